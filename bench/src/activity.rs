@@ -6,14 +6,14 @@
 //!   thread 2   ─F──F────────────────────────F─F───F───
 //!                    │◀────── a stall ──────▶│
 //! ```
-//! Every worker reads the clock once a transaction and keeps when it finished last. Only who finds that its own last
-//! finish is longer ago than the longest stall known looks at the others: the span from the newest of their finishes to
-//! now is a stall. It looks **before** it publishes its own finish, so that of two threads that end a stall together at
-//! least one still sees its beginning.
+//! Every worker reads the clock once a transaction and publishes the time of its newest finish. A worker whose own previous
+//! finish is older than the longest known stall reads the finishes of all workers: the span from the newest of them to now is
+//! a stall. The worker reads **before** it publishes its own finish, so that of two threads that end a stall together at least
+//! one sees its beginning.
 //!
-//! Precision: no stall is missed or measured too short by more than a clock read. One that another thread ends may be
-//! measured too long by the time that thread is preempted between reading the clock and publishing. Cost: one clock
-//! read, two loads, and stores to the worker's own cache lines.
+//! Precision: no stall is missed, or measured too short by more than a clock read. A stall may be measured too long by the time
+//! that a thread is preempted between reading the clock and publishing. Cost per transaction: one clock read, two loads, and
+//! stores to the worker's own cache lines.
 
 use crate::latencies::{Counted, Latencies, add_alone};
 use crate::workload::{Ending, Intent};
@@ -27,7 +27,7 @@ struct KindSlot {
     committed: AtomicU64,
     rolled_back: AtomicU64,
     conflicts: AtomicU64,
-    /// From its begin, or its arrival, to its acknowledgment; those that were rolled back included.
+    /// Latency from the begin or the arrival to the acknowledgment, or to the rollback.
     latency: Latencies,
     /// Committed and acknowledged.
     acknowledged: AtomicU64,
@@ -43,7 +43,7 @@ struct StageSlot {
     conflicts: AtomicU64,
 }
 
-/// One worker's; written by it alone.
+/// Counters of one worker, written by it alone.
 #[derive(Debug, Default)]
 struct Slot {
     written_bytes: AtomicU64,
@@ -57,13 +57,13 @@ struct Slot {
     stages: StageSlot,
 }
 
-/// Of all workers of a run.
+/// Counters of all workers of a run.
 #[derive(Debug)]
 pub struct Activity {
     began: Instant,
     slots: Vec<CachePadded<Slot>>,
     longest_stall: CachePadded<AtomicU64>,
-    /// Stalls are counted from here on.
+    /// Stalls count from this time on.
     window: AtomicU64,
 }
 
@@ -72,11 +72,11 @@ pub struct Activity {
 pub struct Sums {
     /// Transactions that committed.
     pub committed: u64,
-    /// Transactions that were rolled back because their specification says so.
+    /// Transactions that rolled back as specified.
     pub rolled_back: u64,
     /// Conflicts.
     pub aborted: u64,
-    /// Bytes of keys and values written by the committed ones.
+    /// Bytes of keys and values that committed transactions wrote.
     pub written_bytes: u64,
 }
 
@@ -85,13 +85,13 @@ pub struct Sums {
 pub struct KindSums {
     /// Committed.
     pub committed: u64,
-    /// Rolled back because the specification says so.
+    /// Rolled back as specified.
     pub rolled_back: u64,
     /// Conflicts.
     pub conflicts: u64,
     /// Committed and acknowledged.
     pub acknowledged: u64,
-    /// From begin, or arrival, to the acknowledgment.
+    /// Latency from the begin or the arrival to the acknowledgment.
     pub latency: Counted,
 }
 
@@ -112,7 +112,7 @@ pub struct StageSums {
 pub const STAGES_OF_ONE_IN: u64 = 16;
 
 impl Activity {
-    /// For `workers` workers with `kinds` types of transactions.
+    /// Creates counters for `workers` workers and `kinds` types of transactions.
     #[must_use]
     pub fn of(workers: usize, kinds: usize) -> Activity {
         let slot = || Slot { kinds: (0..kinds).map(|_| KindSlot::default()).collect(), ..Slot::default() };
@@ -124,14 +124,14 @@ impl Activity {
         }
     }
 
-    /// Nanoseconds since this was made.
+    /// Returns the nanoseconds since the creation.
     #[inline]
     #[must_use]
     pub fn now(&self) -> u64 {
         self.began.elapsed().as_nanos() as u64
     }
 
-    /// Worker `index` finished a transaction; `begun` is when it began it, for its latency. Returns the moment.
+    /// Counts a transaction that worker `index` began at `begun`. Returns the current time.
     #[inline]
     pub fn finished(&self, index: usize, begun: u64, intent: Intent, ending: Ending) -> u64 {
         let (slot, now) = (&self.slots[index], self.now());
@@ -163,13 +163,13 @@ impl Activity {
         self.longest_stall.fetch_max(now.saturating_sub(self.newest_finish()), Ordering::Relaxed);
     }
 
-    /// The newest finish of anybody, or the beginning of the window.
+    /// Returns the newest finish of all workers, or the beginning of the window.
     fn newest_finish(&self) -> u64 {
         let newest = self.slots.iter().map(|slot| slot.last_finish.load(Ordering::Acquire)).max();
         newest.unwrap_or(0).max(self.window.load(Ordering::Acquire))
     }
 
-    /// A committed transaction of type `kind` that worker `index` began at `begun` is acknowledged at `now`.
+    /// Counts the acknowledgment at `now` of a transaction of type `kind` that worker `index` began at `begun`.
     #[inline]
     pub fn acknowledged(&self, index: usize, kind: usize, begun: u64, now: u64) {
         let kind = &self.slots[index].kinds[kind];
@@ -177,7 +177,7 @@ impl Activity {
         kind.latency.record_ns(now.saturating_sub(begun));
     }
 
-    /// An attempt of worker `index` at a transaction of type `kind`, begun at `begun`, had a conflict. Returns the current time.
+    /// Counts a conflict of worker `index` in a transaction of type `kind`, begun at `begun`. Returns the current time.
     pub fn conflicted(&self, index: usize, kind: usize, begun: u64) -> u64 {
         let (slot, now) = (&self.slots[index], self.now());
         add_alone(&slot.kinds[kind].conflicts, 1);
@@ -191,7 +191,7 @@ impl Activity {
         add_alone(&self.slots[index].rows, rows);
     }
 
-    /// The stages of one of worker `index`'s transactions, in nanoseconds.
+    /// Adds the stages of a transaction of worker `index`, in nanoseconds.
     pub fn sampled(&self, index: usize, execute: u64, commit_call: u64) {
         let stages = &self.slots[index].stages;
         add_alone(&stages.sampled, 1);
@@ -199,20 +199,20 @@ impl Activity {
         add_alone(&stages.commit_call, commit_call);
     }
 
-    /// Looks for stalls from now on.
+    /// Starts to measure stalls.
     pub fn open_window(&self) {
         self.window.store(self.now(), Ordering::Release);
         self.longest_stall.store(0, Ordering::Relaxed);
     }
 
-    /// The longest stall since [`Activity::open_window`], one that has not ended included, in microseconds.
+    /// Returns the longest stall since [`Activity::open_window`] in microseconds, including one in progress.
     #[must_use]
     pub fn longest_stall_us(&self) -> f64 {
         let open = self.now().saturating_sub(self.newest_finish());
         self.longest_stall.load(Ordering::Relaxed).max(open) as f64 / 1e3
     }
 
-    /// Sums so far.
+    /// Returns the sums so far.
     #[must_use]
     pub fn sums(&self) -> Sums {
         let sum = |field: fn(&KindSlot) -> &AtomicU64| {
@@ -230,7 +230,7 @@ impl Activity {
         }
     }
 
-    /// Each type of transaction so far.
+    /// Returns the sums of each type of transaction so far.
     #[must_use]
     pub fn kinds(&self) -> Vec<KindSums> {
         let kinds = self.slots.first().map_or(0, |slot| slot.kinds.len());
@@ -249,7 +249,7 @@ impl Activity {
         (0..kinds).map(of).collect()
     }
 
-    /// Where time went so far.
+    /// Returns the times of the stages so far.
     #[must_use]
     pub fn stages(&self) -> StageSums {
         let sum = |field: fn(&StageSlot) -> &AtomicU64| {
@@ -263,7 +263,7 @@ impl Activity {
         }
     }
 
-    /// Transactions committed by each worker so far.
+    /// Returns the number of transactions that each worker has committed.
     #[must_use]
     pub fn committed_by_worker(&self) -> Vec<u64> {
         let of = |slot: &CachePadded<Slot>| {
@@ -272,25 +272,25 @@ impl Activity {
         self.slots.iter().map(of).collect()
     }
 
-    /// Rows read and written so far.
+    /// Returns the number of rows read and written so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.slots.iter().map(|slot| slot.rows.load(Ordering::Relaxed)).sum()
     }
 
-    /// Latencies up to the acknowledgment, of all types together.
+    /// Returns the latencies to the acknowledgment, of all types together.
     #[must_use]
     pub fn acknowledged_latencies(&self) -> Counted {
         Counted::of(self.slots.iter().flat_map(|slot| &slot.kinds).map(|kind| &kind.latency))
     }
 
-    /// Latencies of all transactions so far.
+    /// Returns the latencies of all transactions so far.
     #[must_use]
     pub fn latencies(&self) -> Counted {
         Counted::of(self.slots.iter().map(|slot| &slot.all))
     }
 
-    /// Latencies of those that only read.
+    /// Returns the latencies of transactions that only read.
     #[must_use]
     pub fn read_latencies(&self) -> Counted {
         Counted::of(self.slots.iter().map(|slot| &slot.reads))

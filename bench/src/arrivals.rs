@@ -10,15 +10,15 @@ use quenchdb::internals::base::random::Random;
 /// The gaps between arrivals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Gaps {
-    /// Exponentially distributed: arrivals of many independent clients.
+    /// Exponentially distributed, as of many independent clients.
     #[default]
     Poisson,
-    /// All equal.
+    /// Equal gaps.
     Fixed,
 }
 
 impl Gaps {
-    /// For reports.
+    /// Returns the name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -28,12 +28,12 @@ impl Gaps {
     }
 }
 
-/// What arrives at all threads together.
+/// The arrivals at all threads together.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rate {
     /// Transactions per second.
     pub per_second: f64,
-    /// Their distribution.
+    /// Distribution of the gaps.
     pub gaps: Gaps,
 }
 
@@ -47,7 +47,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// At thread `index` of `threads`, from `now_ns` on. With fixed gaps the threads take turns.
+    /// Creates the arrivals at thread `index` of `threads` from `now_ns` on. With fixed gaps the threads take turns.
     #[must_use]
     pub fn new(rate: Rate, index: usize, threads: usize, seed: u64, now_ns: u64) -> Arrivals {
         let mean_ns = 1e9 * threads as f64 / rate.per_second;
@@ -72,7 +72,7 @@ impl Arrivals {
         }
     }
 
-    /// The moment of the next arrival, in nanoseconds of the clock that `now_ns` was read from.
+    /// Returns the time of the next arrival, in nanoseconds of the clock of `now_ns`.
     pub fn take(&mut self) -> u64 {
         let now = self.next_ns;
         self.next_ns += self.gap();

@@ -1,8 +1,8 @@
 //! Engines side by side: the same workload on each, in turn, several rounds, and one table.
 //!
-//! Each measurement is a run of its own, on a new directory of the same disk. What is shown is the median over the rounds, of each
-//! figure by itself, and beside the throughput the smallest and the largest. The tier stands beside the numbers; where it is not
-//! the first engine's, it is marked, and the engine is not compared with.
+//! Each measurement is a run of its own, in a new directory on the same disk. The table shows the median of each figure over the
+//! rounds, and the smallest and largest throughput. It marks an engine whose tier is not that of the first, and does not compare
+//! it.
 
 use crate::engine::Engine;
 use crate::report::Report;
@@ -11,10 +11,10 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Over the rounds.
+/// A figure over the rounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spread {
-    /// The middle one; of an even number, the mean of the middle two.
+    /// The median; of an even number, the mean of the middle two.
     pub median: f64,
     /// The smallest.
     pub min: f64,
@@ -34,58 +34,58 @@ impl Spread {
     }
 }
 
-/// One engine.
+/// The figures of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Line {
-    /// Its name.
+    /// Name of the engine.
     pub engine: String,
-    /// What survives what, of an acknowledged commit.
+    /// What an acknowledged commit survives.
     pub tier: String,
-    /// It is not that of the first engine: the numbers cannot be compared.
+    /// True if the tier is not that of the first engine: the numbers are not comparable.
     pub tier_differs: bool,
-    /// How it makes commits durable.
+    /// How the engine makes commits durable.
     pub durability: String,
     /// Transactions per second.
     pub throughput_tps: Spread,
-    /// Latency of the transactions that did not only read, as the worker saw it, in microseconds.
+    /// Median latency of transactions that wrote, measured by the worker, in microseconds.
     pub p50_us: Spread,
-    /// The same.
+    /// 90th percentile.
     pub p90_us: Spread,
-    /// The same.
+    /// 99th percentile.
     pub p99_us: Spread,
-    /// The same.
+    /// 99.9th percentile.
     pub p999_us: Spread,
-    /// 99th percentile of those that only read, if there were any.
+    /// 99th percentile of transactions that only read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_p99_us: Option<Spread>,
-    /// Conflicts, each retried, for each transaction.
+    /// Retried conflicts per transaction.
     pub conflicts_per_transaction: f64,
-    /// Processor time of the process, user and system, for each transaction.
+    /// Processor time of the process per transaction, in microseconds.
     pub cpu_us_per_transaction: Spread,
-    /// What the block device wrote for each transaction; not where there is none.
+    /// Bytes that the block device wrote per transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_bytes_per_transaction: Option<Spread>,
-    /// The same.
+    /// Writes of the block device per transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_writes_per_transaction: Option<Spread>,
-    /// The same.
+    /// Flushes of the block device per transaction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_flushes_per_transaction: Option<Spread>,
     /// Most memory of the process.
     pub rss_bytes_max: u64,
 }
 
-/// All of them.
+/// A comparison of several engines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
     /// The workload.
     pub workload: String,
-    /// What was chosen for it.
+    /// Parameters of the workload.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
     /// Worker threads.
     pub threads: usize,
-    /// Durability level that was asked for.
+    /// Durability level.
     pub level: String,
     /// Rows at the start.
     pub rows: u64,
@@ -99,7 +99,7 @@ pub struct Comparison {
     pub memory_bytes: u64,
     /// The disk.
     pub device: String,
-    /// It has a cache that a power cut empties.
+    /// True if the disk has a volatile cache.
     pub volatile_cache: bool,
     /// Median of a raw durable 4 KiB write, beside the rounds of QuenchDB, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ pub struct Comparison {
     pub seconds: f64,
     /// Rounds.
     pub rounds: usize,
-    /// Engine by engine.
+    /// The figures of each engine.
     pub engines: Vec<Line>,
 }
 
@@ -151,10 +151,10 @@ fn line(engine: Engine, reports: &[Report], first_tier: &str) -> Line {
 }
 
 impl Comparison {
-    /// Of the reports of each engine, one a round.
+    /// Compares the reports of each engine, one a round.
     ///
     /// # Errors
-    /// There are none.
+    /// Without reports.
     pub fn of(all: &[(Engine, Vec<Report>)], volatile_cache: bool) -> Result<Comparison> {
         let Some(first) = all.first().and_then(|(_, reports)| reports.first()) else {
             bail!("nothing was measured")
@@ -180,7 +180,7 @@ impl Comparison {
         })
     }
 
-    /// QuenchDB and the peer with the highest throughput of those with its tier, if both were measured.
+    /// Returns QuenchDB and the fastest peer of the same tier, if both were measured.
     #[must_use]
     pub fn best_peer(&self) -> Option<(&Line, &Line)> {
         let own = Engine::QuenchDb.name();
@@ -191,7 +191,7 @@ impl Comparison {
     }
 }
 
-/// A column that may not be known.
+/// Formats a figure, or `-` if it is unknown.
 fn known(spread: Option<&Spread>, decimals: usize) -> String {
     spread.map_or_else(|| "-".into(), |spread| format!("{:.decimals$}", spread.median))
 }
@@ -247,7 +247,7 @@ impl fmt::Display for Comparison {
         if self.engines.iter().any(|line| line.tier_differs) {
             writeln!(
                 f,
-                "  * survives something else than the first: numbers of different tiers are not comparable"
+                "  * another tier than the first engine: numbers of different tiers are not comparable"
             )?;
         }
         if let Some(floor) = self.floor_us {

@@ -1,20 +1,20 @@
-//! What committing cost in coordination: sleeps, wake-ups, context switches, waits that the dependency rule caused.
+//! The cost of coordination between committers: sleeps, wake-ups, context switches, waits for dependencies.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
-/// Context switches of all threads of this process that are alive, so far: voluntary (a thread slept) and not (it was preempted).
+/// Context switches of all live threads of this process: voluntary (sleeps) and involuntary (preemptions).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// It slept.
+    /// Sleeps.
     pub voluntary: u64,
-    /// It was preempted.
+    /// Preemptions.
     pub involuntary: u64,
 }
 
 impl Switches {
-    /// Those so far. Threads that have ended are not in it: look while those of interest live.
+    /// Returns the switches so far, without threads that have ended: call it while the workers live.
     #[must_use]
     pub fn now() -> Switches {
         let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
@@ -24,7 +24,7 @@ impl Switches {
         })
     }
 
-    /// Those of the thread with this directory in `/proc`.
+    /// Returns the switches of the thread with this directory in `/proc`.
     fn of(task: &Path) -> Switches {
         let text = std::fs::read_to_string(task.join("status")).unwrap_or_default();
         let number = |name: &str| -> u64 {
@@ -37,7 +37,7 @@ impl Switches {
         }
     }
 
-    /// Those since `before`.
+    /// Returns the switches since `before`.
     #[must_use]
     pub fn since(self, before: Switches) -> Switches {
         Switches {
@@ -54,9 +54,9 @@ pub struct Waits {
     pub wakeups: u64,
     /// Times a committing thread slept.
     pub sleeps: u64,
-    /// Times a thread of the engine's that writes logs woke.
+    /// Times a flusher thread woke.
     pub flusher_wakeups: u64,
-    /// Transactions held up by the dependency rule.
+    /// Transactions that waited for dependencies.
     pub rule_waits: u64,
     /// Of these, false waits: exact dependencies would not have waited.
     pub false_waits: u64,
@@ -64,7 +64,7 @@ pub struct Waits {
     pub stolen_blocks: u64,
 }
 
-/// Of the measured time. `per transaction` is per one that committed or was rolled back as specified.
+/// Figures of the measured time, per transaction that committed or rolled back as specified.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Coordination {
     /// The axes of the commit protocol: layout, writer, acknowledger, rule, queue.
@@ -77,13 +77,13 @@ pub struct Coordination {
     pub flusher_wakeups_per_transaction: f64,
     /// Context switches of the whole process because a thread slept, per transaction.
     pub context_switches_per_transaction: f64,
-    /// Those because a thread was preempted.
+    /// Context switches because a thread was preempted, per transaction.
     pub preemptions_per_transaction: f64,
-    /// Transactions that the dependency rule held up when their record was durable.
+    /// Transactions that waited for dependencies after their record was durable.
     pub rule_waits: u64,
     /// Of these, false waits: exact dependencies would not have waited. A lower bound.
     pub false_waits: u64,
-    /// The latter, of all transactions, in percent.
+    /// False waits in percent of all transactions.
     pub false_waits_percent: f64,
     /// Blocks of other logs that workers wrote with their own.
     #[serde(default)]
@@ -91,7 +91,7 @@ pub struct Coordination {
 }
 
 impl Coordination {
-    /// Of `ended` transactions.
+    /// Computes the figures of `ended` transactions.
     #[must_use]
     pub fn of(protocol: &str, before: Waits, now: Waits, switches: Switches, ended: u64) -> Coordination {
         let each = |count: u64| count as f64 / ended.max(1) as f64;

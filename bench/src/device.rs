@@ -29,25 +29,25 @@ pub struct DeviceLine {
     pub p99_us: f64,
     /// 99.9th percentile.
     pub p999_us: f64,
-    /// All writers together.
+    /// Writes per second of all writers together.
     pub writes_per_second: f64,
 }
 
-/// Writes one after the other, flushed at the end, by one thread: how a checkpoint may write.
+/// Sequential writes of one thread with a flush at the end, as a checkpoint writes.
 #[derive(Clone, Debug, Serialize)]
 pub struct SequentialWrites {
     /// Bytes of a write.
     pub bytes: usize,
-    /// The flush at the end counts as time.
+    /// Bytes per second, including the flush.
     pub bytes_per_second: f64,
 }
 
 /// The device under a directory, or a modelled one.
 #[derive(Clone, Debug, Serialize)]
 pub struct DeviceReport {
-    /// For people.
+    /// Name of the device.
     pub device: String,
-    /// A power cut empties its cache.
+    /// True if the device has a volatile cache.
     pub volatile_cache: bool,
     /// Durable writes, by size and number of writers.
     pub writes: Vec<DeviceLine>,
@@ -72,7 +72,7 @@ fn line(bytes: usize, writers: usize, raw: &RawWrites) -> DeviceLine {
     }
 }
 
-/// Measures writes of `bytes` by `writers` threads for `duration`.
+/// Measures durable writes of `bytes` by `writers` threads for `duration`.
 ///
 /// # Errors
 /// Those of the device.
@@ -80,7 +80,7 @@ pub fn measure_one(place: &Place, bytes: usize, writers: usize, duration: Durati
     Ok(line(bytes, writers, &raw_durable_write(&place.storage()?, bytes, writers, duration)?))
 }
 
-/// The floor of a commit: one writer, 4 KiB.
+/// Measures the floor of a commit: one writer, 4 KiB.
 ///
 /// # Errors
 /// Those of the device.
@@ -89,7 +89,7 @@ pub fn floor(place: &Place, duration: Duration) -> Result<Floor> {
     Ok(Floor { p50: line.p50_us, p90: line.p90_us, p99: line.p99_us })
 }
 
-/// A file of random bits that is removed again.
+/// A temporary file of random bits.
 struct Scratch<'a> {
     storage: &'a Arc<dyn Storage>,
     file: Arc<dyn File>,
@@ -98,7 +98,7 @@ struct Scratch<'a> {
 const SCRATCH: &str = "quench-bench.tmp";
 
 impl<'a> Scratch<'a> {
-    /// Not zeros: a device may keep those without writing or reading anything.
+    /// Not zeros: a device may store zeros without any write.
     fn new(storage: &'a Arc<dyn Storage>, bytes: u64, progress: Progress<'_>) -> Result<Scratch<'a>> {
         let file = storage.open(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
         let scratch = Scratch { storage, file };
@@ -116,7 +116,7 @@ impl<'a> Scratch<'a> {
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        // What stays behind is overwritten by the next measurement.
+        // The next measurement overwrites a file that stays.
         let _ = self.storage.remove(SCRATCH);
     }
 }
@@ -140,8 +140,7 @@ fn sequential_writes(file: &dyn File, duration: Duration) -> Result<SequentialWr
     Ok(SequentialWrites { bytes: WRITE_BYTES, bytes_per_second })
 }
 
-/// The file that is read is large enough for what a disk reads in the time, within bounds; in memory, where no cache has to be
-/// got past, as short as it may be.
+/// Returns the length of the file to read: as much as a disk reads in the time, within limits; in memory the minimum.
 fn file_bytes(place: &Place, duration: Duration) -> u64 {
     let wanted = (duration.as_secs_f64() * 64e6) as u64;
     let most = if place.path().is_some() { 1 << 30 } else { 16 << 20 };

@@ -1,4 +1,4 @@
-//! Which row comes next: uniform, or Zipfian as in Gray et al., "Quickly generating billion-record synthetic
+//! The choice of rows: uniform, or Zipfian as in Gray et al., "Quickly generating billion-record synthetic
 //! databases" (SIGMOD 1994), with the ranks scattered over the rows so that hot rows are not neighbours.
 
 use quenchdb::internals::base::random::Random;
@@ -6,7 +6,7 @@ use quenchdb::internals::base::random::Random;
 /// An odd constant near 2^64 / phi: multiplication by it permutes the 64-bit numbers and scatters neighbours.
 pub(crate) const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A permutation of the 64-bit numbers: a counter becomes keys in random order, all different.
+/// Permutes the 64-bit numbers: turns a counter into distinct keys in random order.
 #[must_use]
 pub fn scrambled(counter: u64) -> u64 {
     let mut z = counter.wrapping_mul(SCATTER);
@@ -18,7 +18,7 @@ pub fn scrambled(counter: u64) -> u64 {
 /// How rows are chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// All alike.
+    /// Every row equally often.
     Uniform,
     /// By Zipf's law, the hot rows scattered.
     Zipfian,
@@ -27,7 +27,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// For reports and the command line.
+    /// Returns the name in reports and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Access {
     }
 }
 
-/// Self-similar over `0 .. below` (Gray et al., SIGMOD 1994): the first `h` of the values get the share 1 - `h` of the draws,
+/// Draws self-similarly from `0 .. below` (Gray et al., SIGMOD 1994): the first `h` of the values get the share 1 - `h` of the draws,
 /// and of these again the first `h` the same share, and so on. `h` is above 0 and at most one half, which is uniform.
 pub fn self_similar(random: &mut Random, below: u64, h: f64) -> u64 {
     let value = below as f64 * random.unit().powf(h.ln() / (1.0 - h).ln());
@@ -65,7 +65,7 @@ impl Zipfian {
         Zipfian { rows, theta, alpha: 1.0 / (1.0 - theta), zeta, eta }
     }
 
-    /// The next rank; 0 is the most frequent.
+    /// Draws the next rank; 0 is the most frequent.
     pub fn rank(&self, random: &mut Random) -> u64 {
         let u = random.unit();
         let scaled = u * self.zeta;
@@ -84,7 +84,7 @@ fn zeta_two(theta: f64) -> f64 {
     1.0 + 0.5f64.powf(theta)
 }
 
-/// Sum of 1 / i^theta. Exact up to ten million terms, then the integral with the midpoint correction.
+/// Returns the sum of 1 / i^theta: exact up to ten million terms, then the integral with the midpoint correction.
 fn zeta(rows: u64, theta: f64) -> f64 {
     const EXACT: u64 = 10_000_000;
     let exact: f64 = (1..=rows.min(EXACT)).map(|i| (i as f64).powf(-theta)).sum();
@@ -105,13 +105,13 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// Over `rows` rows; uniform when `theta` is 0.
+    /// Creates a choice over `rows` rows; uniform if `theta` is 0.
     #[must_use]
     pub fn new(rows: u64, theta: f64) -> Choice {
         if theta == 0.0 { Choice::Uniform(rows) } else { Choice::Zipfian(Zipfian::new(rows, theta)) }
     }
 
-    /// The next row number.
+    /// Draws the next row number.
     pub fn row(&self, random: &mut Random) -> u64 {
         match self {
             Choice::Uniform(rows) => random.below(*rows),

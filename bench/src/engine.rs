@@ -9,7 +9,7 @@ use std::fmt;
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
-    /// This repository's.
+    /// QuenchDB.
     QuenchDb,
     /// RocksDB, `TransactionDB`: an LSM tree with a log, by pessimistic locks.
     RocksDb,
@@ -23,23 +23,23 @@ pub enum Engine {
     Fjall,
 }
 
-/// What survives what, of a commit that was acknowledged. From the strongest to the weakest.
+/// What an acknowledged commit survives, from the strongest to the weakest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Tier {
-    /// It survives a power cut: it was flushed, or written to what needs no flush.
+    /// A power cut: the commit was flushed, or written to a device that needs no flush.
     Power,
-    /// It survives a crash of the machine, but is in a cache of the device that a power cut empties.
+    /// A crash of the machine: the commit is in a volatile cache of the device.
     Machine,
-    /// It survives a crash of the process: it is in the page cache of the operating system.
+    /// A crash of the process: the commit is in the page cache.
     Process,
-    /// A crash of the process loses at most the commits of a short time.
+    /// A crash of the process loses the commits of at most a short time.
     Window,
-    /// A crash of the process may lose it.
+    /// A crash of the process may lose the commit.
     Nothing,
 }
 
 impl Tier {
-    /// For reports and tables.
+    /// Returns the name in reports and tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,11 +59,11 @@ impl fmt::Display for Tier {
 }
 
 impl Engine {
-    /// In the order of tables.
+    /// All engines in the order of tables.
     pub const ALL: [Engine; 6] =
         [Engine::QuenchDb, Engine::RocksDb, Engine::Sqlite, Engine::Lmdb, Engine::Redb, Engine::Fjall];
 
-    /// On the command line and in reports.
+    /// Returns the name on the command line and in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -76,14 +76,14 @@ impl Engine {
         }
     }
 
-    /// The engine of that name.
+    /// Returns the engine with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Engine> {
         Engine::ALL.into_iter().find(|engine| engine.name() == name)
     }
 
-    /// What an acknowledged commit of this level is worth, on a device where a flush does what it promises. QuenchDB that is told
-    /// to trust a cache which a power cut empties is at [`Tier::Machine`] instead of [`Tier::Power`].
+    /// Returns what an acknowledged commit of this level survives, on a device whose flushes work. QuenchDB with trust in a volatile
+    /// cache has [`Tier::Machine`] instead of [`Tier::Power`].
     #[must_use]
     pub fn tier(self, level: Level) -> Tier {
         match (self, level) {
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// How a peer makes a commit of this level durable, for reports. QuenchDB says it itself.
+    /// Returns how a peer makes a commit of this level durable, for reports.
     #[must_use]
     pub fn commit_settings(self, level: Level) -> &'static str {
         match (self, level == Level::Durable) {

@@ -1,16 +1,15 @@
 //! A histogram that one thread writes with plain stores and any thread reads meanwhile.
 //!
-//! The engine's own histograms are read once a run. A series of percentiles needs reads while the workers write, which must
-//! not wait for each other: a lock would put the sampler's preemption into the very stalls that are looked for, and
-//! `hdrhistogram` has no histogram of atomics for a single writer. So: buckets that double in width after every 64 (an
-//! error of at most 1.6 %), from 1 ns to 274 s; longer counts as that.
+//! A series of percentiles needs reads while the workers write. Workers and sampler must not wait for each other: a lock would
+//! add the sampler's preemption to the stalls to be measured, and `hdrhistogram` has no histogram of atomics for a single
+//! writer. The buckets double in width after every 64 (an error of at most 1.6 %), from 1 ns to 274 s; longer counts as that.
 
 use quenchdb::LatencySummary;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Buckets of one width.
+/// Number of buckets of one width.
 const GROUP: usize = 64;
 const GROUP_BITS: u32 = GROUP.trailing_zeros();
 const LONGEST_BITS: u32 = 38;
@@ -22,7 +21,7 @@ fn bucket(ns: u64) -> usize {
     (shift as usize + 1) * GROUP + (ns >> shift) as usize - GROUP
 }
 
-/// The longest latency that counts in the bucket.
+/// Returns the longest latency of a bucket, in nanoseconds.
 fn upper_ns(bucket: usize) -> u64 {
     let (group, place) = (bucket / GROUP, (bucket % GROUP) as u64);
     match group.checked_sub(1) {
@@ -31,7 +30,7 @@ fn upper_ns(bucket: usize) -> u64 {
     }
 }
 
-/// Written by one thread, read by any. 17 KB.
+/// A histogram of 17 KB, written by one thread and read by any.
 #[derive(Debug)]
 pub struct Latencies {
     buckets: Box<[AtomicU64]>,
@@ -44,13 +43,13 @@ impl Default for Latencies {
     }
 }
 
-/// Adds without a locked instruction: there is one writer.
+/// Adds without a locked instruction: the number has a single writer.
 pub(crate) fn add_alone(number: &AtomicU64, amount: u64) {
     number.store(number.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
 }
 
 impl Latencies {
-    /// Counts one latency. Only the thread that owns this may call it; from two threads counts would be lost.
+    /// Counts one latency. Only one thread may call it; two threads would lose counts.
     #[inline]
     pub fn record_ns(&self, ns: u64) {
         add_alone(&self.buckets[bucket(ns)], 1);
@@ -58,7 +57,7 @@ impl Latencies {
     }
 }
 
-/// What several [`Latencies`] held at some moment, or counted between two.
+/// The content of several [`Latencies`] at some moment, or the difference of two moments.
 #[derive(Clone, Debug)]
 pub struct Counted {
     buckets: Vec<u64>,
@@ -66,7 +65,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// The sum of `all`; not a snapshot of one moment if their threads are writing.
+    /// Returns the sum of `all`. It is no snapshot of one moment while threads write.
     pub fn of<'a>(all: impl Iterator<Item = &'a Latencies>) -> Counted {
         let mut counted = Counted { buckets: vec![0; BUCKETS], sum_ns: 0 };
         for latencies in all {
@@ -78,20 +77,20 @@ impl Counted {
         counted
     }
 
-    /// What was counted since `earlier`.
+    /// Returns the difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Counted) -> Counted {
         let buckets = self.buckets.iter().zip(&earlier.buckets).map(|(now, then)| now.saturating_sub(*then));
         Counted { buckets: buckets.collect(), sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns) }
     }
 
-    /// Latencies counted.
+    /// Returns the number of latencies.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
-    /// At or below this many microseconds is the share `quantile` of all; 0 if nothing was counted.
+    /// Returns the quantile in microseconds; 0 without latencies.
     #[must_use]
     pub fn quantile_us(&self, quantile: f64) -> f64 {
         let wanted = ((self.count() as f64 * quantile).ceil() as u64).max(1);
@@ -105,7 +104,7 @@ impl Counted {
         0.0
     }
 
-    /// For a report.
+    /// Returns the figures for a report.
     #[must_use]
     pub fn summary(&self) -> Latency {
         let count = self.count();

@@ -3,19 +3,19 @@
 //! ```text
 //!   worker: begin ─▶ reads, writes ─▶ number := next ─▶ entry to the file ─▶ commit ─▶ … acknowledged ─▶ number to the file
 //!                                                                                    SIGKILL anywhere ┘
-//!   afterwards, another process: files, recovered database ─▶ for each row: is it what it has to be?
+//!   afterwards, another process: files, recovered database ─▶ for each row: has it an allowed value?
 //! ```
-//! The files are outside the killed process: what a `write` has given to the kernel survives it. The engine knows nothing of them.
+//! The files survive the kill: the kernel has what a `write` passed to it. The engine does not use them.
 //!
 //! # Which value a row may have
 //! Two transactions that write the same row do not overlap: the second began after the first pre-committed, or had a conflict.
 //! A number that is drawn after the writes and before the commit lies within its transaction, so for each row the numbers are in the
 //! order of the versions, whichever workers wrote them. Let `a` be the highest number of a row that was acknowledged. Then the row
-//! must be as `a` left it, or as one with a higher number did, which may have committed without an acknowledgment. Every
-//! entry is in its file before its commit is asked for, so that no value is unknown.
+//! must be as `a` left it, or as a change with a higher number did, which may have committed without an acknowledgment. Every
+//! entry is in its file before its commit begins, so that no value is unknown.
 //!
-//! An acknowledgment is written with the next entry of its worker. Those that the kill catches in between are not required: one
-//! transaction a worker that waits for its commits, of others what they had not looked at yet.
+//! A worker writes an acknowledgment with its next entry. Acknowledgments that the kill prevents from being written are not
+//! required: one a worker with blocking commits; with asynchronous commits, those of handles not checked yet.
 //!
 //! # A file, one a worker, little-endian
 //!
@@ -25,8 +25,8 @@
 //! | 8 | number | | 8 | number |
 //! | 4 | bytes that follow: writes | | | |
 //!
-//! A write: 8 bytes hash of the table's name, 8 bytes hash of the value (0: deleted), 1 byte length of the key, key. What the kill cut
-//! off at the end counts for nothing: its commit had not been asked for.
+//! A write: 8 bytes hash of the table's name, 8 bytes hash of the value (0: deleted), 1 byte length of the key, key. A last record
+//! that the kill cut off does not count: its commit had not begun.
 
 use crate::checked::Checked;
 use anyhow::{Context, Result, bail};
@@ -50,7 +50,7 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Of a value; never that of a deleted row.
+/// Returns the hash of a value; never that of a deleted row.
 fn value_hash(value: Option<&[u8]>) -> u64 {
     value.map_or(DELETED, |value| hash(value).max(1))
 }
@@ -62,12 +62,12 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Forgets everything.
+    /// Clears the entry.
     pub fn clear(&mut self) {
         self.writes.clear();
     }
 
-    /// The row `key` of `table` was set to `value`, or deleted.
+    /// Adds a write: the row `key` of `table` was set to `value`, or deleted.
     pub fn wrote(&mut self, table: &str, key: &[u8], value: Option<&[u8]>) {
         debug_assert!(key.len() <= KEY_BYTES_MAX, "workloads have short keys");
         self.writes.extend(hash(table.as_bytes()).to_le_bytes());
@@ -76,14 +76,14 @@ impl Entry {
         self.writes.extend(key);
     }
 
-    /// Nothing was written.
+    /// Returns true without writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty()
     }
 }
 
-/// Of all workers of a process.
+/// The files of all workers of a process.
 #[derive(Debug)]
 pub struct Ledger {
     directory: PathBuf,
@@ -92,10 +92,10 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// In `directory`, which exists. Appends to what it contains.
+    /// Opens the files in `directory`, which exists, and appends to them.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The directory cannot be read.
     pub fn open(directory: &Path) -> Result<Ledger> {
         let (mut next, mut files) = (1, 0);
         for path in files_of(directory)? {
@@ -111,10 +111,10 @@ impl Ledger {
         })
     }
 
-    /// For one more worker.
+    /// Returns the file of one more worker.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be created.
     pub fn writer(&self) -> Result<LedgerWriter<'_>> {
         let path = self.directory.join(format!("{:06}", self.files.fetch_add(1, Ordering::Relaxed)));
         let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -122,7 +122,7 @@ impl Ledger {
     }
 }
 
-/// One worker's.
+/// The file of one worker.
 #[derive(Debug)]
 pub struct LedgerWriter<'l> {
     ledger: &'l Ledger,
@@ -131,7 +131,7 @@ pub struct LedgerWriter<'l> {
 }
 
 impl LedgerWriter<'_> {
-    /// The transaction is about to be committed; its number.
+    /// Writes the entry of a transaction before its commit. Returns its number.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -145,13 +145,13 @@ impl LedgerWriter<'_> {
         Ok(number)
     }
 
-    /// It is committed.
+    /// Records an acknowledgment.
     pub fn acknowledged(&mut self, number: u64) {
         self.buffer.push(ACKNOWLEDGED);
         self.buffer.extend(number.to_le_bytes());
     }
 
-    /// Writes what is left.
+    /// Writes the remaining acknowledgments.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -173,10 +173,10 @@ fn files_of(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// A row: hash of its table's name, key.
+/// A row: the hash of the table's name, and the key.
 type Row = (u64, Vec<u8>);
 
-/// What the files say.
+/// The content of the files.
 #[derive(Debug, Default)]
 struct Known {
     /// Number and value of each write, in no order; of several writes of one transaction the last counts.
@@ -195,7 +195,7 @@ impl Known {
         Ok(())
     }
 
-    /// What follows the first record of `bytes`; nothing if that is not whole.
+    /// Returns the bytes after the first record of `bytes`, or `None` if that is incomplete.
     fn read_one<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>> {
         let Some((tag, rest)) = bytes.split_first() else { return Ok(None) };
         let Some((number, rest)) = rest.split_first_chunk().map(|(n, rest)| (u64::from_le_bytes(*n), rest))
@@ -233,10 +233,10 @@ impl Known {
     }
 }
 
-/// Looks whether every row that the files in `directory` name is as it has to be; see the module.
+/// Checks that every row named in the files of `directory` has an allowed value; see the module.
 ///
 /// # Errors
-/// Those of reading; what is lost is in the result.
+/// Those of reading. Lost changes are in the result.
 pub fn check(directory: &Path, database: &Database) -> Result<Checked> {
     let (mut known, mut checked) = (Known::default(), Checked::default());
     for path in files_of(directory)? {

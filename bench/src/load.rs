@@ -1,4 +1,4 @@
-//! Loads the rows that a workload works on.
+//! Loads the rows of a workload.
 
 use crate::parallel::in_parallel;
 use crate::plan::Plan;
@@ -7,15 +7,15 @@ use crate::store::{Error, Level, Session, Store, Transaction};
 use anyhow::{Context, Result};
 use quenchdb::internals::base::random::Random;
 
-/// What is said while it lasts.
+/// The name of the work for the progress.
 pub(crate) const LOADING: &str = "loading rows";
 
 /// Rows of one transaction.
 const BATCH: u64 = 500;
-/// Transactions of a part: it is in one range of keys, so that threads do not load into each other's leaves.
+/// Transactions of a part. A part is one range of keys, so threads load into different leaves.
 const PART: u64 = 100;
 
-/// Loads `rows` rows with big-endian row numbers as keys, `threads` threads, and makes them durable.
+/// Loads the rows in parallel, with big-endian row numbers as keys, and makes them durable.
 ///
 /// # Errors
 /// Those of the store.

@@ -5,11 +5,11 @@ use anyhow::{Result, anyhow};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Does the parts `0 .. parts` with `threads` threads and returns what each gave, in no particular order. After an error no
-/// part is begun any more.
+/// Runs the parts `0 .. parts` in `threads` threads and returns their results in no particular order. After an error no
+/// further part begins.
 ///
 /// # Errors
-/// The first of a part; a panic.
+/// The first error of a part; a panic.
 pub fn in_parallel<R: Send>(
     threads: usize,
     parts: u64,

@@ -12,20 +12,20 @@ use std::sync::Arc;
 /// See the module. Cloning shares the device.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Without one everything is in memory.
+    /// The directory; `None`: everything is in memory.
     directory: Option<PathBuf>,
     trust: DeviceTrust,
     modelled: Option<Arc<dyn Storage>>,
 }
 
 impl Place {
-    /// A directory on whatever device it is.
+    /// Returns a directory on its own device.
     #[must_use]
     pub fn directory(directory: &Path, trust: DeviceTrust) -> Place {
         Place { directory: Some(directory.to_path_buf()), trust, modelled: None }
     }
 
-    /// A device with these figures, around `directory`, or around memory that is gone with the last clone of the place.
+    /// Returns a modelled device around `directory`, or around memory that lives as long as a clone of the place.
     ///
     /// # Errors
     /// The directory cannot be opened.
@@ -44,13 +44,13 @@ impl Place {
         Ok(Place { directory, trust, modelled: Some(Arc::new(storage)) })
     }
 
-    /// The directory, if there is one.
+    /// Returns the directory, if the place has one.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
 
-    /// For measurements beside the database, which reads and writes the same device.
+    /// Returns the storage for measurements on the same device.
     ///
     /// # Errors
     /// The directory cannot be opened.
@@ -62,7 +62,7 @@ impl Place {
         }
     }
 
-    /// Opens the database here.
+    /// Opens the database.
     ///
     /// # Errors
     /// Those of the engine.
@@ -74,7 +74,7 @@ impl Place {
         builder.open(self.directory.as_deref().unwrap_or(Path::new("memory")))
     }
 
-    /// The device's name in reports.
+    /// Returns the name of the device in reports.
     ///
     /// # Errors
     /// The directory cannot be opened.
@@ -82,10 +82,10 @@ impl Place {
         Ok(self.storage()?.facts().name)
     }
 
-    /// Bytes that the files in `directory` of the database take: what the file system gives them, or in memory their length.
+    /// Returns the bytes of the files in `directory` of the database: their blocks on the file system, or their length in memory.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The directory cannot be read.
     pub fn bytes_in(&self, directory: &str) -> Result<u64> {
         if let Some(path) = &self.directory {
             return bytes_on_disk(&path.join(directory));

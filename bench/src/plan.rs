@@ -23,14 +23,14 @@ impl CommitMode {
     }
 }
 
-/// Which checkpoints are made during the warm-up and the measurement.
+/// The checkpoints during the warm-up and the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Checkpoints {
-    /// Those that the engine makes by itself.
+    /// Automatic checkpoints of the engine.
     Automatic,
-    /// None; the caller opened the database so that it makes none by itself.
+    /// No checkpoints; the caller opened the database without automatic ones.
     None,
-    /// Those, and one at this distance from the beginning of the one before. Zero makes them back to back.
+    /// Automatic ones, and one at this interval after the begin of the previous one. Zero: back to back.
     Every(Duration),
 }
 
@@ -41,13 +41,13 @@ pub struct Plan {
     pub threads: usize,
     /// Measured time.
     pub duration: Duration,
-    /// Time before it in which the workers work and nothing is counted; a tenth of it, at most a second, unless given.
+    /// Warm-up before the measured time; default: a tenth of it, at most 1 s.
     pub warm_up: Option<Duration>,
     /// Length of an interval of the series.
     pub interval: Duration,
-    /// How transactions end.
+    /// How transactions commit.
     pub commit: CommitMode,
-    /// An open loop: what arrives. Otherwise each thread begins a transaction when the one before it has ended.
+    /// Arrivals of an open loop. `None`: a closed loop.
     pub rate: Option<Rate>,
     /// Durability level of each transaction.
     pub level: Durability,
@@ -67,26 +67,26 @@ pub struct Plan {
     pub read_percent: u32,
     /// Skew of row choice; 0 is uniform.
     pub zipf: f64,
-    /// Memory for pages that the database was opened with, in bytes; for the report.
+    /// Memory of the database in bytes, for the report.
     pub memory_bytes: u64,
     /// Seed of every random choice.
     pub seed: u64,
 }
 
 impl Plan {
-    /// What values look like.
+    /// Returns the shape of values.
     #[must_use]
     pub fn shape(&self) -> Shape {
         Shape { bytes: self.value_bytes, field_bytes: self.field_bytes }
     }
 
-    /// Time before the measurement.
+    /// Returns the length of the warm-up.
     #[must_use]
     pub fn warm_up(&self) -> Duration {
         self.warm_up.unwrap_or_else(|| (self.duration / 10).min(Duration::from_secs(1)))
     }
 
-    /// How long each floor is measured.
+    /// Returns the time of the measurement of a floor.
     #[must_use]
     pub fn floor_time(&self) -> Duration {
         (self.duration / 10).clamp(Duration::from_millis(200), Duration::from_secs(1))
@@ -98,7 +98,7 @@ impl Plan {
         self.commit == CommitMode::Blocking && self.level == Durability::Durable
     }
 
-    /// The name of the durability level in reports.
+    /// Returns the name of the durability level in reports.
     #[must_use]
     pub fn level_name(&self) -> &'static str {
         match self.level {

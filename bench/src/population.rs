@@ -1,9 +1,9 @@
-//! Fills a database for a workload, or finds that an earlier run has filled it the same way.
+//! Fills a database for a workload, or recognizes that an earlier run has filled it the same way.
 //!
 //! | table | key | value |
 //! |---|---|---|
 //! | `bench` | `population` | [`Workload::population`], written when everything else is durable |
-//! | `bench` | `runs` | runs on it that were begun, 8 bytes big-endian |
+//! | `bench` | `runs` | runs begun on it, 8 bytes big-endian |
 
 use crate::progress::Progress;
 use crate::store::{Error, Level, Reader, Session, Store, Transaction};
@@ -14,7 +14,7 @@ const TABLE: &str = "bench";
 const KEY: &[u8] = b"population";
 const RUNS_KEY: &[u8] = b"runs";
 
-/// What `store` was filled with, if that was completed.
+/// Returns the population of `store`, if it is complete.
 ///
 /// # Errors
 /// Those of the store.
@@ -38,7 +38,7 @@ fn note<S: Store>(store: &S, population: &str) -> Result<()> {
     noted.map_err(Error::into_failure)
 }
 
-/// Notes that `runs` runs begin. The number of the first: how many were begun before, by whatever process.
+/// Records the begin of `runs` runs. Returns the number of runs before them, over all processes.
 ///
 /// # Errors
 /// Those of the store.
@@ -55,10 +55,10 @@ pub fn begin_runs<S: Store>(store: &S, runs: u64) -> Result<u64> {
     count().map_err(Error::into_failure)
 }
 
-/// Has `workload` populate `store`. With `reuse` only if it is not populated yet. True if it was.
+/// Populates `store` for `workload`; with `reuse` only if it is not populated. Returns whether it was populated before.
 ///
 /// # Errors
-/// Those of the store; a population that is another one.
+/// Those of the store; the store has another population.
 pub fn prepare<S: Store, W: Workload>(
     workload: &W,
     store: &S,

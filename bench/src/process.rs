@@ -1,18 +1,18 @@
-//! What this process costs: processor time, memory, and bytes that the kernel counts.
+//! Processor time, memory and written bytes of this process, as the kernel counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Processor time of this process so far, user and system.
+/// Returns the user and system time of this process so far, in seconds.
 #[must_use]
 pub fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Numbers of the lines `name: number ...` of a file of `/proc/self`; 0 for what is not there.
+/// Returns the numbers of lines `name: number ...` of a file of `/proc/self`; 0 for a missing line.
 fn numbers<const N: usize>(file: &str, names: [&str; N]) -> [u64; N] {
     let text = std::fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
     names.map(|name| {
@@ -43,11 +43,10 @@ pub fn written_bytes() -> u64 {
 
 const EVERY: Duration = Duration::from_millis(20);
 
-/// A thread that looks at [`resident_bytes`] every 20 ms. Shorter peaks may be missed.
+/// A thread that reads [`resident_bytes`] every 20 ms. It may miss shorter peaks.
 ///
-/// Counted is the whole process: the engine's pages, versions, log buffers and histograms, and of the benchmark 35 KB of
-/// latencies and a few values per worker. The program's own code and other mapped files are not, but for what of them is first used while
-/// it looks.
+/// It counts the whole process: pages, versions, log buffers and histograms of the engine, and 35 KB of latencies a worker.
+/// It excludes code and other mapped files, except for parts first used after the start.
 #[derive(Debug)]
 pub struct MemoryWatch {
     shared: Arc<(AtomicU64, AtomicBool)>,
@@ -55,7 +54,7 @@ pub struct MemoryWatch {
 }
 
 impl MemoryWatch {
-    /// Starts looking.
+    /// Starts the thread.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -73,7 +72,7 @@ impl MemoryWatch {
         Ok(MemoryWatch { shared, thread: Some(thread) })
     }
 
-    /// The most that was seen so far.
+    /// Returns the largest value so far.
     #[must_use]
     pub fn bytes_max(&self) -> u64 {
         self.shared
@@ -88,7 +87,7 @@ impl Drop for MemoryWatch {
         self.shared.1.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It cannot panic, and if it did the memory figure would be all that suffers.
+            // After a panic of the thread only the memory figure is wrong.
             let _ = thread.join();
         }
     }

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 /// Bytes of a sequential read.
 pub const SEQUENTIAL_BYTES: usize = 1 << 20;
 
-/// Where the next read is.
+/// The position of the next read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pattern {
-    /// Anywhere.
+    /// At random.
     Random,
-    /// After the one before; each reader has a part of the file, and begins again at its end.
+    /// After the previous one; each reader repeats its own part of the file.
     Sequential,
 }
 

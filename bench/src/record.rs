@@ -1,5 +1,5 @@
-//! Rows with fields at fixed places, so that a changed field is a changed range of bytes and nothing else: the engine logs
-//! only the bytes that differ.
+//! Rows with fields at fixed places. A changed field changes one range of bytes, and the engine logs only the bytes that
+//! differ.
 //!
 //! ```text
 //!   | fields of fixed width, those that change together side by side | texts, padded with zeros | one tail of any length |
@@ -10,10 +10,10 @@ use std::marker::PhantomData;
 
 /// A number that can be a field.
 pub trait Number: Copy {
-    /// From the beginning of `bytes`, which has enough of them.
+    /// Reads from the beginning of `bytes`, which is long enough.
     fn read(bytes: &[u8]) -> Self;
 
-    /// To the beginning of `bytes`, which has enough of them.
+    /// Writes to the beginning of `bytes`, which is long enough.
     fn write(self, bytes: &mut [u8]);
 }
 
@@ -47,7 +47,7 @@ pub struct Field<T> {
 }
 
 impl<T> Field<T> {
-    /// At byte `at`.
+    /// Creates a field at byte `at`.
     #[must_use]
     pub const fn at(at: usize) -> Field<T> {
         Field { at, holds: PhantomData }
@@ -55,20 +55,20 @@ impl<T> Field<T> {
 }
 
 impl<T: Number> Field<T> {
-    /// Its number in `row`, which has all fixed fields.
+    /// Returns the number in `row`, which has all fixed fields.
     #[inline]
     #[must_use]
     pub fn get(self, row: &[u8]) -> T {
         T::read(&row[self.at..])
     }
 
-    /// Sets it.
+    /// Sets the number.
     #[inline]
     pub fn set(self, row: &mut [u8], number: T) {
         number.write(&mut row[self.at..]);
     }
 
-    /// Changes it; returns what it is then.
+    /// Changes the number. Returns the new one.
     #[inline]
     pub fn add(self, row: &mut [u8], amount: T) -> T
     where
@@ -81,7 +81,7 @@ impl<T: Number> Field<T> {
 }
 
 impl<const N: usize> Field<[u8; N]> {
-    /// Its bytes, without the zeros at the end.
+    /// Returns the bytes without the zeros at the end.
     #[must_use]
     pub fn text(self, row: &[u8]) -> &[u8] {
         let all = &row[self.at..self.at + N];
@@ -89,13 +89,13 @@ impl<const N: usize> Field<[u8; N]> {
         &all[..end]
     }
 
-    /// All of its bytes.
+    /// Returns all bytes.
     #[must_use]
     pub fn bytes(self, row: &[u8]) -> &[u8] {
         &row[self.at..self.at + N]
     }
 
-    /// Sets it; `text` has at most `N` bytes.
+    /// Sets the text, which has at most `N` bytes.
     pub fn put(self, row: &mut [u8], text: &[u8]) {
         let place = &mut row[self.at..self.at + N];
         place[..text.len()].copy_from_slice(text);

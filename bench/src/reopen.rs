@@ -11,10 +11,10 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::{Builder, Database};
 use std::time::Instant;
 
-/// Rows of a sample, at most.
+/// Most rows of a sample.
 const SAMPLE: u64 = 10_000;
 
-/// How the run before ended.
+/// How the previous run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// The process was killed while it worked.
@@ -35,20 +35,20 @@ impl Ending {
 /// The rows that the database must contain.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected<'a> {
-    /// No sample is taken: the workload has checks of its own.
+    /// Unknown: takes no sample.
     Unknown,
-    /// The plan's loaded rows, whatever their values have become.
+    /// The loaded rows of the plan, with any value.
     Loaded,
     /// Rows inserted by each worker.
     Inserted {
-        /// One number a worker.
+        /// Number of rows of each worker.
         by_worker: &'a [u64],
-        /// All of them were durable. If not, their absence means nothing.
+        /// True if all were durable; otherwise they may be missing.
         durable: bool,
     },
 }
 
-/// The rows that are expected, by number.
+/// The expected rows by number.
 struct Numbered<'a> {
     expected: Expected<'a>,
     rows: u64,

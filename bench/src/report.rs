@@ -26,20 +26,20 @@ pub struct Floor {
 /// One type of transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KindReport {
-    /// Its name.
+    /// Name of the type.
     pub kind: String,
     /// Committed in the measured time.
     pub committed: u64,
-    /// Rolled back in it because the specification says so.
+    /// Rolled back as specified in the measured time.
     pub rolled_back: u64,
-    /// Conflicts in it; each was retried.
+    /// Conflicts in the measured time; each was retried.
     pub conflicts: u64,
     /// From the end of the worker's previous transaction (closed loop), the end of its rest, or the arrival (open loop) to the
     /// acknowledgment, as the worker saw it.
     pub latency_us: Latency,
 }
 
-/// Where the time of a transaction went: means in microseconds.
+/// Means of the stages of a transaction, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stages {
     /// Begin and operations of the attempt that succeeded, one transaction in sixteen timed; waits for rows included.
@@ -48,16 +48,16 @@ pub struct Stages {
     pub commit_call_us: f64,
     /// Attempts with a conflict, their waits for rows included.
     pub conflicts_us: f64,
-    /// Waits for rows that others held; part of the times above.
+    /// Waits for row locks; part of the times above.
     #[serde(default)]
     pub row_wait_us: f64,
     /// From the call that commits to the record in the log's buffer, waits for the log's latch and for buffer space included; of those
     /// that wrote, one in sixteen timed; part of `commit_call_us`.
     #[serde(default)]
     pub log_insert_us: f64,
-    /// Ready until its log is written, for those that wrote.
+    /// Ready until the log is written, of transactions that wrote.
     pub flush_wait_us: f64,
-    /// From then on until everything it depends on is written too and it is acknowledged.
+    /// Log written until acknowledged: waits for dependencies.
     pub acknowledge_us: f64,
     /// One durable write of the log.
     pub flush_us: Latency,
@@ -74,24 +74,24 @@ pub struct Runs {
     pub spread_percent: f64,
 }
 
-/// What one run of a workload gave.
+/// The result of one run of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Its name on the command line.
+    /// Name of the workload on the command line.
     pub workload: String,
-    /// What was chosen for it beside the fields below.
+    /// Parameters of the workload besides the fields below.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub parameters: BTreeMap<String, String>,
     /// The engine that was measured.
     #[serde(default)]
     pub engine: String,
-    /// What an acknowledged commit is worth: [`crate::engine::Tier`].
+    /// What an acknowledged commit survives: [`crate::engine::Tier`].
     #[serde(default)]
     pub tier: String,
-    /// With `--engine`: what the block device wrote.
+    /// With `--engine`: the writes of the block device.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traffic: Option<Traffic>,
-    /// The device that the database was on; `sim:` and a name for a modelled one.
+    /// Name of the device; `sim:` and a name for a modelled one.
     #[serde(default)]
     pub device: String,
     /// Commit protocol.
@@ -124,15 +124,15 @@ pub struct Report {
     pub zipf: f64,
     /// Memory for pages that the database was opened with.
     pub memory_bytes: u64,
-    /// Time before the measurement in which nothing was counted.
+    /// Length of the warm-up.
     pub warm_up_seconds: f64,
-    /// Measured time, the warm-up not included.
+    /// Measured time without the warm-up.
     pub seconds: f64,
-    /// Transactions committed in it.
+    /// Transactions committed in the measured time.
     pub committed: u64,
-    /// Conflicts in it; each was retried.
+    /// Conflicts in the measured time; each was retried.
     pub aborted: u64,
-    /// Transactions rolled back in it because their specification says so.
+    /// Transactions rolled back as specified in the measured time.
     #[serde(default)]
     pub rolled_back: u64,
     /// Committed or rolled back as specified, per second.
@@ -140,13 +140,13 @@ pub struct Report {
     /// The same for each type of transaction, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub kinds: Vec<KindReport>,
-    /// Where their time went.
+    /// Means of the stages of a transaction.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stages: Option<Stages>,
-    /// With several runs: all of them; the rest of the report is that of the one with the median throughput.
+    /// With several runs: figures of all. The rest of the report is that of the run with the median throughput.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub runs: Option<Runs>,
-    /// READY to COMMITTED, over transactions that wrote something.
+    /// Ready to committed, of transactions that wrote.
     pub commit_latency_us: Latency,
     /// Begin to COMMITTED, over all that the engine knows the end of: not read-only snapshots, and not read-only
     /// transactions at a lower level.
@@ -182,14 +182,14 @@ pub struct Report {
     pub logical_bytes_written: u64,
     /// Checkpoints that ended in the measured time.
     pub checkpoints: u64,
-    /// Time they took, together.
+    /// Total time of these checkpoints.
     pub checkpoint_seconds: f64,
     /// Sleeps, wake-ups, waits that the dependency rule caused.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub coordination: Option<Coordination>,
     /// Processor time, user and system.
     pub cpu_seconds: f64,
-    /// Each for one transaction that committed or was rolled back as specified: processor time in microseconds.
+    /// Processor time in microseconds per transaction that committed or rolled back as specified.
     #[serde(default)]
     pub cpu_us_per_transaction: f64,
     /// Bytes of log records.
@@ -212,26 +212,26 @@ pub struct Report {
     /// Random 4 KiB reads per second of the same file by as many threads, measured just after, if pages were read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read_floor: Option<f64>,
-    /// With `--reopen`: how long the open took.
+    /// With `--reopen`: time of the open.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub recovery_seconds: Option<f64>,
-    /// With `--reopen`: transactions replayed by it.
+    /// With `--reopen`: transactions replayed by the open.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub replayed: Option<u64>,
-    /// With `--reopen`: the rest that is known of it.
+    /// With `--reopen`: the other figures.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reopened: Option<Reopened>,
-    /// With `--check`: whether everything that must hold does.
+    /// With `--check`: the result.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub check: Option<Checked>,
     /// The measured time, interval by interval.
     pub series: Vec<Interval>,
-    /// Checkpoints that ended in the measured time, as far as they were seen one by one.
+    /// Checkpoints that ended in the measured time; of several within 20 ms only the last.
     pub checkpoint_marks: Vec<CheckpointMark>,
 }
 
 impl Report {
-    /// Adds what one transaction cost.
+    /// Computes the figures per transaction, write and flush.
     #[must_use]
     pub fn with_costs(self) -> Report {
         let ended = (self.committed + self.rolled_back).max(1) as f64;
@@ -262,14 +262,14 @@ impl Report {
         Some(Report { runs, ..median })
     }
 
-    /// Nothing that was looked at is wrong.
+    /// Returns true if no check found a problem.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.check.as_ref().is_none_or(Checked::is_sound)
             && self.reopened.as_ref().is_none_or(Reopened::is_sound)
     }
 
-    /// Notes what became of the database after the run.
+    /// Adds the figures of the open after the run.
     pub fn add_reopened(&mut self, reopened: Reopened) {
         self.recovery_seconds = Some(reopened.open_seconds);
         self.replayed = Some(reopened.replayed);
@@ -328,7 +328,7 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    /// The engine counts its log, its pages and its commits: QuenchDB does.
+    /// Returns true for QuenchDB, which counts its log, pages and commits.
     fn knows_itself(&self) -> bool {
         self.engine.is_empty() || self.engine == Engine::QuenchDb.name()
     }
@@ -345,7 +345,7 @@ impl Report {
         }
     }
 
-    /// What the engine counted.
+    /// Prints the figures of the engine.
     fn show_engine(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mb = |bytes: u64| bytes as f64 / 1e6;
         writeln!(

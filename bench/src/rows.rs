@@ -39,7 +39,7 @@ pub fn fill(random: &mut Random, bytes: &mut [u8]) {
     }
 }
 
-/// A new value for the row `key`.
+/// Writes a new value of the row `key`.
 pub fn fill_value(random: &mut Random, key: u64, value: &mut [u8]) {
     if value.len() < CHECKED_FROM_BYTES {
         return fill(random, value);
@@ -50,7 +50,7 @@ pub fn fill_value(random: &mut Random, key: u64, value: &mut [u8]) {
     stream(key, nonce, tail, |chunk, word| chunk.copy_from_slice(word));
 }
 
-/// True if `value` was made by [`fill_value`] for `key` with `bytes` bytes.
+/// Returns true if `value` is a value of [`fill_value`] for `key` with `bytes` bytes.
 #[must_use]
 pub fn is_value_of(key: u64, value: &[u8], bytes: usize) -> bool {
     if value.len() != bytes || bytes < CHECKED_FROM_BYTES {
@@ -64,7 +64,7 @@ pub fn is_value_of(key: u64, value: &[u8], bytes: usize) -> bool {
     same
 }
 
-/// What the values of a table look like.
+/// The shape of the values of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// Bytes of a value.
@@ -89,7 +89,7 @@ fn is_field_of(key: u64, place: usize, field: &[u8]) -> bool {
 }
 
 impl Shape {
-    /// A new value for the row `key`; `value` has its length.
+    /// Writes a new value of the row `key`; `value` has its length.
     pub fn fill(&self, random: &mut Random, key: u64, value: &mut [u8]) {
         let Some(field_bytes) = self.field_bytes else { return fill_value(random, key, value) };
         for (place, field) in value.chunks_mut(field_bytes).enumerate() {
@@ -97,7 +97,7 @@ impl Shape {
         }
     }
 
-    /// Changes a random field of the row `key`, or all of it if it has no fields.
+    /// Changes a random field of the row `key`, or the whole value without fields.
     pub fn change(&self, random: &mut Random, key: u64, value: &mut [u8]) {
         let Some(field_bytes) = self.field_bytes else { return fill_value(random, key, value) };
         let place = random.below((value.len() / field_bytes) as u64) as usize;
@@ -105,7 +105,7 @@ impl Shape {
         fill_field(key, place, random.next_u64() as u32, field);
     }
 
-    /// True if `value` was made by the two above for `key`.
+    /// Returns true if `value` is a value of the two functions above for `key`.
     #[must_use]
     pub fn is_value_of(&self, key: u64, value: &[u8]) -> bool {
         let Some(field_bytes) = self.field_bytes else { return is_value_of(key, value, self.bytes) };

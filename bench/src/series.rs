@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 /// One interval of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// When it began, in seconds since the measurement began.
+    /// Begin in seconds since the begin of the measurement.
     pub second: f64,
-    /// Its length in seconds; the last one may be shorter, and one that the sampler came late to is longer.
+    /// Length in seconds; the last one may be shorter, and one is longer if the sampler was late.
     pub seconds: f64,
     /// Transactions that ended in it.
     pub committed: u64,
-    /// 99th percentile of their latency, as the worker saw it: from the end of its previous transaction.
+    /// 99th percentile of their latency: from the end of the previous transaction of the worker.
     pub p99_us: f64,
     /// The slowest of them.
     pub max_us: f64,
@@ -47,7 +47,7 @@ pub(crate) struct Sampler<'a, S> {
 }
 
 impl<'a, S: Store> Sampler<'a, S> {
-    /// The measurement begins now.
+    /// Begins the measurement.
     pub(crate) fn begin(store: &'a S, activity: &'a Activity, interval: Duration) -> Sampler<'a, S> {
         Sampler {
             store,
@@ -63,13 +63,13 @@ impl<'a, S: Store> Sampler<'a, S> {
         }
     }
 
-    /// How long the sampler may sleep until the interval is over.
+    /// Returns the time until the end of the interval.
     pub(crate) fn left(&self) -> Duration {
         let end = self.begun + self.interval.as_secs_f64();
         Duration::from_secs_f64((end - self.began.elapsed().as_secs_f64()).max(0.0))
     }
 
-    /// Notes a checkpoint that was published since the last call (of several, the last), and ends the interval if it is over.
+    /// Records a checkpoint published since the last call (of several, the last), and ends the interval if its time is over.
     pub(crate) fn look(&mut self) {
         let totals = self.store.checkpoints();
         if totals.count != self.checkpoints {
@@ -83,7 +83,7 @@ impl<'a, S: Store> Sampler<'a, S> {
         }
     }
 
-    /// The measurement is over: what is left becomes the last interval, unless it is too short to say anything.
+    /// Ends the measurement. The rest becomes the last interval, unless it is very short.
     pub(crate) fn end(&mut self) {
         self.look();
         let left = self.began.elapsed().as_secs_f64() - self.begun;

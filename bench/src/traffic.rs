@@ -1,9 +1,8 @@
-//! What a run costs the block device under a directory, as the kernel counts it: whatever a process writes, by page cache or past
-//! it, the file system's journal included.
+//! The writes of the block device under a directory, as the kernel counts them: through the page cache or past it, and including
+//! the journal of the file system.
 //!
-//! The counters are those of the whole device, so other processes that write to it are counted too: measure on a quiet machine.
-//! Before each reading the file system is synced (`syncfs`), so that what one run left in the page cache does not count
-//! for the next, and what a run put there counts for it.
+//! The counters are those of the whole device and include other processes: measure on an idle machine. A `syncfs` precedes each
+//! reading, so that a run pays for its own data in the page cache, and not for data of an earlier run.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Of `/sys/dev/block/*/stat`.
+/// Bytes of a sector in `/sys/dev/block/*/stat`.
 const SECTOR_BYTES: u64 = 512;
 
 /// See the module.
@@ -33,7 +32,7 @@ pub struct Counters {
     pub flushes: u64,
 }
 
-/// What was written between two readings, and by how many transactions.
+/// The writes between two readings, and the transactions that caused them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
     /// The device's name in `/sys/block`.
@@ -44,9 +43,9 @@ pub struct Traffic {
     pub writes: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Transactions that committed, from the workers' start to their end, the warm-up included.
+    /// Transactions that committed from the start of the workers to their end, including the warm-up.
     pub committed: u64,
-    /// Each for one of these: bytes.
+    /// Bytes for each of these transactions.
     pub bytes_per_transaction: f64,
     /// Writes.
     pub writes_per_transaction: f64,
@@ -55,7 +54,7 @@ pub struct Traffic {
 }
 
 impl BlockDevice {
-    /// The one that `directory` is on; nothing for a file system without one.
+    /// Returns the device of `directory`, or `None` for a file system without one.
     ///
     /// # Errors
     /// The directory cannot be opened.
@@ -73,7 +72,7 @@ impl BlockDevice {
     /// Syncs the file system, then reads the counters.
     ///
     /// # Errors
-    /// One of the two fails.
+    /// The sync or the reading fails.
     pub fn synced(&self) -> Result<Counters> {
         rustix::fs::syncfs(&self.directory).context("cannot sync the file system")?;
         let text = std::fs::read_to_string(&self.stat)
@@ -81,7 +80,7 @@ impl BlockDevice {
         Ok(counters(&text))
     }
 
-    /// What was written since `before` by `committed` transactions; syncs first.
+    /// Syncs, and returns the writes since `before` for `committed` transactions.
     ///
     /// # Errors
     /// As [`BlockDevice::synced`].
@@ -106,7 +105,7 @@ impl BlockDevice {
     }
 }
 
-/// Of the line that the kernel documents in `Documentation/block/stat.rst`.
+/// Parses the line that the kernel documents in `Documentation/block/stat.rst`.
 fn counters(line: &str) -> Counters {
     let numbers: Vec<u64> = line.split_whitespace().map(|number| number.parse().unwrap_or(0)).collect();
     let at = |place: usize| numbers.get(place).copied().unwrap_or(0);

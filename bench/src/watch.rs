@@ -14,7 +14,7 @@ use crate::store::Gauges;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How often a run is sampled.
+/// Interval of the samples of a run.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// An observer of a run.
@@ -22,54 +22,54 @@ pub trait Watch: Sync {
     /// Receives a sample every [`SAMPLE_EVERY`], from the thread that drives the run.
     fn sampled(&self, sample: Sample);
 
-    /// True if the run is to end now. What was measured until then counts.
+    /// Returns true if the run must end now. The measurement until then counts.
     fn ends(&self) -> bool;
 }
 
 /// All counters at one moment.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// Since the warm-up or the measurement began.
+    /// Time since the begin of the warm-up or the measurement.
     pub at: Duration,
-    /// The measurement, not the warm-up. The engine forgets some of what it counts between them.
+    /// True during the measurement, false during the warm-up. The engine resets some counters between them.
     pub measuring: bool,
-    /// Transactions.
+    /// Sums of transactions.
     pub sums: Sums,
-    /// From begin, or arrival, to acknowledgment.
+    /// Latencies from the begin or the arrival to the acknowledgment.
     pub latencies: Counted,
-    /// Where time went, as the workers saw it.
+    /// Times of the stages, measured by the workers.
     pub stages: StageSums,
-    /// Rows that were read or written, row by row, and those that scans showed.
+    /// Rows read and written, including those of scans.
     pub rows: u64,
-    /// What the engine says.
+    /// Gauges of the engine.
     pub gauges: Gauges,
 }
 
-/// Where the time of a transaction went: means in microseconds of what ended.
+/// Means of the stages of a transaction, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StageTimes {
-    /// Begin and operations, waits for rows not included.
+    /// Begin and operations, without waits for rows.
     pub execute: f64,
-    /// Waits for rows that others held.
+    /// Waits for row locks.
     pub lock_wait: f64,
     /// From the call that commits to the record in the log's buffer.
     pub log_insert: f64,
     /// Ready until the log is written.
     pub flush_wait: f64,
-    /// From then on to the acknowledgment.
+    /// Log written until acknowledged.
     pub acknowledge: f64,
 }
 
-/// What happened between two samples.
+/// The difference of two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Between {
-    /// Their distance.
+    /// Time between the samples.
     pub seconds: f64,
-    /// Transactions per second that committed or were rolled back as specified.
+    /// Transactions per second that committed or rolled back as specified.
     pub throughput_tps: f64,
     /// Conflicts per second.
     pub conflicts_per_second: f64,
-    /// Median latency in microseconds, 0 if nothing was acknowledged; so are the other three.
+    /// Median latency in microseconds; like the next three 0 without acknowledgments.
     pub p50_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
@@ -79,7 +79,7 @@ pub struct Between {
     pub max_us: f64,
     /// Means of the stages.
     pub stages: StageTimes,
-    /// Rows for which no page had to be read, of all, from 0 to 1; nothing if no row was touched.
+    /// Share of rows whose page was in memory, from 0 to 1; `None` without rows.
     pub hit_share: Option<f64>,
     /// Reads of pages per second.
     pub reads_per_second: f64,
@@ -94,7 +94,7 @@ pub struct Between {
 }
 
 impl Between {
-    /// What happened from `earlier` to `later`.
+    /// Returns the difference of two samples.
     #[must_use]
     pub fn of(earlier: &Sample, later: &Sample) -> Between {
         let seconds = later.at.saturating_sub(earlier.at).as_secs_f64().max(1e-9);
@@ -142,28 +142,28 @@ fn stages(earlier: &Sample, later: &Sample, ended: u64) -> StageTimes {
     }
 }
 
-/// Points of throughput that are kept; then two become one.
+/// Most points of throughput; then two are merged into one.
 const POINTS_MAX: usize = 2048;
 
-/// What a run's samples say.
+/// The samples of a run.
 #[derive(Clone, Debug)]
 pub struct History {
     interval: Duration,
     measuring: bool,
     first: Option<Sample>,
-    /// Of the last interval.
+    /// Samples of the last interval.
     recent: VecDeque<Sample>,
-    /// Transactions per second, each over `point` from the beginning on.
+    /// Transactions per second of each `point` since the begin.
     points: Vec<f64>,
     point: Duration,
     point_begins: Option<Sample>,
 }
 
-/// A point of a run that has just begun.
+/// Length of a point at the begin of a run.
 const FIRST_POINT: Duration = Duration::from_millis(250);
 
 impl History {
-    /// Nothing so far. `interval` is what counts as just now.
+    /// Creates an empty history. `interval`: the length of the last interval.
     #[must_use]
     pub fn new(interval: Duration) -> History {
         History {
@@ -177,7 +177,7 @@ impl History {
         }
     }
 
-    /// One more. Where the measurement begins, what was before is forgotten.
+    /// Adds a sample. The first sample of the measurement removes those of the warm-up.
     pub fn push(&mut self, sample: Sample) {
         let began_again = self.recent.back().is_some_and(|last| sample.at < last.at);
         if sample.measuring != self.measuring || began_again {
@@ -201,26 +201,26 @@ impl History {
         }
     }
 
-    /// The last sample.
+    /// Returns the last sample.
     #[must_use]
     pub fn newest(&self) -> Option<&Sample> {
         self.recent.back()
     }
 
-    /// The last interval, or as much as there is of it.
+    /// Returns the difference over the last interval, or over the samples so far.
     #[must_use]
     pub fn last_interval(&self) -> Option<Between> {
         (self.recent.len() > 1).then(|| Between::of(&self.recent[0], &self.recent[self.recent.len() - 1]))
     }
 
-    /// From the beginning of the warm-up or measurement on.
+    /// Returns the difference since the begin of the warm-up or measurement.
     #[must_use]
     pub fn whole(&self) -> Option<Between> {
         let (first, last) = (self.first.as_ref()?, self.recent.back()?);
         (last.at > first.at).then(|| Between::of(first, last))
     }
 
-    /// Transactions per second from the beginning on, `width` points at most, and how long one of them is.
+    /// Returns the transactions per second since the begin in at most `width` points, and the length of a point.
     #[must_use]
     pub fn throughput(&self, width: usize) -> (Vec<f64>, Duration) {
         let together = self.points.len().div_ceil(width.max(1)).max(1);

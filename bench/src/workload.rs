@@ -1,4 +1,4 @@
-//! What a workload is: how its tables are filled, what one transaction does, and what must be true of them at any time.
+//! The interface of a workload: populate tables, run transactions, check conditions.
 
 use crate::checked::Checked;
 use crate::progress::Progress;
@@ -6,16 +6,16 @@ use crate::store::{Reader, Result, Store, Transaction};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What the next transaction is, as far as counting it needs to know.
+/// The type of the next transaction, for the counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Intent {
-    /// Its type: an index of [`Workload::kinds`].
+    /// The type: an index of [`Workload::kinds`].
     pub kind: usize,
-    /// It only reads.
+    /// True if the transaction only reads.
     pub reads_only: bool,
 }
 
-/// How a transaction wants to end.
+/// How a transaction must end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ending {
     /// By a commit.
@@ -23,12 +23,12 @@ pub enum Ending {
         /// Bytes of the keys and values it wrote.
         written_bytes: u64,
     },
-    /// By taking everything back, because its specification says so.
+    /// By a rollback, as specified.
     RollBack,
 }
 
 impl Ending {
-    /// A commit of something that wrote nothing.
+    /// A commit without writes.
     pub const READ: Ending = Ending::Commit { written_bytes: 0 };
 }
 
@@ -37,22 +37,22 @@ pub trait Worker<T>: Send {
     /// Chooses what the next transaction does. A retry after a conflict does the same again.
     fn prepare(&mut self) -> Intent;
 
-    /// Does it.
+    /// Runs the transaction.
     ///
     /// # Errors
     /// Those of the store.
     fn run<X: Transaction<Table = T>>(&mut self, transaction: &mut X) -> Result<Ending>;
 
-    /// Does it in a read-only snapshot. Called only for an intent that only reads.
+    /// Runs the transaction in a read-only snapshot. Called only if it only reads.
     ///
     /// # Errors
     /// Those of the store.
     fn read<R: Reader<Table = T>>(&mut self, snapshot: &mut R) -> Result<()>;
 
-    /// The transaction was committed, and others can see it.
+    /// Called after the commit, when other transactions can see the writes.
     fn committed(&mut self) {}
 
-    /// How long its terminal rests before the transaction that was prepared last begins.
+    /// Returns how long the terminal rests before the prepared transaction begins.
     fn rest(&mut self) -> Duration {
         Duration::ZERO
     }
@@ -61,7 +61,7 @@ pub trait Worker<T>: Send {
 /// Transactions that were acknowledged as durable, by type.
 pub type Acknowledged = BTreeMap<String, u64>;
 
-/// Which thread of which run a worker is.
+/// The thread and run of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seat {
     /// Number of the run on the same database, from 0.
@@ -71,14 +71,13 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// Thread `index` of the first run.
+    /// Returns thread `index` of the first run.
     #[must_use]
     pub fn of(index: usize) -> Seat {
         Seat { run: 0, index }
     }
 
-    /// The seed of its random choices, of a workload with the seed `seed`: another one for each seat, so that a later run does not
-    /// do again what an earlier one has done.
+    /// Returns the seed of the random choices: different for each seat, so that a later run does not repeat an earlier one.
     #[must_use]
     pub fn seed(self, seed: u64) -> u64 {
         seed.wrapping_add(self.index as u64 + 1).wrapping_add(self.run << 40)
@@ -87,19 +86,19 @@ impl Seat {
 
 /// See the module.
 pub trait Workload: Sync {
-    /// One thread of it.
+    /// A thread of the workload.
     type Worker<T: Clone + Send + Sync>: Worker<T>;
 
-    /// Its name on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     fn name(&self) -> &'static str;
 
-    /// The types of its transactions.
+    /// Returns the names of the types of transactions.
     fn kinds(&self) -> &'static [&'static str];
 
-    /// What was populated, in words that are equal only if the population can be reused.
+    /// Returns a description of the population; equal descriptions mean equal populations.
     fn population(&self) -> String;
 
-    /// What else was chosen, for the report.
+    /// Returns the other parameters, for the report.
     fn parameters(&self) -> BTreeMap<String, String>;
 
     /// Fills the tables with `threads` threads, and makes them durable.
@@ -116,7 +115,7 @@ pub trait Workload: Sync {
         Ok(())
     }
 
-    /// The thread of that seat.
+    /// Returns the thread of a seat.
     ///
     /// # Errors
     /// Those of the store.
@@ -126,7 +125,7 @@ pub trait Workload: Sync {
     /// population must be present.
     ///
     /// # Errors
-    /// Only what keeps it from checking.
+    /// The check cannot be made. Violations are in the result.
     fn check<S: Store>(
         &self,
         store: &S,

@@ -3,11 +3,11 @@
 /// Time of one access by its size: constant to a size, then proportional to what is beyond it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Curve {
-    /// Nanoseconds of a small one.
+    /// Nanoseconds of a small access.
     pub flat_ns: u64,
-    /// Bytes that take no longer.
+    /// Largest access that takes no longer, in bytes.
     pub flat_bytes: u64,
-    /// Of one access, for the bytes beyond; [`UNLIMITED`] if they take no time.
+    /// Bytes per second beyond that size; [`UNLIMITED`] if they take no time.
     pub bytes_per_second: u64,
 }
 
@@ -35,32 +35,32 @@ impl Curve {
     }
 }
 
-/// Accesses that take much longer: one in `one_in`, by `u^-exponent` with u uniform in (0, 1].
+/// The tail of slow accesses: one in `one_in` takes longer by `u^-exponent`, with u uniform in (0, 1].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tail {
-    /// 100: it begins at the 99th percentile.
+    /// With 100 the tail begins at the 99th percentile.
     pub one_in: u64,
     /// With 0.5 the slowest tenth of the tail is at least 3.2 times slower than usual, the slowest hundredth 10 times.
     pub exponent: f64,
-    /// No access is slower by more than this.
+    /// Largest factor.
     pub factor_max: f64,
 }
 
 /// Requests that the device accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestLimit {
-    /// Per second, by all together.
+    /// Requests per second, of all accesses together.
     pub per_second: u64,
-    /// A longer access counts as several.
+    /// Bytes of a request; a longer access counts as several.
     pub bytes: u64,
 }
 
 /// A device. Times are those of one access on an idle device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figures {
-    /// As on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// One line for people.
+    /// Description in one line.
     pub summary: &'static str,
     /// Reads.
     pub read: Curve,
@@ -68,24 +68,24 @@ pub struct Figures {
     pub write: Curve,
     /// Shortest and longest flush in nanoseconds, of a device with a volatile cache. Spread evenly over the logarithm.
     pub flush_ns: Option<(u64, u64)>,
-    /// Accesses that are served at the same time.
+    /// Number of accesses served at the same time.
     pub slots: usize,
-    /// Of all reads together, while nothing is written.
+    /// Bytes per second of all reads together, without writes.
     pub read_bytes_per_second: u64,
-    /// Of all writes together, while nothing is read.
+    /// Bytes per second of all writes together, without reads.
     pub write_bytes_per_second: u64,
-    /// Requests, read or write.
+    /// Limit of requests, read or write.
     pub requests: Option<RequestLimit>,
-    /// Times are spread evenly by so much to either side.
+    /// Largest deviation of a time to either side, as a share; uniformly distributed.
     pub jitter: f64,
-    /// Rare slow ones.
+    /// The tail of slow accesses.
     pub tail: Option<Tail>,
-    /// A file is made longer by writing zeros. Otherwise that costs one small write.
+    /// True if an extension of a file writes zeros; otherwise it costs one small write.
     pub zeros_are_written: bool,
 }
 
 impl Figures {
-    /// By its name on the command line.
+    /// Returns the device with this name on the command line.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Figures> {
         FIGURES.iter().find(|figures| figures.name == name)
@@ -100,7 +100,7 @@ const MIB: u64 = 1 << 20;
 /// 512 MiB in 87 ms, of which 64 KiB take 11 us.
 const ENTERPRISE: u64 = 6_171_000_000;
 
-/// What the others are variations of.
+/// The base of the other devices.
 const SILENT: Figures = Figures {
     name: "",
     summary: "",
@@ -118,9 +118,9 @@ const SILENT: Figures = Figures {
 
 /// Ten gigabits.
 const NETWORK: u64 = 1_250_000_000;
-/// A volume's tail: rare, short.
+/// The tail of a volume: rare and short.
 const VOLUME_TAIL: Tail = Tail { one_in: 100, exponent: 0.3, factor_max: 10.0 };
-/// An object store's tail.
+/// The tail of an object store.
 const OBJECT_TAIL: Tail = Tail { one_in: 100, exponent: 0.5, factor_max: 30.0 };
 
 const fn disk(name: &'static str, summary: &'static str, access_ns: u64) -> Figures {
@@ -139,7 +139,7 @@ const fn disk(name: &'static str, summary: &'static str, access_ns: u64) -> Figu
     }
 }
 
-/// All of them.
+/// All modelled devices.
 pub static FIGURES: [Figures; 10] = [
     Figures {
         name: "sim:nvme-enterprise",

@@ -12,11 +12,11 @@ use std::sync::Arc;
 /// A write whose completion was not yet delivered.
 #[derive(Debug)]
 struct Flight {
-    /// The caller's.
+    /// The token of the caller.
     token: u64,
-    /// When the device would be done.
+    /// When the modelled device completes it.
     done: Nanos,
-    /// What the queue inside said.
+    /// The completion of the queue inside.
     completion: Option<Completion>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct ModelledQueue {
     inner: Box<dyn WriteQueue>,
     shared: Arc<Shared>,
     depth: usize,
-    /// By our token; a place is used again when its completion has been handed out.
+    /// Writes by the token of the inner queue; a place is reused after the delivery of its completion.
     flights: Vec<Option<Flight>>,
     completions: Vec<Completion>,
 }
@@ -52,7 +52,7 @@ impl ModelledQueue {
         self.flying().filter(|flight| flight.done > now).count()
     }
 
-    /// Takes from the queue inside what it has completed; with `wait` at least one, if it has any in flight.
+    /// Takes completions from the queue inside; with `wait` at least one, if a write is in flight.
     fn take(&mut self, wait: bool) -> Result<()> {
         let taken = self.inner.reap(wait, &mut self.completions);
         for completion in self.completions.drain(..) {
@@ -64,7 +64,7 @@ impl ModelledQueue {
         taken
     }
 
-    /// Hands out what is done; what failed does not wait for its time.
+    /// Delivers completed writes. A failed write does not wait for its time.
     fn hand_out(&mut self, done: &mut Vec<Completion>) {
         let now = self.shared.clock.now();
         for place in &mut self.flights {
@@ -79,7 +79,7 @@ impl ModelledQueue {
         }
     }
 
-    /// The earliest moment at which the device will have completed something that is completed inside.
+    /// Returns the earliest completion of the modelled device among writes that are complete inside.
     fn earliest(&self) -> Option<Nanos> {
         self.flying().filter(|flight| flight.completion.is_some()).map(|flight| flight.done).min()
     }

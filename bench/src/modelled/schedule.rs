@@ -16,12 +16,12 @@ use quenchdb::internals::base::clock::Nanos;
 use quenchdb::internals::base::random::Random;
 use std::sync::{Mutex, PoisonError};
 
-/// Which way the bytes go.
+/// The direction of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// From the device.
+    /// A read.
     Read,
-    /// To it.
+    /// A write.
     Write,
 }
 
@@ -35,17 +35,17 @@ pub struct Device {
 #[derive(Debug)]
 struct State {
     random: Random,
-    /// Until when each slot is taken.
+    /// When each slot becomes free.
     slots: Vec<u64>,
-    /// Until when what is shared is taken.
+    /// When the shared rate becomes free.
     shared: u64,
     /// Beginning and end of the flushes that have not ended: at most one that runs and one after it, if time passes between
-    /// the questions.
+    /// the calls.
     flushes: Vec<(u64, u64)>,
 }
 
 impl State {
-    /// How much longer, or shorter, than its figure an access is.
+    /// Returns the factor between the time of an access and its figure.
     fn noise(&mut self, figures: &Figures) -> f64 {
         let jitter = 1.0 + figures.jitter * (2.0 * self.random.unit() - 1.0);
         match figures.tail {
@@ -59,7 +59,7 @@ impl State {
 }
 
 impl Device {
-    /// Idle since ever. The same seed and the same questions give the same answers.
+    /// Creates an idle device. The same seed and the same calls give the same results.
     #[must_use]
     pub fn new(figures: &'static Figures, seed: u64) -> Device {
         let state = State {
@@ -71,18 +71,18 @@ impl Device {
         Device { figures, state: Mutex::new(state) }
     }
 
-    /// What it is made of.
+    /// Returns the figures.
     #[must_use]
     pub fn figures(&self) -> &'static Figures {
         self.figures
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Nothing in it is ever half changed when a panic could come.
+        // A panic cannot leave the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When an access to `bytes` that arrives `now` is done.
+    /// Returns when an access to `bytes` that arrives `now` completes.
     pub fn completion(&self, now: Nanos, access: Access, bytes: u64) -> Nanos {
         let figures = self.figures;
         let (curve, rate) = match access {
@@ -102,7 +102,7 @@ impl Device {
         Nanos((*slot).max(shared))
     }
 
-    /// When a flush that arrives `now` is done: at once where completed writes are durable.
+    /// Returns when a flush that arrives `now` completes: at once if completed writes are durable.
     pub fn flushed(&self, now: Nanos) -> Nanos {
         let Some((shortest, longest)) = self.figures.flush_ns else { return now };
         let mut state = self.state();
@@ -117,7 +117,7 @@ impl Device {
         Nanos(begin + taken)
     }
 
-    /// When a write that arrives `now` is done, and flushed.
+    /// Returns when a write that arrives `now` is complete and flushed.
     pub fn durable(&self, now: Nanos, bytes: u64) -> Nanos {
         self.flushed(self.completion(now, Access::Write, bytes))
     }

@@ -13,7 +13,7 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a storage, its files and its queues share.
+/// State that a storage shares with its files and queues.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) device: Device,
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     pub(super) files: Mutex<Files>,
 }
 
-/// Open files by the number that stands for a descriptor, so that a queue finds the file inside behind whatever wraps ours.
+/// Open files by the number that replaces a descriptor, so that a queue finds the inner file through any wrapper.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     pub(super) opened: RawFd,
@@ -34,7 +34,7 @@ impl Shared {
         *locked(&self.method)
     }
 
-    /// When a write that begins `now` is done.
+    /// Returns when a write that begins `now` completes.
     pub(super) fn written(&self, now: Nanos, bytes: usize, durable: bool) -> Nanos {
         if durable && self.method() != DurabilityMethod::Plain {
             self.device.durable(now, bytes as u64)
@@ -43,12 +43,12 @@ impl Shared {
         }
     }
 
-    /// The file inside `file`.
+    /// Returns the file inside `file`.
     pub(super) fn inside(&self, file: &dyn File) -> Option<Arc<dyn File>> {
         locked(&self.files).open.get(&file.descriptor()?)?.upgrade()
     }
 
-    /// Does it, and then waits until `moment`.
+    /// Calls `act`, then waits until `moment`.
     pub(super) fn until<T>(&self, moment: Nanos, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let value = act()?;
         wait_until(&self.clock, moment);

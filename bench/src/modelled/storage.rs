@@ -1,9 +1,8 @@
 //! A storage that takes as long as a modelled device would.
 //!
-//! 1. Everything is done by the storage inside; what is durable, and what a failure means, is as it says.
-//! 2. An access returns when both the storage inside has done it and the device would have. Around a slow directory the
-//!    directory's time counts; around memory the copy's, if it is longer.
-//! 3. What has failed returns at once.
+//! 1. The storage inside does all work, and decides what is durable and what a failure means.
+//! 2. An access returns when both the storage inside and the modelled device have completed it.
+//! 3. A failed access returns at once.
 
 use super::queue::ModelledQueue;
 use super::schedule::{Access, Device};
@@ -32,7 +31,7 @@ pub struct ModelledStorage {
 }
 
 impl ModelledStorage {
-    /// `inner` with the speed of `device`. Its cache is volatile if either's is, unless `trust` says otherwise.
+    /// Gives `inner` the speed of `device`. The cache is volatile if one of both caches is, unless `trust` decides.
     #[must_use]
     pub fn new(inner: Arc<dyn Storage>, device: Device, trust: DeviceTrust) -> ModelledStorage {
         let volatile_cache = match trust {
@@ -85,10 +84,10 @@ impl Storage for ModelledStorage {
         self.inner.lock(exclusive)
     }
 
-    /// Its queue is asynchronous, which is what the engine asks for with `io_uring`, whatever is inside.
+    /// Reports `io_uring`, because the queue is asynchronous with any storage inside.
     fn facts(&self) -> DeviceFacts {
         let (inner, name) = (self.inner.facts(), self.shared.device.figures().name);
-        // What a probe found on the device inside is nothing to this one.
+        // A probe of the device inside does not apply to this one.
         let number = |number: u64, byte: u8| number.rotate_left(7) ^ u64::from(byte);
         DeviceFacts {
             name: name.into(),
@@ -218,7 +217,7 @@ impl File for ModelledFile {
         self.inner.unclaim();
     }
 
-    /// A number that only a queue of the same storage understands.
+    /// Returns a number that only a queue of the same storage understands.
     fn descriptor(&self) -> Option<RawFd> {
         Some(self.number)
     }

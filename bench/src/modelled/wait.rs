@@ -19,16 +19,16 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Such waits have no last part: lateness is a few percent of them.
+/// Longer waits only sleep: the delay is a few percent of them.
 const LONG: Duration = Duration::from_millis(1);
-/// The last part of a shorter one: a sleeping thread wakes up about so much late.
+/// The last part of a shorter wait: about the delay of a wake-up.
 const LAST: Duration = Duration::from_micros(50);
-/// A core does nothing else meanwhile, on the modelled machine too.
+/// Waits up to this stand for a store that occupies the core, and always spin.
 const STORE: Duration = Duration::from_micros(3);
 
-/// Threads of this process in the last part of a wait.
+/// Number of threads of this process in the last part of a wait.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
-/// Those of them that spin.
+/// Number of these threads that spin.
 static SPINNING: AtomicUsize = AtomicUsize::new(0);
 
 fn cores() -> usize {
@@ -68,13 +68,13 @@ impl Drop for Waiting {
     }
 }
 
-/// The kernel may wake this thread as exactly as it can, from now on. Threads that never waited keep their slack of 50 us.
+/// Sets the timer slack of this thread to its minimum. Threads that never wait keep 50 us.
 fn be_exact() {
     thread_local! {
         static EXACT: Cell<bool> = const { Cell::new(false) };
     }
     if !EXACT.replace(true) {
-        // Refused, it stays late by 50 us more.
+        // After a refusal wake-ups are 50 us later.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     }
 }
@@ -85,7 +85,7 @@ fn spin_until(clock: &Clock, moment: Nanos) {
     }
 }
 
-/// Returns when `clock`, a real one, has reached `moment`; never before.
+/// Waits until the real clock `clock` has reached `moment`.
 pub fn wait_until(clock: &Clock, moment: Nanos) {
     let left = moment.since(clock.now());
     if left <= STORE {
