@@ -1,19 +1,19 @@
-//! What was found when a database was opened again after a run.
+//! The result of an open after a run.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What opening found.
+/// Figures of the open, and of the sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reopened {
     /// `killed` or `closed`.
     pub after: String,
-    /// How long the close took, its checkpoint included.
+    /// Time of the close with its checkpoint, in seconds.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub close_seconds: Option<f64>,
-    /// How long the open took, until transactions could begin.
+    /// Time of the open until transactions could begin, in seconds.
     pub open_seconds: f64,
-    /// There was nothing to recover.
+    /// True without recovery.
     pub clean: bool,
     /// Transactions replayed.
     pub replayed: u64,
@@ -24,20 +24,20 @@ pub struct Reopened {
     /// Most memory of this process while it opened the database and read the sample; of a database closed and opened by one
     /// process what the allocator still keeps of before is included.
     pub rss_bytes_max: u64,
-    /// Rows looked for.
+    /// Rows of the sample.
     pub sampled: u64,
-    /// Of these, found, with a value that belongs to the key.
+    /// Rows found with a value of their key.
     pub found: u64,
-    /// Of these, absent although they were durable: 0 unless something is broken.
+    /// Rows absent although durable; must be 0.
     pub missing: u64,
-    /// Of these, with a value that no transaction wrote: 0 unless something is broken.
+    /// Rows with a value that no transaction wrote; must be 0.
     pub wrong: u64,
     /// Point reads of the sample per second by one thread, pages coming from the device as they are needed.
     pub sample_reads_per_second: f64,
 }
 
 impl Reopened {
-    /// Nothing that had to be there is absent or wrong.
+    /// Returns true without missing or wrong rows.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.missing == 0 && self.wrong == 0

@@ -1,15 +1,15 @@
-//! The API against a map: bytes are a script of calls, of faults and crashes of the simulated disk, and of reopening.
+//! Tests the API against a map. The input is a script of calls, of faults and crashes of the simulated disk, and of opens.
 //!
-//! Every transaction that writes also writes one row that all share, so commits depend on one another, and what survives a crash is the
-//! state after one of them:
+//! Every transaction that writes also writes one shared row. So each commit depends on the previous one, and a crash leaves the state
+//! after one of them:
 //!
 //! ```text
 //!   states    0 ─ 1 ─ 2 ─ 3 ─ 4 ─ 5          after each commit, newest last
 //!                         ▲       ▲
-//!                     durable   acknowledged     a crash leaves one from `durable` on; which one, is looked at
+//!                     durable   acknowledged     a crash leaves one from `durable` on; the test determines which
 //! ```
 //!
-//! A commit whose outcome is unknown is a state like others, and nothing is called after it but reopening.
+//! A commit with an unknown outcome is a state, too. The script only reopens after it.
 
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The script, byte by byte; zeros behind its end.
+/// The script, byte by byte; zeros after its end.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -66,13 +66,13 @@ struct Open {
 struct World {
     disk: SimulatedStorage,
     settings: Settings,
-    /// There but while it is reopened.
+    /// `None` only during a reopen.
     db: Option<Database>,
     table: Table,
     states: Vec<Rows>,
     /// A crash leaves this state or a later one.
     durable: usize,
-    /// A fault may have struck: calls may fail from now on.
+    /// True after a fault: calls may fail.
     faulty: bool,
     open: Option<Open>,
     snapshots: Vec<(Snapshot, Rows)>,
@@ -132,7 +132,7 @@ impl World {
         self.states.last().expect("never empty")
     }
 
-    /// What a call gave. `None`, and only behind a fault: it failed, and nothing is known but that the database has to be reopened.
+    /// Returns the result of a call. `None`: the call failed after a fault, and the database must be reopened.
     fn given<T>(&mut self, result: quenchdb::Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -286,7 +286,7 @@ impl World {
             return;
         }
         let begun = self.db().begin_read();
-        // Its thread sees what it has committed itself.
+        // A thread sees its own commits.
         if let Some(snapshot) = self.given(begun) {
             let rows = self.newest().clone();
             self.snapshots.push((snapshot, rows));
@@ -330,7 +330,7 @@ impl World {
         self.faulty = true;
     }
 
-    /// Closes the database, or has its process killed or its power cut; and opens it again, on a disk in which nothing is wrong any more.
+    /// Closes the database, kills its process or cuts its power; then opens it again on a disk without faults.
     fn reopen(&mut self, crash: Option<CrashKind>) {
         self.open = None;
         self.snapshots.clear();
@@ -345,7 +345,7 @@ impl World {
             None => self.disk.clone(),
         };
         let gone = std::mem::replace(&mut self.disk, next);
-        // The old one ends before the new one begins.
+        // The old database ends before the new one opens.
         let old = self.db.take().expect("it was open");
         if crash.is_none() {
             old.close().expect("a whole disk");

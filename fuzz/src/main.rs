@@ -1,4 +1,4 @@
-//! Writes the inputs that fuzzing begins with to `fuzz/corpus`, beside those that it found.
+//! Writes the initial inputs to `fuzz/corpus`, beside those that fuzzing found.
 
 use quench_fuzz::seeds::seeds;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the page store reads: blocks, packs, pages of trees, the mapping.
+//! Targets of the page store: blocks, packs, pages of trees, the mapping.
 
 use crate::parsers::DATABASE;
 use quenchdb::internals::base::checksum::crc;
@@ -15,7 +15,7 @@ use quenchdb::{Csn, Database, Settings};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// A page block or a pack: the first byte says whether it is sealed, and as what; or bytes that a codec is to unpack.
+/// A page block or a pack, sealed as the first byte says; or bytes that a codec unpacks.
 pub(crate) fn block(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let mut bytes = data.to_vec();
@@ -48,7 +48,7 @@ pub(crate) fn block(data: &[u8]) {
 
 const PAGE_BYTES: usize = 1024;
 
-/// Pages by number; those that are missing are as the first.
+/// Pages by number; a missing page equals the first.
 struct Images(Vec<Vec<u8>>);
 
 impl PageSource for Images {
@@ -68,7 +68,7 @@ impl TreeObserver for AllSettled {
     fn before_structure_change(&self, _: &[&ExclusiveGuard<'_>]) {}
 }
 
-/// Up to four pages of a tree with the root in the first: what does not pass as an image is used all the same. Anything may be answered.
+/// Up to four pages of a tree with the root in the first, also if they are no valid images. Any answer is allowed.
 pub(crate) fn page(data: &[u8]) {
     if data.is_empty() {
         return;
@@ -112,9 +112,8 @@ pub(crate) fn page(data: &[u8]) {
 
 const BLOCK_BYTES: usize = 4096;
 
-/// A database that was closed, whose directory, mapping, catalog and pages are the input's, all sealed. In references of the directory and the mapping
-/// the number 0xff.. - n stands for the nth block of the next level, with its right checksum; others are as they are. It is
-/// opened, verified, read and written.
+/// A closed database with directory, mapping, catalog and pages of the input, all sealed. In references of the directory and the
+/// mapping, 0xff.. - n means the nth block of the next level with its checksum. The target opens, verifies, reads and writes it.
 pub(crate) fn mapping(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == b'|').map(<[u8]>::to_vec);
     let (references, pages) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -188,7 +187,7 @@ fn use_it(disk: &SimulatedStorage) {
     let _ = db.checkpoint();
 }
 
-/// A tree of one page, and one of several, shown to `each`.
+/// Calls `each` with a tree of one page, and with a tree of several.
 pub(crate) fn small_trees(each: impl Fn(&Pool, Vec<PageId>) -> Vec<u8>) -> Vec<Vec<u8>> {
     struct None;
     impl PageSource for None {

@@ -20,7 +20,7 @@ use quenchdb::internals::store::{Manifest, READERS_PATH, Readers};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Whose bytes they are, where that is checked.
+/// The database of the inputs, for parsers that check it.
 pub(crate) const DATABASE: quenchdb::internals::base::DatabaseId =
     quenchdb::internals::base::DatabaseId(0x0123_4567_89ab_cdef);
 
@@ -51,7 +51,7 @@ fn seal_record(bytes: &mut Vec<u8>) {
     put_u32(bytes, 0, check);
 }
 
-/// One record: the first byte says whether it is sealed, and whether what follows are operations alone.
+/// One record; the first byte says whether to seal it, and whether only operations follow.
 pub(crate) fn record(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let mut bytes = data.to_vec();
@@ -74,7 +74,7 @@ pub(crate) fn record(data: &[u8]) {
     }
 }
 
-/// Seals one record after the other, as far as they fit.
+/// Seals consecutive records, as many as fit.
 fn seal_records(bytes: &mut [u8]) {
     let mut at = 0;
     while at + RECORD_HEADER_BYTES <= bytes.len() {
@@ -89,8 +89,8 @@ fn seal_records(bytes: &mut [u8]) {
     }
 }
 
-/// Makes blocks of `bytes` whole: where a header stands it gets the payload that is there, records in it that are sealed as well if `how` says
-/// so, and right checksums.
+/// Makes blocks of `bytes` valid: gives each header the payload that follows, and valid checksums; seals the records inside if `how`
+/// says so.
 fn seal_blocks(bytes: &mut [u8], records: bool) {
     let mut at = 0;
     while at + BLOCK_HEADER_BYTES <= bytes.len() {
@@ -108,7 +108,7 @@ fn seal_blocks(bytes: &mut [u8], records: bool) {
     }
 }
 
-/// A segment, or several of a sector or more each. The first byte: sealed or not; with checksums of records or not; in how many files.
+/// One or several segments of at least a sector. The first byte: sealed or not; with checksums of records or not; number of files.
 pub(crate) fn segment(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let data = &data[..data.len().min(64 << 10)];
@@ -162,7 +162,7 @@ fn seal_manifest(bytes: &mut [u8], version: u32) {
     put_u32(bytes, 28, check);
 }
 
-/// Where the manifest stands in the body of a description.
+/// Offset of the manifest in the body of a description.
 fn manifest_in(body: &[u8]) -> Option<std::ops::Range<usize>> {
     let mut reader = Reader::new(body);
     reader.u64()?;
@@ -175,8 +175,8 @@ fn manifest_in(body: &[u8]) -> Option<std::ops::Range<usize>> {
     Some(start..start + manifest.len())
 }
 
-/// The description of a backup; the first byte: its header and checksums are made anew, and the inner manifest's; else it is as it is. What is read is
-/// written as it was.
+/// The description of a backup. The first byte says whether to seal it and the inner manifest. The encoding of a decoded value must
+/// equal the input.
 pub(crate) fn description(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let mut bytes = data.to_vec();
@@ -232,13 +232,13 @@ pub(crate) fn reader(data: &[u8]) {
     assert!(found.len() == 1 || found.is_empty() && !ours && bytes.len() >= 44, "{found:?}");
     if how & 1 == 1 && ours && bytes.len() >= 44 {
         let said = u64::from_le_bytes(bytes[24..32].try_into().expect("eight bytes"));
-        // No manifest has one of the upper half: such a slot cannot be understood.
+        // No manifest has such a high number: the slot is unreadable.
         let expected = if said >> 63 == 0 { said } else { 0 };
         assert_eq!(found[0].generation, expected, "it is sealed and ours");
     }
 }
 
-/// A slot: sealed if the first byte says so. What decodes is written as it was read.
+/// A slot, sealed if the first byte says so. The encoding of a decoded value must equal the input.
 pub(crate) fn manifest(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let mut bytes = data.to_vec();
@@ -252,7 +252,7 @@ pub(crate) fn manifest(data: &[u8]) {
     }
 }
 
-/// What decodes is written as it was read.
+/// The encoding of a decoded value must equal the input.
 pub(crate) fn catalog(data: &[u8]) {
     let _ = decode_catalog_prefix(data);
     let _ = quenchdb::internals::tree::LargeReference::decode(data);
@@ -296,7 +296,7 @@ pub(crate) fn memory(data: &[u8]) {
         mapped.store(12288 + number * 65536 + BLOCK_HEADER_BYTES as u64, buffer);
     }
     if let Ok(MemoryState::Formatted(_, memory)) = log::memory::LogMemory::look(mapped) {
-        // Only what is of the epoch that ran counts.
+        // Only data of the current epoch counts.
         for epoch in (0..4).map(Epoch) {
             let above = (epoch, Csn(u64::from(how >> 4)));
             if let Ok(Some(segment)) = find(&memory, above, quenchdb::internals::base::SegmentId(7)) {
@@ -318,7 +318,7 @@ fn seal_memory_header(header: &mut [u8], whole: u64) {
     put_u32(header, 56, check);
 }
 
-/// Lines of `load`. What is read is written and read again.
+/// Lines of `load`. The target writes decoded rows and reads them again.
 pub(crate) fn load(data: &[u8]) {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     let (mut line, mut again) = (Vec::new(), (Vec::new(), Vec::new()));

@@ -1,4 +1,4 @@
-//! What real databases have, as inputs to begin with.
+//! Initial inputs: parts of real databases.
 
 use crate::parsers::DATABASE;
 use crate::targets::TARGETS;
@@ -9,10 +9,10 @@ use quenchdb::{BackupOptions, Database, Durability, Isolation, Place, Preset, Se
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// By target: inputs, each with a name.
+/// Named inputs of each target.
 pub type Seeds = BTreeMap<&'static str, Vec<(String, Vec<u8>)>>;
 
-/// A database with everything in it, not closed: files by path, and the mapped memory.
+/// Returns an open database with all kinds of content: files by path, and the mapped memory.
 fn files(preset: Preset, chunks: usize) -> (BTreeMap<String, Vec<u8>>, Vec<u8>) {
     let disk = SimulatedStorage::new(3);
     let mut settings = Settings {
@@ -51,12 +51,12 @@ fn files(preset: Preset, chunks: usize) -> (BTreeMap<String, Vec<u8>>, Vec<u8>) 
     (files.collect(), disk.read_memory())
 }
 
-/// The bytes up to the last that is not zero.
+/// Returns the bytes up to the last nonzero one.
 fn trimmed(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)]
 }
 
-/// Puts the database that parsers take as theirs where this one's identity stands.
+/// Replaces the identity of the database by the one that the parsers expect.
 fn ours(bytes: &[u8], database: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for at in 0..bytes.len().saturating_sub(8) {
@@ -166,7 +166,7 @@ pub fn seeds() -> Seeds {
     seeds
 }
 
-/// What backups and readers write: descriptions of a full backup and of an increment, and the slot of a reader.
+/// Returns the descriptions of a full backup and of an increment, and the slot of a reader.
 fn copies() -> Vec<(&'static str, Vec<u8>)> {
     let disk = SimulatedStorage::new(4);
     let settings = Settings {
@@ -196,7 +196,7 @@ fn copies() -> Vec<(&'static str, Vec<u8>)> {
     let file = |disk: &SimulatedStorage, path| disk.read_file(path).expect("it was written");
     let description = |disk: &SimulatedStorage| {
         let mut bytes = file(disk, "BACKUP");
-        // Behind its body it is padded.
+        // Padding follows the body.
         bytes.truncate(32 + u64::from_le_bytes(bytes[16..24].try_into().expect("eight bytes")) as usize);
         bytes
     };
@@ -206,7 +206,7 @@ fn copies() -> Vec<(&'static str, Vec<u8>)> {
     vec![("full", description(&full)), ("increment", description(&increment)), ("slot", slot)]
 }
 
-/// Pages of a small tree, three to an input.
+/// Returns pages of a small tree, three to an input.
 fn tree_images() -> Vec<Vec<u8>> {
     use quenchdb::internals::tree::image::{Resolved, image_page};
     crate::pages::small_trees(|pool, pages| {

@@ -1,12 +1,12 @@
-//! How fast a table is filled: rows of 8 bytes of key and a value, from several threads, many rows a transaction.
+//! Loads rows as fast as possible: 8 bytes of key and a value, by several threads, many rows a transaction.
 //!
 //! ```text
-//!   threads claim parts ─▶ transactions of --batch rows, lazy ─▶ flush: all of it is durable ─▶ checkpoint
+//!   threads claim parts ─▶ transactions of --batch rows, lazy ─▶ flush: all rows are durable ─▶ checkpoint
 //!   └───────────────────────── seconds, rows_per_second ─────┘
 //!   └───────────────────────── with_checkpoint_seconds ─────────────────────────────────────┘
 //! ```
-//! A row counts as loaded when the flush at the end has made it durable in the log; none is reported before. The checkpoint, which brings it
-//! into the file of pages as well, is timed by itself. Checkpoints that the engine makes by itself meanwhile are part of the time.
+//! A row counts as loaded when the flush at the end has made it durable in the log. The checkpoint that follows writes the rows to the
+//! file of pages; its time is separate. Automatic checkpoints during the load are part of the time.
 
 use crate::checked::Checked;
 use crate::distribution::scrambled;
@@ -25,17 +25,17 @@ use std::time::Instant;
 /// The table of the rows.
 pub const TABLE: &str = "load";
 
-/// In which order keys come.
+/// The order of the keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Ascending within a part, and the parts ascending: big-endian row numbers.
     Key,
-    /// All over the tree: the row numbers, permuted.
+    /// Random: the row numbers, permuted.
     Random,
 }
 
 impl Order {
-    /// The key of row `number`.
+    /// Returns the key of row `number`.
     #[must_use]
     pub fn key(self, number: u64) -> u64 {
         match self {
@@ -52,26 +52,26 @@ impl Order {
     }
 }
 
-/// What is loaded, beside the plan's rows, values, threads and seed.
+/// Parameters of a load besides the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk {
-    /// In which order.
+    /// Order of the keys.
     pub order: Order,
     /// Rows of one transaction, at least 1.
     pub batch: u64,
 }
 
-/// Rows of one transaction, unless something else is asked for.
+/// Default number of rows of a transaction.
 pub const BATCH: u64 = 500;
-/// Rows of a part, about: it is one range of keys in key order, so that threads do not load into each other's leaves.
+/// Approximate rows of a part: one range of keys, so that threads load into different leaves.
 const PART_ROWS: u64 = 50_000;
 
-/// What loading gave.
+/// The result of a load.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BulkReport {
     /// `load`.
     pub workload: &'static str,
-    /// The device that it was on.
+    /// Name of the device.
     pub device: String,
     /// `key` or `random`.
     pub order: &'static str,
@@ -89,23 +89,23 @@ pub struct BulkReport {
     pub rows: u64,
     /// Bytes of a value; a key has 8.
     pub value_bytes: usize,
-    /// Until all rows were durable in the log.
+    /// Seconds until all rows were durable in the log.
     pub seconds: f64,
-    /// Of these: the flush at the end.
+    /// Seconds of the flush at the end.
     pub flush_seconds: f64,
     /// Rows loaded per second.
     pub rows_per_second: f64,
-    /// Bytes of their keys and values per second.
+    /// Bytes of keys and values loaded per second.
     pub bytes_per_second: f64,
-    /// Until they were in a checkpoint as well.
+    /// Seconds until a checkpoint contained all rows.
     pub with_checkpoint_seconds: f64,
-    /// Rows per second of that.
+    /// Rows per second until then.
     pub with_checkpoint_rows_per_second: f64,
-    /// Conflicts; each batch was loaded again.
+    /// Conflicts; the batch was loaded again.
     pub conflicts: u64,
-    /// Checkpoints that the engine made by itself before.
+    /// Automatic checkpoints during the load.
     pub checkpoints: u64,
-    /// Time they took.
+    /// Time of these checkpoints in seconds.
     pub checkpoint_seconds: f64,
     /// Bytes of log records.
     pub log_bytes: u64,
@@ -117,7 +117,7 @@ pub struct BulkReport {
     pub store_bytes_written: u64,
     /// Processor time until all rows were durable.
     pub cpu_seconds: f64,
-    /// Of a row, in microseconds.
+    /// Processor time of a row in microseconds.
     pub cpu_us_per_row: f64,
     /// Most memory of the process.
     pub rss_bytes_max: u64,
@@ -149,7 +149,7 @@ fn load_batch<S: Session>(
     transaction.commit()
 }
 
-/// Loads the plan's rows into [`TABLE`].
+/// Loads the rows of the plan into [`TABLE`].
 ///
 /// # Errors
 /// Those of the store.

@@ -1,7 +1,7 @@
-//! Runs a workload: N threads until the time is up, then everything is made durable, then the figures are read.
+//! Runs a workload: N threads work until the end of the time; then the driver makes everything durable and reads the figures.
 //!
 //! ```text
-//!   workers    ├─ warm-up ─┼────────────── measured ──────────────┼─ they end, or go on until a kill
+//!   workers    ├─ warm-up ─┼────────────── measured ──────────────┼─ they end, or continue until a kill
 //!   sampler    │           │ every 20 ms: checkpoints; every interval: counts, percentiles
 //!   checkpoints│ beside the workers, if the plan asks for them    │
 //! ```
@@ -42,7 +42,7 @@ use work::Work;
 /// Interval of the sampler, and of a waiting thread that checks whether the run has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What counters said when the measurement began.
+/// Counters at the begin of the measurement.
 struct Before {
     began: Instant,
     cpu: f64,
@@ -59,7 +59,7 @@ struct Before {
 struct Measured<'a, S> {
     before: Before,
     sampler: Sampler<'a, S>,
-    /// Looked at while the workers were alive.
+    /// Read while the workers lived.
     switches: Switches,
     stall_us_max: f64,
     committed_by_worker: Vec<u64>,
@@ -144,13 +144,13 @@ impl<S: Store> Run<'_, S> {
         }
     }
 
-    /// The figures since `before`; what the sampler saw is added by the caller.
+    /// Returns the figures since `before`. The caller adds those of the sampler.
     fn report(&self, shared: &Shared, before: &Before, switches: Switches) -> Report {
         let plan = self.plan;
         let seconds = before.began.elapsed().as_secs_f64();
         let cpu_seconds = cpu_seconds() - before.cpu;
         let (sums, f, b) = (shared.activity.sums(), self.store.figures(), &before.figures);
-        // One look at the counters, so that the sums are those of the types.
+        // One reading of the counters, so that the sums agree with the types.
         let kinds = self.kind_reports(shared, before);
         let sum = |field: fn(&KindReport) -> u64| kinds.iter().map(field).sum::<u64>();
         let (committed, rolled_back) = (sum(|kind| kind.committed), sum(|kind| kind.rolled_back));
@@ -217,7 +217,7 @@ impl<S: Store> Run<'_, S> {
         self.kinds.iter().zip(&now).zip(&before.kinds).map(of).collect()
     }
 
-    /// Warm-up and measurement; the workers go on.
+    /// Runs warm-up and measurement. The workers continue.
     fn measure<'r>(&'r self, shared: &'r Shared) -> Measured<'r, S> {
         self.pause(self.plan.warm_up(), false, shared, || LOOK_EVERY);
         let before = self.begin_measurement(shared);
@@ -251,10 +251,10 @@ impl<S: Store> Run<'_, S> {
         }
     }
 
-    /// What a worker's thread does.
+    /// Runs a worker in its thread.
     fn work(&self, index: usize, worker: impl Worker<S::Table>, shared: &Shared) -> Result<()> {
         let session = self.store.session(self.plan.level);
-        // Even if there is none, the others wait at the start.
+        // Waits also after an error: the other workers wait at the barrier.
         shared.start.wait();
         Work::new(self, shared, index, session?)
             .and_then(|mut work| work.work(worker))
@@ -310,7 +310,7 @@ impl<S: Store> Run<'_, S> {
             };
             shared.stop.store(true, Ordering::Relaxed);
             if matches!(self.plan.checkpoints, Checkpoints::Every(_)) {
-                // One that is being made at its pace hurries then.
+                // This makes a paced checkpoint in progress hurry.
                 result = result.and(self.store.checkpoint(false).context("a checkpoint failed"));
             }
             for thread in threads {
@@ -332,7 +332,7 @@ impl<S: Store> Run<'_, S> {
     }
 }
 
-/// Where the time of a transaction went, on average; `ended` of them.
+/// Returns the mean times of the stages of `ended` transactions.
 fn stages(shared: &Shared, before: &Before, figures: &Figures, ended: u64) -> Stages {
     let (now, then) = (shared.activity.stages(), &before.stages);
     let sampled = (now.sampled - then.sampled).max(1) as f64 * 1e3;

@@ -1,19 +1,19 @@
-//! What a worker writes into the [`ledger`](crate::ledger), if there is one.
+//! The records of a worker in the [`ledger`](crate::ledger).
 //!
-//! A commit that is waited for is acknowledged when the call returns. Of one that is not the handle is asked after each transaction,
-//! and never waited for, so that a level below `durable` stays what it is: only what turned out to be durable is required.
+//! A blocking commit is acknowledged when its call returns. The worker checks the handle of another commit after each transaction,
+//! and never waits for it: at a level below `durable` the check requires only what has become durable.
 
 use crate::ledger::{Entry, LedgerWriter};
 use crate::store::{Error, Handle, Result};
 use std::collections::VecDeque;
 
-/// Handles that are asked. Beyond that the oldest is not asked any more, and its writes are not required.
+/// Most handles. Beyond that the worker drops the oldest, whose writes are then not required.
 const ASKED_MAX: usize = 1 << 16;
 
 /// See the module.
 pub(super) struct Notes<'l, H> {
     writer: LedgerWriter<'l>,
-    /// Of the attempt in progress.
+    /// Entry of the attempt in progress.
     pub(super) entry: Entry,
     asked: VecDeque<(H, u64)>,
 }
@@ -23,7 +23,7 @@ impl<'l, H: Handle> Notes<'l, H> {
         Notes { writer, entry: Entry::default(), asked: VecDeque::new() }
     }
 
-    /// The entry's transaction is about to be committed; its number if it wrote something.
+    /// Writes the entry before the commit. Returns its number, if the transaction wrote.
     pub(super) fn about_to_commit(&mut self) -> Result<Option<u64>> {
         if self.entry.is_empty() {
             return Ok(None);
@@ -31,14 +31,14 @@ impl<'l, H: Handle> Notes<'l, H> {
         self.writer.about_to_commit(&self.entry).map(Some).map_err(Error::Failed)
     }
 
-    /// It is committed.
+    /// Records an acknowledgment.
     pub(super) fn acknowledged(&mut self, number: Option<u64>) {
         if let Some(number) = number {
             self.writer.acknowledged(number);
         }
     }
 
-    /// It may be committed one day.
+    /// Keeps the handle of a commit.
     pub(super) fn ask(&mut self, handle: H, number: Option<u64>) {
         let Some(number) = number else { return };
         if self.asked.len() == ASKED_MAX {
@@ -47,14 +47,14 @@ impl<'l, H: Handle> Notes<'l, H> {
         self.asked.push_back((handle, number));
     }
 
-    /// Asks, the oldest first.
+    /// Checks the handles, the oldest first.
     pub(super) fn collect(&mut self) {
         while let Some((_, number)) = self.asked.pop_front_if(|(handle, _)| handle.is_done()) {
             self.writer.acknowledged(number);
         }
     }
 
-    /// The worker ends.
+    /// Ends the records of the worker.
     pub(super) fn finish(&mut self) -> Result<()> {
         self.collect();
         self.writer.write().map_err(Error::Failed)

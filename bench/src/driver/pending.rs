@@ -1,8 +1,8 @@
-//! The commits that a worker has handed over and that are not acknowledged yet.
+//! Asynchronous commits of a worker that are not yet acknowledged.
 //!
 //! ```text
 //!   commit_async ─▶ [ oldest … newest ] ─▶ acknowledged: latency counted from the transaction's begin
-//!                      ▲ looked at after each transaction, and while the worker has nothing to do
+//!                      ▲ checked after each transaction, and while the worker is idle
 //! ```
 //! So the latency of a type of transaction is too long by at most one transaction of its worker, never too short.
 
@@ -10,7 +10,7 @@ use crate::store::{Error, Handle, Result};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Most commits of one worker on their way; then it waits for the oldest, as a server with bounded queues would.
+/// Most pending commits of a worker; then it waits for the oldest, as a server with bounded queues does.
 const MOST: usize = 1 << 16;
 /// Initial capacity. The ring stays small, and in the cache, as long as commits are fast.
 const FEW: usize = 1 << 10;
@@ -21,7 +21,7 @@ struct Commit<H> {
     handle: H,
     kind: usize,
     begun: u64,
-    /// Its number in the ledger, if there is one and it wrote something.
+    /// Number in the ledger, if given and the transaction wrote.
     number: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ impl<H: Handle> Pending<H> {
         Pending { commits: VecDeque::with_capacity(if asynchronous { FEW } else { 0 }) }
     }
 
-    /// A transaction was handed over.
+    /// Adds an asynchronous commit.
     pub(super) fn push(&mut self, handle: H, commit: Acknowledged) -> Result<()> {
         let Acknowledged { kind, begun, number } = commit;
         if self.commits.len() == MOST
@@ -65,14 +65,14 @@ impl<H: Handle> Pending<H> {
         }
     }
 
-    /// Waits at most `timeout` for the oldest; false if there is none.
+    /// Waits at most `timeout` for the oldest commit. Returns false without commits.
     pub(super) fn wait(&self, timeout: Duration) -> Result<bool> {
         let Some(oldest) = self.commits.front() else { return Ok(false) };
         oldest.handle.wait(timeout)?;
         Ok(true)
     }
 
-    /// Waits for all of them.
+    /// Waits for all commits.
     pub(super) fn finish(&mut self, mut acknowledged: impl FnMut(Acknowledged)) -> Result<()> {
         while let Some(oldest) = self.commits.front() {
             if !oldest.handle.wait(LONG)? {

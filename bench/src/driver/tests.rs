@@ -1,4 +1,4 @@
-//! What the drivers count: an open loop counts what waited behind a stall, a closed loop cannot; conflicts are retried.
+//! Tests of the drivers: an open loop counts arrivals behind a stall, a closed loop does not; conflicts are retried.
 
 use super::Run;
 use crate::arrivals::{Gaps, Rate};
@@ -54,8 +54,8 @@ impl Watch for Begun {
     }
 }
 
-/// Puts one row again and again; stalls once, if it is to, but not before the measurement has begun; meets a conflict in
-/// every tenth first attempt; rolls every twentieth back.
+/// Puts one row again and again; can stall once after the begin of the measurement; has a conflict in every
+/// tenth first attempt; rolls every twentieth back.
 struct Stalling<'b, T> {
     table: T,
     done: u32,
@@ -142,7 +142,7 @@ fn open_loop_counts_arrivals_during_a_stall_closed_does_not() {
     }
 }
 
-/// Counts what it is shown, and ends the run when it has seen enough.
+/// Counts samples, and ends the run after enough of them.
 #[derive(Default)]
 struct Watching(std::sync::Mutex<Vec<Sample>>);
 

@@ -3,8 +3,8 @@
 //! ```text
 //!   rest, or wait for the next arrival ─▶ prepare ─▶ attempt, again after a conflict ─▶ count ─▶ collect acknowledgments
 //! ```
-//! It allocates nothing, looks at one relaxed flag and at the clock once per transaction, and counts in cache lines of its
-//! own; one transaction in sixteen is timed stage by stage.
+//! It allocates nothing, reads one relaxed flag and the clock once per transaction, and counts in its own cache lines. It times
+//! one transaction in sixteen stage by stage.
 
 use super::notes::Notes;
 use super::pending::{Acknowledged, Pending};
@@ -30,7 +30,7 @@ enum Outcome<H> {
     HandedOver(Ending, H, Option<u64>),
 }
 
-/// One worker, and what it works with.
+/// One worker.
 pub(super) struct Work<'r, 's, S: Store + 's> {
     run: &'r Run<'r, S>,
     shared: &'r Shared,
@@ -57,7 +57,7 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
         Ok(Work { run, shared, index, session, pending, keeps_handles, notes, attempts: 0 })
     }
 
-    /// Works until the run stops; then waits for what is on its way.
+    /// Works until the run stops; then waits for pending commits.
     pub(super) fn work(&mut self, mut worker: impl Worker<S::Table>) -> Result<()> {
         let (shared, plan, index) = (self.shared, self.run.plan, self.index);
         let activity = &shared.activity;
@@ -102,7 +102,7 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
         notes.as_mut().map_or(Ok(()), Notes::finish)
     }
 
-    /// Counts what has been acknowledged until `now`.
+    /// Counts the commits acknowledged until `now`.
     #[inline]
     fn collect(&mut self, now: u64) {
         let (activity, index, notes) = (&self.shared.activity, self.index, &mut self.notes);
@@ -113,7 +113,7 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
         notes.iter_mut().for_each(Notes::collect);
     }
 
-    /// Attempts a transaction until there is no conflict; nothing if the run stops before.
+    /// Attempts a transaction until it has no conflict. Returns `None` if the run stops first.
     fn insist(
         &mut self,
         worker: &mut impl Worker<S::Table>,
@@ -169,7 +169,7 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
                 transaction.abort();
                 Outcome::Ended(ending)
             }
-            // Below the level `durable` neither call waits, and only a handle knows what becomes of it.
+            // Below the level `durable` neither call waits; only a handle shows when the commit is durable.
             (_, CommitMode::Blocking) if durable || number.is_none() => {
                 transaction.commit()?;
                 self.notes.iter_mut().for_each(|notes| notes.acknowledged(number));
@@ -193,8 +193,8 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
         Ok(outcome)
     }
 
-    /// Until the moment `until`, or until the run stops. A worker with commits on their way waits for the oldest meanwhile,
-    /// and so has it written, as a server with nothing else to do would.
+    /// Waits until `until`, or until the run stops. A worker with pending commits waits for the oldest meanwhile, which causes its
+    /// write, as an idle server does.
     fn wait_until(&mut self, until: u64) -> Result<()> {
         let shared = self.shared;
         let activity = &shared.activity;
@@ -209,7 +209,7 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
             } else if let Some(sleep) = left.checked_sub(SLEEP_SLACK) {
                 std::thread::sleep(sleep);
             } else {
-                // Another worker, or the flusher, may have more use for the core.
+                // Leaves the core to another worker or the flusher.
                 std::thread::yield_now();
             }
         }

@@ -1,6 +1,6 @@
-//! TPC-C and YCSB beside each other on one database: workers with even numbers run the one, those with odd numbers the other.
+//! TPC-C and YCSB on one database: workers with even numbers run TPC-C, the others YCSB.
 //!
-//! Short transactions meet long ones in the same logs, flushes and acknowledgments.
+//! Short and long transactions share logs, flushes and acknowledgments.
 
 use crate::checked::Checked;
 use crate::progress::Progress;
@@ -14,20 +14,20 @@ use std::time::Duration;
 /// See the module.
 #[derive(Debug)]
 pub struct Mixed {
-    /// Of the workers with even numbers.
+    /// Workload of the workers with even numbers.
     pub tpcc: Tpcc,
-    /// Of the others.
+    /// Workload of the others.
     pub ycsb: Ycsb,
 }
 
 const KINDS: &[&str] = &["new-order", "payment", "order-status", "delivery", "stock-level", "ycsb"];
 const YCSB_KIND: usize = 5;
 
-/// A worker of one of the two.
+/// A worker of one of the two workloads.
 pub enum MixedWorker<T> {
-    /// Even.
+    /// A worker with an even number.
     Tpcc(Box<TpccWorker<T>>),
-    /// Odd.
+    /// A worker with an odd number.
     Ycsb(Box<YcsbWorker<T>>),
 }
 

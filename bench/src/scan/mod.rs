@@ -1,4 +1,4 @@
-//! Reads a whole table once, in key order, with several threads that each have a range of it.
+//! Reads a whole table once, in key order, by several threads with a range each.
 
 use crate::driver::{Finished, WhileWorking};
 use crate::place::Place;
@@ -37,7 +37,7 @@ impl Scanned {
     }
 }
 
-/// Rows between two looks at the progress.
+/// Rows between two updates of the progress.
 const STEP: u64 = 4096;
 
 fn scan_range(
@@ -64,7 +64,7 @@ fn scan_range(
     Ok(scanned)
 }
 
-/// Scans the table of loaded rows once. With `check` every value is compared with its key.
+/// Scans the table of loaded rows once. With `check`, compares every value with its key.
 ///
 /// # Errors
 /// Those of the engine.
@@ -112,12 +112,12 @@ pub fn prepare(
     Ok(finished)
 }
 
-/// A scan of a table of which no page is in memory.
+/// The report of a scan with no page in memory at the begin.
 #[derive(Clone, Debug, Serialize)]
 pub struct ScanReport {
     /// `scan`.
     pub workload: &'static str,
-    /// The device that it was on.
+    /// Name of the device.
     pub device: String,
     /// Threads, each with a range of its own.
     pub threads: usize,
@@ -128,13 +128,13 @@ pub struct ScanReport {
     /// Rows and bytes of the scan.
     #[serde(flatten)]
     pub scanned: Scanned,
-    /// Rows that were loaded; other than `rows` if something is broken.
+    /// Loaded rows; must equal `rows`.
     pub rows_loaded: u64,
-    /// How long the open before it took.
+    /// Time of the open in seconds.
     pub open_seconds: f64,
     /// Transactions that the open replayed.
     pub replayed: u64,
-    /// How long the scan took.
+    /// Time of the scan in seconds.
     pub seconds: f64,
     /// Rows per second.
     pub rows_per_second: f64,
@@ -142,7 +142,7 @@ pub struct ScanReport {
     pub bytes_per_second: f64,
     /// Reads of pages from the device.
     pub device_reads: u64,
-    /// Bytes of these.
+    /// Bytes of these reads.
     pub device_read_bytes: u64,
     /// Processor time of the scan.
     pub cpu_seconds: f64,
@@ -160,7 +160,7 @@ impl ScanReport {
     }
 }
 
-/// Opens the database in `place` and scans it once. `floor` is called when that is done.
+/// Opens the database in `place` and scans it once, then calls `floor`.
 ///
 /// # Errors
 /// Those of the engine and the device.

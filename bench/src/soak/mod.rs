@@ -1,4 +1,4 @@
-//! What hours of updates leave behind: space, traffic, and whether everything is still sound.
+//! The state after hours of updates: space, written bytes, and damage.
 
 use crate::place::Place;
 use crate::plan::Plan;
@@ -12,7 +12,7 @@ use quenchdb::Database;
 use serde::Serialize;
 use std::fmt;
 
-/// A run, and what it left behind.
+/// The report of a run and of the database after it.
 #[derive(Clone, Debug, Serialize)]
 pub struct SoakReport {
     /// The run.
@@ -48,7 +48,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Of the database in `place`.
+    /// Reads the space of the database in `place`.
     ///
     /// # Errors
     /// It cannot be read.
@@ -57,18 +57,18 @@ impl Space {
     }
 }
 
-/// What the process had written when it opened the database.
+/// Bytes that the process had written before it opened the database.
 #[derive(Clone, Copy, Debug)]
 pub struct Written(u64);
 
 impl Written {
-    /// So far.
+    /// Returns the bytes written so far.
     #[must_use]
     pub fn now() -> Written {
         Written(process::written_bytes())
     }
 
-    /// Bytes since, for each of `logical`; nothing if the kernel does not count, or nothing was written.
+    /// Returns the bytes since then for each of `logical`; `None` if the kernel does not count.
     #[must_use]
     pub fn amplification(self, logical: u64) -> Option<f64> {
         let bytes = process::written_bytes().saturating_sub(self.0);
@@ -83,10 +83,10 @@ fn row_problems(scanned: Scanned, plan: &Plan) -> impl Iterator<Item = String> {
     absent.into_iter().chain(wrong)
 }
 
-/// Checks the reopened `database`, all of it, and judges the `run`.
+/// Checks the whole reopened `database`, and completes the report of the `run`.
 ///
 /// # Errors
-/// Only what keeps it from checking; damage is in the report.
+/// The check cannot be made. Damage is in the report.
 pub fn judge(
     database: &Database,
     plan: &Plan,
@@ -122,7 +122,7 @@ pub fn judge(
     })
 }
 
-/// Bytes of keys and values that the plan loads.
+/// Returns the bytes of keys and values that the plan loads.
 #[must_use]
 pub fn loaded_bytes(plan: &Plan) -> u64 {
     plan.rows * (KEY_BYTES + plan.value_bytes) as u64

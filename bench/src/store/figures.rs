@@ -1,4 +1,4 @@
-//! What a store counts.
+//! The figures of a store.
 
 use crate::coordination::Waits;
 use crate::latencies::Latency;
@@ -6,25 +6,25 @@ use crate::latencies::Latency;
 /// Checkpoints of a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Checkpoints {
-    /// How many since it was opened.
+    /// Number of checkpoints since the open.
     pub count: u64,
-    /// How long the newest took.
+    /// Time of the newest checkpoint in seconds.
     pub newest_seconds: f64,
-    /// Bytes of images that it wrote.
+    /// Bytes of images that the newest checkpoint wrote.
     pub newest_bytes: u64,
 }
 
-/// A number of things, and the microseconds that they took together.
+/// A number of events and their total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Total {
-    /// How many.
+    /// Number of events.
     pub count: u64,
-    /// Microseconds.
+    /// Total time in microseconds.
     pub us: f64,
 }
 
 impl Total {
-    /// Mean of those that came after `earlier`, 0 if there were none.
+    /// Returns the mean time of events since `earlier`; 0 without events.
     #[must_use]
     pub fn mean_since(self, earlier: Total) -> f64 {
         match self.count.saturating_sub(earlier.count) {
@@ -34,20 +34,20 @@ impl Total {
     }
 }
 
-/// What an engine shows many times a second. Times count since [`Store::reset`], everything else since it was opened.
+/// Gauges that `--live` reads many times a second. Times count since `Store::reset`, the rest since the open.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gauges {
-    /// Waits for rows that others hold, together.
+    /// Total time of waits for row locks.
     pub row_wait_seconds: f64,
-    /// Records on their way into a log's buffer.
+    /// Insertions of records into a log's buffer.
     pub log_inserts: Total,
-    /// From ready to committed.
+    /// Commits: ready to committed.
     pub commits: Total,
-    /// From the end of the write to committed.
+    /// Acknowledgments: end of the write to committed.
     pub acknowledges: Total,
     /// Writes of the log.
     pub log_writes: u64,
-    /// Bytes of these, padding included.
+    /// Bytes of these writes, padding included.
     pub log_write_bytes: u64,
     /// Flushes of the log's device.
     pub device_flushes: u64,
@@ -55,11 +55,11 @@ pub struct Gauges {
     pub log_bytes_in_use: u64,
     /// Pages in memory.
     pub pages: u64,
-    /// Pages that may be in memory now.
+    /// Largest number of pages in memory now.
     pub pages_max: u64,
     /// Bytes of a page.
     pub page_bytes: u64,
-    /// The budget of the whole engine.
+    /// Memory limit of the engine in bytes.
     pub memory_bytes: u64,
     /// Bytes of versions.
     pub version_bytes: u64,
@@ -67,24 +67,24 @@ pub struct Gauges {
     pub pages_evicted: u64,
     /// Reads of pages from the device.
     pub reads: u64,
-    /// Checkpoints that were made.
+    /// Number of checkpoints.
     pub checkpoints: u64,
-    /// The time that the newest took.
+    /// Time of the newest checkpoint in seconds.
     pub checkpoint_seconds: f64,
-    /// The share of the pages that the one being made has looked at.
+    /// Share of the pages that the checkpoint in progress has visited.
     pub checkpoint_running: Option<f64>,
-    /// How long recovery would take now.
+    /// Time that recovery would take now, in seconds.
     pub recovery_seconds: f64,
 }
 
-/// What an engine says of itself. Counters count since it was opened, latencies since [`Store::reset`].
+/// Figures of an engine. Counters count since the open, latencies since `Store::reset`.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
     /// Commit protocol.
     pub preset: String,
-    /// Its axes.
+    /// Axes of the commit protocol.
     pub protocol: String,
-    /// What it made threads do.
+    /// Sleeps, wake-ups and waits of the protocol.
     pub waits: Waits,
     /// Logs of the database.
     pub logs: usize,
@@ -100,21 +100,21 @@ pub struct Figures {
     pub device_flushes: u64,
     /// Reads of pages.
     pub reads: u64,
-    /// Bytes of these.
+    /// Bytes of these reads.
     pub read_bytes: u64,
     /// Bytes written to the file of pages.
     pub written_bytes: u64,
     /// Checkpoints.
     pub checkpoints: u64,
-    /// Time they took, together.
+    /// Total time of the checkpoints in seconds.
     pub checkpoint_seconds: f64,
-    /// Waits for rows that others hold, together; since [`Store::reset`].
+    /// Total time of waits for row locks, since `Store::reset`.
     pub row_wait_seconds: f64,
-    /// Mean time from the call that commits to the record in the log's buffer; since [`Store::reset`].
+    /// Mean time from the commit call to the record in the log's buffer, since `Store::reset`.
     pub log_insert_us: f64,
-    /// Begun to ready, of the transactions whose end the engine knows.
+    /// Begun to ready.
     pub execute: Latency,
-    /// Ready to committed, of those that wrote.
+    /// Ready to committed, of transactions that wrote.
     pub commit: Latency,
     /// Begun to committed.
     pub total: Latency,

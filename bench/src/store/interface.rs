@@ -39,7 +39,7 @@ pub type Step = ControlFlow<()>;
 
 /// Reads one state of the database.
 pub trait Reader {
-    /// Names a table.
+    /// A handle of a table.
     type Table;
 
     /// Reads `key` into `value`, and replaces its content. Returns false if the key is absent.
@@ -57,7 +57,7 @@ pub trait Reader {
         Ok(())
     }
 
-    /// Shows the rows from `from` on and before `to` to `each`, ascending, until it breaks off.
+    /// Calls `each` with the rows from `from` (included) to `to` (excluded), ascending, until it breaks.
     ///
     /// # Errors
     /// Those of the engine.
@@ -69,7 +69,7 @@ pub trait Reader {
         each: impl FnMut(&[u8], &[u8]) -> Step,
     ) -> Result<()>;
 
-    /// The same from the other end.
+    /// Like `scan`, descending.
     ///
     /// # Errors
     /// Those of the engine.
@@ -82,30 +82,30 @@ pub trait Reader {
     ) -> Result<()>;
 }
 
-/// Reads and writes. Dropping it takes everything back.
+/// Reads and writes. Rolls back when dropped.
 pub trait Transaction: Reader {
-    /// A commit that was not waited for.
+    /// The handle of an asynchronous commit.
     type Handle: Handle;
 
-    /// The name of a table. Empty where nothing is noted (see [`crate::ledger`]): in other engines.
+    /// Returns the name of a table for the [`crate::ledger`]. Other engines return an empty name.
     fn name_of(table: &Self::Table) -> &str {
         let _ = table;
         ""
     }
 
-    /// Sets `key` to `value`, whether it was there or not.
+    /// Sets `key` to `value`; inserts a missing key.
     ///
     /// # Errors
     /// `Conflict`, and those of the engine.
     fn insert(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Deletes `key`; true if it was there.
+    /// Deletes `key`. Returns false if the key is absent.
     ///
     /// # Errors
     /// `Conflict`, and those of the engine.
     fn remove(&mut self, table: &Self::Table, key: &[u8]) -> Result<bool>;
 
-    /// Commits, and returns when what the session's durability level promises is true.
+    /// Commits, and returns when the commit has the durability level of the session.
     ///
     /// # Errors
     /// `Conflict`: nothing was committed. Those of the engine.
@@ -117,23 +117,23 @@ pub trait Transaction: Reader {
     /// As [`Transaction::commit`].
     fn commit_async(self) -> Result<Self::Handle>;
 
-    /// Takes everything back.
+    /// Rolls back.
     fn abort(self);
 }
 
-/// A commit on its way.
+/// An asynchronous commit.
 pub trait Handle: Send {
-    /// True once it is durable, with everything that it depends on, whatever the session's level.
+    /// Returns true once the commit and its dependencies are durable, at any level of the session.
     fn is_done(&self) -> bool;
 
-    /// Waits for that, at most `timeout`; true if it is done. May cause the writes that it needs.
+    /// Waits until then, at most `timeout`. Returns whether the commit is durable. May cause the necessary writes.
     ///
     /// # Errors
     /// The outcome is unknown.
     fn wait(&self, timeout: std::time::Duration) -> Result<bool>;
 }
 
-/// What a store leaves that waits for each commit.
+/// The handle of a store whose commits always wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited;
 
@@ -147,17 +147,17 @@ impl Handle for Waited {
     }
 }
 
-/// One thread's way into a store.
+/// The access of one thread to a store.
 pub trait Session {
-    /// Names a table.
+    /// A handle of a table.
     type Table;
-    /// What an asynchronous commit leaves.
+    /// The handle of an asynchronous commit.
     type Handle: Handle;
-    /// Of the read-only kind.
+    /// A read-only snapshot.
     type Reader<'s>: Reader<Table = Self::Table>
     where
         Self: 's;
-    /// Of the kind that writes.
+    /// A transaction that may write.
     type Transaction<'s>: Transaction<Table = Self::Table, Handle = Self::Handle>
     where
         Self: 's;
@@ -175,49 +175,48 @@ pub trait Session {
     fn begin_read(&mut self) -> Result<Self::Reader<'_>>;
 }
 
-/// When a commit of a session returns. Not every store has every level.
+/// The durability level of the commits of a session. Not every store has every level.
 pub type Level = quenchdb::Durability;
 
-/// A database under measure.
+/// A database to measure.
 pub trait Store: Sync {
-    /// Names a table.
+    /// A handle of a table.
     type Table: Clone + Send + Sync;
-    /// One thread's way into it.
+    /// The access of one thread.
     type Session<'s>: Session<Table = Self::Table>
     where
         Self: 's;
 
-    /// The table called `name`, created if it is missing.
+    /// Returns the table `name`, and creates a missing one.
     ///
     /// # Errors
     /// Those of the engine.
     fn table(&self, name: &str) -> anyhow::Result<Self::Table>;
 
-    /// For the calling thread, with commits of this level.
+    /// Returns a session for the calling thread, with commits of this level.
     ///
     /// # Errors
     /// Those of the engine.
     fn session(&self, level: Level) -> anyhow::Result<Self::Session<'_>>;
 
-    /// Everything committed so far survives a power cut when this returns.
+    /// Makes everything committed so far durable.
     ///
     /// # Errors
     /// Those of the engine.
     fn make_durable(&self) -> anyhow::Result<()>;
 
-    /// Makes a checkpoint: as fast as it can, or at the pace of those that the engine makes by itself. An engine whose commits
-    /// write everything to its place has nothing to do.
+    /// Makes a checkpoint: at full speed, or `paced` like an automatic one. An engine that updates in place does nothing.
     ///
     /// # Errors
     /// Those of the engine.
     fn checkpoint(&self, paced: bool) -> anyhow::Result<()>;
 
-    /// The checkpoints made since it was opened, if it counts them. Called often.
+    /// Returns the checkpoints since the open, if the engine counts them. Called often.
     fn checkpoints(&self) -> Checkpoints {
         Checkpoints::default()
     }
 
-    /// Forgets the latencies of [`Figures`].
+    /// Resets the latencies of [`Figures`].
     fn reset(&self) {}
 
     /// Returns the gauges that a watch shows ten times a second.
@@ -225,6 +224,6 @@ pub trait Store: Sync {
         Gauges::default()
     }
 
-    /// What it counts, since it was opened or [`Store::reset`].
+    /// Returns the figures since the open or [`Store::reset`].
     fn figures(&self) -> Figures;
 }

@@ -5,12 +5,12 @@
 //!   driver   ──▶ Store ──▶ Session (one a thread) ──▶ Transaction
 //! ```
 //!
-//! All of it is generic, so a call compiles to the engine's own. Guarantees that every implementation gives:
+//! Everything is generic, so a call compiles to the call of the engine. Guarantees of every implementation:
 //!
 //! 1. A transaction reads one consistent state and its own writes; two that read and write the same row do not both commit
 //!    unless the second saw what the first wrote. So increments are not lost.
-//! 2. [`Error::Conflict`] leaves nothing behind: the transaction can be run again from its beginning.
-//! 3. A session is used by one thread and has one transaction at a time; after a commit its next transaction sees it.
+//! 2. [`Error::Conflict`] has no effect: the transaction can run again from its beginning.
+//! 3. One thread uses a session, with one transaction at a time. The next transaction of a session sees its previous commit.
 //! 4. `scan` gives each key of the range once, ascending; `scan_back` descending.
 
 mod figures;

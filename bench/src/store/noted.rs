@@ -1,4 +1,4 @@
-//! A transaction whose rows are counted, and whose writes are noted for the [`ledger`](crate::ledger), if there is one.
+//! A transaction that counts its rows, and records its writes in a [`ledger`](crate::ledger), if given.
 
 use super::interface::{Reader, Result, Step, Transaction};
 use crate::ledger::Entry;
@@ -6,19 +6,19 @@ use crate::ledger::Entry;
 /// See the module.
 pub struct Noted<'n, X> {
     inner: X,
-    /// Rows read and written, and shown by scans.
+    /// Number of rows read, written and scanned.
     pub rows: u64,
     ledger: Option<&'n mut Entry>,
 }
 
 impl<'n, X: Reader> Noted<'n, X> {
-    /// Around `inner`.
+    /// Wraps `inner`.
     #[inline]
     pub fn new(inner: X, ledger: Option<&'n mut Entry>) -> Noted<'n, X> {
         Noted { inner, rows: 0, ledger }
     }
 
-    /// What it is around.
+    /// Returns the wrapped transaction.
     #[inline]
     pub fn into_inner(self) -> X {
         self.inner

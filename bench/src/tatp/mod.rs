@@ -27,9 +27,9 @@ use transactions::WEIGHTS;
 pub struct Tatp {
     /// Subscribers.
     pub subscribers: u32,
-    /// Choose them uniformly.
+    /// True if subscribers are chosen uniformly.
     pub uniform: bool,
-    /// Only this type of transaction.
+    /// Index of the only type of transaction, if given.
     pub only: Option<usize>,
     /// Seed of the population.
     pub population_seed: u64,
@@ -56,7 +56,7 @@ fn capitals<const N: usize>(random: &mut Random) -> [u8; N] {
 }
 
 impl Tatp {
-    /// A of the description's NURand.
+    /// Returns the parameter A of the description's NURand.
     fn skew(&self) -> u64 {
         match self.subscribers {
             ..=1_000_000 => 65_535,
@@ -65,7 +65,7 @@ impl Tatp {
         }
     }
 
-    /// A subscriber, from 1.
+    /// Draws a subscriber, from 1.
     fn choose(&self, random: &mut Random) -> u32 {
         let all = u64::from(self.subscribers);
         if self.uniform {
@@ -122,7 +122,7 @@ impl Tatp {
     }
 }
 
-/// One thread of it.
+/// A thread of the workload.
 pub struct TatpWorker<T> {
     tables: Tables<T>,
     tatp: Tatp,

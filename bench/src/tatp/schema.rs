@@ -57,9 +57,9 @@ record! {
 }
 
 record! {
-    /// Where calls go instead.
+    /// Call forwarding.
     call_forwarding {
-        /// The hour until which.
+        /// End hour.
         END_TIME: u8,
         /// The number, 15 digits.
         NUMBERX: [u8; 15],
@@ -78,7 +78,7 @@ pub struct Tables<T> {
 }
 
 impl<T> Tables<T> {
-    /// Opens them, or creates them.
+    /// Opens or creates the tables.
     ///
     /// # Errors
     /// Those of `table`.
@@ -93,7 +93,7 @@ impl<T> Tables<T> {
     }
 }
 
-/// The number of subscriber `s`, with zeros in front.
+/// Returns the number of subscriber `s`, padded with zeros.
 #[must_use]
 pub fn number_of(s: u32) -> [u8; 15] {
     let (mut number, mut left) = ([b'0'; 15], s);
@@ -124,7 +124,7 @@ pub fn forwarding_key(s: u32, kind: u8, start: u8) -> [u8; 6] {
     [a, b, c, d, kind, start]
 }
 
-/// The subscriber of a key.
+/// Returns the subscriber of a key.
 #[must_use]
 pub fn subscriber_of(key: &[u8]) -> Option<u32> {
     key.first_chunk().map(|s| u32::from_be_bytes(*s))

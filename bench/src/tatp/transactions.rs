@@ -23,7 +23,7 @@ pub const KINDS: &[&str] = &[
 /// Percentages of the mix: 80 read, 16 update, 4 insert or delete.
 pub const WEIGHTS: [u64; 7] = [35, 10, 35, 2, 14, 2, 2];
 
-/// What a transaction is about.
+/// The input of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Input {
@@ -36,23 +36,23 @@ pub enum Input {
     DeleteCallForwarding { kind: u8, start: u8 },
 }
 
-/// A number from 1 to 4.
+/// Draws a number from 1 to 4.
 fn kind(random: &mut Random) -> u8 {
     1 + random.below(4) as u8
 }
 
-/// 0, 8 or 16.
+/// Draws 0, 8 or 16.
 fn start(random: &mut Random) -> u8 {
     8 * random.below(3) as u8
 }
 
-/// 1 to 24. Of an inserted forwarding too: it may end before it begins, unlike those of the population.
+/// Draws 1 to 24. So an inserted forwarding may end before it begins, unlike those of the population.
 fn hour(random: &mut Random) -> u8 {
     1 + random.below(24) as u8
 }
 
 impl Input {
-    /// Input of type `index` of [`KINDS`].
+    /// Draws the input of type `index` of [`KINDS`].
     pub fn draw(index: usize, subscribers: u32, random: &mut Random) -> Input {
         match index {
             0 => Input::GetSubscriberData,
@@ -73,7 +73,7 @@ impl Input {
         }
     }
 
-    /// It only reads.
+    /// Returns whether the transaction only reads.
     #[must_use]
     pub fn reads_only(&self) -> bool {
         matches!(
@@ -102,7 +102,7 @@ fn committed(key: &[u8], row: &[u8]) -> Ending {
 }
 
 impl Client {
-    /// A transaction that only reads, about subscriber `s`; true if it found what it looked for.
+    /// Runs a transaction that only reads, on subscriber `s`. Returns whether it found its rows.
     ///
     /// # Errors
     /// Those of the store.
@@ -164,7 +164,7 @@ impl Client {
         Ok(found)
     }
 
-    /// The subscriber with the number of `s`.
+    /// Returns the subscriber with the number of `s`.
     fn by_number<R: Reader>(&mut self, reader: &mut R, tables: &Tables<R::Table>, s: u32) -> Result<u32> {
         let there = reader.get(&tables.number, &number_of(s), &mut self.row)?;
         match <[u8; 4]>::try_from(self.row.as_slice()) {
@@ -173,7 +173,7 @@ impl Client {
         }
     }
 
-    /// A transaction about subscriber `s`. One that cannot do what it is to do is rolled back, as the specification expects.
+    /// Runs a transaction on subscriber `s`. Rolls back if its rows are missing, as the specification expects.
     ///
     /// # Errors
     /// Those of the store.
@@ -238,7 +238,7 @@ impl Client {
         Ok(Ending::Commit { written_bytes: (4 + self.row.len() + key.len() + self.other.len()) as u64 })
     }
 
-    /// The facility exists, and calls are not forwarded from that hour on yet.
+    /// Returns whether the facility exists and has no forwarding from that hour on.
     fn may_forward<X: Transaction>(
         &mut self,
         transaction: &mut X,

@@ -1,4 +1,4 @@
-//! The consistency conditions (clause 3.3.2), all twelve, over all rows; and what our own indexes and keys must agree with.
+//! The twelve consistency conditions (clause 3.3.2) over all rows, and conditions of the indexes and keys.
 //!
 //! | condition | holds between |
 //! |---|---|
@@ -53,10 +53,10 @@ struct OrderSums {
     indexed: bool,
 }
 
-/// What lines say of the stock of a warehouse: quantity, lines, lines ordered elsewhere.
+/// Sums of order lines over the stock of a warehouse: quantity, lines, lines ordered elsewhere.
 type Supplied = [u64; 3];
 
-/// What a district adds to its warehouse and to others.
+/// Sums of a district for its warehouse and for others.
 #[derive(Debug, Default)]
 struct DistrictSums {
     id: DistrictId,
@@ -79,7 +79,7 @@ struct DistrictCheck<'a, R: Reader> {
     sums: DistrictSums,
 }
 
-/// Shows all rows whose keys begin with `prefix` and that have their fixed fields.
+/// Calls `each` with all rows whose keys begin with `prefix` and that have their fixed fields.
 fn rows<R: Reader>(
     reader: &mut R,
     table: &R::Table,
@@ -344,7 +344,7 @@ fn check_warehouse<S: Store>(tpcc: &Tpcc, store: &S, w: u16) -> anyhow::Result<W
     run().map_err(Error::into_failure)
 }
 
-/// All conditions.
+/// Checks all conditions.
 pub(super) fn check<S: Store>(
     tpcc: &Tpcc,
     store: &S,

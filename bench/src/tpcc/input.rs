@@ -1,4 +1,4 @@
-//! What terminals enter: the input of each transaction (clauses 2.4.1 to 2.8.1).
+//! The input of each transaction (clauses 2.4.1 to 2.8.1).
 
 use super::random::{Constants, nurand, uniform};
 use super::schema::{DistrictId, Scale};
@@ -19,11 +19,11 @@ pub enum Customer {
 /// A line of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Line {
-    /// The item; one too many in the last line of an order that is to be rolled back.
+    /// The item; an unused number in the last line of an order that must roll back.
     pub i: u32,
-    /// Where it comes from.
+    /// The supplying warehouse.
     pub supply_w: u16,
-    /// How many.
+    /// The quantity.
     pub quantity: u8,
 }
 
@@ -43,7 +43,7 @@ pub struct NewOrder {
 /// Clause 2.5.1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Payment {
-    /// Where it is made.
+    /// The district of the payment.
     pub district: DistrictId,
     /// The customer's district.
     pub customer_district: DistrictId,

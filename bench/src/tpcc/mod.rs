@@ -6,10 +6,9 @@
 //!   worker    mix, homes, pauses        populate, check
 //! ```
 //!
-//! To the letter: schema, population, inputs, transactions, consistency conditions. Otherwise: transactions are called in the
-//! engine's process instead of through terminals; without `--think-times` terminals do not pause, so that a warehouse is worked
-//! at much more often than the specification allows; Delivery is run at once instead of from a queue. So a result is not
-//! a TPC-C result, and tpmC is not claimed.
+//! As specified: schema, population, inputs, transactions, consistency conditions. Deviations: the process of the engine calls the
+//! transactions, without terminals; without `--think-times` a warehouse has many more transactions than allowed; Delivery runs at
+//! once instead of from a queue. So a result is not a TPC-C result, and tpmC is not claimed.
 
 pub mod random;
 pub mod schema;

@@ -1,9 +1,9 @@
-//! What is chosen for a run of TPC-C.
+//! The settings of a run of TPC-C.
 
 use super::input::Kind;
 use super::schema::Scale;
 
-/// How the type of the next transaction is chosen.
+/// The choice of the type of the next transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Selection {
     /// By the weights of clause 5.2.3: 45, 43, 4, 4, 4 of 100.
@@ -14,12 +14,12 @@ pub enum Selection {
     Only(Kind),
 }
 
-/// At which warehouse a worker's terminal stands.
+/// The warehouse of a worker's terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Home {
     /// Worker i at warehouse i, again from the first when there are more workers.
     Fixed,
-    /// At another one for each transaction.
+    /// At another warehouse for each transaction.
     Random,
 }
 
@@ -28,13 +28,13 @@ pub enum Home {
 pub struct Tpcc {
     /// Warehouses.
     pub warehouses: u16,
-    /// Their size.
+    /// Size of a warehouse.
     pub scale: Scale,
-    /// How transactions are chosen.
+    /// Choice of transactions.
     pub selection: Selection,
-    /// Where.
+    /// Choice of warehouses.
     pub home: Home,
-    /// Keying and think times as specified, times this; 0: none.
+    /// Factor of the keying and think times; 0: none.
     pub pace: f64,
     /// Seed of the population.
     pub population_seed: u64,

@@ -1,6 +1,6 @@
 //! The five transactions (clauses 2.4.2 to 2.8.2), over any store.
 //!
-//! What the specification shows on the terminal is computed and thrown away (`black_box`), so that the reads it needs are made.
+//! The output of a terminal is computed and discarded (`black_box`), so that its reads happen.
 
 use super::input::{Customer, NewOrder, Payment};
 use super::random::{is_original, last_name, now};
@@ -26,7 +26,7 @@ pub struct Terminal {
 
 const FULL_STOP: u8 = u8::MAX;
 
-/// The customer that is meant: of those with the last name, the one in the middle by first name, rounded up (clause 2.5.2.2).
+/// Returns the customer of an input: of those with the last name, the middle one by first name, rounded up (clause 2.5.2.2).
 fn customer_of<R: Reader>(
     reader: &mut R,
     tables: &Tables<R::Table>,
@@ -272,7 +272,7 @@ impl Terminal {
         Ok(self.ended())
     }
 
-    /// The oldest order of a district, if there is one.
+    /// Delivers the oldest order of a district, if it has one.
     fn deliver_one<X: Transaction>(
         &mut self,
         transaction: &mut X,

@@ -1,4 +1,4 @@
-//! What is chosen for a run of YCSB, and the keys of its rows.
+//! The settings of a run of YCSB, and the keys of its rows.
 
 use super::mix::{Mix, Operation};
 use crate::distribution::{Access, Choice, SCATTER};

@@ -16,9 +16,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// Takes the terminal, if the run is to be watched here.
+/// Takes the terminal, if `--live` draws in this process.
 pub(super) fn watch(args: &BenchArgs) -> Result<Option<Live>> {
-    // A child that is to be killed draws itself, and its parent gives the terminal back.
+    // A child that will be killed draws itself, and its parent restores the terminal.
     let here = args.live && (args.reopen != Some(Reopen::Kill) || args.child.is_some());
     here.then(|| Live::start(args.title(), args.plan().interval)).transpose()
 }
@@ -31,14 +31,14 @@ pub(super) fn outcome(sound: bool) -> Outcome {
     if sound { Outcome::Done } else { Outcome::Wrong }
 }
 
-/// One workload, in this process or in a child.
+/// Runs one workload, in this process or in a child.
 pub(super) fn work(
     setting: &Setting<'_, Database>,
     chosen: Option<&Chosen>,
     while_working: Option<WhileWorking<'_>>,
 ) -> Result<Finished> {
     let finished = work_watched(setting, chosen, while_working);
-    // What follows is not watched, and may be interrupted as usual.
+    // `--live` ends here; a signal ends the program again.
     if let Some(live) = setting.live {
         live.stop();
     }
@@ -59,7 +59,7 @@ pub(super) fn work_watched(
     }
 }
 
-/// One of the workloads that run on any engine.
+/// Runs a workload that is available on every engine.
 pub(super) fn work_on<S: Store>(
     setting: &Setting<'_, S>,
     chosen: Option<&Chosen>,
@@ -90,7 +90,7 @@ pub(super) fn work_on<S: Store>(
     }
 }
 
-/// What a workload left behind.
+/// The result of a workload, and how it ended.
 pub(super) struct Left {
     pub(super) finished: Finished,
     pub(super) ending: Ending,

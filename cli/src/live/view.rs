@@ -1,4 +1,4 @@
-//! What the terminal shows: a picture of 80 columns and 24 lines, stretched to what there is.
+//! The frame of `--live`: 80 columns and 24 lines, scaled to the terminal.
 //!
 //! ```text
 //!   title, what is being done
@@ -6,7 +6,7 @@
 //!   latency, now and on the whole   │  where the time goes
 //!   pages        │  log             │  checkpoints
 //! ```
-//! It shows what it is given and knows nothing of terminals, so that a test sees the same picture.
+//! It depends on its input only, not on a terminal, so that a test gets the same frame.
 
 use quench_bench::store::Gauges;
 use quench_bench::watch::{Between, History};
@@ -17,7 +17,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, LineGauge, Paragraph, Sparkline};
 use std::time::Duration;
 
-/// Long work: what, how much is done, of how much.
+/// Long work: its name, the amount done, and the total.
 #[derive(Clone, Debug)]
 pub struct Doing {
     pub what: String,
@@ -25,21 +25,21 @@ pub struct Doing {
     pub total: u64,
 }
 
-/// All that is shown.
+/// The content of a frame.
 pub struct Scene<'a> {
     pub title: &'a str,
     pub doing: &'a Doing,
-    /// Since that began.
+    /// Time since the begin of the work.
     pub elapsed: Duration,
     pub history: &'a History,
-    /// It is asked to end.
+    /// True if the run must end.
     pub ends: bool,
 }
 
-/// A run without an end shows none.
+/// A longer run shows no end.
 const ENDLESS: Duration = Duration::from_secs(100_000);
 
-/// With a comma after each three digits.
+/// Formats a number with a comma after each three digits.
 fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
@@ -52,7 +52,7 @@ fn grouped(number: f64) -> String {
     text
 }
 
-/// Three digits of a number of microseconds, with the unit that fits.
+/// Formats microseconds with three digits and a suitable unit.
 fn time(us: f64) -> String {
     let (number, unit) = match us {
         _ if us <= 0.0 => return "-".into(),
@@ -79,7 +79,7 @@ fn block(title: impl Into<String>) -> Block<'static> {
     Block::bordered().title(format!(" {} ", title.into())).border_style(Style::new().fg(Color::DarkGray))
 }
 
-/// Draws everything.
+/// Draws the frame.
 pub fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) {
     let [title, doing, throughput, middle, bottom] = Layout::vertical([
         Constraint::Length(1),
