@@ -4,7 +4,7 @@
 //! [`Database`].
 
 #![deny(unsafe_code)]
-// What only the tools of this workspace use looks dead without them.
+// Items that only the tools of this workspace use look dead without the feature.
 #![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
 mod api;

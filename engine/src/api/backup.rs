@@ -1,4 +1,4 @@
-//! Backups and what is made of them.
+//! Backups: making them, restoring them, and compacting a database.
 
 use super::database::Database;
 use super::log_memory::find_of_original;
@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 /// Where a backup or a database is: a directory, or another storage.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Place {
     /// A directory.
     Directory(PathBuf),
-    /// Memory, a simulated disk.
+    /// Another storage, for instance in memory.
     Storage(Arc<dyn Storage>),
 }
 
@@ -41,8 +42,8 @@ impl From<Arc<dyn Storage>> for Place {
 }
 
 impl Place {
-    /// Keeps writers out, until what is returned is dropped. Whoever opens a database in a directory makes the file that the lock is on. Where
-    /// there is none nobody has it open (it is a copy, for instance), and to make one would be to write to it.
+    /// Locks out writers until the result is dropped. Opening a database in a directory creates the lock file. Without this file the
+    /// database is not open (it is a copy, for instance), and the file is not created, because the place is only read.
     ///
     /// # Errors
     /// `Busy` if a writer has it open; I/O.
@@ -60,7 +61,7 @@ impl Place {
         }
     }
 
-    /// Of the settings those of the device count.
+    /// Opens the storage, with the device settings of `settings`.
     pub(super) fn open(&self, create: bool, settings: &Settings) -> Result<Arc<dyn Storage>> {
         match self {
             Place::Storage(storage) => Ok(storage.clone()),
@@ -72,64 +73,64 @@ impl Place {
     }
 }
 
-/// How to back up.
+/// How to back up. Start from `BackupOptions::default()` and set fields.
 #[derive(Default)]
 pub struct BackupOptions {
-    /// An earlier backup of the same database, full or incremental: only what has changed since is copied. Restoring needs both.
+    /// An earlier backup of the same database, full or incremental. Then only what has changed since is copied, and restoring needs both.
     pub base: Option<Place>,
-    /// Copy the newest checkpoint that there is, instead of making one first.
+    /// Copy the newest existing checkpoint, instead of making one first.
     pub newest_checkpoint: bool,
-    /// Hears of pages copied.
+    /// Gets the number of pages copied.
     pub progress: Option<Progress>,
 }
 
-/// How to restore.
+/// How to restore. Start from `RestoreOptions::default()` and set fields.
 #[derive(Default)]
 pub struct RestoreOptions {
-    /// What is left of the original, or a copy of it: a directory with its `log` and, if the original was reopened after the last
-    /// backup, its `MANIFEST`. What the log holds after the last backup is replayed, with what is only in the original's memory-mapped
-    /// log. Only read; nobody has it open for writing.
+    /// The original or a copy of it: a directory with its `log` and, if the original was reopened after the last backup, its `MANIFEST`.
+    /// The log after the last backup is replayed, with what is only in the original's memory-mapped log. The directory is only read,
+    /// and must not be open for writing.
     pub log: Option<Place>,
-    /// The last transaction to be replayed; without it all that can be. Needs `log`, unless it is that of the last backup.
+    /// The last transaction to be replayed; without it all that are found. Needs `log`, unless it is that of the last backup.
     pub to: Option<Csn>,
-    /// Memory for replaying, how pages are compressed, what is believed of the device, and the like; with `log` also where the memory-mapped
-    /// log of the original is (`log_memory`), if it is not where it was.
+    /// Memory for replaying, compression of pages, trust in the device, and the like; with `log` also the path of the memory-mapped log of
+    /// the original (`log_memory`), if it has moved.
     pub settings: Settings,
-    /// Hears of pages and transactions restored.
+    /// Gets the numbers of pages and transactions restored.
     pub progress: Option<Progress>,
 }
 
 /// What was restored.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RestoreReport {
-    /// Every transaction up to this one is in the database, and no other.
+    /// The database contains every transaction up to this one, and no other.
     pub csn: Csn,
     /// Pages copied from the backups.
     pub pages: u64,
-    /// Their bytes.
+    /// Bytes of these pages.
     pub bytes: u64,
     /// Transactions replayed from the log.
     pub replayed: u64,
-    /// Time taken, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
 impl Database {
-    /// Copies the database as of a checkpoint to `target`, an empty directory (made if it is missing), while transactions and
-    /// checkpoints go on. The copy of every page is verified and durable when this returns. A full backup can be opened
-    /// read-only; [`Database::restore`] makes a database of it that can be written. Space that checkpoints give up stays in use
-    /// until the copy is complete. If a checkpoint is open ([`Builder::open_checkpoint`](super::Builder::open_checkpoint)), beside
-    /// a writer in another process, that one is copied.
+    /// Copies the database as of a checkpoint to `target`, an empty directory (created if it is missing), while transactions and
+    /// checkpoints continue. The copy of every page is verified and durable when this returns. A full backup can be opened read-only;
+    /// [`Database::restore`] makes a writable database of it. Space that checkpoints free stays in use until the copy is complete. Of a
+    /// checkpoint that is open beside a writer ([`Builder::open_checkpoint`](super::Builder::open_checkpoint)), copies that checkpoint.
     ///
     /// # Errors
-    /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base is none for this database; `InvalidArgument`
-    /// if the database is open read-only and was not closed, or is closed meanwhile; `Corruption` if a page of the database, or the base, is damaged;
-    /// `OutOfSpace`, I/O, `Poisoned`. What was written by then is recognised as incomplete.
+    /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base does not belong to this database; `InvalidArgument` if
+    /// the database is open read-only and was not closed, or is closed meanwhile; `Corruption` if a page of the database, or the base, is
+    /// damaged; `OutOfSpace`, I/O, `Poisoned`. An incomplete copy is recognised as such.
     pub fn backup(&self, target: impl Into<Place>, options: BackupOptions) -> Result<BackupReport> {
         let clock = Clock::real();
         let start = clock.now();
         let mut progress = or_ignore(options.progress);
-        // What is believed of the database's device need not hold for another.
+        // The device settings of this database need not hold for another device.
         let anywhere = Settings { io_uring: self.inner.settings.io_uring, ..Settings::default() };
         let base = options.base.map(|base| base.open(false, &anywhere)).transpose()?;
         let target = target.into().open(true, &anywhere)?;
@@ -141,9 +142,9 @@ impl Database {
                 (manifest, Some(held))
             }
             None => match &self.inner.at_checkpoint {
-                // The store that is open keeps its blocks.
+                // The open store keeps the blocks of the checkpoint.
                 Some(manifest) => (manifest.clone(), None),
-                // Nobody writes while there is a reader.
+                // The read-only open locks out writers.
                 None => (self.manifest_at_rest()?, None),
             },
         };
@@ -153,16 +154,16 @@ impl Database {
         Ok(BackupReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
     }
 
-    /// Makes a new database in `target`, an empty directory (made if it is missing), of a full backup and the increments that
-    /// follow it, in their order: as of the last one, or as of a later CSN that the original's log reaches. It is a database of its own, with a new identity: no log of the original
-    /// can be taken for its log. Durable when this returns.
+    /// Makes a new database in `target`, an empty directory (created if it is missing), of a full backup and the increments that follow
+    /// it, in their order: as of the last one, or as of a later CSN that the original's log reaches. The new database has a new identity,
+    /// so no log of the original can be mistaken for its log. Everything is durable when this returns.
     ///
     /// # Errors
-    /// Before anything is put into the target: `AlreadyExists` or `InvalidArgument` if it is not empty, the backups do not follow each
-    /// other, the log is not theirs, or `to` cannot be reached from them; `NotFound` if one of them or the log is missing, or, without `to`,
-    /// the memory-mapped log that it goes on in; `Busy` if somebody has the log's database open for writing; `Corruption` if a description of
-    /// a backup is damaged or not complete. Later: `Corruption` if a page of a backup is damaged, or the log lacks transactions that are
-    /// needed (the error says how far it can go); `OutOfSpace`, I/O. What was written by then cannot be opened.
+    /// Before anything is written to the target: `AlreadyExists` or `InvalidArgument` if the target is not empty, the backups do not
+    /// follow each other, the log is not theirs, or `to` cannot be reached from them; `NotFound` if a backup or the log is missing, or,
+    /// without `to`, the memory-mapped log that continues it; `Busy` if the log's database is open for writing; `Corruption` if a
+    /// description of a backup is damaged or not complete. Later: `Corruption` if a page of a backup is damaged, or the log lacks needed
+    /// transactions (the error says how far a restore can go); `OutOfSpace`, I/O. An incomplete target cannot be opened.
     pub fn restore(
         backups: impl IntoIterator<Item = impl Into<Place>>,
         target: impl Into<Place>,
@@ -172,7 +173,7 @@ impl Database {
         let start = clock.now();
         let RestoreOptions { log, to, settings, progress } = options;
         let mut progress = or_ignore(progress);
-        // What can be refused is before there is anything in the target: it can be used for the next attempt.
+        // Refuse what can be refused before the target is written, so that it stays empty for the next attempt.
         settings.validate()?;
         let backups = backups.into_iter().map(|place| {
             let place: Place = place.into();
@@ -183,14 +184,15 @@ impl Database {
         let (copied, _lock) = log.unzip();
         let csn = chain.source().checkpoint;
         if copied.is_none() && to.is_some_and(|to| to != csn) {
-            let what = format!("without a log the backups bring back CSN {csn} and no other");
+            let what =
+                format!("without a log the backups restore only CSN {csn}: set `log`, or leave out `to`");
             return Err(Error::invalid(what));
         }
         let target = target.into().open(true, &settings)?;
         let lock = target.lock(true).map_err(|error| error.of("the target"))?;
         let restored = backup::restore_pages(&chain, &*target, settings.compression, &mut *progress)?;
         drop((lock, chain));
-        // Until the end the directory is marked, and nobody opens it.
+        // Until the end the directory is marked, and cannot be opened.
         let (csn, replayed) = match copied {
             Some(copied) => replay(copied, target.clone(), &settings, progress)?,
             None => (restored.csn(), 0),
@@ -205,9 +207,8 @@ impl Database {
         })
     }
 
-    /// Gives space back: makes the file of pages as short as what is in it, at most a twentieth longer (or by what the next checkpoint needs, if that
-    /// is more), while transactions go on.
-    /// Makes several checkpoints. What a running backup needs is not moved.
+    /// Gives space back: shortens the file of pages to its used blocks, with at most a twentieth more (or what the next checkpoint needs,
+    /// if that is more), while transactions continue. Makes several checkpoints. Does not move what a running backup needs.
     ///
     /// # Errors
     /// As [`Database::checkpoint`]; `Corruption` if a page that should move is damaged.
@@ -223,14 +224,14 @@ impl Database {
     fn manifest_at_rest(&self) -> Result<crate::store::Manifest> {
         let (_, manifest) = crate::store::ManifestFile::open(&*self.inner.storage, true)?;
         if !manifest.clean {
-            let what = "the database was not closed, and its checkpoint lacks what is in the log: open it for writing";
+            let what = "the database was not closed, and its checkpoint lacks what is in the log: open it for writing once, then close it";
             return Err(Error::invalid(what));
         }
         Ok(manifest)
     }
 }
 
-/// The log to be replayed, and what keeps others from writing to it meanwhile.
+/// Opens the log to be replayed, with the lock that keeps writers out meanwhile.
 fn open_log(
     place: &Place,
     chain: &Chain,
@@ -239,7 +240,7 @@ fn open_log(
 ) -> Result<(CopiedLog, Option<Box<dyn Send + Sync>>)> {
     let storage = place.open(false, settings)?;
     let lock = place.lock_for_reading(&*storage).map_err(|error| {
-        let advice = "close it, or restore with a copy of its files made while nobody writes";
+        let advice = "close it, or restore with a copy of its files made while it is closed";
         match error.kind() {
             ErrorKind::Busy => {
                 Error::new(ErrorKind::Busy, format!("the log's directory: {}: {advice}", error.message()))
@@ -252,7 +253,8 @@ fn open_log(
     Ok((CopiedLog::new(storage, chain.source(), to, &map)?, lock))
 }
 
-/// Those that count while a log is replayed: the database is closed before anybody commits. Mapped memory that they name is the original's.
+/// Returns the settings for replaying a log. The database is closed before any commit, so settings of commits do not matter, and the
+/// mapped memory in `settings` is the original's.
 fn settings_for_replay(settings: &Settings) -> Settings {
     Settings {
         memory_bytes: settings.memory_bytes,
@@ -269,7 +271,7 @@ fn settings_for_replay(settings: &Settings) -> Settings {
     }
 }
 
-/// Replays a log over what was restored, and closes the database; its newest CSN, and how many transactions there were.
+/// Replays a log over the restored pages, and closes the database. Returns its newest CSN, and the number of transactions replayed.
 fn replay(
     copied: CopiedLog,
     target: Arc<dyn Storage>,

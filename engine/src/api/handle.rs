@@ -1,4 +1,4 @@
-//! A commit that was asked for and not waited for.
+//! The handle of a commit that was submitted without waiting.
 
 use crate::base::{Csn, ErrorKind, Result};
 use crate::commit::{Commit, Ticket, WakerPlace};
@@ -9,19 +9,21 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A transaction on its way to the device. At level durable it becomes durable soon, at bounded loss before the loss window has passed, whether
-/// or not anybody waits; at level lazy only with another write of its log, a flush, a checkpoint, [`CommitHandle::wait`], or when the database is
-/// closed. Dropping the handle changes nothing. May be sent to and waited on by any thread, and polled as a `Future`.
+/// A transaction on its way to the device. At level durable it becomes durable soon, at bounded loss before the loss window has
+/// passed, even if no thread waits. At level lazy it becomes durable with another write of its log, a flush, a checkpoint,
+/// [`CommitHandle::wait`], or when the database is closed. Dropping the handle changes nothing. Any thread may wait for it, or poll it
+/// as a `Future`.
 ///
-/// Wakers are called by a thread of the database that does nothing else, one after the other, so one that blocks holds up other wakers only. It may
-/// wait for a commit, but not for a future of this database, which nobody would wake. When the database has been closed some may not have been
-/// called yet.
+/// A thread of the database that does nothing else calls the wakers, one after the other, so a waker that blocks delays only other
+/// wakers. A waker may wait for a commit, but not for a future of this database, which would not be woken. When the database is
+/// closed, some wakers may not have been called yet.
 #[derive(Clone, Debug)]
+#[must_use = "the commit may not be durable yet: wait for the handle, or drop it explicitly"]
 pub struct CommitHandle {
     commit: Arc<Commit>,
-    /// Of a transaction that wrote; none of others.
+    /// 0 for a transaction that wrote nothing.
     csn: Csn,
-    /// What has to be committed: the transaction, or what it read. No allocation for one or none.
+    /// What has to be committed: the transaction, or what it read. Needs no allocation for one ticket.
     first: Option<Ticket>,
     others: Box<[Ticket]>,
     waker: WakerPlace,
@@ -45,20 +47,20 @@ impl CommitHandle {
         self.first.iter().chain(&self.others).copied()
     }
 
-    /// The commit sequence number; 0 for a transaction that wrote nothing.
+    /// Returns the commit sequence number; 0 for a transaction that wrote nothing.
     #[must_use]
     pub fn csn(&self) -> Csn {
         self.csn
     }
 
-    /// True once the transaction, and everything it depends on, survives a power cut (with the log in mapped memory: what
-    /// `Statistics::log_memory` says).
+    /// Returns whether the transaction, and everything it depends on, survives a power cut (with the log in mapped memory: what
+    /// [`Statistics::log_memory`](crate::Statistics::log_memory) says).
     #[must_use]
     pub fn is_committed(&self) -> bool {
         self.tickets().all(|ticket| self.commit.is_committed_ticket(ticket))
     }
 
-    /// Waits until it is committed. Causes the device writes it needs.
+    /// Waits until the transaction is committed, and causes the device writes that this needs.
     ///
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
@@ -66,7 +68,7 @@ impl CommitHandle {
         self.commit.wait(self.tickets(), None)
     }
 
-    /// Waits at most `timeout`; `Ok(false)` means not yet.
+    /// Waits at most `timeout` until the transaction is committed. `Ok(false)` means not yet.
     ///
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
@@ -84,7 +86,7 @@ impl Future for CommitHandle {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let CommitHandle { commit, first, others, waker, .. } = self.get_mut();
-        // One after the other: the waker is with the first that is not committed.
+        // In turn: the waker waits at the first ticket that is not committed.
         for ticket in first.iter().chain(&*others) {
             match commit.poll(*ticket, context.waker(), waker) {
                 Some(Ok(())) => {}

@@ -1,17 +1,17 @@
-//! Opening the memory-mapped log: the one that the database needs, and the one that it is going to use.
+//! Opening the memory-mapped log: the memory that the database needs, and the memory that this run is going to use.
 //!
 //! ```text
-//!   1  the manifest names a memory? ── find it, by id; make it durable; take its blocks        refused if it is not there
+//!   1  the manifest names a memory? ── find it, by id; make it durable; take its blocks        refused if it is missing
 //!   2  this run uses one?           ── map it; a new one is divided now, and named in the manifest that recovery publishes
 //!   3  recovery: blocks that only the memory has go to a segment; the manifest is published
-//!   4  a memory that was there is divided anew, if it has to be; then commits begin to use it
+//!   4  an old memory is divided again, if its division has to change; then commits begin to use it
 //! ```
 //!
-//! The memory of step 1 and that of step 2 are usually one. Its old content is not needed any more when step 4 begins, and it keeps its id. So
-//! wherever this is cut short the manifest names a memory that has what is needed.
+//! The memory of step 1 and that of step 2 are usually the same one. Its old content is not needed any more when step 4 begins, and it
+//! keeps its id. So if opening is interrupted at any point, the manifest names a memory with everything that is needed.
 //!
-//! A memory of this database that step 1 did not need gets a new id in step 2: what it holds was moved to segments, or discarded, by whoever opened the
-//! database meanwhile, and must not be found again.
+//! A memory of this database that step 1 did not need gets a new id in step 2. An open in between has moved its content to segments or
+//! discarded it, so the content must not be found again.
 
 use crate::base::random::Random;
 use crate::base::settings::{Settings, Writer};
@@ -27,7 +27,7 @@ use crate::store::{Manifest, NeededMemory};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Length of a new memory, if that is enough.
+/// Length of a new memory, if that is enough for all buffers.
 const NEW_BYTES: u64 = 16 << 20;
 /// Log buffers never take more than this part of all memory.
 const LOG_MEMORY_PART: u64 = 8;
@@ -74,7 +74,7 @@ fn options(settings: &Settings, create: bool) -> MapOptions {
     }
 }
 
-/// Steps 1 and 2. `buffer_bytes` is the length of a log buffer that was asked for, 0 for none; the one that is chosen is put into `settings`.
+/// Executes steps 1 and 2. `buffer_bytes` is the requested length of a log buffer, 0 for none; writes the chosen length to `settings`.
 ///
 /// # Errors
 /// `NotFound` if the memory that the database needs is not there; `InvalidArgument` for settings that contradict each other or what is
@@ -87,13 +87,13 @@ pub(super) fn open(
     buffer_bytes: u64,
 ) -> Result<Memories> {
     let is_in_memory = Axes::of(settings).writer == Writer::Memory;
-    // Who reads commits nothing, whatever the settings say of commits.
+    // A read-only open commits nothing, whatever the settings say of commits.
     let uses = is_in_memory && !settings.read_only;
     let needed = manifest.log_memory.take();
     if needed.is_none() && !is_in_memory && settings.log_memory.is_some() {
         let preset = settings.preset;
         return Err(setting(format!(
-            "preset {preset} has no log in mapped memory, and the database needs none"
+            "preset {preset} has no log in mapped memory, and the database needs none: do not set log_memory"
         )));
     }
     let mut memories = Memories::default();
@@ -113,15 +113,16 @@ pub(super) fn open(
         let used = prepare(storage, settings, manifest.database, &path, old, (logs, buffer_bytes))?;
         settings.log_buffer_bytes = used.buffer_bytes as usize;
         let path = placed(storage, &path).into_os_string().into_string();
-        let path =
-            path.map_err(|_| setting("the path is not UTF-8, and could not be kept in the manifest"))?;
+        let path = path.map_err(|_| {
+            setting("the path is not UTF-8 and cannot be stored in the manifest: choose another path")
+        })?;
         manifest.log_memory = Some(NeededMemory { id: used.id.0, path });
         memories.used = Some(used);
     }
     Ok(memories)
 }
 
-/// As mapping names it.
+/// Returns the path as mapping names it.
 fn placed(storage: &dyn Storage, path: &Path) -> PathBuf {
     match storage.own_memory() {
         Some(own) if own == path => own,
@@ -129,7 +130,7 @@ fn placed(storage: &dyn Storage, path: &Path) -> PathBuf {
     }
 }
 
-/// The memory that a log needs which is going to be replayed over a backup, to be read.
+/// Opens, to be read, the memory that a log needs which is going to be replayed over a backup.
 ///
 /// # Errors
 /// As [`open`].
@@ -144,7 +145,7 @@ pub(super) fn find_of_original(
     find_needed(storage, &settings, database, needed, otherwise)
 }
 
-/// The memory that the manifest names, where the setting or the manifest says it is.
+/// Opens the memory that the manifest names, at the place in the settings or in the manifest.
 fn find_needed(
     storage: &dyn Storage,
     settings: &Settings,
@@ -180,7 +181,7 @@ fn find_needed(
     Err(Error::new(ErrorKind::NotFound, what).at(Location::File { path: needed.path.clone(), offset: 0 }))
 }
 
-/// Step 2.
+/// Executes step 2.
 fn prepare(
     storage: &dyn Storage,
     settings: &Settings,
@@ -215,7 +216,8 @@ fn prepare(
     let bytes = mapped.bytes();
     if settings.log_memory_bytes != 0 && settings.log_memory_bytes != bytes {
         let what = format!(
-            "the memory-mapped log has {bytes} bytes, not {}: say so, or close the database and remove it",
+            "the memory-mapped log has {bytes} bytes, not {}: set log_memory_bytes to its length, or close the database and \
+             remove the file",
             settings.log_memory_bytes
         );
         return Err(Error::invalid(what).at(Location::Setting("log_memory_bytes")));
@@ -233,7 +235,7 @@ fn prepare(
     })?;
     let used = Used { mapped, database, id, logs, buffer_bytes, budget };
     if is_new {
-        // Nothing that is needed is in it.
+        // A new memory holds nothing that is needed.
         used.divide()?;
     }
     Ok(used)
@@ -247,7 +249,7 @@ impl Used {
 }
 
 impl Memories {
-    /// Step 4: the memory that this run uses.
+    /// Executes step 4: returns the memory that this run uses.
     ///
     /// # Errors
     /// `InvalidArgument` if it is too small.

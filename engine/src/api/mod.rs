@@ -1,6 +1,6 @@
 //! Rank 9: what can a user call?
 //!
-//! Thin: every method checks nothing and decides nothing that a lower room does not check and decide.
+//! Thin: a method calls one function of a lower layer, which checks and decides. Only opening and verifying compose several layers.
 
 mod table;
 mod value;

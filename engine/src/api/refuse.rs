@@ -1,4 +1,4 @@
-//! Which directories are refused, before anything is put into them?
+//! Refuses directories that hold no database to open, before anything is written to them.
 
 use crate::backup::{BACKUP_PATH, RESTORING_PATH};
 use crate::base::settings::Settings;
@@ -8,7 +8,7 @@ use crate::device::probe::METHOD_PROBE;
 use crate::device::{LOCK_PATH, Storage};
 use crate::store::{MANIFEST_PATH, READERS_PATH};
 
-/// What can be refused before anything, the lock file included, is put into the directory.
+/// Refuses what can be refused before any file, the lock file included, is created in the directory.
 pub(super) fn early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
     let names = storage.list("")?;
     copies(&names, settings.read_only)?;
@@ -16,17 +16,20 @@ pub(super) fn early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
         return Ok(());
     }
     if !settings.create || settings.read_only {
-        return Err(Error::new(ErrorKind::NotFound, "there is no database in this directory"));
+        return Err(Error::new(
+            ErrorKind::NotFound,
+            "this directory holds no database: check the path, or open it with `create`",
+        ));
     }
     foreign_files(&names)
 }
 
-/// A backup that is written to would be none any more, and what a restore has not finished is not what was to be restored.
+/// Refuses to write to a backup, which would no longer be one, and to open an unfinished restore.
 fn copies(names: &[String], read_only: bool) -> Result<()> {
     let has = |name: &str| names.iter().any(|other| other == name);
     let place = |path: &str| Location::File { path: path.into(), offset: 0 };
     if has(RESTORING_PATH) {
-        let what = "restoring into this directory was interrupted: remove what is there";
+        let what = "restoring into this directory was interrupted: remove its files and restore again";
         return Err(Error::corruption(what).at(place(RESTORING_PATH)));
     }
     if has(BACKUP_PATH) && !read_only {
@@ -36,7 +39,7 @@ fn copies(names: &[String], read_only: bool) -> Result<()> {
     Ok(())
 }
 
-/// What an interrupted creation or probe leaves, and what `mkfs` does.
+/// Files that an interrupted creation or probe leaves, and those of `mkfs`.
 const NOT_FOREIGN: [&str; 9] = [
     LOCK_PATH,
     MANIFEST_PATH,
@@ -49,13 +52,13 @@ const NOT_FOREIGN: [&str; 9] = [
     METHOD_PROBE,
 ];
 
-/// A new database is not put among files of something else.
+/// Refuses to create a database among other files.
 fn foreign_files(names: &[String]) -> Result<()> {
     let foreign = names.iter().find(|name| !NOT_FOREIGN.contains(&name.as_str()));
     match foreign {
         None => Ok(()),
         Some(name) => Err(Error::invalid(format!(
-            "the directory holds no database, but other files ({name}): choose an empty one"
+            "the directory holds no database, but other files ({name}): choose an empty directory"
         ))),
     }
 }

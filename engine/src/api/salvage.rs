@@ -1,4 +1,4 @@
-//! A new database of what is readable of a damaged one.
+//! Copying what is readable of a damaged database to a new one.
 
 use super::backup::Place;
 use super::database::Database;
@@ -11,21 +11,21 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::store::SalvageScan;
 use std::collections::HashMap;
 
-/// Rows in one transaction.
+/// Most rows of one transaction.
 const ROWS: usize = 512;
-/// Bytes after which a transaction ends.
+/// Bytes after which a transaction is committed.
 const BYTES: usize = 1 << 20;
 
 impl Database {
-    /// Copies what is readable of the damaged database `source` to a new one in `target`, an empty directory (made if it is missing).
-    /// The source is only read, so it may be where nothing can be written, and it must not be open. Works without a manifest, mapping
-    /// or catalog: see `docs/backup.md` for what is taken from where. What could not be read is in the report. The log records above the
-    /// checkpoint are held in memory. Pages of the new database are as long as the settings say, or as the source's if those are longer,
-    /// so that every key has room.
+    /// Copies what is readable of the damaged database `source` to a new one in `target`, an empty directory (created if it is missing).
+    /// The source is only read, so it may be on read-only media, and it must not be open. Works without a manifest, mapping or catalog:
+    /// `docs/backup.md` says what is taken from where. The report lists what could not be read. The log records above the checkpoint are
+    /// held in memory. Pages of the new database are as long as the settings say, or as those of the source if these are longer, so that
+    /// every key has room.
     ///
     /// # Errors
-    /// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Busy` if the source is open; `NotFound` or `Corruption` if there is
-    /// nothing to begin with: until then nothing is put into the target. Those of writing to the new database: what was written by then is
+    /// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Busy` if the source is open; `NotFound` or `Corruption` if nothing
+    /// is found to begin with. Until then nothing is written to the target. The errors of writing to the new database: then the target is
     /// a database with a part of the rows.
     pub fn salvage(
         source: impl Into<Place>,
@@ -44,11 +44,11 @@ impl Database {
         let page_bytes = settings.page_bytes.max(remains.page_bytes());
         let settings = Settings { page_bytes, create: true, read_only: false, ..settings };
         let database = Database::builder().settings(settings).storage(target).open("salvage")?;
-        // Somebody may have made one meanwhile.
+        // Another process may have created one meanwhile.
         if database.statistics().newest_csn.0 > 0 || !database.tables().is_empty() {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
-                "there is a database in this directory already",
+                "the target directory already holds a database: choose an empty one",
             ));
         }
         let mut sink = Sink { database: &database, tables: HashMap::new(), open: None, rows: 0, bytes: 0 };

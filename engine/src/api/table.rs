@@ -1,17 +1,17 @@
-//! A handle of a table.
+//! The handle of a table.
 
 use crate::transaction::TableState;
 use std::sync::Arc;
 
-/// A table of a database: ordered rows of bytes. Cloning is cheap; the handle may outlive transactions, and the table
-/// itself may be dropped meanwhile, which the next use reports as `NotFound`.
+/// A table of a database: ordered rows of bytes. Cloning is cheap, and a handle may be used from any thread. The handle may outlive
+/// the table: after a drop the next use returns `NotFound`.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(super) state: Arc<TableState>,
 }
 
 impl Table {
-    /// Its name.
+    /// Returns the name of the table.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.state.name

@@ -11,17 +11,21 @@ use std::ops::{Bound, RangeBounds};
 
 type Row = (Vec<u8>, Vec<u8>);
 
-/// A read-write transaction: snapshot isolation by default. `Send`, not tied to the database's lifetime. Dropping it
-/// aborts it, also while the thread unwinds: after a panic of the user's own code (a reader, a key, an iterator that a call was given, or
-/// code between two calls) its rows are free again at once. A panic of the engine itself, or of a storage that the user brought, poisons
-/// the database: then what the transaction held stays held until the database is reopened.
+/// A read-write transaction, with snapshot isolation by default. `Send`, and not tied to the lifetime of the [`Database`] handle.
+///
+/// Dropping a transaction aborts it, also while the thread unwinds. After a panic of the user's own code (a reader, a key, an iterator
+/// passed to a call, or code between two calls) its rows are free again at once. A panic of the engine itself, or of a storage of the
+/// user, poisons the database: then the rows of the transaction stay locked until the database is opened again.
+///
+/// [`Database`]: crate::Database
 #[derive(Debug)]
+#[must_use = "dropping a transaction aborts it: commit it"]
 pub struct Transaction {
     pub(super) active: ActiveTransaction,
 }
 
 impl Transaction {
-    /// The value of `key`, own changes included.
+    /// Returns the value of `key`, own changes included.
     ///
     /// # Errors
     /// `InvalidArgument` for a bad key, `NotFound` for a dropped table, I/O, `Corruption`.
@@ -30,7 +34,7 @@ impl Transaction {
         Ok(self.get_into(table, key, &mut value)?.then_some(value))
     }
 
-    /// Reads `key` into a buffer that is reused; true if the key is there.
+    /// Reads `key` into a buffer that the caller reuses. Returns whether the key exists.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -39,7 +43,7 @@ impl Transaction {
         self.active.guarded(|active| active.get(&table.state, key, value))
     }
 
-    /// Reads `key` and keeps every other transaction from writing it, there or not, until this one ends.
+    /// Reads `key` and locks the row, whether it exists or not, against other writers until this transaction ends.
     ///
     /// # Errors
     /// `Conflict` as for a write; as [`Transaction::get`].
@@ -49,7 +53,7 @@ impl Transaction {
         Ok(found?.then_some(value))
     }
 
-    /// Sets `key` to `value`, whether it was there or not.
+    /// Sets `key` to `value`, whether the key exists or not.
     ///
     /// # Errors
     /// `Conflict` if another transaction changed the row since this one's snapshot, or holds it too long;
@@ -59,21 +63,21 @@ impl Transaction {
         self.active.guarded_mut(|active| active.insert(&table.state, key, value))
     }
 
-    /// Sets `key` to everything that `reader` gives, and returns how many bytes that was. For values that should not be in
-    /// the caller's memory as a whole: a piece of 64 KiB at a time is copied.
+    /// Sets `key` to all bytes of `reader`, and returns their number. For values that should not be in memory as a whole: pieces of
+    /// 64 KiB are copied one at a time.
     ///
     /// # Errors
     /// As [`Transaction::insert`]; `Io` if `reader` fails; `InvalidArgument` for more than
-    /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes; `OutOfMemory` when there are no pages left. The row is as it was
-    /// then, and the transaction can go on.
+    /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes; `OutOfMemory` if no page is left. Then the row is unchanged, and the
+    /// transaction can continue.
     pub fn insert_from(&mut self, table: &Table, key: impl AsRef<[u8]>, reader: impl Read) -> Result<u64> {
         let (key, mut source) = (key.as_ref(), UserReader::new(reader));
         let written = self.active.guarded_mut(|active| active.insert_from(&table.state, key, &mut source));
-        source.go_on_panicking();
+        source.resume_panic();
         written
     }
 
-    /// The value of `key`, to be read piece by piece. The transaction cannot write while the reader lives.
+    /// Opens the value of `key` to be read piece by piece. The transaction cannot write while the reader lives.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -82,7 +86,7 @@ impl Transaction {
         Ok(self.active.guarded(|active| active.open_value(&table.state, key))?.map(ValueReader::new))
     }
 
-    /// Deletes `key`; true if it was there.
+    /// Deletes `key`. Returns whether it existed.
     ///
     /// # Errors
     /// As [`Transaction::insert`].
@@ -91,9 +95,8 @@ impl Transaction {
         self.active.guarded_mut(|active| active.remove(&table.state, key))
     }
 
-    /// Tells that these rows, which may be there or not, are about to be read or written, in whatever order: pages that are not in memory
-    /// are read before this returns, many at once instead of one after the other. That is worth it with data larger than memory; it changes
-    /// nothing else, and nothing depends on it.
+    /// Brings the pages of rows that are about to be read or written into memory, many at once instead of one after the other. The
+    /// rows need not exist. Worth it with data larger than memory; has no other effect.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -103,12 +106,12 @@ impl Transaction {
         self.active.guarded(|active| active.prefetch(&table.state, keys.into_iter()))
     }
 
-    /// The rows of a range of keys in order; from both ends. An empty or inverted range has none.
+    /// Returns the rows of a range of keys in order; from both ends. An empty or inverted range has none.
     pub fn range<K: AsRef<[u8]>>(&self, table: &Table, range: impl RangeBounds<K>) -> Range<'_> {
         Range::new(Source::Transaction(&self.active), table, &range)
     }
 
-    /// The row with the lowest key.
+    /// Returns the row with the lowest key.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -116,7 +119,7 @@ impl Transaction {
         self.range::<&[u8]>(table, ..).next().transpose()
     }
 
-    /// The row with the highest key.
+    /// Returns the row with the highest key.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -124,17 +127,17 @@ impl Transaction {
         self.range::<&[u8]>(table, ..).next_back().transpose()
     }
 
-    /// A point to roll back to.
+    /// Creates a point to roll back to.
     pub fn savepoint(&mut self) -> Savepoint {
         self.active.savepoint()
     }
 
-    /// Takes back every change made since `savepoint`; the savepoint stays valid.
+    /// Takes back every change made since `savepoint`, and keeps the savepoint valid.
     ///
     /// # Errors
     /// `InvalidArgument` for a savepoint of another transaction, or of a state that was rolled back itself. I/O, `Corruption` or `OutOfMemory`
-    /// if a page cannot be had: then the transaction can only be aborted, and whatever would change something, and a commit, returns that
-    /// error again.
+    /// if a page cannot be read: then the transaction can only be aborted, and each further change, and a commit, returns that error
+    /// again.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.active.guarded_mut(|active| active.rollback_to(savepoint))
     }
@@ -151,7 +154,7 @@ impl Transaction {
         self.active.commit()
     }
 
-    /// Commits and returns at once: the changes are visible to others. When they become durable: see [`CommitHandle`].
+    /// Commits and returns at once: the changes are visible to others. [`CommitHandle`] says when they become durable.
     ///
     /// # Errors
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory` (a long transaction that was given up), `InvalidArgument` (a closed database): then the transaction is aborted.
@@ -160,16 +163,19 @@ impl Transaction {
         self.active.commit_async().map(|submitted| CommitHandle::new(commit, submitted))
     }
 
-    /// Takes everything back.
+    /// Takes everything back. Dropping the transaction does the same.
     pub fn abort(self) {
         drop(self.active);
     }
 }
 
-/// A consistent read-only view of the database. `Send` and `Sync`, owned; what it returns can not be lost in a crash.
-/// While it lives, the versions it may need are kept. When the database has been closed it reads on, until somebody opens that again and
-/// writes: what is not in memory then is an error (`InvalidArgument`).
+/// A consistent read-only view of the database. `Send` and `Sync`, owned. What a snapshot returns cannot be lost in a crash, so a
+/// read may wait for the commit of what it found.
+///
+/// While a snapshot lives, the versions that it may need are kept. After the database is closed the snapshot stays readable until the
+/// database is opened again for writing; then reading a page that is not in memory is an error (`InvalidArgument`).
 #[derive(Debug)]
+#[must_use = "a snapshot keeps old versions while it lives: read from it, then drop it"]
 pub struct Snapshot {
     pub(super) snapshot: ReadSnapshot,
 }
@@ -179,23 +185,23 @@ impl Snapshot {
         self.snapshot.system().committed.inside(USER)
     }
 
-    /// Transactions up to this one are seen.
+    /// Returns the CSN of the newest transaction that the snapshot sees.
     #[must_use]
     pub fn csn(&self) -> Csn {
         self.snapshot.csn()
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
-    /// `InvalidArgument` for a bad key, or if the database was closed and the row is not where it was; `NotFound` for a dropped
+    /// `InvalidArgument` for a bad key, or if the database was closed and its pages have moved; `NotFound` for a dropped
     /// table, `Poisoned` where the answer could still be lost, I/O, `Corruption`.
     pub fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(table, key, &mut value)?.then_some(value))
     }
 
-    /// Reads `key` into a buffer that is reused; true if the key is there.
+    /// Reads `key` into a buffer that the caller reuses. Returns whether the key exists.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -205,7 +211,7 @@ impl Snapshot {
         self.snapshot.get(&table.state, key, value)
     }
 
-    /// The value of `key`, to be read piece by piece.
+    /// Opens the value of `key` to be read piece by piece.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -215,9 +221,8 @@ impl Snapshot {
         Ok(self.snapshot.open_value(&table.state, key)?.map(ValueReader::new))
     }
 
-    /// Tells that these rows, which may be there or not, are about to be read or written, in whatever order: pages that are not in memory
-    /// are read before this returns, many at once instead of one after the other. That is worth it with data larger than memory; it changes
-    /// nothing else, and nothing depends on it.
+    /// Brings the pages of rows that are about to be read or written into memory, many at once instead of one after the other. The
+    /// rows need not exist. Worth it with data larger than memory; has no other effect.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -228,12 +233,12 @@ impl Snapshot {
         self.snapshot.prefetch(&table.state, keys.into_iter())
     }
 
-    /// The rows of a range of keys in order; from both ends.
+    /// Returns the rows of a range of keys in order; from both ends.
     pub fn range<K: AsRef<[u8]>>(&self, table: &Table, range: impl RangeBounds<K>) -> Range<'_> {
         Range::new(Source::Snapshot(&self.snapshot), table, &range)
     }
 
-    /// The row with the lowest key.
+    /// Returns the row with the lowest key.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -241,7 +246,7 @@ impl Snapshot {
         self.range::<&[u8]>(table, ..).next().transpose()
     }
 
-    /// The row with the highest key.
+    /// Returns the row with the highest key.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -256,8 +261,9 @@ enum Source<'a> {
     Snapshot(&'a ReadSnapshot),
 }
 
-/// Rows in key order. After an error the iterator ends.
+/// Rows in key order, from both ends. After an error the iterator ends.
 #[derive(Debug)]
+#[must_use = "a range reads nothing before `next`"]
 pub struct Range<'a> {
     source: Source<'a>,
     cursor: RangeCursor,
@@ -271,12 +277,12 @@ impl<'a> Range<'a> {
         Range { source, cursor, failed: false }
     }
 
-    /// The next row as [`Iterator::next`] gives it, key and value, without copies of its own: for who reads many.
+    /// Returns the next row, key and value, without the copies that [`Iterator::next`] makes.
     pub fn next_row(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         self.step(false)
     }
 
-    /// The next row from the upper end, as [`Range::next_row`].
+    /// Returns the next row from the upper end, as [`Range::next_row`].
     pub fn next_row_back(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         self.step(true)
     }

@@ -6,8 +6,8 @@ use crate::transaction::OpenValue;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::marker::PhantomData;
 
-/// The user's source of a value. If it panics, the engine finds an error, and puts everything back; then the panic goes on. What it says is
-/// not believed: a count that cannot be is an error, too.
+/// The user's source of a value. If the source panics, the engine gets an error and takes everything back; then the panic resumes. An
+/// impossible count is an error, too.
 pub(super) struct UserReader<R> {
     reader: R,
     panic: Option<Box<dyn std::any::Any + Send>>,
@@ -18,7 +18,7 @@ impl<R: Read> UserReader<R> {
         UserReader { reader, panic: None }
     }
 
-    pub(super) fn go_on_panicking(self) {
+    pub(super) fn resume_panic(self) {
         if let Some(panic) = self.panic {
             std::panic::resume_unwind(panic);
         }
@@ -31,24 +31,24 @@ impl<R: Read> Read for UserReader<R> {
         let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| reader.read(into)));
         let count = read.unwrap_or_else(|panic| {
             self.panic = Some(panic);
-            Err(io::Error::other("it panicked"))
+            Err(io::Error::other("the reader panicked"))
         })?;
         if count > into.len() {
-            return Err(io::Error::other("it says that it read more than it was given room for"));
+            return Err(io::Error::other("the reader returned a count larger than its buffer"));
         }
         Ok(count)
     }
 }
 
-/// A value that is read piece by piece, from any offset. It stays what it was when it was opened, whatever others write.
+/// A value that is read piece by piece, from any offset. Its bytes do not change after it is opened, whatever others write.
 ///
-/// [`Read`] copies at most one page at a time. Whoever reads from the beginning to the end without seeking gets the checksum
-/// of the whole value checked with the last byte; each page is checked when it comes from the device in any case.
+/// [`Read`] copies at most one page at a time. Reading from the beginning to the end without seeking checks the checksum of the whole
+/// value with the last byte. Each page is checked when it is read from the device in any case.
 #[derive(Debug)]
 pub struct ValueReader<'a> {
     value: OpenValue,
     position: u64,
-    /// Bytes read from the beginning on, and their checksum.
+    /// Bytes read from the beginning without a gap, and their checksum.
     checked: (u64, u32),
     source: PhantomData<&'a ()>,
 }
@@ -58,7 +58,7 @@ impl ValueReader<'_> {
         ValueReader { value, position: 0, checked: (0, 0), source: PhantomData }
     }
 
-    /// Length of the value in bytes.
+    /// Returns the length of the value in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.value {
@@ -67,17 +67,16 @@ impl ValueReader<'_> {
         }
     }
 
-    /// True for a value without bytes.
+    /// Returns whether the value has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Copies bytes from `offset` on into `into`, at most to the end of a page, and returns how many: 0 at the end of the
-    /// value.
+    /// Copies bytes from `offset` on into `into`, at most to the end of a page. Returns their number, 0 at the end of the value.
     ///
     /// # Errors
-    /// I/O, `Corruption`, `OutOfMemory` if there is no room for a page that has to be read.
+    /// I/O, `Corruption`, `OutOfMemory` if a page that has to be read finds no room.
     pub fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize> {
         match &mut self.value {
             OpenValue::Whole(bytes) => {
@@ -120,13 +119,13 @@ impl Seek for ValueReader<'_> {
             SeekFrom::Current(offset) => self.position.checked_add_signed(offset),
         };
         self.position = target.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "a position before the value's first byte")
+            io::Error::new(io::ErrorKind::InvalidInput, "cannot seek before the first byte of the value")
         })?;
         Ok(self.position)
     }
 }
 
-/// The error stays inside: [`io::Error::downcast`] gives it back.
+/// Wraps the error, which [`io::Error::downcast`] returns.
 fn as_io(error: Error) -> io::Error {
     io::Error::other(error)
 }

@@ -1,20 +1,22 @@
 //! Checking a whole database: trees, stored pages, space, log.
 //!
-//! It may run beside transactions and checkpoints, so what looks wrong at first (a page that was freed in this moment) is
-//! looked at again before it is reported. Nothing that takes long is done while checkpoints wait.
+//! The check may run beside transactions and checkpoints. So a page that looks wrong at first (it may have just been freed) is checked
+//! again before it is reported. No long step blocks checkpoints.
 //!
 //! # Leaked pages
-//! A page is leaked if it has an image and belongs to nothing. Pages change hands while they are looked for, but not in all ways, so this is certain:
+//! A page is leaked if it has an image and belongs to nothing. Pages change owners during the search, but only in some ways, so the
+//! result is certain:
 //!
-//! 1. *Before*: pages with an image, but for those of large values in progress; and how often each was freed.
-//! 2. *The walk* through all tables, checking. It meets every node that is there from its beginning to its end, and every large value
-//!    that an entry has, or had before a change in progress, when the walk comes to its key.
-//! 3. *Behind it*: what is neither is looked for where it can be, large values that wait to be freed and dropped tables.
-//! 4. *At last*, while no checkpoint and nobody else frees any: a page of the first list that was not met and not freed is leaked, if every dropped table
-//!    has been walked through. This is the only step for which others wait.
+//! 1. *Before*: list the pages with an image, except those of large values in progress, and how often each was freed.
+//! 2. *The walk*: check all tables. The walk visits every node that exists from its beginning to its end, and every large value that an
+//!    entry has, or had before a change in progress, when the walk reaches its key.
+//! 3. *After the walk*: look for other pages where they can be, in large values that wait to be freed and in dropped tables.
+//! 4. *At last*, while no checkpoint and no other thread frees pages: a listed page that was not visited and not freed is leaked, if
+//!    every dropped table has been walked. This is the only step for which other threads wait.
 //!
-//! A page that was not met in 2 was no node then, unless its table was dropped. If it was part of a large value, that waited to be freed when the walk came
-//! to its key: for before it was an entry's it was in progress, so the list does not have it. And what once waits to be freed never does anything else.
+//! A page that the walk did not visit was no node then, unless its table was dropped. A page of a large value that it did not visit was
+//! already waiting to be freed when the walk reached the key: before an entry had the value, it was in progress, and the list excludes
+//! those. A value that waits to be freed is never used again.
 
 use super::database::Database;
 use super::engine::{Engine, Writing};
@@ -40,37 +42,38 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// What `verify` looked at, and what it found.
+/// What `verify` checked, and what it found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Tables checked.
     pub tables: u64,
-    /// Pages of their trees.
+    /// Pages of their trees in memory or in the store.
     pub pages: u64,
-    /// Values that lie in pages of their own.
+    /// Values in pages of their own.
     pub large_values: u64,
-    /// Rows, deleted ones that are still remembered included.
+    /// Rows, deleted ones included until they are purged.
     pub entries: u64,
-    /// Page images in the store that were read and are what was written.
+    /// Intact page images in the store.
     pub stored_pages: u64,
-    /// Whole log blocks that a recovery would need now. None if the database was closed.
+    /// Whole log blocks that a recovery would need now; 0 for a closed database.
     pub log_blocks: u64,
-    /// Records in them.
+    /// Records in these blocks.
     pub log_records: u64,
-    /// Each damage with its place. Empty means that everything is well.
+    /// Each damage with its place. Empty if none was found.
     pub problems: Vec<String>,
 }
 
-/// Tables with the pages that everything else of them is below.
+/// Tables with the roots of their pages.
 type Held = Vec<(TableHold, Vec<Subtree>)>;
 
 impl Database {
-    /// Checks the whole database: every tree, every stored page and its block, and the log from the checkpoint to where it is
-    /// durable. May run beside transactions and checkpoints, and a table may be dropped
-    /// meanwhile; what is appended behind the last row that there was need not be checked. [`Builder::verify`] checks a database that cannot be opened, too.
+    /// Checks the whole database: every tree, every stored page and its block, and the log from the checkpoint to its durable end. May run
+    /// beside transactions, checkpoints and drops of tables; need not check rows that are appended behind the last row meanwhile.
+    /// [`Builder::verify`](crate::Builder::verify) checks a database that cannot be opened, too.
     ///
     /// # Errors
-    /// Only what keeps it from checking; damage is in the report.
+    /// Only errors that prevent the check; damage is in the report.
     pub fn verify(&self, progress: Option<Progress>) -> Result<VerifyReport> {
         run(&self.inner, progress)
     }
@@ -92,7 +95,7 @@ fn run(engine: &Engine, progress: Option<Progress>) -> Result<VerifyReport> {
     check.tables(&mut progress)?;
     let damaged = check_stored_pages(&engine.store, check.report, &mut progress);
     check.name_keys_of(damaged);
-    // Below a damaged page nobody knows what can be reached.
+    // What is below a damaged page is not known.
     let sound = check.report.problems.is_empty() && check.values_without_entry();
     check.space()?;
     if sound {
@@ -106,9 +109,9 @@ fn run(engine: &Engine, progress: Option<Progress>) -> Result<VerifyReport> {
 struct Check<'a> {
     engine: &'a Engine,
     report: &'a mut VerifyReport,
-    /// Damaged pages that are in the report.
+    /// Damaged pages in the report.
     reported: HashSet<PageId>,
-    /// Pages that belong to something.
+    /// Pages that belong to a tree or a value.
     reachable: HashSet<PageId>,
     /// Large values that transactions in progress replaced or deleted.
     replaced: Vec<LargeReference>,
@@ -123,7 +126,7 @@ impl Check<'_> {
         let tables = self.engine.system.catalog.lock().tables();
         for (done, table) in tables.iter().enumerate() {
             progress("tables checked", done as u64, tables.len() as u64);
-            // Not as a user: the table may be dropped meanwhile, and then this ends.
+            // Held, not used: the table may be dropped meanwhile, which ends its check.
             let Some(table) = table.hold() else { continue };
             let go_on = || !table.is_dropped();
             let replaced = |stamp, values: &mut Vec<_>| self.values_before(stamp, values);
@@ -148,7 +151,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Appends the large values that an entry with this stamp had before changes that may still be taken back.
+    /// Appends the large values that an entry with this stamp had before changes that may be taken back.
     fn values_before(&self, mut stamp: u64, values: &mut Vec<LargeReference>) {
         let (versions, guard) = (&self.engine.system.versions.slots, pin());
         while let Some(version) =
@@ -161,8 +164,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reports stored pages that are damaged and not yet reported (those in memory are well), with the table and the keys
-    /// that they are for.
+    /// Reports damaged stored pages that are not yet reported (their copies in memory are intact), with their table and keys.
     fn name_keys_of(&mut self, damaged: Vec<(PageId, String)>) {
         let mut owners = std::collections::HashMap::new();
         let wanted: HashSet<PageId> = damaged.iter().map(|(page, _)| *page).collect();
@@ -178,7 +180,7 @@ impl Check<'_> {
                             owners.insert(page, format!("table `{}`, {keys}: ", table.name));
                         }
                     });
-                    // What is below a page that cannot be read stays without a name.
+                    // Pages below one that cannot be read stay without a name.
                     drop(visited);
                 }
             }
@@ -191,7 +193,7 @@ impl Check<'_> {
         }
     }
 
-    /// Blocks and files: too many owners, or none. While no checkpoint is made nothing has an owner only in passing.
+    /// Checks blocks and files: too many owners, or none. While no checkpoint is made all owners are permanent.
     fn space(&mut self) -> Result<()> {
         let Engine { store, writing, .. } = self.engine;
         let (problems, leaked) = match writing {
@@ -201,13 +203,13 @@ impl Check<'_> {
             None => (store.check_space(), Ok(Vec::new())),
         };
         self.report.problems.extend(problems);
-        let problem = |id| format!("leaked file: log segment {id} is of no use, and nobody would remove it");
+        let problem = |id| format!("leaked file: log segment {id} is obsolete and would never be removed");
         self.report.problems.extend(leaked?.into_iter().map(problem));
         Ok(())
     }
 
-    /// The newest CSN if no transaction is in progress and no dropped table waits for the next checkpoint: while that lasts a
-    /// page without an image can be told to belong to nothing.
+    /// Returns the newest CSN if no transaction is in progress and no dropped table waits for the next checkpoint. In this state a page
+    /// without an image can be found to belong to nothing.
     fn quiet(&self) -> Option<Csn> {
         let system = &self.engine.system;
         let newest = system.committed.newest_drawn();
@@ -215,22 +217,22 @@ impl Check<'_> {
         idle.then_some(newest)
     }
 
-    /// Pages without an image that belong to nothing; not known while transactions run.
+    /// Reports pages without an image that belong to nothing; they are not known while transactions run.
     fn lost(&mut self, before: Option<(Csn, Vec<Listed>)>) {
         let (system, pool) = (&self.engine.system, &self.engine.pool);
         let Some((before, mut lost)) = before.filter(|(csn, _)| Some(*csn) == self.quiet()) else { return };
-        // What is being freed would be in neither list.
+        // A page that is being freed would be in neither list.
         let held = system.large_values.pause_frees();
-        // The root of a table that is being created is hidden, but for a moment at the very beginning: looked at twice.
-        // What could not be freed because it cannot be read is listed by checkpoints.
+        // The root of a table that is being created is hidden, except for a moment at the very beginning: hence the second check.
+        // Checkpoints list pages that could not be freed because they cannot be read.
         let listed = system.large_values.uncommitted_pages();
         let known = |page: &PageId| {
             self.reachable.contains(page)
                 || listed.contains(page)
                 || pool.frames().epoch_of(*page) == HIDDEN_EPOCH
         };
-        // What was made since, by a transaction that was aborted, say, may not have been met.
-        let is_lost = |listed: &Listed| listed.is_there(pool) && !known(&listed.page);
+        // A page created since, for instance by an aborted transaction, may not have been visited.
+        let is_lost = |listed: &Listed| listed.is_same(pool) && !known(&listed.page);
         lost.retain(is_lost);
         if !lost.is_empty() {
             crate::sync::thread::sleep(std::time::Duration::from_millis(20));
@@ -244,36 +246,37 @@ impl Check<'_> {
         }
     }
 
-    /// All pages that are in use.
+    /// Returns all pages in use.
     fn allocated(&self) -> Vec<Listed> {
         let pool = &self.engine.pool;
         let pages = (1..pool.page_count()).map(PageId);
         pages
             .map(|page| Listed { page, freed: pool.frames().times_freed(page) })
-            .filter(|page| page.is_there(pool))
+            .filter(|page| page.is_same(pool))
             .collect()
     }
 
-    /// Step 1 of the search for leaked pages.
+    /// Executes step 1 of the search for leaked pages.
     fn imaged(&self) -> Vec<Listed> {
         let Engine { store, pool, system, .. } = self.engine;
-        // In this order: what is freed later was freed more often, and what was freed before has no image.
+        // In this order: a page that is freed later has a higher count, and one that was freed before has no image.
         let imaged = |page| {
             let freed = pool.frames().times_freed(page);
             (pool.frames().is_allocated(page) && store.contains(page)).then_some(Listed { page, freed })
         };
         let mut imaged: Vec<Listed> = store.page_ids().filter_map(imaged).collect();
-        // Noted before the image was recorded.
+        // Pages are noted before their images are recorded.
         let unfinished = system.large_values.uncommitted_pages();
         imaged.retain(|imaged| !unfinished.contains(&imaged.page));
         imaged
     }
 
-    /// Large values that no entry has: those that wait to be freed, and those that were replaced. False if one is damaged.
+    /// Checks large values that no entry has: those that wait to be freed, and those that were replaced. Returns false if one is
+    /// damaged.
     fn values_without_entry(&mut self) -> bool {
         let Engine { pool, system, .. } = self.engine;
         let retired: Vec<_> = {
-            // What is being freed would not be in the list.
+            // A value that is being freed would not be in the list.
             let _held = system.large_values.pause_frees();
             let values = system.large_values.deferred().into_iter();
             values.map(|reference| (reference, pool.frames().times_freed(reference.root))).collect()
@@ -283,7 +286,7 @@ impl Check<'_> {
             let mut pages = HashSet::new();
             match overflow::check(pool, &reference, &mut pages) {
                 Ok(()) => self.reachable.extend(pages),
-                // It was freed meanwhile, from its root down.
+                // The value was freed meanwhile, from its root down.
                 Err(_) if pool.frames().times_freed(reference.root) != freed => {}
                 Err(error) => {
                     let problem = format!("a large value that was replaced or deleted: {error}");
@@ -294,7 +297,7 @@ impl Check<'_> {
         for reference in std::mem::take(&mut self.replaced) {
             let whole = LargeSubtree::whole(pool, &reference);
             match overflow::visit_pages(pool, whole, &mut |page| self.reachable.extend([page])) {
-                // Such a value may have been freed meanwhile, and its pages be another's. If it is damaged its image was found to be.
+                // The value may have been freed meanwhile, and its pages be reused. A damaged image was already reported.
                 Err(error) if error.kind() != ErrorKind::Corruption => {
                     self.report.problems.push(error.to_string());
                 }
@@ -304,10 +307,10 @@ impl Check<'_> {
         self.report.problems.len() == before
     }
 
-    /// Steps 3, as far as dropped tables go, and 4 of the search for leaked pages.
+    /// Executes step 3, for dropped tables, and step 4 of the search for leaked pages.
     fn leaks(&mut self, mut imaged: Vec<Listed>) {
         let pool = &self.engine.pool;
-        let is_same = |listed: &Listed| listed.is_there(pool);
+        let is_same = |listed: &Listed| listed.is_same(pool);
         let (mut walked, mut failed) = (Vec::new(), None);
         for _ in 0..LOOKS {
             imaged.retain(|imaged| is_same(imaged) && !self.reachable.contains(&imaged.page));
@@ -332,11 +335,11 @@ impl Check<'_> {
                 let problem =
                     |page| format!("leaked page: {page:?} has an image in the store, and is in no table");
                 self.report.problems.extend(imaged.iter().map(|imaged| problem(imaged.page)));
-                // Once is enough.
+                // Do not report these pages again.
                 self.reachable.extend(imaged.iter().map(|imaged| imaged.page));
                 return;
             }
-            // A checkpoint may be freeing them: what is left of them then is in the list the next time.
+            // A checkpoint may be freeing the tables: the next list has what is left of them.
             for (tree, subtree) in dropped {
                 let mut visit = |page| self.reachable.extend([page]);
                 let visited = match subtree {
@@ -349,13 +352,13 @@ impl Check<'_> {
                 }
             }
         }
-        // Beside who writes it may have been freed meanwhile.
+        // A writer may have freed the pages meanwhile; without one the failure is damage.
         if let (None, Some(error)) = (&self.engine.writing, failed) {
             self.report.problems.push(format!("a dropped table: {error}"));
         }
     }
 
-    /// The dropped tables with what is left of each. Nobody holds them for that: a checkpoint would wait.
+    /// Returns the dropped tables with what is left of each, without holding them, which would block a checkpoint.
     fn dropped(&self) -> Vec<(Tree, Subtree)> {
         let mut held = self.hold_all();
         held.retain(|(table, _)| table.is_dropped());
@@ -367,23 +370,23 @@ impl Check<'_> {
     }
 }
 
-/// A page that was in use, and how often its id had been given back before.
+/// A page in use, and how often its id had been freed before.
 struct Listed {
     page: PageId,
     freed: u32,
 }
 
 impl Listed {
-    /// It is still the same.
-    fn is_there(&self, pool: &Pool) -> bool {
+    /// Returns whether the page is still in use and was not freed meanwhile.
+    fn is_same(&self, pool: &Pool) -> bool {
         pool.frames().is_allocated(self.page) && pool.frames().times_freed(self.page) == self.freed
     }
 }
 
-/// How often what looks wrong is looked at.
+/// How often a page that looks wrong is checked.
 const LOOKS: u32 = 4;
 
-/// Reads every image; returns what is wrong with which.
+/// Reads every image. Returns the damaged pages with their damage.
 fn check_stored_pages(
     store: &PageStore,
     report: &mut VerifyReport,
@@ -401,7 +404,7 @@ fn check_stored_pages(
             let read = store.read_page(*page, &mut image[..len]);
             read.and_then(|kind| validate_image_of(kind, &image[..len]))
         };
-        // A page without an image was freed since the list was made; its id may be in use again and have one soon.
+        // A page without an image was freed after the list was made; its id may be reused and get an image soon.
         let mut seen = None;
         for _ in 0..LOOKS {
             seen = store.contains(*page).then(&mut look);
@@ -422,7 +425,7 @@ fn log(engine: &Engine, report: &mut VerifyReport, progress: &mut Progress) -> R
     let account = Some(engine.pool.account());
     let Some(Writing { checkpointer, .. }) = &engine.writing else {
         if engine.at_checkpoint.is_some() {
-            // The log is the writer's.
+            // The log belongs to the writer.
             return Ok(());
         }
         let (_, manifest) = ManifestFile::open(&*engine.storage, true)?;
@@ -431,17 +434,17 @@ fn log(engine: &Engine, report: &mut VerifyReport, progress: &mut Progress) -> R
     };
     let manifest = checkpointer.manifest();
     let commit = engine.system.commit();
-    // The watermark first: whatever it covers is then below the ends.
+    // The watermark first: everything that it covers is then below the ends.
     let watermark = commit.watermark_in_segments();
     let running = Running { watermark, ends: commit.durable_ends() };
     let covered = || Checkpointer::covered(checkpointer);
     add_log((&*engine.storage, None, account), &manifest, Some(&running), &covered, report, progress)
 }
 
-/// Where segments are, what mapped memory holds besides, and what buffers are charged to.
+/// The storage of segments, the blocks of mapped memory, and the account of buffers.
 type LogAndMemory<'a> = (&'a dyn Storage, Option<&'a Segment>, Option<&'a Arc<Account>>);
 
-/// The log of a database that nobody writes.
+/// Checks the log of a database that is not open for writing.
 fn log_at_rest(
     log: LogAndMemory<'_>,
     manifest: &Manifest,
@@ -466,10 +469,10 @@ fn add_log(
     Ok(())
 }
 
-/// What can still be said of a database whose open was refused because of damage.
+/// Checks what can be checked of a database whose open was refused because of damage.
 ///
 /// # Errors
-/// The lock is taken, or the manifest or the directory of the log cannot be read.
+/// `Busy` if a writer has the database open; I/O or `Corruption` if the manifest or the directory of the log cannot be read.
 pub(super) fn run_refused(
     storage: &dyn Storage,
     settings: &mut Settings,
@@ -486,8 +489,8 @@ pub(super) fn run_refused(
         Ok(memories) => {
             log_at_rest((storage, memories.old.found.as_ref(), None), &manifest, report, progress)?
         }
-        // What is in segments alone would look as if something had been lost.
-        Err(error) => report.problems.push(format!("the log is not looked at: {error}")),
+        // The segments alone would look as if records were lost.
+        Err(error) => report.problems.push(format!("the log was not checked: {error}")),
     }
     let page_bytes = manifest.page_bytes as usize;
     match PageStore::open_read_only(storage, manifest.database, page_bytes, &manifest.store) {
@@ -501,7 +504,7 @@ pub(super) fn run_refused(
     Ok(())
 }
 
-/// Bytes shown of a key.
+/// Bytes of a key in a message.
 const SHOWN_BYTES: usize = 48;
 
 fn key_range(lower: &[u8], upper: Option<&[u8]>) -> String {

@@ -1,4 +1,4 @@
-//! The catalog: which tables exist, since when, and who uses them.
+//! The catalog: which tables exist, since when, and how many users they have.
 //!
 //! 1. A table carries the CSN of its creation. Touching the table makes that CSN a dependency, so that no insert outlives its
 //!    table. A caller that learns of a drop depends on the drop in the same way. A call that answers that a table exists, or

@@ -64,18 +64,18 @@ impl Committed {
         }
     }
 
-    /// Returns a guard that poisons the database if the calling thread, called `who` in the error, panics before the guard is
+    /// Returns a guard that poisons the database if the calling thread, called `thread` in the error, panics before the guard is
     /// dropped. A read-only database has nothing to protect.
     #[inline]
     #[must_use]
-    pub fn inside(&self, who: &'static str) -> Option<PoisonOnPanic<'_>> {
-        self.running().map(|commit| commit.inside(who))
+    pub fn inside(&self, thread: &'static str) -> Option<PoisonOnPanic<'_>> {
+        self.running().map(|commit| commit.inside(thread))
     }
 
-    /// Poisons the database because `who` panicked inside the engine: nothing is acknowledged after that.
-    pub fn panicked(&self, who: &str) {
+    /// Poisons the database because `thread` panicked inside the engine: nothing is acknowledged after that.
+    pub fn panicked(&self, thread: &str) {
         if let Some(commit) = self.running() {
-            commit.panicked(who);
+            commit.panicked(thread);
         }
     }
 

@@ -21,7 +21,7 @@
 //! 2. The horizon's bound, the newest CSN below W, is read before the pins are scanned.
 //! 3. A deleted key's entry is removed from its page after its version was given back or pruned, and the deletion stays
 //!    queued until then. If another transaction has changed or locked the entry by then, that transaction queues or removes
-//!    the entry in its turn (`Change::deleted`, and a change that is taken back).
+//!    the entry itself (`Change::deleted`, and a change that is taken back).
 //! 4. The memory that a queued deletion takes counts as that of versions. A transaction adds it with each deletion, where a
 //!    version may still be refused, and passes it to the queue when it commits.
 

@@ -1,4 +1,4 @@
-//! Tests of transactions that need to reach inside; what users can see is tested in `engine/tests`.
+//! Tests of transactions that need internals; `engine/tests` tests what users can see.
 #![cfg(not(any(loom, feature = "shuttle")))]
 
 use super::active::ActiveTransaction;
@@ -77,10 +77,10 @@ fn get(system: &Arc<TransactionSystem>, table: &Arc<TableState>, key: &[u8]) -> 
     begin(system).get(table, key, &mut value).expect("readable").then_some(value)
 }
 
-/// The story: a page that a transaction had changed was evicted and could not be read when the transaction aborted. Its
-/// entries kept the stamp of a transaction that had ended, and whoever read them looked again for ever.
+/// A page that a transaction had changed was evicted and could not be read when the transaction aborted. Its entries kept the stamp of
+/// an ended transaction, and readers retried for ever.
 #[test]
-fn a_change_that_cannot_be_taken_back_is_seen_by_nobody_and_in_nobodys_way() {
+fn an_orphaned_change_is_invisible_and_blocks_no_writer() {
     let (system, table) = system();
     put(&system, &table, b"changed", b"old").expect("free row");
     put(&system, &table, b"deleted", b"old").expect("free row");
@@ -95,7 +95,7 @@ fn a_change_that_cannot_be_taken_back_is_seen_by_nobody_and_in_nobodys_way() {
     for change in &tx.writes.changes {
         system.versions.slots.set_stamp(change.version, descriptor::Stamp::ORPHANED);
     }
-    // As if every page had failed: nothing is left to be taken back.
+    // As if no page could be read: no change is left to be taken back.
     tx.writes.changes.clear();
     drop(tx);
     let old = Some(b"old".to_vec());
@@ -110,12 +110,12 @@ fn a_change_that_cannot_be_taken_back_is_seen_by_nobody_and_in_nobodys_way() {
         assert_eq!(get(&system, &table, key), Some(b"again".to_vec()));
     }
     system.commit().flush_all().expect("memory");
-    // What was left behind was given back by the next writers.
+    // The next writers gave the orphaned versions back.
     must_give_all_back(&system);
 }
 
 #[test]
-fn what_can_be_taken_back_is_when_the_rest_is_left_behind() {
+fn readable_changes_are_taken_back_when_others_are_orphaned() {
     let (system, table) = system();
     put(&system, &table, b"a", b"old").expect("free row");
     let mut tx = begin(&system);
@@ -126,7 +126,7 @@ fn what_can_be_taken_back_is_when_the_rest_is_left_behind() {
     drop(tx);
     assert_eq!(get(&system, &table, b"a"), Some(b"old".to_vec()));
     assert_eq!(get(&system, &table, b"b"), None);
-    // Not only seen as before: the page holds the old value.
+    // The page itself holds the old value.
     let mut value = Vec::new();
     table.tree.lookup(b"a", &mut value).expect("readable").expect("there");
     assert_eq!(value, b"old");
@@ -134,7 +134,7 @@ fn what_can_be_taken_back_is_when_the_rest_is_left_behind() {
 }
 
 #[test]
-fn after_a_rollback_that_failed_a_transaction_can_only_abort() {
+fn after_a_failed_rollback_a_transaction_can_only_abort() {
     let (system, table) = system();
     let mut tx = begin(&system);
     tx.insert(&table, b"a", b"new").expect("free row");
@@ -144,10 +144,10 @@ fn after_a_rollback_that_failed_a_transaction_can_only_abort() {
     put(&system, &table, b"a", b"other").expect("the row is free");
 }
 
-/// The story: a rollback failed half-way, and the next write of an own row looked for a change to overwrite behind a savepoint that had more
-/// changes before it than were left: a panic inside the engine, so that no commit of anybody was acknowledged any more.
+/// A rollback failed half-way. The next write of an own row looked for a change to overwrite behind a savepoint that had more changes
+/// before it than were left. The engine panicked, and acknowledged no commit any more.
 #[test]
-fn after_a_rollback_that_failed_writes_are_refused_and_others_go_on() {
+fn after_a_failed_rollback_writes_are_refused_and_others_run() {
     let (system, table) = system();
     let mut tx = begin(&system);
     tx.insert(&table, b"a", b"1").expect("free row");
@@ -156,7 +156,7 @@ fn after_a_rollback_that_failed_writes_are_refused_and_others_go_on() {
     tx.insert(&table, b"c", b"1").expect("free row");
     let second = tx.savepoint();
     tx.insert(&table, b"d", b"1").expect("free row");
-    // What a rollback to the first leaves that cannot read the page of the second row.
+    // The state after a rollback to the first that cannot read the page of the second row.
     tx.take_back(2, 0).expect("readable");
     tx.broken = Some(Error::new(ErrorKind::Io, "a page cannot be read"));
     let answers = [
@@ -176,13 +176,13 @@ fn after_a_rollback_that_failed_writes_are_refused_and_others_go_on() {
         assert_eq!(get(&system, &table, key), None);
         put(&system, &table, key, b"other").expect("the row is free");
     }
-    system.commit().flush_all().expect("nobody panicked");
+    system.commit().flush_all().expect("no panic");
 }
 
-/// The story: a call panicked when it had changed the page and not noted that yet. Who caught the panic and ended the transaction freed its
-/// descriptor, and whoever met the row got an error instead of what was there before.
+/// A call panicked after it had changed the page and before it had noted the change. Ending the transaction after catching the panic
+/// freed its descriptor, and readers of the row got an error instead of the value before.
 #[test]
-fn after_a_panic_inside_a_call_others_see_what_was_before_however_the_transaction_ends() {
+fn after_a_panic_in_a_call_others_see_the_value_before() {
     for commits in [true, false] {
         let (system, table) = system();
         put(&system, &table, b"a", b"old").expect("free row");
@@ -198,7 +198,7 @@ fn after_a_panic_inside_a_call_others_see_what_was_before_however_the_transactio
         // While it is still there.
         system.commit().check_whole().expect_err("nothing is acknowledged, and no checkpoint made");
         if commits {
-            assert_eq!(tx.commit_async().expect_err("nobody knows what").kind(), ErrorKind::Poisoned);
+            assert_eq!(tx.commit_async().expect_err("the outcome is unknown").kind(), ErrorKind::Poisoned);
         } else {
             drop(tx);
         }
@@ -207,10 +207,10 @@ fn after_a_panic_inside_a_call_others_see_what_was_before_however_the_transactio
     }
 }
 
-/// A checkpoint holds every version that ends while it is made. A writer that found no memory for another got an error, however soon
-/// the checkpoint would have ended.
+/// A checkpoint holds every version that ends while it is made. A writer that found no memory for another version got an error, even if
+/// the checkpoint was about to end.
 #[test]
-fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them() {
+fn a_writer_without_memory_waits_for_a_checkpoint() {
     let (system, table) = system();
     put(&system, &table, b"k", &[0; 500]).expect("free row");
     let mut view = CheckpointView::begin(&system).expect("free");
@@ -222,7 +222,7 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
             let begun = std::time::Instant::now();
             // Not nearly all: the writer gives back what it can, and this thread may not be running when there is most.
             while versions.bytes().0 < VERSION_BYTES / 2 {
-                assert!(begun.elapsed().as_secs() < 60, "nobody writes");
+                assert!(begun.elapsed().as_secs() < 60, "no writer runs");
                 std::thread::yield_now();
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -231,11 +231,11 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
         while !held.is_finished() {
             n += 1;
             put(&system, &table, b"k", &n.to_le_bytes().repeat(125)).expect("it waits");
-            // What is not durable is held by nobody else.
+            // No other thread holds versions that are not durable.
             system.commit().flush_all().expect("memory");
         }
     });
-    // A snapshot may live for ever: nobody waits for one. It keeps a version of every row.
+    // A snapshot may live for ever, so no writer waits for one. It keeps a version of every row.
     let snapshot = ReadSnapshot::begin(&system).expect("free");
     let waits = || system.counters.version_waits.get();
     let before = waits();
@@ -248,21 +248,21 @@ fn a_writer_without_memory_for_versions_waits_for_the_checkpoint_that_holds_them
     };
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(error.to_string().contains("version_bytes"), "{error}");
-    // For a checkpoint it would be a minute, and each that begins beside one waits, too: thousands.
+    // A wait for a checkpoint would take a minute, and each transaction that begins beside one would wait, too: thousands.
     assert!(took < Duration::from_secs(30), "{took:?}");
     assert!(waits() - before < 500, "{} waited", waits() - before);
     drop(snapshot);
 }
 
-/// A thread remembers where it wrote last, also from one transaction to the next, by pages' numbers and versions. Those are the same in
-/// another database, or in one that was created where a table was dropped: a row went into the wrong table.
+/// A thread remembers its last leaf by page id and version, also from one transaction to the next. These are the same in another
+/// database, or in a new table with the root of a dropped one: a row went into the wrong table.
 #[test]
-fn where_a_thread_wrote_last_is_forgotten_in_another_database() {
+fn the_leaf_hint_is_not_used_in_another_database() {
     let (one, table) = system();
     let (other, also_t) = system();
     assert_eq!(table.tree.root(), also_t.tree.root(), "made in the same way");
     let others: Vec<_> = (0..8).map(|n| other.create_table(&format!("t{n}")).expect("new")).collect();
-    // So much that its root is no leaf.
+    // So many rows that the root is no leaf.
     (0..20u8).for_each(|n| put(&one, &table, &[n], &[n; 500]).expect("free row"));
     for n in 0..200u8 {
         put(&one, &table, &[255], &[n]).expect("free row");
@@ -277,12 +277,12 @@ fn where_a_thread_wrote_last_is_forgotten_in_another_database() {
 }
 
 #[test]
-fn where_a_thread_wrote_last_is_forgotten_when_the_table_is_dropped() {
+fn the_leaf_hint_is_not_used_after_a_drop_of_the_table() {
     let (system, table) = system();
     let root = table.tree.root();
     (0..20u8).for_each(|n| put(&system, &table, &[n], &[n; 500]).expect("free row"));
     drop(table);
-    system.drop_table("t").expect("nobody uses it");
+    system.drop_table("t").expect("it has no users");
     // The checkpoint that frees the pages begins with the root.
     let pool = &system.pool;
     pool.free(pool.exclusive(root).expect("in memory"));
@@ -293,9 +293,10 @@ fn where_a_thread_wrote_last_is_forgotten_when_the_table_is_dropped() {
     assert_eq!(get(&system, &table, &[255]), Some(b"new".to_vec()));
 }
 
-/// A drop that found a user had marked the table already, for a moment: others who came in that moment were told that it was gone.
+/// A drop that found a user had already marked the table for a moment. Other users in that moment got the error that the table was
+/// dropped.
 #[test]
-fn a_drop_that_is_refused_is_seen_by_nobody() {
+fn a_refused_drop_is_invisible() {
     let (system, table) = system();
     let mut user = begin(&system);
     user.insert(&table, b"a", b"1").expect("free row");
@@ -313,19 +314,19 @@ fn a_drop_that_is_refused_is_seen_by_nobody() {
             all_came &= table.begin_use().inspect(|()| table.end_use()).is_ok();
         }
         done.store(true, Ordering::SeqCst);
-        assert!(all_came, "somebody was told that it was dropped");
+        assert!(all_came, "a user got the error that it was dropped");
     });
     drop(user);
-    system.drop_table("t").expect("nobody uses it");
+    system.drop_table("t").expect("it has no users");
     assert!(table.hold().is_none());
     assert_eq!(table.begin_use().expect_err("dropped").kind(), ErrorKind::NotFound);
 }
 
-/// The same with a drop that nobody is in the way of, and that the log has no room for.
+/// As above, with a drop that finds no user and no room in the log.
 #[test]
-fn whoever_comes_while_a_drop_is_undecided_waits() {
+fn users_wait_while_a_drop_is_undecided() {
     let (system, table) = system();
-    let dropping = system.catalog.lock().prepare_drop("t").expect("nobody uses it");
+    let dropping = system.catalog.lock().prepare_drop("t").expect("it has no users");
     assert!(!table.is_dropped());
     std::thread::scope(|scope| {
         let uses = scope.spawn(|| table.begin_use().map(|()| table.end_use()));
@@ -336,12 +337,12 @@ fn whoever_comes_while_a_drop_is_undecided_waits() {
         uses.join().expect("no panic").expect("it was not dropped");
         holds.join().expect("no panic").expect("it was not dropped");
     });
-    system.drop_table("t").expect("nobody uses it");
+    system.drop_table("t").expect("it has no users");
 }
 
-/// A call that panicked leaves its transaction in progress for good.
+/// A call that panicked leaves its transaction in progress for ever.
 #[test]
-fn who_waits_for_a_row_looks_whether_the_database_check_whole() {
+fn a_wait_for_a_row_checks_for_a_panic() {
     let all = descriptor::Descriptors::default();
     let (a, b) = (all.take().expect("free"), all.take().expect("free"));
     let asked = std::cell::Cell::new(0);
@@ -352,13 +353,14 @@ fn who_waits_for_a_row_looks_whether_the_database_check_whole() {
     std::thread::scope(|scope| scope.spawn(|| all.set_thread(b)).join().expect("no panic"));
     let error = all
         .wait_for(a, all.holder(b), &RowWait::begin(Duration::from_secs(3600)), &check_whole)
-        .expect_err("it has asked");
+        .expect_err("the check fails");
     assert_eq!(error.kind(), ErrorKind::Poisoned);
 }
 
-/// It belonged to the thread that began it: that thread got a conflict at once where it met the rows, though another went on with it.
+/// A transaction belonged to the thread that began it. That thread got a conflict at once on its rows, although another thread
+/// continued the transaction.
 #[test]
-fn a_transaction_belongs_to_the_thread_that_works_for_it() {
+fn a_transaction_belongs_to_the_thread_that_uses_it() {
     let all = descriptor::Descriptors::default();
     let (a, b) = (all.take().expect("free"), all.take().expect("free"));
     std::thread::scope(|scope| {
@@ -368,7 +370,7 @@ fn a_transaction_belongs_to_the_thread_that_works_for_it() {
             all.release(b);
         });
         all.wait_for(a, all.holder(b), &RowWait::begin(Duration::from_secs(60)), &|| Ok(()))
-            .expect("another thread goes on with it");
+            .expect("another thread continues it");
     });
 }
 
@@ -381,10 +383,10 @@ fn in_another_log<T: Send>(system: &TransactionSystem, than: LogId, f: impl FnOn
     std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
 }
 
-/// A snapshot that sees its own thread's commit waits until that is committed. By then nobody else may have been told: what it returned was
-/// not in a snapshot that another thread began after that.
+/// A snapshot that sees its own thread's commit waits until the commit is durable. The commit may not be acknowledged by then: a
+/// snapshot that another thread began afterwards did not contain what the first had returned.
 #[test]
-fn a_snapshot_sees_what_another_snapshot_returned_before_it_began() {
+fn a_snapshot_sees_what_an_earlier_snapshot_returned() {
     let disk = SimulatedStorage::new(1);
     let settings = Settings {
         preset: Preset::Autonomous,
@@ -394,12 +396,12 @@ fn a_snapshot_sees_what_another_snapshot_returned_before_it_began() {
         ..Settings::default()
     };
     let (system, table) = system_on(Arc::new(disk.clone()), &settings);
-    // The thread that acknowledges what nobody waits for does not come back.
+    // The thread that acknowledges asynchronous commits hangs.
     disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
     put(&system, &table, b"stuck", b"x").expect("free row");
     let begun = std::time::Instant::now();
     while disk.fault_counts().of("stuck") == 0 {
-        assert!(begun.elapsed().as_secs() < 60, "nobody writes it");
+        assert!(begun.elapsed().as_secs() < 60, "it is never written");
         std::thread::sleep(Duration::from_millis(1));
     }
     let read = || {
@@ -415,7 +417,7 @@ fn a_snapshot_sees_what_another_snapshot_returned_before_it_began() {
     assert_eq!((own, later), (true, true), "time went backwards");
 }
 
-/// No version is left, soon: garbage of other tests may be freed first.
+/// Waits until no version is left; garbage of other tests may be freed first.
 #[track_caller]
 fn must_give_all_back(system: &TransactionSystem) {
     let is_left = || system.versions.bytes().0 > 0;
@@ -432,20 +434,20 @@ fn long_key(n: u32) -> Vec<u8> {
     [&[7; KEY_BYTES - 4][..], &n.to_be_bytes()].concat()
 }
 
-/// Makes rows whose keys are twice as long as the memory for versions; returns how many.
+/// Creates rows whose keys take twice the memory for versions. Returns their number.
 fn more_rows_than_can_be_deleted(system: &Arc<TransactionSystem>, table: &Arc<TableState>) -> u32 {
     let rows = 2 * (VERSION_BYTES as usize / KEY_BYTES) as u32;
     for n in 0..rows {
-        put(system, table, &long_key(n), b"").expect("nobody keeps versions");
+        put(system, table, &long_key(n), b"").expect("no snapshot keeps versions");
         system.commit().flush_all().expect("memory");
     }
     rows
 }
 
-/// A deleted key waits to be purged with a copy of the key, which counted nowhere: beside a snapshot deletions of long keys took many times the
-/// memory that there is for versions.
+/// The copy of a deleted key that waits to be purged was not counted. Beside a snapshot, deletions of long keys took many times the
+/// memory for versions.
 #[test]
-fn deleted_keys_that_wait_to_be_purged_count_as_memory_for_versions() {
+fn deleted_keys_count_as_memory_for_versions_until_purged() {
     let (system, table) = system();
     let (key, rows) = (long_key, more_rows_than_can_be_deleted(&system, &table));
     let snapshot = ReadSnapshot::begin(&system).expect("free");
@@ -463,9 +465,9 @@ fn deleted_keys_that_wait_to_be_purged_count_as_memory_for_versions() {
     assert!(table.tree.lookup(&key(0), &mut Vec::new()).expect("readable").is_none(), "it is purged");
 }
 
-/// Deletions counted from the commit on, where nothing is refused any more: after a large one everybody else was refused, or waited.
+/// Deletions counted only from the commit on, where nothing can be refused. After a large transaction all others were refused, or waited.
 #[test]
-fn what_a_transaction_deletes_counts_while_it_is_in_progress() {
+fn deletions_count_while_the_transaction_is_in_progress() {
     let (system, table) = system();
     let (key, rows) = (long_key, more_rows_than_can_be_deleted(&system, &table));
     let mut tx = begin(&system);
@@ -486,9 +488,10 @@ fn what_a_transaction_deletes_counts_while_it_is_in_progress() {
     must_give_all_back(&system);
 }
 
-/// The first call of a snapshot on a table waited for the table's creation; after it had failed the second answered that there was no row.
+/// The first call of a snapshot on a table waited for the table's creation. After this wait had failed, the second call answered that
+/// the row did not exist.
 #[test]
-fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
+fn a_snapshot_gives_no_answer_on_a_table_that_may_be_lost() {
     let disk = SimulatedStorage::new(1);
     let (system, _) = system_on(Arc::new(disk.clone()), &Settings { logs: 1, ..Settings::default() });
     disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
@@ -498,7 +501,7 @@ fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let table = system.catalog.table("u").expect("it is published");
-        // Its own thread sees it.
+        // The own thread sees the table.
         put(&system, &table, b"a", b"1").expect("free row");
         let snapshot = ReadSnapshot::begin(&system).expect("free");
         scope.spawn(|| {
@@ -513,7 +516,7 @@ fn a_snapshot_answers_nothing_of_a_table_that_may_be_lost() {
     });
 }
 
-/// They were charged to nobody.
+/// Clocks of pages were not charged.
 #[test]
 fn the_clocks_of_pages_are_charged() {
     let settings = Settings { logs: 2, dependency: Some(Dependency::Gsn), ..Settings::default() };

@@ -1,4 +1,4 @@
-//! The versions of a database: who may still need them, when they are given back, and what happens when their memory fills up.
+//! The versions of a database: which are still needed, when they are given back, and what happens when their memory fills up.
 //!
 //! Collection runs after commits, when a checkpoint begins and ends, and when a memory bound is near. *Backpressure* has three
 //! steps:
