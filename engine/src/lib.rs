@@ -1,7 +1,7 @@
 //! QuenchDB: an embeddable transactional storage engine.
 //!
-//! Ordered tables of bytes, ACID transactions from many threads, durable commits that cost one device write. Start at
-//! [`Database`].
+//! Ordered tables of bytes, ACID transactions from many threads, durable commits that cost one
+//! device write. Start at [`Database`].
 
 #![deny(unsafe_code)]
 // Items that only the tools of this workspace use look dead without the feature.

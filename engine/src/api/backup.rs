@@ -42,8 +42,9 @@ impl From<Arc<dyn Storage>> for Place {
 }
 
 impl Place {
-    /// Locks out writers until the result is dropped. Opening a database in a directory creates the lock file. Without this file the
-    /// database is not open (it is a copy, for instance), and the file is not created, because the place is only read.
+    /// Locks out writers until the result is dropped. Opening a database in a directory creates the
+    /// lock file. Without this file the database is not open (it is a copy, for instance), and the
+    /// file is not created, because the place is only read.
     ///
     /// # Errors
     /// `Busy` if a writer has it open; I/O.
@@ -76,7 +77,8 @@ impl Place {
 /// How to back up. Start from `BackupOptions::default()` and set fields.
 #[derive(Default)]
 pub struct BackupOptions {
-    /// An earlier backup of the same database, full or incremental. Then only what has changed since is copied, and restoring needs both.
+    /// An earlier backup of the same database, full or incremental. Then only what has changed
+    /// since is copied, and restoring needs both.
     pub base: Option<Place>,
     /// Copy the newest existing checkpoint, instead of making one first.
     pub newest_checkpoint: bool,
@@ -87,14 +89,16 @@ pub struct BackupOptions {
 /// How to restore. Start from `RestoreOptions::default()` and set fields.
 #[derive(Default)]
 pub struct RestoreOptions {
-    /// The original or a copy of it: a directory with its `log` and, if the original was reopened after the last backup, its `MANIFEST`.
-    /// The log after the last backup is replayed, with what is only in the original's memory-mapped log. The directory is only read,
-    /// and must not be open for writing.
+    /// The original or a copy of it: a directory with its `log` and, if the original was reopened
+    /// after the last backup, its `MANIFEST`. The log after the last backup is replayed, with what
+    /// is only in the original's memory-mapped log. The directory is only read, and must not be
+    /// open for writing.
     pub log: Option<Place>,
-    /// The last transaction to be replayed; without it all that are found. Needs `log`, unless it is that of the last backup.
+    /// The last transaction to be replayed; without it all that are found. Needs `log`, unless it
+    /// is that of the last backup.
     pub to: Option<Csn>,
-    /// Memory for replaying, compression of pages, trust in the device, and the like; with `log` also the path of the memory-mapped log of
-    /// the original (`log_memory`), if it has moved.
+    /// Memory for replaying, compression of pages, trust in the device, and the like; with `log`
+    /// also the path of the memory-mapped log of the original (`log_memory`), if it has moved.
     pub settings: Settings,
     /// Gets the numbers of pages and transactions restored.
     pub progress: Option<Progress>,
@@ -117,15 +121,18 @@ pub struct RestoreReport {
 }
 
 impl Database {
-    /// Copies the database as of a checkpoint to `target`, an empty directory (created if it is missing), while transactions and
-    /// checkpoints continue. The copy of every page is verified and durable when this returns. A full backup can be opened read-only;
-    /// [`Database::restore`] makes a writable database of it. Space that checkpoints free stays in use until the copy is complete. Of a
-    /// checkpoint that is open beside a writer ([`Builder::open_checkpoint`](super::Builder::open_checkpoint)), copies that checkpoint.
+    /// Copies the database as of a checkpoint to `target`, an empty directory (created if it is
+    /// missing), while transactions and checkpoints continue. The copy of every page is verified
+    /// and durable when this returns. A full backup can be opened read-only; [`Database::restore`]
+    /// makes a writable database of it. Space that checkpoints free stays in use until the copy is
+    /// complete. Of a checkpoint that is open beside a writer
+    /// ([`Builder::open_checkpoint`](super::Builder::open_checkpoint)), copies that checkpoint.
     ///
     /// # Errors
-    /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base does not belong to this database; `InvalidArgument` if
-    /// the database is open read-only and was not closed, or is closed meanwhile; `Corruption` if a page of the database, or the base, is
-    /// damaged; `OutOfSpace`, I/O, `Poisoned`. An incomplete copy is recognised as such.
+    /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base does not belong
+    /// to this database; `InvalidArgument` if the database is open read-only and was not closed, or
+    /// is closed meanwhile; `Corruption` if a page of the database, or the base, is damaged;
+    /// `OutOfSpace`, I/O, `Poisoned`. An incomplete copy is recognised as such.
     pub fn backup(&self, target: impl Into<Place>, options: BackupOptions) -> Result<BackupReport> {
         let clock = Clock::real();
         let start = clock.now();
@@ -154,16 +161,19 @@ impl Database {
         Ok(BackupReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
     }
 
-    /// Makes a new database in `target`, an empty directory (created if it is missing), of a full backup and the increments that follow
-    /// it, in their order: as of the last one, or as of a later CSN that the original's log reaches. The new database has a new identity,
-    /// so no log of the original can be mistaken for its log. Everything is durable when this returns.
+    /// Makes a new database in `target`, an empty directory (created if it is missing), of a full
+    /// backup and the increments that follow it, in their order: as of the last one, or as of a
+    /// later CSN that the original's log reaches. The new database has a new identity, so no log of
+    /// the original can be mistaken for its log. Everything is durable when this returns.
     ///
     /// # Errors
-    /// Before anything is written to the target: `AlreadyExists` or `InvalidArgument` if the target is not empty, the backups do not
-    /// follow each other, the log is not theirs, or `to` cannot be reached from them; `NotFound` if a backup or the log is missing, or,
-    /// without `to`, the memory-mapped log that continues it; `Busy` if the log's database is open for writing; `Corruption` if a
-    /// description of a backup is damaged or not complete. Later: `Corruption` if a page of a backup is damaged, or the log lacks needed
-    /// transactions (the error says how far a restore can go); `OutOfSpace`, I/O. An incomplete target cannot be opened.
+    /// Before anything is written to the target: `AlreadyExists` or `InvalidArgument` if the target
+    /// is not empty, the backups do not follow each other, the log is not theirs, or `to` cannot be
+    /// reached from them; `NotFound` if a backup or the log is missing, or, without `to`, the
+    /// memory-mapped log that continues it; `Busy` if the log's database is open for writing;
+    /// `Corruption` if a description of a backup is damaged or not complete. Later: `Corruption` if
+    /// a page of a backup is damaged, or the log lacks needed transactions (the error says how far
+    /// a restore can go); `OutOfSpace`, I/O. An incomplete target cannot be opened.
     pub fn restore(
         backups: impl IntoIterator<Item = impl Into<Place>>,
         target: impl Into<Place>,
@@ -173,7 +183,8 @@ impl Database {
         let start = clock.now();
         let RestoreOptions { log, to, settings, progress } = options;
         let mut progress = or_ignore(progress);
-        // Refuse what can be refused before the target is written, so that it stays empty for the next attempt.
+        // Refuse what can be refused before the target is written, so that it stays empty for the
+        // next attempt.
         settings.validate()?;
         let backups = backups.into_iter().map(|place| {
             let place: Place = place.into();
@@ -207,8 +218,9 @@ impl Database {
         })
     }
 
-    /// Gives space back: shortens the file of pages to its used blocks, with at most a twentieth more (or what the next checkpoint needs,
-    /// if that is more), while transactions continue. Makes several checkpoints. Does not move what a running backup needs.
+    /// Gives space back: shortens the file of pages to its used blocks, with at most a twentieth
+    /// more (or what the next checkpoint needs, if that is more), while transactions continue.
+    /// Makes several checkpoints. Does not move what a running backup needs.
     ///
     /// # Errors
     /// As [`Database::checkpoint`]; `Corruption` if a page that should move is damaged.
@@ -253,8 +265,8 @@ fn open_log(
     Ok((CopiedLog::new(storage, chain.source(), to, &map)?, lock))
 }
 
-/// Returns the settings for replaying a log. The database is closed before any commit, so settings of commits do not matter, and the
-/// mapped memory in `settings` is the original's.
+/// Returns the settings for replaying a log. The database is closed before any commit, so settings
+/// of commits do not matter, and the mapped memory in `settings` is the original's.
 fn settings_for_replay(settings: &Settings) -> Settings {
     Settings {
         memory_bytes: settings.memory_bytes,
@@ -271,7 +283,8 @@ fn settings_for_replay(settings: &Settings) -> Settings {
     }
 }
 
-/// Replays a log over the restored pages, and closes the database. Returns its newest CSN, and the number of transactions replayed.
+/// Replays a log over the restored pages, and closes the database. Returns its newest CSN, and the
+/// number of transactions replayed.
 fn replay(
     copied: CopiedLog,
     target: Arc<dyn Storage>,

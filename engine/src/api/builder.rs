@@ -91,7 +91,8 @@ impl Builder {
         self
     }
 
-    /// Sets where the database is stored, instead of in a directory. `open` then uses its path only in messages.
+    /// Sets where the database is stored, instead of in a directory. `open` then uses its path only
+    /// in messages.
     pub fn storage(mut self, storage: Arc<dyn Storage>) -> Builder {
         self.storage = Some(storage);
         self
@@ -109,26 +110,28 @@ impl Builder {
         self
     }
 
-    /// Opens the database in the directory `path`, creating it if it is missing, and recovers it if it was not closed. Everything that
-    /// recovery accepts is durable when this returns.
+    /// Opens the database in the directory `path`, creating it if it is missing, and recovers it if
+    /// it was not closed. Everything that recovery accepts is durable when this returns.
     ///
     /// # Errors
-    /// `InvalidArgument` for settings that contradict each other, and for a directory with other files; `NotFound` if the database is
-    /// missing and must not be created; `Busy` while another process has it open; `Unsupported` for a newer format; `Corruption` with
-    /// the place; I/O.
+    /// `InvalidArgument` for settings that contradict each other, and for a directory with other
+    /// files; `NotFound` if the database is missing and must not be created; `Busy` while another
+    /// process has it open; `Unsupported` for a newer format; `Corruption` with the place; I/O.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database> {
         self.request.settings.validate()?;
         let storage = self.open_storage(path.as_ref())?;
         open::open(storage, path.as_ref(), self.request).map(|inner| Database { inner })
     }
 
-    /// Opens the newest durable checkpoint of the database in the directory `path` for reading, while another process (or this one)
-    /// may have it open for writing. Snapshots see exactly that checkpoint: neither later checkpoints of the writer nor what is only
-    /// in the log. Open again to see a newer one. [`Database::checkpoint_csn`] returns its CSN.
+    /// Opens the newest durable checkpoint of the database in the directory `path` for reading,
+    /// while another process (or this one) may have it open for writing. Snapshots see exactly that
+    /// checkpoint: neither later checkpoints of the writer nor what is only in the log. Open again
+    /// to see a newer one. [`Database::checkpoint_csn`] returns its CSN.
     ///
-    /// Until the handle and its snapshots are dropped, the writer does not reuse the space of this checkpoint, so its file of pages
-    /// may grow. The writer waits for no reader. Writes only a slot in the directory `readers`, and needs the right to write there. At
-    /// most 64 readers at a time. Not for network file systems.
+    /// Until the handle and its snapshots are dropped, the writer does not reuse the space of this
+    /// checkpoint, so its file of pages may grow. The writer waits for no reader. Writes only a
+    /// slot in the directory `readers`, and needs the right to write there. At most 64 readers at a
+    /// time. Not for network file systems.
     ///
     /// # Errors
     /// As [`Builder::open`] for reading; `Busy` at the limit of readers.
@@ -152,8 +155,9 @@ impl Builder {
         Ok(Arc::new(FileStorage::open(path, trust, io_uring, create)?))
     }
 
-    /// Opens the database in the directory `path` without writing anything, checks it as [`Database::verify`] does, and closes it. If
-    /// the open is refused because of damage, the report contains this damage, and what else is found in log and pages.
+    /// Opens the database in the directory `path` without writing anything, checks it as
+    /// [`Database::verify`] does, and closes it. If the open is refused because of damage, the
+    /// report contains this damage, and what else is found in log and pages.
     ///
     /// # Errors
     /// As [`Builder::open`], except `Corruption`.
@@ -191,8 +195,8 @@ impl Builder {
 }
 
 impl Database {
-    /// Opens the database in the directory `path` with default settings, creating it if it is missing: commits are durable on
-    /// return, transactions see a snapshot, memory is bounded.
+    /// Opens the database in the directory `path` with default settings, creating it if it is
+    /// missing: commits are durable on return, transactions see a snapshot, memory is bounded.
     ///
     /// # Errors
     /// As [`Builder::open`].

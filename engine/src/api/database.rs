@@ -21,8 +21,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An open database. Cloning returns another handle of the same database; all methods may be called from any thread. Dropping the
-/// last handle closes the database, as [`Database::close`] does.
+/// An open database. Cloning returns another handle of the same database; all methods may be called
+/// from any thread. Dropping the last handle closes the database, as [`Database::close`] does.
 #[derive(Clone, Debug)]
 pub struct Database {
     pub(super) inner: Arc<Owner>,
@@ -49,8 +49,8 @@ impl Database {
     /// Returns the table called `name`, once its creation is durable.
     ///
     /// # Errors
-    /// `NotFound` if no table has this name, once the drop of an earlier one is durable; `Poisoned` if a creation or drop can no longer
-    /// become durable.
+    /// `NotFound` if no table has this name, once the drop of an earlier one is durable; `Poisoned`
+    /// if a creation or drop can no longer become durable.
     pub fn table(&self, name: &str) -> Result<Table> {
         let _inside = self.inside();
         self.inner.system.table(name).map(|state| Table { state })
@@ -84,7 +84,8 @@ impl Database {
         self.inner.system.drop_table(name)
     }
 
-    /// Returns the names of all tables, in order. Creations and drops that are not durable yet count.
+    /// Returns the names of all tables, in order. Creations and drops that are not durable yet
+    /// count.
     #[must_use]
     pub fn tables(&self) -> Vec<String> {
         self.inner.system.catalog.names()
@@ -93,7 +94,8 @@ impl Database {
     /// Begins a read-write transaction with snapshot isolation and durable commit.
     ///
     /// # Errors
-    /// `Busy` at the limit of open transactions; `InvalidArgument` if the database is closed or read-only.
+    /// `Busy` at the limit of open transactions; `InvalidArgument` if the database is closed or
+    /// read-only.
     pub fn begin(&self) -> Result<Transaction> {
         self.begin_with(Isolation::Snapshot, Durability::Durable)
     }
@@ -109,7 +111,8 @@ impl Database {
             .map(|active| Transaction { active })
     }
 
-    /// Begins a read-only snapshot of everything acknowledged so far, and of everything that this thread has committed.
+    /// Begins a read-only snapshot of everything acknowledged so far, and of everything that this
+    /// thread has committed.
     ///
     /// # Errors
     /// `Busy` at the limit of open snapshots.
@@ -118,9 +121,10 @@ impl Database {
         ReadSnapshot::begin(&self.inner.system).map(|snapshot| Snapshot { snapshot })
     }
 
-    /// Runs `f` in a transaction and commits it, durably. After a conflict takes everything back and runs `f` again from the
-    /// beginning, with growing pauses, at most 100 times. So `f` must have no effects outside the transaction that may not be
-    /// repeated. Any other error, and a panic, aborts the transaction.
+    /// Runs `f` in a transaction and commits it, durably. After a conflict takes everything back
+    /// and runs `f` again from the beginning, with growing pauses, at most 100 times. So `f` must
+    /// have no effects outside the transaction that may not be repeated. Any other error, and a
+    /// panic, aborts the transaction.
     ///
     /// # Errors
     /// What `f` returns; those of a commit; `Conflict` when the last try failed.
@@ -146,8 +150,9 @@ impl Database {
         unreachable!("the loop ends at the last attempt")
     }
 
-    /// Makes a checkpoint now, as fast as the device allows. The next recovery starts from it, and the log before it is recycled.
-    /// Commits continue meanwhile, more slowly; see [`Database::checkpoint_paced`].
+    /// Makes a checkpoint now, as fast as the device allows. The next recovery starts from it, and
+    /// the log before it is recycled. Commits continue meanwhile, more slowly; see
+    /// [`Database::checkpoint_paced`].
     ///
     /// # Errors
     /// `OutOfSpace`, I/O, `Poisoned`; `InvalidArgument` if the database is read-only or closed.
@@ -157,8 +162,8 @@ impl Database {
         self.inner.checkpointer()?.checkpoint()
     }
 
-    /// Makes a checkpoint now, at the pace of automatic checkpoints: slowly, to spare the device for commits, and fast enough for
-    /// `recovery_seconds`.
+    /// Makes a checkpoint now, at the pace of automatic checkpoints: slowly, to spare the device
+    /// for commits, and fast enough for `recovery_seconds`.
     ///
     /// # Errors
     /// As [`Database::checkpoint`].
@@ -168,7 +173,8 @@ impl Database {
         self.inner.checkpointer()?.checkpoint_paced(&self.inner.pacer())
     }
 
-    /// Makes everything committed so far durable, of all levels and threads. Every snapshot that begins afterwards sees it.
+    /// Makes everything committed so far durable, of all levels and threads. Every snapshot that
+    /// begins afterwards sees it.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed.
@@ -182,36 +188,40 @@ impl Database {
         Ok(())
     }
 
-    /// Returns the numbers of this moment. May be called many times a second: it reads counters and merges histograms, which takes a
-    /// fraction of a millisecond of one thread, and touches no file.
+    /// Returns the numbers of this moment. May be called many times a second: it reads counters and
+    /// merges histograms, which takes a fraction of a millisecond of one thread, and touches no
+    /// file.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics::of(&self.inner)
     }
 
     /// Returns the CSN of the newest durable checkpoint, or of the one that
-    /// [`Builder::open_checkpoint`](crate::Builder::open_checkpoint) opened: the checkpoint contains everything up to this CSN. 0 if
-    /// the database is open read-only in another way.
+    /// [`Builder::open_checkpoint`](crate::Builder::open_checkpoint) opened: the checkpoint
+    /// contains everything up to this CSN. 0 if the database is open read-only in another way.
     #[must_use]
     pub fn checkpoint_csn(&self) -> Csn {
         self.inner.checkpoint_csn()
     }
 
-    /// Returns the number and the time of the checkpoints made since open. Cheaper than [`Database::statistics`].
+    /// Returns the number and the time of the checkpoints made since open. Cheaper than
+    /// [`Database::statistics`].
     #[must_use]
     pub fn checkpoints(&self) -> CheckpointTotals {
         self.inner.checkpoints()
     }
 
-    /// Returns the readers that have a checkpoint open ([`Builder::open_checkpoint`](crate::Builder::open_checkpoint)), in any process.
-    /// Opens a small file for each place that a reader ever took, 64 at most, so do not call it many times a second.
+    /// Returns the readers that have a checkpoint open
+    /// ([`Builder::open_checkpoint`](crate::Builder::open_checkpoint)), in any process. Opens a
+    /// small file for each place that a reader ever took, 64 at most, so do not call it many times
+    /// a second.
     #[must_use]
     pub fn checkpoint_readers(&self) -> Vec<CheckpointReader> {
         self.inner.store.disk_space().checkpoint_readers()
     }
 
-    /// Resets latencies, aborts, conflicts, waits for rows and for versions, and the times of inserts into the log: between a warm-up
-    /// and a measurement.
+    /// Resets latencies, aborts, conflicts, waits for rows and for versions, and the times of
+    /// inserts into the log: between a warm-up and a measurement.
     pub fn reset_statistics(&self) {
         if let Some(commit) = self.inner.system.committed.running() {
             commit.metrics().reset();
@@ -237,24 +247,27 @@ impl Database {
         crate::tree::max_key_bytes(self.inner.pool.page_bytes())
     }
 
-    /// Returns how long a key and its value together may be to lie in one entry of a page, in bytes. Longer values, up to
-    /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX), go to pages of their own.
+    /// Returns how long a key and its value together may be to lie in one entry of a page, in
+    /// bytes. Longer values, up to [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX), go to pages of
+    /// their own.
     #[must_use]
     pub fn max_entry_bytes(&self) -> usize {
         crate::tree::max_entry_bytes(self.inner.pool.page_bytes())
     }
 
-    /// Closes the database: makes everything committed durable, and makes a last checkpoint, so that the next open replays nothing.
-    /// Other handles can still read; their commits fail. Transactions still open count as aborted.
+    /// Closes the database: makes everything committed durable, and makes a last checkpoint, so
+    /// that the next open replays nothing. Other handles can still read; their commits fail.
+    /// Transactions still open count as aborted.
     ///
     /// # Errors
-    /// I/O, `Poisoned`, `OutOfSpace`: then the next open recovers from the log. A second close returns the outcome of the first, or
-    /// `Busy` while another thread is closing.
+    /// I/O, `Poisoned`, `OutOfSpace`: then the next open recovers from the log. A second close
+    /// returns the outcome of the first, or `Busy` while another thread is closing.
     pub fn close(self) -> Result<()> {
         self.inner.close()
     }
 
-    /// Returns the records of the log, in CSN order, of a database that is not open. `progress` gets the log bytes scanned.
+    /// Returns the records of the log, in CSN order, of a database that is not open. `progress`
+    /// gets the log bytes scanned.
     ///
     /// # Errors
     /// As a read-only open.
@@ -264,7 +277,8 @@ impl Database {
             crate::device::file::FileStorage::open(path.as_ref(), settings.device_trust, false, false)?;
         let storage: Arc<dyn Storage> = Arc::new(storage);
         let open = || ManifestFile::open(&*storage, true).map_err(no_database);
-        // Opened before the lock, so that no lock file is created in other directories; and once more under the lock.
+        // Opened before the lock, so that no lock file is created in other directories; and once
+        // more under the lock.
         open()?;
         let _lock = storage.lock(false)?;
         let (_, mut manifest) = open()?;

@@ -17,8 +17,9 @@ use crate::transaction::TransactionSystem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// What the handles of an open database share. When the last handle is dropped the database closes in that thread: the drop waits
-/// for the maintenance thread, which may be in the middle of a checkpoint, and the lock is free when the drop returns.
+/// What the handles of an open database share. When the last handle is dropped the database closes
+/// in that thread: the drop waits for the maintenance thread, which may be in the middle of a
+/// checkpoint, and the lock is free when the drop returns.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) engine: Arc<Engine>,
@@ -162,7 +163,8 @@ impl Engine {
 }
 
 impl Drop for Engine {
-    /// Snapshots that outlive the database keep the page store open, which must not block the next owner.
+    /// Snapshots that outlive the database keep the page store open, which must not block the next
+    /// owner.
     fn drop(&mut self) {
         self.threads.read_ahead.stop();
         self.threads.evictor.stop();

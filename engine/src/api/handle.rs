@@ -9,21 +9,24 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A transaction on its way to the device. At level durable it becomes durable soon, at bounded loss before the loss window has
-/// passed, even if no thread waits. At level lazy it becomes durable with another write of its log, a flush, a checkpoint,
-/// [`CommitHandle::wait`], or when the database is closed. Dropping the handle changes nothing. Any thread may wait for it, or poll it
-/// as a `Future`.
+/// A transaction on its way to the device. At level durable it becomes durable soon, at bounded
+/// loss before the loss window has passed, even if no thread waits. At level lazy it becomes
+/// durable with another write of its log, a flush, a checkpoint, [`CommitHandle::wait`], or when
+/// the database is closed. Dropping the handle changes nothing. Any thread may wait for it, or poll
+/// it as a `Future`.
 ///
-/// A thread of the database that does nothing else calls the wakers, one after the other, so a waker that blocks delays only other
-/// wakers. A waker may wait for a commit, but not for a future of this database, which would not be woken. When the database is
-/// closed, some wakers may not have been called yet.
+/// A thread of the database that does nothing else calls the wakers, one after the other, so a
+/// waker that blocks delays only other wakers. A waker may wait for a commit, but not for a future
+/// of this database, which would not be woken. When the database is closed, some wakers may not
+/// have been called yet.
 #[derive(Clone, Debug)]
 #[must_use = "the commit may not be durable yet: wait for the handle, or drop it explicitly"]
 pub struct CommitHandle {
     commit: Arc<Commit>,
     /// 0 for a transaction that wrote nothing.
     csn: Csn,
-    /// What has to be committed: the transaction, or what it read. Needs no allocation for one ticket.
+    /// What has to be committed: the transaction, or what it read. Needs no allocation for one
+    /// ticket.
     first: Option<Ticket>,
     others: Box<[Ticket]>,
     waker: WakerPlace,
@@ -53,8 +56,9 @@ impl CommitHandle {
         self.csn
     }
 
-    /// Returns whether the transaction, and everything it depends on, survives a power cut (with the log in mapped memory: what
-    /// [`Statistics::log_memory`](crate::Statistics::log_memory) says).
+    /// Returns whether the transaction, and everything it depends on, survives a power cut (with
+    /// the log in mapped memory: what [`Statistics::log_memory`](crate::Statistics::log_memory)
+    /// says).
     #[must_use]
     pub fn is_committed(&self) -> bool {
         self.tickets().all(|ticket| self.commit.is_committed_ticket(ticket))

@@ -1,4 +1,5 @@
-//! Opening the memory-mapped log: the memory that the database needs, and the memory that this run is going to use.
+//! Opening the memory-mapped log: the memory that the database needs, and the memory that this run
+//! is going to use.
 //!
 //! ```text
 //!   1  the manifest names a memory? ── find it, by id; make it durable; take its blocks        refused if it is missing
@@ -7,11 +8,12 @@
 //!   4  an old memory is divided again, if its division has to change; then commits begin to use it
 //! ```
 //!
-//! The memory of step 1 and that of step 2 are usually the same one. Its old content is not needed any more when step 4 begins, and it
-//! keeps its id. So if opening is interrupted at any point, the manifest names a memory with everything that is needed.
+//! The memory of step 1 and that of step 2 are usually the same one. Its old content is not needed
+//! any more when step 4 begins, and it keeps its id. So if opening is interrupted at any point, the
+//! manifest names a memory with everything that is needed.
 //!
-//! A memory of this database that step 1 did not need gets a new id in step 2. An open in between has moved its content to segments or
-//! discarded it, so the content must not be found again.
+//! A memory of this database that step 1 did not need gets a new id in step 2. An open in between
+//! has moved its content to segments or discarded it, so the content must not be found again.
 
 use crate::base::random::Random;
 use crate::base::settings::{Settings, Writer};
@@ -74,11 +76,12 @@ fn options(settings: &Settings, create: bool) -> MapOptions {
     }
 }
 
-/// Executes steps 1 and 2. `buffer_bytes` is the requested length of a log buffer, 0 for none; writes the chosen length to `settings`.
+/// Executes steps 1 and 2. `buffer_bytes` is the requested length of a log buffer, 0 for none;
+/// writes the chosen length to `settings`.
 ///
 /// # Errors
-/// `NotFound` if the memory that the database needs is not there; `InvalidArgument` for settings that contradict each other or what is
-/// there; those of mapping.
+/// `NotFound` if the memory that the database needs is not there; `InvalidArgument` for settings
+/// that contradict each other or what is there; those of mapping.
 pub(super) fn open(
     storage: &dyn Storage,
     settings: &mut Settings,

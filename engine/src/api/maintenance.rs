@@ -15,11 +15,12 @@ use std::time::Duration;
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// ... but only while a request was refused this recently.
 const ASK_WHILE: Duration = Duration::from_secs(5);
-/// The part of `recovery_seconds` that the growing work of recovery may take. The rest is for fixed work: opening files, and
-/// reading empty segments.
+/// The part of `recovery_seconds` that the growing work of recovery may take. The rest is for fixed
+/// work: opening files, and reading empty segments.
 const REPLAY_PART: f64 = 0.8;
 
-/// Starts the thread for a database that is open for writing. The thread sleeps while nothing is due.
+/// Starts the thread for a database that is open for writing. The thread sleeps while nothing is
+/// due.
 pub(super) fn start(owner: &Owner) -> Result<()> {
     let Some(writing) = &owner.writing else { return Ok(()) };
     let (engine, segments) = (Arc::downgrade(&owner.engine), writing.segments.clone());
@@ -32,7 +33,8 @@ pub(super) fn start(owner: &Owner) -> Result<()> {
     Ok(())
 }
 
-/// Poisons the database if the maintenance thread panics: without checkpoints the log would fill up.
+/// Poisons the database if the maintenance thread panics: without checkpoints the log would fill
+/// up.
 struct Alive(Weak<Engine>);
 
 impl Drop for Alive {
@@ -45,8 +47,8 @@ impl Drop for Alive {
     }
 }
 
-/// Makes a checkpoint whenever the log has grown enough, a committer waits for space, or too many images have been replaced. Asks a
-/// full disk for space while requests are refused.
+/// Makes a checkpoint whenever the log has grown enough, a committer waits for space, or too many
+/// images have been replaced. Asks a full disk for space while requests are refused.
 fn run(engine: &Weak<Engine>, segments: &SegmentPool) {
     let mut shorten: Option<(Nanos, Duration)> = None;
     loop {
@@ -84,8 +86,8 @@ fn ask_again(store: &PageStore, segments: &SegmentPool) -> Option<Duration> {
 }
 
 impl Engine {
-    /// Returns how long recovery would take for what a checkpoint can remove from the log, and how long it may take, in
-    /// microseconds.
+    /// Returns how long recovery would take for what a checkpoint can remove from the log, and how
+    /// long it may take, in microseconds.
     fn replay_us(&self, writing: &Writing) -> (u64, u64) {
         let estimate = writing.replay.estimate();
         let scan = writing.segments.bytes_to_free() as f64 / estimate.rates.scan_bytes_per_second;
@@ -94,8 +96,9 @@ impl Engine {
         ((seconds * 1e6) as u64, (allowed * 1e6) as u64)
     }
 
-    /// At three quarters of the allowed time the checkpoint can still be made slowly. Earlier is of no use where most of the work is to
-    /// read pages that change all the time: the next checkpoint would be due as soon as this one ends.
+    /// At three quarters of the allowed time the checkpoint can still be made slowly. Earlier is of
+    /// no use where most of the work is to read pages that change all the time: the next checkpoint
+    /// would be due as soon as this one ends.
     fn is_checkpoint_due(&self) -> bool {
         let Some(writing) = &self.writing else { return false };
         let (segments, wanted) = (&writing.segments, self.settings.checkpoint_log_bytes);
@@ -119,7 +122,8 @@ impl Engine {
             let log_most = metrics.log_bytes.get() + most.saturating_sub(writing.segments.bytes_in_use());
             meters.push(Box::new(move || (metrics.log_bytes.get(), log_most)));
         }
-        // Above half of their memory versions are pruned, which costs more than a faster checkpoint.
+        // Above half of their memory versions are pruned, which costs more than a faster
+        // checkpoint.
         meters.push(Box::new(|| {
             let (bytes, most) = self.system.versions.bytes();
             (bytes, most / 2)

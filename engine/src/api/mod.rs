@@ -1,6 +1,7 @@
 //! Rank 9: what can a user call?
 //!
-//! Thin: a method calls one function of a lower layer, which checks and decides. Only opening and verifying compose several layers.
+//! Thin: a method calls one function of a lower layer, which checks and decides. Only opening and
+//! verifying compose several layers.
 
 mod table;
 mod value;

@@ -22,8 +22,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Called now and then during long work, with a text that names the work and its unit (`log bytes scanned`), how much is done, and
-/// how much there is.
+/// Called now and then during long work, with a text that names the work and its unit
+/// (`log bytes scanned`), how much is done, and how much there is.
 pub type Progress = Box<dyn FnMut(&str, u64, u64) + Send>;
 
 /// Returns `progress`, or a callback that ignores all calls.
@@ -319,14 +319,14 @@ fn log_buffer_bytes(settings: &Settings) -> usize {
     settings.log_buffer_bytes().min(fair.max(least) as usize)
 }
 
-/// Memory that does not grow with use: histograms, descriptors, commit queues, stacks of the engine's threads, the allocator's
-/// reserve...
+/// Memory that does not grow with use: histograms, descriptors, commit queues, stacks of the
+/// engine's threads, the allocator's reserve...
 const FIXED_BYTES: u64 = 3 << 20;
 /// ... but charged with at most this part of all memory.
 const FIXED_PART: u64 = 10;
 
-/// Returns the bytes charged for as long as a database is open: the above, and the buffers for writing images. All else charges
-/// itself.
+/// Returns the bytes charged for as long as a database is open: the above, and the buffers for
+/// writing images. All else charges itself.
 fn always_bytes(settings: &Settings) -> u64 {
     FIXED_BYTES.min(settings.memory_bytes / FIXED_PART) + checkpoint::buffer_bytes(settings.memory_bytes)
 }
@@ -338,8 +338,8 @@ fn cores() -> usize {
 /// How long the probe measures each method.
 const PROBE_TIME: Duration = Duration::from_millis(25);
 
-/// Measures how writes are made durable best, where that matters and is not set. The manifest keeps the result for as long as the
-/// database stays on the same device.
+/// Measures how writes are made durable best, where that matters and is not set. The manifest keeps
+/// the result for as long as the database stays on the same device.
 fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: &mut Manifest) -> Result<()> {
     let facts = storage.facts();
     let asks = settings.preset == Preset::Autonomous && settings.writer.is_none();
@@ -352,7 +352,8 @@ fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: 
                     manifest.probe = report.encode(facts.device_number);
                     report.chosen
                 }
-                // A database on a full disk, for example, is opened all the same. The next open measures.
+                // A database on a full disk, for example, is opened all the same. The next open
+                // measures.
                 Err(error) => {
                     tracing::warn!(%error, "durability methods could not be measured");
                     MethodSetting::Flusher

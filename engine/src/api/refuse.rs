@@ -8,7 +8,8 @@ use crate::device::probe::METHOD_PROBE;
 use crate::device::{LOCK_PATH, Storage};
 use crate::store::{MANIFEST_PATH, READERS_PATH};
 
-/// Refuses what can be refused before any file, the lock file included, is created in the directory.
+/// Refuses what can be refused before any file, the lock file included, is created in the
+/// directory.
 pub(super) fn early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
     let names = storage.list("")?;
     copies(&names, settings.read_only)?;

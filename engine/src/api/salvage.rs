@@ -17,16 +17,19 @@ const ROWS: usize = 512;
 const BYTES: usize = 1 << 20;
 
 impl Database {
-    /// Copies what is readable of the damaged database `source` to a new one in `target`, an empty directory (created if it is missing).
-    /// The source is only read, so it may be on read-only media, and it must not be open. Works without a manifest, mapping or catalog:
-    /// `docs/backup.md` says what is taken from where. The report lists what could not be read. The log records above the checkpoint are
-    /// held in memory. Pages of the new database are as long as the settings say, or as those of the source if these are longer, so that
-    /// every key has room.
+    /// Copies what is readable of the damaged database `source` to a new one in `target`, an empty
+    /// directory (created if it is missing). The source is only read, so it may be on read-only
+    /// media, and it must not be open. Works without a manifest, mapping or catalog:
+    /// `docs/backup.md` says what is taken from where. The report lists what could not be read. The
+    /// log records above the checkpoint are held in memory. Pages of the new database are as long
+    /// as the settings say, or as those of the source if these are longer, so that every key has
+    /// room.
     ///
     /// # Errors
-    /// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Busy` if the source is open; `NotFound` or `Corruption` if nothing
-    /// is found to begin with. Until then nothing is written to the target. The errors of writing to the new database: then the target is
-    /// a database with a part of the rows.
+    /// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Busy` if the source is
+    /// open; `NotFound` or `Corruption` if nothing is found to begin with. Until then nothing is
+    /// written to the target. The errors of writing to the new database: then the target is a
+    /// database with a part of the rows.
     pub fn salvage(
         source: impl Into<Place>,
         target: impl Into<Place>,

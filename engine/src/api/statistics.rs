@@ -72,8 +72,9 @@ struct Sources<'a> {
 
 macro_rules! statistics {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
-        /// What a database is and did. Counters count since open. Aborts, conflicts, waits for rows and for versions, and latencies
-        /// count since open or [`reset_statistics`](crate::Database::reset_statistics).
+        /// What a database is and did. Counters count since open. Aborts, conflicts, waits for rows
+        /// and for versions, and latencies count since open or
+        /// [`reset_statistics`](crate::Database::reset_statistics).
         #[derive(Clone, Debug)]
         #[non_exhaustive]
         pub struct Statistics {
@@ -104,10 +105,11 @@ statistics! {
     writer: Writer = |s| s.axes.writer;
     /// Time after which a log without waiting committers is written at the moment, in microseconds.
     flush_interval_us: u64 = |s| s.commit.map_or(0, |commit| commit.rhythm().0.as_micros() as u64);
-    /// Duration of a recent durable write of the log, in microseconds; 0 before the first. With several logs, of the log that is
-    /// written least often.
+    /// Duration of a recent durable write of the log, in microseconds; 0 before the first. With
+    /// several logs, of the log that is written least often.
     mean_write_us: f64 = |s| s.commit.map_or(0.0, |commit| commit.rhythm().1.as_nanos() as f64 / 1000.0);
-    /// Whether a thread that writes several logs at once flushes them together, as set or measured; none before it is measured.
+    /// Whether a thread that writes several logs at once flushes them together, as set or measured;
+    /// none before it is measured.
     shares_flush: Option<bool> = |s| s.commit.and_then(|commit| commit.shares_flush());
     /// Flushes that made blocks of several logs durable.
     shared_flushes: u64 = |s| s.metrics.shared_flushes.get();
@@ -125,8 +127,8 @@ statistics! {
     queue: Queue = |s| s.axes.queue;
     /// The device.
     device: DeviceFacts = |s| s.engine.storage.facts();
-    /// The mapped memory in which commits become durable, and what they survive there; `None` if commits become durable on the
-    /// device.
+    /// The mapped memory in which commits become durable, and what they survive there; `None` if
+    /// commits become durable on the device.
     log_memory: Option<MemoryFacts> = |s| s.engine.log_memory();
     /// How writes are made durable, and why this way.
     durability_method: String = |s| durability_method(s.engine);
@@ -144,14 +146,15 @@ statistics! {
     aborted: u64 = |s| s.counters.aborted.get();
     /// Write conflicts.
     conflicts: u64 = |s| s.counters.conflicts.get();
-    /// Transactions that waited before they began, because old versions took more than three quarters of `version_bytes`.
+    /// Transactions that waited before they began, because old versions took more than three
+    /// quarters of `version_bytes`.
     version_waits: u64 = |s| s.counters.version_waits.get();
     /// Waits for a transaction that held a row, those that ended in a conflict included.
     row_waits: u64 = |s| s.counters.row_waits.get();
     /// Total time of these waits, in seconds.
     row_wait_seconds: f64 = |s| s.counters.row_wait_ns.get() as f64 / 1e9;
-    /// Mean time from the commit call to the record in the log buffer, waits for room included, in microseconds; of one commit in
-    /// sixteen.
+    /// Mean time from the commit call to the record in the log buffer, waits for room included, in
+    /// microseconds; of one commit in sixteen.
     log_insert_us_mean: f64 = |s| s.counters.log_insert_us_mean();
     /// Commits that were timed for this mean.
     log_inserts_timed: u64 = |s| s.counters.log_inserts_timed.get();
@@ -159,8 +162,8 @@ statistics! {
     pages: u64 = |s| s.engine.pool.memory().resident_pages();
     /// Pages that left memory.
     pages_evicted: u64 = |s| s.engine.pool.eviction().pages_evicted();
-    /// Passes over all pages that evicted none although memory was short: transactions in progress hold the pages, or the disk
-    /// refuses their images.
+    /// Passes over all pages that evicted none although memory was short: transactions in progress
+    /// hold the pages, or the disk refuses their images.
     evictions_in_vain: u64 = |s| s.engine.pool.eviction().failed_passes();
     /// Pages that long scans read into memory of their own, so that no other page had to leave.
     pages_copied: u64 = |s| s.engine.pool.pages_copied();
@@ -182,7 +185,8 @@ statistics! {
     log_bytes: u64 = |s| s.metrics.log_bytes.get();
     /// Bytes of log segments that recovery would read.
     log_bytes_in_use: u64 = |s| s.commit.map_or(0, |commit| commit.log_bytes());
-    /// Estimated time of recovery if the process ended now, in seconds; 0 in a database that is open read-only.
+    /// Estimated time of recovery if the process ended now, in seconds; 0 in a database that is
+    /// open read-only.
     replay_seconds_estimate: f64 = |s| s.replay.seconds;
     /// The parts of this estimate.
     replay: ReplayEstimate = |s| s.replay;
@@ -208,14 +212,16 @@ statistics! {
     store_bytes: u64 = |s| s.usage.blocks * s.usage.block_bytes as u64;
     /// Bytes of free blocks in this file.
     store_free_bytes: u64 = |s| s.usage.free_blocks * s.usage.block_bytes as u64;
-    /// Bytes of these free blocks that are kept so that everything acknowledged can be written when the disk is full.
+    /// Bytes of these free blocks that are kept so that everything acknowledged can be written when
+    /// the disk is full.
     store_reserved_bytes: u64 = |s| s.engine.store.disk_space().reserved_bytes();
-    /// Bytes of blocks that only older checkpoints use, which are being read or copied; they become free afterwards.
+    /// Bytes of blocks that only older checkpoints use, which are being read or copied; they become
+    /// free afterwards.
     store_held_bytes: u64 = |s| s.usage.held_blocks * s.usage.block_bytes as u64;
     /// Packs: images that share a block, compressed.
     packs: PackUsage = |s| s.engine.store.packs();
-    /// Whether the last request for space, for the log or for pages, was refused. While requests are refused the disk is asked
-    /// again every second.
+    /// Whether the last request for space, for the log or for pages, was refused. While requests
+    /// are refused the disk is asked again every second.
     disk_full: bool = |s| is_disk_full(s.engine);
     /// Times a sleeping thread was woken by the commit layer.
     wakeups: u64 = |s| s.metrics.wake_ups.get();
@@ -273,7 +279,7 @@ impl Statistics {
 }
 
 fn is_disk_full(engine: &Engine) -> bool {
-    engine.store.disk_space().is_disk_full()
+    engine.store.is_disk_full()
         || engine.writing.as_ref().is_some_and(|writing| writing.segments.is_disk_full())
 }
 

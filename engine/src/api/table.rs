@@ -3,8 +3,8 @@
 use crate::transaction::TableState;
 use std::sync::Arc;
 
-/// A table of a database: ordered rows of bytes. Cloning is cheap, and a handle may be used from any thread. The handle may outlive
-/// the table: after a drop the next use returns `NotFound`.
+/// A table of a database: ordered rows of bytes. Cloning is cheap, and a handle may be used from
+/// any thread. The handle may outlive the table: after a drop the next use returns `NotFound`.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(super) state: Arc<TableState>,

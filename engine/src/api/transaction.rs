@@ -11,11 +11,13 @@ use std::ops::{Bound, RangeBounds};
 
 type Row = (Vec<u8>, Vec<u8>);
 
-/// A read-write transaction, with snapshot isolation by default. `Send`, and not tied to the lifetime of the [`Database`] handle.
+/// A read-write transaction, with snapshot isolation by default. `Send`, and not tied to the
+/// lifetime of the [`Database`] handle.
 ///
-/// Dropping a transaction aborts it, also while the thread unwinds. After a panic of the user's own code (a reader, a key, an iterator
-/// passed to a call, or code between two calls) its rows are free again at once. A panic of the engine itself, or of a storage of the
-/// user, poisons the database: then the rows of the transaction stay locked until the database is opened again.
+/// Dropping a transaction aborts it, also while the thread unwinds. After a panic of the user's own
+/// code (a reader, a key, an iterator passed to a call, or code between two calls) its rows are
+/// free again at once. A panic of the engine itself, or of a storage of the user, poisons the
+/// database: then the rows of the transaction stay locked until the database is opened again.
 ///
 /// [`Database`]: crate::Database
 #[derive(Debug)]
@@ -43,7 +45,8 @@ impl Transaction {
         self.active.guarded(|active| active.get(&table.state, key, value))
     }
 
-    /// Reads `key` and locks the row, whether it exists or not, against other writers until this transaction ends.
+    /// Reads `key` and locks the row, whether it exists or not, against other writers until this
+    /// transaction ends.
     ///
     /// # Errors
     /// `Conflict` as for a write; as [`Transaction::get`].
@@ -56,20 +59,20 @@ impl Transaction {
     /// Sets `key` to `value`, whether the key exists or not.
     ///
     /// # Errors
-    /// `Conflict` if another transaction changed the row since this one's snapshot, or holds it too long;
-    /// `InvalidArgument` for sizes, or if the database was closed; `OutOfMemory` at a bound.
+    /// `Conflict` if another transaction changed the row since this one's snapshot, or holds it too
+    /// long; `InvalidArgument` for sizes, or if the database was closed; `OutOfMemory` at a bound.
     pub fn insert(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.active.guarded_mut(|active| active.insert(&table.state, key, value))
     }
 
-    /// Sets `key` to all bytes of `reader`, and returns their number. For values that should not be in memory as a whole: pieces of
-    /// 64 KiB are copied one at a time.
+    /// Sets `key` to all bytes of `reader`, and returns their number. For values that should not be
+    /// in memory as a whole: pieces of 64 KiB are copied one at a time.
     ///
     /// # Errors
     /// As [`Transaction::insert`]; `Io` if `reader` fails; `InvalidArgument` for more than
-    /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes; `OutOfMemory` if no page is left. Then the row is unchanged, and the
-    /// transaction can continue.
+    /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes; `OutOfMemory` if no page is left. Then
+    /// the row is unchanged, and the transaction can continue.
     pub fn insert_from(&mut self, table: &Table, key: impl AsRef<[u8]>, reader: impl Read) -> Result<u64> {
         let (key, mut source) = (key.as_ref(), UserReader::new(reader));
         let written = self.active.guarded_mut(|active| active.insert_from(&table.state, key, &mut source));
@@ -77,7 +80,8 @@ impl Transaction {
         written
     }
 
-    /// Opens the value of `key` to be read piece by piece. The transaction cannot write while the reader lives.
+    /// Opens the value of `key` to be read piece by piece. The transaction cannot write while the
+    /// reader lives.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -95,8 +99,9 @@ impl Transaction {
         self.active.guarded_mut(|active| active.remove(&table.state, key))
     }
 
-    /// Brings the pages of rows that are about to be read or written into memory, many at once instead of one after the other. The
-    /// rows need not exist. Worth it with data larger than memory; has no other effect.
+    /// Brings the pages of rows that are about to be read or written into memory, many at once
+    /// instead of one after the other. The rows need not exist. Worth it with data larger than
+    /// memory; has no other effect.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -106,7 +111,8 @@ impl Transaction {
         self.active.guarded(|active| active.prefetch(&table.state, keys.into_iter()))
     }
 
-    /// Returns the rows of a range of keys in order; from both ends. An empty or inverted range has none.
+    /// Returns the rows of a range of keys in order; from both ends. An empty or inverted range has
+    /// none.
     pub fn range<K: AsRef<[u8]>>(&self, table: &Table, range: impl RangeBounds<K>) -> Range<'_> {
         Range::new(Source::Transaction(&self.active), table, &range)
     }
@@ -135,29 +141,33 @@ impl Transaction {
     /// Takes back every change made since `savepoint`, and keeps the savepoint valid.
     ///
     /// # Errors
-    /// `InvalidArgument` for a savepoint of another transaction, or of a state that was rolled back itself. I/O, `Corruption` or `OutOfMemory`
-    /// if a page cannot be read: then the transaction can only be aborted, and each further change, and a commit, returns that error
-    /// again.
+    /// `InvalidArgument` for a savepoint of another transaction, or of a state that was rolled back
+    /// itself. I/O, `Corruption` or `OutOfMemory` if a page cannot be read: then the transaction
+    /// can only be aborted, and each further change, and a commit, returns that error again.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.active.guarded_mut(|active| active.rollback_to(savepoint))
     }
 
-    /// Commits. With [`Durability::Durable`](crate::Durability::Durable) (the default) the transaction survives a power cut once this returns `Ok`
-    /// (with the log in mapped memory: what `Statistics::log_memory` says; a database in memory survives nothing);
-    /// a transaction that only read returns once all it saw survives. Returns the commit sequence number, 0 if nothing
+    /// Commits. With [`Durability::Durable`](crate::Durability::Durable) (the default) the
+    /// transaction survives a power cut once this returns `Ok` (with the log in mapped memory: what
+    /// `Statistics::log_memory` says; a database in memory survives nothing); a transaction that
+    /// only read returns once all it saw survives. Returns the commit sequence number, 0 if nothing
     /// was written.
     ///
     /// # Errors
-    /// `OutcomeUnknown` if the device failed in between; `Poisoned`, `OutOfSpace`, `OutOfMemory` (a long transaction that was given up),
-    /// `InvalidArgument` (a closed database) before anything happened: then the transaction is aborted.
+    /// `OutcomeUnknown` if the device failed in between; `Poisoned`, `OutOfSpace`, `OutOfMemory` (a
+    /// long transaction that was given up), `InvalidArgument` (a closed database) before anything
+    /// happened: then the transaction is aborted.
     pub fn commit(self) -> Result<Csn> {
         self.active.commit()
     }
 
-    /// Commits and returns at once: the changes are visible to others. [`CommitHandle`] says when they become durable.
+    /// Commits and returns at once: the changes are visible to others. [`CommitHandle`] says when
+    /// they become durable.
     ///
     /// # Errors
-    /// `Poisoned`, `OutOfSpace`, `OutOfMemory` (a long transaction that was given up), `InvalidArgument` (a closed database): then the transaction is aborted.
+    /// `Poisoned`, `OutOfSpace`, `OutOfMemory` (a long transaction that was given up),
+    /// `InvalidArgument` (a closed database): then the transaction is aborted.
     pub fn commit_async(self) -> Result<CommitHandle> {
         let commit = self.active.system().commit().clone();
         self.active.commit_async().map(|submitted| CommitHandle::new(commit, submitted))
@@ -169,11 +179,12 @@ impl Transaction {
     }
 }
 
-/// A consistent read-only view of the database. `Send` and `Sync`, owned. What a snapshot returns cannot be lost in a crash, so a
-/// read may wait for the commit of what it found.
+/// A consistent read-only view of the database. `Send` and `Sync`, owned. What a snapshot returns
+/// cannot be lost in a crash, so a read may wait for the commit of what it found.
 ///
-/// While a snapshot lives, the versions that it may need are kept. After the database is closed the snapshot stays readable until the
-/// database is opened again for writing; then reading a page that is not in memory is an error (`InvalidArgument`).
+/// While a snapshot lives, the versions that it may need are kept. After the database is closed the
+/// snapshot stays readable until the database is opened again for writing; then reading a page that
+/// is not in memory is an error (`InvalidArgument`).
 #[derive(Debug)]
 #[must_use = "a snapshot keeps old versions while it lives: read from it, then drop it"]
 pub struct Snapshot {
@@ -194,8 +205,9 @@ impl Snapshot {
     /// Returns the value of `key`.
     ///
     /// # Errors
-    /// `InvalidArgument` for a bad key, or if the database was closed and its pages have moved; `NotFound` for a dropped
-    /// table, `Poisoned` where the answer could still be lost, I/O, `Corruption`.
+    /// `InvalidArgument` for a bad key, or if the database was closed and its pages have moved;
+    /// `NotFound` for a dropped table, `Poisoned` where the answer could still be lost, I/O,
+    /// `Corruption`.
     pub fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.get_into(table, key, &mut value)?.then_some(value))
@@ -221,8 +233,9 @@ impl Snapshot {
         Ok(self.snapshot.open_value(&table.state, key)?.map(ValueReader::new))
     }
 
-    /// Brings the pages of rows that are about to be read or written into memory, many at once instead of one after the other. The
-    /// rows need not exist. Worth it with data larger than memory; has no other effect.
+    /// Brings the pages of rows that are about to be read or written into memory, many at once
+    /// instead of one after the other. The rows need not exist. Worth it with data larger than
+    /// memory; has no other effect.
     ///
     /// # Errors
     /// As [`Snapshot::get`].

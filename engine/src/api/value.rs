@@ -6,8 +6,8 @@ use crate::transaction::OpenValue;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::marker::PhantomData;
 
-/// The user's source of a value. If the source panics, the engine gets an error and takes everything back; then the panic resumes. An
-/// impossible count is an error, too.
+/// The user's source of a value. If the source panics, the engine gets an error and takes
+/// everything back; then the panic resumes. An impossible count is an error, too.
 pub(super) struct UserReader<R> {
     reader: R,
     panic: Option<Box<dyn std::any::Any + Send>>,
@@ -40,10 +40,12 @@ impl<R: Read> Read for UserReader<R> {
     }
 }
 
-/// A value that is read piece by piece, from any offset. Its bytes do not change after it is opened, whatever others write.
+/// A value that is read piece by piece, from any offset. Its bytes do not change after it is
+/// opened, whatever others write.
 ///
-/// [`Read`] copies at most one page at a time. Reading from the beginning to the end without seeking checks the checksum of the whole
-/// value with the last byte. Each page is checked when it is read from the device in any case.
+/// [`Read`] copies at most one page at a time. Reading from the beginning to the end without
+/// seeking checks the checksum of the whole value with the last byte. Each page is checked when it
+/// is read from the device in any case.
 #[derive(Debug)]
 pub struct ValueReader<'a> {
     value: OpenValue,
@@ -73,7 +75,8 @@ impl ValueReader<'_> {
         self.len() == 0
     }
 
-    /// Copies bytes from `offset` on into `into`, at most to the end of a page. Returns their number, 0 at the end of the value.
+    /// Copies bytes from `offset` on into `into`, at most to the end of a page. Returns their
+    /// number, 0 at the end of the value.
     ///
     /// # Errors
     /// I/O, `Corruption`, `OutOfMemory` if a page that has to be read finds no room.

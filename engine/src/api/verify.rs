@@ -1,22 +1,28 @@
 //! Checking a whole database: trees, stored pages, space, log.
 //!
-//! The check may run beside transactions and checkpoints. So a page that looks wrong at first (it may have just been freed) is checked
-//! again before it is reported. No long step blocks checkpoints.
+//! The check may run beside transactions and checkpoints. So a page that looks wrong at first (it
+//! may have just been freed) is checked again before it is reported. No long step blocks
+//! checkpoints.
 //!
 //! # Leaked pages
-//! A page is leaked if it has an image and belongs to nothing. Pages change owners during the search, but only in some ways, so the
-//! result is certain:
+//! A page is leaked if it has an image and belongs to nothing. Pages change owners during the
+//! search, but only in some ways, so the result is certain:
 //!
-//! 1. *Before*: list the pages with an image, except those of large values in progress, and how often each was freed.
-//! 2. *The walk*: check all tables. The walk visits every node that exists from its beginning to its end, and every large value that an
-//!    entry has, or had before a change in progress, when the walk reaches its key.
-//! 3. *After the walk*: look for other pages where they can be, in large values that wait to be freed and in dropped tables.
-//! 4. *At last*, while no checkpoint and no other thread frees pages: a listed page that was not visited and not freed is leaked, if
-//!    every dropped table has been walked. This is the only step for which other threads wait.
+//! 1. *Before*: list the pages with an image, except those of large values in progress, and how
+//!    often each was freed.
+//! 2. *The walk*: check all tables. The walk visits every node that exists from its beginning to
+//!    its end, and every large value that an entry has, or had before a change in progress, when
+//!    the walk reaches its key.
+//! 3. *After the walk*: look for other pages where they can be, in large values that wait to be
+//!    freed and in dropped tables.
+//! 4. *At last*, while no checkpoint and no other thread frees pages: a listed page that was not
+//!    visited and not freed is leaked, if every dropped table has been walked. This is the only
+//!    step for which other threads wait.
 //!
-//! A page that the walk did not visit was no node then, unless its table was dropped. A page of a large value that it did not visit was
-//! already waiting to be freed when the walk reached the key: before an entry had the value, it was in progress, and the list excludes
-//! those. A value that waits to be freed is never used again.
+//! A page that the walk did not visit was no node then, unless its table was dropped. A page of a
+//! large value that it did not visit was already waiting to be freed when the walk reached the key:
+//! before an entry had the value, it was in progress, and the list excludes those. A value that
+//! waits to be freed is never used again.
 
 use super::database::Database;
 use super::engine::{Engine, Writing};
@@ -68,8 +74,9 @@ pub struct VerifyReport {
 type Held = Vec<(TableHold, Vec<Subtree>)>;
 
 impl Database {
-    /// Checks the whole database: every tree, every stored page and its block, and the log from the checkpoint to its durable end. May run
-    /// beside transactions, checkpoints and drops of tables; need not check rows that are appended behind the last row meanwhile.
+    /// Checks the whole database: every tree, every stored page and its block, and the log from the
+    /// checkpoint to its durable end. May run beside transactions, checkpoints and drops of tables;
+    /// need not check rows that are appended behind the last row meanwhile.
     /// [`Builder::verify`](crate::Builder::verify) checks a database that cannot be opened, too.
     ///
     /// # Errors
@@ -151,7 +158,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Appends the large values that an entry with this stamp had before changes that may be taken back.
+    /// Appends the large values that an entry with this stamp had before changes that may be taken
+    /// back.
     fn values_before(&self, mut stamp: u64, values: &mut Vec<LargeReference>) {
         let (versions, guard) = (&self.engine.system.versions.slots, pin());
         while let Some(version) =
@@ -164,7 +172,8 @@ impl Check<'_> {
         }
     }
 
-    /// Reports damaged stored pages that are not yet reported (their copies in memory are intact), with their table and keys.
+    /// Reports damaged stored pages that are not yet reported (their copies in memory are intact),
+    /// with their table and keys.
     fn name_keys_of(&mut self, damaged: Vec<(PageId, String)>) {
         let mut owners = std::collections::HashMap::new();
         let wanted: HashSet<PageId> = damaged.iter().map(|(page, _)| *page).collect();
@@ -193,7 +202,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks blocks and files: too many owners, or none. While no checkpoint is made all owners are permanent.
+    /// Checks blocks and files: too many owners, or none. While no checkpoint is made all owners
+    /// are permanent.
     fn space(&mut self) -> Result<()> {
         let Engine { store, writing, .. } = self.engine;
         let (problems, leaked) = match writing {
@@ -208,8 +218,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Returns the newest CSN if no transaction is in progress and no dropped table waits for the next checkpoint. In this state a page
-    /// without an image can be found to belong to nothing.
+    /// Returns the newest CSN if no transaction is in progress and no dropped table waits for the
+    /// next checkpoint. In this state a page without an image can be found to belong to nothing.
     fn quiet(&self) -> Option<Csn> {
         let system = &self.engine.system;
         let newest = system.committed.newest_drawn();
@@ -217,14 +227,16 @@ impl Check<'_> {
         idle.then_some(newest)
     }
 
-    /// Reports pages without an image that belong to nothing; they are not known while transactions run.
+    /// Reports pages without an image that belong to nothing; they are not known while transactions
+    /// run.
     fn lost(&mut self, before: Option<(Csn, Vec<Listed>)>) {
         let (system, pool) = (&self.engine.system, &self.engine.pool);
         let Some((before, mut lost)) = before.filter(|(csn, _)| Some(*csn) == self.quiet()) else { return };
         // A page that is being freed would be in neither list.
         let held = system.large_values.pause_frees();
-        // The root of a table that is being created is hidden, except for a moment at the very beginning: hence the second check.
-        // Checkpoints list pages that could not be freed because they cannot be read.
+        // The root of a table that is being created is hidden, except for a moment at the very
+        // beginning: hence the second check. Checkpoints list pages that could not be freed because
+        // they cannot be read.
         let listed = system.large_values.uncommitted_pages();
         let known = |page: &PageId| {
             self.reachable.contains(page)
@@ -259,7 +271,8 @@ impl Check<'_> {
     /// Executes step 1 of the search for leaked pages.
     fn imaged(&self) -> Vec<Listed> {
         let Engine { store, pool, system, .. } = self.engine;
-        // In this order: a page that is freed later has a higher count, and one that was freed before has no image.
+        // In this order: a page that is freed later has a higher count, and one that was freed
+        // before has no image.
         let imaged = |page| {
             let freed = pool.frames().times_freed(page);
             (pool.frames().is_allocated(page) && store.contains(page)).then_some(Listed { page, freed })
@@ -271,8 +284,8 @@ impl Check<'_> {
         imaged
     }
 
-    /// Checks large values that no entry has: those that wait to be freed, and those that were replaced. Returns false if one is
-    /// damaged.
+    /// Checks large values that no entry has: those that wait to be freed, and those that were
+    /// replaced. Returns false if one is damaged.
     fn values_without_entry(&mut self) -> bool {
         let Engine { pool, system, .. } = self.engine;
         let retired: Vec<_> = {
@@ -297,7 +310,8 @@ impl Check<'_> {
         for reference in std::mem::take(&mut self.replaced) {
             let whole = LargeSubtree::whole(pool, &reference);
             match overflow::visit_pages(pool, whole, &mut |page| self.reachable.extend([page])) {
-                // The value may have been freed meanwhile, and its pages be reused. A damaged image was already reported.
+                // The value may have been freed meanwhile, and its pages be reused. A damaged image
+                // was already reported.
                 Err(error) if error.kind() != ErrorKind::Corruption => {
                     self.report.problems.push(error.to_string());
                 }
@@ -358,7 +372,8 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the dropped tables with what is left of each, without holding them, which would block a checkpoint.
+    /// Returns the dropped tables with what is left of each, without holding them, which would
+    /// block a checkpoint.
     fn dropped(&self) -> Vec<(Tree, Subtree)> {
         let mut held = self.hold_all();
         held.retain(|(table, _)| table.is_dropped());
@@ -404,7 +419,8 @@ fn check_stored_pages(
             let read = store.read_page(*page, &mut image[..len]);
             read.and_then(|kind| validate_image_of(kind, &image[..len]))
         };
-        // A page without an image was freed after the list was made; its id may be reused and get an image soon.
+        // A page without an image was freed after the list was made; its id may be reused and get
+        // an image soon.
         let mut seen = None;
         for _ in 0..LOOKS {
             seen = store.contains(*page).then(&mut look);
@@ -472,7 +488,8 @@ fn add_log(
 /// Checks what can be checked of a database whose open was refused because of damage.
 ///
 /// # Errors
-/// `Busy` if a writer has the database open; I/O or `Corruption` if the manifest or the directory of the log cannot be read.
+/// `Busy` if a writer has the database open; I/O or `Corruption` if the manifest or the directory
+/// of the log cannot be read.
 pub(super) fn run_refused(
     storage: &dyn Storage,
     settings: &mut Settings,

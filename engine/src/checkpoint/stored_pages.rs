@@ -1,4 +1,5 @@
-//! The page source of the buffer pool: reads page images from the store, and checks them before the tree sees them.
+//! The page source of the buffer pool: reads page images from the store, and checks them before the
+//! tree sees them.
 
 use super::replay_model::ReadCost;
 use crate::base::clock::Clock;
@@ -19,8 +20,8 @@ pub struct StoredPages {
 }
 
 impl StoredPages {
-    /// Returns the pages of `store`, after reading some of them to measure the cost. A page that cannot be read is reported to the
-    /// first thread that needs it.
+    /// Returns the pages of `store`, after reading some of them to measure the cost. A page that
+    /// cannot be read is reported to the first thread that needs it.
     #[must_use]
     pub fn open(store: Arc<PageStore>, clock: Clock, cost: Arc<ReadCost>) -> StoredPages {
         let stored = StoredPages { store, clock, cost };

@@ -1,13 +1,16 @@
 //! A transaction in progress: begin, reads, and the guard around each call.
 //!
 //! # Panics
-//! 1. A panic of the user's code, between two calls or in code that the engine calls, drops the transaction, which takes it back.
-//! 2. A panic inside a call is a bug of the engine, or of a device of the user. The call is half done, in an unknown way. The
-//!    database is poisoned: nothing is acknowledged or written to a checkpoint any more, and waiters get the error. The
-//!    transaction is not taken back, because its changes are not known. It stays in progress, so that others see the values
-//!    before it, also if the caller catches the panic and commits or aborts. The next open finds what was durable.
-//! 3. The same holds for a panic between the draw of the CSN and the end of the commit: the record may be durable, so the
-//!    outcome is unknown.
+//! 1. A panic of the user's code, between two calls or in code that the engine calls, drops the
+//!    transaction, which takes it back.
+//! 2. A panic inside a call is a bug of the engine, or of a device of the user. The call is half
+//!    done, in an unknown way. The database is poisoned: nothing is acknowledged or written to a
+//!    checkpoint any more, and waiters get the error. The transaction is not taken back, because
+//!    its changes are not known. It stays in progress, so that others see the values before it,
+//!    also if the caller catches the panic and commits or aborts. The next open finds what was
+//!    durable.
+//! 3. The same holds for a panic between the draw of the CSN and the end of the commit: the record
+//!    may be durable, so the outcome is unknown.
 
 use super::catalog::TableState;
 use super::dependencies::Dependencies;
@@ -29,11 +32,13 @@ use std::sync::Arc;
 /// What a transaction sees of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub enum Isolation {
-    /// The database as of the beginning of the transaction. Writing a row that was changed since is a conflict.
+    /// The database as of the beginning of the transaction. Writing a row that was changed since is
+    /// a conflict.
     #[default]
     Snapshot,
-    /// The newest committed values, statement by statement. A row that was changed since the beginning is no conflict. A writer
-    /// waits for a row that another transaction has changed, and gets `Conflict` only after `lock_wait`, or in a cycle of waits.
+    /// The newest committed values, statement by statement. A row that was changed since the
+    /// beginning is no conflict. A writer waits for a row that another transaction has changed, and
+    /// gets `Conflict` only after `lock_wait`, or in a cycle of waits.
     ReadCommitted,
 }
 
@@ -167,8 +172,8 @@ impl ActiveTransaction {
         table.tree.prefetch(keys)
     }
 
-    /// Moves a cursor to its next row, with `back` from the upper end. Returns false at the end. What the cursor observes becomes
-    /// a dependency.
+    /// Moves a cursor to its next row, with `back` from the upper end. Returns false at the end.
+    /// What the cursor observes becomes a dependency.
     ///
     /// # Errors
     /// I/O, `Corruption`, `NotFound` (dropped table).
@@ -185,8 +190,8 @@ impl ActiveTransaction {
         cursor.step(&self.system, view, &mut observe, back)
     }
 
-    /// Calls `f`. If `f` panics, poisons the database at once and remembers the panic: the caller may catch it and keep the
-    /// transaction.
+    /// Calls `f`. If `f` panics, poisons the database at once and remembers the panic: the caller
+    /// may catch it and keep the transaction.
     #[inline]
     pub fn guarded<T>(&self, f: impl FnOnce(&ActiveTransaction) -> T) -> T {
         let before = self.inside.replace(true);

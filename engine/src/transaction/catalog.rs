@@ -1,20 +1,23 @@
 //! The catalog: which tables exist, since when, and how many users they have.
 //!
-//! 1. A table carries the CSN of its creation. Touching the table makes that CSN a dependency, so that no insert outlives its
-//!    table. A caller that learns of a drop depends on the drop in the same way. A call that answers that a table exists, or
-//!    that none has this name, waits until the answer is durable.
-//! 2. A transaction or snapshot that touches a table is counted as its user until it ends. Dropping first marks the
-//!    table, then reads the count; using first counts, then reads the mark. Whichever comes second sees the other, so no
-//!    insert and drop of one table can both succeed. The mark is *dropping* until the drop is in the log or has failed. A user
-//!    that reads this mark waits for the decision, so that no user sees a drop that fails. The dropping thread waits for no
-//!    other meanwhile.
+//! 1. A table carries the CSN of its creation. Touching the table makes that CSN a dependency, so
+//!    that no insert outlives its table. A caller that learns of a drop depends on the drop in the
+//!    same way. A call that answers that a table exists, or that none has this name, waits until
+//!    the answer is durable.
+//! 2. A transaction or snapshot that touches a table is counted as its user until it ends. Dropping
+//!    first marks the table, then reads the count; using first counts, then reads the mark.
+//!    Whichever comes second sees the other, so no insert and drop of one table can both succeed.
+//!    The mark is *dropping* until the drop is in the log or has failed. A user that reads this
+//!    mark waits for the decision, so that no user sees a drop that fails. The dropping thread
+//!    waits for no other meanwhile.
 //! 3. Table identifiers are never reused.
-//! 4. Creation and drop run under the catalog's lock from the check to the published change. A checkpoint chooses its CSN
-//!    under the same lock, so the list of tables as of that CSN is exact.
+//! 4. Creation and drop run under the catalog's lock from the check to the published change. A
+//!    checkpoint chooses its CSN under the same lock, so the list of tables as of that CSN is
+//!    exact.
 //! 5. The next checkpoint frees the pages of a dropped table, before its epoch begins.
-//! 6. A thread that works on a tree without being a user (garbage collection, `verify`) *holds* the table. A hold keeps the
-//!    pages, and does not prevent a drop. Holding first counts, then reads the mark, as using does. Freeing pages comes after
-//!    the drop, and waits until no hold is left.
+//! 6. A thread that works on a tree without being a user (garbage collection, `verify`) *holds* the
+//!    table. A hold keeps the pages, and does not prevent a drop. Holding first counts, then reads
+//!    the mark, as using does. Freeing pages comes after the drop, and waits until no hold is left.
 
 use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
 use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -40,11 +43,13 @@ pub struct TableState {
     pub name: String,
     /// The rows.
     pub tree: Tree,
-    /// CSN of the creation; 0 for a table that was loaded from a checkpoint. Written once by the creator.
+    /// CSN of the creation; 0 for a table that was loaded from a checkpoint. Written once by the
+    /// creator.
     create_csn: AtomicU64,
     /// CSN of the drop; 0 before. Written once, before the mark says DROPPED.
     drop_csn: AtomicU64,
-    /// `LIVE`, `DROPPING` or `DROPPED`. Written under the catalog's lock, read by users and holders.
+    /// `LIVE`, `DROPPING` or `DROPPED`. Written under the catalog's lock, read by users and
+    /// holders.
     mark: AtomicU8,
     users: AtomicUsize,
     holders: AtomicUsize,
@@ -85,8 +90,8 @@ impl TableState {
         self.create_csn.store(csn.0, Ordering::Release);
     }
 
-    /// Counts one more user (invariant 2), and waits while another thread tries to drop the table. To be paired with
-    /// [`TableState::end_use`].
+    /// Counts one more user (invariant 2), and waits while another thread tries to drop the table.
+    /// To be paired with [`TableState::end_use`].
     ///
     /// # Errors
     /// `NotFound` if the table was dropped.
@@ -115,8 +120,8 @@ impl TableState {
         (!self.await_decision()).then_some(hold)
     }
 
-    /// Returns whether the table is dropped, once that is decided, which takes nanoseconds unless the dropping thread is off the
-    /// CPU.
+    /// Returns whether the table is dropped, once that is decided, which takes nanoseconds unless
+    /// the dropping thread is off the CPU.
     #[inline]
     fn await_decision(&self) -> bool {
         let mut backoff = Backoff::new();
@@ -146,7 +151,8 @@ impl TableState {
     }
 }
 
-/// A table that is being dropped. Dropping this value cancels the drop unless [`CatalogGuard::remove`] has published it.
+/// A table that is being dropped. Dropping this value cancels the drop unless
+/// [`CatalogGuard::remove`] has published it.
 #[derive(Debug)]
 pub struct Dropping {
     table: Arc<TableState>,
@@ -248,9 +254,10 @@ impl Catalog {
         })
     }
 
-    /// Returns the CSN on which an answer about `name` from before this call depends: that of the creation of the table, or if
-    /// there is no such table, of the newest drop. A change of the catalog depends on all earlier ones, so a change between the
-    /// answer and this call covers what the answer was about.
+    /// Returns the CSN on which an answer about `name` from before this call depends: that of the
+    /// creation of the table, or if there is no such table, of the newest drop. A change of the
+    /// catalog depends on all earlier ones, so a change between the answer and this call covers
+    /// what the answer was about.
     pub(super) fn newest_change(&self, name: &str) -> Csn {
         let inner = self.inner.lock();
         inner.by_name.get(name).map_or(inner.newest_drop, |table| table.create_csn())
@@ -300,7 +307,8 @@ impl CatalogGuard<'_> {
     /// Checks that a table called `name` may be created.
     ///
     /// # Errors
-    /// `InvalidArgument` for an empty or too long name, or if there is no identifier left; `AlreadyExists`.
+    /// `InvalidArgument` for an empty or too long name, or if there is no identifier left;
+    /// `AlreadyExists`.
     pub fn check_new(&self, name: &str) -> Result<()> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::invalid(format!(
@@ -367,7 +375,8 @@ impl CatalogGuard<'_> {
         !self.inner.dropped.is_empty()
     }
 
-    /// Takes the dropped tables, to free their pages (invariant 5). The caller puts back what it could not free.
+    /// Takes the dropped tables, to free their pages (invariant 5). The caller puts back what it
+    /// could not free.
     #[must_use]
     pub fn take_dropped(&mut self) -> Vec<DroppedTable> {
         std::mem::take(&mut self.inner.dropped)

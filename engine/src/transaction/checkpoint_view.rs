@@ -31,8 +31,8 @@ impl CheckpointView {
         Ok(CheckpointView { system: system.clone(), id, csn })
     }
 
-    /// Chooses the CSN: everything drawn so far. The pin has been announced since the view began, so no version that it needs is
-    /// collected.
+    /// Chooses the CSN: everything drawn so far. The pin has been announced since the view began,
+    /// so no version that it needs is collected.
     pub fn choose(&mut self) -> Csn {
         let committed = self.system.committed.clone();
         self.csn = self.system.descriptors.pin(self.id, || committed.newest_drawn());
@@ -56,9 +56,9 @@ impl CheckpointView {
         self.csn
     }
 
-    /// Writes what an entry held at the CSN to `value`. Returns what that is, and whether a transaction in progress has changed or
-    /// locked the entry since; `None` if the entry must be read again. With the entry's page latched, `None` does not last: retry
-    /// in place.
+    /// Writes what an entry held at the CSN to `value`. Returns what that is, and whether a
+    /// transaction in progress has changed or locked the entry since; `None` if the entry must be
+    /// read again. With the entry's page latched, `None` does not last: retry in place.
     pub fn resolve(&self, word: u64, held: Held, value: &mut Vec<u8>, guard: &Guard) -> Option<(Held, bool)> {
         let (system, view) = (&self.system, View { snapshot: self.csn, own: Stamp(0) });
         let (visibility, _) = view.visibility(word, &system.versions.slots, &system.descriptors, guard);
@@ -74,8 +74,8 @@ impl CheckpointView {
         Some((held, matches!(visibility, Visibility::InProgress(_))))
     }
 
-    /// Returns the pages, ascending, that have images and belong to values that were not committed at the chosen CSN. Forgets the
-    /// others.
+    /// Returns the pages, ascending, that have images and belong to values that were not committed
+    /// at the chosen CSN. Forgets the others.
     pub fn list_uncommitted(&self, locked: &mut UncommittedLocked<'_>) -> Vec<PageId> {
         self.system.large_values.list_uncommitted(locked, &mut |owner| {
             self.contains_value(owner) || planted::is(Bug::UnfinishedNotListed)

@@ -1,8 +1,9 @@
-//! Room for redo: the redo of a long transaction goes to the log in chunks while the transaction runs (see `log::part`).
+//! Room for redo: the redo of a long transaction goes to the log in chunks while the transaction
+//! runs (see `log::part`).
 //!
-//! A chunk is written before the operation for which there would be no room, never in the middle of one. If writing fails,
-//! nothing was changed, and the transaction can continue or abort. A chunk holds redo and no state of the transaction, so an
-//! abort or a rollback does not need it.
+//! A chunk is written before the operation for which there would be no room, never in the middle of
+//! one. If writing fails, nothing was changed, and the transaction can continue or abort. A chunk
+//! holds redo and no state of the transaction, so an abort or a rollback does not need it.
 //!
 //! In memory stay the changed pages, and a version and a key for each changed row.
 
@@ -13,7 +14,8 @@ use crate::commit::Record;
 use crate::log::RecordKind;
 
 impl ActiveTransaction {
-    /// Makes room for an operation with `more` bytes of redo; bytes that the encoding adds are not counted.
+    /// Makes room for an operation with `more` bytes of redo; bytes that the encoding adds are not
+    /// counted.
     ///
     /// # Errors
     /// `OutOfMemory` at a bound; those of writing to the log.

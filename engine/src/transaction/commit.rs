@@ -1,8 +1,10 @@
 //! Committing a transaction, from the check for room to the acknowledgment.
 //!
-//! 1. What can fail comes first: log space, memory, dropped tables. After PREPARING nothing can fail (invariant I2).
+//! 1. What can fail comes first: log space, memory, dropped tables. After PREPARING nothing can
+//!    fail (invariant I2).
 //! 2. `Commit` draws the CSN and copies the redo record into the log buffer.
-//! 3. READY publishes the CSN, the versions are stamped, the garbage is queued, and the descriptor is released.
+//! 3. READY publishes the CSN, the versions are stamped, the garbage is queued, and the descriptor
+//!    is released.
 //! 4. At level durable the thread waits until the record and everything it depends on is durable.
 //! 5. Garbage is collected last, when no thread waits for anything of the transaction.
 
@@ -36,12 +38,12 @@ pub enum Submitted {
 }
 
 impl ActiveTransaction {
-    /// Commits. At level durable, returns once the transaction and everything it depends on is durable. Returns the CSN,
-    /// or 0 if the transaction changed nothing.
+    /// Commits. At level durable, returns once the transaction and everything it depends on is
+    /// durable. Returns the CSN, or 0 if the transaction changed nothing.
     ///
     /// # Errors
-    /// `OutcomeUnknown` if the device fails after the CSN is drawn. Before: `Poisoned`, `OutOfSpace`, `OutOfMemory`,
-    /// `InvalidArgument`, and then the transaction is aborted.
+    /// `OutcomeUnknown` if the device fails after the CSN is drawn. Before: `Poisoned`,
+    /// `OutOfSpace`, `OutOfMemory`, `InvalidArgument`, and then the transaction is aborted.
     pub fn commit(self) -> Result<Csn> {
         let system = self.system.clone();
         let commit = system.commit();
@@ -88,7 +90,8 @@ impl ActiveTransaction {
     /// Commits as far as visibility. `waits` says whether the caller waits for durability.
     ///
     /// # Errors
-    /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted and nothing was changed.
+    /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted
+    /// and nothing was changed.
     fn precommit(mut self, waits: bool) -> Result<Precommitted> {
         if self.inside.get() {
             let system = self.system.clone();

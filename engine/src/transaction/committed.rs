@@ -1,7 +1,9 @@
-//! How far transactions are committed: what the running `Commit` says, or the newest CSN of a database that is only read.
+//! How far transactions are committed: what the running `Commit` says, or the newest CSN of a
+//! database that is only read.
 //!
-//! A database that is open for writing has a [`Commit`] once recovery knows the next CSN and epoch. One that is open read-only
-//! has none: it starts no log and no flusher, and everything up to the newest recovered CSN is committed.
+//! A database that is open for writing has a [`Commit`] once recovery knows the next CSN and epoch.
+//! One that is open read-only has none: it starts no log and no flusher, and everything up to the
+//! newest recovered CSN is committed.
 
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::commit::{Commit, PoisonOnPanic};
@@ -64,15 +66,16 @@ impl Committed {
         }
     }
 
-    /// Returns a guard that poisons the database if the calling thread, called `thread` in the error, panics before the guard is
-    /// dropped. A read-only database has nothing to protect.
+    /// Returns a guard that poisons the database if the calling thread, called `thread` in the
+    /// error, panics before the guard is dropped. A read-only database has nothing to protect.
     #[inline]
     #[must_use]
     pub fn inside(&self, thread: &'static str) -> Option<PoisonOnPanic<'_>> {
         self.running().map(|commit| commit.inside(thread))
     }
 
-    /// Poisons the database because `thread` panicked inside the engine: nothing is acknowledged after that.
+    /// Poisons the database because `thread` panicked inside the engine: nothing is acknowledged
+    /// after that.
     pub fn panicked(&self, thread: &str) {
         if let Some(commit) = self.running() {
             commit.panicked(thread);
@@ -107,7 +110,8 @@ impl Committed {
         self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.newest_settled())
     }
 
-    /// Returns the CSN below which every transaction is durable; without a limit during recovery, when nothing has a version.
+    /// Returns the CSN below which every transaction is durable; without a limit during recovery,
+    /// when nothing has a version.
     #[must_use]
     pub fn watermark(&self) -> Csn {
         match self.state.get() {

@@ -17,7 +17,8 @@ pub struct TransactionCounters {
     pub version_waits: Counter,
     /// Records whose insertion into a log was timed, one in sixteen.
     pub log_inserts_timed: Counter,
-    /// Total time of these insertions, from the call to the record in the log buffer, in nanoseconds.
+    /// Total time of these insertions, from the call to the record in the log buffer, in
+    /// nanoseconds.
     pub log_insert_ns: Counter,
 }
 

@@ -1,18 +1,20 @@
 //! Large values that a committed transaction replaced or deleted, until no snapshot can see them.
 //!
-//! A value was *created* by the transaction with one CSN and *removed* by that with another. A snapshot between the two
-//! needs the value. It is freed when no pin is between them and none can come: when the CSN of its removal is at or below
-//! the collector's bound, and all pins are known.
+//! A value was *created* by the transaction with one CSN and *removed* by that with another. A
+//! snapshot between the two needs the value. It is freed when no pin is between them and none can
+//! come: when the CSN of its removal is at or below the collector's bound, and all pins are known.
 //!
-//! 1. Freeing needs the lock `freeing`. A checkpoint holds this lock from before it chooses C until it has listed the
-//!    values that are in its images although no entry in them refers to them ([`DeferredFrees::as_of`]), and has closed its
-//!    epoch, so that the values are in its mapping. After a crash the listed values are queued again: no page is lost.
-//! 2. A value that cannot be freed, because a page cannot be read or finds no memory, is not lost. If its index pages
-//!    cannot be read, nothing of it was freed: it waits for the next thorough collection, which each checkpoint starts, and
-//!    is listed until then. A single page that could not be freed is listed with the pages that are free after the next
-//!    open ([`UncommittedPages`]).
-//! 3. A transaction queues values before it releases its descriptor. So once all descriptors with a CSN at or below C are
-//!    gone, the list is complete.
+//! 1. Freeing needs the lock `freeing`. A checkpoint holds this lock from before it chooses C until
+//!    it has listed the values that are in its images although no entry in them refers to them
+//!    ([`DeferredFrees::as_of`]), and has closed its epoch, so that the values are in its mapping.
+//!    After a crash the listed values are queued again: no page is lost.
+//! 2. A value that cannot be freed, because a page cannot be read or finds no memory, is not lost.
+//!    If its index pages cannot be read, nothing of it was freed: it waits for the next thorough
+//!    collection, which each checkpoint starts, and is listed until then. A single page that could
+//!    not be freed is listed with the pages that are free after the next open
+//!    ([`UncommittedPages`]).
+//! 3. A transaction queues values before it releases its descriptor. So once all descriptors with a
+//!    CSN at or below C are gone, the list is complete.
 
 use super::garbage::Horizon;
 use super::uncommitted_pages::UncommittedPages;
@@ -38,8 +40,8 @@ struct Queue {
     values: Vec<DeferredFree>,
     /// Values that no snapshot sees and that could not be freed.
     failed: Vec<DeferredFree>,
-    /// Values that the last collection kept, and the oldest pin it saw. Until one of the two changes much, another
-    /// collection frees nothing.
+    /// Values that the last collection kept, and the oldest pin it saw. Until one of the two
+    /// changes much, another collection frees nothing.
     kept: usize,
     oldest: Csn,
 }
@@ -77,7 +79,8 @@ impl DeferredFrees {
         FreesPaused { _freeing: self.freeing.lock() }
     }
 
-    /// Returns the values that were removed at or before `csn`. `_paused` proves that none was freed meanwhile.
+    /// Returns the values that were removed at or before `csn`. `_paused` proves that none was
+    /// freed meanwhile.
     pub fn as_of(&self, csn: Csn, _paused: &FreesPaused<'_>) -> Vec<LargeReference> {
         let queue = self.queue.lock();
         let listed = |value: &&DeferredFree| value.removed <= csn && !planted::is(Bug::RetiredNotListed);
@@ -89,8 +92,8 @@ impl DeferredFrees {
         self.queue.lock().all().map(|value| value.reference).collect()
     }
 
-    /// Frees what no snapshot can see, unless another thread is freeing or a checkpoint has paused it. `thorough` looks even
-    /// if nothing is likely to be found.
+    /// Frees what no snapshot can see, unless another thread is freeing or a checkpoint has paused
+    /// it. `thorough` looks even if nothing is likely to be found.
     pub fn collect(
         &self,
         pool: &Pool,
@@ -154,7 +157,8 @@ impl DeferredFrees {
     }
 }
 
-/// Returns whether one of the pins, which ascend, is between the creation and the removal of the value.
+/// Returns whether one of the pins, which ascend, is between the creation and the removal of the
+/// value.
 fn is_seen(value: &DeferredFree, pins: &[Csn]) -> bool {
     let first = pins.partition_point(|pin| *pin < value.created);
     pins.get(first).is_some_and(|pin| *pin < value.removed) && !planted::is(Bug::ValueFreedEarly)

@@ -1,4 +1,5 @@
-//! What a transaction depends on for having read or changed it: the highest CSN, single predecessors, clocks of pages.
+//! What a transaction depends on for having read or changed it: the highest CSN, single
+//! predecessors, clocks of pages.
 
 use super::page_clocks::TransactionClock;
 use super::system::TransactionSystem;
@@ -75,8 +76,8 @@ impl Dependencies {
         }
     }
 
-    /// Notes a version of a transaction that may not be committed. Returns false if the dependencies of that transaction are not
-    /// known.
+    /// Notes a version of a transaction that may not be committed. Returns false if the
+    /// dependencies of that transaction are not known.
     #[inline]
     fn observe_version(&self, system: &TransactionSystem, csn: Csn) -> bool {
         let Some(clock) = &self.clock else { return true };
@@ -86,14 +87,15 @@ impl Dependencies {
         true
     }
 
-    /// Returns the clock of the transaction, and whether everything that it observed and that may not be durable is in `log`, to
-    /// which it commits; `None` if it commits to several logs.
+    /// Returns the clock of the transaction, and whether everything that it observed and that may
+    /// not be durable is in `log`, to which it commits; `None` if it commits to several logs.
     pub(super) fn clock(&self, log: Option<LogId>) -> (Gsn, bool) {
         let Some(clock) = &self.clock else { return (Gsn(0), false) };
         (clock.gsn(), clock.is_alone(log))
     }
 
-    /// Raises the clocks of the changed leaves to the GSN that the transaction drew, before its commit is visible.
+    /// Raises the clocks of the changed leaves to the GSN that the transaction drew, before its
+    /// commit is visible.
     pub(super) fn raise_changed(&self, system: &TransactionSystem, ticket: Ticket) {
         let Some(clock) = &self.clock else { return };
         // If the watermark has passed the CSN, no transaction needs to wait for it.

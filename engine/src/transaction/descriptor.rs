@@ -1,7 +1,7 @@
 //! Descriptors: the public state of every transaction and snapshot.
 //!
-//! Versions written by a transaction in progress carry a [`Stamp`] that names its descriptor and generation. A thread that
-//! reads such a stamp asks the descriptor.
+//! Versions written by a transaction in progress carry a [`Stamp`] that names its descriptor and
+//! generation. A thread that reads such a stamp asks the descriptor.
 //!
 //! ```text
 //!            begin                  CSN about to be drawn       drawn, published           every version stamped
@@ -10,20 +10,20 @@
 //!                        └─────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! 1. PREPARING is stored before the CSN is drawn, READY after it is known (both sequentially consistent). A thread that
-//!    reads PREPARING waits for the number. Otherwise a snapshot taken between draw and READY would miss a transaction
-//!    that is older than the snapshot.
-//! 2. A snapshot is pinned in three steps: announce 0, read the counter (or the watermark), publish the number, all
-//!    sequentially consistent. The collector reads its bound first and scans the pins afterwards. So the collector either
-//!    sees the pin or has a bound below the number.
-//! 3. A generation is never reused within a slot. So a stamp whose generation has passed belongs to a finished
-//!    transaction, whose versions carry a CSN by then, or are gone.
-//! 4. A pin can be copied, and its original may move afterwards. A scan that reads the slot of the copy before and the slot
-//!    of the original after that sees neither. So copies are counted, each before its original moves, and a scan is
-//!    repeated if the count rose meanwhile.
-//! 5. A transaction that rolls back to a savepoint raises a counter after the rows are restored, and wakes the threads that
-//!    wait for it. A waiting thread read the counter under the latch under which it saw the row held. So the row may be free
-//!    once the counter has changed.
+//! 1. PREPARING is stored before the CSN is drawn, READY after it is known (both sequentially
+//!    consistent). A thread that reads PREPARING waits for the number. Otherwise a snapshot taken
+//!    between draw and READY would miss a transaction that is older than the snapshot.
+//! 2. A snapshot is pinned in three steps: announce 0, read the counter (or the watermark), publish
+//!    the number, all sequentially consistent. The collector reads its bound first and scans the
+//!    pins afterwards. So the collector either sees the pin or has a bound below the number.
+//! 3. A generation is never reused within a slot. So a stamp whose generation has passed belongs to
+//!    a finished transaction, whose versions carry a CSN by then, or are gone.
+//! 4. A pin can be copied, and its original may move afterwards. A scan that reads the slot of the
+//!    copy before and the slot of the original after that sees neither. So copies are counted, each
+//!    before its original moves, and a scan is repeated if the count rose meanwhile.
+//! 5. A transaction that rolls back to a savepoint raises a counter after the rows are restored,
+//!    and wakes the threads that wait for it. A waiting thread read the counter under the latch
+//!    under which it saw the row held. So the row may be free once the counter has changed.
 
 use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
@@ -67,8 +67,8 @@ const ORPHANED: u64 = u64::MAX - 1;
 impl Stamp {
     /// The writer took its change back.
     pub const ABORTED: Stamp = Stamp(ABORTED);
-    /// The writer aborted and could not take its change back. Every reader sees the value before the change, and the next
-    /// writer of the row takes the change back.
+    /// The writer aborted and could not take its change back. Every reader sees the value before
+    /// the change, and the next writer of the row takes the change back.
     pub const ORPHANED: Stamp = Stamp(ORPHANED);
 
     /// Returns the stamp of a transaction that has pre-committed with `csn`.
@@ -146,21 +146,26 @@ impl RowWait {
 
 #[derive(Debug)]
 struct Descriptor {
-    /// generation << 2 | phase. Written by the owner; FREE -> ACTIVE by the thread that takes the slot.
+    /// generation << 2 | phase. Written by the owner; FREE -> ACTIVE by the thread that takes the
+    /// slot.
     state: AtomicU64,
-    /// Valid in READY. Written by the owner before READY (release); read between two looks at the state (acquire).
+    /// Valid in READY. Written by the owner before READY (release); read between two looks at the
+    /// state (acquire).
     csn: AtomicU64,
-    /// The pinned snapshot; 0 while it is being chosen; `NO_PIN` without one. Written by the owner, read by collectors.
+    /// The pinned snapshot; 0 while it is being chosen; `NO_PIN` without one. Written by the owner,
+    /// read by collectors.
     pin: AtomicU64,
-    /// The stamp of the transaction that this one waits for, 0 if none. Written by the owner, read by cycle searches.
+    /// The stamp of the transaction that this one waits for, 0 if none. Written by the owner, read
+    /// by cycle searches.
     waits_for: AtomicU64,
-    /// How often the awaited transaction had released rows when it was seen to hold the row. Written before `waits_for`, by
-    /// the owner.
+    /// How often the awaited transaction had released rows when it was seen to hold the row.
+    /// Written before `waits_for`, by the owner.
     waits_since: AtomicU64,
     /// How often transactions of this slot have released rows and continued. Written by the owner.
     releases: AtomicU64,
-    /// Token of the thread that wrote last in the transaction, or began it. Written by that thread (release). Cycle searches
-    /// read the token (acquire) before they check that the state is still of the same transaction.
+    /// Token of the thread that wrote last in the transaction, or began it. Written by that thread
+    /// (release). Cycle searches read the token (acquire) before they check that the state is still
+    /// of the same transaction.
     thread: AtomicU64,
     /// Happens when the descriptor becomes free, or rows that its transaction held.
     released: Event,
@@ -261,7 +266,8 @@ impl Descriptors {
                 format!("{used} transactions and snapshots are open, which is the limit: end some of them"),
             ));
         }
-        // The slot must be initialised before the collector can scan it, and taken before another thread can take it.
+        // The slot must be initialised before the collector can scan it, and taken before another
+        // thread can take it.
         let id = self.try_take(used);
         self.high_water.store(used + 1, Ordering::SeqCst);
         id.ok_or_else(|| Error::new(ErrorKind::Busy, "a new descriptor was taken before it was published"))
@@ -282,7 +288,8 @@ impl Descriptors {
         Some(DescriptorId { slot, generation })
     }
 
-    /// Pins the snapshot that `choose` returns. `choose` runs after the pin is announced (invariant 2).
+    /// Pins the snapshot that `choose` returns. `choose` runs after the pin is announced (invariant
+    /// 2).
     pub fn pin(&self, id: DescriptorId, choose: impl FnOnce() -> Csn) -> Csn {
         let pin = &self.get(id.slot).pin;
         pin.store(0, Ordering::SeqCst);
@@ -291,7 +298,8 @@ impl Descriptors {
         csn
     }
 
-    /// Notes that the calling thread works for the transaction, which may have been moved from another thread.
+    /// Notes that the calling thread works for the transaction, which may have been moved from
+    /// another thread.
     #[inline]
     pub(super) fn set_thread(&self, id: DescriptorId) {
         let (thread, token) = (&self.get(id.slot).thread, thread_token());
@@ -300,8 +308,8 @@ impl Descriptors {
         }
     }
 
-    /// Takes a free descriptor with the pin of `original`, which the caller owns and may move or release afterwards
-    /// (invariant 4).
+    /// Takes a free descriptor with the pin of `original`, which the caller owns and may move or
+    /// release afterwards (invariant 4).
     pub(super) fn take_pinned_like(&self, original: DescriptorId) -> Result<DescriptorId> {
         let copy = self.take()?;
         self.get(copy.slot).pin.store(self.get(original.slot).pin.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -340,12 +348,14 @@ impl Descriptors {
         }
     }
 
-    /// Withdraws a commit that stopped before it was ready: the transaction is going to be taken back.
+    /// Withdraws a commit that stopped before it was ready: the transaction is going to be taken
+    /// back.
     pub(super) fn set_active_again(&self, id: DescriptorId) {
         self.get(id.slot).state.store(id.generation << PHASE_BITS | ACTIVE, Ordering::SeqCst);
     }
 
-    /// Ends the transaction, whose stamp no version carries any more, and wakes the threads that wait for it.
+    /// Ends the transaction, whose stamp no version carries any more, and wakes the threads that
+    /// wait for it.
     pub fn release(&self, id: DescriptorId) {
         let descriptor = self.get(id.slot);
         descriptor.pin.store(NO_PIN, Ordering::Release);
@@ -353,8 +363,8 @@ impl Descriptors {
         descriptor.released.notify_all();
     }
 
-    /// Notes that rows of the transaction, which continues, are restored, and wakes the threads that wait for one
-    /// (invariant 5).
+    /// Notes that rows of the transaction, which continues, are restored, and wakes the threads
+    /// that wait for one (invariant 5).
     pub(super) fn rows_released(&self, id: DescriptorId) {
         let descriptor = self.get(id.slot);
         descriptor.releases.fetch_add(1, Ordering::SeqCst);
@@ -370,8 +380,8 @@ impl Descriptors {
         self.get(slot).releases.load(Ordering::SeqCst)
     }
 
-    /// Returns what `stamp` means now. Waits while its transaction draws its CSN, which takes nanoseconds unless that thread
-    /// is off the CPU.
+    /// Returns what `stamp` means now. Waits while its transaction draws its CSN, which takes
+    /// nanoseconds unless that thread is off the CPU.
     #[must_use]
     pub fn status(&self, stamp: Stamp) -> Status {
         let Some((slot, generation)) = stamp.parts() else {
@@ -402,8 +412,9 @@ impl Descriptors {
         }
     }
 
-    /// Waits until every transaction with a CSN at or below `csn`, which was drawn before, has ended and so has queued its
-    /// garbage. A transaction that has drawn its CSN waits for nothing any more.
+    /// Waits until every transaction with a CSN at or below `csn`, which was drawn before, has
+    /// ended and so has queued its garbage. A transaction that has drawn its CSN waits for nothing
+    /// any more.
     pub fn await_ended(&self, csn: Csn) {
         for slot in 0..self.high_water.load(Ordering::SeqCst) {
             let descriptor = self.get(slot);
@@ -422,7 +433,8 @@ impl Descriptors {
         }
     }
 
-    /// Returns the oldest CSN that a pinned snapshot may need, at most `bound`, which must have been read before this call.
+    /// Returns the oldest CSN that a pinned snapshot may need, at most `bound`, which must have
+    /// been read before this call.
     #[must_use]
     pub fn oldest_pin(&self, bound: Csn) -> Csn {
         self.scan_until_stable(|| self.each_pin().fold(bound, Ord::min))
@@ -443,8 +455,8 @@ impl Descriptors {
         self.scan_until_stable(|| self.each_pin().collect())
     }
 
-    /// Returns what `scan` finds while no pin is copied (invariant 4). Copies are rare: one for each large value that is
-    /// opened.
+    /// Returns what `scan` finds while no pin is copied (invariant 4). Copies are rare: one for
+    /// each large value that is opened.
     fn scan_until_stable<T>(&self, mut scan: impl FnMut() -> T) -> T {
         loop {
             let copied = self.copied.load(Ordering::SeqCst);
@@ -463,12 +475,12 @@ impl Descriptors {
             .map(Csn)
     }
 
-    /// Sleeps until `holder` has finished or released rows, or `wait` is over. Records that `me` waits, so that other threads
-    /// see a cycle.
+    /// Sleeps until `holder` has finished or released rows, or `wait` is over. Records that `me`
+    /// waits, so that other threads see a cycle.
     ///
     /// # Errors
-    /// `Conflict` if `holder` waits for `me`, directly or not, or belongs to this thread; or at the end of `wait`. The error
-    /// of `check_whole`, which is called again and again.
+    /// `Conflict` if `holder` waits for `me`, directly or not, or belongs to this thread; or at the
+    /// end of `wait`. The error of `check_whole`, which is called again and again.
     pub fn wait_for(
         &self,
         me: DescriptorId,
@@ -522,10 +534,12 @@ impl Descriptors {
         }
     }
 
-    /// Follows the chain of waits from `other`. Returns whether the chain reaches `me` or a transaction of this thread.
+    /// Follows the chain of waits from `other`. Returns whether the chain reaches `me` or a
+    /// transaction of this thread.
     fn closes_a_cycle(&self, me: DescriptorId, other: DescriptorId) -> bool {
         let mut current = other;
-        // A chain longer than the number of descriptors is a cycle among others, which they will find themselves.
+        // A chain longer than the number of descriptors is a cycle among others, which they will
+        // find themselves.
         for _ in 0..CHUNK * CHUNKS {
             let descriptor = self.get(current.slot);
             if current == me {

@@ -1,29 +1,34 @@
-//! Garbage: gives back versions that no snapshot can see, also versions between a long snapshot and newer ones.
+//! Garbage: gives back versions that no snapshot can see, also versions between a long snapshot and
+//! newer ones.
 //!
-//! Committed versions wait in queues, in the order in which their transactions ended, which is nearly the order of their
-//! CSNs. The front of a queue is given back when its CSN is at or below the *horizon*: every pinned snapshot, every snapshot
-//! that can still be taken, the checkpoint, and the watermark.
+//! Committed versions wait in queues, in the order in which their transactions ended, which is
+//! nearly the order of their CSNs. The front of a queue is given back when its CSN is at or below
+//! the *horizon*: every pinned snapshot, every snapshot that can still be taken, the checkpoint,
+//! and the watermark.
 //!
-//! A long snapshot stops the horizon. Then the queue is *pruned*: a version whose before-image is seen by no pinned
-//! snapshot takes over the before-image of its predecessor, and the predecessor's slot is given back. Below, snapshot 50
-//! keeps what it needs, and the versions of 100 and 200 in the middle are given back:
+//! A long snapshot stops the horizon. Then the queue is *pruned*: a version whose before-image is
+//! seen by no pinned snapshot takes over the before-image of its predecessor, and the predecessor's
+//! slot is given back. Below, snapshot 50 keeps what it needs, and the versions of 100 and 200 in
+//! the middle are given back:
 //!
 //! ```text
 //!   page ─▶ 300 ─▶ [value of 200] ─▶ 200 ─▶ [value of 100] ─▶ 100 ─▶ [value before 100]      snapshots: 50
 //!   page ─▶ 300 ─▶ [value before 100]
 //! ```
 //!
-//! The newest version of a key stays: it says that the key was changed, which a transaction as old as the snapshot must
-//! learn if it writes the key. So a snapshot keeps one version of every key that was changed since, also of a key that was
-//! inserted and deleted again.
+//! The newest version of a key stays: it says that the key was changed, which a transaction as old
+//! as the snapshot must learn if it writes the key. So a snapshot keeps one version of every key
+//! that was changed since, also of a key that was inserted and deleted again.
 //!
 //! 1. One thread at a time collects, and only that thread gives slots of committed versions back.
 //! 2. The horizon's bound, the newest CSN below W, is read before the pins are scanned.
-//! 3. A deleted key's entry is removed from its page after its version was given back or pruned, and the deletion stays
-//!    queued until then. If another transaction has changed or locked the entry by then, that transaction queues or removes
-//!    the entry itself (`Change::deleted`, and a change that is taken back).
-//! 4. The memory that a queued deletion takes counts as that of versions. A transaction adds it with each deletion, where a
-//!    version may still be refused, and passes it to the queue when it commits.
+//! 3. A deleted key's entry is removed from its page after its version was given back or pruned,
+//!    and the deletion stays queued until then. If another transaction has changed or locked the
+//!    entry by then, that transaction queues or removes the entry itself (`Change::deleted`, and a
+//!    change that is taken back).
+//! 4. The memory that a queued deletion takes counts as that of versions. A transaction adds it
+//!    with each deletion, where a version may still be refused, and passes it to the queue when it
+//!    commits.
 
 use super::catalog::TableState;
 use super::descriptor::{Descriptors, Stamp};
@@ -39,7 +44,8 @@ use std::sync::Arc;
 const SHARDS: usize = 16;
 /// Committed versions in a shard between two attempts to collect it.
 const COLLECT_EVERY: usize = 64;
-/// Most versions given back, and most entries removed, after one commit, so that no commit pays for a long pause of others.
+/// Most versions given back, and most entries removed, after one commit, so that no commit pays for
+/// a long pause of others.
 const COLLECT_MOST: usize = 1024;
 /// Versions that a pruning visits between two attempts to run deferred frees.
 const FREE_EVERY: usize = 256;
@@ -79,7 +85,8 @@ impl Delete {
         (key_len + ALLOCATION_BYTES + 2 * size_of::<Delete>()) as u64
     }
 
-    /// Returns whether the entry may be removed: the version is gone, or was pruned and the entry has another one.
+    /// Returns whether the entry may be removed: the version is gone, or was pruned and the entry
+    /// has another one.
     fn is_due(&self, versions: &Versions, guard: &Guard) -> bool {
         versions.read(self.version, guard).is_none_or(|version| version.stamp == Stamp::ABORTED)
     }
@@ -99,14 +106,16 @@ struct LastPruning {
 /// When a queue is pruned, which visits every version in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pruning {
-    /// When memory is short, a snapshot is far behind (what waits for the device is soon collected anyway), and there are
-    /// enough versions to judge to amortise the cost.
+    /// When memory is short, a snapshot is far behind (what waits for the device is soon collected
+    /// anyway), and there are enough versions to judge to amortise the cost.
     WhenItPays,
-    /// When any version can be judged that the last pruning could not judge: a thread waits for the memory.
+    /// When any version can be judged that the last pruning could not judge: a thread waits for the
+    /// memory.
     Now,
 }
 
-/// What is worth collecting after a commit. Collecting may take long, so it follows what other threads wait for.
+/// What is worth collecting after a commit. Collecting may take long, so it follows what other
+/// threads wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToCollect {
     Nothing,
@@ -146,8 +155,8 @@ pub struct Horizon<'a> {
 }
 
 impl Garbage {
-    /// Queues the versions of a committed transaction, and its deletions, whose bytes are counted. Returns whether the shard is
-    /// worth collecting.
+    /// Queues the versions of a committed transaction, and its deletions, whose bytes are counted.
+    /// Returns whether the shard is worth collecting.
     pub fn push(
         &self,
         shard: usize,
@@ -178,7 +187,8 @@ impl Garbage {
         }
     }
 
-    /// Gives back some of what no snapshot can see, one shard after the other until `is_over`, unless another thread collects.
+    /// Gives back some of what no snapshot can see, one shard after the other until `is_over`,
+    /// unless another thread collects.
     pub fn collect_until(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>, is_over: impl Fn() -> bool) {
         let Some(_alone) = self.collector.try_lock() else { return };
         for _ in 0..SHARDS {
@@ -266,8 +276,8 @@ impl Garbage {
         }
     }
 
-    /// Moves deletions whose versions were pruned to the front, so that a deletion that a snapshot still sees does not block
-    /// them.
+    /// Moves deletions whose versions were pruned to the front, so that a deletion that a snapshot
+    /// still sees does not block them.
     fn order_deletes(&self, shard: usize, versions: &Versions, guard: &Guard) {
         let pruned = self.pruned.load(Ordering::Relaxed);
         let deletes = {
@@ -299,7 +309,8 @@ impl Garbage {
         if pins.first() == Some(&Csn::ZERO) {
             return false;
         }
-        // Snapshots taken from now on are at or above the bound: only versions below it can be judged.
+        // Snapshots taken from now on are at or above the bound: only versions below it can be
+        // judged.
         let bound = horizon.bound;
         let mut queue = {
             let mut shared = self.shards[shard].lock();
@@ -327,7 +338,8 @@ impl Garbage {
     }
 }
 
-/// Removes the entry of a deleted key if no snapshot needs it. After a failure a later split drops the tombstone.
+/// Removes the entry of a deleted key if no snapshot needs it. After a failure a later split drops
+/// the tombstone.
 pub(super) fn purge(table: &TableState, key: &[u8]) {
     if let Err(error) = table.tree.purge(key) {
         tracing::debug!(%error, table = table.name, "a tombstone stays");
@@ -345,12 +357,13 @@ fn is_worth_pruning(queue: &Queue, bound: Csn, pins: &[Csn], pruning: Pruning) -
     }
 }
 
-/// Lets the version `handle` of `csn` take over the before-images of its predecessors while no pin is between them. Returns how
-/// many predecessors were given back.
+/// Lets the version `handle` of `csn` take over the before-images of its predecessors while no pin
+/// is between them. Returns how many predecessors were given back.
 ///
-/// Both versions must carry their CSNs themselves: a version that only the descriptor of its transaction calls committed is
-/// yet to be stamped. A predecessor is marked ABORTED: no version refers to it any more, it takes over nothing, and a reader
-/// on the way to it reads the page again.
+/// Both versions must carry their CSNs themselves: a version that only the descriptor of its
+/// transaction calls committed is yet to be stamped. A predecessor is marked ABORTED: no version
+/// refers to it any more, it takes over nothing, and a reader on the way to it reads the page
+/// again.
 fn prune_below(
     shard: usize,
     handle: VersionHandle,
@@ -361,7 +374,8 @@ fn prune_below(
 ) -> u64 {
     let mut pruned = 0;
     loop {
-        // References from before are not used again, and deferred frees can run while a long queue is pruned.
+        // References from before are not used again, and deferred frees can run while a long queue
+        // is pruned.
         guard.repin();
         let Some(version) = versions.read(handle, guard) else { return pruned };
         if version.stamp != Stamp::committed(csn) {

@@ -1,12 +1,13 @@
 //! Large values, from the first page written until no snapshot sees the value any more.
 //!
-//! The pages of a value carry the handle of its *owner*: a version of its own, without an entry, that the transaction
-//! stamps like its other versions. So a checkpoint knows of each page by itself whether the value was committed at its CSN.
-//! Pages of uncommitted values may leave memory all the same (`uncommitted_pages`). A value that a committed transaction
-//! replaced or deleted is freed later (`deferred_free`).
+//! The pages of a value carry the handle of its *owner*: a version of its own, without an entry,
+//! that the transaction stamps like its other versions. So a checkpoint knows of each page by
+//! itself whether the value was committed at its CSN. Pages of uncommitted values may leave memory
+//! all the same (`uncommitted_pages`). A value that a committed transaction replaced or deleted is
+//! freed later (`deferred_free`).
 //!
-//! Pages of a discarded value are freed first, and its owner is marked ABORTED second. So a checkpoint that latches a page
-//! never waits for a transaction that waits for the page.
+//! Pages of a discarded value are freed first, and its owner is marked ABORTED second. So a
+//! checkpoint that latches a page never waits for a transaction that waits for the page.
 
 use super::deferred_free::{DeferredFree, DeferredFrees, FreesPaused};
 use super::descriptor::{Descriptors, Stamp};
@@ -28,7 +29,8 @@ pub(super) struct OwnValue {
     pub reference: LargeReference,
 }
 
-/// The large values of a database that no committed entry refers to: those in progress, and those to be freed.
+/// The large values of a database that no committed entry refers to: those in progress, and those
+/// to be freed.
 #[derive(Debug)]
 pub struct LargeValues {
     pool: Arc<Pool>,
@@ -53,19 +55,21 @@ impl LargeValues {
         self.deferred.push(values);
     }
 
-    /// Queues the values that the checkpoint, from which the database was opened, listed as deferred.
+    /// Queues the values that the checkpoint, from which the database was opened, listed as
+    /// deferred.
     pub fn defer_frees_again(&self, values: Vec<LargeReference>) {
         let deferred = |reference| DeferredFree { created: Csn::ZERO, removed: Csn::ZERO, reference };
         self.deferred.push(values.into_iter().map(deferred));
     }
 
-    /// Keeps replaced values until the result is dropped: for a checkpoint, from before it chooses its CSN.
+    /// Keeps replaced values until the result is dropped: for a checkpoint, from before it chooses
+    /// its CSN.
     pub fn pause_frees(&self) -> FreesPaused<'_> {
         self.deferred.pause()
     }
 
-    /// Returns the values that a checkpoint at `csn`, which was drawn, has in its images although no entry in them refers to
-    /// them.
+    /// Returns the values that a checkpoint at `csn`, which was drawn, has in its images although
+    /// no entry in them refers to them.
     pub fn deferred_as_of(&self, csn: Csn, paused: &FreesPaused<'_>) -> Vec<LargeReference> {
         self.descriptors.await_ended(csn);
         self.deferred.as_of(csn, paused)
@@ -76,18 +80,20 @@ impl LargeValues {
         self.deferred.all()
     }
 
-    /// Frees values that no snapshot can see. `thorough` looks even if nothing is likely to be found.
+    /// Frees values that no snapshot can see. `thorough` looks even if nothing is likely to be
+    /// found.
     pub(super) fn collect(&self, horizon: &Horizon<'_>, thorough: bool) {
         self.deferred.collect(&self.pool, &self.uncommitted, horizon, thorough);
     }
 
-    /// Keeps pages of uncommitted values from being noted or freed: for a checkpoint that is about to choose its CSN.
+    /// Keeps pages of uncommitted values from being noted or freed: for a checkpoint that is about
+    /// to choose its CSN.
     pub fn lock_uncommitted(&self) -> UncommittedLocked<'_> {
         self.uncommitted.lock()
     }
 
-    /// Notes that an image of `page` is about to be recorded, which belongs to the value of `owner` and is not known to be
-    /// committed.
+    /// Notes that an image of `page` is about to be recorded, which belongs to the value of `owner`
+    /// and is not known to be committed.
     pub fn note_uncommitted(&self, owner: u64, page: PageId) {
         self.uncommitted.note(&self.pool, owner, page);
     }
@@ -97,8 +103,8 @@ impl LargeValues {
         self.uncommitted.all()
     }
 
-    /// Returns the uncommitted pages of which `is_committed` says that the value of their owner was not committed, and
-    /// forgets the others.
+    /// Returns the uncommitted pages of which `is_committed` says that the value of their owner was
+    /// not committed, and forgets the others.
     pub(super) fn list_uncommitted(
         &self,
         locked: &mut UncommittedLocked<'_>,

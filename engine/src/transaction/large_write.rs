@@ -1,8 +1,8 @@
-//! Writing large values: first the overflow pages and the redo, piece by piece, then the reference in the entry. Little of the
-//! redo is in memory: it goes to the log in chunks.
+//! Writing large values: first the overflow pages and the redo, piece by piece, then the reference
+//! in the entry. Little of the redo is in memory: it goes to the log in chunks.
 //!
-//! A value that could not be written, or whose row could not be changed, leaves no pages, no redo and no change behind, and the
-//! transaction can continue.
+//! A value that could not be written, or whose row could not be changed, leaves no pages, no redo
+//! and no change behind, and the transaction can continue.
 
 use super::active::ActiveTransaction;
 use super::catalog::TableState;
@@ -21,7 +21,8 @@ impl ActiveTransaction {
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// `Conflict`; `InvalidArgument` for sizes; `OutOfMemory` at a bound; `NotFound` for a dropped table.
+    /// `Conflict`; `InvalidArgument` for sizes; `OutOfMemory` at a bound; `NotFound` for a dropped
+    /// table.
     pub fn insert(&mut self, table: &Arc<TableState>, key: &[u8], value: &[u8]) -> Result<()> {
         self.system.check_key(table, key)?;
         if key.len() + value.len() > self.system.limits.entry_bytes_max {
@@ -32,11 +33,12 @@ impl ActiveTransaction {
         self.change(table, key, Intent::Put(value)).map(drop)
     }
 
-    /// Sets `key` to all bytes of `reader`, and returns their number. Only a few pages of the value are in memory twice at a
-    /// time.
+    /// Sets `key` to all bytes of `reader`, and returns their number. Only a few pages of the value
+    /// are in memory twice at a time.
     ///
     /// # Errors
-    /// As [`ActiveTransaction::insert`], and those of `reader`. Then nothing was changed, and the transaction can continue.
+    /// As [`ActiveTransaction::insert`], and those of `reader`. Then nothing was changed, and the
+    /// transaction can continue.
     pub fn insert_from(&mut self, table: &Arc<TableState>, key: &[u8], reader: &mut dyn Read) -> Result<u64> {
         self.system.check_key(table, key)?;
         let mut first = Vec::new();

@@ -1,8 +1,9 @@
 //! Rank 6: what does a transaction see, and may it commit?
 //!
-//! Multi-version snapshot isolation over trees that hold only the newest value of each key. A write changes the page in place
-//! and keeps the value before it as a version; a read walks back from the page to what its snapshot sees. The first updater of
-//! a row wins: a later one waits for it, and gets a conflict if it commits.
+//! Multi-version snapshot isolation over trees that hold only the newest value of each key. A write
+//! changes the page in place and keeps the value before it as a version; a read walks back from the
+//! page to what its snapshot sees. The first updater of a row wins: a later one waits for it, and
+//! gets a conflict if it commits.
 //!
 //! The components, each with its own state. A file uses only files above it:
 //!

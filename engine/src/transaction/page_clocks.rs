@@ -1,11 +1,12 @@
 //! The clocks of pages, for the dependency rules that compare clocks.
 //!
-//! A page's clock is the highest GSN of a transaction that changed the page, and the log of that transaction. The clock stays
-//! when the page leaves memory, and when the page is freed; the next user of the page then waits for more than it needs. Only
-//! leaves have clocks: splits, which change the nodes above, are not logged, and no transaction depends on them.
+//! A page's clock is the highest GSN of a transaction that changed the page, and the log of that
+//! transaction. The clock stays when the page leaves memory, and when the page is freed; the next
+//! user of the page then waits for more than it needs. Only leaves have clocks: splits, which
+//! change the nodes above, are not logged, and no transaction depends on them.
 //!
-//! Clocks live beside the pages, in chunks that are created when a page in them is first changed. Without such a rule there
-//! are none.
+//! Clocks live beside the pages, in chunks that are created when a page in them is first changed.
+//! Without such a rule there are none.
 
 use crate::base::{Account, Charge, Gsn, LogId, PageId};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -124,7 +125,8 @@ impl TransactionClock {
         self.raise(gsn, log, reach);
     }
 
-    /// Notes that the transaction changes a leaf, which it has observed. The change will be in `log`.
+    /// Notes that the transaction changes a leaf, which it has observed. The change will be in
+    /// `log`.
     pub(super) fn change_page(&self, pages: &PageClocks, page: PageId, log: LogId) {
         let gsn = Gsn(self.gsn.get().0 + 1);
         self.gsn.set(gsn);
@@ -157,8 +159,8 @@ impl TransactionClock {
         }
     }
 
-    /// Returns whether everything that the transaction observed and that may not be durable is in `log`; false if the
-    /// transaction commits to several logs (`None`).
+    /// Returns whether everything that the transaction observed and that may not be durable is in
+    /// `log`; false if the transaction commits to several logs (`None`).
     pub(super) fn is_alone(&self, log: Option<LogId>) -> bool {
         match self.observed.get() {
             Logs::Nothing => log.is_some(),

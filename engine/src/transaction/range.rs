@@ -1,8 +1,9 @@
 //! Range cursors, forward and backward, over what a view sees.
 //!
-//! A cursor copies one leaf's entries at a time, resolves their versions at once (under the epoch in which they were
-//! copied) and then needs no latch. The cursor continues by key, so splits and merges in between do not matter: every key that
-//! the view sees during the whole scan is returned once, in order.
+//! A cursor copies one leaf's entries at a time, resolves their versions at once (under the epoch
+//! in which they were copied) and then needs no latch. The cursor continues by key, so splits and
+//! merges in between do not matter: every key that the view sees during the whole scan is returned
+//! once, in order.
 
 use super::catalog::TableState;
 use super::system::TransactionSystem;
@@ -30,7 +31,8 @@ enum Seen {
     Newest,
     /// A value from a version.
     Older(Vec<u8>),
-    /// A large value. It is read when the cursor reaches its row, so that one at a time is in memory.
+    /// A large value. It is read when the cursor reaches its row, so that one at a time is in
+    /// memory.
     Large,
 }
 
@@ -38,8 +40,8 @@ enum Seen {
 const FIRST_BATCH: usize = 8;
 const LARGEST_BATCH: usize = 256;
 
-/// After this many leaves a scan is expected to continue: pages are read ahead, at first `FIRST_WINDOW`, doubled up to the
-/// maximum.
+/// After this many leaves a scan is expected to continue: pages are read ahead, at first
+/// `FIRST_WINDOW`, doubled up to the maximum.
 const LEAVES_BEFORE_READING_AHEAD: usize = 2;
 const FIRST_WINDOW: usize = 8;
 const LARGEST_WINDOW: usize = 128;
@@ -69,8 +71,8 @@ struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Requests pages before another batch is read from `from`. A batch is at most a leaf, so the requested leaves may be used
-    /// up more slowly than is counted, never faster.
+    /// Requests pages before another batch is read from `from`. A batch is at most a leaf, so the
+    /// requested leaves may be used up more slowly than is counted, never faster.
     fn advance(&mut self, tree: &Tree, from: Bound<&[u8]>, back: bool) -> Result<()> {
         if let Some(LeafRun { begin, end }) = &self.copied {
             if *end != Bound::Unbounded && has_reached(from, begin, back) {
@@ -108,7 +110,8 @@ fn has_reached(from: Bound<&[u8]>, begin: &Bound<Vec<u8>>, back: bool) -> bool {
     }
 }
 
-/// A double-ended cursor. The caller passes the view at each step, so that a cursor holds no transaction.
+/// A double-ended cursor. The caller passes the view at each step, so that a cursor holds no
+/// transaction.
 #[derive(Debug)]
 pub struct RangeCursor {
     table: Arc<TableState>,
@@ -131,7 +134,8 @@ pub(super) enum Observed {
 /// One end of a cursor.
 #[derive(Debug)]
 struct End {
-    /// The cursor's bound, or the key returned last. The rows left lie between this and the other end's bound.
+    /// The cursor's bound, or the key returned last. The rows left lie between this and the other
+    /// end's bound.
     bound: Bound<Vec<u8>>,
     /// The entries copied from the current leaf.
     batch: LeafBatch,
@@ -180,7 +184,8 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// Returns whether a cursor that moves forward, or `back`, may reach `key` before the other end's bound.
+/// Returns whether a cursor that moves forward, or `back`, may reach `key` before the other end's
+/// bound.
 fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
     let (bound, included) = match bound {
         Bound::Included(bound) => (bound.as_slice(), true),
@@ -215,7 +220,8 @@ impl RangeCursor {
         end.rows.get(end.at).is_some_and(|row| !matches!(row.value, Seen::Large))
     }
 
-    /// Returns the current row, key and value, of the direction `back` or forward. Panics before the first step.
+    /// Returns the current row, key and value, of the direction `back` or forward. Panics before
+    /// the first step.
     #[must_use]
     pub fn row(&self, back: bool) -> (&[u8], &[u8]) {
         let end = &self.ends[usize::from(back)];
@@ -228,8 +234,8 @@ impl RangeCursor {
         }
     }
 
-    /// Moves to the next row from the lower end, or with `back` from the upper one. Returns false at the end. Calls `observe` with
-    /// everything that was read, deletions included.
+    /// Moves to the next row from the lower end, or with `back` from the upper one. Returns false
+    /// at the end. Calls `observe` with everything that was read, deletions included.
     ///
     /// # Errors
     /// I/O, `Corruption`.
@@ -255,7 +261,8 @@ impl RangeCursor {
                     this.large.clear();
                     let (found, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     observe(Observed::Version(csn))?;
-                    // A view that moves (read committed) may not see the row any more, which is skipped then.
+                    // A view that moves (read committed) may not see the row any more, which is
+                    // skipped then.
                     if !found {
                         continue;
                     }

@@ -1,7 +1,9 @@
-//! Replay: applies the operations of selected log records to the trees, before any transaction runs.
+//! Replay: applies the operations of selected log records to the trees, before any transaction
+//! runs.
 //!
-//! Recovery partitions operations by key; within a key they come in CSN order. Entries are written as settled, because no older
-//! snapshot exists. Rows come in key order, so a leaf is found once and latched for all its rows.
+//! Recovery partitions operations by key; within a key they come in CSN order. Entries are written
+//! as settled, because no older snapshot exists. Rows come in key order, so a leaf is found once
+//! and latched for all its rows.
 
 use super::catalog::TableState;
 use super::system::TransactionSystem;
@@ -20,7 +22,8 @@ enum Base<'a> {
     Deleted,
 }
 
-/// Replays one table in one thread: collects the changes of a row, oldest first, then applies their result.
+/// Replays one table in one thread: collects the changes of a row, oldest first, then applies their
+/// result.
 #[derive(Debug)]
 pub struct Replay<'a> {
     tree: &'a Tree,

@@ -1,7 +1,8 @@
 //! Taking changes back: to a savepoint, at an abort, after a panic.
 //!
-//! A transaction keeps the serials of the savepoints that it can be rolled back to, oldest first. Rolling back to one makes the
-//! later ones invalid: they belong to a state that is gone, even if as many changes and as much redo follow.
+//! A transaction keeps the serials of the savepoints that it can be rolled back to, oldest first.
+//! Rolling back to one makes the later ones invalid: they belong to a state that is gone, even if
+//! as many changes and as much redo follow.
 
 use super::active::ActiveTransaction;
 use super::descriptor::{DescriptorId, Descriptors, Progress, Stamp};
@@ -32,7 +33,8 @@ impl ActiveTransaction {
     pub fn savepoint(&mut self) -> Savepoint {
         let writes = &mut *self.writes;
         let changes = writes.changes.len();
-        // Without a change since the last savepoint the point is the same: there are no more savepoints than changes.
+        // Without a change since the last savepoint the point is the same: there are no more
+        // savepoints than changes.
         if writes.savepoints.is_empty() || writes.savepoint_changes != changes {
             writes.last_savepoint += 1;
             writes.savepoints.push(writes.last_savepoint);
@@ -51,8 +53,9 @@ impl ActiveTransaction {
     /// Takes back everything since `savepoint`. What was read since stays a dependency.
     ///
     /// # Errors
-    /// `InvalidArgument` for a savepoint of another transaction, or of a state that was rolled back itself. I/O, `Corruption` or
-    /// `OutOfMemory` if a page cannot be read: then the transaction can only abort.
+    /// `InvalidArgument` for a savepoint of another transaction, or of a state that was rolled back
+    /// itself. I/O, `Corruption` or `OutOfMemory` if a page cannot be read: then the transaction
+    /// can only abort.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.check_unbroken()?;
         let own = savepoint.system == self.system.number && savepoint.owner == self.id;
@@ -66,8 +69,8 @@ impl ActiveTransaction {
             self.system.descriptors.rows_released(self.id);
         }
         if let Err(error) = taken_back {
-            // The pages are taken back in part and the redo is not, and there may be fewer changes than before the newest savepoint.
-            // Only an abort is possible in this state.
+            // The pages are taken back in part and the redo is not, and there may be fewer changes
+            // than before the newest savepoint. Only an abort is possible in this state.
             self.broken = Some(error.duplicate());
             return Err(error);
         }
@@ -79,14 +82,16 @@ impl ActiveTransaction {
         Ok(())
     }
 
-    /// Restores the entries of all changes from `first` on, newest first, and discards large values except the first `values`.
-    /// After a failure the changes that were not restored are still listed, and all values.
+    /// Restores the entries of all changes from `first` on, newest first, and discards large values
+    /// except the first `values`. After a failure the changes that were not restored are still
+    /// listed, and all values.
     pub(super) fn take_back(&mut self, first: usize, values: usize) -> Result<()> {
         // The changes of this transaction may be what leaves no memory for reading their pages.
         let _reserve = EmergencyReserve::begin();
         let (mut guard, shard) = (pin(), Descriptors::slot(self.id));
         while self.writes.changes.len() > first {
-            // References from before are not used again, and a long rollback in one epoch would defer all frees.
+            // References from before are not used again, and a long rollback in one epoch would
+            // defer all frees.
             guard.repin();
             let change = self.writes.changes.last().expect("longer than `first`");
             let (handle, keys_len) = (change.version, change.key.0 as usize);
@@ -109,8 +114,8 @@ impl ActiveTransaction {
         Ok(())
     }
 
-    /// Restores the entry to its state before `change`. Returns false, and changes nothing, if the change is not the newest of the
-    /// entry.
+    /// Restores the entry to its state before `change`. Returns false, and changes nothing, if the
+    /// change is not the newest of the entry.
     fn restore(&self, change: &Change, guard: &Guard) -> Result<bool> {
         let table = &self.writes.tables[change.table as usize];
         let (key, versions) = (self.writes.key(change), &self.system.versions.slots);
@@ -125,7 +130,8 @@ impl ActiveTransaction {
             leaf.set_stamp(version.undo.prior);
         } else if newest {
             put_back(&mut leaf, version.undo);
-            // The collector may have skipped a deleted row meanwhile, and does not return to the row.
+            // The collector may have skipped a deleted row meanwhile, and does not return to the
+            // row.
             let is_over = |entry: EntryMeta| entry.tombstone && versions.is_settled(entry.stamp);
             if leaf.entry().is_some_and(is_over) {
                 drop(leaf);
@@ -135,7 +141,8 @@ impl ActiveTransaction {
         Ok(newest)
     }
 
-    /// Marks changes that cannot be taken back as orphaned, so that every reader sees the value before, and takes back the rest.
+    /// Marks changes that cannot be taken back as orphaned, so that every reader sees the value
+    /// before, and takes back the rest.
     pub(super) fn orphan_changes(&mut self) {
         let _reserve = EmergencyReserve::begin();
         let (mut guard, versions) = (pin(), &self.system.versions.slots);
@@ -147,7 +154,8 @@ impl ActiveTransaction {
                 Ok(false) | Err(_) => versions.set_stamp(change.version, Stamp::ORPHANED),
             }
         }
-        // An orphaned entry may refer to one of the values: their pages stay until the next open, in no image.
+        // An orphaned entry may refer to one of the values: their pages stay until the next open,
+        // in no image.
         for value in &self.writes.values {
             versions.set_stamp(value.owner, Stamp::ORPHANED);
         }
@@ -166,13 +174,14 @@ impl ActiveTransaction {
         self.end();
     }
 
-    /// Ends a commit that panicked after the draw of its CSN. The next open may replay the record, so the database is poisoned
-    /// before any thread sees the state of the rows.
+    /// Ends a commit that panicked after the draw of its CSN. The next open may replay the record,
+    /// so the database is poisoned before any thread sees the state of the rows.
     #[cold]
     fn end_after_panic(&mut self, progress: Progress) {
         self.system.committed.panicked("a thread that committed");
         if let Progress::Ready(csn) = progress {
-            // Others may have read the rows. A version that is stamped already may have been given back and reused.
+            // Others may have read the rows. A version that is stamped already may have been given
+            // back and reused.
             let (own, stamp, versions) = (self.own, Stamp::committed(csn), &self.system.versions.slots);
             self.writes.changes.iter().for_each(|change| versions.change_stamp(change.version, own, stamp));
             self.writes.values.iter().for_each(|value| versions.change_stamp(value.owner, own, stamp));
@@ -183,7 +192,8 @@ impl ActiveTransaction {
     }
 }
 
-/// Restores an entry to its state before its newest change. Needs no room: entries keep theirs while unsettled.
+/// Restores an entry to its state before its newest change. Needs no room: entries keep theirs
+/// while unsettled.
 pub(super) fn put_back(leaf: &mut LeafWrite<'_>, undo: &Undo) {
     match &undo.before {
         Before::Absent => leaf.remove(),

@@ -1,5 +1,5 @@
-//! Read-only snapshots: a pinned CSN, owned, usable from several threads. A snapshot waits for what it reads to be committed, so
-//! that nothing it returns can be lost in a crash.
+//! Read-only snapshots: a pinned CSN, owned, usable from several threads. A snapshot waits for what
+//! it reads to be committed, so that nothing it returns can be lost in a crash.
 
 use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Stamp};
@@ -16,7 +16,8 @@ use std::sync::Arc;
 /// Systems of which a thread remembers its newest commit.
 const REMEMBERED: usize = 8;
 
-/// The newest CSN that a thread committed in each system, by the systems' numbers. Its snapshots are never older.
+/// The newest CSN that a thread committed in each system, by the systems' numbers. Its snapshots
+/// are never older.
 struct LastCommits {
     /// The system of the newest commit first; 0 for none.
     newest: [Cell<(u64, Csn)>; REMEMBERED],
@@ -125,7 +126,8 @@ impl ReadSnapshot {
         }
         // The answer depends on the drop, whether the snapshot sees the drop or not.
         self.system.begin_use(table, |dropped| self.system.committed.wait(dropped))?;
-        // Before the creation is durable it may be lost, and no thread may get an answer about the table.
+        // Before the creation is durable it may be lost, and no thread may get an answer about the
+        // table.
         let committed = self.wait_committed(table.create_csn());
         let mut used = self.used.lock();
         if committed.is_ok() && !is_known(&used) {
@@ -150,8 +152,8 @@ impl ReadSnapshot {
     /// Reads `key` into `value`. Returns whether the key exists.
     ///
     /// # Errors
-    /// `InvalidArgument`, `NotFound` (dropped table), `Poisoned` for what can no longer become durable, I/O,
-    /// `Corruption`.
+    /// `InvalidArgument`, `NotFound` (dropped table), `Poisoned` for what can no longer become
+    /// durable, I/O, `Corruption`.
     pub fn get(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.system.check_key(table, key)?;
         self.touch(table)?;
@@ -201,8 +203,8 @@ impl ReadSnapshot {
         Ok(row)
     }
 
-    /// Waits until everything that a batch observed is committed. Once the watermark has passed the newest CSN, all others are
-    /// committed, too.
+    /// Waits until everything that a batch observed is committed. Once the watermark has passed the
+    /// newest CSN, all others are committed, too.
     fn wait_committed_prefix(&self, newest: Csn) -> Result<()> {
         let committed = &self.system.committed;
         if newest == Csn::ZERO || newest <= self.acknowledged && newest < committed.watermark() {
@@ -212,8 +214,8 @@ impl ReadSnapshot {
     }
 }
 
-/// A value to be read piece by piece. It does not change while the transaction or snapshot that opened it lives, nor does it follow
-/// later changes of the transaction.
+/// A value to be read piece by piece. It does not change while the transaction or snapshot that
+/// opened it lives, nor does it follow later changes of the transaction.
 #[derive(Debug)]
 pub enum OpenValue {
     /// A value that lies in an entry.

@@ -1,4 +1,5 @@
-//! The shared state of all transactions of a database, composed of its components, and how the trees reach the versions.
+//! The shared state of all transactions of a database, composed of its components, and how the
+//! trees reach the versions.
 
 use super::catalog::{Catalog, TableState};
 use super::committed::Committed;
@@ -24,7 +25,8 @@ use std::time::Duration;
 /// Ordinals of living threads.
 static ORDINALS: std::sync::Mutex<BTreeSet<usize>> = std::sync::Mutex::new(BTreeSet::new());
 
-/// The smallest number that no other living thread has, so that a few threads use different logs, whichever threads ran before.
+/// The smallest number that no other living thread has, so that a few threads use different logs,
+/// whichever threads ran before.
 struct Ordinal(usize);
 
 impl Ordinal {
@@ -58,7 +60,8 @@ pub type StructureHook = Box<dyn Fn(&[&ExclusiveGuard<'_>]) + Send + Sync>;
 pub struct Limits {
     /// Longest key in bytes.
     pub key_bytes_max: usize,
-    /// Longest key and value together that lie in an entry, in bytes; longer values go to overflow pages.
+    /// Longest key and value together that lie in an entry, in bytes; longer values go to overflow
+    /// pages.
     pub entry_bytes_max: usize,
     /// Most redo bytes of a transaction.
     pub transaction_bytes_max: usize,
@@ -115,7 +118,8 @@ pub struct TransactionSystem {
     pub catalog: Catalog,
     /// Counters of transactions.
     pub counters: Arc<TransactionCounters>,
-    /// Memory that large transactions in progress take besides pages and versions; charged to the pool's account, too.
+    /// Memory that large transactions in progress take besides pages and versions; charged to the
+    /// pool's account, too.
     pub(super) write_sets: Arc<Account>,
     observer: Arc<Observer>,
     pub(super) limits: Limits,
@@ -140,7 +144,8 @@ pub(super) fn record_of(redo: &RedoBuffer) -> Record<'_> {
 }
 
 impl TransactionSystem {
-    /// Returns a system without tables. Transactions may begin after [`TransactionSystem::connect`].
+    /// Returns a system without tables. Transactions may begin after
+    /// [`TransactionSystem::connect`].
     #[must_use]
     pub fn new(pool: Arc<Pool>, limits: Limits, version_bytes_max: u64, clock: Clock) -> TransactionSystem {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
@@ -186,7 +191,8 @@ impl TransactionSystem {
         self.committed.run(commit);
     }
 
-    /// Serves snapshots of everything up to `newest`, which is committed, and no read-write transaction.
+    /// Serves snapshots of everything up to `newest`, which is committed, and no read-write
+    /// transaction.
     pub fn serve_read_only(&self, newest: Csn) {
         self.committed.rest_at(newest);
     }
@@ -196,7 +202,8 @@ impl TransactionSystem {
         assert!(self.observer.hook.set(hook).is_ok(), "set once, by the checkpoint");
     }
 
-    /// Returns the number of read-write transactions in progress, as a counter that is kept up to date.
+    /// Returns the number of read-write transactions in progress, as a counter that is kept up to
+    /// date.
     pub fn in_progress(&self) -> Arc<AtomicUsize> {
         self.in_progress.clone()
     }
@@ -225,14 +232,15 @@ impl TransactionSystem {
         Tree::create_hidden(self.pool.clone(), self.observer.clone())
     }
 
-    /// Returns the log that the calling thread writes to. Threads are spread over the logs in the order of their first use.
+    /// Returns the log that the calling thread writes to. Threads are spread over the logs in the
+    /// order of their first use.
     #[must_use]
     pub fn log_of_thread(&self) -> LogId {
         LogId((thread_ordinal() % self.logs.load(Ordering::Relaxed).max(1)) as u32)
     }
 
-    /// Reads `key` as `view`, which is pinned, sees it, into `value`. Returns whether the key exists, the CSN that the read
-    /// depends on, and the leaf.
+    /// Reads `key` as `view`, which is pinned, sees it, into `value`. Returns whether the key
+    /// exists, the CSN that the read depends on, and the leaf.
     pub(super) fn read(
         &self,
         tree: &Tree,
@@ -291,12 +299,12 @@ impl TransactionSystem {
         view.resolve(word, held, value, &self.versions.slots, &self.descriptors, guard)
     }
 
-    /// Counts the caller as a user of a table. If the table was dropped, calls `on_drop` with the CSN of the drop before the
-    /// caller gets the error.
+    /// Counts the caller as a user of a table. If the table was dropped, calls `on_drop` with the
+    /// CSN of the drop before the caller gets the error.
     ///
     /// # Errors
-    /// `NotFound` if the table was dropped; `InvalidArgument` for a table of another database, whose rows would be changed under
-    /// CSNs of this one.
+    /// `NotFound` if the table was dropped; `InvalidArgument` for a table of another database,
+    /// whose rows would be changed under CSNs of this one.
     pub(super) fn begin_use(
         &self,
         table: &TableState,

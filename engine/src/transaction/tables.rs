@@ -13,7 +13,8 @@ impl TransactionSystem {
     /// Returns the table called `name`, once its creation is durable.
     ///
     /// # Errors
-    /// `NotFound`, once the drop is durable; `Poisoned` if a creation or drop cannot become durable.
+    /// `NotFound`, once the drop is durable; `Poisoned` if a creation or drop cannot become
+    /// durable.
     pub fn table(&self, name: &str) -> Result<Arc<TableState>> {
         let table = self.once_durable(name, self.catalog.table(name))?;
         // Nearly always durable already: then the wait is one comparison with W.
@@ -29,7 +30,8 @@ impl TransactionSystem {
         self.once_durable(name, self.create_new_table(name))
     }
 
-    /// Returns `answer` once the caller may rely on it: that a table exists already, or does not (invariant 1).
+    /// Returns `answer` once the caller may rely on it: that a table exists already, or does not
+    /// (invariant 1).
     fn once_durable<T>(&self, name: &str, answer: Result<T>) -> Result<T> {
         let is_answer =
             |error: &Error| matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::NotFound);
@@ -82,8 +84,9 @@ impl TransactionSystem {
         self.committed.commit().finish(ticket, pending)
     }
 
-    /// Runs `change` under the catalog's lock until it finds room in the log. Waits for room without the lock, which a
-    /// checkpoint needs to make room, and every caller that opens a table.
+    /// Runs `change` under the catalog's lock until it finds room in the log. Waits for room
+    /// without the lock, which a checkpoint needs to make room, and every caller that opens a
+    /// table.
     fn change_catalog<T>(
         &self,
         mut change: impl FnMut(&mut CatalogGuard<'_>, &mut RedoBuffer) -> Result<Option<T>>,
@@ -98,11 +101,12 @@ impl TransactionSystem {
         }
     }
 
-    /// Logs a change of the catalog, which depends on every transaction before it and is a barrier in redo. `None` if the log
-    /// has no room now.
+    /// Logs a change of the catalog, which depends on every transaction before it and is a barrier
+    /// in redo. `None` if the log has no room now.
     fn precommit_catalog_change(&self, redo: &RedoBuffer) -> Result<Option<(Ticket, Pending)>> {
         let taken = Taken(&self.descriptors, self.descriptors.take()?);
-        // Dropped first: a panic must poison the database before a checkpoint that waits for the descriptor continues.
+        // Dropped first: a panic must poison the database before a checkpoint that waits for the
+        // descriptor continues.
         let _inside = self.committed.commit().inside("a thread that changed the catalog");
         let now = self.clock.now();
         let pending = Pending {

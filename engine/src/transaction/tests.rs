@@ -77,8 +77,8 @@ fn get(system: &Arc<TransactionSystem>, table: &Arc<TableState>, key: &[u8]) -> 
     begin(system).get(table, key, &mut value).expect("readable").then_some(value)
 }
 
-/// A page that a transaction had changed was evicted and could not be read when the transaction aborted. Its entries kept the stamp of
-/// an ended transaction, and readers retried for ever.
+/// A page that a transaction had changed was evicted and could not be read when the transaction
+/// aborted. Its entries kept the stamp of an ended transaction, and readers retried for ever.
 #[test]
 fn an_orphaned_change_is_invisible_and_blocks_no_writer() {
     let (system, table) = system();
@@ -144,8 +144,9 @@ fn after_a_failed_rollback_a_transaction_can_only_abort() {
     put(&system, &table, b"a", b"other").expect("the row is free");
 }
 
-/// A rollback failed half-way. The next write of an own row looked for a change to overwrite behind a savepoint that had more changes
-/// before it than were left. The engine panicked, and acknowledged no commit any more.
+/// A rollback failed half-way. The next write of an own row looked for a change to overwrite behind
+/// a savepoint that had more changes before it than were left. The engine panicked, and
+/// acknowledged no commit any more.
 #[test]
 fn after_a_failed_rollback_writes_are_refused_and_others_run() {
     let (system, table) = system();
@@ -179,8 +180,9 @@ fn after_a_failed_rollback_writes_are_refused_and_others_run() {
     system.commit().flush_all().expect("no panic");
 }
 
-/// A call panicked after it had changed the page and before it had noted the change. Ending the transaction after catching the panic
-/// freed its descriptor, and readers of the row got an error instead of the value before.
+/// A call panicked after it had changed the page and before it had noted the change. Ending the
+/// transaction after catching the panic freed its descriptor, and readers of the row got an error
+/// instead of the value before.
 #[test]
 fn after_a_panic_in_a_call_others_see_the_value_before() {
     for commits in [true, false] {
@@ -207,8 +209,8 @@ fn after_a_panic_in_a_call_others_see_the_value_before() {
     }
 }
 
-/// A checkpoint holds every version that ends while it is made. A writer that found no memory for another version got an error, even if
-/// the checkpoint was about to end.
+/// A checkpoint holds every version that ends while it is made. A writer that found no memory for
+/// another version got an error, even if the checkpoint was about to end.
 #[test]
 fn a_writer_without_memory_waits_for_a_checkpoint() {
     let (system, table) = system();
@@ -220,7 +222,8 @@ fn a_writer_without_memory_waits_for_a_checkpoint() {
         let versions = &system.versions;
         let held = scope.spawn(move || {
             let begun = std::time::Instant::now();
-            // Not nearly all: the writer gives back what it can, and this thread may not be running when there is most.
+            // Not nearly all: the writer gives back what it can, and this thread may not be running
+            // when there is most.
             while versions.bytes().0 < VERSION_BYTES / 2 {
                 assert!(begun.elapsed().as_secs() < 60, "no writer runs");
                 std::thread::yield_now();
@@ -248,14 +251,16 @@ fn a_writer_without_memory_waits_for_a_checkpoint() {
     };
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(error.to_string().contains("version_bytes"), "{error}");
-    // A wait for a checkpoint would take a minute, and each transaction that begins beside one would wait, too: thousands.
+    // A wait for a checkpoint would take a minute, and each transaction that begins beside one
+    // would wait, too: thousands.
     assert!(took < Duration::from_secs(30), "{took:?}");
     assert!(waits() - before < 500, "{} waited", waits() - before);
     drop(snapshot);
 }
 
-/// A thread remembers its last leaf by page id and version, also from one transaction to the next. These are the same in another
-/// database, or in a new table with the root of a dropped one: a row went into the wrong table.
+/// A thread remembers its last leaf by page id and version, also from one transaction to the next.
+/// These are the same in another database, or in a new table with the root of a dropped one: a row
+/// went into the wrong table.
 #[test]
 fn the_leaf_hint_is_not_used_in_another_database() {
     let (one, table) = system();
@@ -293,8 +298,8 @@ fn the_leaf_hint_is_not_used_after_a_drop_of_the_table() {
     assert_eq!(get(&system, &table, &[255]), Some(b"new".to_vec()));
 }
 
-/// A drop that found a user had already marked the table for a moment. Other users in that moment got the error that the table was
-/// dropped.
+/// A drop that found a user had already marked the table for a moment. Other users in that moment
+/// got the error that the table was dropped.
 #[test]
 fn a_refused_drop_is_invisible() {
     let (system, table) = system();
@@ -357,8 +362,8 @@ fn a_wait_for_a_row_checks_for_a_panic() {
     assert_eq!(error.kind(), ErrorKind::Poisoned);
 }
 
-/// A transaction belonged to the thread that began it. That thread got a conflict at once on its rows, although another thread
-/// continued the transaction.
+/// A transaction belonged to the thread that began it. That thread got a conflict at once on its
+/// rows, although another thread continued the transaction.
 #[test]
 fn a_transaction_belongs_to_the_thread_that_uses_it() {
     let all = descriptor::Descriptors::default();
@@ -383,8 +388,9 @@ fn in_another_log<T: Send>(system: &TransactionSystem, than: LogId, f: impl FnOn
     std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
 }
 
-/// A snapshot that sees its own thread's commit waits until the commit is durable. The commit may not be acknowledged by then: a
-/// snapshot that another thread began afterwards did not contain what the first had returned.
+/// A snapshot that sees its own thread's commit waits until the commit is durable. The commit may
+/// not be acknowledged by then: a snapshot that another thread began afterwards did not contain
+/// what the first had returned.
 #[test]
 fn a_snapshot_sees_what_an_earlier_snapshot_returned() {
     let disk = SimulatedStorage::new(1);
@@ -444,8 +450,8 @@ fn more_rows_than_can_be_deleted(system: &Arc<TransactionSystem>, table: &Arc<Ta
     rows
 }
 
-/// The copy of a deleted key that waits to be purged was not counted. Beside a snapshot, deletions of long keys took many times the
-/// memory for versions.
+/// The copy of a deleted key that waits to be purged was not counted. Beside a snapshot, deletions
+/// of long keys took many times the memory for versions.
 #[test]
 fn deleted_keys_count_as_memory_for_versions_until_purged() {
     let (system, table) = system();
@@ -465,7 +471,8 @@ fn deleted_keys_count_as_memory_for_versions_until_purged() {
     assert!(table.tree.lookup(&key(0), &mut Vec::new()).expect("readable").is_none(), "it is purged");
 }
 
-/// Deletions counted only from the commit on, where nothing can be refused. After a large transaction all others were refused, or waited.
+/// Deletions counted only from the commit on, where nothing can be refused. After a large
+/// transaction all others were refused, or waited.
 #[test]
 fn deletions_count_while_the_transaction_is_in_progress() {
     let (system, table) = system();
@@ -488,8 +495,8 @@ fn deletions_count_while_the_transaction_is_in_progress() {
     must_give_all_back(&system);
 }
 
-/// The first call of a snapshot on a table waited for the table's creation. After this wait had failed, the second call answered that
-/// the row did not exist.
+/// The first call of a snapshot on a table waited for the table's creation. After this wait had
+/// failed, the second call answered that the row did not exist.
 #[test]
 fn a_snapshot_gives_no_answer_on_a_table_that_may_be_lost() {
     let disk = SimulatedStorage::new(1);

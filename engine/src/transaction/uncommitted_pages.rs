@@ -1,9 +1,11 @@
-//! Pages of large values that left memory before the transaction that wrote the value had committed.
+//! Pages of large values that left memory before the transaction that wrote the value had
+//! committed.
 //!
-//! A page image holds committed content only, with this exception: a large value may be longer than memory, and nothing
-//! refers to its pages before its transaction commits. So its pages may leave memory, and the mapping of a checkpoint may
-//! have their images. Such a checkpoint lists these pages, and opening it takes them as free. If the transaction is
-//! replayed, replay writes the value to new pages.
+//! A page image holds committed content only, with this exception: a large value may be longer than
+//! memory, and nothing refers to its pages before its transaction commits. So its pages may leave
+//! memory, and the mapping of a checkpoint may have their images. Such a checkpoint lists these
+//! pages, and opening it takes them as free. If the transaction is replayed, replay writes the
+//! value to new pages.
 //!
 //! ```text
 //!   page written out ── noted ──┬── transaction commits ── first checkpoint that contains it: forgotten
@@ -11,17 +13,22 @@
 //!                               └── value discarded: forgotten and freed in one step
 //! ```
 //!
-//! 1. A page is noted behind the imager's gate, together with its image. A checkpoint lists pages behind the gate after it
-//!    has chosen C. So each page whose image is in the checkpoint is listed, unless the value was committed at C.
-//! 2. A freed page may be allocated again at once, and must not be listed then. A checkpoint holds the lock from before it
-//!    chooses C until its epoch has begun; a page is forgotten and freed under this lock. So a listed page that is freed
-//!    and reused later has no image of its new content in that epoch, because the reused page is created in that epoch.
-//! 3. A value that is committed at some C is committed at every later one, so its pages are forgotten at the first such C.
-//!    Before that its pages may be freed as those of a replaced value, and be reused. The replacing transaction is durable
-//!    then, so every later checkpoint finds the value committed and lists none of these pages.
-//! 4. Pages of a replaced value that could not be read to be freed are noted, too, for the pseudo-owner [`ORPHANED`], under
-//!    the lock that a checkpoint holds from before it chooses C. So they are in its list if they have images in it.
-//! 5. A page that cannot be freed because it cannot be read stays noted, and is free after the next open.
+//! 1. A page is noted behind the imager's gate, together with its image. A checkpoint lists pages
+//!    behind the gate after it has chosen C. So each page whose image is in the checkpoint is
+//!    listed, unless the value was committed at C.
+//! 2. A freed page may be allocated again at once, and must not be listed then. A checkpoint holds
+//!    the lock from before it chooses C until its epoch has begun; a page is forgotten and freed
+//!    under this lock. So a listed page that is freed and reused later has no image of its new
+//!    content in that epoch, because the reused page is created in that epoch.
+//! 3. A value that is committed at some C is committed at every later one, so its pages are
+//!    forgotten at the first such C. Before that its pages may be freed as those of a replaced
+//!    value, and be reused. The replacing transaction is durable then, so every later checkpoint
+//!    finds the value committed and lists none of these pages.
+//! 4. Pages of a replaced value that could not be read to be freed are noted, too, for the
+//!    pseudo-owner [`ORPHANED`], under the lock that a checkpoint holds from before it chooses C.
+//!    So they are in its list if they have images in it.
+//! 5. A page that cannot be freed because it cannot be read stays noted, and is free after the next
+//!    open.
 
 use crate::base::{PageId, PooledCharge};
 use crate::buffer::{ExclusiveGuard, Pool};
@@ -72,8 +79,8 @@ impl UncommittedPages {
         pool.frames().demand().listed.store(pages.count, Ordering::Relaxed);
     }
 
-    /// Notes `page`, of which an image is about to be recorded while the value of `owner` is not known to be committed. The
-    /// caller is behind the imager's gate.
+    /// Notes `page`, of which an image is about to be recorded while the value of `owner` is not
+    /// known to be committed. The caller is behind the imager's gate.
     pub(super) fn note(&self, pool: &Pool, owner: u64, page: PageId) {
         let mut pages = self.pages.lock();
         pages.count += u64::from(pages.by_owner.entry(owner).or_default().insert(page));

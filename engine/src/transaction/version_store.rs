@@ -1,12 +1,13 @@
-//! The versions of a database: which are still needed, when they are given back, and what happens when their memory fills up.
+//! The versions of a database: which are still needed, when they are given back, and what happens
+//! when their memory fills up.
 //!
-//! Collection runs after commits, when a checkpoint begins and ends, and when a memory bound is near. *Backpressure* has three
-//! steps:
+//! Collection runs after commits, when a checkpoint begins and ends, and when a memory bound is
+//! near. *Backpressure* has three steps:
 //!
-//! 1. While the last quarter of the memory for versions is in use, a transaction waits a little before it begins, so that
-//!    versions are given back as fast as transactions create them.
-//! 2. A writer that finds no memory gives back what no snapshot needs, and waits for commits and for a running checkpoint
-//!    that still need versions.
+//! 1. While the last quarter of the memory for versions is in use, a transaction waits a little
+//!    before it begins, so that versions are given back as fast as transactions create them.
+//! 2. A writer that finds no memory gives back what no snapshot needs, and waits for commits and
+//!    for a running checkpoint that still need versions.
 //! 3. The evictor first checks whether memory is still charged to versions that are gone.
 
 use super::committed::Committed;
@@ -26,24 +27,29 @@ use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Epochs that have to pass before all deferred frees have run, and a few more for threads that are in an epoch.
+/// Epochs that have to pass before all deferred frees have run, and a few more for threads that are
+/// in an epoch.
 const FREE_ROUNDS: usize = 16;
 /// How often a writer waits for threads in an epoch if that was not enough, and how long each time.
 const RECLAIM_WAITS: usize = 1000;
 const RECLAIM_WAIT: Duration = Duration::from_millis(1);
-/// How often a writer waits for transactions of other threads, whose snapshots keep versions, to end.
+/// How often a writer waits for transactions of other threads, whose snapshots keep versions, to
+/// end.
 const WAITS_FOR_OTHERS: usize = 100;
 /// How long a writer waits for a checkpoint that holds versions and makes no progress.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
-/// Charges are lowered when so many bytes are charged and free, and at least half of what is charged...
+/// Charges are lowered when so many bytes are charged and free, and at least half of what is
+/// charged...
 const SURPLUS_BYTES: u64 = 128 << 10;
 /// ... but not more often than this, because the allocator searches all memory of the process.
 const LOWER_EVERY: Duration = Duration::from_secs(1);
-/// Steps that a beginning transaction waits at most when the memory for versions is nearly full, and the length of a step.
+/// Steps that a beginning transaction waits at most when the memory for versions is nearly full,
+/// and the length of a step.
 const THROTTLE_STEPS: u64 = 16;
 const THROTTLE_STEP: Duration = Duration::from_millis(1);
 
-/// Frees what no thread can be looking at, and yields to threads that are in an epoch. Each flush frees some hundred pieces.
+/// Frees what no thread can be looking at, and yields to threads that are in an epoch. Each flush
+/// frees some hundred pieces.
 fn run_deferred_frees() {
     for _ in 0..FREE_ROUNDS {
         pin().flush();
@@ -64,7 +70,8 @@ pub enum StampState {
     InProgress,
 }
 
-/// The checkpoints that hold versions. Written by checkpoints, read by writers that found no memory.
+/// The checkpoints that hold versions. Written by checkpoints, read by writers that found no
+/// memory.
 #[derive(Debug, Default)]
 struct CheckpointViews {
     open: AtomicUsize,
@@ -89,7 +96,8 @@ pub struct VersionStore {
     clock: Clock,
     counters: Arc<TransactionCounters>,
     views: CheckpointViews,
-    /// The oldest snapshot when a transaction last waited for old versions without success; 0 if none has.
+    /// The oldest snapshot when a transaction last waited for old versions without success; 0 if
+    /// none has.
     outwaited: AtomicU64,
     /// When charges were lowered last; 0 if never.
     charges_lowered: AtomicU64,
@@ -125,13 +133,15 @@ impl VersionStore {
         self.slots.count()
     }
 
-    /// Returns the bytes held by live versions and by deleted keys that wait for theirs to go, and how many may be.
+    /// Returns the bytes held by live versions and by deleted keys that wait for theirs to go, and
+    /// how many may be.
     #[must_use]
     pub fn bytes(&self) -> (u64, u64) {
         self.slots.bytes()
     }
 
-    /// Returns what an entry's stamp means for a page that leaves memory. `guard` was pinned before the page was read.
+    /// Returns what an entry's stamp means for a page that leaves memory. `guard` was pinned before
+    /// the page was read.
     pub fn stamp_state(&self, stamp: u64, guard: &Guard) -> StampState {
         let version = VersionHandle::from_word(stamp).and_then(|handle| self.slots.read(handle, guard));
         let Some(version) = version else { return StampState::Settled };
@@ -143,7 +153,8 @@ impl VersionStore {
         }
     }
 
-    /// Returns the number of open snapshots and transactions, and the oldest CSN that one of them needs.
+    /// Returns the number of open snapshots and transactions, and the oldest CSN that one of them
+    /// needs.
     #[must_use]
     pub fn snapshots(&self) -> (u64, Csn) {
         let bound = self.committed.newest_drawn();
@@ -158,7 +169,8 @@ impl VersionStore {
         Horizon { bound, descriptors: &self.descriptors }
     }
 
-    /// Collects what a transaction found worth it, once no thread waits for anything of that transaction.
+    /// Collects what a transaction found worth it, once no thread waits for anything of that
+    /// transaction.
     pub(super) fn collect_after(&self, to_collect: ToCollect) {
         match to_collect {
             ToCollect::Nothing => {}
@@ -183,12 +195,14 @@ impl VersionStore {
         self.large_values.collect(&horizon, true);
     }
 
-    /// Frees large values that no snapshot can see: a few of them take more memory than many versions.
+    /// Frees large values that no snapshot can see: a few of them take more memory than many
+    /// versions.
     pub fn collect_large_values(&self) {
         self.large_values.collect(&self.horizon(), false);
     }
 
-    /// Creates the version of an owner of a large value; gives memory back and retries if there is none.
+    /// Creates the version of an owner of a large value; gives memory back and retries if there is
+    /// none.
     ///
     /// # Errors
     /// `OutOfMemory`.
@@ -210,8 +224,8 @@ impl VersionStore {
         created
     }
 
-    /// Waits a little if the last quarter of the memory for versions is in use. To be called before a transaction begins, which
-    /// then has no snapshot yet that keeps versions.
+    /// Waits a little if the last quarter of the memory for versions is in use. To be called before
+    /// a transaction begins, which then has no snapshot yet that keeps versions.
     #[inline]
     pub(super) fn throttle(&self) {
         let used = self.slots.part_of_last_quarter();
@@ -220,7 +234,8 @@ impl VersionStore {
         }
     }
 
-    /// Waits until the last quarter of the memory for versions is free: the longer, the more of it is used.
+    /// Waits until the last quarter of the memory for versions is free: the longer, the more of it
+    /// is used.
     #[cold]
     fn await_collection(&self, used: u64) {
         let steps = 1 + used * (THROTTLE_STEPS - 1) / 256;
@@ -240,8 +255,8 @@ impl VersionStore {
         self.note_outwaited(oldest);
     }
 
-    /// Returns whether more versions may soon be given back: what keeps them is a commit that is not durable yet, or a
-    /// snapshot of another thread that has not outlasted a wait before.
+    /// Returns whether more versions may soon be given back: what keeps them is a commit that is
+    /// not durable yet, or a snapshot of another thread that has not outlasted a wait before.
     fn may_advance(&self) -> bool {
         let bound = self.horizon().bound;
         let oldest = self.descriptors.oldest_pin(bound);
@@ -256,8 +271,8 @@ impl VersionStore {
         }
     }
 
-    /// Gives back now what would be given back soon, because a memory bound is reached. Returns how many checkpoint views had
-    /// ended before, for [`VersionStore::reclaim_after_checkpoint`].
+    /// Gives back now what would be given back soon, because a memory bound is reached. Returns how
+    /// many checkpoint views had ended before, for [`VersionStore::reclaim_after_checkpoint`].
     pub(super) fn reclaim(&self) -> u64 {
         let ended = self.views.ended.load(Ordering::SeqCst);
         self.collect_all_pruning(Pruning::Now);
@@ -265,14 +280,16 @@ impl VersionStore {
         if self.has_room() {
             return ended;
         }
-        // Versions of commits that are not durable are kept, and asynchronous commits may be far ahead of the device.
+        // Versions of commits that are not durable are kept, and asynchronous commits may be far
+        // ahead of the device.
         let newest = self.committed.newest_drawn();
         if let Err(error) = self.committed.wait_up_to(newest) {
             tracing::debug!(%error, "versions stay: their transactions cannot become durable");
         }
         let oldest = self.descriptors.oldest_pin(newest);
         for wait in 0..RECLAIM_WAITS {
-            // The bound is read first, so that the collection below covers what was acknowledged by then.
+            // The bound is read first, so that the collection below covers what was acknowledged by
+            // then.
             let up_to_date = self.horizon().bound >= newest;
             self.collect_all_pruning(Pruning::Now);
             run_deferred_frees();
@@ -294,8 +311,9 @@ impl VersionStore {
         bytes <= most - most / 8
     }
 
-    /// Waits for the end of the checkpoint that is being made, if no other has ended since `before` had, and reclaims once
-    /// more: the checkpoint may hold the versions. `None` if no checkpoint is being made, or it makes no progress.
+    /// Waits for the end of the checkpoint that is being made, if no other has ended since `before`
+    /// had, and reclaims once more: the checkpoint may hold the versions. `None` if no checkpoint
+    /// is being made, or it makes no progress.
     pub(super) fn reclaim_after_checkpoint(&self, before: u64) -> Option<u64> {
         let (mut progress, mut since) = (0, self.clock.now());
         loop {
@@ -332,8 +350,9 @@ impl VersionStore {
         self.views.one_ended.notify_all();
     }
 
-    /// Lowers the charges for versions and for pages of uncommitted large values to what exists, if the charges are much
-    /// higher, for instance after a long snapshot. Pages get the memory that becomes free.
+    /// Lowers the charges for versions and for pages of uncommitted large values to what exists, if
+    /// the charges are much higher, for instance after a long snapshot. Pages get the memory that
+    /// becomes free.
     pub fn lower_charges(&self) {
         let uncommitted = &self.large_values.uncommitted;
         let (versions, charged) = self.slots.surplus();

@@ -1,7 +1,8 @@
 //! Versions: what an entry was before its newest change.
 //!
-//! A page holds the newest value of a key and a stamp word. The word is 0 for a value that every snapshot sees, or the
-//! [`VersionHandle`] of a version slot, which names the writer of the value and holds the value before:
+//! A page holds the newest value of a key and a stamp word. The word is 0 for a value that every
+//! snapshot sees, or the [`VersionHandle`] of a version slot, which names the writer of the value
+//! and holds the value before:
 //!
 //! ```text
 //!  page entry            version slot            undo
@@ -11,17 +12,21 @@
 //!                                                              └──▶ version slot (CSN 70) ──▶ …
 //! ```
 //!
-//! 1. A slot is reused under a new generation. A handle whose generation has passed means "every snapshot sees the value".
-//!    So no page or chain is ever searched for handles to unlink; stale handles vanish when the page is written out.
-//! 2. A slot is given back at once only when its CSN is at or below every snapshot that is or will be pinned, and below
-//!    the watermark. A reader that finds its handle stale would have seen the value anyway, and depends on nothing.
-//! 3. In every other case (abort, rollback to a savepoint, pruning below a long snapshot) the slot is given back only
-//!    after an epoch. A reader that copied the handle from a page finds the slot intact, possibly marked ABORTED, and then
-//!    reads the page again.
-//! 4. Before-images that were given back stay in memory until no reader can be looking at them: their free is *deferred*.
-//!    Until then they count as memory, but not against the bound for versions.
-//! 5. Generations have 37 bits: a stale handle is mistaken for a live one only after 2^37 reuses of one slot between
-//!    two checkpoints, each of which clears the stale handles of the pages it writes.
+//! 1. A slot is reused under a new generation. A handle whose generation has passed means "every
+//!    snapshot sees the value". So no page or chain is ever searched for handles to unlink; stale
+//!    handles vanish when the page is written out.
+//! 2. A slot is given back at once only when its CSN is at or below every snapshot that is or will
+//!    be pinned, and below the watermark. A reader that finds its handle stale would have seen the
+//!    value anyway, and depends on nothing.
+//! 3. In every other case (abort, rollback to a savepoint, pruning below a long snapshot) the slot
+//!    is given back only after an epoch. A reader that copied the handle from a page finds the slot
+//!    intact, possibly marked ABORTED, and then reads the page again.
+//! 4. Before-images that were given back stay in memory until no reader can be looking at them:
+//!    their free is *deferred*. Until then they count as memory, but not against the bound for
+//!    versions.
+//! 5. Generations have 37 bits: a stale handle is mistaken for a live one only after 2^37 reuses of
+//!    one slot between two checkpoints, each of which clears the stale handles of the pages it
+//!    writes.
 
 use super::descriptor::Stamp;
 use crate::base::{Account, Charge, Csn, Error, ErrorKind, PooledCharge, Result, allocation_failure};
@@ -40,7 +45,8 @@ const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
 const _: () = assert!(CHUNK * CHUNKS == 1 << INDEX_BITS);
 const _: () = assert!(1 + INDEX_BITS + GENERATION_BITS == 64);
 
-/// The stamp word of an entry with a version: bit 63 set, 37 bits generation, 26 bits index. 0 is "settled".
+/// The stamp word of an entry with a version: bit 63 set, 37 bits generation, 26 bits index. 0 is
+/// "settled".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct VersionHandle(u64);
 
@@ -79,7 +85,8 @@ pub enum Before {
     Tombstone,
     /// A value in the entry.
     Value(Box<[u8]>),
-    /// A large value. Its pages are freed by the garbage collector, or stay with the entry if the change is taken back.
+    /// A large value. Its pages are freed by the garbage collector, or stay with the entry if the
+    /// change is taken back.
     Reference(Box<LargeReference>),
     /// The same as after: the row was only locked.
     Unchanged,
@@ -109,7 +116,8 @@ impl Undo {
 
 /// Bytes that an allocator adds to a piece of memory, rounding included.
 pub(super) const ALLOCATION_BYTES: usize = 24;
-/// Bytes of a version's places in lists that grow by doubling: of its transaction, of the garbage, of the free slots.
+/// Bytes of a version's places in lists that grow by doubling: of its transaction, of the garbage,
+/// of the free slots.
 const LISTED_BYTES: usize = 2 * (size_of::<(Csn, VersionHandle)>() + size_of::<u32>());
 /// Bytes of the smallest version.
 const LEAST_BYTES: usize = size_of::<Slot>() + size_of::<Undo>() + ALLOCATION_BYTES + LISTED_BYTES;
@@ -144,18 +152,20 @@ pub struct Versions {
     /// Bytes held by live versions, and by deleted keys that wait for theirs to go.
     bytes: AtomicU64,
     bytes_max: u64,
-    /// Bytes whose free is deferred (invariant 4). Raised before `bytes` is lowered, so that the sum is never too low.
+    /// Bytes whose free is deferred (invariant 4). Raised before `bytes` is lowered, so that the
+    /// sum is never too low.
     deferred: AtomicU64,
     /// Slots that wait for an epoch (invariant 3).
     frees_pending: AtomicU64,
     /// For `bytes` and `deferred`.
     pieces: PooledCharge,
-    /// For slots that were free when the charge for pieces was last lowered; slots stay allocated. A slot that is reused is
-    /// charged twice until the charge is lowered again.
+    /// For slots that were free when the charge for pieces was last lowered; slots stay allocated.
+    /// A slot that is reused is charged twice until the charge is lowered again.
     free_slots: Charge,
 }
 
-/// Part of the memory for versions whose free may be deferred before a collector runs deferred frees early.
+/// Part of the memory for versions whose free may be deferred before a collector runs deferred
+/// frees early.
 const DEFERRED_PART: u64 = 32;
 
 /// Free lists, so that threads rarely share one.
@@ -194,7 +204,8 @@ impl Versions {
     /// Creates a version; `shard` is a hint that is equal for calls of one thread.
     ///
     /// # Errors
-    /// `OutOfMemory` at the version budget: long snapshots or large transactions hold too many versions.
+    /// `OutOfMemory` at the version budget: long snapshots or large transactions hold too many
+    /// versions.
     pub fn create(&self, shard: usize, stamp: Stamp, undo: Undo, guard: &Guard) -> Result<VersionHandle> {
         let size = undo.bytes();
         if self.bytes.load(Ordering::Relaxed) + size > self.bytes_max || allocation_failure::is_injected() {
@@ -209,10 +220,12 @@ impl Versions {
         let index = self.take_slot(shard)?;
         self.add_bytes(size);
         let slot = self.slot(index);
-        // Release: a reader that takes this stamp for that of the slot's previous version sees the new generation.
+        // Release: a reader that takes this stamp for that of the slot's previous version sees the
+        // new generation.
         slot.stamp.store(stamp.0, Ordering::Release);
         slot.undo.replace(Some(undo), guard);
-        // The handle becomes reachable through a page latch, which orders these stores before any reader's loads.
+        // The handle becomes reachable through a page latch, which orders these stores before any
+        // reader's loads.
         Ok(VersionHandle::new(index, slot.generation.load(Ordering::Relaxed)))
     }
 
@@ -245,7 +258,8 @@ impl Versions {
         })
     }
 
-    /// Returns the version behind `handle`, or `None` if every snapshot sees the newer value (invariant 1).
+    /// Returns the version behind `handle`, or `None` if every snapshot sees the newer value
+    /// (invariant 1).
     ///
     /// `guard` must have been pinned before the handle was read from a page or chain (invariant 3).
     #[must_use]
@@ -275,19 +289,21 @@ impl Versions {
         }
     }
 
-    /// Replaces the in-progress stamp with the CSN, or with ABORTED. Only the writer calls this, and the collector for a
-    /// version that it has pruned.
+    /// Replaces the in-progress stamp with the CSN, or with ABORTED. Only the writer calls this,
+    /// and the collector for a version that it has pruned.
     pub fn set_stamp(&self, handle: VersionHandle, stamp: Stamp) {
         self.slot(handle.index()).stamp.store(stamp.0, Ordering::Release);
     }
 
-    /// Replaces the stamp if it is still `old`, that of a transaction in progress, which no other transaction ever has.
+    /// Replaces the stamp if it is still `old`, that of a transaction in progress, which no other
+    /// transaction ever has.
     pub fn change_stamp(&self, handle: VersionHandle, old: Stamp, new: Stamp) {
         let stamp = &self.slot(handle.index()).stamp;
         let _ = stamp.compare_exchange(old.0, new.0, Ordering::Release, Ordering::Relaxed);
     }
 
-    /// Replaces the before-image of a live version (pruning). Only the collector, which alone gives slots back, calls this.
+    /// Replaces the before-image of a live version (pruning). Only the collector, which alone gives
+    /// slots back, calls this.
     pub fn replace_undo(self: &Arc<Self>, handle: VersionHandle, undo: Undo, guard: &Guard) {
         let slot = self.slot(handle.index());
         let old = slot.undo.load(guard).map_or(0, Undo::bytes);
@@ -310,8 +326,8 @@ impl Versions {
         self.defer_free(bytes, guard);
     }
 
-    /// Removes the before-image from a slot and makes its handle stale. Returns the bytes of the version, `None` if the handle
-    /// was stale already.
+    /// Removes the before-image from a slot and makes its handle stale. Returns the bytes of the
+    /// version, `None` if the handle was stale already.
     fn vacate(&self, handle: VersionHandle, guard: &Guard) -> Option<u64> {
         let slot = self.slot(handle.index());
         let generation = slot.generation.load(Ordering::Relaxed);
@@ -325,7 +341,8 @@ impl Versions {
         Some(bytes)
     }
 
-    /// Counts before-images of `bytes` that were removed from their slots under `guard` (invariant 4).
+    /// Counts before-images of `bytes` that were removed from their slots under `guard` (invariant
+    /// 4).
     fn defer_free(self: &Arc<Self>, bytes: u64, guard: &Guard) {
         if bytes == 0 {
             return;
@@ -337,7 +354,8 @@ impl Versions {
         guard.defer(move || versions.deferred.fetch_sub(bytes, Ordering::Relaxed));
     }
 
-    /// Marks a version as taken back, so that readers read the page again, and gives its slot back later.
+    /// Marks a version as taken back, so that readers read the page again, and gives its slot back
+    /// later.
     pub(super) fn abort(self: &Arc<Self>, shard: usize, handle: VersionHandle, guard: &Guard) {
         self.set_stamp(handle, Stamp::ABORTED);
         self.give_back_later(shard, handle, guard);
@@ -353,7 +371,8 @@ impl Versions {
         });
     }
 
-    /// Returns how much of the last quarter of the bound is used, in 256ths of the quarter; 0 if none is.
+    /// Returns how much of the last quarter of the bound is used, in 256ths of the quarter; 0 if
+    /// none is.
     #[inline]
     #[must_use]
     pub fn part_of_last_quarter(&self) -> u64 {
@@ -395,13 +414,15 @@ impl Versions {
         self.deferred.load(Ordering::Relaxed) > self.bytes_max / DEFERRED_PART
     }
 
-    /// Returns the number of slots that are given back when no thread is in an epoch in which it could have seen them.
+    /// Returns the number of slots that are given back when no thread is in an epoch in which it
+    /// could have seen them.
     #[must_use]
     pub fn frees_pending(&self) -> u64 {
         self.frees_pending.load(Ordering::Relaxed)
     }
 
-    /// Returns the bytes held by live versions and by deleted keys that wait for theirs to go, and how many may be.
+    /// Returns the bytes held by live versions and by deleted keys that wait for theirs to go, and
+    /// how many may be.
     #[must_use]
     pub fn bytes(&self) -> (u64, u64) {
         (self.bytes.load(Ordering::Relaxed), self.bytes_max)

@@ -12,7 +12,8 @@ use crate::tree::Held;
 pub struct View {
     /// Transactions with a CSN above this one are not visible.
     pub snapshot: Csn,
-    /// The stamp of own changes, which are visible; `Stamp(0)`, which no version carries, for a snapshot.
+    /// The stamp of own changes, which are visible; `Stamp(0)`, which no version carries, for a
+    /// snapshot.
     pub own: Stamp,
 }
 
@@ -54,7 +55,8 @@ impl View {
         if planted::is(Bug::SnapshotTooLow) { Csn(self.snapshot.0.saturating_sub(1)) } else { self.snapshot }
     }
 
-    /// Returns whether this view sees the value with the stamp word `word`, and the version if there is one.
+    /// Returns whether this view sees the value with the stamp word `word`, and the version if
+    /// there is one.
     pub fn visibility<'g>(
         &self,
         word: u64,
@@ -81,7 +83,8 @@ impl View {
 
     /// Walks an entry's chain to the value that this view sees.
     ///
-    /// `value` holds the page's value on entry and the visible value on return. `guard` was pinned before the page was read.
+    /// `value` holds the page's value on entry and the visible value on return. `guard` was pinned
+    /// before the page was read.
     pub fn resolve(
         &self,
         mut word: u64,

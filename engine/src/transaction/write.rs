@@ -1,10 +1,13 @@
-//! Changing a row: find the entry, decide by its stamp, create a version, change the page, note the redo.
+//! Changing a row: find the entry, decide by its stamp, create a version, change the page, note the
+//! redo.
 //!
 //! 1. Latch the leaf. The stamp of the entry names its last writer.
-//! 2. If the writer is another transaction in progress, unlatch, wait for it, and start again. If the entry is newer than the
-//!    snapshot, the change is a conflict.
-//! 3. Create a version from the page's value; write the new value and the version's handle to the page.
-//! 4. Append the change to the private redo buffer: only the changed bytes if the length is the same.
+//! 2. If the writer is another transaction in progress, unlatch, wait for it, and start again. If
+//!    the entry is newer than the snapshot, the change is a conflict.
+//! 3. Create a version from the page's value; write the new value and the version's handle to the
+//!    page.
+//! 4. Append the change to the private redo buffer: only the changed bytes if the length is the
+//!    same.
 
 use super::active::{ActiveTransaction, Isolation};
 use super::catalog::TableState;
@@ -42,8 +45,8 @@ enum Attempt {
     Retry,
 }
 
-/// Checkpoints that a write waits for: on a full disk, where each gives back about half of what is reserved, or without memory
-/// for versions, where the next checkpoint holds only newer ones.
+/// Checkpoints that a write waits for: on a full disk, where each gives back about half of what is
+/// reserved, or without memory for versions, where the next checkpoint holds only newer ones.
 const CHECKPOINTS_WAITED_FOR: u32 = 2;
 /// Own changes searched for one that can be overwritten in place.
 const RECENT_CHANGES: usize = 16;
@@ -121,7 +124,8 @@ impl ActiveTransaction {
         self.change(table, key, Intent::Delete)
     }
 
-    /// Reads `key` and locks it, whether it exists or not, against other writers until the transaction ends.
+    /// Reads `key` and locks it, whether it exists or not, against other writers until the
+    /// transaction ends.
     ///
     /// # Errors
     /// As [`ActiveTransaction::insert`].
@@ -141,7 +145,8 @@ impl ActiveTransaction {
         Ok(found)
     }
 
-    /// Changes the entry of `key`, after waiting for its row, for space or for memory if need be. Returns whether the key existed.
+    /// Changes the entry of `key`, after waiting for its row, for space or for memory if need be.
+    /// Returns whether the key existed.
     pub(super) fn change(&mut self, table: &Arc<TableState>, key: &[u8], intent: Intent<'_>) -> Result<bool> {
         self.check_unbroken()?;
         self.touch(table)?;
@@ -294,8 +299,8 @@ impl ActiveTransaction {
         Ok(())
     }
 
-    /// Changes a row again that the transaction has changed since the last savepoint: that needs no further version. Returns false
-    /// if the earlier change is not found.
+    /// Changes a row again that the transaction has changed since the last savepoint: that needs no
+    /// further version. Returns false if the earlier change is not found.
     fn overwrite_in_place(
         &mut self,
         leaf: &mut LeafWrite<'_>,

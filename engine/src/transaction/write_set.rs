@@ -1,9 +1,12 @@
-//! The write set of a transaction: its redo, its changes for taking them back and for stamping, and the memory these take.
+//! The write set of a transaction: its redo, its changes for taking them back and for stamping, and
+//! the memory these take.
 //!
-//! Which log a change belongs to, where changes are divided by page: the log of the leaf in which the change found its row.
-//! Splits and merges move rows to leaves of other logs, which does no harm, because redo is applied in the order of CSNs and
-//! not of logs. Only operations of one transaction on one row must stay together: a second change of a row is noted, and its
-//! redo goes to the log of the first (`log::fragment`). A transaction whose redo is long goes to one log, in chunks.
+//! Which log a change belongs to, where changes are divided by page: the log of the leaf in which
+//! the change found its row. Splits and merges move rows to leaves of other logs, which does no
+//! harm, because redo is applied in the order of CSNs and not of logs. Only operations of one
+//! transaction on one row must stay together: a second change of a row is noted, and its redo goes
+//! to the log of the first (`log::fragment`). A transaction whose redo is long goes to one log, in
+//! chunks.
 
 use super::catalog::TableState;
 use super::deferred_free::DeferredFree;
@@ -58,8 +61,9 @@ pub(super) struct WriteSet {
     pub(super) tables: Vec<Arc<TableState>>,
     /// Bytes that the deletions count as versions ([`Delete::bytes_for`]).
     deletions: u64,
-    /// The leaf of the last write, and the number of its system and of its table. These numbers are never reused, in contrast to
-    /// page ids: another database uses the same ones, and a new table may get the root of a dropped one.
+    /// The leaf of the last write, and the number of its system and of its table. These numbers are
+    /// never reused, in contrast to page ids: another database uses the same ones, and a new table
+    /// may get the root of a dropped one.
     hint: ((u64, TableId), LeafHint),
     /// The savepoints that can be rolled back to, oldest first.
     pub(super) savepoints: Vec<u64>,
@@ -74,8 +78,8 @@ pub(super) struct WriteSet {
 /// What a large transaction takes besides pages and versions.
 #[derive(Debug)]
 struct WriteSetCharge {
-    /// Of `memory_bytes`: twice the buffers, because a buffer that grows exists twice for a moment, as does a record during a
-    /// commit.
+    /// Of `memory_bytes`: twice the buffers, because a buffer that grows exists twice for a moment,
+    /// as does a record during a commit.
     memory: Charge,
     /// Of the share of all transactions.
     share: Charge,
@@ -175,7 +179,8 @@ impl WriteSet {
         }) as u32
     }
 
-    /// Removes a large value that the transaction itself had written from the list, after an entry dropped its reference.
+    /// Removes a large value that the transaction itself had written from the list, after an entry
+    /// dropped its reference.
     pub(super) fn take_own_value(&mut self, reference: &LargeReference) -> Option<OwnValue> {
         let at = self.values.iter().rposition(|value| value.reference == *reference)?;
         // Values from before the last savepoint are not overwritten in place, so their order stays.
@@ -204,8 +209,8 @@ impl WriteSet {
         }
     }
 
-    /// Passes the versions, deletions and replaced values of a committed transaction to the collectors. Returns whether the shard
-    /// is worth collecting.
+    /// Passes the versions, deletions and replaced values of a committed transaction to the
+    /// collectors. Returns whether the shard is worth collecting.
     pub(super) fn queue_garbage(&mut self, system: &TransactionSystem, shard: usize, csn: Csn) -> bool {
         let deletes = self.changes.iter().filter(|change| change.deleted).map(|change| Delete {
             version: change.version,
@@ -227,7 +232,8 @@ impl WriteSet {
         worth_collecting
     }
 
-    /// Charges what `more` bytes of redo, or of a key without redo, need beyond what is charged already.
+    /// Charges what `more` bytes of redo, or of a key without redo, need beyond what is charged
+    /// already.
     ///
     /// # Errors
     /// `OutOfMemory` at the bound of all transactions together.

@@ -40,8 +40,8 @@ fn the_oldest_pin_counts_a_snapshot_that_is_being_chosen() {
     assert_eq!(all.oldest_pin(Csn(100)), Csn(60));
 }
 
-/// A collector missed the snapshot of an open value: it had read the slot of the copy before the copy was made, and the slot of
-/// the original after the original had moved.
+/// A collector missed the snapshot of an open value: it had read the slot of the copy before the
+/// copy was made, and the slot of the original after the original had moved.
 #[test]
 fn a_pin_copied_during_a_scan_is_not_missed() {
     let all = Descriptors::default();
@@ -108,8 +108,9 @@ fn a_waiter_is_woken_when_the_other_finishes() {
     thread.join().expect("no panic").expect("no conflict");
 }
 
-/// A thread gets its last slot again. The search mistook a transaction in the slot for the previous one, which was over, and
-/// followed the waits of a waiter that was being woken: a conflict in the middle of a queue for a row.
+/// A thread gets its last slot again. The search mistook a transaction in the slot for the previous
+/// one, which was over, and followed the waits of a waiter that was being woken: a conflict in the
+/// middle of a queue for a row.
 #[test]
 fn a_wait_for_an_ended_transaction_is_not_for_its_successor() {
     let all = Descriptors::default();
@@ -131,8 +132,8 @@ fn a_wait_for_an_ended_transaction_is_not_for_its_successor() {
     assert!(!all.closes_a_cycle(waiter, before));
 }
 
-/// The search for cycles followed the wait of a transaction that was about to wake up, because its row had been restored by a
-/// rollback to a savepoint.
+/// The search for cycles followed the wait of a transaction that was about to wake up, because its
+/// row had been restored by a rollback to a savepoint.
 #[test]
 fn a_wait_for_a_released_row_is_in_no_cycle() {
     let all = Descriptors::default();

@@ -14,8 +14,8 @@ fn run_pending_frees(versions: &Versions) {
     assert!(!waits());
 }
 
-/// A version that had been pruned and waited for an epoch was itself pruned. The version it took over was given back although
-/// its former successor still referred to it.
+/// A version that had been pruned and waited for an epoch was itself pruned. The version it took
+/// over was given back although its former successor still referred to it.
 #[test]
 fn a_pruned_version_takes_over_nothing() {
     let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
@@ -78,8 +78,8 @@ fn a_version_that_is_yet_to_be_stamped_is_not_pruned() {
     assert!(!versions.is_settled(below.word()));
 }
 
-/// The device was far behind when a queue was pruned, and versions that could not be judged counted as needed by snapshots. The
-/// next pruning waited for twice as many, which did not fit in memory.
+/// The device was far behind when a queue was pruned, and versions that could not be judged counted
+/// as needed by snapshots. The next pruning waited for twice as many, which did not fit in memory.
 #[test]
 fn awaited_memory_is_pruned_after_a_pruning_that_judged_little() {
     let versions = Arc::new(Versions::new(4 << 20, &Arc::default()));
@@ -117,8 +117,8 @@ fn awaited_memory_is_pruned_after_a_pruning_that_judged_little() {
     assert!(!worth(&[Csn(1)]) && !worth(&[Csn(1), newest]) && worth(&[newest]));
 }
 
-/// A transaction that waits a little before it begins waited for all that another thread collected, and then collected the rest
-/// itself.
+/// A transaction that waits a little before it begins waited for all that another thread collected,
+/// and then collected the rest itself.
 #[test]
 fn collecting_for_a_while_ends_in_time_and_yields_to_a_collector() {
     let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
@@ -157,8 +157,8 @@ fn commit_change(
     version.word()
 }
 
-/// Entries of deleted keys were removed in the order of their deletion only. All others stayed behind one that a snapshot saw,
-/// and a key that was deleted again and again filled the memory.
+/// Entries of deleted keys were removed in the order of their deletion only. All others stayed
+/// behind one that a snapshot saw, and a key that was deleted again and again filled the memory.
 #[test]
 fn pruned_deletions_do_not_wait_for_one_that_a_snapshot_sees() {
     let (_system, table) = crate::transaction::tests::system();
@@ -185,7 +185,8 @@ fn pruned_deletions_do_not_wait_for_one_that_a_snapshot_sees() {
     assert!(most < 100, "{most} deletions wait");
 }
 
-/// Before-images that are taken over are copies, which were not charged before the next version was created.
+/// Before-images that are taken over are copies, which were not charged before the next version was
+/// created.
 #[test]
 fn before_images_copied_by_pruning_are_charged() {
     let account = Arc::default();
@@ -209,7 +210,8 @@ fn before_images_copied_by_pruning_are_charged() {
     assert!(account.bytes() >= versions.bytes_in_memory(), "{} bytes are charged", account.bytes());
 }
 
-/// As above, but the insertion after the deletion was in another shard, whose pruning gave the deletion's version back.
+/// As above, but the insertion after the deletion was in another shard, whose pruning gave the
+/// deletion's version back.
 #[test]
 fn deletions_pruned_from_another_shard_are_purged() {
     let (_system, table) = crate::transaction::tests::system();

@@ -47,7 +47,8 @@ mod orderings {
         });
     }
 
-    /// Two transactions change a leaf, in any order. The second to be drawn is above the first if it saw its version.
+    /// Two transactions change a leaf, in any order. The second to be drawn is above the first if
+    /// it saw its version.
     #[test]
     fn a_transaction_that_sees_a_change_has_a_higher_clock() {
         loom::model(|| {

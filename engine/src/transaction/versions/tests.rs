@@ -49,7 +49,8 @@ fn a_deferred_slot_stays_readable_for_old_readers() {
     assert_eq!(versions.read(handle, &reader).expect("still there").stamp, Stamp::ABORTED);
 }
 
-/// A thread that panicked after its commit stamped its versions again, when other transactions had reused them.
+/// A thread that panicked after its commit stamped its versions again, when other transactions had
+/// reused them.
 #[test]
 fn a_version_given_back_is_not_stamped_again() {
     let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
