@@ -279,7 +279,7 @@ impl Statistics {
 }
 
 fn is_disk_full(engine: &Engine) -> bool {
-    engine.store.is_disk_full()
+    engine.store.disk_space().is_disk_full()
         || engine.writing.as_ref().is_some_and(|writing| writing.segments.is_disk_full())
 }
 
