@@ -1,12 +1,13 @@
-//! What does a commit cost, in instructions, with so many logs?
+//! Counts the instructions of a commit with a given number of logs.
 //!
-//! One thread puts one small row in each transaction, asynchronously, into a database in memory. Callgrind counts the instructions of that thread between
-//! begin and the return of the commit; divide by the number of transactions:
+//! One thread puts one small row in each transaction, asynchronously, into a database in memory.
+//! Callgrind counts the instructions of that thread between begin and the return of the commit;
+//! divide by the number of transactions:
 //!
 //! ```text
 //! cargo build --release -p quench-bench --example commit_path
-//! valgrind --tool=callgrind --toggle-collect='commit_path::transaction*' --callgrind-out-file=/dev/null \
-//!     target/release/examples/commit_path 64 10000
+//! valgrind --tool=callgrind --toggle-collect='commit_path::transaction*' \
+//!     --callgrind-out-file=/dev/null target/release/examples/commit_path 64 10000
 //! ```
 
 use quenchdb::internals::device::memory::MemoryStorage;

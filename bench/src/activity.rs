@@ -1,4 +1,5 @@
-//! Counts and latencies of the workers, and the longest span in which no worker finished a transaction.
+//! Counts and latencies of the workers, and the longest span in which no worker finished a
+//! transaction.
 //!
 //! # Stalls
 //! ```text
@@ -6,14 +7,16 @@
 //!   thread 2   ─F──F────────────────────────F─F───F───
 //!                    │◀────── a stall ──────▶│
 //! ```
-//! Every worker reads the clock once a transaction and publishes the time of its newest finish. A worker whose own previous
-//! finish is older than the longest known stall reads the finishes of all workers: the span from the newest of them to now is
-//! a stall. The worker reads **before** it publishes its own finish, so that of two threads that end a stall together at least
-//! one sees its beginning.
+//! Every worker reads the clock once a transaction and publishes the time of its newest finish. A
+//! worker whose own previous finish is older than the longest known stall reads the finishes of all
+//! workers: the span from the newest of them to now is a stall. The worker reads **before** it
+//! publishes its own finish, so that of two threads that end a stall together at least one sees its
+//! beginning.
 //!
-//! Precision: no stall is missed, or measured too short by more than a clock read. A stall may be measured too long by the time
-//! that a thread is preempted between reading the clock and publishing. Cost per transaction: one clock read, two loads, and
-//! stores to the worker's own cache lines.
+//! Precision: no stall is missed, or measured too short by more than a clock read. A stall may be
+//! measured too long by the time that a thread is preempted between reading the clock and
+//! publishing. Cost per transaction: one clock read, two loads, and stores to the worker's own
+//! cache lines.
 
 use crate::latencies::{Counted, Latencies, add_alone};
 use crate::workload::{Ending, Intent};
@@ -108,7 +111,8 @@ pub struct StageSums {
     pub conflicts: u64,
 }
 
-/// One in this many transactions is timed stage by stage: a clock read costs as much as a small operation.
+/// One in this many transactions is timed stage by stage: a clock read costs as much as a small
+/// operation.
 pub const STAGES_OF_ONE_IN: u64 = 16;
 
 impl Activity {
@@ -169,7 +173,8 @@ impl Activity {
         newest.unwrap_or(0).max(self.window.load(Ordering::Acquire))
     }
 
-    /// Counts the acknowledgment at `now` of a transaction of type `kind` that worker `index` began at `begun`.
+    /// Counts the acknowledgment at `now` of a transaction of type `kind` that worker `index` began
+    /// at `begun`.
     #[inline]
     pub fn acknowledged(&self, index: usize, kind: usize, begun: u64, now: u64) {
         let kind = &self.slots[index].kinds[kind];
@@ -177,7 +182,8 @@ impl Activity {
         kind.latency.record_ns(now.saturating_sub(begun));
     }
 
-    /// Counts a conflict of worker `index` in a transaction of type `kind`, begun at `begun`. Returns the current time.
+    /// Counts a conflict of worker `index` in a transaction of type `kind`, begun at `begun`.
+    /// Returns the current time.
     pub fn conflicted(&self, index: usize, kind: usize, begun: u64) -> u64 {
         let (slot, now) = (&self.slots[index], self.now());
         add_alone(&slot.kinds[kind].conflicts, 1);
@@ -205,7 +211,8 @@ impl Activity {
         self.longest_stall.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the longest stall since [`Activity::open_window`] in microseconds, including one in progress.
+    /// Returns the longest stall since [`Activity::open_window`] in microseconds, including one in
+    /// progress.
     #[must_use]
     pub fn longest_stall_us(&self) -> f64 {
         let open = self.now().saturating_sub(self.newest_finish());

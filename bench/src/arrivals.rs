@@ -1,9 +1,9 @@
 //! When transactions arrive, in an open loop.
 //!
-//! A closed loop begins a transaction when the one before it has ended. So a stall of the engine delays one transaction of
-//! each thread, and hides the transactions that would have arrived meanwhile (coordinated omission). In an open loop,
-//! transactions arrive at moments that do not depend on the engine. Latency counts from the arrival, even if all threads are
-//! busy then.
+//! A closed loop begins a transaction when the one before it has ended. So a stall of the engine
+//! delays one transaction of each thread, and hides the transactions that would have arrived
+//! meanwhile (coordinated omission). In an open loop, transactions arrive at moments that do not
+//! depend on the engine. Latency counts from the arrival, even if all threads are busy then.
 
 use quenchdb::internals::base::random::Random;
 
@@ -47,7 +47,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Creates the arrivals at thread `index` of `threads` from `now_ns` on. With fixed gaps the threads take turns.
+    /// Creates the arrivals at thread `index` of `threads` from `now_ns` on. With fixed gaps the
+    /// threads take turns.
     #[must_use]
     pub fn new(rate: Rate, index: usize, threads: usize, seed: u64, now_ns: u64) -> Arrivals {
         let mean_ns = 1e9 * threads as f64 / rate.per_second;

@@ -1,8 +1,8 @@
 //! Engines side by side: the same workload on each, in turn, several rounds, and one table.
 //!
-//! Each measurement is a run of its own, in a new directory on the same disk. The table shows the median of each figure over the
-//! rounds, and the smallest and largest throughput. It marks an engine whose tier is not that of the first, and does not compare
-//! it.
+//! Each measurement is a run of its own, in a new directory on the same disk. The table shows the
+//! median of each figure over the rounds, and the smallest and largest throughput. It marks an
+//! engine whose tier is not that of the first, and does not compare it.
 
 use crate::engine::Engine;
 use crate::report::Report;

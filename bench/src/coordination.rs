@@ -1,10 +1,12 @@
-//! The cost of coordination between committers: sleeps, wake-ups, context switches, waits for dependencies.
+//! The cost of coordination between committers: sleeps, wake-ups, context switches, waits for
+//! dependencies.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
-/// Context switches of all live threads of this process: voluntary (sleeps) and involuntary (preemptions).
+/// Context switches of all live threads of this process: voluntary (sleeps) and involuntary
+/// (preemptions).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
     /// Sleeps.
@@ -14,7 +16,8 @@ pub struct Switches {
 }
 
 impl Switches {
-    /// Returns the switches so far, without threads that have ended: call it while the workers live.
+    /// Returns the switches so far, without threads that have ended: call it while the workers
+    /// live.
     #[must_use]
     pub fn now() -> Switches {
         let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();

@@ -1,5 +1,5 @@
-//! The floors, straight from the device, without a database: aligned durable writes under commits, random and sequential
-//! reads under faults and scans, sequential writes under checkpoints.
+//! The floors, straight from the device, without a database: aligned durable writes under commits,
+//! random and sequential reads under faults and scans, sequential writes under checkpoints.
 
 use crate::place::Place;
 use crate::progress::Progress;
@@ -140,15 +140,17 @@ fn sequential_writes(file: &dyn File, duration: Duration) -> Result<SequentialWr
     Ok(SequentialWrites { bytes: WRITE_BYTES, bytes_per_second })
 }
 
-/// Returns the length of the file to read: as much as a disk reads in the time, within limits; in memory the minimum.
+/// Returns the length of the file to read: as much as a disk reads in the time, within limits; in
+/// memory the minimum.
 fn file_bytes(place: &Place, duration: Duration) -> u64 {
     let wanted = (duration.as_secs_f64() * 64e6) as u64;
     let most = if place.path().is_some() { 1 << 30 } else { 16 << 20 };
     wanted.clamp(16 << 20, most).next_multiple_of(SEQUENTIAL_BYTES as u64)
 }
 
-/// Durable writes of 4 and 16 KiB by one writer and `threads` of them, sequential writes of 256 KiB, random reads of 4 KiB
-/// by 1, 2 and `threads` readers, sequential reads of 1 MiB by 1 and `threads`. The measurements share `duration`.
+/// Durable writes of 4 and 16 KiB by one writer and `threads` of them, sequential writes of 256
+/// KiB, random reads of 4 KiB by 1, 2 and `threads` readers, sequential reads of 1 MiB by 1 and
+/// `threads`. The measurements share `duration`.
 ///
 /// # Errors
 /// Those of the device.

@@ -1,9 +1,11 @@
-//! The choice of rows: uniform, or Zipfian as in Gray et al., "Quickly generating billion-record synthetic
-//! databases" (SIGMOD 1994), with the ranks scattered over the rows so that hot rows are not neighbours.
+//! The choice of rows: uniform, or Zipfian as in Gray et al., "Quickly generating billion-record
+//! synthetic databases" (SIGMOD 1994), with the ranks scattered over the rows so that hot rows are
+//! not neighbours.
 
 use quenchdb::internals::base::random::Random;
 
-/// An odd constant near 2^64 / phi: multiplication by it permutes the 64-bit numbers and scatters neighbours.
+/// An odd constant near 2^64 / phi: multiplication by it permutes the 64-bit numbers and scatters
+/// neighbours.
 pub(crate) const SCATTER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Permutes the 64-bit numbers: turns a counter into distinct keys in random order.
@@ -38,8 +40,9 @@ impl Access {
     }
 }
 
-/// Draws self-similarly from `0 .. below` (Gray et al., SIGMOD 1994): the first `h` of the values get the share 1 - `h` of the draws,
-/// and of these again the first `h` the same share, and so on. `h` is above 0 and at most one half, which is uniform.
+/// Draws self-similarly from `0 .. below` (Gray et al., SIGMOD 1994): the first `h` of the values
+/// get the share 1 - `h` of the draws, and of these again the first `h` the same share, and so on.
+/// `h` is above 0 and at most one half, which is uniform.
 pub fn self_similar(random: &mut Random, below: u64, h: f64) -> u64 {
     let value = below as f64 * random.unit().powf(h.ln() / (1.0 - h).ln());
     (value as u64).min(below - 1)
@@ -84,7 +87,8 @@ fn zeta_two(theta: f64) -> f64 {
     1.0 + 0.5f64.powf(theta)
 }
 
-/// Returns the sum of 1 / i^theta: exact up to ten million terms, then the integral with the midpoint correction.
+/// Returns the sum of 1 / i^theta: exact up to ten million terms, then the integral with the
+/// midpoint correction.
 fn zeta(rows: u64, theta: f64) -> f64 {
     const EXACT: u64 = 10_000_000;
     let exact: f64 = (1..=rows.min(EXACT)).map(|i| (i as f64).powf(-theta)).sum();

@@ -1,7 +1,7 @@
 //! The engines that a workload can run on, and what an acknowledged commit of each is worth.
 //!
-//! All of them implement [`Store`](crate::store::Store). The engines other than QuenchDB are the *peers*; only the
-//! crate `quench-peers` contains them.
+//! All of them implement [`Store`](crate::store::Store). The engines other than QuenchDB are the
+//! *peers*; only the crate `quench-peers` contains them.
 
 use crate::store::Level;
 use std::fmt;
@@ -82,8 +82,8 @@ impl Engine {
         Engine::ALL.into_iter().find(|engine| engine.name() == name)
     }
 
-    /// Returns what an acknowledged commit of this level survives, on a device whose flushes work. QuenchDB with trust in a volatile
-    /// cache has [`Tier::Machine`] instead of [`Tier::Power`].
+    /// Returns what an acknowledged commit of this level survives, on a device whose flushes work.
+    /// QuenchDB with trust in a volatile cache has [`Tier::Machine`] instead of [`Tier::Power`].
     #[must_use]
     pub fn tier(self, level: Level) -> Tier {
         match (self, level) {

@@ -1,8 +1,9 @@
 //! A histogram that one thread writes with plain stores and any thread reads meanwhile.
 //!
-//! A series of percentiles needs reads while the workers write. Workers and sampler must not wait for each other: a lock would
-//! add the sampler's preemption to the stalls to be measured, and `hdrhistogram` has no histogram of atomics for a single
-//! writer. The buckets double in width after every 64 (an error of at most 1.6 %), from 1 ns to 274 s; longer counts as that.
+//! A series of percentiles needs reads while the workers write. Workers and sampler must not wait
+//! for each other: a lock would add the sampler's preemption to the stalls to be measured, and
+//! `hdrhistogram` has no histogram of atomics for a single writer. The buckets double in width
+//! after every 64 (an error of at most 1.6 %), from 1 ns to 274 s; longer counts as that.
 
 use quenchdb::LatencySummary;
 use serde::{Deserialize, Serialize};

@@ -1,21 +1,27 @@
-//! The acknowledgments that the workers of a process received before it is killed: which of their writes are committed.
+//! The acknowledgments that the workers of a process received before it is killed: which of their
+//! writes are committed.
 //!
 //! ```text
-//!   worker: begin ─▶ reads, writes ─▶ number := next ─▶ entry to the file ─▶ commit ─▶ … acknowledged ─▶ number to the file
-//!                                                                                    SIGKILL anywhere ┘
-//!   afterwards, another process: files, recovered database ─▶ for each row: has it an allowed value?
+//!   worker:    begin ─▶ reads, writes ─▶ number := next ─▶ entry to the file ─▶ commit
+//!                ─▶ … acknowledged ─▶ number to the file
+//!   SIGKILL anywhere
+//!   afterwards: files, recovered database ─▶ does each row have an allowed value?
 //! ```
-//! The files survive the kill: the kernel has what a `write` passed to it. The engine does not use them.
+//! The files survive the kill: the kernel has what a `write` passed to it. The engine does not use
+//! them.
 //!
 //! # Which value a row may have
-//! Two transactions that write the same row do not overlap: the second began after the first pre-committed, or had a conflict.
-//! A number that is drawn after the writes and before the commit lies within its transaction, so for each row the numbers are in the
-//! order of the versions, whichever workers wrote them. Let `a` be the highest number of a row that was acknowledged. Then the row
-//! must be as `a` left it, or as a change with a higher number did, which may have committed without an acknowledgment. Every
-//! entry is in its file before its commit begins, so that no value is unknown.
+//! Two transactions that write the same row do not overlap: the second began after the first
+//! pre-committed, or had a conflict. A number that is drawn after the writes and before the commit
+//! lies within its transaction, so for each row the numbers are in the order of the versions,
+//! whichever workers wrote them. Let `a` be the highest number of a row that was acknowledged. Then
+//! the row must be as `a` left it, or as a change with a higher number did, which may have
+//! committed without an acknowledgment. Every entry is in its file before its commit begins, so
+//! that no value is unknown.
 //!
-//! A worker writes an acknowledgment with its next entry. Acknowledgments that the kill prevents from being written are not
-//! required: one a worker with blocking commits; with asynchronous commits, those of handles not checked yet.
+//! A worker writes an acknowledgment with its next entry. Acknowledgments that the kill prevents
+//! from being written are not required: one a worker with blocking commits; with asynchronous
+//! commits, those of handles not checked yet.
 //!
 //! # A file, one a worker, little-endian
 //!
@@ -25,8 +31,8 @@
 //! | 8 | number | | 8 | number |
 //! | 4 | bytes that follow: writes | | | |
 //!
-//! A write: 8 bytes hash of the table's name, 8 bytes hash of the value (0: deleted), 1 byte length of the key, key. A last record
-//! that the kill cut off does not count: its commit had not begun.
+//! A write: 8 bytes hash of the table's name, 8 bytes hash of the value (0: deleted), 1 byte length
+//! of the key, key. A last record that the kill cut off does not count: its commit had not begun.
 
 use crate::checked::Checked;
 use anyhow::{Context, Result, bail};
@@ -179,7 +185,8 @@ type Row = (u64, Vec<u8>);
 /// The content of the files.
 #[derive(Debug, Default)]
 struct Known {
-    /// Number and value of each write, in no order; of several writes of one transaction the last counts.
+    /// Number and value of each write, in no order; of several writes of one transaction the last
+    /// counts.
     writes: HashMap<Row, BTreeMap<u64, u64>>,
     acknowledged: HashSet<u64>,
     numbers_max: u64,

@@ -3,14 +3,14 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`store`] | the interface between workloads and engines; [`peers`] adds other engines |
-//! | [`workload`] | the interface of a workload: [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`] |
+//! | [`workload`] | the interface of [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`] |
 //! | [`driver`] | runs a workload in threads as a [`plan`] says, and makes a [`report`] |
 //! | [`population`], [`load`] | fill tables, and recognize tables that were filled before |
-//! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check what must have survived |
-//! | [`bulk`], [`scan`], [`soak`] | load as fast as possible; read a whole table; check space and writes after hours |
+//! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check its rows |
+//! | [`bulk`], [`scan`], [`soak`] | load fast; read a whole table; measure space after hours |
 //! | [`device`], [`reads`] | measure the floors: a raw durable write, a raw read |
-//! | [`place`], [`modelled`] | where a database is: a directory, memory, or a device with a modelled speed |
-//! | [`comparison`], [`traffic`] | several engines side by side; the writes that a block device counted |
+//! | [`place`], [`modelled`] | a directory, memory, or a device with a modelled speed |
+//! | [`comparison`], [`traffic`] | several engines side by side; the writes of a block device |
 //! | [`watch`], [`plot`] | show a run while it works; draw it afterwards |
 //!
 //! The modules are listed as layers: each imports only modules listed before it.

@@ -5,8 +5,8 @@ use anyhow::{Result, anyhow};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs the parts `0 .. parts` in `threads` threads and returns their results in no particular order. After an error no
-/// further part begins.
+/// Runs the parts `0 .. parts` in `threads` threads and returns their results in no particular
+/// order. After an error no further part begins.
 ///
 /// # Errors
 /// The first error of a part; a panic.

@@ -1,7 +1,7 @@
 //! How a program adds other engines to the workloads.
 //!
-//! The engines themselves are in the crate `quench-peers`, which is not part of this workspace: their C and C++ parts take
-//! long to build.
+//! The engines themselves are in the crate `quench-peers`, which is not part of this workspace:
+//! their C and C++ parts take long to build.
 
 use crate::engine::Engine;
 use crate::store::Store;
@@ -36,7 +36,8 @@ pub trait Peers {
     /// Returns whether the program contains `engine`.
     fn contains(&self, engine: Engine) -> bool;
 
-    /// Opens `engine` in `directory`, calls `visit` with it, and closes it. Creates a missing database.
+    /// Opens `engine` in `directory`, calls `visit` with it, and closes it. Creates a missing
+    /// database.
     ///
     /// # Errors
     /// The program does not contain `engine`; errors of the engine and of `visit`.

@@ -25,7 +25,8 @@ impl Place {
         Place { directory: Some(directory.to_path_buf()), trust, modelled: None }
     }
 
-    /// Returns a modelled device around `directory`, or around memory that lives as long as a clone of the place.
+    /// Returns a modelled device around `directory`, or around memory that lives as long as a clone
+    /// of the place.
     ///
     /// # Errors
     /// The directory cannot be opened.
@@ -82,7 +83,8 @@ impl Place {
         Ok(self.storage()?.facts().name)
     }
 
-    /// Returns the bytes of the files in `directory` of the database: their blocks on the file system, or their length in memory.
+    /// Returns the bytes of the files in `directory` of the database: their blocks on the file
+    /// system, or their length in memory.
     ///
     /// # Errors
     /// The directory cannot be read.

@@ -30,7 +30,8 @@ pub enum Checkpoints {
     Automatic,
     /// No checkpoints; the caller opened the database without automatic ones.
     None,
-    /// Automatic ones, and one at this interval after the begin of the previous one. Zero: back to back.
+    /// Automatic ones, and one at this interval after the begin of the previous one. Zero: back to
+    /// back.
     Every(Duration),
 }
 

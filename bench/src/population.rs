@@ -55,7 +55,8 @@ pub fn begin_runs<S: Store>(store: &S, runs: u64) -> Result<u64> {
     count().map_err(Error::into_failure)
 }
 
-/// Populates `store` for `workload`; with `reuse` only if it is not populated. Returns whether it was populated before.
+/// Populates `store` for `workload`; with `reuse` only if it is not populated. Returns whether it
+/// was populated before.
 ///
 /// # Errors
 /// Those of the store; the store has another population.

@@ -21,21 +21,23 @@ fn numbers<const N: usize>(file: &str, names: [&str; N]) -> [u64; N] {
     })
 }
 
-/// Memory of this process that is not backed by files: `RssAnon` and `RssShmem` of `/proc/self/status`, in bytes.
+/// Memory of this process that is not backed by files: `RssAnon` and `RssShmem` of
+/// `/proc/self/status`, in bytes.
 #[must_use]
 pub fn resident_bytes() -> u64 {
     numbers("status", ["RssAnon", "RssShmem"]).iter().sum::<u64>() * 1024
 }
 
-/// Memory of this process, what is backed by files included, in bytes: the second number of `/proc/self/statm`.
+/// Memory of this process, what is backed by files included, in bytes: the second number of
+/// `/proc/self/statm`.
 fn resident_with_files() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     pages * rustix::param::page_size() as u64
 }
 
-/// Bytes that the kernel passed to the block layer for all threads of this process: `write_bytes` of
-/// `/proc/self/io`. 0 where the kernel does not say.
+/// Bytes that the kernel passed to the block layer for all threads of this process: `write_bytes`
+/// of `/proc/self/io`. 0 where the kernel does not say.
 #[must_use]
 pub fn written_bytes() -> u64 {
     numbers("io", ["write_bytes"])[0]
@@ -45,8 +47,9 @@ const EVERY: Duration = Duration::from_millis(20);
 
 /// A thread that reads [`resident_bytes`] every 20 ms. It may miss shorter peaks.
 ///
-/// It counts the whole process: pages, versions, log buffers and histograms of the engine, and 35 KB of latencies a worker.
-/// It excludes code and other mapped files, except for parts first used after the start.
+/// It counts the whole process: pages, versions, log buffers and histograms of the engine, and 35
+/// KB of latencies a worker. It excludes code and other mapped files, except for parts first used
+/// after the start.
 #[derive(Debug)]
 pub struct MemoryWatch {
     shared: Arc<(AtomicU64, AtomicBool)>,

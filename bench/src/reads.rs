@@ -1,5 +1,5 @@
-//! The floor of reads: what the device gives to threads that read a file, without a database. Direct I/O where the file
-//! system has it, so that the page cache does not answer.
+//! The floor of reads: what the device gives to threads that read a file, without a database.
+//! Direct I/O where the file system has it, so that the page cache does not answer.
 
 use crate::latencies::{Counted, Latencies};
 use crate::place::Place;
@@ -87,8 +87,8 @@ fn read(
     Ok(latencies)
 }
 
-/// Reads `file` with `readers` threads for `duration`, `bytes` at a time. A file shorter than one such read is read in
-/// shorter ones.
+/// Reads `file` with `readers` threads for `duration`, `bytes` at a time. A file shorter than one
+/// such read is read in shorter ones.
 ///
 /// # Errors
 /// Those of the device; the file is shorter than a sector.
@@ -140,8 +140,8 @@ pub fn measure(
     })
 }
 
-/// The floor of reads of pages: the file of pages of the database in `place`, which may be open, is read as `pattern`
-/// says, `bytes` at a time, by as many threads as the run had.
+/// The floor of reads of pages: the file of pages of the database in `place`, which may be open, is
+/// read as `pattern` says, `bytes` at a time, by as many threads as the run had.
 ///
 /// # Errors
 /// Those of the device; there is no such file.

@@ -1,10 +1,11 @@
-//! Rows with fields at fixed places. A changed field changes one range of bytes, and the engine logs only the bytes that
-//! differ.
+//! Rows with fields at fixed places. A changed field changes one range of bytes, and the engine
+//! logs only the bytes that differ.
 //!
 //! ```text
-//!   | fields of fixed width, those that change together side by side | texts, padded with zeros | one tail of any length |
+//!   | fields of fixed width, frequent changes adjacent | texts, padded | one tail of any length |
 //! ```
-//! Numbers are little-endian. A layout is declared once, by [`record!`](macro@crate::record), and gives each field its place.
+//! Numbers are little-endian. A layout is declared once, by [`record!`](macro@crate::record), and
+//! gives each field its place.
 
 use std::marker::PhantomData;
 
@@ -103,7 +104,8 @@ impl<const N: usize> Field<[u8; N]> {
     }
 }
 
-/// Declares a row: a module with the place of each field, and `BYTES`, the length of all of them together.
+/// Declares a row: a module with the place of each field, and `BYTES`, the length of all of them
+/// together.
 #[macro_export]
 macro_rules! record {
     ($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }) => {

@@ -1,4 +1,5 @@
-//! Opens a database that a run left behind, killed or closed, times it, and looks for a sample of the rows.
+//! Opens a database that a run left behind, killed or closed, times it, and looks for a sample of
+//! the rows.
 
 use crate::place::Place;
 use crate::plan::Plan;

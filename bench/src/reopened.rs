@@ -21,8 +21,8 @@ pub struct Reopened {
     pub discarded: u64,
     /// Log bytes read.
     pub replay_log_bytes: u64,
-    /// Most memory of this process while it opened the database and read the sample; of a database closed and opened by one
-    /// process what the allocator still keeps of before is included.
+    /// Most memory of this process while it opened the database and read the sample; of a database
+    /// closed and opened by one process what the allocator still keeps of before is included.
     pub rss_bytes_max: u64,
     /// Rows of the sample.
     pub sampled: u64,
@@ -32,7 +32,8 @@ pub struct Reopened {
     pub missing: u64,
     /// Rows with a value that no transaction wrote; must be 0.
     pub wrong: u64,
-    /// Point reads of the sample per second by one thread, pages coming from the device as they are needed.
+    /// Point reads of the sample per second by one thread, pages coming from the device as they are
+    /// needed.
     pub sample_reads_per_second: f64,
 }
 

@@ -34,25 +34,28 @@ pub struct KindReport {
     pub rolled_back: u64,
     /// Conflicts in the measured time; each was retried.
     pub conflicts: u64,
-    /// From the end of the worker's previous transaction (closed loop), the end of its rest, or the arrival (open loop) to the
-    /// acknowledgment, as the worker saw it.
+    /// From the end of the worker's previous transaction (closed loop), the end of its rest, or the
+    /// arrival (open loop) to the acknowledgment, as the worker saw it.
     pub latency_us: Latency,
 }
 
 /// Means of the stages of a transaction, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stages {
-    /// Begin and operations of the attempt that succeeded, one transaction in sixteen timed; waits for rows included.
+    /// Begin and operations of the attempt that succeeded, one transaction in sixteen timed; waits
+    /// for rows included.
     pub execute_us: f64,
-    /// The call that commits: record into the log buffer, and with blocking commits everything below as well.
+    /// The call that commits: record into the log buffer, and with blocking commits everything
+    /// below as well.
     pub commit_call_us: f64,
     /// Attempts with a conflict, their waits for rows included.
     pub conflicts_us: f64,
     /// Waits for row locks; part of the times above.
     #[serde(default)]
     pub row_wait_us: f64,
-    /// From the call that commits to the record in the log's buffer, waits for the log's latch and for buffer space included; of those
-    /// that wrote, one in sixteen timed; part of `commit_call_us`.
+    /// From the call that commits to the record in the log's buffer, waits for the log's latch and
+    /// for buffer space included; of those that wrote, one in sixteen timed; part of
+    /// `commit_call_us`.
     #[serde(default)]
     pub log_insert_us: f64,
     /// Ready until the log is written, of transactions that wrote.
@@ -143,26 +146,28 @@ pub struct Report {
     /// Means of the stages of a transaction.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stages: Option<Stages>,
-    /// With several runs: figures of all. The rest of the report is that of the run with the median throughput.
+    /// With several runs: figures of all. The rest of the report is that of the run with the median
+    /// throughput.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub runs: Option<Runs>,
     /// Ready to committed, of transactions that wrote.
     pub commit_latency_us: Latency,
-    /// Begin to COMMITTED, over all that the engine knows the end of: not read-only snapshots, and not read-only
-    /// transactions at a lower level.
+    /// Begin to COMMITTED, over all that the engine knows the end of: not read-only snapshots, and
+    /// not read-only transactions at a lower level.
     pub total_latency_us: Latency,
-    /// Transactions and snapshots that only read, as the worker saw them: from the end of its previous transaction to the
-    /// end of this one.
+    /// Transactions and snapshots that only read, as the worker saw them: from the end of its
+    /// previous transaction to the end of this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read_latency_us: Option<Latency>,
-    /// Transactions that did not only read, with blocking commits: from the end of the worker's previous transaction to the return
-    /// of the commit.
+    /// Transactions that did not only read, with blocking commits: from the end of the worker's
+    /// previous transaction to the return of the commit.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write_latency_us: Option<Latency>,
-    /// The longest span of the measured time in which no transaction of any thread ended; asynchronous ones end when they
-    /// are handed over. Precision: see [`crate::activity`].
+    /// The longest span of the measured time in which no transaction of any thread ended;
+    /// asynchronous ones end when they are handed over. Precision: see [`crate::activity`].
     pub stall_us_max: f64,
-    /// Most memory of the process that ran the engine, from open on: [`crate::process::MemoryWatch`] says what is counted.
+    /// Most memory of the process that ran the engine, from open on:
+    /// [`crate::process::MemoryWatch`] says what is counted.
     pub rss_bytes_max: u64,
     /// Bytes of log records.
     pub log_bytes: u64,
@@ -209,7 +214,8 @@ pub struct Report {
     pub commits_per_flush: Option<f64>,
     /// A durable 4 KiB write, measured on the same directory just before.
     pub floor_us: Floor,
-    /// Random 4 KiB reads per second of the same file by as many threads, measured just after, if pages were read.
+    /// Random 4 KiB reads per second of the same file by as many threads, measured just after, if
+    /// pages were read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub read_floor: Option<f64>,
     /// With `--reopen`: time of the open.
@@ -247,8 +253,8 @@ impl Report {
         }
     }
 
-    /// The one of several runs that has the median throughput (of an even number, the lower middle one), with the others'
-    /// figures; nothing for no run.
+    /// The one of several runs that has the median throughput (of an even number, the lower middle
+    /// one), with the others' figures; nothing for no run.
     #[must_use]
     pub fn median_of(runs: Vec<Report>) -> Option<Report> {
         let throughput_tps: Vec<f64> = runs.iter().map(|run| run.throughput_tps).collect();

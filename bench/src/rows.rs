@@ -5,15 +5,15 @@
 //! | 0 to 8 | a random number |
 //! | 8 to the end | random bytes of the generator seeded by that number and the key |
 //!
-//! So a value under the wrong key, a mixture of two, and one of another length are found. Values shorter than 16 bytes
-//! are only checked for their length.
+//! So a value under the wrong key, a mixture of two, and one of another length are found. Values
+//! shorter than 16 bytes are only checked for their length.
 //!
 //! A value whose fields are updated one by one consists of fields that can each be checked:
 //!
 //! | bytes | of a field |
 //! |---|---|
 //! | 0 to 4 | a random number |
-//! | 4 to the end | random bytes of the generator seeded by that number, the key and the field's place |
+//! | 4 to the end | random bytes, seeded by that number, the key and the field's place |
 
 use quenchdb::internals::base::random::Random;
 

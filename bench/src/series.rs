@@ -21,7 +21,8 @@ pub struct Interval {
     pub max_us: f64,
 }
 
-/// A checkpoint, in seconds since the measurement began; one that began before has a negative `from`.
+/// A checkpoint, in seconds since the measurement began; one that began before has a negative
+/// `from`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointMark {
     /// When it began.
@@ -69,7 +70,8 @@ impl<'a, S: Store> Sampler<'a, S> {
         Duration::from_secs_f64((end - self.began.elapsed().as_secs_f64()).max(0.0))
     }
 
-    /// Records a checkpoint published since the last call (of several, the last), and ends the interval if its time is over.
+    /// Records a checkpoint published since the last call (of several, the last), and ends the
+    /// interval if its time is over.
     pub(crate) fn look(&mut self) {
         let totals = self.store.checkpoints();
         if totals.count != self.checkpoints {

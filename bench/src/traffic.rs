@@ -1,8 +1,9 @@
-//! The writes of the block device under a directory, as the kernel counts them: through the page cache or past it, and including
-//! the journal of the file system.
+//! The writes of the block device under a directory, as the kernel counts them: through the page
+//! cache or past it, and including the journal of the file system.
 //!
-//! The counters are those of the whole device and include other processes: measure on an idle machine. A `syncfs` precedes each
-//! reading, so that a run pays for its own data in the page cache, and not for data of an earlier run.
+//! The counters are those of the whole device and include other processes: measure on an idle
+//! machine. A `syncfs` precedes each reading, so that a run pays for its own data in the page
+//! cache, and not for data of an earlier run.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,8 @@ pub struct Traffic {
     pub writes: u64,
     /// Flushes.
     pub flushes: u64,
-    /// Transactions that committed from the start of the workers to their end, including the warm-up.
+    /// Transactions that committed from the start of the workers to their end, including the
+    /// warm-up.
     pub committed: u64,
     /// Bytes for each of these transactions.
     pub bytes_per_transaction: f64,

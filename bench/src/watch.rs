@@ -1,10 +1,10 @@
 //! Watching a run: samples of all counters, and the difference between two samples.
 //!
 //! ```text
-//!   driver ── Sample, ten times a second ──▶ Watch ──▶ History ──▶ Between: the last interval, the whole measured time
+//!   driver ── Sample, ten a second ──▶ Watch ──▶ History ──▶ Between: last interval, whole time
 //! ```
-//! A sample reads counters that the workers write alone, and asks the engine for cheap figures ([`Store::gauges`]): no thread
-//! waits for the watch.
+//! A sample reads counters that the workers write alone, and asks the engine for cheap figures
+//! ([`Store::gauges`]): no thread waits for the watch.
 //!
 //! [`Store::gauges`]: crate::store::Store::gauges
 
@@ -31,7 +31,8 @@ pub trait Watch: Sync {
 pub struct Sample {
     /// Time since the begin of the warm-up or the measurement.
     pub at: Duration,
-    /// True during the measurement, false during the warm-up. The engine resets some counters between them.
+    /// True during the measurement, false during the warm-up. The engine resets some counters
+    /// between them.
     pub measuring: bool,
     /// Sums of transactions.
     pub sums: Sums,
@@ -220,7 +221,8 @@ impl History {
         (last.at > first.at).then(|| Between::of(first, last))
     }
 
-    /// Returns the transactions per second since the begin in at most `width` points, and the length of a point.
+    /// Returns the transactions per second since the begin in at most `width` points, and the
+    /// length of a point.
     #[must_use]
     pub fn throughput(&self, width: usize) -> (Vec<f64>, Duration) {
         let together = self.points.len().div_ceil(width.max(1)).max(1);

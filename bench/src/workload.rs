@@ -77,7 +77,8 @@ impl Seat {
         Seat { run: 0, index }
     }
 
-    /// Returns the seed of the random choices: different for each seat, so that a later run does not repeat an earlier one.
+    /// Returns the seed of the random choices: different for each seat, so that a later run does
+    /// not repeat an earlier one.
     #[must_use]
     pub fn seed(self, seed: u64) -> u64 {
         seed.wrapping_add(self.index as u64 + 1).wrapping_add(self.run << 40)
@@ -107,7 +108,8 @@ pub trait Workload: Sync {
     /// Those of the store.
     fn populate<S: Store>(&self, store: &S, threads: usize, progress: Progress<'_>) -> anyhow::Result<()>;
 
-    /// Prepares a run. The tables are filled, by this process or an earlier one; the workers follow.
+    /// Prepares a run. The tables are filled, by this process or an earlier one; the workers
+    /// follow.
     ///
     /// # Errors
     /// Those of the store.
@@ -121,8 +123,8 @@ pub trait Workload: Sync {
     /// Those of the store.
     fn worker<S: Store>(&self, store: &S, seat: Seat) -> anyhow::Result<Self::Worker<S::Table>>;
 
-    /// Checks everything that must hold, with `threads` threads, while no thread writes. Everything `acknowledged` since the
-    /// population must be present.
+    /// Checks everything that must hold, with `threads` threads, while no thread writes. Everything
+    /// `acknowledged` since the population must be present.
     ///
     /// # Errors
     /// The check cannot be made. Violations are in the result.

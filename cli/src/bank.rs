@@ -1,4 +1,5 @@
-//! The bank that `demo` and `torture` run: transfers between accounts, each with a journal row in the same transaction.
+//! The bank that `demo` and `torture` run: transfers between accounts, each with a journal row in
+//! the same transaction.
 //!
 //! Invariants that hold after any crash:
 //! 1. The balances add up to accounts x [`INITIAL`].

@@ -8,7 +8,8 @@ pub fn complain(what: &str) {
     let _ = writeln!(std::io::stderr(), "quench: {line}");
 }
 
-/// Returns the error with its contexts. An error of the engine names its own sources, so the chain ends there.
+/// Returns the error with its contexts. An error of the engine names its own sources, so the chain
+/// ends there.
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut parts = Vec::new();
     for cause in error.chain() {

@@ -1,8 +1,8 @@
 //! The `quench` program: calls one module for each command and turns the outcome into an exit code.
 //!
-//! 0: done. 1: done, and something is wrong (key not found, damage found, a promise broken). 2: could not be done; one
-//! line on standard error says why. If the reader of the output closes the pipe, the command ends without an error; what it
-//! found wrong is still in the exit code.
+//! 0: done. 1: done, and something is wrong (key not found, damage found, a promise broken). 2:
+//! could not be done; one line on standard error says why. If the reader of the output closes the
+//! pipe, the command ends without an error; what it found wrong is still in the exit code.
 
 mod errors;
 mod rows;
@@ -53,7 +53,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Transfers in a child process, killed and recovered live, with commit latency beside the raw device's
+    /// Transfers in a child process, killed and recovered live, with commit latency beside the raw
+    /// device's
     Demo(demo::DemoArgs),
     /// Read lines `key<TAB>value` into a table, durably every --batch rows
     Load(load::LoadArgs),
@@ -77,7 +78,8 @@ enum Command {
     Checkpoint(DatabaseArgs),
     /// Give space back: make the file of pages as short as what is in it
     Compact(DatabaseArgs),
-    /// Copy a database while it can be written: everything, or what has changed since an earlier backup
+    /// Copy a database while it can be written: everything, or what has changed since an earlier
+    /// backup
     Backup(backup::BackupArgs),
     /// Make a new database of a full backup and the increments that follow it
     Restore(backup::RestoreArgs),

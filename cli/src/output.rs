@@ -21,7 +21,8 @@ pub fn print_json(value: &impl Serialize) -> Result<()> {
     print_text(&serde_json::to_string(value)?)
 }
 
-/// Prints text to standard output. Ignores a closed pipe: the command continues, because its exit code has the result too.
+/// Prints text to standard output. Ignores a closed pipe: the command continues, because its exit
+/// code has the result too.
 pub fn print_text(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     let end = if text.ends_with('\n') { "" } else { "\n" };
@@ -76,7 +77,8 @@ impl Progress {
         })
     }
 
-    /// Returns the progress for a command that writes rows to standard output: hidden if that is a terminal.
+    /// Returns the progress for a command that writes rows to standard output: hidden if that is a
+    /// terminal.
     pub fn beside_output() -> Progress {
         if std::io::stdout().is_terminal() { Progress::hidden() } else { Progress::new() }
     }

@@ -22,8 +22,8 @@ impl Scratch {
         Scratch::within(&std::env::current_dir().context("no current directory")?, purpose)
     }
 
-    /// Creates `<parent>/quench-<purpose>-<pid>`, readable by its owner only. Adds a number to a name that exists: in containers
-    /// programs may have the same process id.
+    /// Creates `<parent>/quench-<purpose>-<pid>`, readable by its owner only. Adds a number to a
+    /// name that exists: in containers programs may have the same process id.
     pub fn within(parent: &Path, purpose: &str) -> Result<Scratch> {
         signals::handle();
         let name = format!("quench-{purpose}-{}", std::process::id());

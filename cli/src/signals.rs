@@ -1,4 +1,5 @@
-//! Signals that end the program: they remove its temporary directories and restore the terminal first.
+//! Signals that end the program: they remove its temporary directories and restore the terminal
+//! first.
 
 use crate::errors::complain;
 use crate::terminal;
@@ -53,8 +54,8 @@ pub fn end_interrupted() -> ! {
     std::process::exit(INTERRUPTED)
 }
 
-/// Installs a handler for SIGINT, SIGTERM and SIGHUP, which removes the directories and ends the program. The first signal during
-/// a watched run ends only that run.
+/// Installs a handler for SIGINT, SIGTERM and SIGHUP, which removes the directories and ends the
+/// program. The first signal during a watched run ends only that run.
 pub fn handle() {
     HANDLER.call_once(|| {
         let handler = || {

@@ -1,7 +1,9 @@
-//! The terminal while `--live` draws: in raw mode on the alternate screen, and restored on every way out.
+//! The terminal while `--live` draws: in raw mode on the alternate screen, and restored on every
+//! way out.
 //!
-//! Ways out: [`Screen`] is dropped, in order or by a panic of its thread; a panic elsewhere (its hook calls
-//! [`restore`] before it prints); a signal (so does the handler in `signals`). Restoring twice does nothing the second time.
+//! Ways out: [`Screen`] is dropped, in order or by a panic of its thread; a panic elsewhere (its
+//! hook calls [`restore`] before it prints); a signal (so does the handler in `signals`). Restoring
+//! twice does nothing the second time.
 
 use anyhow::{Context, Result};
 use ratatui::backend::CrosstermBackend;
@@ -44,7 +46,8 @@ fn give_back() {
     let _ = disable_raw_mode();
 }
 
-/// Prepares the terminal for a child that draws. If the child is killed, [`restore`] restores the terminal.
+/// Prepares the terminal for a child that draws. If the child is killed, [`restore`] restores the
+/// terminal.
 pub fn lend() {
     let _lock = lock();
     if enable_raw_mode().is_ok() {

@@ -1,4 +1,5 @@
-//! Measures the largest allocation: it shows a parser that trusts a length before it has checked it.
+//! Measures the largest allocation: it shows a parser that trusts a length before it has checked
+//! it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -44,14 +45,16 @@ unsafe impl GlobalAlloc for Noting {
     }
 }
 
-/// Returns the largest request of the calling thread during `work`; 0 if [`Noting`] is not the allocator.
+/// Returns the largest request of the calling thread during `work`; 0 if [`Noting`] is not the
+/// allocator.
 pub fn largest(work: impl FnOnce()) -> usize {
     LARGEST.set(0);
     work();
     LARGEST.get()
 }
 
-/// Runs a target and checks its largest allocation: at most its constant plus 64 bytes for each byte of input.
+/// Runs a target and checks its largest allocation: at most its constant plus 64 bytes for each
+/// byte of input.
 ///
 /// # Panics
 /// The allocation was larger.

@@ -1,12 +1,13 @@
-//! Tests the API against a map. The input is a script of calls, of faults and crashes of the simulated disk, and of opens.
+//! Tests the API against a map. The input is a script of calls, of faults and crashes of the
+//! simulated disk, and of opens.
 //!
-//! Every transaction that writes also writes one shared row. So each commit depends on the previous one, and a crash leaves the state
-//! after one of them:
+//! Every transaction that writes also writes one shared row. So each commit depends on the previous
+//! one, and a crash leaves the state after one of them:
 //!
 //! ```text
 //!   states    0 ─ 1 ─ 2 ─ 3 ─ 4 ─ 5          after each commit, newest last
 //!                         ▲       ▲
-//!                     durable   acknowledged     a crash leaves one from `durable` on; the test determines which
+//!                     durable   acknowledged     a crash leaves one from `durable` on
 //! ```
 //!
 //! A commit with an unknown outcome is a state, too. The script only reopens after it.
@@ -132,7 +133,8 @@ impl World {
         self.states.last().expect("never empty")
     }
 
-    /// Returns the result of a call. `None`: the call failed after a fault, and the database must be reopened.
+    /// Returns the result of a call. `None`: the call failed after a fault, and the database must
+    /// be reopened.
     fn given<T>(&mut self, result: quenchdb::Result<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -330,7 +332,8 @@ impl World {
         self.faulty = true;
     }
 
-    /// Closes the database, kills its process or cuts its power; then opens it again on a disk without faults.
+    /// Closes the database, kills its process or cuts its power; then opens it again on a disk
+    /// without faults.
     fn reopen(&mut self, crash: Option<CrashKind>) {
         self.open = None;
         self.snapshots.clear();

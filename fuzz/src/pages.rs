@@ -68,7 +68,8 @@ impl TreeObserver for AllSettled {
     fn before_structure_change(&self, _: &[&ExclusiveGuard<'_>]) {}
 }
 
-/// Up to four pages of a tree with the root in the first, also if they are no valid images. Any answer is allowed.
+/// Up to four pages of a tree with the root in the first, also if they are no valid images. Any
+/// answer is allowed.
 pub(crate) fn page(data: &[u8]) {
     if data.is_empty() {
         return;
@@ -112,8 +113,9 @@ pub(crate) fn page(data: &[u8]) {
 
 const BLOCK_BYTES: usize = 4096;
 
-/// A closed database with directory, mapping, catalog and pages of the input, all sealed. In references of the directory and the
-/// mapping, 0xff.. - n means the nth block of the next level with its checksum. The target opens, verifies, reads and writes it.
+/// A closed database with directory, mapping, catalog and pages of the input, all sealed. In
+/// references of the directory and the mapping, 0xff.. - n means the nth block of the next level
+/// with its checksum. The target opens, verifies, reads and writes it.
 pub(crate) fn mapping(data: &[u8]) {
     let mut parts = data.splitn(2, |byte| *byte == b'|').map(<[u8]>::to_vec);
     let (references, pages) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

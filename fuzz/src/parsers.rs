@@ -89,8 +89,8 @@ fn seal_records(bytes: &mut [u8]) {
     }
 }
 
-/// Makes blocks of `bytes` valid: gives each header the payload that follows, and valid checksums; seals the records inside if `how`
-/// says so.
+/// Makes blocks of `bytes` valid: gives each header the payload that follows, and valid checksums;
+/// seals the records inside if `how` says so.
 fn seal_blocks(bytes: &mut [u8], records: bool) {
     let mut at = 0;
     while at + BLOCK_HEADER_BYTES <= bytes.len() {
@@ -108,7 +108,8 @@ fn seal_blocks(bytes: &mut [u8], records: bool) {
     }
 }
 
-/// One or several segments of at least a sector. The first byte: sealed or not; with checksums of records or not; number of files.
+/// One or several segments of at least a sector. The first byte: sealed or not; with checksums of
+/// records or not; number of files.
 pub(crate) fn segment(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let data = &data[..data.len().min(64 << 10)];
@@ -175,8 +176,8 @@ fn manifest_in(body: &[u8]) -> Option<std::ops::Range<usize>> {
     Some(start..start + manifest.len())
 }
 
-/// The description of a backup. The first byte says whether to seal it and the inner manifest. The encoding of a decoded value must
-/// equal the input.
+/// The description of a backup. The first byte says whether to seal it and the inner manifest. The
+/// encoding of a decoded value must equal the input.
 pub(crate) fn description(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let mut bytes = data.to_vec();
@@ -209,7 +210,8 @@ pub(crate) fn description(data: &[u8]) {
     }
 }
 
-/// A locked reader slot; sealed if the first byte asks for it. Any content means a reader, of this database or another.
+/// A locked reader slot; sealed if the first byte asks for it. Any content means a reader, of this
+/// database or another.
 pub(crate) fn reader(data: &[u8]) {
     let Some((how, data)) = data.split_first() else { return };
     let mut bytes = data[..data.len().min(256)].to_vec();
@@ -228,7 +230,8 @@ pub(crate) fn reader(data: &[u8]) {
     assert!(slot.try_lock().expect("simulated"), "the slot is free");
     let readers = Readers::new(Arc::new(disk), DATABASE);
     let found = readers.list().expect("simulated");
-    // A reader with an unreadable slot needs every page. Only a valid slot of another database counts as no reader.
+    // A reader with an unreadable slot needs every page. Only a valid slot of another database
+    // counts as no reader.
     assert!(found.len() == 1 || found.is_empty() && !ours && bytes.len() >= 44, "{found:?}");
     if how & 1 == 1 && ours && bytes.len() >= 44 {
         let said = u64::from_le_bytes(bytes[24..32].try_into().expect("eight bytes"));
@@ -261,8 +264,8 @@ pub(crate) fn catalog(data: &[u8]) {
     }
 }
 
-/// Mapped memory: two headers of 64 bytes, four of the table of buffers, then what is in the buffers, shared out; put where they belong, and
-/// sealed, if the first byte says so.
+/// Mapped memory: two headers of 64 bytes, four of the table of buffers, then what is in the
+/// buffers, shared out; put where they belong, and sealed, if the first byte says so.
 pub(crate) fn memory(data: &[u8]) {
     const BYTES: u64 = 1 << 20;
     let Some((how, data)) = data.split_first() else { return };

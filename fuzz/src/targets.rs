@@ -9,7 +9,8 @@ pub struct Target {
     pub name: &'static str,
     /// Runs the target; accepts any bytes.
     pub run: fn(&[u8]),
-    /// The largest allocation in bytes, whatever the input. `None`: the target runs a whole database, and has no limit.
+    /// The largest allocation in bytes, whatever the input. `None`: the target runs a whole
+    /// database, and has no limit.
     pub allocates: Option<usize>,
 }
 

@@ -1,7 +1,9 @@
-//! Every committed input, and mutations of them for some seconds: what cargo-fuzz does with the nightly toolchain and a guide, without both.
+//! Every committed input, and mutations of them for some seconds: what cargo-fuzz does with the
+//! nightly toolchain and a guide, without both.
 //!
-//! As many targets at a time as there are processors. `QUENCH_FUZZ_SECONDS=N` for another time than 10 seconds for each target,
-//! `QUENCH_FUZZ_SEED=N` for other mutations, `QUENCH_FUZZ_TARGET=NAME` for one target.
+//! As many targets at a time as there are processors. `QUENCH_FUZZ_SECONDS=N` for another time than
+//! 10 seconds for each target, `QUENCH_FUZZ_SEED=N` for other mutations, `QUENCH_FUZZ_TARGET=NAME`
+//! for one target.
 
 use quench_fuzz::allocation::{Noting, run_bounded};
 use quench_fuzz::{TARGETS, Target, target};

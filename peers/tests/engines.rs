@@ -1,4 +1,5 @@
-//! Each peer gives the guarantees of the trait `Store`, and the workloads find their rows after a close and an open.
+//! Each peer gives the guarantees of the trait `Store`, and the workloads find their rows after a
+//! close and an open.
 
 use anyhow::Result;
 use quench_bench::driver::{Finished, Run};

@@ -1,11 +1,14 @@
 //! Replays what dm-log-writes has recorded, up to points in time.
 //!
-//! `replay LOG TARGET FROM COUNT`: applies to TARGET the entries of LOG from number FROM on, COUNT of them at most, up to and with the first
-//! mark, or the first write that was made durable (a flush or FUA) behind the COUNTth. Prints `NEXT MARK`: the number of the entry behind
-//! the last, and the number that the last mark passed has for a name, or `-`. At the end of the log NEXT is `end`.
+//! `replay LOG TARGET FROM COUNT`: applies to TARGET the entries of LOG from number FROM on, COUNT
+//! of them at most, up to and with the first mark, or the first write that was made durable (a
+//! flush or FUA) behind the COUNTth. Prints `NEXT MARK`: the number of the entry behind the last,
+//! and the number that the last mark passed has for a name, or `-`. At the end of the log NEXT is
+//! `end`.
 //!
-//! Format (all little-endian): block 0 holds magic, version, number of entries (8 bytes each), block size (4). Each entry is a block with
-//! sector, number of sectors, flags, length of data (8 bytes each), then the name of a mark; behind it the sectors that were written.
+//! Format (all little-endian): block 0 holds magic, version, number of entries (8 bytes each),
+//! block size (4). Each entry is a block with sector, number of sectors, flags, length of data (8
+//! bytes each), then the name of a mark; behind it the sectors that were written.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

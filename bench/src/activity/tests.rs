@@ -15,7 +15,8 @@ fn the_longest_span_without_any_finish_is_the_stall() {
     let finishes = [(quiet(), finish(0)).1, (quiet(), finish(0)).1, finish(1)];
     let stall = activity.longest_stall_us() * 1e3;
     let asked = activity.now();
-    // Thread 1 is quiet for the whole time, but thread 0 is not. Sleeps may be longer than asked for.
+    // Thread 1 is quiet for the whole time, but thread 0 is not. Sleeps may be longer than asked
+    // for.
     let longest = |window: u64| {
         let [first, second, last] = finishes;
         (first - window).max(second - first).max(last - second)

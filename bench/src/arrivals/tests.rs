@@ -18,7 +18,8 @@ fn fixed_arrivals_are_evenly_spread_over_the_threads() {
 
 #[test]
 fn poisson_gaps_are_exponential() {
-    // Chi-square over ten bins of equal probability: 9 degrees of freedom, 27.9 is the 99.9th percentile.
+    // Chi-square over ten bins of equal probability: 9 degrees of freedom, 27.9 is the 99.9th
+    // percentile.
     let (count, mean) = (100_000, 200_000.0);
     let mut bins = [0u32; 10];
     for gap in gaps_of(Gaps::Poisson, count) {

@@ -1,12 +1,14 @@
-//! Loads rows as fast as possible: 8 bytes of key and a value, by several threads, many rows a transaction.
+//! Loads rows as fast as possible: 8 bytes of key and a value, by several threads, many rows a
+//! transaction.
 //!
 //! ```text
-//!   threads claim parts ─▶ transactions of --batch rows, lazy ─▶ flush: all rows are durable ─▶ checkpoint
-//!   └───────────────────────── seconds, rows_per_second ─────┘
-//!   └───────────────────────── with_checkpoint_seconds ─────────────────────────────────────┘
+//!   threads claim parts ─▶ lazy transactions of --batch rows ─▶ flush: all durable ─▶ checkpoint
+//!   └─────────────── seconds, rows_per_second ────────────────────────────────────┘            │
+//!   └─────────────── with_checkpoint_seconds ──────────────────────────────────────────────────┘
 //! ```
-//! A row counts as loaded when the flush at the end has made it durable in the log. The checkpoint that follows writes the rows to the
-//! file of pages; its time is separate. Automatic checkpoints during the load are part of the time.
+//! A row counts as loaded when the flush at the end has made it durable in the log. The checkpoint
+//! that follows writes the rows to the file of pages; its time is separate. Automatic checkpoints
+//! during the load are part of the time.
 
 use crate::checked::Checked;
 use crate::distribution::scrambled;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 #[test]
 fn frequencies_follow_zipfs_law() {
-    // theta = 0.99 over 1000 rows. The method is exact for the first two ranks and approximates the tail by an
-    // integral, so cumulative shares are compared, with a tolerance for that.
+    // theta = 0.99 over 1000 rows. The method is exact for the first two ranks and approximates the
+    // tail by an integral, so cumulative shares are compared, with a tolerance for that.
     let (rows, theta, draws) = (1000u64, 0.99, 1_000_000u64);
     let zipfian = Zipfian::new(rows, theta);
     let mut random = Random::from_seed(1);

@@ -1,12 +1,14 @@
-//! Runs a workload: N threads work until the end of the time; then the driver makes everything durable and reads the figures.
+//! Runs a workload: N threads work until the end of the time; then the driver makes everything
+//! durable and reads the figures.
 //!
 //! ```text
-//!   workers    ├─ warm-up ─┼────────────── measured ──────────────┼─ they end, or continue until a kill
+//!   workers    ├─ warm-up ─┼────────────── measured ──────────────┼─ end, or a kill
 //!   sampler    │           │ every 20 ms: checkpoints; every interval: counts, percentiles
 //!   checkpoints│ beside the workers, if the plan asks for them    │
 //! ```
 //!
-//! The loop of a worker is in `work.rs`, and the commits that it has handed over are in `pending.rs`.
+//! The loop of a worker is in `work.rs`, and the commits that it has handed over are in
+//! `pending.rs`.
 
 mod notes;
 mod pending;
@@ -103,7 +105,8 @@ impl<S: Store> Run<'_, S> {
         });
     }
 
-    /// Sleeps for `duration`, in steps that show progress, or until a thread fails or the watch ends the run.
+    /// Sleeps for `duration`, in steps that show progress, or until a thread fails or the watch
+    /// ends the run.
     fn pause(
         &self,
         duration: Duration,
@@ -264,7 +267,8 @@ impl<S: Store> Run<'_, S> {
     /// Runs `workers`, one a thread, and reports.
     ///
     /// # Errors
-    /// The first error of a worker that is not a conflict; that of a checkpoint; what `while_working` returns.
+    /// The first error of a worker that is not a conflict; that of a checkpoint; what
+    /// `while_working` returns.
     pub fn drive<W: Worker<S::Table>>(&self, workers: Vec<W>) -> Result<Finished> {
         let shared = Shared {
             stop: AtomicBool::new(false),

@@ -1,7 +1,8 @@
 //! The records of a worker in the [`ledger`](crate::ledger).
 //!
-//! A blocking commit is acknowledged when its call returns. The worker checks the handle of another commit after each transaction,
-//! and never waits for it: at a level below `durable` the check requires only what has become durable.
+//! A blocking commit is acknowledged when its call returns. The worker checks the handle of another
+//! commit after each transaction, and never waits for it: at a level below `durable` the check
+//! requires only what has become durable.
 
 use crate::ledger::{Entry, LedgerWriter};
 use crate::store::{Error, Handle, Result};

@@ -1,16 +1,18 @@
 //! Asynchronous commits of a worker that are not yet acknowledged.
 //!
 //! ```text
-//!   commit_async ─▶ [ oldest … newest ] ─▶ acknowledged: latency counted from the transaction's begin
+//!   commit_async ─▶ [ oldest … newest ] ─▶ acknowledged: latency from the begin
 //!                      ▲ checked after each transaction, and while the worker is idle
 //! ```
-//! So the latency of a type of transaction is too long by at most one transaction of its worker, never too short.
+//! So the latency of a type of transaction is too long by at most one transaction of its worker,
+//! never too short.
 
 use crate::store::{Error, Handle, Result};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Most pending commits of a worker; then it waits for the oldest, as a server with bounded queues does.
+/// Most pending commits of a worker; then it waits for the oldest, as a server with bounded queues
+/// does.
 const MOST: usize = 1 << 16;
 /// Initial capacity. The ring stays small, and in the cache, as long as commits are fast.
 const FEW: usize = 1 << 10;

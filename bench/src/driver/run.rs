@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Finished {
     /// The figures of the measured time.
     pub report: Report,
-    /// Transactions that each worker had committed, from its start on, when the measured time was over.
+    /// Transactions that each worker had committed, from its start on, when the measured time was
+    /// over.
     pub committed_by_worker: Vec<u64>,
     /// Bytes of keys and values that they had written, from their start on.
     pub written_bytes: u64,

@@ -1,4 +1,5 @@
-//! Tests of the drivers: an open loop counts arrivals behind a stall, a closed loop does not; conflicts are retried.
+//! Tests of the drivers: an open loop counts arrivals behind a stall, a closed loop does not;
+//! conflicts are retried.
 
 use super::Run;
 use crate::arrivals::{Gaps, Rate};
@@ -54,8 +55,8 @@ impl Watch for Begun {
     }
 }
 
-/// Puts one row again and again; can stall once after the begin of the measurement; has a conflict in every
-/// tenth first attempt; rolls every twentieth back.
+/// Puts one row again and again; can stall once after the begin of the measurement; has a conflict
+/// in every tenth first attempt; rolls every twentieth back.
 struct Stalling<'b, T> {
     table: T,
     done: u32,
@@ -93,7 +94,8 @@ fn stalled(rate: Option<Rate>, commit: CommitMode) -> Report {
     let database = Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
     let table = Store::table(&database, "t").expect("created");
     let (plan, parameters, begun) = (plan(rate, commit), BTreeMap::new(), Begun::default());
-    // A closed loop may have done any number when the measurement begins, so it stalls in the first: all others are measured.
+    // A closed loop may have done any number when the measurement begins, so it stalls in the
+    // first: all others are measured.
     let stalls_at = Some((if rate.is_some() { STALLS_AT } else { 1 }, &begun));
     let run = Run {
         workload: "test",
@@ -110,7 +112,8 @@ fn stalled(rate: Option<Rate>, commit: CommitMode) -> Report {
     run.drive(vec![Stalling { table, done: 0, attempt: 0, stalls_at }]).expect("run").report
 }
 
-/// A busy machine adds waits of its own: a run without them, in which what `is_short` looks at is, or the last of ten.
+/// A busy machine adds waits of its own: a run without them, in which what `is_short` looks at is,
+/// or the last of ten.
 fn undisturbed(rate: Option<Rate>, commit: CommitMode, is_short: impl Fn(&Report) -> bool) -> Report {
     let mut report = stalled(rate, commit);
     for _ in 1..10 {
@@ -189,7 +192,8 @@ fn watch_receives_samples_and_can_end_the_run() {
         let between = Between::of(earlier, later);
         assert!(between.seconds >= 0.1 && later.rows >= earlier.rows, "{between:?}");
     }
-    // The first transactions may stall, so over all of them: each writes a row, and some meet a conflict.
+    // The first transactions may stall, so over all of them: each writes a row, and some meet a
+    // conflict.
     let whole = Between::of(&samples[warm_up], &samples[samples.len() - 1]);
     assert!(
         whole.throughput_tps > 0.0 && whole.conflicts_per_second > 0.0 && whole.p50_us > 0.0,

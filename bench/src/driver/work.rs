@@ -1,10 +1,10 @@
 //! The loop of one worker.
 //!
 //! ```text
-//!   rest, or wait for the next arrival ─▶ prepare ─▶ attempt, again after a conflict ─▶ count ─▶ collect acknowledgments
+//!   rest, or await an arrival ─▶ prepare ─▶ attempt, retry ─▶ count ─▶ collect acknowledgments
 //! ```
-//! It allocates nothing, reads one relaxed flag and the clock once per transaction, and counts in its own cache lines. It times
-//! one transaction in sixteen stage by stage.
+//! It allocates nothing, reads one relaxed flag and the clock once per transaction, and counts in
+//! its own cache lines. It times one transaction in sixteen stage by stage.
 
 use super::notes::Notes;
 use super::pending::{Acknowledged, Pending};
@@ -19,7 +19,8 @@ use std::time::Duration;
 
 /// Interval at which a resting worker checks whether the run has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// A sleeping thread wakes up late by about this time; so a worker spends the last part of a wait awake.
+/// A sleeping thread wakes up late by about this time; so a worker spends the last part of a wait
+/// awake.
 const SLEEP_SLACK: Duration = Duration::from_micros(80);
 
 /// How an attempt ended.
@@ -169,7 +170,8 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
                 transaction.abort();
                 Outcome::Ended(ending)
             }
-            // Below the level `durable` neither call waits; only a handle shows when the commit is durable.
+            // Below the level `durable` neither call waits; only a handle shows when the commit is
+            // durable.
             (_, CommitMode::Blocking) if durable || number.is_none() => {
                 transaction.commit()?;
                 self.notes.iter_mut().for_each(|notes| notes.acknowledged(number));
@@ -193,8 +195,8 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
         Ok(outcome)
     }
 
-    /// Waits until `until`, or until the run stops. A worker with pending commits waits for the oldest meanwhile, which causes its
-    /// write, as an idle server does.
+    /// Waits until `until`, or until the run stops. A worker with pending commits waits for the
+    /// oldest meanwhile, which causes its write, as an idle server does.
     fn wait_until(&mut self, until: u64) -> Result<()> {
         let shared = self.shared;
         let activity = &shared.activity;

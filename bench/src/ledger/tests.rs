@@ -1,4 +1,5 @@
-//! What was acknowledged and is gone is found, whichever way it was committed; what was not acknowledged is not required.
+//! What was acknowledged and is gone is found, whichever way it was committed; what was not
+//! acknowledged is not required.
 
 use super::{Entry, Ledger, check};
 use crate::checked::Checked;
@@ -56,7 +57,8 @@ fn plan(commit: CommitMode, level: Durability) -> Plan {
     }
 }
 
-/// Ends the run when each row has been changed many times: changes of the last moments may not be acknowledged below `durable`.
+/// Ends the run when each row has been changed many times: changes of the last moments may not be
+/// acknowledged below `durable`.
 #[derive(Default)]
 struct Enough(AtomicBool);
 
@@ -124,7 +126,8 @@ fn put(database: &Database, table: &str, key: &[u8], value: Option<&[u8]>) {
     database.transact(change).expect("committed");
 }
 
-/// Nothing is missing; then what was acknowledged is taken away, row by row, and every loss is found.
+/// Nothing is missing; then what was acknowledged is taken away, row by row, and every loss is
+/// found.
 fn expect_losses_found<W: Workload>(workload: &W, table: &str, plan: &Plan) {
     let (directory, database) = (Directory::new(), database());
     let before = work(workload, &database, (plan, &directory.0), table);
@@ -196,7 +199,8 @@ fn a_change_that_was_not_acknowledged_may_be_there_or_not() {
         put(&database, "t", b"k", value);
         assert_eq!(sound(), expected, "{value:?}");
     }
-    // Cut off anywhere, as a kill does, there is nothing that cannot be read, and nothing more is required.
+    // Cut off anywhere, as a kill does, there is nothing that cannot be read, and nothing more is
+    // required.
     put(&database, "t", b"k", Some(b"acknowledged"));
     for file in super::files_of(&directory.0).expect("listed") {
         let whole = std::fs::read(&file).expect("read");

@@ -1,4 +1,5 @@
-//! What is known of each modelled device. Sources and assumptions: the table in `docs/benchmark.md`.
+//! What is known of each modelled device. Sources and assumptions: the table in
+//! `docs/benchmark.md`.
 
 /// Time of one access by its size: constant to a size, then proportional to what is beyond it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,12 +36,14 @@ impl Curve {
     }
 }
 
-/// The tail of slow accesses: one in `one_in` takes longer by `u^-exponent`, with u uniform in (0, 1].
+/// The tail of slow accesses: one in `one_in` takes longer by `u^-exponent`, with u uniform in (0,
+/// 1].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tail {
     /// With 100 the tail begins at the 99th percentile.
     pub one_in: u64,
-    /// With 0.5 the slowest tenth of the tail is at least 3.2 times slower than usual, the slowest hundredth 10 times.
+    /// With 0.5 the slowest tenth of the tail is at least 3.2 times slower than usual, the slowest
+    /// hundredth 10 times.
     pub exponent: f64,
     /// Largest factor.
     pub factor_max: f64,
@@ -66,7 +69,8 @@ pub struct Figures {
     pub read: Curve,
     /// Writes; durable at completion, unless there are flushes.
     pub write: Curve,
-    /// Shortest and longest flush in nanoseconds, of a device with a volatile cache. Spread evenly over the logarithm.
+    /// Shortest and longest flush in nanoseconds, of a device with a volatile cache. Spread evenly
+    /// over the logarithm.
     pub flush_ns: Option<(u64, u64)>,
     /// Number of accesses served at the same time.
     pub slots: usize,

@@ -1,20 +1,23 @@
 //! Modelled devices: the speed of another device, around memory or a directory.
 //!
 //! ```text
-//!   read, write, flush ─▶ [Device]: when would it be done? ─▶ done by memory, or by the directory ─▶ [wait] until then
+//!   read, write, flush ─▶ [Device]: completion time ─▶ memory or directory ─▶ [wait] until then
 //!                          slots, shared rate, noise
 //! ```
 //!
 //! - [`figures`]: the figures of each device, and their sources (`docs/benchmark.md`).
-//! - [`schedule`]: when an access completes on a device with these figures. It does not wait, so tests can ask it.
-//! - [`storage`]: a [`quenchdb::internals::device::Storage`] that takes that long; [`queue`]: its asynchronous writes.
+//! - [`schedule`]: when an access completes on a device with these figures. It does not wait, so
+//!   tests can ask it.
+//! - [`storage`]: a [`quenchdb::internals::device::Storage`] that takes that long; [`queue`]: its
+//!   asynchronous writes.
 //! - [`wait`]: how a thread waits, and what that costs.
 //!
-//! The storage inside decides what is durable; the model adds only time. The device `simulated` of the engine is different: it
-//! has faults and power cuts, but no time.
+//! The storage inside decides what is durable; the model adds only time. The device `simulated` of
+//! the engine is different: it has faults and power cuts, but no time.
 //!
-//! Left out on purpose: wear, garbage collection, heat, burst credits, seeks that depend on the distance, requests that an
-//! object store refuses, and files: opening, removing, listing and allocating cost nothing.
+//! Left out on purpose: wear, garbage collection, heat, burst credits, seeks that depend on the
+//! distance, requests that an object store refuses, and files: opening, removing, listing and
+//! allocating cost nothing.
 
 pub mod figures;
 pub mod schedule;

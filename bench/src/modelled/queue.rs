@@ -1,5 +1,6 @@
-//! Asynchronous writes of a modelled device: the queue inside writes, and a completion is held back until the device would
-//! have completed it. So completions come in the model's order, not in that of submission.
+//! Asynchronous writes of a modelled device: the queue inside writes, and a completion is held back
+//! until the device would have completed it. So completions come in the model's order, not in that
+//! of submission.
 
 use super::schedule::Device;
 use super::shared::Shared;
@@ -25,7 +26,8 @@ pub(super) struct ModelledQueue {
     inner: Box<dyn WriteQueue>,
     shared: Arc<Shared>,
     depth: usize,
-    /// Writes by the token of the inner queue; a place is reused after the delivery of its completion.
+    /// Writes by the token of the inner queue; a place is reused after the delivery of its
+    /// completion.
     flights: Vec<Option<Flight>>,
     completions: Vec<Completion>,
 }
@@ -79,7 +81,8 @@ impl ModelledQueue {
         }
     }
 
-    /// Returns the earliest completion of the modelled device among writes that are complete inside.
+    /// Returns the earliest completion of the modelled device among writes that are complete
+    /// inside.
     fn earliest(&self) -> Option<Nanos> {
         self.flying().filter(|flight| flight.completion.is_some()).map(|flight| flight.done).min()
     }

@@ -1,7 +1,8 @@
 //! When an access of a modelled device completes.
 //!
-//! An access takes the slot that is free first, and there as long as its curve says, with noise. Beside that it takes its
-//! part of what all accesses share, bandwidth or requests per second, in the order of arrival; it is done when both are:
+//! An access takes the slot that is free first, and there as long as its curve says, with noise.
+//! Beside that it takes its part of what all accesses share, bandwidth or requests per second, in
+//! the order of arrival; it is done when both are:
 //!
 //! ```text
 //!   slot    ────────[ waits for a slot ][ curve x noise ]─┐
@@ -9,7 +10,8 @@
 //!   shared  ──[ those before ][ bytes, or requests ]──────┘
 //! ```
 //!
-//! Flushes run one at a time. Those that arrive while one runs share the next, as in the kernel's block layer.
+//! Flushes run one at a time. Those that arrive while one runs share the next, as in the kernel's
+//! block layer.
 
 use super::figures::{Figures, transfer_ns};
 use quenchdb::internals::base::clock::Nanos;
@@ -39,8 +41,8 @@ struct State {
     slots: Vec<u64>,
     /// When the shared rate becomes free.
     shared: u64,
-    /// Beginning and end of the flushes that have not ended: at most one that runs and one after it, if time passes between
-    /// the calls.
+    /// Beginning and end of the flushes that have not ended: at most one that runs and one after
+    /// it, if time passes between the calls.
     flushes: Vec<(u64, u64)>,
 }
 

@@ -22,7 +22,8 @@ pub(super) struct Shared {
     pub(super) files: Mutex<Files>,
 }
 
-/// Open files by the number that replaces a descriptor, so that a queue finds the inner file through any wrapper.
+/// Open files by the number that replaces a descriptor, so that a queue finds the inner file
+/// through any wrapper.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     pub(super) opened: RawFd,

@@ -31,7 +31,8 @@ pub struct ModelledStorage {
 }
 
 impl ModelledStorage {
-    /// Gives `inner` the speed of `device`. The cache is volatile if one of both caches is, unless `trust` decides.
+    /// Gives `inner` the speed of `device`. The cache is volatile if one of both caches is, unless
+    /// `trust` decides.
     #[must_use]
     pub fn new(inner: Arc<dyn Storage>, device: Device, trust: DeviceTrust) -> ModelledStorage {
         let volatile_cache = match trust {

@@ -1,14 +1,15 @@
 //! How a thread waits for a moment: asleep, but for the last part of short waits.
 //!
-//! A thread that sleeps wakes up 20 to 50 us late on a virtual machine, even with the kernel's timer slack at its least. That
-//! does not matter for a disk, but distorts an 11 us write. So a thread spends the last 50 us of a wait below 1 ms in a way that
-//! depends on the number of threads of this process that do so at the same time:
+//! A thread that sleeps wakes up 20 to 50 us late on a virtual machine, even with the kernel's
+//! timer slack at its least. That does not matter for a disk, but distorts an 11 us write. So a
+//! thread spends the last 50 us of a wait below 1 ms in a way that depends on the number of threads
+//! of this process that do so at the same time:
 //!
 //! | waiting | how | why |
 //! |---|---|---|
-//! | up to half of the number of cores | spin | exact. It uses a core, but leaves half of the cores to threads that compute |
-//! | up to the number of cores, or a single core | the others sleep | late by 20 to 50 us. Yielding to computing threads is worse: they keep the core for hundreds of us |
-//! | more | yield to each other | no thread computes; spinning would keep threads off the cores whose wait is over |
+//! | up to half of the cores | spin | exact; half of the cores remain for threads that compute |
+//! | up to all, or one core | the others sleep | late by 20 to 50 us; a yield by hundreds |
+//! | more | yield to each other | no thread computes; spinning would delay finished waits |
 //!
 //! Waits of a few microseconds stand for a store that keeps its core busy, and always spin.
 

@@ -1,6 +1,6 @@
-//! Draws a comparison: throughput above, with its smallest and largest; median, 99th and 99.9th percentile below, on a logarithmic
-//! axis. Engines whose durability tier is not the first one's are grey, with their name in brackets, because their
-//! numbers are not comparable.
+//! Draws a comparison: throughput above, with its smallest and largest; median, 99th and 99.9th
+//! percentile below, on a logarithmic axis. Engines whose durability tier is not the first one's
+//! are grey, with their name in brackets, because their numbers are not comparable.
 
 use super::axes::{FONT, SIZE, short};
 use crate::comparison::{Comparison, Line};

@@ -1,4 +1,5 @@
-//! Draws a run: throughput above, 99th percentile and slowest transaction below, checkpoints as bands behind both.
+//! Draws a run: throughput above, 99th percentile and slowest transaction below, checkpoints as
+//! bands behind both.
 
 use super::axes::{FONT, SIZE, short};
 use crate::report::Report;

@@ -6,7 +6,8 @@ use std::time::Instant;
 #[test]
 fn memory_that_was_touched_and_given_back_is_remembered() {
     let begun = Instant::now();
-    // Other tests of this process take and give back memory, too: until they hold still, and the thread got to look.
+    // Other tests of this process take and give back memory, too: until they hold still, and the
+    // thread got to look.
     loop {
         let watch = MemoryWatch::start().expect("a thread");
         let before = watch.bytes_max();

@@ -87,8 +87,8 @@ pub fn run<S: Store>(run: &Run<'_, S>) -> Result<Finished> {
     run.drive((0..run.plan.threads).map(|index| PutWorker::new(table.clone(), run.plan, index)).collect())
 }
 
-/// Inserts one row a transaction without waiting for each, in threads that claim runs of rows, so that fast ones insert
-/// more of them. Returns how many.
+/// Inserts one row a transaction without waiting for each, in threads that claim runs of rows, so
+/// that fast ones insert more of them. Returns how many.
 fn insert_claimed(
     database: &Database,
     plan: &Plan,
@@ -122,8 +122,8 @@ fn insert_claimed(
     }
 }
 
-/// Inserts exactly `plan.rows` rows, one a transaction, without waiting for each. Then makes all rows durable and calls
-/// `while_working`.
+/// Inserts exactly `plan.rows` rows, one a transaction, without waiting for each. Then makes all
+/// rows durable and calls `while_working`.
 ///
 /// # Errors
 /// Those of the engine, and of `while_working`.

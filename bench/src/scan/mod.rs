@@ -146,7 +146,8 @@ pub struct ScanReport {
     pub device_read_bytes: u64,
     /// Processor time of the scan.
     pub cpu_seconds: f64,
-    /// Most memory of this process from the open on. Includes what the allocator kept of the load, if one process did both.
+    /// Most memory of this process from the open on. Includes what the allocator kept of the load,
+    /// if one process did both.
     pub rss_bytes_max: u64,
     /// Sequential reads of 1 MiB of the same file by as many threads, measured just after.
     pub floor: ReadLine,

@@ -26,10 +26,12 @@ pub struct SoakReport {
     pub log_bytes_on_disk: u64,
     /// `store_bytes_on_disk` for each of `logical_bytes`.
     pub space_amplification: f64,
-    /// In the measured time: bytes written to log and pages for each byte of keys and values that was written.
+    /// In the measured time: bytes written to log and pages for each byte of keys and values that
+    /// was written.
     pub write_amplification: f64,
-    /// From the open to the end, loading and closing included: what the kernel counted as written by the process, for each
-    /// byte of keys and values that was loaded or written. Preparing log segments counts here.
+    /// From the open to the end, loading and closing included: what the kernel counted as written
+    /// by the process, for each byte of keys and values that was loaded or written. Preparing log
+    /// segments counts here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_amplification_total: Option<f64>,
     /// Pages of trees that were checked.

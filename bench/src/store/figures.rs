@@ -34,7 +34,8 @@ impl Total {
     }
 }
 
-/// Gauges that `--live` reads many times a second. Times count since `Store::reset`, the rest since the open.
+/// Gauges that `--live` reads many times a second. Times count since `Store::reset`, the rest since
+/// the open.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Gauges {
     /// Total time of waits for row locks.

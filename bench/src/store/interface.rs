@@ -57,7 +57,8 @@ pub trait Reader {
         Ok(())
     }
 
-    /// Calls `each` with the rows from `from` (included) to `to` (excluded), ascending, until it breaks.
+    /// Calls `each` with the rows from `from` (included) to `to` (excluded), ascending, until it
+    /// breaks.
     ///
     /// # Errors
     /// Those of the engine.
@@ -126,7 +127,8 @@ pub trait Handle: Send {
     /// Returns true once the commit and its dependencies are durable, at any level of the session.
     fn is_done(&self) -> bool;
 
-    /// Waits until then, at most `timeout`. Returns whether the commit is durable. May cause the necessary writes.
+    /// Waits until then, at most `timeout`. Returns whether the commit is durable. May cause the
+    /// necessary writes.
     ///
     /// # Errors
     /// The outcome is unknown.
@@ -205,7 +207,8 @@ pub trait Store: Sync {
     /// Those of the engine.
     fn make_durable(&self) -> anyhow::Result<()>;
 
-    /// Makes a checkpoint: at full speed, or `paced` like an automatic one. An engine that updates in place does nothing.
+    /// Makes a checkpoint: at full speed, or `paced` like an automatic one. An engine that updates
+    /// in place does nothing.
     ///
     /// # Errors
     /// Those of the engine.

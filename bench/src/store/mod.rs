@@ -1,16 +1,19 @@
 //! The interface between workloads and engines.
 //!
 //! ```text
-//!   Workload ──▶ Worker ──▶ Transaction: get, scan, insert, remove, commit   ◀── one implementation an engine
+//!   Workload ──▶ Worker ──▶ Transaction: get, scan, insert, remove, commit (one per engine)
 //!   driver   ──▶ Store ──▶ Session (one a thread) ──▶ Transaction
 //! ```
 //!
-//! Everything is generic, so a call compiles to the call of the engine. Guarantees of every implementation:
+//! Everything is generic, so a call compiles to the call of the engine. Guarantees of every
+//! implementation:
 //!
-//! 1. A transaction reads one consistent state and its own writes; two that read and write the same row do not both commit
-//!    unless the second saw what the first wrote. So increments are not lost.
+//! 1. A transaction reads one consistent state and its own writes; two that read and write the same
+//!    row do not both commit unless the second saw what the first wrote. So increments are not
+//!    lost.
 //! 2. [`Error::Conflict`] has no effect: the transaction can run again from its beginning.
-//! 3. One thread uses a session, with one transaction at a time. The next transaction of a session sees its previous commit.
+//! 3. One thread uses a session, with one transaction at a time. The next transaction of a session
+//!    sees its previous commit.
 //! 4. `scan` gives each key of the range once, ascending; `scan_back` descending.
 
 mod figures;

@@ -1,4 +1,5 @@
-//! A transaction that counts its rows, and records its writes in a [`ledger`](crate::ledger), if given.
+//! A transaction that counts its rows, and records its writes in a [`ledger`](crate::ledger), if
+//! given.
 
 use super::interface::{Reader, Result, Step, Transaction};
 use crate::ledger::Entry;

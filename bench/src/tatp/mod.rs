@@ -1,8 +1,10 @@
-//! TATP (Telecom Application Transaction Processing benchmark, description of 2009): the register of a mobile phone network.
+//! TATP (Telecom Application Transaction Processing benchmark, description of 2009): the register
+//! of a mobile phone network.
 //!
-//! Seven short transactions on four tables, 80 of 100 only read. A transaction that does not find what it needs counts, as the
-//! description says: of a fresh population 14.8 of 100 Get-New-Destination, five of eight Get-Access-Data and Update-Subscriber-Data,
-//! and five of sixteen inserts and deletes find it.
+//! Seven short transactions on four tables, 80 of 100 only read. A transaction that does not find
+//! what it needs counts, as the description says: of a fresh population 14.8 of 100
+//! Get-New-Destination, five of eight Get-Access-Data and Update-Subscriber-Data, and five of
+//! sixteen inserts and deletes find it.
 
 mod schema;
 mod transactions;

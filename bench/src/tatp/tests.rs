@@ -69,15 +69,18 @@ fn subscriber_has_one_to_four_rows_equally_often() {
     assert!(chi_square(&seen, &[10_000.0; 4]) < chi_square_bound(3), "{seen:?}");
 }
 
-/// Share of Get-New-Destination that finds a number in a fresh population, by the rules of the description:
+/// Share of Get-New-Destination that finds a number in a fresh population, by the rules of the
+/// description:
 ///
 /// - the facility exists: 1 to 4 of 4 types, so 5/8; it is active: 85/100;
-/// - of its hours 0, 8, 16 it has 0 to 3, each number as often and each choice of them; one that begins at h ends at
-///   h + 1 to h + 8;
-/// - a forwarding that begins at the drawn hour (0, 8, 16) or before ends after another drawn hour, 1 to 24.
+/// - of its hours 0, 8, 16 it has 0 to 3, each number as often and each choice of them; one that
+///   begins at h ends at h + 1 to h + 8;
+/// - a forwarding that begins at the drawn hour (0, 8, 16) or before ends after another drawn hour,
+///   1 to 24.
 ///
-/// Of the forwardings that have begun the latest ends last, so it alone decides. With e(h) = (h + 3.5) / 24 for the share of
-/// drawn hours before its end, and 1/2, 1/6, 1/12 for the latest one being 0, 1, 2 places before the drawn hour:
+/// Of the forwardings that have begun the latest ends last, so it alone decides. With e(h) = (h +
+/// 3.5) / 24 for the share of drawn hours before its end, and 1/2, 1/6, 1/12 for the latest one
+/// being 0, 1, 2 places before the drawn hour:
 ///
 /// ```text
 ///   drawn  0:                        e(0)/2
@@ -85,11 +88,12 @@ fn subscriber_has_one_to_four_rows_equally_often() {
 ///   drawn 16: e(16)/2 + e(8)/6  +  e(0)/12     mean of the three: 481/1728
 /// ```
 ///
-/// 5/8 * 17/20 * 481/1728 = 8177/55296 = 0.1479. The figure of 23.9 % that is often quoted does not follow from these rules.
-/// Here all cases are counted.
+/// 5/8 * 17/20 * 481/1728 = 8177/55296 = 0.1479. The figure of 23.9 % that is often quoted does not
+/// follow from these rules. Here all cases are counted.
 fn share_with_a_new_destination() -> f64 {
     let (mut found, mut all) = (0u64, 0u64);
-    // All choices of hours, as often as each must occur to make their numbers equally frequent: 1, 3, 3, 1 choices.
+    // All choices of hours, as often as each must occur to make their numbers equally frequent: 1,
+    // 3, 3, 1 choices.
     for hours in 0..8u32 {
         let weight = if hours == 0 || hours == 7 { 3 } else { 1 };
         for lengths in 0..512u64 {

@@ -46,7 +46,8 @@ fn start(random: &mut Random) -> u8 {
     8 * random.below(3) as u8
 }
 
-/// Draws 1 to 24. So an inserted forwarding may end before it begins, unlike those of the population.
+/// Draws 1 to 24. So an inserted forwarding may end before it begins, unlike those of the
+/// population.
 fn hour(random: &mut Random) -> u8 {
     1 + random.below(24) as u8
 }
@@ -173,7 +174,8 @@ impl Client {
         }
     }
 
-    /// Runs a transaction on subscriber `s`. Rolls back if its rows are missing, as the specification expects.
+    /// Runs a transaction on subscriber `s`. Rolls back if its rows are missing, as the
+    /// specification expects.
     ///
     /// # Errors
     /// Those of the store.

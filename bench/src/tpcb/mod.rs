@@ -1,15 +1,17 @@
-//! TPC-B (TPC Benchmark B, standard specification, revision 2.0): deposits and withdrawals at the tellers of a bank, with
-//! branches that may be hot (self-similar, as in Johnson et al., "Aether", VLDB 2010).
+//! TPC-B (TPC Benchmark B, standard specification, revision 2.0): deposits and withdrawals at the
+//! tellers of a bank, with branches that may be hot (self-similar, as in Johnson et al., "Aether",
+//! VLDB 2010).
 //!
 //! | table | key, big-endian | row |
 //! |---|---|---|
 //! | `branch` | B, 4 bytes | balance, filler: 100 bytes |
 //! | `teller` | B, number of the teller in it, 1 byte | balance, filler: 100 bytes |
 //! | `account` | B, number of the account in it, 4 bytes | balance, filler: 100 bytes |
-//! | `history` | worker, 2 bytes; count, 8 bytes | branch, teller, account's branch, account, amount, time, filler: 50 bytes |
+//! | `history` | worker, 2 bytes; count, 8 bytes | the numbers, amount, time, filler: 50 bytes |
 //!
-//! One transaction adds an amount to an account, a teller and a branch, and notes it. 15 of 100 accounts belong to another
-//! branch (clause 5.3.5). The history's key only has to be unique: the specification has none.
+//! One transaction adds an amount to an account, a teller and a branch, and notes it. 15 of 100
+//! accounts belong to another branch (clause 5.3.5). The history's key only has to be unique: the
+//! specification has none.
 
 use crate::checked::Checked;
 use crate::distribution::self_similar;

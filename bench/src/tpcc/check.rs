@@ -1,4 +1,5 @@
-//! The twelve consistency conditions (clause 3.3.2) over all rows, and conditions of the indexes and keys.
+//! The twelve consistency conditions (clause 3.3.2) over all rows, and conditions of the indexes
+//! and keys.
 //!
 //! | condition | holds between |
 //! |---|---|
@@ -11,12 +12,13 @@
 //! | 7 | OL_DELIVERY_D is null, and O_CARRIER_ID is |
 //! | 8, 9 | W_YTD, D_YTD and the sum of H_AMOUNT |
 //! | 10 | C_BALANCE, delivered lines and payments |
-//! | 11 | orders that are not new: those delivered by the population and those counted in C_DELIVERY_CNT |
+//! | 11 | orders that are not new: delivered by the population, or counted in C_DELIVERY_CNT |
 //! | 12 | C_BALANCE + C_YTD_PAYMENT and delivered lines |
 //!
-//! Condition 11 is stated for the initial population, where C_DELIVERY_CNT is 0. Beyond the specification: order numbers have
-//! no gaps, payments of a customer neither, both indexes show exactly their tables, the stocks' counts are those of the lines, and
-//! everything acknowledged is present.
+//! Condition 11 is stated for the initial population, where C_DELIVERY_CNT is 0. Beyond the
+//! specification: order numbers have no gaps, payments of a customer neither, both indexes show
+//! exactly their tables, the stocks' counts are those of the lines, and everything acknowledged is
+//! present.
 
 use super::schema::{
     CustomerId, DistrictId, Tables, customer, district, history, key, order, order_line, stock, warehouse,

@@ -32,7 +32,7 @@ pub struct Line {
 pub struct NewOrder {
     /// Where.
     pub district: DistrictId,
-    /// For whom.
+    /// The customer.
     pub c: u16,
     /// The first `count` are the order.
     pub lines: [Line; LINES_MAX],
@@ -71,7 +71,7 @@ pub enum Input {
     Delivery {
         /// Where.
         w: u16,
-        /// By whom.
+        /// The carrier.
         carrier: u8,
     },
     /// Clause 2.8.1.
@@ -102,7 +102,8 @@ impl Kind {
     pub const ALL: [Kind; 5] =
         [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
 
-    /// Percentage of a mix drawn by weight: the least that clause 5.2.3 allows, and New-Order for the rest.
+    /// Percentage of a mix drawn by weight: the least that clause 5.2.3 allows, and New-Order for
+    /// the rest.
     #[must_use]
     pub fn weight(self) -> u64 {
         [45, 43, 4, 4, 4][self as usize]
@@ -158,7 +159,8 @@ impl Inputs {
         }
     }
 
-    /// Input of a New-Order at warehouse `w`: 1 of 100 is to be rolled back, 1 of 100 lines comes from elsewhere.
+    /// Input of a New-Order at warehouse `w`: 1 of 100 is to be rolled back, 1 of 100 lines comes
+    /// from elsewhere.
     pub fn new_order(&mut self, w: u16) -> NewOrder {
         let (district, c) = (self.district(w), self.customer());
         let count = uniform(&mut self.random, 5, LINES_MAX as u64) as usize;

@@ -1,4 +1,5 @@
-//! TPC-C (TPC Benchmark C, standard specification, revision 5.11): order entry at the warehouses of a wholesaler.
+//! TPC-C (TPC Benchmark C, standard specification, revision 5.11): order entry at the warehouses of
+//! a wholesaler.
 //!
 //! ```text
 //!   input     what a terminal enters    random   NURand, names, texts
@@ -6,9 +7,10 @@
 //!   worker    mix, homes, pauses        populate, check
 //! ```
 //!
-//! As specified: schema, population, inputs, transactions, consistency conditions. Deviations: the process of the engine calls the
-//! transactions, without terminals; without `--think-times` a warehouse has many more transactions than allowed; Delivery runs at
-//! once instead of from a queue. So a result is not a TPC-C result, and tpmC is not claimed.
+//! As specified: schema, population, inputs, transactions, consistency conditions. Deviations: the
+//! process of the engine calls the transactions, without terminals; without `--think-times` a
+//! warehouse has many more transactions than allowed; Delivery runs at once instead of from a
+//! queue. So a result is not a TPC-C result, and tpmC is not claimed.
 
 pub mod random;
 pub mod schema;

@@ -1,5 +1,5 @@
-//! The initial population (clause 4.3.3.1): items, then for each warehouse its stock and its districts, in parts that threads
-//! share.
+//! The initial population (clause 4.3.3.1): items, then for each warehouse its stock and its
+//! districts, in parts that threads share.
 
 use super::random::{
     Constants, address, data, digits, last_name, letters, now, nurand, permutation, uniform,

@@ -21,8 +21,8 @@ impl Constants {
         Constants { last_name: random.below(256), customer: random.below(1024), item: random.below(8192) }
     }
 
-    /// Those of a run over that population: the last names' constant differs by 65 to 119, but not by 96 or 112
-    /// (clause 2.1.6.1).
+    /// Those of a run over that population: the last names' constant differs by 65 to 119, but not
+    /// by 96 or 112 (clause 2.1.6.1).
     #[must_use]
     pub fn of_run(&self, seed: u64) -> Constants {
         let mut random = Random::from_seed(seed ^ 0xc0a11);
@@ -105,7 +105,8 @@ pub fn digits<const N: usize>(random: &mut Random, low: usize) -> Text<N> {
 
 const ORIGINAL: &[u8] = b"ORIGINAL";
 
-/// I_DATA or S_DATA: 26 to 50 characters, in one case of ten with `ORIGINAL` somewhere (clause 4.3.3.1).
+/// I_DATA or S_DATA: 26 to 50 characters, in one case of ten with `ORIGINAL` somewhere (clause
+/// 4.3.3.1).
 pub fn data(random: &mut Random) -> Text<50> {
     let mut text = letters::<50>(random, 26);
     if random.chance(1, 10) {

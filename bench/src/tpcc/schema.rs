@@ -14,9 +14,10 @@
 //! | `item` | I | [`item`], then I_DATA |
 //! | `stock` | W I | [`stock`], then S_DATA |
 //!
-//! W and C take 2 bytes, D and the line's number 1, O, I and the payment's number 4. HISTORY has no key in the specification;
-//! the number of the payment (C_PAYMENT_CNT) makes one, and lets the check find payments that are lost or counted twice.
-//! Money is in cents, rates are in ten-thousandths, dates in seconds since 1970; 0 is null. Fields that change together lie
+//! W and C take 2 bytes, D and the line's number 1, O, I and the payment's number 4. HISTORY has no
+//! key in the specification; the number of the payment (C_PAYMENT_CNT) makes one, and lets the
+//! check find payments that are lost or counted twice. Money is in cents, rates are in
+//! ten-thousandths, dates in seconds since 1970; 0 is null. Fields that change together lie
 //! together at the front.
 
 use crate::record;

@@ -26,7 +26,8 @@ pub struct Terminal {
 
 const FULL_STOP: u8 = u8::MAX;
 
-/// Returns the customer of an input: of those with the last name, the middle one by first name, rounded up (clause 2.5.2.2).
+/// Returns the customer of an input: of those with the last name, the middle one by first name,
+/// rounded up (clause 2.5.2.2).
 fn customer_of<R: Reader>(
     reader: &mut R,
     tables: &Tables<R::Table>,

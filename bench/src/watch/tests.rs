@@ -4,7 +4,8 @@ use super::*;
 use crate::latencies::Latencies;
 use crate::store::Total;
 
-/// After `tenths` of a second with 100 transactions in each, 1 ms each, half of them reading a page.
+/// After `tenths` of a second with 100 transactions in each, 1 ms each, half of them reading a
+/// page.
 fn sample(tenths: u64, measuring: bool) -> Sample {
     let latencies = Latencies::default();
     (0..tenths * 100).for_each(|_| latencies.record_ns(1_000_000));

@@ -1,12 +1,13 @@
-//! YCSB (Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010): single-row operations on one table.
+//! YCSB (Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010): single-row
+//! operations on one table.
 //!
-//! Mixes A to F, and what papers on commit protocols make of it: several operations in a transaction, or transactions that
-//! read a row, change one field of it, and write it back.
+//! Mixes A to F, and what papers on commit protocols make of it: several operations in a
+//! transaction, or transactions that read a row, change one field of it, and write it back.
 //!
 //! | key, big-endian | row |
 //! |---|---|
 //! | 0 to `rows` | loaded |
-//! | 2^63 and above | inserted by a run: its number, the worker's, and a count, scattered by a permutation of 63 bits |
+//! | 2^63 and above | inserted: numbers of run, worker and row, permuted |
 
 mod mix;
 mod settings;

@@ -17,7 +17,8 @@ const WORKER_SHIFT: u32 = 36;
 
 const RUN_SHIFT: u32 = 47;
 
-/// The key of the `n`th row that worker `index` inserts in run `run`; at most 65,536 runs of 2,048 workers with 2^36 rows.
+/// The key of the `n`th row that worker `index` inserts in run `run`; at most 65,536 runs of 2,048
+/// workers with 2^36 rows.
 #[must_use]
 pub fn inserted_key(run: u64, index: usize, n: u64) -> u64 {
     let number = (run << RUN_SHIFT) | ((index as u64) << WORKER_SHIFT) | n;
@@ -56,8 +57,8 @@ impl Ycsb {
         Ycsb { plan: plan.clone(), mix, access, choice, mix_name: mix_name.into(), ahead: 0, inserted }
     }
 
-    /// Makes workers choose the rows of this many transactions in advance and announce them to the store. Has no effect on a mix
-    /// with inserts.
+    /// Makes workers choose the rows of this many transactions in advance and announce them to the
+    /// store. Has no effect on a mix with inserts.
     #[must_use]
     pub fn with_ahead(mut self, transactions: usize) -> Ycsb {
         self.ahead = if self.mix.insert == 0 { transactions } else { 0 };
@@ -71,7 +72,8 @@ impl Ycsb {
         Ycsb::new(plan, "", Mix::reads_and_updates(plan.read_percent), access)
     }
 
-    /// Returns the types of transactions: with one operation each, the operations; otherwise a single type.
+    /// Returns the types of transactions: with one operation each, the operations; otherwise a
+    /// single type.
     #[must_use]
     pub fn kinds_of(plan: &Plan) -> &'static [&'static str] {
         if plan.operations == 1 { &Operation::NAMES } else { &["transaction"] }

@@ -1,4 +1,5 @@
-//! Operations, rows and lengths of scans are distributed as the mixes say, and a check finds a value that no transaction wrote.
+//! Operations, rows and lengths of scans are distributed as the mixes say, and a check finds a
+//! value that no transaction wrote.
 
 use super::{INSERTED, Mix, Operation, Ycsb, YcsbWorker, inserted_key};
 use crate::plan::{Checkpoints, CommitMode, Plan};
@@ -120,7 +121,8 @@ fn the_newest_rows_are_read_most_and_inserted_ones_are_found() {
         keys.iter().filter(|key| of(**key)).count() as f64 / keys.len() as f64
     };
     assert!(share(&before, &|key| key < 1000) == 1.0);
-    // The first rank of Zipf's law over 1000 rows, theta 0.99, has 0.128; both workers' newest row is this one.
+    // The first rank of Zipf's law over 1000 rows, theta 0.99, has 0.128; both workers' newest row
+    // is this one.
     assert!(share(&before, &|key| key == 999) > 0.11, "{}", share(&before, &|key| key == 999));
     assert!(share(&before, &|key| key >= 900) > 0.6);
     for _ in 0..4000 {

@@ -71,7 +71,8 @@ impl<T> YcsbWorker<T> {
     /// Chooses a row that exists.
     fn choose(&mut self) -> u64 {
         let Some(latest) = &self.latest else { return self.choice.row(&mut self.random) };
-        // The newest rows of all workers, taken in turn; behind them the loaded ones, the last first.
+        // The newest rows of all workers, taken in turn; behind them the loaded ones, the last
+        // first.
         let (rank, workers) = (latest.rank(&mut self.random), &self.inserted.by_worker);
         let worker = (rank as usize) % workers.len();
         let (back, inserted) = (rank / workers.len() as u64, workers[worker].load(Ordering::Acquire));

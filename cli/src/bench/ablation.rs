@@ -1,6 +1,8 @@
-//! `bench ablation`: one workload with several protocols, each with one technique more than the one before.
+//! `bench ablation`: one workload with several protocols, each with one technique more than the one
+//! before.
 //!
-//! Each row is a run of this program of its own, so that none inherits the memory, threads or files of another.
+//! Each row is a run of this program of its own, so that none inherits the memory, threads or files
+//! of another.
 
 use super::options::BenchArgs;
 use crate::output::{Outcome, Progress, print_json, print_text};
@@ -18,7 +20,8 @@ struct Row {
     flags: Vec<String>,
 }
 
-/// Most logs of a row with a log for each thread: the default length of the log has segments for this many.
+/// Most logs of a row with a log for each thread: the default length of the log has segments for
+/// this many.
 const LOGS_MOST: u64 = 32;
 
 /// Logs whose workers steal from each other, as in the paper.
@@ -45,7 +48,8 @@ fn rows(threads: u64) -> Vec<Row> {
         row("+ autonomous acknowledgment", &[&own_logs, &one, &off, &csn, &workers]),
         row("+ stealing", &[&own_logs, &one, &on, &csn, &workers]),
         row("+ two writes in flight", &[&own_logs, &two, &on, &csn, &workers]),
-        // The thread that writes for all takes what waits in all logs: there is nothing left to steal.
+        // The thread that writes for all takes what waits in all logs: there is nothing left to
+        // steal.
         row("+ shared flush, one flusher", &[&shared, &csn]),
         row("+ record-level dependencies", &[&shared, &dsn]),
         row("+ exact dependencies", &[&shared, &exact]),

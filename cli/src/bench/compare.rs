@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   round 1: quenchdb, rocksdb, sqlite, …    round 2: rocksdb, sqlite, …, quenchdb    round 3: …
-//!            └ a child: new directory, load, warm-up, measure, one line of JSON; the directory is removed
+//!            └ a child: new directory, load, warm-up, measure, one line of JSON
 //! ```
 //!
-//! The order moves on by one each round, so that what a run leaves to the disk does not always meet the same engine. A process of
-//! its own has its own memory, counters and background threads.
+//! The order moves on by one each round, so that what a run leaves to the disk does not always meet
+//! the same engine. A process of its own has its own memory, counters and background threads.
 
 use super::kill::Killed;
 use super::options::BenchArgs;

@@ -19,8 +19,8 @@ pub struct EngineArgs {
     /// Compare: the workload
     #[arg(value_enum, index = 2, value_name = "COMPARED")]
     pub(super) of: Option<Workload>,
-    /// The engine: quenchdb, rocksdb, sqlite, lmdb, redb, fjall (only the program in peers/ has the others); also counts the writes of
-    /// the block device
+    /// The engine: quenchdb, rocksdb, sqlite, lmdb, redb, fjall (only the program in peers/ has the
+    /// others); also counts the writes of the block device
     #[arg(long, value_name = "NAME", value_parser = engine)]
     pub(super) engine: Option<Engine>,
     /// Compare: the engines; default: all of the program
@@ -45,7 +45,8 @@ impl EngineArgs {
         self.engine
     }
 
-    /// Returns the engines of a comparison, each once. Without `--engines`: all that the program contains.
+    /// Returns the engines of a comparison, each once. Without `--engines`: all that the program
+    /// contains.
     pub fn compared(&self, peers: &impl Peers) -> Vec<Engine> {
         let wanted = |engine: &Engine| match self.engines[..] {
             [] => *engine == Engine::QuenchDb || peers.contains(*engine),

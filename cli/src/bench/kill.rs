@@ -1,7 +1,7 @@
 //! A workload in a child process that is killed while it works.
 //!
-//! The child is this program with the same flags and `--child`. When the measured time is over, and its workers still
-//! work, it writes one line of JSON; the parent reads it and sends SIGKILL.
+//! The child is this program with the same flags and `--child`. When the measured time is over, and
+//! its workers still work, it writes one line of JSON; the parent reads it and sends SIGKILL.
 
 use super::options::BenchArgs;
 use super::work::{Left, watch, work};
@@ -53,7 +53,8 @@ impl Drop for Killed {
 
 /// Runs the workload of this process's flags in a child, and kills it.
 ///
-/// A child that is watched draws on the terminal itself. Whatever becomes of it, the terminal is given back here.
+/// A child that is watched draws on the terminal itself. Whatever becomes of it, the terminal is
+/// given back here.
 pub(super) fn work_and_kill(
     directory: &Path,
     ledger: Option<&Path>,

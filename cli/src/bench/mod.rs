@@ -1,7 +1,7 @@
 //! `bench`: workloads of the crate `quench-bench` with a database opened as the flags say.
 //!
 //! ```text
-//!   floor of writes ─▶ open, load, run ─▶ close, or kill ─▶ floor of reads ─▶ reopen, check ─▶ report, picture
+//!   write floor ─▶ open, load, run ─▶ close, or kill ─▶ read floor ─▶ reopen, check ─▶ report
 //!                      └── in this process, or in a child that is killed ──┘
 //! ```
 

@@ -94,7 +94,8 @@ Sizes are bytes; k, m, g and t are powers of 1024.")]
 pub struct BenchArgs {
     #[arg(value_enum, index = 1)]
     pub(super) workload: Workload,
-    /// Directory of the database; default: a temporary one in the current directory, removed at the end
+    /// Directory of the database; default: a temporary one in the current directory, removed at the
+    /// end
     #[arg(long)]
     pub(super) path: Option<PathBuf>,
     /// Model the speed of this device, on top of the directory --path, or of memory without --path
@@ -112,7 +113,8 @@ pub struct BenchArgs {
     /// Length of an interval of the series
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive_seconds)]
     interval: f64,
-    /// Rows loaded before the run; default 100000. Put with --reopen: the number of transactions, instead of --seconds
+    /// Rows loaded before the run; default 100000. Put with --reopen: the number of transactions,
+    /// instead of --seconds
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 40))]
     rows: Option<u64>,
     /// Bytes of a value
@@ -145,7 +147,8 @@ pub struct BenchArgs {
     /// Durability level of each transaction
     #[arg(long, value_enum, default_value = "durable")]
     level: Level,
-    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive, auto
+    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive,
+    /// auto
     #[arg(long, default_value = "auto", value_parser = parse_preset)]
     preset: Preset,
     /// Compression of pages that are not expected to change soon: none, lz4, zstd (if built in)
@@ -160,7 +163,8 @@ pub struct BenchArgs {
     /// When completed writes count as durable
     #[arg(long, value_enum, default_value = "auto")]
     durability: Trust,
-    /// Memory for pages, versions and log buffers; default: enough for all rows, at least 4g, at most three quarters of the machine's memory
+    /// Memory for pages, versions and log buffers; default: enough for all rows, at least 4g, at
+    /// most three quarters of the machine's memory
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_bytes: Option<u64>,
     /// Checkpoints in addition to automatic ones
@@ -172,7 +176,8 @@ pub struct BenchArgs {
     /// Open the database again after the run, measure that, and look for a sample of the rows
     #[arg(long, value_enum)]
     pub(super) reopen: Option<Reopen>,
-    /// Check the consistency conditions of the workload after the run, or after --reopen; exit code 1 if one is violated
+    /// Check the consistency conditions of the workload after the run, or after --reopen; exit code
+    /// 1 if one is violated
     #[arg(long)]
     pub(super) check: bool,
     /// Keep the database; without --path, prints its directory at the end
@@ -201,7 +206,8 @@ pub struct BenchArgs {
     pub(super) tpcb: TpcbArgs,
     #[command(flatten)]
     pub(super) tatp: TatpArgs,
-    /// Show the run in the terminal: throughput, latency, stages, pages, log, checkpoints; q, Esc or Ctrl-C ends it early
+    /// Show the run in the terminal: throughput, latency, stages, pages, log, checkpoints; q, Esc
+    /// or Ctrl-C ends it early
     #[arg(long)]
     pub(super) live: bool,
     /// Draw throughput, latency and checkpoints over time
@@ -315,7 +321,8 @@ impl BenchArgs {
         self.rows.unwrap_or(ROWS)
     }
 
-    /// Returns whether --rows, --value-bytes, --ops, --read-percent and --zipf describe the workload.
+    /// Returns whether --rows, --value-bytes, --ops, --read-percent and --zipf describe the
+    /// workload.
     fn has_rows(&self) -> bool {
         !matches!(self.workload, Workload::Tpcc | Workload::Tpcb | Workload::Tatp)
     }

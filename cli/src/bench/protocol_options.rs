@@ -34,7 +34,8 @@ pub struct ProtocolArgs {
     /// Most writes of one log that a worker has in flight
     #[arg(long, value_name = "WRITES")]
     in_flight: Option<usize>,
-    /// Flush several logs together when one thread has written them; default: if measured to be faster
+    /// Flush several logs together when one thread has written them; default: if measured to be
+    /// faster
     #[arg(long, value_name = "BOOL")]
     shared_flush: Option<bool>,
     /// Which thread acknowledges asynchronous commits: leader, background, workers
@@ -43,7 +44,8 @@ pub struct ProtocolArgs {
     /// Number of logs whose commits a worker acknowledges
     #[arg(long, value_name = "LOGS")]
     ack_group: Option<usize>,
-    /// A worker acknowledges after one in this many transactions, at random; 0: log2 of the number of logs
+    /// A worker acknowledges after one in this many transactions, at random; 0: log2 of the number
+    /// of logs
     #[arg(long, value_name = "TRANSACTIONS")]
     ack_odds: Option<u32>,
     /// Number of logs that a worker may write together with its own; 1: only its own
@@ -52,7 +54,8 @@ pub struct ProtocolArgs {
     /// A worker that is idle this long between transactions has each written at once; 0: never
     #[arg(long, value_name = "US")]
     idle_us: Option<u64>,
-    /// The dependencies that a durable transaction waits for: log-order, csn, dsn, exact, gsn, gsn-rfa
+    /// The dependencies that a durable transaction waits for: log-order, csn, dsn, exact, gsn,
+    /// gsn-rfa
     #[arg(long, value_parser = |name: &str| Dependency::from_name(name).map_err(said))]
     dependency: Option<Dependency>,
     /// The queue of asynchronous commits: latched, lock-free
@@ -61,11 +64,12 @@ pub struct ProtocolArgs {
     /// Most transactions in the queue
     #[arg(long, value_name = "TRANSACTIONS")]
     queue_entries: Option<usize>,
-    /// Delay a group commit briefly, so that the threads that the previous one released can join; default true
+    /// Delay a group commit briefly, so that the threads that the previous one released can join;
+    /// default true
     #[arg(long, value_name = "BOOL")]
     company: Option<bool>,
-    /// The file of the memory-mapped log, with --preset passive or auto; default with passive: `log-memory` in the database's directory. A
-    /// missing file is created, and removed at the end
+    /// The file of the memory-mapped log, with --preset passive or auto; default with passive:
+    /// `log-memory` in the database's directory. A missing file is created, and removed at the end
     #[arg(long, value_name = "FILE")]
     log_memory: Option<PathBuf>,
     /// Length of the memory-mapped log
@@ -74,7 +78,8 @@ pub struct ProtocolArgs {
     /// Whether the processor's caches survive a power cut: volatile (no), durable (eADR)
     #[arg(long, value_parser = |name: &str| MemoryCache::from_name(name).map_err(said))]
     memory_cache: Option<MemoryCache>,
-    /// How cache lines reach mapped memory: clwb, clflushopt, clflush, non-temporal; default: the best of the processor
+    /// How cache lines reach mapped memory: clwb, clflushopt, clflush, non-temporal; default: the
+    /// best of the processor
     #[arg(long, value_parser = |name: &str| MemoryStore::from_name(name).map_err(said))]
     memory_store: Option<MemoryStore>,
     /// Shortest time of an insertion into mapped memory

@@ -8,8 +8,8 @@ use quench_bench::engine::Engine;
 use std::path::PathBuf;
 
 impl BenchArgs {
-    /// Returns the flags of the run of one engine. Transactions that only read use snapshots with every engine: an engine with a
-    /// single writer would make them wait otherwise.
+    /// Returns the flags of the run of one engine. Transactions that only read use snapshots with
+    /// every engine: an engine with a single writer would make them wait otherwise.
     pub(super) fn turn_of(&self, engine: Engine, directory: Option<PathBuf>) -> Result<BenchArgs> {
         let Some(workload @ (Workload::Put | Workload::Ycsb | Workload::Tpcc)) = self.engines.of else {
             bail!("compare needs the workload: `quench bench compare put`, ycsb or tpcc");
@@ -28,7 +28,8 @@ impl BenchArgs {
         Ok(turn)
     }
 
-    /// Returns the flags of the turn, if this process is a turn of a comparison; otherwise the flags themselves.
+    /// Returns the flags of the turn, if this process is a turn of a comparison; otherwise the
+    /// flags themselves.
     pub(super) fn in_its_turn(self) -> Result<BenchArgs> {
         match self.engines.turn {
             Some(engine) => self.turn_of(engine, self.engines.turn_path.clone()),

@@ -28,7 +28,8 @@ pub enum Workload {
     Device,
     /// One workload (--of) with several commit protocols, each with one technique more
     Ablation,
-    /// Put, ycsb or tpcc on several engines in turn, in one table; only the program in peers/ has other engines
+    /// Put, ycsb or tpcc on several engines in turn, in one table; only the program in peers/ has
+    /// other engines
     Compare,
 }
 

@@ -25,17 +25,20 @@ pub const THETA: f64 = 0.99;
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "ycsb")]
 pub struct YcsbArgs {
-    /// Operations: a to f as in the paper, rmw: only read-modify-writes; default: reads and updates by --read-percent
+    /// Operations: a to f as in the paper, rmw: only read-modify-writes; default: reads and updates
+    /// by --read-percent
     #[arg(long, value_parser = ["a", "b", "c", "d", "e", "f", "rmw"])]
     pub mix: Option<String>,
-    /// How rows are chosen; default: as the mix says; without one zipfian if there is a --zipf, otherwise uniform
+    /// How rows are chosen; default: as the mix says; without one zipfian if there is a --zipf,
+    /// otherwise uniform
     #[arg(long, value_enum)]
     pub distribution: Option<Distribution>,
     /// Updates read the row and change one field of this size
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(8..=1 << 20))]
     pub field_bytes: Option<u64>,
-    /// Each worker chooses the rows of this many transactions in advance and announces them to the engine, which reads missing pages with many
-    /// reads at a time; not with inserts, and only for quenchdb
+    /// Each worker chooses the rows of this many transactions in advance and announces them to the
+    /// engine, which reads missing pages with many reads at a time; not with inserts, and only for
+    /// quenchdb
     #[arg(long, value_name = "TRANSACTIONS", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub ahead: Option<u16>,
 }
@@ -193,7 +196,8 @@ pub struct TpcbArgs {
     /// Accounts of a branch; default 100000
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     accounts: Option<u32>,
-    /// Self-similar choice of branches: the first share H of them gets the share 1 - H of the transactions; default 0.5: uniform
+    /// Self-similar choice of branches: the first share H of them gets the share 1 - H of the
+    /// transactions; default 0.5: uniform
     #[arg(long, value_name = "H", value_parser = skew)]
     skew: Option<f64>,
 }

@@ -1,4 +1,5 @@
-//! `backup`, `restore`, `compact`, `salvage`: copy a database, make a database of copies, and give free space back.
+//! `backup`, `restore`, `compact`, `salvage`: copy a database, make a database of copies, and give
+//! free space back.
 
 use super::source::{DatabaseArgs, is_busy, open_checkpoint, open_to_read, open_to_write};
 use crate::errors::complain;
@@ -23,12 +24,14 @@ pub struct BackupArgs {
     /// An earlier backup of this database: copy only what has changed since
     #[arg(long)]
     base: Option<PathBuf>,
-    /// Copy the newest checkpoint instead of making one; also done if another process has the database open
+    /// Copy the newest checkpoint instead of making one; also done if another process has the
+    /// database open
     #[arg(long)]
     checkpoint: bool,
 }
 
-/// Opens the database to copy it. If another process writes to it, opens its newest checkpoint, and returns a remark.
+/// Opens the database to copy it. If another process writes to it, opens its newest checkpoint, and
+/// returns a remark.
 fn open_to_back_up(args: &BackupArgs) -> Result<(Database, Option<String>)> {
     if args.checkpoint {
         return Ok((open_checkpoint(&args.directory)?, None));
@@ -37,8 +40,8 @@ fn open_to_back_up(args: &BackupArgs) -> Result<(Database, Option<String>)> {
         Err(error) if is_busy(&error) => error,
         opened => return Ok((opened?, None)),
     };
-    // Readers prevent a checkpoint, too. Beside readers the newest checkpoint contains everything if the database was closed.
-    // Beside a writer it always lacks something.
+    // Readers prevent a checkpoint, too. Beside readers the newest checkpoint contains everything
+    // if the database was closed. Beside a writer it always lacks something.
     match open_to_read(&args.directory) {
         Err(error) if is_busy(&error) => {
             let busy =

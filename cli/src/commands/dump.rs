@@ -21,8 +21,9 @@ pub struct DumpArgs {
     source: SourceArgs,
     /// Table
     table: String,
-    /// File to write, or - for standard output. Replaces an existing file atomically once the dump is complete. The existing file must be
-    /// writable; the new one keeps its owner if possible, and hard links keep the old rows
+    /// File to write, or - for standard output. Replaces an existing file atomically once the dump
+    /// is complete. The existing file must be writable; the new one keeps its owner if possible,
+    /// and hard links keep the old rows
     #[arg(default_value = "-")]
     file: PathBuf,
 }
@@ -49,7 +50,8 @@ pub fn run(args: &DumpArgs, as_json: bool) -> Result<Outcome> {
 
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Writes a file. An existing file of this name stays as it is until the new one is complete and durable.
+/// Writes a file. An existing file of this name stays as it is until the new one is complete and
+/// durable.
 fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()>) -> Result<()> {
     let existing = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -72,7 +74,8 @@ fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()
     write(&mut out)?;
     let file = out.into_inner().map_err(|error| error.into_error())?;
     if let Some(existing) = &existing {
-        // A user may be allowed to change only the group, or nothing. Permissions come last, because chown clears some.
+        // A user may be allowed to change only the group, or nothing. Permissions come last,
+        // because chown clears some.
         let is_owners = fchown(&file, Some(existing.uid()), Some(existing.gid())).is_ok();
         let is_groups = is_owners || fchown(&file, None, Some(existing.gid())).is_ok();
         let mode = existing.permissions().mode() & if is_owners { !0 } else { !0o4000 };
@@ -83,12 +86,14 @@ fn write_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> Result<()
     Ok(sync_directory(parent)?)
 }
 
-/// Removes permissions of the group, unless all others have them too: the file has another group now.
+/// Removes permissions of the group, unless all others have them too: the file has another group
+/// now.
 fn without_group(mode: u32) -> u32 {
     mode & !(0o2000 | 0o070 & !(mode << 3))
 }
 
-/// Makes a new name durable. Ignores a directory that cannot be read, and a file system that cannot sync one.
+/// Makes a new name durable. Ignores a directory that cannot be read, and a file system that cannot
+/// sync one.
 fn sync_directory(directory: &Path) -> std::io::Result<()> {
     match File::open(directory).and_then(|directory| directory.sync_all()) {
         Err(error)

@@ -1,4 +1,5 @@
-//! `tables`, `stat`, `verify`, `checkpoint`, `log`: the content of a database, and whether it is sound.
+//! `tables`, `stat`, `verify`, `checkpoint`, `log`: the content of a database, and whether it is
+//! sound.
 
 use super::source::{DatabaseArgs, SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write};
 use crate::output::{Outcome, Progress, print_json, print_text};

@@ -1,8 +1,8 @@
 //! `load`: lines into a table, durably every batch, continued where it stopped.
 //!
-//! Each batch writes its rows and, in the same transaction, the number of lines done into the table `quench.load`. So
-//! after a crash the marker and the rows agree, whatever moment it was. The last batch removes the marker, and the table
-//! goes when it holds no other.
+//! Each batch writes its rows and, in the same transaction, the number of lines done into the table
+//! `quench.load`. So after a crash the marker and the rows agree, whatever moment it was. The last
+//! batch removes the marker, and the table goes when it holds no other.
 
 use super::source::open_to_write;
 use crate::output::{Outcome, Progress, print_json, print_text};

@@ -1,7 +1,7 @@
 //! The child of the demo: durable transfers in several threads until it is killed.
 //!
-//! Lines on standard output, one `write` each: `S` the accounts are durable; `T writer sequence` a transfer whose
-//! `commit()` returned; `L {json}` commit latency so far.
+//! Lines on standard output, one `write` each: `S` the accounts are durable; `T writer sequence` a
+//! transfer whose `commit()` returned; `L {json}` commit latency so far.
 
 use crate::bank::{Bank, Entry};
 use crate::output::Outcome;

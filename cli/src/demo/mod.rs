@@ -1,4 +1,5 @@
-//! `demo`: the main job, live. Measure the device, commit transfers in a child, kill it, recover, prove, compare.
+//! `demo`: the main job, live. Measure the device, commit transfers in a child, kill it, recover,
+//! prove, compare.
 //!
 //! Every figure printed is measured in this run.
 
@@ -23,8 +24,8 @@ use std::time::{Duration, Instant};
 /// `quench demo`
 #[derive(clap::Args)]
 pub struct DemoArgs {
-    /// A new or empty directory on the disk to try; default: a temporary one in the current directory, removed
-    /// afterwards
+    /// A new or empty directory on the disk to try; default: a temporary one in the current
+    /// directory, removed afterwards
     directory: Option<PathBuf>,
     /// Approximate duration
     #[arg(long, hide = true, default_value_t = 15.0, value_parser = positive_seconds)]

@@ -1,12 +1,12 @@
 //! `--live`: shows a run in the terminal.
 //!
 //! ```text
-//!   driver, loaders ── samples, progress ──▶ Shared ◀── a thread of its own: keys, and five frames a second ──▶ terminal
+//!   driver, loaders ── samples, progress ──▶ Shared ◀── a thread: keys, five frames a second
 //!          ▲                                   │
 //!          └─────── ends now (q, Esc, Ctrl-C, a signal) ─┘
 //! ```
-//! It draws on standard error, so that standard output may be a file. It restores the terminal when the measurement ends, before
-//! the report is printed.
+//! It draws on standard error, so that standard output may be a file. It restores the terminal when
+//! the measurement ends, before the report is printed.
 
 mod view;
 
@@ -151,7 +151,8 @@ impl Drop for Live {
     }
 }
 
-/// The terminal while a child draws on it: raw, so that keys reach the child and do not become signals.
+/// The terminal while a child draws on it: raw, so that keys reach the child and do not become
+/// signals.
 pub struct Borrowed;
 
 impl Borrowed {

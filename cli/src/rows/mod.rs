@@ -6,7 +6,8 @@
 //! | other control characters, and all from 0x7f | `\xNN` |
 //! | the rest of ASCII | themselves |
 //!
-//! Reading accepts raw bytes too, so that UTF-8 text needs no escapes; writing is always plain ASCII.
+//! Reading accepts raw bytes too, so that UTF-8 text needs no escapes; writing is always plain
+//! ASCII.
 
 use serde_json::json;
 use std::fmt;

@@ -1,9 +1,11 @@
-//! Faults at the Nth system call of a kind, by `strace`: strace kills the child there, or makes the call fail.
+//! Faults at the Nth system call of a kind, by `strace`: strace kills the child there, or makes the
+//! call fail.
 //!
-//! Rounds use all kinds of calls with N = 1, then with N = 2, and so on. strace counts the calls of each thread separately, so the
-//! first thread with N calls is hit. Only calls on files of the database count, so that the dynamic linker is not hit; of
-//! `io_uring_enter`, which has no file, all count: only the engine makes them. If no thread reaches N calls in a round, N starts
-//! at 1 again: each round begins with a recovery, whose calls matter most.
+//! Rounds use all kinds of calls with N = 1, then with N = 2, and so on. strace counts the calls of
+//! each thread separately, so the first thread with N calls is hit. Only calls on files of the
+//! database count, so that the dynamic linker is not hit; of `io_uring_enter`, which has no file,
+//! all count: only the engine makes them. If no thread reaches N calls in a round, N starts at 1
+//! again: each round begins with a recovery, whose calls matter most.
 //!
 //! The record of strace shows which call was hit.
 
@@ -46,7 +48,8 @@ const CALLS: [&str; 9] = [
     "pread64",
 ];
 
-/// Returns whether `call` can fail like this. EINTR and EAGAIN fit calls that may be interrupted or refused temporarily.
+/// Returns whether `call` can fail like this. EINTR and EAGAIN fit calls that may be interrupted or
+/// refused temporarily.
 fn fits(trouble: Trouble, call: &str) -> bool {
     match trouble {
         Trouble::Kill => true,
@@ -136,7 +139,8 @@ impl Calls {
         self.kinds.iter().chain(&self.left_out).map(name).collect()
     }
 
-    /// Returns the number of rounds in which each kind of call was hit. Omits kinds that no thread calls.
+    /// Returns the number of rounds in which each kind of call was hit. Omits kinds that no thread
+    /// calls.
     pub fn struck(&self) -> BTreeMap<&'static str, u64> {
         let mut struck = BTreeMap::new();
         for kind in self.kinds.iter().chain(&self.left_out).filter(|kind| kind.struck > 0) {
@@ -145,8 +149,8 @@ impl Calls {
         struck
     }
 
-    /// Returns the command that runs `program` under strace with the fault of this round, at calls on files of `database`. The caller
-    /// adds arguments.
+    /// Returns the command that runs `program` under strace with the fault of this round, at calls
+    /// on files of `database`. The caller adds arguments.
     pub fn command(&self, program: &OsStr, directory: &Path, database: &Path) -> Command {
         let Kind { call, nth, .. } = self.kinds[self.at];
         let what = match self.trouble {
@@ -177,7 +181,8 @@ impl Calls {
         format!("{:?} at {call} number {nth}", self.trouble)
     }
 
-    /// Returns whether the call of this round was hit. `killed`: SIGKILL ended the child before the parent sent it.
+    /// Returns whether the call of this round was hit. `killed`: SIGKILL ended the child before the
+    /// parent sent it.
     pub fn was_hit(&self, killed: bool, directory: &Path) -> bool {
         match self.trouble {
             Trouble::Kill => killed,

@@ -1,9 +1,12 @@
-//! The child that is killed: it works as fast as it can and reports each commit after it was acknowledged.
+//! The child that is killed: it works as fast as it can and reports each commit after it was
+//! acknowledged.
 //!
-//! With `--steps N` it ends by itself: each thread makes N steps beside a checkpoint, and the database is closed.
+//! With `--steps N` it ends by itself: each thread makes N steps beside a checkpoint, and the
+//! database is closed.
 //!
-//! Lines on standard output, one `write` each: `S` the accounts are durable; `T w s` transfer, `I w s` insert,
-//! `D w s` delete of the insert `w s` were acknowledged. Rows of bounded loss are written and never reported.
+//! Lines on standard output, one `write` each: `S` the accounts are durable; `T w s` transfer, `I w
+//! s` insert, `D w s` delete of the insert `w s` were acknowledged. Rows of bounded loss are
+//! written and never reported.
 
 use crate::bank::{Bank, Entry};
 use crate::output::Outcome;

@@ -1,4 +1,5 @@
-//! `torture`: the parent kills a working child at a random moment and checks every acknowledgment; again and again.
+//! `torture`: the parent kills a working child at a random moment and checks every acknowledgment;
+//! again and again.
 
 mod calls;
 pub mod child;
@@ -37,16 +38,19 @@ pub struct TortureArgs {
     /// Threads of the child
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: u32,
-    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive, auto
+    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive,
+    /// auto
     #[arg(long, default_value = "auto", value_parser = parse_preset)]
     preset: Preset,
-    /// With --preset passive: the file of the memory-mapped log, removed at the start; default: DIR/torture-log-memory
+    /// With --preset passive: the file of the memory-mapped log, removed at the start; default:
+    /// DIR/torture-log-memory
     #[arg(long, value_name = "FILE")]
     log_memory: Option<PathBuf>,
     /// Seed of the random choices (the moments of the kills still depend on the machine)
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Inject a fault at the Nth system call of each kind that changes files, for N = 1, 2, ..., instead of random kills; needs strace
+    /// Inject a fault at the Nth system call of each kind that changes files, for N = 1, 2, ...,
+    /// instead of random kills; needs strace
     #[arg(long, value_name = "TROUBLE")]
     at_calls: Option<Trouble>,
     /// Longest run of a child, in milliseconds
@@ -64,9 +68,11 @@ pub struct TortureArgs {
 const ROWS_MAX: u64 = 200_000;
 /// The same with --at-calls, whose rounds are short.
 const ROWS_MAX_AT_CALLS: u64 = 3_000;
-/// Time until a child under strace has to work; strace slows it down. The time for its call starts then.
+/// Time until a child under strace has to work; strace slows it down. The time for its call starts
+/// then.
 const UNTIL_WORK: Duration = Duration::from_secs(30);
-/// Time until a child has to reach its call. If it does not reach the first call of a kind, the kind is left out.
+/// Time until a child has to reach its call. If it does not reach the first call of a kind, the
+/// kind is left out.
 const UNTIL_CALL: Duration = Duration::from_millis(400);
 const UNTIL_FIRST_CALL: Duration = Duration::from_millis(1500);
 const SIGKILL: i32 = 9;
@@ -112,7 +118,8 @@ impl Torture<'_> {
         if self.calls.is_none() || ended {
             return Ok(child.kill()?);
         }
-        // strace ends after the process it traces, which on a busy machine may not have started yet.
+        // strace ends after the process it traces, which on a busy machine may not have started
+        // yet.
         while child.try_wait()?.is_none() {
             calls::kill_traced(child.id());
             std::thread::sleep(Duration::from_millis(20));
@@ -143,7 +150,8 @@ impl Torture<'_> {
             .spawn()
             .context("cannot start the child")?;
         let pipe = child.stdout.take().context("the child has no standard output")?;
-        // The reader reads the pipe to its end, which follows the kill: it misses no acknowledgment.
+        // The reader reads the pipe to its end, which follows the kill: it misses no
+        // acknowledgment.
         let mut acknowledged = std::mem::take(&mut self.acknowledged);
         let works = Arc::new(AtomicBool::new(false));
         let started = Arc::clone(&works);
@@ -191,7 +199,8 @@ impl Torture<'_> {
         Ok(())
     }
 
-    /// Checks how a child with a fault ended: by the signal, with an error that it reported, or by the kill of the parent.
+    /// Checks how a child with a fault ended: by the signal, with an error that it reported, or by
+    /// the kill of the parent.
     fn judge_end(&mut self, stopped: Option<ExitStatus>, stderr: &str) {
         let Some(calls) = &mut self.calls else { return };
         let what = calls.describe();

@@ -1,9 +1,11 @@
 //! fjall behind the trait `Store`: `OptimisticTxDatabase`.
 //!
-//! Settings: its defaults, and `PersistMode::SyncAll` for the commit, which writes the transaction to the journal and calls `fsync` before it returns. Transactions
-//! run beside each other and are checked at their commits, which happen one after the other.
+//! Settings: its defaults, and `PersistMode::SyncAll` for the commit, which writes the transaction
+//! to the journal and calls `fsync` before it returns. Transactions run beside each other and are
+//! checked at their commits, which happen one after the other.
 //!
-//! Memory: a cache of the bytes given; memtables beside it, and the page cache of the operating system.
+//! Memory: a cache of the bytes given; memtables beside it, and the page cache of the operating
+//! system.
 
 use super::{OrStoreError, StoreError, failed, figures, is_durable, show, take};
 use anyhow::{Context, Result};

@@ -1,7 +1,8 @@
 //! LMDB behind the trait `Store`, through `heed`.
 //!
-//! Settings: its defaults, which are the durable ones. A commit writes the pages that changed, calls `fdatasync`, and writes the meta page through
-//! a descriptor with `O_DSYNC`. There is one writer at a time, so every commit is synced, whatever the level; readers never wait.
+//! Settings: its defaults, which are the durable ones. A commit writes the pages that changed,
+//! calls `fdatasync`, and writes the meta page through a descriptor with `O_DSYNC`. There is one
+//! writer at a time, so every commit is synced, whatever the level; readers never wait.
 //!
 //! Memory: the page cache of the operating system, without a bound of its own.
 
@@ -33,7 +34,8 @@ impl StoreError for heed::Error {
 pub(super) fn open<V: Visit>(directory: &Path, settings: &Settings, visit: V) -> Result<V::Output> {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_dbs(TABLES_MAX).max_readers(settings.threads as u32 + READERS_SPARE);
-    // SAFETY: only this program uses the directory, so no other process changes the files while they are mapped.
+    // SAFETY: only this program uses the directory, so no other process changes the files while
+    // they are mapped.
     let env = unsafe { options.open(directory) }
         .with_context(|| format!("lmdb cannot open {}", directory.display()))?;
     visit.visit(&LmdbStore { env: &env, creating: Mutex::new(()) })

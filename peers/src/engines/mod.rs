@@ -2,14 +2,15 @@
 //!
 //! | engine | a transaction | isolation | writers |
 //! |---|---|---|---|
-//! | `rocksdb` | `TransactionDB`, a snapshot at its begin, locks of rows | snapshot | all threads, the log in groups |
+//! | `rocksdb` | `TransactionDB`: snapshot, row locks | snapshot | all threads, in groups |
 //! | `sqlite` | `BEGIN IMMEDIATE` on a connection a thread | serializable | one thread at a time |
 //! | `lmdb` | `mdb_txn_begin` | serializable | one thread at a time |
 //! | `redb` | `begin_write` | serializable | one thread at a time |
-//! | `fjall` | `OptimisticTxDatabase`, checked at its commit | serializable | all threads, commits one at a time |
+//! | `fjall` | `OptimisticTxDatabase`, checked at commit | serializable | all threads |
 //!
-//! Rows are bytes in the engine's own kind of table: column families, tables without row ids, named databases, keyspaces.
-//! An engine is open only inside [`Peers::open`], because most of them lend their tables, sessions and transactions.
+//! Rows are bytes in the engine's own kind of table: column families, tables without row ids, named
+//! databases, keyspaces. An engine is open only inside [`Peers::open`], because most of them lend
+//! their tables, sessions and transactions.
 
 #[cfg(feature = "fjall")]
 mod fjall;

@@ -1,8 +1,9 @@
 //! redb behind the trait `Store`.
 //!
-//! Settings: its defaults. `Durability::Immediate`, one phase: a commit writes the pages that changed with their checksums and the commit
-//! slot, then calls `fdatasync`. There is one writer at a time; readers never wait. A table is opened for each operation: an open
-//! one borrows its transaction.
+//! Settings: its defaults. `Durability::Immediate`, one phase: a commit writes the pages that
+//! changed with their checksums and the commit slot, then calls `fdatasync`. There is one writer at
+//! a time; readers never wait. A table is opened for each operation: an open one borrows its
+//! transaction.
 //!
 //! Memory: a cache of the bytes given, beside the page cache of the operating system.
 

@@ -1,12 +1,15 @@
 //! RocksDB behind the trait `Store`: `TransactionDB`.
 //!
-//! Settings: those of its wiki's "Setup Options and Basic Tuning" (blocks of 16 KiB, index and filters in the block cache and pinned for
-//! level 0, Bloom filters of 10 bits a key, `bytes_per_sync` of 1 MiB), background jobs for all cores, log files used again
-//! (`recycle_log_file_num`: a sync of a file that is overwritten changes no metadata; a new database is primed with some), no compression. `sync=true`: the
-//! leader of a group of writers calls `fdatasync` on the log before they return.
+//! Settings: those of its wiki's "Setup Options and Basic Tuning" (blocks of 16 KiB, index and
+//! filters in the block cache and pinned for level 0, Bloom filters of 10 bits a key,
+//! `bytes_per_sync` of 1 MiB), background jobs for all cores, log files used again
+//! (`recycle_log_file_num`: a sync of a file that is overwritten changes no metadata; a new
+//! database is primed with some), no compression. `sync=true`: the leader of a group of writers
+//! calls `fdatasync` on the log before they return.
 //!
-//! Memory: one LRU cache of the bytes given, with memtables accounted in it, at most a quarter. If the bytes are a bound, reads,
-//! flushes and compactions pass the page cache by (`use_direct_reads`).
+//! Memory: one LRU cache of the bytes given, with memtables accounted in it, at most a quarter. If
+//! the bytes are a bound, reads, flushes and compactions pass the page cache by
+//! (`use_direct_reads`).
 
 use super::{OrStoreError, StoreError, failed, figures, is_durable, take};
 use anyhow::{Context, Result, bail};
@@ -52,8 +55,8 @@ fn memtable_bytes(settings: &Settings) -> usize {
     (settings.memory_bytes / MEMTABLES_SHARE).min(MEMTABLE_BYTES_MAX) as usize
 }
 
-/// Fills some log files and discards their content, so that a new database reuses log files from its first commit on, as an
-/// older one does. QuenchDB prepares its segments before their use, too.
+/// Fills some log files and discards their content, so that a new database reuses log files from
+/// its first commit on, as an older one does. QuenchDB prepares its segments before their use, too.
 fn prime(db: &Db, options: &Options, memtable_bytes: usize) -> std::result::Result<(), rocksdb::Error> {
     db.create_cf(PRIMING, options)?;
     if let Some(table) = db.cf_handle(PRIMING) {
@@ -119,7 +122,8 @@ struct RocksStore<'d> {
     options: &'d Options,
 }
 
-/// Shows the rows of a range from either end. The bounds are checked here too: a transaction's own rows come from another iterator.
+/// Shows the rows of a range from either end. The bounds are checked here too: a transaction's own
+/// rows come from another iterator.
 fn scan<D: DBAccess>(
     mut rows: DBRawIteratorWithThreadMode<'_, D>,
     from: &[u8],

@@ -1,13 +1,16 @@
 //! SQLite behind the trait `Store`, through `rusqlite` and the SQLite that it brings.
 //!
-//! Settings: `journal_mode=WAL` and `synchronous=FULL`, which its documentation names for durable commits in that mode: the log is synced at each
-//! commit. A connection a thread, statements prepared once, tables `WITHOUT ROWID` by key, checkpoints as it makes them by itself (at
-//! 1,000 pages of log, by the committer). Transactions that write begin with `BEGIN IMMEDIATE`.
+//! Settings: `journal_mode=WAL` and `synchronous=FULL`, which its documentation names for durable
+//! commits in that mode: the log is synced at each commit. A connection a thread, statements
+//! prepared once, tables `WITHOUT ROWID` by key, checkpoints as it makes them by itself (at 1,000
+//! pages of log, by the committer). Transactions that write begin with `BEGIN IMMEDIATE`.
 //!
-//! There is one writer at a time. SQLite lets the others sleep and try again (`busy_timeout`), up to 100 ms at a time; so that they
-//! are woken instead, threads of this process queue at a mutex first. Without it the 99th percentile would be far worse.
+//! There is one writer at a time. SQLite lets the others sleep and try again (`busy_timeout`), up
+//! to 100 ms at a time; so that they are woken instead, threads of this process queue at a mutex
+//! first. Without it the 99th percentile would be far worse.
 //!
-//! Memory: `cache_size`, the bytes given shared evenly by the connections, beside the page cache of the operating system.
+//! Memory: `cache_size`, the bytes given shared evenly by the connections, beside the page cache of
+//! the operating system.
 
 use super::{OrStoreError, StoreError, failed, figures, is_durable, take};
 use anyhow::{Context, Result};
@@ -282,7 +285,8 @@ impl Store for SqliteStore {
         Ok(SqliteSession { connection, writer: &self.writer })
     }
 
-    /// A commit that syncs the log: everything before it is in there, or in the database and synced by a checkpoint.
+    /// A commit that syncs the log: everything before it is in there, or in the database and synced
+    /// by a checkpoint.
     fn make_durable(&self) -> Result<()> {
         let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let connection = self.connect(true)?;

@@ -1,4 +1,5 @@
-//! Each model against the figures that `docs/benchmark.md` gives for it. The tests ask for completion times and do not wait.
+//! Each model against the figures that `docs/benchmark.md` gives for it. The tests ask for
+//! completion times and do not wait.
 
 use super::*;
 use crate::modelled::figures::FIGURES;
@@ -145,7 +146,7 @@ fn a_disk_makes_its_accesses_one_at_a_time_however_many_wait() {
 }
 
 #[test]
-fn volumes_keep_their_latency_their_requests_and_their_bandwidth() {
+fn volumes_keep_their_latency_requests_and_bandwidth() {
     for (name, latency, requests, bandwidth) in [
         ("sim:ebs-gp3", 1.0 * MS, 3_000.0, 125.0 * MIB as f64),
         ("sim:ebs-io2", 0.5 * MS, 64_000.0, 4000.0 * MIB as f64),
