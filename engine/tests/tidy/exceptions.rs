@@ -37,8 +37,6 @@ pub const LONG_FUNCTIONS: &[&str] = &[
 
 /// Places where names of tests may have more than 60 characters.
 pub const LONG_TEST_NAMES: &[&str] = &[
-    "bench/src/",
-    "cli/src/",
     "cli/tests/",
     "engine/src/checkpoint/",
     "engine/src/commit/",
@@ -50,18 +48,14 @@ pub const LONG_TEST_NAMES: &[&str] = &[
     "engine/tests/",
     "engine/tests/tidy.rs",
     "model/tests/",
-    "peers/tests/",
     "sim/src/",
     "sim/tests/",
 ];
 
 /// Places where comment lines may have more than 100 columns.
 pub const WIDE_COMMENTS: &[&str] = &[
-    "bench/examples/",
-    "bench/src/",
     "checker/src/",
     "checker/tests/",
-    "cli/src/",
     "cli/tests/",
     "engine/src/api/",
     "engine/src/backup/",
@@ -79,20 +73,14 @@ pub const WIDE_COMMENTS: &[&str] = &[
     "engine/src/tree/",
     "engine/tests/",
     "engine/tests/support/",
-    "fuzz/src/",
-    "fuzz/tests/",
     "model/src/",
     "model/tests/",
-    "peers/src/",
-    "peers/tests/",
-    "scripts/virtual-machine/",
     "sim/src/",
     "sim/tests/",
 ];
 
 /// Places where comments may use words that others replace.
 pub const COINED_WORDS: &[&str] = &[
-    "bench/src/",
     "checker/tests/",
     "cli/tests/",
     "engine/src/api/",
@@ -110,7 +98,6 @@ pub const COINED_WORDS: &[&str] = &[
     "engine/src/tree/",
     "engine/tests/",
     "engine/tests/support/",
-    "fuzz/src/",
     "model/src/",
     "model/tests/",
     "sim/src/",
@@ -122,7 +109,6 @@ pub const LONG_CELLS: &[&str] = &[
     "ARCHITECTURE.md",
     "docs/assumptions.md",
     "docs/backup.md",
-    "docs/benchmark.md",
     "docs/commit.md",
     "docs/dependencies.md",
     "docs/formats.md",
