@@ -6,10 +6,10 @@
 //! candidate. Readers pay for that only when they meet a marked page.
 //!
 //! ```text
-//!   threads that need memory                       the evictor, one thread
-//!   take: nearly full ───want────────────────────▶ sleeps until eviction is wanted; then moves the hand
-//!         full ──────────wait◀──────freed───────── each page given back
-//!                        error ◀────pass_failed─── a whole pass, and no page could leave
+//!   threads that need memory                  the evictor, one thread
+//!   take: nearly full ──want────────────────▶ sleeps until it is wanted; then moves the hand
+//!         full ─────────wait◀────freed─────── each page given back
+//!                       error◀──pass_failed─── a whole pass, and no page could leave
 //! ```
 //!
 //! 1. The evictor waits for no latch and for no lock that is held during a wait for memory. So

@@ -6,10 +6,11 @@
 //! the fairness ticket:
 //!
 //! ```text
-//!   starved ──▶ queue ──▶ holds the ticket: pages it touches stay ──▶ arrives, or fails because memory is too small
-//!                 │         and the last frame is reserved for it         │
-//!                 ▼                                                       ▼
-//!         the queue does not move: continues without              the next in the queue
+//!   starved ──▶ queue ──▶ holds the ticket: pages it touches   ──▶ arrives, or fails,
+//!                 │         stay, and the last frame is its own      because memory is too small
+//!                 ▼                                               │
+//!     the queue does not move:                                    ▼
+//!     continues without                               the next in the queue
 //! ```
 //!
 //! 1. One thread holds the ticket: the first in the queue. A new thread joins the queue at its end.

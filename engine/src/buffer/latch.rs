@@ -6,13 +6,13 @@
 //!  |  state   |               version                |
 //!  +----------+--------------------------------------+
 //!
-//!     Free      <---2---                 ---5--->             ---6--->
-//!      (0)      ---1--->                 <--4----             <--6----
-//!                          Exclusive (2)           Unlocked (4)         Shared 1 .. 250 (5 ..= 254)
-//!    Evicted    <---2---         ^                   |   ^
-//!      (1)      ---3--->         |                   7   8
-//!                                |                   v   |
-//!                                +--------9-------- Marked (3)
+//!    Free      <---2---                 ---5--->             ---6--->
+//!     (0)      ---1--->                 <--4----             <--6----
+//!                         Exclusive (2)           Unlocked (4)         Shared 1 .. 250 (5 ..= 254)
+//!   Evicted    <---2---         ^                   |   ^
+//!     (1)      ---3--->         |                   7   8
+//!                               |                   v   |
+//!                               +--------9-------- Marked (3)
 //! ```
 //!
 //! | | transition | by |
@@ -22,7 +22,7 @@
 //! | 3 | Evicted to Exclusive | `claim_evicted`: being brought in |
 //! | 4 | Unlocked to Exclusive | `try_exclusive`, `upgrade` |
 //! | 5 | Exclusive to Unlocked | `release` |
-//! | 6 | Unlocked to Shared 1, Shared n to n + 1; and back | `try_shared`, `upgrade_shared`; `release_shared` |
+//! | 6 | Unlocked to Shared 1, n to n + 1; back | `try_shared` and others; `release_shared` |
 //! | 7 | Unlocked to Marked | `mark`: first candidate for eviction |
 //! | 8 | Marked to Unlocked, to Shared 1 | `begin_read_slow` (a touch); as 6 |
 //! | 9 | Marked to Exclusive | `claim_marked`: being evicted; as 4 |

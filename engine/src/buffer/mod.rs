@@ -7,13 +7,13 @@
 //! system's page table does the rest.
 //!
 //! ```text
-//!             entries (one per page id)                    page memory (reserved, filled on first touch)
-//!            +-------------------------------+            +----------------+
-//!  id 0      | never used                    |            |                |
-//!  id 1      | state, version, epoch, dirty  | ---------> | page 1         |
-//!  id 2      | Evicted: image in the store   |            | (no memory)    |  --fault--> PageSource::read_page
-//!  id 3      | Free: on the free list        |            | (no memory)    |
-//!            +-------------------------------+            +----------------+
+//!          entries (one per page id)                 page memory (reserved)
+//!         +-------------------------------+         +--------------+
+//!  id 0   | never used                    |         |              |
+//!  id 1   | state, version, epoch, dirty  | ------> | page 1       |
+//!  id 2   | Evicted: image in the store   |         | (no memory)  |  --fault--> PageSource
+//!  id 3   | Free: on the free list        |         | (no memory)  |
+//!         +-------------------------------+         +--------------+
 //! ```
 //!
 //! A page is read or changed through one of three guards:
@@ -33,14 +33,14 @@
 //! |---|---|
 //! | `frames` | [`FrameTable`]: page memory, latches, flags, free ids |
 //! | `fairness` | the fairness ticket and its wait queue |
-//! | `eviction` | [`Eviction`]: the hand that chooses candidates, the signals to and from the evictor |
+//! | `eviction` | [`Eviction`]: the hand that chooses candidates, the signals of the evictor |
 //! | `memory` | [`PageMemory`]: the budget; composes the three above |
 //! | `loader` | bringing pages in, one or many at once |
 //! | `scan_buffer`, `read_ahead` | what long scans ask for |
-//! | `pool` | [`Pool`]: composes all, and is what other rooms use |
+//! | `pool` | [`Pool`]: composes all, and is what other modules use |
 //!
 //! When the budget is nearly used up pages leave memory. Whether a page may leave, and its image,
-//! are decided by the room `checkpoint`.
+//! are decided by the module `checkpoint`.
 
 pub mod bytes;
 mod heap;

@@ -54,7 +54,7 @@ impl FreeIds {
     }
 
     /// Takes an id without memory for the page after `before`, or for any page. Returns `None` if
-    /// there is none; then [`FreeIds::wanted`] tells how many ids to add.
+    /// there is none; then [`FreeIds::wanted`] returns how many ids to add.
     pub(super) fn take_cold(&mut self, before: Option<PageId>) -> Option<PageId> {
         if !self.has_next(before) {
             return self.cold.pop();

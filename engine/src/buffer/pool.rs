@@ -123,7 +123,7 @@ impl Pool {
     ///
     /// # Errors
     /// `Corruption` if there is no such page. A caller that read the id optimistically uses
-    /// [`Pool::child`], which tells that from a torn id. Otherwise see [`Pool::exclusive`].
+    /// [`Pool::child`], which recognizes a torn id. Otherwise see [`Pool::exclusive`].
     #[inline]
     pub fn optimistic(&self, page: PageId) -> Result<OptimisticGuard<'_>> {
         self.frames().prefetch_head(page);

@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. Callers have made sure of the room. A change that does not fit is a bug and panics, rather
 //!    than leave half a node.
-//! 2. **Room rule**: the capacity of an entry with an unsettled stamp never shrinks. Only
+//! 2. **Room rule**: the capacity of an entry that is not settled never shrinks. Only
 //!    [`retained`] decides what an entry becomes when a node is rebuilt.
 
 use super::node::{

@@ -3,8 +3,8 @@
 //! A *settled* image shows a page as of some moment, with every entry settled. An image that a
 //! checkpoint makes has no tombstones. The image of a page that leaves memory is a copy, so it may
 //! contain a tombstone, which then means that the row does not exist. Older values for an image
-//! come from the transaction layer. They fit because of the room rule: an unsettled entry has kept
-//! the capacity of every value since it was last settled.
+//! come from the transaction layer. They fit because of the room rule: an entry that is not settled
+//! has kept the capacity of every value since it was last settled.
 //!
 //! A *stamped* image is a copy of the page, for a page that leaves memory while a transaction may
 //! still ask which transaction wrote its entries. After the run that wrote the image no transaction

@@ -5,11 +5,11 @@
 //! tree asks through a [`TreeObserver`].
 //!
 //! ```text
-//!                 root (its page id never changes)       level 2
+//!                 root (its page id never changes)   level 2
 //!                /            |           \
-//!            inner          inner        inner           level 1: separators, truncated to what tells children apart
+//!            inner          inner        inner       level 1: truncated separators
 //!           /  |  \          ...          ...
-//!       leaf leaf leaf                                   level 0: entries with stamps; no sibling pointers
+//!       leaf leaf leaf                               level 0: entries with stamps
 //! ```
 //!
 //! Invariants:
@@ -30,7 +30,7 @@
 //! 5. A value that is too long for an entry lies in overflow pages ([`overflow`]); the entry holds
 //!    a reference. The tree never frees them by itself, except in [`Tree::destroy`]: only the
 //!    transaction layer knows which transactions see the value.
-//! 6. Room rule: the capacity of an unsettled entry never shrinks (see
+//! 6. Room rule: the capacity of an entry that is not settled never shrinks (see
 //!    [`TreeObserver::is_settled`]).
 
 mod node;

@@ -4,27 +4,27 @@
 //! stores both. What the fences have in common, all keys in between have too. This *prefix* is left
 //! out of the keys; the rest is a *suffix*.
 //!
-//! | bytes    | what                                                                                       |
-//! |----------|--------------------------------------------------------------------------------------------|
-//! | 0..32    | the store's ([`crate::buffer::PAGE_HEADER_BYTES`])                                          |
-//! | 32       | kind: 1 leaf, 2 inner (3 is an overflow page: see `overflow`)                               |
-//! | 33       | level: 0 for leaves, a parent's is its children's plus one                                 |
-//! | 34..36   | count of slots                                                                             |
-//! | 36..38   | prefix length                                                                              |
-//! | 38..40   | start of the heap, in words                                                                |
-//! | 40..48   | lower fence: offset in words, length; upper fence: offset in words (0: no bound), length   |
-//! | 48..52   | garbage: bytes of the heap that nothing refers to                                          |
-//! | 52..56   | slot of the last insert; how many inserts before it went each to the next slot             |
-//! | 56..64   | inner: the child below the first separator                                                 |
-//! | 64..     | slots, sorted by key: entry's offset in words u16, suffix length u16, head u32             |
-//! | ..end    | heap, growing down: entries and fences, each starting at a word                            |
+//! | bytes | what |
+//! |---|---|
+//! | 0..32 | the store's ([`crate::buffer::PAGE_HEADER_BYTES`]) |
+//! | 32 | kind: 1 leaf, 2 inner (3 is an overflow page: see `overflow`) |
+//! | 33 | level: 0 for leaves, a parent's is its children's plus one |
+//! | 34..36 | count of slots |
+//! | 36..38 | prefix length |
+//! | 38..40 | start of the heap, in words |
+//! | 40..48 | lower fence: offset in words, length; upper fence: the same, offset 0: no bound |
+//! | 48..52 | garbage: bytes of the heap that nothing refers to |
+//! | 52..56 | slot of the last insert; how many inserts before it went each to the next slot |
+//! | 56..64 | inner: the child below the first separator |
+//! | 64.. | slots, sorted by key: entry's offset in words u16, suffix length u16, head u32 |
+//! | ..end | heap, growing down: entries and fences, each starting at a word |
 //!
 //! A slot's *head* is the first 4 bytes of the suffix as a big-endian number (zeros behind), so
 //! most probes of a search are one load and one comparison. Entries:
 //!
-//! | leaf     | 0..8 stamp, 8..10 value length, 10..12 capacity, 12..14 flags, 16.. suffix, value           |
-//! |----------|--------------------------------------------------------------------------------------------|
-//! | inner    | 0..8 child, 8.. suffix of the separator: the child's lower fence                           |
+//! | leaf | 0..8 stamp, 8..10 value length, 10..12 capacity, 12..14 flags, 16.. suffix, value |
+//! |---|---|
+//! | inner | 0..8 child, 8.. suffix of the separator: the child's lower fence |
 //!
 //! Flags: 1 tombstone; 2 large value: instead of the value a [`super::LargeReference`] to overflow
 //! pages.

@@ -2,20 +2,20 @@
 //! their own.
 //!
 //! ```text
-//!   leaf entry: reference ──▶ root ──▶ index page ──▶ content page      a value of one page: the root is the content
-//!   (root, length, checksum)      ├──▶ index page     content page
+//!   leaf entry: reference ──▶ root ──▶ index page ──▶ content page   (the root of a value of
+//!   (root, length, checksum)      ├──▶ index page     content page    one page is the content)
 //!                                 └──▶ ...            ...
 //! ```
 //!
-//! | bytes    | what                                                                                       |
-//! |----------|--------------------------------------------------------------------------------------------|
-//! | 0..32    | the store's ([`crate::buffer::PAGE_HEADER_BYTES`])                                         |
-//! | 32       | kind: 3                                                                                    |
-//! | 33       | level: 0 content, otherwise one more than the pages that it refers to                      |
-//! | 34..36   | 0                                                                                          |
-//! | 36..40   | bytes used after the header                                                                |
-//! | 40..48   | stamp of the value's *owner*, the transaction that wrote it; 0 if settled                  |
-//! | 48..     | content, or page ids of 8 bytes; then zeros                                                |
+//! | bytes | what |
+//! |---|---|
+//! | 0..32 | the store's ([`crate::buffer::PAGE_HEADER_BYTES`]) |
+//! | 32 | kind: 3 |
+//! | 33 | level: 0 content, otherwise one more than the pages that it refers to |
+//! | 34..36 | 0 |
+//! | 36..40 | bytes used after the header |
+//! | 40..48 | stamp of the value's *owner*, the transaction that wrote it; 0 if settled |
+//! | 48.. | content, or page ids of 8 bytes; then zeros |
 //!
 //! A reference, in place of the value in an entry, has [`REFERENCE_BYTES`]:
 //!

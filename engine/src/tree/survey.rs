@@ -1,7 +1,7 @@
 //! Checks every page of a tree that may be in use.
 //!
 //! ```text
-//!   from ──descend──▶ leaf that covers it ──check──▶ from = its upper fence, and so on to the last leaf
+//!   from ──descend──▶ leaf that covers it ──check──▶ from = its upper fence, to the last leaf
 //!             └─ nodes on the way are checked if they are not those of the last descent
 //! ```
 //!

@@ -17,7 +17,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Stamps below `horizon` are settled; counts structure changes.
+/// An observer to which stamps below `horizon` are settled; counts structure changes.
 #[derive(Default)]
 pub(super) struct Horizon {
     pub horizon: AtomicU64,
@@ -47,7 +47,7 @@ pub(super) fn pool(page_bytes: usize, pages: u64) -> Arc<Pool> {
     Pool::new(page_bytes, pages * page_bytes as u64, Arc::new(NoImages)).expect("small")
 }
 
-/// Has every page leave that nobody holds and nothing keeps; `images` gets their images.
+/// Evicts every page that is neither latched nor kept; `images` gets their images.
 pub(super) fn push_out(pool: &Pool, images: &Mutex<HashMap<PageId, Vec<u8>>>) {
     let mut candidates = Vec::new();
     pool.memory().next_candidates(usize::MAX >> 1, 2 * pool.page_count(), &mut candidates);
@@ -80,7 +80,7 @@ pub(super) fn get(tree: &Tree, key: &[u8]) -> Option<(EntryMeta, Vec<u8>)> {
     tree.lookup(key, &mut value).expect("readable").map(|meta| (meta, value))
 }
 
-/// All keys and values, through the forward scan.
+/// Returns all keys and values, read by the forward scan.
 pub(super) fn all(tree: &Tree, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut batch, mut from) = (LeafBatch::default(), Some(Vec::new()));
     while let Some(key) = from {

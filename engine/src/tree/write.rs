@@ -38,8 +38,8 @@ impl std::fmt::Debug for LeafWrite<'_> {
 
 impl Tree {
     /// Latches the leaf that covers `key` and makes room for a value of `value_len` bytes there,
-    /// whether the key exists or not. A value that fits in the capacity of an unsettled entry has
-    /// room in any case (the room rule).
+    /// whether the key exists or not. A value that fits in the capacity of an entry that is not
+    /// settled has room in any case (the room rule).
     ///
     /// # Errors
     /// Key or value are too long ([`max_key_bytes`], [`max_entry_bytes`]), no memory for a split

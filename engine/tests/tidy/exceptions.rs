@@ -16,7 +16,6 @@ pub const UNORDERED: &[&str] = &[
     "store",
     "sync",
     "sync::simulation",
-    "tree",
 ];
 
 /// Imports of a file that is listed later: importing file, imported file.
@@ -44,7 +43,6 @@ pub const LONG_TEST_NAMES: &[&str] = &[
     "engine/src/recovery/",
     "engine/src/store/",
     "engine/src/transaction/",
-    "engine/src/tree/",
     "engine/tests/",
     "engine/tests/tidy.rs",
     "model/tests/",
@@ -60,7 +58,6 @@ pub const WIDE_COMMENTS: &[&str] = &[
     "engine/src/api/",
     "engine/src/backup/",
     "engine/src/base/",
-    "engine/src/buffer/",
     "engine/src/checkpoint/",
     "engine/src/commit/",
     "engine/src/device/",
@@ -70,7 +67,6 @@ pub const WIDE_COMMENTS: &[&str] = &[
     "engine/src/store/",
     "engine/src/sync/",
     "engine/src/transaction/",
-    "engine/src/tree/",
     "engine/tests/",
     "engine/tests/support/",
     "model/src/",
@@ -86,7 +82,6 @@ pub const COINED_WORDS: &[&str] = &[
     "engine/src/api/",
     "engine/src/backup/",
     "engine/src/base/",
-    "engine/src/buffer/",
     "engine/src/checkpoint/",
     "engine/src/commit/",
     "engine/src/device/",
@@ -95,7 +90,6 @@ pub const COINED_WORDS: &[&str] = &[
     "engine/src/store/",
     "engine/src/sync/",
     "engine/src/transaction/",
-    "engine/src/tree/",
     "engine/tests/",
     "engine/tests/support/",
     "model/src/",

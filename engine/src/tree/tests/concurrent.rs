@@ -18,13 +18,13 @@ fn number(key: &[u8]) -> u64 {
     u64::from_be_bytes(key.try_into().expect("keys have 8 bytes"))
 }
 
-/// A cheap sequence that differs by seed.
+/// Returns the next number of a cheap random sequence.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }
 
-/// Each writer owns the keys that are `writer` modulo 3 and leaves in them what it put last.
+/// Writes to the keys that are `writer` modulo 3. Each keeps the value put last.
 /// Alternates between phases that insert and phases that delete, so that leaves split and merge all
 /// the time.
 fn write(tree: &Tree, writer: u64) {
@@ -82,7 +82,7 @@ fn scan(tree: &Tree, forward: bool) {
 }
 
 #[test]
-fn scans_and_lookups_stay_right_while_leaves_split_and_merge() {
+fn scans_and_lookups_are_right_during_splits_and_merges() {
     let (tree, observer) = tree(4096);
     for n in (0..KEYS).step_by(STABLE as usize) {
         put(&tree, &key(n), 0, false, &[n as u8; 100]);
@@ -135,7 +135,7 @@ fn threads_that_append_side_by_side_keep_every_row() {
 }
 
 #[test]
-fn scan_of_a_leaf_that_never_rests_comes_to_an_end() {
+fn scan_of_a_leaf_that_always_changes_ends() {
     let (tree, _) = tree(32_768);
     for n in 0..100 {
         put(&tree, &key(n), 0, false, &[n as u8; 250]);

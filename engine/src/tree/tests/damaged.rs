@@ -1,4 +1,4 @@
-//! Pages with flipped bits: anything may be answered, but nothing panics, hangs or leaves the page.
+//! Pages with flipped bits: any answer is allowed, but no panic, no hang and no access outside.
 
 use super::{Horizon, put, tree};
 use crate::base::{ErrorKind, PageId, Result};
@@ -23,7 +23,7 @@ impl PageSource for Images {
     }
 }
 
-/// The images of a tree of three levels, by page id; the root is page 1.
+/// Returns the images of a tree of three levels, by page id; the root is page 1.
 fn images() -> Vec<Vec<u8>> {
     let (tree, _) = tree(PAGE_BYTES);
     for n in 0..500u32 {
@@ -89,8 +89,7 @@ fn flipped_bits_do_no_harm() {
             let mut image = images[page].clone();
             image[bit / 8] ^= 1 << (bit % 8);
             refused += u32::from(validate_image(&image).is_err());
-            // All of the header, and a part of the rest: here nobody validates before the page is
-            // used.
+            // All of the header, and a part of the rest. Here the page is used without validation.
             if bit < 96 * 8 || bit % 31 == 0 {
                 let mut damaged = images.clone();
                 damaged[page] = image;
@@ -102,7 +101,7 @@ fn flipped_bits_do_no_harm() {
 }
 
 #[test]
-fn arbitrary_bytes_are_no_image() {
+fn arbitrary_bytes_are_not_an_image() {
     for seed in 0..200u64 {
         let mut state = seed;
         let bytes: Vec<u8> = (0..PAGE_BYTES)
@@ -117,7 +116,7 @@ fn arbitrary_bytes_are_no_image() {
     assert!(validate_image(&[0; PAGE_BYTES]).is_err());
 }
 
-/// Checks what it reads, as the store's pages are.
+/// A source that validates images, as the store does.
 struct Checked(Images, ImageKind);
 
 impl PageSource for Checked {
@@ -129,7 +128,7 @@ impl PageSource for Checked {
 
 const PLAIN: EntryMeta = EntryMeta { stamp: 0, tombstone: false, large: false };
 
-/// The image of a leaf with these fences.
+/// Returns the image of a leaf with these fences.
 fn leaf(lower: &[u8], upper: Option<&[u8]>, fill: impl FnOnce(&mut NodeMut<'_>)) -> Vec<u8> {
     let mut page = ScratchPage::new(PAGE_BYTES);
     let mut node = NodeMut::new(page.bytes_mut());
@@ -140,11 +139,11 @@ fn leaf(lower: &[u8], upper: Option<&[u8]>, fill: impl FnOnce(&mut NodeMut<'_>))
     image
 }
 
-/// What becomes of `writes` of so many bytes to a tree whose root is `image`.
+/// Returns the result of `writes` to a tree whose root is `image`.
 fn write_all(kind: ImageKind, image: Vec<u8>, writes: Vec<(&'static [u8], Vec<u8>)>) -> Result<()> {
     let source = Arc::new(Checked(Images(vec![Vec::new(), image]), kind));
     let (done, result) = std::sync::mpsc::channel();
-    // Detached: if it hangs nothing ends it.
+    // Detached, because a thread that hangs cannot be ended.
     std::thread::spawn(move || {
         let pool = Pool::new(PAGE_BYTES, 64 * PAGE_BYTES as u64, source).expect("small");
         pool.restore([PageId(1)].into_iter()).expect("once");
@@ -164,10 +163,10 @@ fn assert_refused(result: Result<()>) {
     assert_eq!(result.expect_err("no writer makes such a page").kind(), ErrorKind::Corruption);
 }
 
-/// With one entry there is nothing to divide, and no room for another: the writer started over for
-/// ever.
+/// Regression: a node with one entry cannot be split and has no room for another. The writer
+/// started over for ever.
 #[test]
-fn a_leaf_whose_entry_is_longer_than_any_is_refused() {
+fn leaf_with_a_too_long_entry_is_refused() {
     let most = max_entry_bytes(PAGE_BYTES);
     let image =
         |bytes: usize| leaf(b"", None, |node| node.insert(0, b"m", PLAIN, &vec![7; bytes - 1], bytes - 1));
@@ -178,7 +177,7 @@ fn a_leaf_whose_entry_is_longer_than_any_is_refused() {
 }
 
 #[test]
-fn fences_and_keys_that_are_longer_than_any_key_are_refused() {
+fn too_long_fences_and_keys_are_refused() {
     let most = max_key_bytes(PAGE_BYTES);
     let fences = |bytes: usize| leaf(&vec![b'a'; bytes], Some(&vec![b'b'; bytes]), |_| ());
     let key = |bytes: usize| leaf(b"", None, |node| node.insert(0, &vec![b'a'; bytes], PLAIN, &[], 0));
@@ -188,15 +187,15 @@ fn fences_and_keys_that_are_longer_than_any_key_are_refused() {
     }
 }
 
-/// A leaf with an entry `a` in whose value another one, `b`, lies. What is too much in the sum is
-/// missing in the garbage.
+/// Returns a leaf with an entry `a` in whose value another entry `b` lies. The garbage is reduced
+/// by the overlap, so that the sum is right.
 fn overlapping() -> Vec<u8> {
     let value_len = 20;
     let mut inner = vec![0; 64];
     inner[8..16].copy_from_slice(&leaf_entry_word(value_len, value_len, PLAIN).to_le_bytes());
     inner[16] = b'b';
     let mut image = leaf(b"", None, |node| {
-        // Its value begins 17 bytes behind the entry's beginning; the next word is 7 bytes further.
+        // The value begins 17 bytes after the entry's beginning; the next word is 7 bytes further.
         node.insert(0, b"a", PLAIN, &[&[0; 7][..], &inner].concat(), 71);
         node.insert(1, b"c", PLAIN, &[0; 100], 100);
         node.remove(1);
@@ -212,10 +211,10 @@ fn overlapping() -> Vec<u8> {
     image
 }
 
-/// A writer of the outer one made what it liked of the lengths of the inner one, and the next split
-/// panicked in the middle.
+/// Regression: a write to the outer entry changed the lengths of the inner entry, and the next
+/// split panicked in the middle.
 #[test]
-fn a_leaf_with_an_entry_inside_another_is_refused() {
+fn leaf_with_an_entry_inside_another_is_refused() {
     let most = max_entry_bytes(PAGE_BYTES);
     let longer = [&[0; 7][..], &[0xff; 64]].concat();
     let fill = [&b"d"[..], b"e", b"f", b"g", b"h"].map(|key| (key, vec![1; most - 1]));
@@ -223,9 +222,9 @@ fn a_leaf_with_an_entry_inside_another_is_refused() {
     assert_refused(write_all(ImageKind::Settled, overlapping(), writes));
 }
 
-/// The stamp was taken for that of a version of this run.
+/// Regression: the stamp was mistaken for that of a version of this run.
 #[test]
-fn a_stamp_in_an_image_that_should_have_none_is_refused() {
+fn stamp_in_a_settled_image_is_refused() {
     let stamped =
         |stamp| leaf(b"", None, |node| node.insert(0, b"a", EntryMeta { stamp, ..PLAIN }, b"value", 5));
     for (kind, stamp, is_refused) in

@@ -1,4 +1,4 @@
-//! Freeing pages that cannot be read for a while, or that find no memory.
+//! Frees pages that cannot be read for a while, or that find no memory.
 
 use super::{Horizon, push_out, put};
 use crate::base::{Error, ErrorKind, PageId, Result};
@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 const PAGE_BYTES: usize = 1024;
-/// Of large values: of one page, of an index page and three others, of one page.
+/// Lengths of large values: of one page, of an index page and three others, of one page.
 const LENGTHS: [usize; 3] = [500, 2000, 500];
-/// Pages of values of these lengths.
+/// Pages of values of these lengths, together.
 const VALUE_PAGES: usize = 6;
 
 /// Images of pages, one of which cannot be read once.
@@ -45,7 +45,7 @@ fn write_value(pool: &Arc<Pool>, len: usize) -> LargeReference {
     writer.finish().expect("room")
 }
 
-/// A tree whose first leaf has values of all lengths.
+/// Makes a tree whose first leaf has values of all lengths.
 fn tree_with_values(pool: &Arc<Pool>) -> Tree {
     let tree = Tree::create(pool.clone(), Arc::new(Horizon::default())).expect("room");
     for n in 0..20u8 {
@@ -64,11 +64,11 @@ fn allocated(pool: &Pool) -> Vec<PageId> {
     (1..pool.page_count()).map(PageId).filter(|page| pool.frames().is_allocated(*page)).collect()
 }
 
-/// A leaf of a dropped table went after the values of its entries. A checkpoint could not read one
-/// of them, and the next one freed those before it again: their pages were part of another table by
-/// then, and committed data was lost.
+/// Regression: a leaf of a dropped table was freed after the values of its entries. A checkpoint
+/// could not read one of them, and the next checkpoint freed the earlier ones again. Their pages
+/// were part of another table by then, and committed data was lost.
 #[test]
-fn what_was_freed_before_a_page_could_not_be_read_is_not_freed_again() {
+fn freed_pages_are_not_freed_again_after_a_failed_read() {
     let mut used_again = 0;
     for n in 0.. {
         let (pool, images) = pool(200);
@@ -97,8 +97,7 @@ fn what_was_freed_before_a_page_could_not_be_read_is_not_freed_again() {
     assert!(used_again > 0, "what was freed was not used again");
 }
 
-/// Frees with `free`, where no memory is left for pages, the pages that `make` made and that are
-/// not in memory.
+/// Frees the evicted pages of a value or tree made by `make`, when no memory is left for pages.
 fn free_without_memory<T>(make: impl FnOnce(&Arc<Pool>) -> T, free: impl FnOnce(&Pool, T)) {
     let (pool, images) = pool(50);
     let made = make(&pool);
@@ -115,10 +114,10 @@ fn free_without_memory<T>(make: impl FnOnce(&Arc<Pool>) -> T, free: impl FnOnce(
     );
 }
 
-/// A writer that had found no memory for its next page found none for bringing in those that it
-/// gave up either: they stayed.
+/// Regression: a writer that had found no memory for its next page found none for bringing in its
+/// abandoned pages either. They stayed allocated.
 #[test]
-fn a_value_that_is_given_up_goes_although_there_is_no_memory_to_bring_it_in() {
+fn abandoned_value_is_freed_without_memory() {
     let make = |pool: &Arc<Pool>| {
         let mut writer = LargeWriter::new(pool.clone(), 0);
         writer.write(&[7; 5 * PAGE_BYTES]).expect("room");
@@ -128,12 +127,12 @@ fn a_value_that_is_given_up_goes_although_there_is_no_memory_to_bring_it_in() {
 }
 
 #[test]
-fn a_value_without_reference_goes_although_there_is_no_memory_to_bring_it_in() {
+fn value_without_reference_is_freed_without_memory() {
     let make = |pool: &Arc<Pool>| write_value(pool, 5 * PAGE_BYTES);
     free_without_memory(make, |pool, value| overflow::free(pool, &value).expect("one page at a time"));
 }
 
 #[test]
-fn a_tree_goes_although_there_is_no_memory_to_bring_it_in() {
+fn tree_is_freed_without_memory() {
     free_without_memory(tree_with_values, |_, tree| tree.destroy().expect("one page at a time"));
 }

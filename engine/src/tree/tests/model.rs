@@ -21,7 +21,7 @@ enum Operation {
     Backward { from: Bound<Vec<u8>>, limit: usize },
 }
 
-/// Keys that share prefixes, of many lengths, the empty one among them.
+/// Generates keys that share prefixes, of many lengths, including the empty key.
 fn key() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         4 => (0u32..400).prop_map(|n| n.to_be_bytes().to_vec()),
@@ -54,7 +54,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// The test's observer has settled stamps below 10.
+/// To the observer of the test stamps below 10 are settled.
 const HORIZON: u64 = 10;
 
 fn apply(tree: &Tree, model: &mut Model, page_bytes: usize, hint: &mut LeafHint, operation: Operation) {
@@ -101,7 +101,7 @@ fn as_slices(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     }
 }
 
-/// Entries without settled tombstones, which the tree may drop when it likes.
+/// Returns entries without settled tombstones, which the tree may drop at any time.
 type Rows = Vec<(Vec<u8>, bool, Vec<u8>)>;
 
 fn compare_scan(tree: &Tree, model: &Model, from: Bound<Vec<u8>>, limit: usize, forward: bool) {

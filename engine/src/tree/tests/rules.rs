@@ -1,4 +1,4 @@
-//! Fill, the room rule, images, memory that runs out.
+//! Fill of leaves, the room rule, images, exhausted memory.
 
 use super::{Horizon, LeafBatch, all, get, pool, put, tree};
 use crate::base::ErrorKind;
@@ -40,7 +40,7 @@ fn interleaved_sequences_leave_leaves_full() {
 }
 
 #[test]
-fn what_is_too_long_is_refused() {
+fn too_long_keys_and_values_are_refused() {
     let (tree, _) = tree(4096);
     let (longest_key, most) = (max_key_bytes(4096), max_entry_bytes(4096));
     let mut hint = LeafHint::default();
@@ -56,13 +56,12 @@ fn what_is_too_long_is_refused() {
 }
 
 #[test]
-fn unsettled_entry_keeps_its_room_through_splits_and_compactions() {
+fn unsettled_entry_keeps_room_in_splits_and_compactions() {
     let (tree, _) = tree(4096);
     for n in 0..200 {
         put(&tree, &key(n * 10), 0, false, &[7; 300]);
     }
-    // Every row is made short by a transaction that is not settled; others fill what seems to be
-    // free.
+    // A running transaction makes every row short; others fill the space that seems free.
     for n in 0..200 {
         put(&tree, &key(n * 10), 99, n % 2 == 0, &[]);
     }
@@ -113,7 +112,7 @@ fn emptied_tree_shrinks_to_its_root() {
     assert_eq!((summary.entries, summary.depth, summary.pages), (0, 1, 1));
 }
 
-/// Only a few rows are alive at any time, but inner nodes come and go too.
+/// Only a few rows exist at any time, but inner nodes come and go too.
 #[test]
 fn queue_leaves_no_pages_behind() {
     let (tree, _) = tree(1024);
@@ -130,7 +129,7 @@ fn queue_leaves_no_pages_behind() {
 }
 
 #[test]
-fn room_asked_for_lasts_as_long_as_the_write() {
+fn requested_room_lasts_as_long_as_the_write() {
     let (tree, _) = tree(4096);
     let mut hint = LeafHint::default();
     let len = max_entry_bytes(4096) - 8;
@@ -143,7 +142,7 @@ fn room_asked_for_lasts_as_long_as_the_write() {
         write.remove();
         write.put(99, false, &vec![n as u8; len]);
         drop(write);
-        // No room is asked for, but the entry has it; also when it is taken out and put back.
+        // The write requests no room, but the entry has it; also when it is removed and put back.
         let mut write = tree.write(&key, 0, &mut hint).expect("nothing to do");
         write.remove();
         write.put(99, false, &vec![n as u8; len]);
@@ -154,7 +153,7 @@ fn room_asked_for_lasts_as_long_as_the_write() {
 }
 
 #[test]
-fn split_that_comes_too_late_does_nothing() {
+fn split_that_comes_too_late_changes_nothing() {
     let (tree, observer) = tree(4096);
     for rows in 0..3 {
         assert!(tree.split(b"x", 0, 200).is_ok());
@@ -233,7 +232,7 @@ fn image_of_a_settled_page_is_complete() {
 }
 
 #[test]
-fn leaves_of_ascending_keys_are_asked_for_once_each() {
+fn leaves_of_ascending_keys_are_requested_once_each() {
     let (tree, _) = tree(512);
     let keys: Vec<Vec<u8>> = (0..3000u32).map(|i| format!("{i:08}").into_bytes()).collect();
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Descents whose pages leave memory as fast as they can be brought in.
 //!
-//! Each read of a page takes so long that everything else that is in memory and not held is gone
-//! when it is over. Without turns no descent of more than two levels ever arrives.
+//! Each read of a page takes so long that all other pages in memory that are not latched have left
+//! when it ends. Without fairness tickets no descent of more than two levels ever arrives.
 
 use super::Horizon;
 use crate::base::{PageId, Result};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 const PAGE_BYTES: usize = 4096;
 const ROWS: u64 = 2000;
 
-/// Images of pages, and the pool that they leave while one of them is read.
+/// Images of pages, and the pool that all others leave during a read.
 #[derive(Default)]
 struct SlowImages {
     images: Mutex<HashMap<PageId, Vec<u8>>>,
@@ -28,7 +28,7 @@ impl SlowImages {
         self.pool.get().and_then(Weak::upgrade).expect("set before anything is read")
     }
 
-    /// Has every page leave that nobody holds and nothing keeps.
+    /// Evicts every page that is neither latched nor kept.
     fn push_out(&self) {
         super::push_out(&self.pool(), &self.images);
     }
@@ -44,11 +44,11 @@ impl PageSource for SlowImages {
 }
 
 fn key(n: u64) -> Vec<u8> {
-    // Long, so that the tree has three levels and more.
+    // Long keys, so that the tree has three or more levels.
     format!("{n:0300}").into_bytes()
 }
 
-/// A tree that is in memory; what is read from now on pushes out the rest.
+/// Makes a tree in memory; each later read pushes out all other pages.
 fn slow_tree() -> (Tree, Arc<SlowImages>) {
     let images = Arc::new(SlowImages::default());
     let pool = Pool::new(PAGE_BYTES, 4000 * PAGE_BYTES as u64, images.clone()).expect("small");
@@ -61,20 +61,20 @@ fn slow_tree() -> (Tree, Arc<SlowImages>) {
 }
 
 #[test]
-fn a_descent_arrives_although_each_page_pushes_out_the_one_before() {
+fn descent_arrives_if_each_page_pushes_out_the_previous() {
     let (tree, images) = slow_tree();
     let before = images.reads.load(Ordering::Relaxed);
     let mut value = Vec::new();
     for n in (0..ROWS).step_by(97) {
         images.push_out();
-        assert!(tree.lookup(&key(n), &mut value).expect("it has its turn").is_some());
+        assert!(tree.lookup(&key(n), &mut value).expect("the descent arrives").is_some());
         images.push_out();
         let mut hint = LeafHint::default();
-        tree.write(&key(n), 100, &mut hint).expect("it has its turn").put(0, false, &[8; 100]);
+        tree.write(&key(n), 100, &mut hint).expect("the descent arrives").put(0, false, &[8; 100]);
         images.push_out();
         let mut batch = LeafBatch::default();
         tree.scan_forward(Bound::Included(&key(n)), 1, &mut batch, &mut ScanBuffer::default())
-            .expect("it has its turn");
+            .expect("the descent arrives");
         assert_eq!(batch.entry(0).value, [8; 100]);
     }
     let (reads, descents) = (images.reads.load(Ordering::Relaxed) - before, 3 * ROWS.div_ceil(97));

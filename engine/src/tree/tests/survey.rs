@@ -1,4 +1,4 @@
-//! Surveys beside writers.
+//! Surveys of trees in use.
 
 use super::{Horizon, push_out};
 use crate::base::{PageId, Result};
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-/// Images of which one cannot be read before it is let through.
+/// Images, one of which cannot be read before the test allows it.
 #[derive(Default)]
 struct Held {
     images: Mutex<HashMap<PageId, Vec<u8>>>,
@@ -36,10 +36,10 @@ fn write(tree: &Tree, key: u32) {
     tree.write(&key, 100, &mut LeafHint::default()).expect("room").put(0, false, &[7; 100]);
 }
 
-/// The survey held the root while it had everything below brought in, so who had to split a child
-/// of the root started over until it was done.
+/// Regression: the survey held the root during the faults of all pages below. A writer that had to
+/// split a child of the root started over until the end of the survey.
 #[test]
-fn a_survey_that_waits_for_a_page_keeps_nobody_from_splitting() {
+fn survey_that_waits_for_a_page_does_not_block_splits() {
     let images = Arc::new(Held::default());
     let pool = Pool::new(4096, 4000 * 4096, images.clone()).expect("small");
     let tree = Tree::create(pool, Arc::new(Horizon::default())).expect("room");
@@ -56,7 +56,7 @@ fn a_survey_that_waits_for_a_page_keeps_nobody_from_splitting() {
         }
         let tree = &tree;
         scope.spawn(move || {
-            // Ahead of the survey there is nothing that is not held up, so behind it.
+            // All keys ahead of the survey are blocked, so the writer uses keys behind it.
             (0..2000).for_each(|n| write(tree, n * 1000 + 1));
             let _ = done.send(());
         });
@@ -69,9 +69,9 @@ fn a_survey_that_waits_for_a_page_keeps_nobody_from_splitting() {
     assert_eq!(tree.check_invariants().expect("sound").entries, 5000);
 }
 
-/// Who appends faster than pages can be checked kept the survey from its end.
+/// Regression: a writer that appended faster than pages can be checked kept the survey running.
 #[test]
-fn what_is_appended_while_a_survey_runs_is_not_waited_for() {
+fn survey_does_not_wait_for_rows_appended_meanwhile() {
     let images = Arc::new(Held::default());
     let pool = Pool::new(4096, 4000 * 4096, images.clone()).expect("small");
     let tree = Tree::create(pool, Arc::new(Horizon::default())).expect("room");

@@ -1,5 +1,5 @@
-//! What operations cost, for whoever works on the tree: `cargo test --release -p quenchdb --lib
-//! tree::tests::timing -- --ignored --nocapture`.
+//! Measures the cost of operations: `cargo test --release -p quenchdb --lib tree::tests::timing --
+//! --ignored --nocapture`.
 
 use crate::base::random::Random;
 use crate::base::{Error, PageId, Result};
@@ -23,11 +23,11 @@ impl TreeObserver for Nothing {
     fn before_structure_change(&self, _participants: &[&ExclusiveGuard<'_>]) {}
 }
 
-/// What fits in the processor's cache shows the instructions, what does not the misses.
+/// A tree that fits in the processor's cache shows the instructions, a larger one the misses.
 const SIZES: [u64; 2] = [10_000, 5_000_000];
 const READS: u64 = 2_000_000;
 
-/// Nanoseconds of the processor that this thread has had: other work on the machine does not count.
+/// Returns the processor time of this thread in nanoseconds, so that other work does not count.
 fn processor_time() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
