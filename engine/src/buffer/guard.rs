@@ -113,12 +113,6 @@ impl<'p> SharedGuard<'p> {
         SharedGuard { frames, page }
     }
 
-    /// The page.
-    #[must_use]
-    pub fn page_id(&self) -> PageId {
-        self.page
-    }
-
     /// The page's bytes, not torn.
     #[must_use]
     pub fn bytes(&self) -> PageBytes<'_> {

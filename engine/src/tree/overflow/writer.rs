@@ -70,12 +70,6 @@ impl LargeWriter {
         self
     }
 
-    /// Bytes written so far.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
     /// Returns whether no byte was written.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -109,8 +109,8 @@ struct Table {
     /// the others, the newest last.
     live: BTreeMap<Vec<u8>, Version>,
     undo: Vec<(Vec<u8>, Option<Version>)>,
-    /// The rows when the epoch began.
     epoch: u32,
+    /// The rows when the epoch began.
     snapshot: Rows,
 }
 
