@@ -67,7 +67,7 @@ pub struct ProtocolArgs {
     /// Delay a group commit briefly, so that the threads that the previous one released can join;
     /// default true
     #[arg(long, value_name = "BOOL")]
-    company: Option<bool>,
+    await_cohort: Option<bool>,
     /// The file of the memory-mapped log, with --preset passive or auto; default with passive:
     /// `log-memory` in the database's directory. A missing file is created, and removed at the end
     #[arg(long, value_name = "FILE")]
@@ -138,7 +138,7 @@ impl ProtocolArgs {
         let builder = with(builder, self.dependency, Builder::dependency);
         let builder = with(builder, self.queue, Builder::queue);
         let builder = with(builder, self.queue_entries, Builder::queue_entries);
-        let builder = with(builder, self.company, Builder::await_company);
+        let builder = with(builder, self.await_cohort, Builder::await_company);
         let builder = with(builder, self.log_memory_bytes, Builder::log_memory_bytes);
         let builder = with(builder, self.memory_cache, Builder::memory_cache);
         let builder = with(builder, self.memory_store, Builder::memory_store);
