@@ -11,8 +11,13 @@ use quenchdb::Durability;
 
 /// Returns the sentence that names the program with the missing engine.
 fn missing(engine: Engine) -> String {
-    let how = "run `cargo run --release --manifest-path peers/Cargo.toml --` with the arguments after `bench` instead";
-    format!("{engine} is not part of this program: {how} (see docs/benchmark.md)")
+    let arguments: Vec<String> =
+        std::env::args().skip_while(|argument| argument != "bench").skip(1).collect();
+    let command = format!("cargo run --release --manifest-path peers/Cargo.toml -- {}", arguments.join(" "));
+    format!(
+        "{engine} is not part of this program; run `{}` instead (see docs/benchmark.md)",
+        command.trim_end()
+    )
 }
 
 impl BenchArgs {
@@ -103,7 +108,7 @@ impl BenchArgs {
             }
         }
         if !Engine::ALL.into_iter().any(|engine| peers.contains(engine)) {
-            bail!("compare needs other engines: {}", missing(Engine::RocksDb));
+            bail!("compare needs other engines, and {}", missing(Engine::RocksDb));
         }
         for engine in self.engines.compared(peers) {
             self.turn_of(engine, self.path.clone())?.check(peers)?;
