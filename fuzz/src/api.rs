@@ -283,7 +283,7 @@ impl World {
     fn snapshot(&mut self, how: u8) {
         if how % 2 == 1 || self.snapshots.len() == 3 {
             if !self.snapshots.is_empty() {
-                self.snapshots.remove(usize::from(how / 2) % self.snapshots.len());
+                drop(self.snapshots.remove(usize::from(how / 2) % self.snapshots.len()));
             }
             return;
         }
