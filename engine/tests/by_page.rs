@@ -268,7 +268,7 @@ fn salvage_takes_a_transaction_with_all_its_fragments_or_not_at_all() {
         for transaction in 0..20 {
             let mut tx = db.begin().expect("free");
             (0..EACH).for_each(|n| tx.insert(&table, key(transaction, n), "x").expect("fits"));
-            tx.commit_async().expect("commits");
+            drop(tx.commit_async().expect("commits"));
         }
         db.flush().expect("a whole disk");
         disk.stop();

@@ -105,7 +105,7 @@ fn write(db: &Database, from: u32, to: u32) {
                 for n in (from + thread..to).step_by(3) {
                     let mut tx = db.begin().expect("free");
                     tx.insert(table, n.to_be_bytes(), vec![n as u8; 900]).expect("fits");
-                    tx.commit_async().expect("a whole disk");
+                    drop(tx.commit_async().expect("a whole disk"));
                 }
             });
         }

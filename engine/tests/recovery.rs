@@ -203,7 +203,7 @@ fn puts(db: &Database, table: &Table, from: u64, to: u64) {
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
         let key = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
         tx.insert(table, key, [n as u8; 100]).expect("room");
-        tx.commit_async().expect("commits");
+        drop(tx.commit_async().expect("commits"));
     }
     db.flush().expect("a whole disk");
 }

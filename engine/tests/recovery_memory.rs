@@ -37,7 +37,7 @@ fn load(directory: &Path) -> ! {
         let mut value = vec![0; VALUE_BYTES];
         value.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&n.to_le_bytes()));
         tx.insert(&table, (n % ROWS).to_be_bytes(), &value).expect("room");
-        tx.commit_async().expect("commits");
+        drop(tx.commit_async().expect("commits"));
     }
     db.flush().expect("a whole disk");
     std::process::abort();

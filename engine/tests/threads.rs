@@ -125,7 +125,7 @@ fn work(db: &Database, disk: &SimulatedStorage, table: &Table, told: &Acknowledg
             0 => tx.commit().map(drop).expect("a whole disk"),
             1 => tx.commit_async().expect("commits").wait().expect("a whole disk"),
             _ => {
-                tx.commit_async().expect("commits");
+                drop(tx.commit_async().expect("commits"));
                 continue;
             }
         }
@@ -187,7 +187,7 @@ fn threads_that_panic_hold_up_nobody() {
                             scope.spawn(move || {
                                 work(db, disk, table, told, round * 8 + thread, 12);
                                 if thread % 2 == 0 {
-                                    put(db, table, Durability::Durable, &[round * 8 + thread, 99]);
+                                    drop(put(db, table, Durability::Durable, &[round * 8 + thread, 99]));
                                     let mut tx = db.begin().expect("free");
                                     tx.insert(table, [round * 8 + thread, 100], "open").expect("fits");
                                     std::panic::resume_unwind(Box::new("as a worker does that has a bug"));

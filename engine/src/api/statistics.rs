@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 /// A latency distribution in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct LatencySummary {
     /// Values counted.
     pub count: u64,

@@ -17,6 +17,7 @@ const STEP: usize = 1024;
 
 /// What compacting gave back.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CompactReport {
     /// Length of the file of pages before.
     pub bytes_before: u64,

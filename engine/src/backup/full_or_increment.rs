@@ -13,6 +13,7 @@ use crate::tree::image::validate_image_of;
 
 /// What a backup holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct BackupReport {
     /// Every transaction up to this one is in it, and no other.
     pub csn: Csn,

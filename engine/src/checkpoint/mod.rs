@@ -76,6 +76,7 @@ const WRITER_BYTES_MAX: u64 = 2 << 20;
 
 /// What a checkpoint did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CheckpointReport {
     /// Every transaction up to this one is in it.
     pub csn: Csn,
@@ -91,6 +92,7 @@ pub struct CheckpointReport {
 
 /// The checkpoints made since open, by whomever: callers, the upkeep thread, a close.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CheckpointTotals {
     /// Checkpoints that were published.
     pub count: u64,

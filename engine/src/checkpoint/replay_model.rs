@@ -28,6 +28,7 @@ use std::time::Duration;
 
 /// What recovery would have to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ReplayWork {
     /// Bytes of all files of the log.
     pub log_bytes: u64,
@@ -43,6 +44,7 @@ pub struct ReplayWork {
 
 /// What each part of the work costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ReplayRates {
     /// Log bytes read and checked in a second.
     pub scan_bytes_per_second: f64,
@@ -83,6 +85,7 @@ pub struct ReplayLimits {
 
 /// How long recovery would take, and why.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ReplayEstimate {
     /// All of it.
     pub seconds: f64,

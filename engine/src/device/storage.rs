@@ -16,7 +16,7 @@ pub struct OpenMode {
     /// Refuse writes.
     pub read_only: bool,
     /// Bypass the page cache where the storage can: offsets, lengths and buffers are then multiples of
-    /// [`SECTOR_BYTES`]. Callers that ask for it always obey that, on every storage.
+    /// [`SECTOR_BYTES`](super::SECTOR_BYTES). Callers that ask for it always obey that, on every storage.
     pub direct: bool,
 }
 
@@ -242,11 +242,11 @@ pub struct ReadRequest<'a> {
 pub struct WriteRequest {
     /// Where to.
     pub file: Arc<dyn File>,
-    /// Byte offset, a multiple of [`SECTOR_BYTES`].
+    /// Byte offset, a multiple of [`SECTOR_BYTES`](super::SECTOR_BYTES).
     pub offset: u64,
     /// The bytes; the first `len` of them are written.
     pub buffer: AlignedBuffer,
-    /// A multiple of [`SECTOR_BYTES`].
+    /// A multiple of [`SECTOR_BYTES`](super::SECTOR_BYTES).
     pub len: usize,
     /// Durable at completion, by the storage's method; otherwise only visible.
     pub durable: bool,

@@ -54,6 +54,7 @@ use window::{Window, Windows};
 
 /// What recovery did at open.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RecoveryReport {
     /// The database had been closed: there was nothing to do.
     pub clean: bool,

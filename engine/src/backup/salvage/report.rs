@@ -38,6 +38,7 @@ pub trait SalvageSink {
 
 /// Keys of a table that could not be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct LostRange {
     /// The lowest key.
     pub lower: Vec<u8>,
@@ -49,6 +50,7 @@ pub struct LostRange {
 
 /// The result of a salvage for one table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SalvagedTable {
     /// Rows read from pages.
     pub rows: u64,
@@ -58,6 +60,7 @@ pub struct SalvagedTable {
 
 /// The result of a salvage.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct SalvageReport {
     /// The tables by name.
     pub tables: BTreeMap<String, SalvagedTable>,

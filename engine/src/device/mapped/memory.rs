@@ -45,6 +45,7 @@ impl fmt::Display for Survives {
 
 /// What is known of mapped memory.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MemoryFacts {
     /// Where it is.
     pub path: PathBuf,

@@ -78,6 +78,7 @@ const ROUNDS: u32 = 3;
 
 /// Who reads which checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct CheckpointReader {
     /// Generation of its manifest, 0 if it cannot be told.
     pub generation: u64,

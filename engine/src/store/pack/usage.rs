@@ -19,6 +19,7 @@ pub struct Packing {
 
 /// Numbers about packs, for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct PackUsage {
     /// Images that were packed since the store was opened.
     pub images_packed: u64,
