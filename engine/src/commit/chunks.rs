@@ -20,20 +20,23 @@
 //! 2. A transaction waits before it appends a chunk until W has passed its [`AHEAD`]th before: so neither log buffers fill up with
 //!    chunks, nor has recovery many of them to append again.
 
-use super::precommit::{Pending, Record};
-use super::{Commit, Core, Ticket, levels};
+use super::append::Appending;
+use super::levels;
+use super::pending::{Pending, Record, Ticket};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Location, LogId, Result};
-use crate::log::{DependencyRule, record_bytes};
+use crate::log::{DependencyRule, SegmentPool, record_bytes};
 use crate::sync::Mutex;
 use std::sync::Arc;
 
 /// Chunks of a transaction that may be above W.
 const AHEAD: usize = 8;
 
-/// The chunks of a transaction in progress. When it is dropped the log need not keep them, unless the transaction has committed.
+/// The chunks of a transaction in progress. When it is dropped, the log need not keep them, unless the transaction has
+/// committed.
 pub struct Chunks {
-    core: Arc<Core>,
+    pins: Arc<Pins>,
+    segments: Arc<SegmentPool>,
     /// The log of all parts of the transaction.
     log: LogId,
     pin: u64,
@@ -51,101 +54,79 @@ impl std::fmt::Debug for Chunks {
 
 impl Drop for Chunks {
     fn drop(&mut self) {
-        self.core.pins.release(self.pin);
-        self.core.segments.let_go();
+        self.pins.release(self.pin);
+        self.segments.let_go();
     }
 }
 
-impl Commit {
+impl Appending {
     /// Begins to keep what a transaction writes to `log` as chunks.
-    #[must_use]
-    pub fn begin_chunks(&self, log: LogId) -> Chunks {
-        let core = self.core.clone();
-        let pin = core.pins.announce(|| core.watermark.newest_drawn());
-        Chunks { core, log, pin, newest: Csn::ZERO, recent: [Csn::ZERO; AHEAD], count: 0 }
+    pub(super) fn begin_chunks(&self, pins: &Arc<Pins>, log: LogId) -> Chunks {
+        let pin = pins.announce(|| self.durability.watermark.newest_drawn());
+        let segments = self.environment.segments.clone();
+        let (newest, recent) = (Csn::ZERO, [Csn::ZERO; AHEAD]);
+        Chunks { pins: pins.clone(), segments, log, pin, newest, recent, count: 0 }
     }
 
-    /// Appends the next chunk. It has a CSN of its own and is written at once, but nobody waits for that here.
-    ///
-    /// # Errors
-    /// `Poisoned`; `OutOfSpace` if no log space became free in time; `OutOfMemory` if the log could not be kept for this transaction
-    /// any longer: it can only abort then; `InvalidArgument` for a closed database.
-    pub fn append_chunk(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
-        let core = &self.core;
-        core.pins.check(chunks.pin)?;
+    /// Appends the next chunk, which has a CSN of its own and is written at once. Does not wait for the write.
+    pub(super) fn append_chunk(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
+        chunks.pins.check(chunks.pin)?;
         let at = chunks.count % AHEAD;
-        core.await_settled(chunks.recent[at], ErrorKind::Poisoned, None)?;
-        let csn = core.append_chunk(chunks.log, record, chunks.newest)?;
-        core.pins.count(chunks.pin, record);
+        self.waiting.await_settled(chunks.recent[at], ErrorKind::Poisoned)?;
+        let csn = self.append_one_chunk(chunks.log, record, chunks.newest)?;
+        chunks.pins.count(chunks.pin, record);
         (chunks.newest, chunks.recent[at]) = (csn, csn);
         chunks.count += 1;
         Ok(csn)
     }
 
-    /// As [`Commit::precommit`], for the last part of a transaction with chunks. It goes to their log.
-    ///
-    /// # Errors
-    /// As [`Commit::precommit`] and [`Commit::append_chunk`].
-    pub fn precommit_last(
+    /// As [`Appending::precommit`], for the last part of a transaction with chunks.
+    pub(super) fn precommit_last(
         &self,
         chunks: &Chunks,
         record: Record<'_>,
         pending: Pending,
         mut preparing: impl FnMut(),
     ) -> Result<Ticket> {
-        // So that wherever recovery finds the dependencies of the transaction it finds its chunks.
+        // So that recovery finds the chunks wherever it finds the dependencies of the transaction.
         let pending = Pending { dsn: pending.dsn.max(chunks.newest), ..pending };
         loop {
-            let begun = self.core.pins.begin_commit(chunks.pin)?;
+            let begun = chunks.pins.begin_commit(chunks.pin)?;
             if let Some(ticket) = self.precommit_now(chunks.log, record, pending, &mut preparing)? {
                 begun.committed(ticket.csn);
                 return Ok(ticket);
             }
             // The pin can be revoked meanwhile: the space may be what it keeps.
             drop(begun);
-            self.core.await_room(chunks.log, record.body.len(), pending.waits)?;
+            let log = self.durability.log(chunks.log);
+            drop(self.reserve_record(log, record.body.len(), !pending.waits)?);
         }
     }
 
-    /// Operations, and bytes of records, of the chunks of transactions in progress: what the next checkpoint does not take off the log.
-    #[must_use]
-    pub fn chunks_in_progress(&self) -> (u64, u64) {
-        self.core.pins.in_progress()
-    }
-
-    /// Up to where a checkpoint at `checkpoint` covers the log: at or below it, so that the chunks of transactions that it does not
-    /// contain are kept. Revokes pins that keep too much. To be called once everything up to `checkpoint` is durable.
-    #[must_use]
-    pub fn cover(&self, checkpoint: Csn) -> Csn {
-        self.core.pins.cover(checkpoint, &|covered| self.core.segments.bytes_between(covered, checkpoint))
-    }
-}
-
-impl Core {
-    fn append_chunk(&self, log: LogId, record: Record<'_>, previous: Csn) -> Result<Csn> {
-        let writer = self.writer(log);
-        let mut latch = self.reserve_record(writer, record.body.len(), false)?;
+    fn append_one_chunk(&self, log: LogId, record: Record<'_>, previous: Csn) -> Result<Csn> {
+        let log = self.durability.log(log);
+        let mut latch = self.reserve_record(log, record.body.len(), false)?;
         // By the exact rule a chunk lists nothing: the one before it lies before it in the same log.
-        let rule = if self.axes.lists_predecessors() {
+        let rule = if self.durability.lists_predecessors() {
             DependencyRule::Exact { listed: 0 }
         } else {
             DependencyRule::Dsn
         };
-        let (header, is_durable) = self.latched(|| {
-            let header = self.append_record(writer, &mut latch, record, (rule, true), |_| previous);
+        let (header, is_durable) = self.environment.latched(|| {
+            let header = self.append_record(log, &mut latch, record, (rule, true), |_| previous);
             // In mapped memory that is all.
-            self.fence(writer, &mut latch);
-            let is_durable = self.is_passive() && latch.first_volatile_csn().is_none();
+            self.mapped.fence(log, &mut latch);
+            let is_durable = self.mapped.is_used() && latch.first_volatile_csn().is_none();
             if !is_durable {
-                writer.flush_request.lower_due(levels::NOW);
+                log.flush_request.lower_due(levels::NOW);
             }
-            self.seal_if_full(writer, &mut latch);
+            self.seal_if_bounded(log, &mut latch);
             (header, is_durable)
         });
         drop(latch);
         self.count_record(record);
         if !is_durable {
-            self.flusher_of(writer).wake_for(levels::NOW);
+            self.writes.flushers.of(log).wake_for(levels::NOW);
         }
         Ok(header.csn)
     }
@@ -204,7 +185,8 @@ impl Pins {
         }
     }
 
-    fn in_progress(&self) -> (u64, u64) {
+    /// Returns operations, and bytes of records, of the chunks of transactions in progress.
+    pub(super) fn in_progress(&self) -> (u64, u64) {
         let pins = self.pins.lock();
         let running = pins.0.iter().filter(|pin| matches!(pin.phase, Phase::Running | Phase::Committing));
         running.fold((0, 0), |(operations, bytes), pin| (operations + pin.operations, bytes + pin.bytes))
@@ -246,8 +228,9 @@ impl Pins {
         Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("log_bytes_max"))
     }
 
-    /// `kept` tells how many bytes are kept alone because of a pin above some CSN.
-    fn cover(&self, checkpoint: Csn, kept: &dyn Fn(Csn) -> u64) -> Csn {
+    /// Returns up to where a checkpoint at `checkpoint` covers the log. `kept` returns how many bytes are kept because of a
+    /// pin above some CSN alone.
+    pub(super) fn cover(&self, checkpoint: Csn, kept: &dyn Fn(Csn) -> u64) -> Csn {
         let pins = &mut self.pins.lock().0;
         pins.retain(|pin| !matches!(pin.phase, Phase::Committed(csn) if csn <= checkpoint));
         loop {

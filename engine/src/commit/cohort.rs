@@ -88,7 +88,7 @@ impl Cohort {
     }
 
     /// Everything appended is going to be written.
-    pub(super) fn leaves(&self, _latch: &LogGuard<'_>) {
+    pub(super) fn sealed(&self, _latch: &LogGuard<'_>) {
         let arrived = self.arrived.swap(0, Ordering::Relaxed);
         self.first.store(0, Ordering::Relaxed);
         self.on_their_way.store(self.on_their_way.load(Ordering::Relaxed) + arrived, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Cohort {
     }
 
     /// A write has completed, which took from `begun` to `now`.
-    pub(super) fn released(&self, begun: Nanos, now: Nanos, _latch: &LogGuard<'_>) {
+    pub(super) fn write_completed(&self, begun: Nanos, now: Nanos, _latch: &LogGuard<'_>) {
         let took = now.0.saturating_sub(begun.0);
         let mean = match self.mean_ns.load(Ordering::Relaxed) {
             0 => took,
@@ -181,7 +181,7 @@ mod tests {
         }
 
         fn latched(&self, f: impl FnOnce(&Cohort, &LogGuard<'_>)) {
-            f(&self.cohort, &self.world.commit.core.writers[0].log.lock());
+            f(&self.cohort, &self.world.commit.durability.logs[0].log.lock());
         }
 
         /// True if who appended writes at once.
@@ -192,13 +192,13 @@ mod tests {
         }
 
         fn seals(&self) {
-            self.latched(Cohort::leaves);
+            self.latched(Cohort::sealed);
         }
 
         fn completes(&mut self) {
             let begun = self.now;
             self.now += WRITE;
-            self.latched(|cohort, latch| cohort.released(Nanos(begun), Nanos(self.now), latch));
+            self.latched(|cohort, latch| cohort.write_completed(Nanos(begun), Nanos(self.now), latch));
         }
 
         fn writes(&mut self) {

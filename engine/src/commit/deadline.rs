@@ -1,9 +1,9 @@
 //! What if a write of the log never completes?
 //!
-//! A device that fails answers, with an error, and the room is poisoned. One that hangs does not: whoever waits would wait for ever, and
-//! so would `close`. So a thread looks, [`LOOKS`] times in `write_deadline`, at the logs that have writes under way. If one has had writes under way
-//! at so many looks in a row and none of them has ended meanwhile, the room is poisoned as after a failed write: waiters get
-//! `OutcomeUnknown`, nothing is acknowledged any more, reopening finds out what is there.
+//! A device that fails answers with an error, and commits stop. A device that hangs does not answer: waiters would wait
+//! for ever, and so would `close`. So a thread looks, [`LOOKS`] times in `write_deadline`, at the logs with writes in
+//! flight. If a log had writes in flight at so many looks in a row and none of them has completed meanwhile, commits
+//! stop as after a failed write: waiters get `OutcomeUnknown`, and reopening finds out what is durable.
 //!
 //! ```text
 //!   looks       |     |     |     |     |
@@ -12,18 +12,21 @@
 //! ```
 //!
 //! 1. A process that was stopped for long (a debugger, a suspended machine) finds one look missed, not a deadline.
-//! 2. While nothing is under way the thread sleeps without a timeout. It says so, then looks once more, then sleeps; whoever begins a write counts
-//!    it first and then looks whether the thread sleeps. All four are sequentially consistent, so one of the two sees the other.
-//! 3. A thread that is inside the hanging write stays there: nothing can call it back. What belongs to it stays with it, so the room is
-//!    **abandoned**: its threads are not waited for, and its queues are not dropped, which would wait. The process may end.
-//! 4. It looks on when the room is poisoned for another reason, say because the same device has answered another write with an error: `close`
-//!    waits for the room's threads and queues, or for this one to say that a write hangs.
-//! 5. What hangs may arrive later all the same. Its block is of this epoch, behind the end that the next recovery accepts.
+//! 2. While no write is in flight the thread sleeps without a timeout. It says so, then looks once more, then sleeps; a
+//!    writer counts its write first and then looks whether the thread sleeps. All four are sequentially consistent, so
+//!    one of the two sees the other.
+//! 3. A thread inside a hanging write stays there, with what belongs to it. So the commit layer is **abandoned**: its
+//!    threads are not waited for, and its queues are not dropped, which would wait. The process may end.
+//! 4. The thread continues when commits have stopped for another reason, say because the same device has failed another
+//!    write: `close` waits for the other threads and queues, or for this one to say that a write hangs.
+//! 5. A hanging write may arrive later all the same. Its block is of this epoch, behind the end that the next recovery
+//!    accepts.
 //!
 //! Left out: reads, and writes of pages. A checkpoint that hangs stops no commit before the log is full.
 
-use super::Core;
-use super::threads::PoisonOnPanic;
+use super::durability::Durability;
+use super::failure::Failure;
+use super::log_writer::LogWriter;
 use crate::base::{Error, ErrorKind};
 use crate::sync::Event;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -34,16 +37,16 @@ const LOOKS: u32 = 4;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Deadline {
-    /// Zero: nobody looks.
+pub(super) struct WriteDeadline {
+    /// Zero: no thread looks.
     patience: Duration,
     event: Event,
-    /// Stored by the thread before it sleeps without a timeout, and taken back by whoever wakes it.
+    /// Stored by the thread before it sleeps without a timeout, and reset by the thread that wakes it.
     asleep: AtomicBool,
     stop: AtomicBool,
     /// A write has hung: do not wait for threads and queues.
     missed: AtomicBool,
-    /// That is so now, or one of the room's threads has ended.
+    /// Notified when a write has hung, or when a thread of the commit layer has ended.
     over: Event,
 }
 
@@ -54,13 +57,13 @@ struct Seen {
     looks: u32,
 }
 
-impl Deadline {
-    pub(super) fn new(patience: Duration) -> Deadline {
+impl WriteDeadline {
+    pub(super) fn new(patience: Duration) -> WriteDeadline {
         let (asleep, stop, missed) = (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        Deadline { patience, event: Event::new(), asleep, stop, missed, over: Event::new() }
+        WriteDeadline { patience, event: Event::new(), asleep, stop, missed, over: Event::new() }
     }
 
-    /// True if somebody is to look. A scheduler that explores has no time.
+    /// Returns whether a thread is to look. A scheduler that explores has no time.
     pub(super) fn is_set(&self) -> bool {
         !self.patience.is_zero() && !cfg!(any(loom, feature = "shuttle"))
     }
@@ -83,56 +86,54 @@ impl Deadline {
         self.missed.load(Ordering::SeqCst)
     }
 
-    /// Happens when a write has hung, or one of the room's threads has ended.
+    /// Returns the event of a hanging write or of an ended thread.
     pub(super) fn over(&self) -> &Event {
         &self.over
     }
-}
 
-impl Core {
-    /// The thread.
-    pub(super) fn watch_writes(&self) {
-        let _alive = PoisonOnPanic::new(self, "the thread that looks for writes that hang");
-        let mut seen = vec![Seen::default(); self.writers.len()];
-        let deadline = &self.deadline;
+    /// Runs the thread that looks.
+    pub(super) fn watch(&self, durability: &Durability, failure: &Failure) {
+        let _guard = failure.guard("the thread that looks for writes that hang");
+        let logs = &durability.logs;
+        let mut seen = vec![Seen::default(); logs.len()];
         loop {
-            let woken = deadline.event.ticket();
-            if deadline.stop.load(Ordering::SeqCst) {
+            let woken = self.event.ticket();
+            if self.stop.load(Ordering::SeqCst) {
                 return;
             }
-            if !self.writes_are_under_way() {
+            if !any_in_flight(logs) {
                 seen.fill(Seen::default());
-                deadline.asleep.store(true, Ordering::SeqCst);
-                if !self.writes_are_under_way() {
-                    deadline.event.wait(woken, None);
+                self.asleep.store(true, Ordering::SeqCst);
+                if !any_in_flight(logs) {
+                    self.event.wait(woken, None);
                 }
-                deadline.asleep.store(false, Ordering::SeqCst);
+                self.asleep.store(false, Ordering::SeqCst);
                 continue;
             }
-            deadline.event.wait(woken, Some(deadline.patience / LOOKS));
-            for (writer, seen) in self.writers.iter().zip(&mut seen) {
-                let (begun, ended) = writer.writes();
+            self.event.wait(woken, Some(self.patience / LOOKS));
+            for (log, seen) in logs.iter().zip(&mut seen) {
+                let (begun, ended) = log.writes();
                 let hangs = begun > ended && ended == seen.ended;
                 *seen = Seen { ended, looks: if hangs { seen.looks + 1 } else { 0 } };
                 if seen.looks > LOOKS {
-                    deadline.missed.store(true, Ordering::SeqCst);
+                    self.missed.store(true, Ordering::SeqCst);
                     let what = format!(
                         "a write of log {} has not completed for {} ms (`write_deadline`): the device does not answer",
-                        writer.id,
-                        deadline.patience.as_millis()
+                        log.id,
+                        self.patience.as_millis()
                     );
-                    self.fail(Error::new(ErrorKind::Io, what));
-                    deadline.over.notify_all();
+                    failure.fail(Error::new(ErrorKind::Io, what));
+                    self.over.notify_all();
                     return;
                 }
             }
         }
     }
+}
 
-    fn writes_are_under_way(&self) -> bool {
-        self.writers.iter().any(|writer| {
-            let (begun, ended) = writer.writes();
-            begun > ended
-        })
-    }
+fn any_in_flight(logs: &[LogWriter]) -> bool {
+    logs.iter().any(|log| {
+        let (begun, ended) = log.writes();
+        begun > ended
+    })
 }

@@ -12,60 +12,31 @@
 //! ```
 //!
 //! The last fragment has the transaction's CSN, its ticket and its entry in a queue; each of the others is the predecessor of the one after it.
-//! The ring of [`super::exact`] says that it follows the one before it. So "are all fragments durable" is a walk back along the ring, and
+//! The ring of `dependency::undecided` says that it follows the one before it. So "are all fragments durable" is a walk back along the ring, and
 //! the exact rule needs nothing else.
 
-use super::exact::DependsOn;
-use super::levels::{self, NEVER};
-use super::precommit::{Pending, Record, large_buffer};
+use super::append::{Appending, large_buffer};
+use super::dependency::DependsOn;
+use super::levels::NEVER;
+use super::pending::{Pending, Record, Ticket};
 use super::watermark::DRAWN_AT_ONCE_MAX;
-use super::writer::LogWriter;
-use super::{Commit, Core, Ticket};
-use crate::base::planted::{self, Bug};
-use crate::base::settings::Layout;
-use crate::base::{Csn, LogId, PageId, Result};
+use crate::base::clock::Nanos;
+use crate::base::{Csn, LogId, Result};
 use crate::device::AlignedBuffer;
 use crate::log::{DependencyRule, FRAGMENTS_MAX, LogGuard, RecordHeader, RecordKind, record_bytes};
 
 const _: () = assert!(FRAGMENTS_MAX as usize <= DRAWN_AT_ONCE_MAX);
 
-impl Commit {
-    /// The log of the changes of `page`, if that is how they are divided.
-    #[inline]
-    #[must_use]
-    pub fn log_of_page(&self, page: PageId) -> Option<LogId> {
-        let logs = self.core.writers.len() as u64;
-        self.core.is_by_page().then_some(LogId((page.0 % logs) as u32))
-    }
-
-    /// As [`Commit::precommit`], for a transaction with several `fragments`, one for each of their logs, which ascend.
-    ///
-    /// # Errors
-    /// As [`Commit::precommit`].
-    pub fn precommit_fragments(
-        &self,
-        fragments: &[(LogId, Record<'_>)],
-        pending: Pending,
-        preparing: impl FnOnce(),
-    ) -> Result<Ticket> {
-        self.core.precommit_fragments(fragments, pending, preparing)
-    }
-}
-
 /// A fragment that was appended.
 struct Appended {
     csn: Csn,
     /// When its log is due, if that became earlier.
-    due: Option<crate::base::clock::Nanos>,
+    due: Option<Nanos>,
 }
 
-impl Core {
-    #[inline]
-    pub(super) fn is_by_page(&self) -> bool {
-        self.axes.layout == Layout::ByPage
-    }
-
-    fn precommit_fragments(
+impl Appending {
+    /// As [`Appending::precommit`], for a transaction with several `fragments`, one for each of their logs, which ascend.
+    pub(super) fn precommit_fragments(
         &self,
         fragments: &[(LogId, Record<'_>)],
         pending: Pending,
@@ -75,16 +46,17 @@ impl Core {
         let mut latches = self.reserve_all(fragments, !pending.waits)?;
         let mut appended = Vec::with_capacity(fragments.len());
         preparing();
-        let ticket = self.latched(|| self.append_all(fragments, &mut latches, pending, &mut appended));
+        let ticket =
+            self.environment.latched(|| self.append_all(fragments, &mut latches, pending, &mut appended));
         drop(latches);
         for ((log, record), Appended { due, .. }) in fragments.iter().zip(&appended) {
             self.count_record(*record);
             if let Some(due) = due {
-                self.wake_flusher_for(self.writer(*log), *due, pending.ready);
+                self.protocol.appended(self.durability.log(*log), *due, pending.ready);
             }
         }
-        if self.is_passive() {
-            self.scan_for(ticket);
+        if self.mapped.is_used() {
+            self.mapped.scan_for(ticket);
         }
         Ok(ticket)
     }
@@ -93,7 +65,7 @@ impl Core {
     fn reserve_all(&self, fragments: &[(LogId, Record<'_>)], entry: bool) -> Result<Vec<LogGuard<'_>>> {
         let mut large: Vec<Option<AlignedBuffer>> = Vec::with_capacity(fragments.len());
         for (log, record) in fragments {
-            large.push(large_buffer(self.writer(*log), record_bytes(record.body.len())));
+            large.push(large_buffer(self.durability.log(*log), record_bytes(record.body.len())));
         }
         loop {
             let mut latches = Vec::with_capacity(fragments.len());
@@ -101,7 +73,7 @@ impl Core {
             for (at, (log, record)) in fragments.iter().enumerate() {
                 let bytes = record_bytes(record.body.len());
                 let room = &mut Some((bytes, &mut large[at]));
-                match self.try_reserve(self.writer(*log), room, entry && at == last)? {
+                match self.try_reserve(self.durability.log(*log), room, entry && at == last)? {
                     Ok(latch) => latches.push(latch),
                     Err(_) => break,
                 }
@@ -114,7 +86,11 @@ impl Core {
             drop(latches);
             let (log, record) = &fragments[at];
             let bytes = record_bytes(record.body.len());
-            drop(self.reserve(self.writer(*log), Some((bytes, &mut large[at])), entry && at == last)?);
+            drop(self.reserve(
+                self.durability.log(*log),
+                Some((bytes, &mut large[at])),
+                entry && at == last,
+            )?);
         }
     }
 
@@ -128,17 +104,17 @@ impl Core {
     ) -> Ticket {
         let count = fragments.len();
         let watermark = self.watermark_to_store();
-        let first = self.watermark.draw_all(fragments.iter().map(|(log, _)| *log), latches);
+        let first = self.durability.watermark.draw_all(fragments.iter().map(|(log, _)| *log), latches);
         let last = Csn(first.0 + count as u64 - 1);
         let dsn = pending.dsn;
-        let listed = match self.axes.rule_of(&pending) {
+        let listed = match self.durability.rule_of(&pending) {
             DependencyRule::Exact { listed } => Some(listed),
             DependencyRule::Dsn => None,
         };
         let mut gsn = fragments[0].1.gsn;
         for (at, ((log, record), latch)) in fragments.iter().zip(latches.iter_mut()).enumerate() {
-            let (writer, csn) = (self.writer(*log), Csn(first.0 + at as u64));
-            if let Some(clocks) = &self.clocks {
+            let (writer, csn) = (self.durability.log(*log), Csn(first.0 + at as u64));
+            if let Some(clocks) = self.durability.clocks() {
                 gsn = clocks.draw(*log, csn, gsn, false, latch);
             }
             let rule = match listed {
@@ -146,7 +122,7 @@ impl Core {
                 None => DependencyRule::Dsn,
             };
             let header = RecordHeader {
-                epoch: self.epoch,
+                epoch: self.environment.epoch,
                 csn,
                 gsn,
                 dsn,
@@ -159,77 +135,29 @@ impl Core {
             let was_empty = !writer.has_unwritten();
             latch.append(&header, record.body);
             if at == 0 {
-                self.undecided.publish(csn, *log, pending.depends_on(), latch);
+                self.durability.undecided.publish(csn, *log, pending.depends_on(), latch);
             } else {
-                self.undecided.publish_follower(csn, *log, latch);
+                self.durability.undecided.publish_follower(csn, *log, latch);
             }
-            if self.hardens_at_once(&pending) {
-                self.fence(writer, latch);
+            if self.mapped.hardens_at_once(&pending) {
+                self.mapped.fence(writer, latch);
             }
             let due = if pending.waits {
-                if csn == last && !self.is_passive() {
+                if csn == last && !self.mapped.is_used() {
                     writer.cohort.joined(csn, latch);
                 }
                 NEVER
             } else if csn == last {
                 let before = DependsOn::after(Csn(csn.0 - 1));
-                let needed = self.needed_by(csn, dsn, &before);
-                self.enqueue(writer, latch, (csn, needed), watermark, pending)
+                let required = self.durability.required_for_queued(csn, dsn, &before);
+                self.enqueue(writer, latch, (csn, required), watermark, &pending)
             } else {
-                self.due_if_left(writer, latch, pending.durability, pending.ready)
+                self.due_if_unawaited(writer, latch, pending.durability, pending.ready)
             };
-            self.seal_if_full(writer, latch);
+            self.seal_if_bounded(writer, latch);
             appended.push(Appended { csn, due: writer.flush_request.due_after_append(due, was_empty) });
         }
         debug_assert_eq!(appended.last().map(|fragment| fragment.csn), Some(last));
         Ticket { log: fragments[count - 1].0, csn: last, dsn, is_exact: false }
-    }
-
-    /// Whether the fragments of the transaction `csn` besides its last one are durable. Of one that has none it is true.
-    #[inline]
-    pub(super) fn has_durable_fragments(&self, csn: Csn) -> bool {
-        !self.is_by_page() || planted::is(Bug::FragmentsNotAwaited) || self.volatile_fragment(csn).is_none()
-    }
-
-    /// A fragment of the transaction `csn` before its last one that is not durable, and its log.
-    fn volatile_fragment(&self, csn: Csn) -> Option<(&LogWriter, Csn)> {
-        let mut at = csn;
-        while self.undecided.follows(at) {
-            at = Csn(at.0 - 1);
-            if at < self.watermark.get() {
-                return None;
-            }
-            // What the ring has forgotten W has passed.
-            let writer = self.writer(self.undecided.log_of(at)?);
-            if at > writer.log.durable_csn() {
-                return Some((writer, at));
-            }
-        }
-        None
-    }
-
-    /// Has others write, now, the fragments of the transaction of `ticket` besides its last one.
-    pub(super) fn demand_fragments(&self, ticket: Ticket) {
-        if !self.is_by_page() {
-            return;
-        }
-        let mut at = ticket.csn;
-        while self.undecided.follows(at) {
-            at = Csn(at.0 - 1);
-            let Some(log) = self.undecided.log_of(at) else { return };
-            let writer = self.writer(log);
-            if at > writer.log.durable_csn() {
-                self.have_written(writer, levels::NOW);
-            }
-        }
-    }
-
-    /// Does something for a fragment that is not durable; none if all are. False if others are at it.
-    pub(super) fn advance_fragments(&self, ticket: Ticket) -> Option<bool> {
-        if !self.is_by_page() {
-            return None;
-        }
-        let (writer, csn) = self.volatile_fragment(ticket.csn)?;
-        Some(self.advance(writer, csn, levels::NOW))
     }
 }

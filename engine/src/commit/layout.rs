@@ -12,7 +12,7 @@
 //! log, but by page: then each of its changes is in the log of the page that it changed ([`super::fragments`]). A log takes its first segment and
 //! buffer when it is first used.
 
-use super::presets::Axes;
+use super::protocol;
 use crate::base::settings::{Layout, Settings};
 use crate::base::{Error, Location, Result};
 
@@ -24,7 +24,7 @@ pub fn log_count(settings: &Settings, cores: usize) -> usize {
     if settings.logs > 0 {
         return settings.logs;
     }
-    let wanted = match Axes::of(settings).layout {
+    let wanted = match settings.layout.unwrap_or(protocol::choices(settings).layout) {
         Layout::One => return 1,
         Layout::PerThread => cores,
         Layout::ByPage => cores.max(2),

@@ -12,7 +12,7 @@
 //! ([`super::writer::FlushRequest`]): until all of it is there, recovery would discard it. A waiter, at any level, causes the
 //! writes that it needs (rule 5, I14): these due times stand between nobody and the device.
 
-use super::presets::Axes;
+use super::axes::Axes;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;

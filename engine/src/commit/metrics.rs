@@ -10,11 +10,8 @@
 //! `acknowledge` are measured against the last write of the transaction's log, so for a transaction that waited for
 //! another log they are approximate; the sums are not.
 
-use super::Commit;
-use super::writer::LogWriter;
 use crate::base::clock::Nanos;
 use crate::base::metrics::{Counter, LatencyBatch, LatencyHistogram};
-use std::time::Duration;
 
 /// Counters and latencies of the commit room. All values are totals since open (or the last [`CommitMetrics::reset`],
 /// for the histograms).
@@ -76,21 +73,6 @@ pub struct CommitMetrics {
     pub commit_latency: LatencyHistogram,
     /// Begun to committed; all.
     pub total_latency: LatencyHistogram,
-}
-
-impl Commit {
-    /// How often a log is written that nobody waits for, at the moment, and what a write takes lately: of the log that is written least often.
-    #[must_use]
-    pub fn rhythm(&self) -> (Duration, Duration) {
-        let of = |writer: &LogWriter| (self.core.interval(writer), writer.cohort.mean_write());
-        self.core.writers.iter().map(of).max().unwrap_or_default()
-    }
-
-    /// Length of a log's next buffer in bytes, the longest of all logs.
-    #[must_use]
-    pub fn log_buffer_bytes(&self) -> usize {
-        self.core.writers.iter().map(|writer| writer.log.buffer_bytes()).max().unwrap_or(0)
-    }
 }
 
 /// The moments of one transaction.

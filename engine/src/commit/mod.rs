@@ -1,157 +1,123 @@
-//! Rank 4: when may we say committed?
+//! Rank 4: when may a transaction be called committed?
 //!
-//! A transaction that asks to commit is **pre-committed** ([`Commit::precommit`]): it draws a CSN and its redo record is
-//! in a log buffer; its effects are visible and it can no longer abort. It is **hardened** when its record is durable, and
-//! **committed** when everything it depends on is durable as well: when its DSN is below the watermark W.
+//! **The life of a commit.** A transaction that asks to commit is *pre-committed* ([`Commit::precommit`]): under its log's
+//! latch it draws a CSN and appends its redo record to a log buffer. From here on it cannot abort; its effects are
+//! visible, and its locks are released. Nothing is durable yet, so a transaction that reads or overwrites its versions
+//! depends on it. If the thread waits ([`Commit::finish`]), it causes a write of its log, as the protocol says, or sleeps
+//! until another thread has written. If not, the transaction is queued, and a flusher or a worker writes. A write takes
+//! everything that was appended so far. When it has completed, the transaction is *hardened*: the log's durable prefix
+//! has passed its record. The watermark W is the CSN below which every record of every log is durable. A hardened
+//! transaction is *committed* when its dependency rule says so: by default, when its DSN, the highest CSN it depends on,
+//! is below W. Then it is *acknowledged*: its thread returns, its future is woken, its queue entry is popped.
 //!
 //! ```text
 //!             latch: draw, append, enqueue            write          W := min(..)
 //!   precommit ------------------------------> log ----------> durable ----------> committed
-//!                 blocking: the committer itself writes, or sleeps while another leads   (leader)
-//!                 asynchronous: the flusher thread, or the worker's own queue            (flusher, worker)
+//!                 blocking: the committer leads, follows, or sleeps             } see `protocol`
+//!                 asynchronous: a flusher, or the worker's own queue            }
 //! ```
-//!
-//! One code path with different numbers serves all presets; see `presets`. The parts:
-//!
-//! | file | question |
-//! |---|---|
-//! | `presets` | which protocol runs, and what contradicts itself? |
-//! | `layout`, `fragments` | how many logs are there, and how does a transaction get a record into several? |
-//! | `dependency` | what does a transaction wait for besides its own record? |
-//! | `exact` | which transactions above W are committed, by what they really depend on? |
-//! | `gsn` | how far are all logs durable, by their clocks? |
-//! | `watermark` | which CSNs are durable, everywhere? |
-//! | `queue` | which transactions wait without a thread? |
-//! | `writer` | what does one log owe the device, and who writes? |
-//! | `precommit` | how does a record get its CSN and its place? |
-//! | `chunks` | how does redo get into the log before its transaction asks to commit? |
-//! | `leader` | how does a waiter cause the writes it needs? |
-//! | `cohort` | is it worth waiting for those who come back? |
-//! | `flusher` | who writes when nobody waits, or where committers only sleep? |
-//! | `worker` | what does a worker do between transactions? |
-//! | `stealing` | how does one write take the bytes of several logs? |
-//! | `passive` | what if a record is durable in memory? |
-//! | `acknowledge` | what happens when a write has completed, and who tells? |
-//! | `sharing` | does one flush serve the writes of several logs? |
-//! | `threads` | which threads has it of its own? |
-//! | `deadline` | what if a write never completes? |
-//! | `waiters`, `levels`, `poison`, `metrics` | how futures learn of it; due times; failure; cost |
 //!
 //! # Guarantees
 //! 1. A call says "committed" only if the record and everything below the DSN is durable as the device promises (I1, I5).
-//! 2. A waiter causes the writes it needs; no timer stands between it and the device (I14), but for those that were asked for: a
-//!    leader's gather window, and the interval of `queued`. Bounded loss is flushed in time without further calls. Idle means asleep.
-//! 3. After a failed write nothing is acknowledged but what was durable before: other waiters get `OutcomeUnknown`, new commits `Poisoned` (I11).
+//! 2. A waiter causes the writes it needs, and no timer stands between it and the device (I14), except those that were
+//!    asked for: a leader's gather window, and the interval of `queued`. Bounded loss is flushed in time without further
+//!    calls. An idle database has no awake thread.
+//! 3. After a failed write nothing is acknowledged but what was durable before: other waiters get `OutcomeUnknown`, new
+//!    commits `Poisoned` (I11).
 //! 4. After the CSN is drawn nothing can fail: whatever may be refused is refused before (I2, rule 2).
 //!
-//! Left out on purpose: barriers for idle logs. A log that has nothing volatile does not hold W back (see `watermark`); what idle workers left
-//! is written by the flusher, or by a neighbour.
+//! Left out on purpose: barriers for idle logs. A log that has nothing volatile does not hold W back (see `watermark`).
 
 mod acknowledge;
+mod append;
+mod axes;
 mod chunks;
 mod cohort;
 mod deadline;
 mod dependency;
-mod exact;
+mod dice;
+mod durability;
+mod environment;
+mod failure;
 mod flusher;
+mod flushers;
 mod fragments;
-mod gsn;
 mod layout;
-mod leader;
 mod levels;
+mod log_writer;
+mod mapped;
 pub mod metrics;
-mod passive;
+mod pending;
 mod poison;
-mod precommit;
+mod predecessors;
 pub mod presets;
-mod queue;
+mod protocol;
+mod schedule;
 mod sharing;
 mod stealing;
 mod threads;
 mod waiters;
+mod waiting;
 mod watermark;
-mod worker;
-mod writer;
+mod workers;
+mod writes;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub use chunks::Chunks;
+pub use environment::Hooks;
+pub use failure::PoisonOnPanic;
 pub use metrics::CommitMetrics;
-pub use precommit::{Pending, Record};
-pub use queue::Predecessors;
-pub use threads::PoisonOnPanic;
+pub use pending::{Pending, Record, Ticket};
+pub use predecessors::Predecessors;
 pub use waiters::WakerPlace;
 
 use crate::base::clock::{Clock, Nanos};
-use crate::base::settings::{Dependency, Settings};
-use crate::base::{Csn, Epoch, Error, ErrorKind, LogId, Result};
+use crate::base::settings::Settings;
+use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, LogId, PageId, Result};
 use crate::device::Storage;
 use crate::device::mapped::MemoryFacts;
 use crate::log::memory::LogMemory;
 use crate::log::{ChainEnd, Log, SegmentPool};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Event, Mutex, thread};
+use crate::sync::Event;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
+use acknowledge::Acknowledgments;
+use append::Appending;
+use axes::Axes;
 use chunks::Pins;
-use deadline::Deadline;
-use exact::Undecided;
-use flusher::Flusher;
-use gsn::Clocks;
+use deadline::WriteDeadline;
+use dependency::Clocks;
+use durability::Durability;
+use environment::Environment;
+use failure::Failure;
+use flushers::Flushers;
+use log_writer::LogWriter;
+use mapped::MappedLogs;
 use poison::Poison;
-use presets::Axes;
+use protocol::{Parts, Protocol};
+use schedule::Schedule;
 use sharing::Sharing;
 use stealing::Neighbours;
+use threads::Threads;
 use waiters::Wakers;
-use watermark::Watermark;
-use writer::LogWriter;
+use waiting::Waiting;
+use writes::Writes;
 
-/// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs lets be undecided, halved because
-/// blocking committers need none. A model checker pays for every word.
+/// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs lets be undecided,
+/// halved because blocking committers need none. A model checker pays for every word.
 const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { 32_768 };
 /// All queues together take at most this part of all memory.
 const QUEUE_PART: u64 = 128;
 const QUEUE_ENTRIES_PER_LOG_MIN: usize = if cfg!(feature = "shuttle") { 16 } else { 1024 };
 
-/// What a pre-committed transaction holds: enough to find out whether it is committed, now or later.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ticket {
-    /// The log that holds its record.
-    pub log: LogId,
-    /// Its own CSN.
-    pub csn: Csn,
-    /// The highest CSN it depends on.
-    pub dsn: Csn,
-    /// It has no record, and `dsn` is the only one it depends on.
-    pub is_exact: bool,
-}
-
-/// What the room asks of those above it.
-pub struct Hooks {
-    /// Log space runs short: start a checkpoint or so. Called by committers that wait; must not block.
-    pub on_log_pressure: Box<dyn Fn() + Send + Sync>,
-    /// A checkpoint would give back a good part of the page store's reserve.
-    pub is_checkpoint_worthwhile: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Read-write transactions in progress that have not asked to commit, about. Asked by a leader that may gather followers.
-    pub in_progress: Box<dyn Fn() -> usize + Send + Sync>,
-}
-
-impl Default for Hooks {
-    fn default() -> Self {
-        Hooks {
-            on_log_pressure: Box::new(|| ()),
-            is_checkpoint_worthwhile: Box::new(|| false),
-            in_progress: Box::new(|| usize::MAX),
-        }
-    }
-}
-
-/// What the room starts from.
+/// What the commit layer starts from.
 pub struct Start {
-    /// Where the logs lie.
+    /// The storage of the logs.
     pub storage: Arc<dyn Storage>,
     /// The logs, in the order of their ids, which are 0, 1, 2...
     pub logs: Vec<Arc<Log>>,
@@ -165,55 +131,24 @@ pub struct Start {
     pub epoch: Epoch,
     /// Time.
     pub clock: Clock,
-    /// What to ask of those above.
+    /// What to ask of the layers above.
     pub hooks: Hooks,
 }
 
-/// The commit room of a database. See the module's text.
+/// The commit layer of a database: its components. See the module's text.
 pub struct Commit {
-    core: Arc<Core>,
-    threads: Mutex<Vec<thread::JoinHandle<()>>>,
-}
-
-/// What committers, waiters and the flusher thread share.
-struct Core {
-    axes: Axes,
-    /// See [`Core::delegates_to_flusher`].
-    max_leader_waiters: usize,
-    epoch: Epoch,
-    clock: Clock,
-    hooks: Hooks,
-    storage: Arc<dyn Storage>,
-    segments: Arc<SegmentPool>,
-    memory: Option<Arc<LogMemory>>,
-    watermark: Watermark,
-    undecided: Undecided,
-    /// For the rules that go by them.
-    clocks: Option<Clocks>,
-    /// Blocks that became durable.
-    completions: AtomicU64,
-    writers: Box<[LogWriter]>,
-    neighbours: Neighbours,
-    sharing: Sharing,
-    poison: Poison,
-    /// One, or one for each log.
-    flushers: Box<[Flusher]>,
-    /// When the first flusher has to acknowledge what others left. Lowered by whoever completes, raised by the flusher.
-    acknowledge_due: AtomicU64,
-    deadline: Deadline,
-    wakers: Wakers,
-    pins: Pins,
-    /// Happens when any log's lead is free, hence after W may have risen.
-    progress: Event,
-    /// Happens when log space may have become free.
-    space: Event,
-    /// The newest CSN acknowledged as committed. Raised by whoever acknowledges.
-    acknowledged: AtomicU64,
-    /// A commit was acknowledged before it was durable, at least once.
-    returned_early: AtomicBool,
-    /// No new transaction may commit. Read under each latch.
-    closing: AtomicBool,
-    metrics: Arc<CommitMetrics>,
+    environment: Arc<Environment>,
+    durability: Arc<Durability>,
+    acknowledgments: Arc<Acknowledgments>,
+    failure: Arc<Failure>,
+    writes: Arc<Writes>,
+    mapped: Arc<MappedLogs>,
+    sharing: Arc<Sharing>,
+    protocol: Arc<dyn Protocol>,
+    waiting: Arc<Waiting>,
+    appending: Appending,
+    pins: Arc<Pins>,
+    threads: Threads,
 }
 
 impl Commit {
@@ -225,11 +160,100 @@ impl Commit {
         if start.logs.is_empty() || start.logs.iter().enumerate().any(|(i, log)| log.id().0 as usize != i) {
             return Err(Error::invalid("logs are numbered from 0 without gaps"));
         }
-        let core = Arc::new(Core::new(settings, start));
-        // If a later one cannot be started, the earlier ones are ended.
-        let commit = Arc::new(Commit { core, threads: Mutex::new(Vec::new()) });
-        commit.start_threads()?;
+        let commit = Arc::new(Commit::new(settings, start));
+        // If a later thread cannot be started, dropping this ends the earlier ones.
+        commit.threads.start(&commit.mapped, &commit.sharing)?;
         Ok(commit)
+    }
+
+    fn new(settings: &Settings, start: Start) -> Commit {
+        let count = start.logs.len();
+        let mut axes = Axes::of(&Settings { logs: count, ..settings.clone() });
+        if start.storage.facts().direct_io.is_err() {
+            // The page cache reports the error of one write to another's flush.
+            axes.writes_in_flight = 1;
+        }
+        let shares_flush = start.storage.shares_flush(crate::log::DIRECTORY);
+        let sharing = Arc::new(Sharing::new(axes.shared_flush, shares_flush));
+        let writes = Arc::new(Commit::writes(settings, start, &axes));
+        let Writes { environment, durability, acknowledgments, failure, schedule, .. } = &*writes;
+        let mapped =
+            Arc::new(MappedLogs::new(environment.clone(), durability.clone(), acknowledgments.clone()));
+        let parts = Parts { writes: writes.clone(), mapped: mapped.clone(), axes: &axes };
+        let protocol = (protocol::page_of(settings, axes.writer).start)(parts);
+        let waiting = Arc::new(Waiting {
+            environment: environment.clone(),
+            durability: durability.clone(),
+            acknowledgments: acknowledgments.clone(),
+            writes: writes.clone(),
+            mapped: mapped.clone(),
+            protocol: protocol.clone(),
+        });
+        let appending = Appending {
+            axes,
+            environment: environment.clone(),
+            durability: durability.clone(),
+            acknowledgments: acknowledgments.clone(),
+            schedule: schedule.clone(),
+            writes: writes.clone(),
+            mapped: mapped.clone(),
+            waiting: waiting.clone(),
+            protocol: protocol.clone(),
+        };
+        Commit {
+            environment: environment.clone(),
+            durability: durability.clone(),
+            acknowledgments: acknowledgments.clone(),
+            failure: failure.clone(),
+            threads: Threads::new(writes.clone()),
+            writes,
+            mapped,
+            sharing,
+            protocol,
+            waiting,
+            appending,
+            pins: Arc::new(Pins::new(settings.chunked_log_bytes(count))),
+        }
+    }
+
+    /// Makes the components that all protocols use.
+    fn writes(settings: &Settings, start: Start, axes: &Axes) -> Writes {
+        let Start { storage, logs, memory, segments, first_csn, epoch, clock, hooks } = start;
+        let count = logs.len();
+        let affordable = (settings.memory_bytes / QUEUE_PART / acknowledge::queue::ENTRY_BYTES) as usize;
+        let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
+        let entries = (most / count).max(QUEUE_ENTRIES_PER_LOG_MIN);
+        if let Some(memory) = &memory {
+            logs.iter().for_each(|log| log.attach(memory.buffers_of(log.id(), count, epoch)));
+        }
+        let environment = Arc::new(Environment {
+            epoch,
+            clock: clock.clone(),
+            hooks,
+            storage,
+            segments,
+            memory,
+            metrics: Arc::new(CommitMetrics::default()),
+            poison: Poison::new(),
+            progress: Event::new(),
+            space: Event::new(),
+            closing: AtomicBool::new(false),
+        });
+        let logs = logs.into_iter().map(|log| LogWriter::new(log, axes)).collect();
+        let durability = Arc::new(Durability::new(logs, axes.dependency, axes.is_by_page(), first_csn));
+        let (flushers, wakers) = (Arc::new(Flushers::new(axes.flushers(count))), Arc::new(Wakers::default()));
+        let (all, of) = ((environment.clone(), durability.clone()), (flushers.clone(), wakers.clone()));
+        Writes {
+            failure: Arc::new(Failure::new(all.0.clone(), all.1.clone(), of.0.clone(), of.1.clone())),
+            acknowledgments: Arc::new(Acknowledgments::new(all.0, all.1, of.0, of.1, axes, entries)),
+            schedule: Arc::new(Schedule::new(axes, clock, durability.clone())),
+            deadline: Arc::new(WriteDeadline::new(settings.write_deadline)),
+            neighbours: Neighbours::new(axes, count),
+            environment,
+            durability,
+            flushers,
+            wakers,
+        }
     }
 
     /// Flushes everything, commits in flight included, refuses new ones, and ends the threads, but for what a hanging write holds. Handles can be waited for
@@ -238,14 +262,14 @@ impl Commit {
     /// # Errors
     /// `Poisoned` if a write or flush failed, now or earlier. The room is closed all the same.
     pub fn close(&self) -> Result<()> {
-        self.core.closing.store(true, Ordering::SeqCst);
+        self.environment.closing.store(true, Ordering::SeqCst);
         // Whoever holds a latch may not have seen it; whoever takes one later does. So the newest CSN is final.
-        self.core.writers.iter().for_each(|writer| drop(writer.log.lock()));
-        let flushed = self.core.flush_all();
-        self.end_threads();
-        self.core.acknowledge_all(true);
-        self.core.wake_all();
-        self.core.wakers.end();
+        self.durability.logs.iter().for_each(|log| drop(log.log.lock()));
+        let flushed = self.waiting.flush_all();
+        self.threads.end();
+        self.acknowledgments.acknowledge_all(true);
+        self.failure.wake_all();
+        self.writes.wakers.end();
         flushed
     }
 
@@ -264,7 +288,7 @@ impl Commit {
         pending: Pending,
         preparing: impl FnOnce(),
     ) -> Result<Ticket> {
-        self.core.precommit(log, record, pending, preparing)
+        self.appending.precommit(log, record, pending, preparing)
     }
 
     /// As [`Commit::precommit`], for a caller that holds what others need: instead of waiting for room it returns `None`.
@@ -279,7 +303,7 @@ impl Commit {
         pending: Pending,
         preparing: impl FnOnce(),
     ) -> Result<Option<Ticket>> {
-        self.core.precommit_now(log, record, pending, preparing)
+        self.appending.precommit_now(log, record, pending, preparing)
     }
 
     /// Waits until a record with a body of `body_len` bytes, whose committer waits, would find room. Others may take it first.
@@ -287,17 +311,17 @@ impl Commit {
     /// # Errors
     /// As [`Commit::precommit`].
     pub fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
-        self.core.await_room(log, body_len, true)
+        self.appending.reserve_record(self.durability.log(log), body_len, false).map(drop)
     }
 
     /// The disk is full: has a checkpoint made if it would make room for pages, and waits for it. False if there is no hope.
     #[must_use]
     pub fn await_checkpoint(&self) -> bool {
-        if (self.core.hooks.is_checkpoint_worthwhile)() {
-            return self.core.segments.await_checkpoint(precommit::SPACE_WAIT);
+        if (self.environment.hooks.is_checkpoint_worthwhile)() {
+            return self.environment.segments.await_checkpoint(append::SPACE_WAIT);
         }
         // Whoever makes checkpoints also asks a full disk again.
-        self.core.segments.filled().notify_all();
+        self.environment.segments.filled().notify_all();
         false
     }
 
@@ -306,7 +330,7 @@ impl Commit {
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn finish(&self, ticket: Ticket, pending: Pending) -> Result<()> {
-        self.core.finish(ticket, pending)
+        self.waiting.finish(ticket, &pending)
     }
 
     /// Waits until the transactions of all `tickets` are committed, at most `timeout`.
@@ -314,8 +338,9 @@ impl Commit {
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed; `Timeout`: then it may be waited for again.
     pub fn wait(&self, tickets: impl IntoIterator<Item = Ticket>, timeout: Option<Duration>) -> Result<()> {
-        let (deadline, _inside) = (self.core.deadline(timeout), self.inside("who waited for a commit"));
-        tickets.into_iter().try_for_each(|ticket| self.core.await_committed(ticket, deadline))
+        let (deadline, _inside) =
+            (self.environment.deadline(timeout), self.inside("who waited for a commit"));
+        tickets.into_iter().try_for_each(|ticket| self.waiting.await_committed(ticket, deadline))
     }
 
     /// Waits at level durable until everything that a read-write transaction without writes read is committed, and counts it.
@@ -323,7 +348,7 @@ impl Commit {
     /// # Errors
     /// `Poisoned` if a write or flush failed.
     pub fn finish_read_only(&self, pending: Pending) -> Result<()> {
-        self.core.finish_read_only(pending)
+        self.waiting.finish_read_only(&pending)
     }
 
     /// Queues a transaction without a record, to be counted when what it read is committed.
@@ -331,7 +356,7 @@ impl Commit {
     /// # Errors
     /// As [`Commit::precommit`].
     pub fn enqueue_read_only(&self, log: LogId, pending: Pending) -> Result<()> {
-        self.core.enqueue_read_only(log, pending)
+        self.appending.enqueue_read_only(log, &pending)
     }
 
     /// What a transaction without a record waits for that was queued from `log`.
@@ -339,7 +364,7 @@ impl Commit {
     pub fn tickets_of_reader(&self, log: LogId, pending: &Pending) -> Vec<Ticket> {
         let ticket = |dsn, is_exact| Ticket { log, csn: Csn::ZERO, dsn, is_exact };
         match pending.predecessors.all() {
-            Some(read) if self.core.axes.lists_predecessors() => {
+            Some(read) if self.durability.lists_predecessors() => {
                 read.iter().map(|csn| ticket(*csn, true)).collect()
             }
             _ => vec![ticket(pending.dsn, false)],
@@ -349,13 +374,13 @@ impl Commit {
     /// True if the transaction of `ticket` is committed.
     #[must_use]
     pub fn is_committed_ticket(&self, ticket: Ticket) -> bool {
-        self.core.is_committed_ticket(ticket)
+        self.acknowledgments.is_committed(ticket)
     }
 
     /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, instead of the one that was left at `place`, and the
     /// writes that this needs are caused.
     pub fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
-        self.core.poll(ticket, waker, place)
+        self.waiting.poll(ticket, waker, place)
     }
 
     /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs (rule 5). From then on it counts as
@@ -364,8 +389,8 @@ impl Commit {
     /// # Errors
     /// `Poisoned` if a write or flush failed; `InvalidArgument` if it was never drawn.
     pub fn wait_committed(&self, csn: Csn) -> Result<()> {
-        self.core.await_version(csn)?;
-        self.core.acknowledged_up_to(csn);
+        self.waiting.await_version(csn)?;
+        self.acknowledgments.acknowledged_up_to(csn);
         Ok(())
     }
 
@@ -374,11 +399,11 @@ impl Commit {
     /// # Errors
     /// `Poisoned` if a write or flush failed.
     pub fn wait_watermark(&self, csn: Csn) -> Result<()> {
-        self.core.await_settled(csn, ErrorKind::Poisoned, None)?;
-        self.core.acknowledged_up_to(csn);
-        if self.core.is_passive() {
+        self.waiting.await_settled(csn, ErrorKind::Poisoned)?;
+        self.acknowledgments.acknowledged_up_to(csn);
+        if self.mapped.is_used() {
             // Who fences for others tells nobody.
-            self.core.publish();
+            self.acknowledgments.publish();
         }
         Ok(())
     }
@@ -386,58 +411,58 @@ impl Commit {
     /// True if `csn` is committed (rule 7).
     #[must_use]
     pub fn is_committed(&self, csn: Csn) -> bool {
-        self.core.is_committed(csn)
+        self.durability.is_committed(csn)
     }
 
     /// True if a transaction that depends on `csn` might have to wait for it by the dependency rule. One log orders them anyway.
     #[inline]
     #[must_use]
     pub fn may_be_waited_for(&self, csn: Csn) -> bool {
-        self.core.axes.dependency != Dependency::LogOrder && !self.core.is_committed(csn)
+        self.durability.has_dependencies() && !self.durability.is_committed(csn)
     }
 
     /// The newest CSN that was drawn.
     #[must_use]
     pub fn newest_drawn(&self) -> Csn {
-        self.core.watermark.newest_drawn()
+        self.durability.watermark.newest_drawn()
     }
 
     /// A CSN at or above every one whose committer was told that it committed, early returns included (rule 10).
     #[must_use]
     pub fn newest_acknowledged(&self) -> Csn {
-        self.core.newest_acknowledged()
+        self.acknowledgments.newest_acknowledged()
     }
 
     /// W: every CSN strictly below is durable.
     #[must_use]
     pub fn watermark(&self) -> Csn {
-        self.core.watermark.get()
+        self.durability.watermark.get()
     }
 
     /// The newest CSN below W, in one order with the pins of snapshots. None that is taken from now on is older.
     #[must_use]
     pub fn newest_settled(&self) -> Csn {
-        self.core.watermark.newest_settled()
+        self.durability.watermark.newest_settled()
     }
 
     /// Every CSN strictly below is durable in a segment: W, unless log buffers are in mapped memory.
     #[must_use]
     pub fn watermark_in_segments(&self) -> Csn {
-        self.core.watermark_in_segments()
+        self.mapped.watermark_in_segments()
     }
 
     /// What is known of the mapped memory that log buffers are in, if they are.
     #[must_use]
     pub fn memory_facts(&self) -> Option<MemoryFacts> {
-        self.core.memory.as_ref().map(|memory| memory.mapped().facts())
+        self.environment.memory.as_ref().map(|memory| memory.mapped().facts())
     }
 
     /// How far each log is durable in segments: for whoever checks what they hold.
     #[must_use]
     pub fn durable_ends(&self) -> Vec<ChainEnd> {
-        let ends = self.core.writers.iter().map(|writer| {
-            let (sequence, last_csn) = writer.log.lock().durable_end();
-            ChainEnd { log: writer.id, epoch: self.core.epoch, sequence, last_csn, dense: true }
+        let ends = self.durability.logs.iter().map(|log: &LogWriter| {
+            let (sequence, last_csn) = log.log.lock().durable_end();
+            ChainEnd { log: log.id, epoch: self.environment.epoch, sequence, last_csn, dense: true }
         });
         ends.collect()
     }
@@ -445,18 +470,16 @@ impl Commit {
     /// The epoch of the records written now.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.core.epoch
+        self.environment.epoch
     }
 
     /// To be called by a thread that uses `log` when it has ended a transaction that began at `begun`: reaps and submits writes where
     /// workers do that, and gives up the CPU now and then, unless it `waited` for the commit.
     pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos, waited: bool) {
-        self.core.end_of_transaction(log, begun, now);
-        // A wait that short was none: the device answered at once.
-        let slept = waited && self.core.clock.now().since(now) >= worker::SLEPT;
-        if !slept {
-            self.core.yield_now_and_then(log, now);
-        }
+        let axes = &self.appending.axes;
+        self.protocol.end_of_transaction(log, begun, now);
+        workers::acknowledge(&self.acknowledgments, axes, log, self.durability.logs.len());
+        workers::yield_now_and_then(&self.environment, &self.writes.neighbours, log, now, waited);
     }
 
     /// Makes everything that was drawn so far durable. From then on it counts as acknowledged.
@@ -464,43 +487,43 @@ impl Commit {
     /// # Errors
     /// `Poisoned` if a write or flush failed, now or earlier.
     pub fn flush_all(&self) -> Result<()> {
-        self.core.flush_all()
+        self.waiting.flush_all()
     }
 
     /// The first failed write or flush, if there was one.
     #[must_use]
     pub fn poisoned(&self) -> Option<Error> {
-        self.core.poison.cause()
+        self.environment.poison.cause()
     }
 
     /// The point on the axes that runs.
     #[must_use]
     pub fn axes(&self) -> &Axes {
-        &self.core.axes
+        &self.appending.axes
     }
 
     /// Logs that workers write for each other; 1 if they do not.
     #[must_use]
     pub fn stealing_group(&self) -> usize {
-        self.core.neighbours.group()
+        self.writes.neighbours.group()
     }
 
     /// What commits cost.
     #[must_use]
     pub fn metrics(&self) -> &Arc<CommitMetrics> {
-        &self.core.metrics
+        &self.environment.metrics
     }
 
     /// Log bytes in use.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
-        self.core.segments.bytes_in_use()
+        self.environment.segments.bytes_in_use()
     }
 
     /// Bytes of all files of the log: what recovery would read.
     #[must_use]
     pub fn log_file_bytes(&self) -> u64 {
-        self.core.segments.file_bytes()
+        self.environment.segments.file_bytes()
     }
 
     /// Gives back log space up to `covered`, of the durable checkpoint at `checkpoint`, and lets committers go on that wait for space.
@@ -508,93 +531,157 @@ impl Commit {
     /// # Errors
     /// I/O of the segment pool.
     pub fn recycle(&self, covered: Csn, checkpoint: Csn) -> Result<()> {
-        let recycled = self.core.segments.recycle(covered, checkpoint);
-        self.core.space.notify_all();
+        let recycled = self.environment.segments.recycle(covered, checkpoint);
+        self.environment.space.notify_all();
         recycled
+    }
+
+    /// Returns whether transactions are to keep clocks.
+    #[must_use]
+    pub fn goes_by_clocks(&self) -> bool {
+        self.durability.clocks().is_some()
+    }
+
+    /// Returns the GSN up to which all logs are durable.
+    #[must_use]
+    pub fn reach(&self) -> Gsn {
+        self.durability.clocks().map_or(Gsn(0), Clocks::reach)
+    }
+
+    /// Returns the GSN of a transaction that may not be committed, and its log. None if it cannot list what it depends
+    /// on: then a transaction that met it cannot either.
+    #[must_use]
+    pub fn clock_of(&self, csn: Csn) -> Option<(Gsn, LogId)> {
+        match (self.durability.clocks(), self.durability.undecided.drawn_in(csn)) {
+            (Some(clocks), Some((log, None))) => Some((clocks.of(csn), log)),
+            _ => None,
+        }
+    }
+
+    /// Returns the predecessors that the record of a transaction is to list at the end of its body, if there are any.
+    #[inline]
+    #[must_use]
+    pub fn to_list<'a>(&self, pending: &'a Pending) -> Option<&'a [Csn]> {
+        let lists = self.durability.lists_predecessors() && !pending.predecessors.is_empty();
+        if lists { pending.predecessors.all() } else { None }
+    }
+
+    /// Returns the log of the changes of `page`, if the layout divides them by page.
+    #[inline]
+    #[must_use]
+    pub fn log_of_page(&self, page: PageId) -> Option<LogId> {
+        let logs = self.durability.logs.len() as u64;
+        self.durability.is_by_page().then_some(LogId((page.0 % logs) as u32))
+    }
+
+    /// As [`Commit::precommit`], for a transaction with several `fragments`, one for each of their logs, which ascend.
+    ///
+    /// # Errors
+    /// As [`Commit::precommit`].
+    pub fn precommit_fragments(
+        &self,
+        fragments: &[(LogId, Record<'_>)],
+        pending: Pending,
+        preparing: impl FnOnce(),
+    ) -> Result<Ticket> {
+        self.appending.precommit_fragments(fragments, pending, preparing)
+    }
+
+    /// Begins to keep what a transaction writes to `log` as chunks.
+    #[must_use]
+    pub fn begin_chunks(&self, log: LogId) -> Chunks {
+        self.appending.begin_chunks(&self.pins, log)
+    }
+
+    /// Appends the next chunk. It has a CSN of its own and is written at once, but this does not wait for the write.
+    ///
+    /// # Errors
+    /// `Poisoned`; `OutOfSpace` if no log space became free in time; `OutOfMemory` if the log could not be kept for this
+    /// transaction any longer: it can only abort then; `InvalidArgument` for a closed database.
+    pub fn append_chunk(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
+        self.appending.append_chunk(chunks, record)
+    }
+
+    /// As [`Commit::precommit`], for the last part of a transaction with chunks. It goes to their log.
+    ///
+    /// # Errors
+    /// As [`Commit::precommit`] and [`Commit::append_chunk`].
+    pub fn precommit_last(
+        &self,
+        chunks: &Chunks,
+        record: Record<'_>,
+        pending: Pending,
+        preparing: impl FnMut(),
+    ) -> Result<Ticket> {
+        self.appending.precommit_last(chunks, record, pending, preparing)
+    }
+
+    /// Returns operations, and bytes of records, of the chunks of transactions in progress: what the next checkpoint does
+    /// not take off the log.
+    #[must_use]
+    pub fn chunks_in_progress(&self) -> (u64, u64) {
+        self.pins.in_progress()
+    }
+
+    /// Returns up to where a checkpoint at `checkpoint` covers the log: at or below it, so that the chunks of transactions
+    /// that it does not contain are kept. Revokes pins that keep too much. To be called once everything up to
+    /// `checkpoint` is durable.
+    #[must_use]
+    pub fn cover(&self, checkpoint: Csn) -> Csn {
+        let segments = &self.environment.segments;
+        self.pins.cover(checkpoint, &|covered| segments.bytes_between(covered, checkpoint))
+    }
+
+    /// The calling thread works inside the engine until the result is dropped. `who` is named if a panic drops it.
+    #[inline]
+    pub fn inside(&self, who: &'static str) -> PoisonOnPanic<'_> {
+        self.failure.guard(who)
+    }
+
+    /// `who` panicked inside the engine: nothing is acknowledged again.
+    pub fn panicked(&self, who: &str) {
+        self.failure.panicked(who);
+    }
+
+    /// Refuses to make memory durable after a panic inside the engine, which may have left something half done.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn check_whole(&self) -> Result<()> {
+        self.environment.poison.check_whole()
+    }
+
+    /// Returns the time between two writes of a log that no thread waits for, at the moment, and what a write takes
+    /// lately: of the log that is written least often.
+    #[must_use]
+    pub fn rhythm(&self) -> (Duration, Duration) {
+        let of = |log: &LogWriter| (self.appending.schedule.interval(log), log.cohort.mean_write());
+        self.durability.logs.iter().map(of).max().unwrap_or_default()
+    }
+
+    /// Returns the length of a log's next buffer in bytes, the longest of all logs.
+    #[must_use]
+    pub fn log_buffer_bytes(&self) -> usize {
+        self.durability.logs.iter().map(|log| log.log.buffer_bytes()).max().unwrap_or(0)
+    }
+
+    /// Returns whether a thread that writes several logs has one flush for them at the moment; none if it has not written
+    /// several yet.
+    #[must_use]
+    pub fn shares_flush(&self) -> Option<bool> {
+        self.sharing.usual()
     }
 }
 
-impl Core {
-    fn new(settings: &Settings, start: Start) -> Core {
-        let logs = start.logs.len();
-        let affordable = (settings.memory_bytes / QUEUE_PART / queue::ENTRY_BYTES) as usize;
-        let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
-        let entries = (most / logs).max(QUEUE_ENTRIES_PER_LOG_MIN);
-        let mut axes = Axes::of(&Settings { logs, ..settings.clone() });
-        if start.storage.facts().direct_io.is_err() {
-            // The page cache tells the error of one write to another's flush.
-            axes.writes_in_flight = 1;
-        }
-        if let Some(memory) = &start.memory {
-            start.logs.iter().for_each(|log| log.attach(memory.buffers_of(log.id(), logs, start.epoch)));
-        }
-        let writer = |log| LogWriter::new(log, &axes, entries);
-        Core {
-            sharing: Sharing::new(axes.shared_flush, start.storage.shares_flush(crate::log::DIRECTORY)),
-            epoch: start.epoch,
-            clock: start.clock,
-            hooks: start.hooks,
-            storage: start.storage,
-            segments: start.segments,
-            memory: start.memory,
-            watermark: Watermark::new(logs, start.first_csn),
-            undecided: Undecided::new(if axes.dependency == Dependency::LogOrder { 0 } else { logs }),
-            writers: start.logs.into_iter().map(writer).collect(),
-            neighbours: Neighbours::new(&axes, logs),
-            clocks: axes.goes_by_clocks().then(|| Clocks::new(logs)),
-            completions: AtomicU64::new(0),
-            poison: Poison::new(),
-            flushers: (0..axes.flushers(logs)).map(|_| Flusher::new()).collect(),
-            acknowledge_due: AtomicU64::new(levels::NEVER.0),
-            deadline: Deadline::new(settings.write_deadline),
-            wakers: Wakers::default(),
-            pins: Pins::new(settings.chunked_log_bytes(logs)),
-            progress: Event::new(),
-            space: Event::new(),
-            acknowledged: AtomicU64::new(start.first_csn.0.saturating_sub(1)),
-            returned_early: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
-            metrics: Arc::new(CommitMetrics::default()),
-            max_leader_waiters: leader::max_leader_waiters(&axes),
-            axes,
-        }
+impl Drop for Commit {
+    fn drop(&mut self) {
+        // A caller that wants to know called `close`; every waiter has the failure already.
+        let _ = self.close();
     }
+}
 
-    /// How often `writer`'s log is written at the moment if nobody waits.
-    fn interval(&self, writer: &LogWriter) -> Duration {
-        levels::interval(&self.axes, writer.cohort.mean_write())
-    }
-
-    fn writer(&self, log: LogId) -> &LogWriter {
-        &self.writers[log.0 as usize]
-    }
-
-    fn flusher_of(&self, writer: &LogWriter) -> &Flusher {
-        &self.flushers[writer.id.0 as usize % self.flushers.len()]
-    }
-
-    /// False once they were told to stop: waiters then write for themselves.
-    fn flushers_run(&self) -> bool {
-        self.flushers[0].is_running()
-    }
-
-    fn wake_flushers(&self) {
-        self.flushers.iter().for_each(|flusher| flusher.wake_for(levels::NOW));
-    }
-
-    /// Wakes those that write logs which hold W back at or below `csn`, for transactions in queues. The first flusher looks for these again, soon:
-    /// a log that has announced itself below may be about to draw above, or to be fenced or appended to, and whoever does so tells nobody.
-    fn wake_flushers_behind(&self, csn: Csn) {
-        self.schedule_acknowledgment(levels::after(self.clock.now(), flusher::GRACE));
-        if let [the_only] = &*self.flushers {
-            return the_only.wake_for(levels::NOW);
-        }
-        for writer in self.writers.iter().filter(|writer| self.watermark.holds_back(writer.id, csn)) {
-            self.flusher_of(writer).wake_for(levels::NOW);
-        }
-    }
-
-    fn deadline(&self, timeout: Option<Duration>) -> Option<Nanos> {
-        timeout.map(|t| levels::after(self.clock.now(), t))
+impl std::fmt::Debug for Commit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Commit").field("axes", self.axes()).field("w", &self.watermark()).finish()
     }
 }

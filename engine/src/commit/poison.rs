@@ -17,14 +17,14 @@ pub(super) struct Poison {
     cause: OnceLock<Error>,
     /// A thread panicked inside the engine. Never lowered.
     panicked: AtomicBool,
-    /// The log of the program has it.
-    told: AtomicBool,
+    /// The failure is in the program's log.
+    reported: AtomicBool,
 }
 
 impl Poison {
     pub(super) fn new() -> Poison {
         let no = || AtomicBool::new(false);
-        Poison { raised: no(), cause: OnceLock::new(), panicked: no(), told: no() }
+        Poison { raised: no(), cause: OnceLock::new(), panicked: no(), reported: no() }
     }
 
     /// Keeps `error` if it is the first. From here on nothing is acknowledged.
@@ -35,7 +35,7 @@ impl Poison {
 
     /// True once.
     pub(super) fn take_unreported(&self) -> bool {
-        !self.told.swap(true, Ordering::SeqCst)
+        !self.reported.swap(true, Ordering::SeqCst)
     }
 
     /// A thread panicked inside the engine; [`Poison::raise`] follows.
@@ -70,6 +70,11 @@ impl Poison {
     pub(super) fn cause(&self) -> Option<Error> {
         self.cause.get().map(Error::duplicate)
     }
+}
+
+/// Returns the error of a panic of `who`.
+pub(super) fn panic_of(who: &str) -> Error {
+    Error::new(ErrorKind::Poisoned, format!("{who} panicked inside the engine: this is a bug"))
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]

@@ -14,89 +14,22 @@
 //! contradict each other, and numbers for choices that were not made, are refused with the reason: a setting that is silently without
 //! effect is a wrong measurement.
 
-use super::layout;
+use super::axes::Gather;
+use super::{layout, protocol};
 use crate::base::settings::{
     Acknowledger, Dependency, Layout, MethodSetting, Preset, Queue, Settings, Writer,
 };
 use crate::base::{Error, Location, Result};
-use std::time::Duration;
 
+pub use super::axes::Axes;
 pub use super::layout::log_count;
-
-/// How a leader gathers followers before it writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Gather {
-    pub window: Duration,
-    /// The window opens only if at least this many other transactions are in progress.
-    pub siblings: usize,
-}
-
-/// A point on the axes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Axes {
-    /// How many logs there are, before the setting `logs`.
-    pub layout: Layout,
-    /// Who writes.
-    pub writer: Writer,
-    /// Who acknowledges what nobody waits with.
-    pub acknowledger: Acknowledger,
-    /// Logs that workers acknowledge for each other.
-    pub acknowledgment_group: usize,
-    /// Workers acknowledge after one transaction in so many; 0: as many as log2 of the logs.
-    pub(super) acknowledgment_odds: u32,
-    /// Logs that workers write for each other; none: as the machine's caches say.
-    pub(super) stealing_group: Option<usize>,
-    /// Idle for so long a worker has each transaction written at once.
-    pub(super) idle_most: Duration,
-    /// What a durable transaction waits for.
-    pub dependency: Dependency,
-    /// Where transactions wait that nobody waits with.
-    pub queue: Queue,
-    /// A log that nobody waits for is written about so often.
-    pub flush_interval: Duration,
-    /// That often at least: more often where the device is faster. See `levels`.
-    pub interval_follows_device: bool,
-    /// It holds for those that somebody waits for, too.
-    pub(super) waiters_keep_interval: bool,
-    /// Seal a block after so many records; none: when somebody writes it.
-    pub(super) records_per_block: Option<u32>,
-    pub(super) gather: Option<Gather>,
-    /// Committers let others come, see `cohort`.
-    pub(super) await_company: bool,
-    /// Leaders leave writing to the flusher where very many wait, see `leader`.
-    pub(super) delegates_when_crowded: bool,
-    /// Bytes in a log at which it is written although nobody waits.
-    pub(super) flush_unit_bytes: usize,
-    pub(super) writes_in_flight: usize,
-    /// A round that writes several logs flushes once; none: as it is measured.
-    pub(super) shared_flush: Option<bool>,
-    pub(super) loss_window: Duration,
-}
-
-/// What a preset chooses.
-struct Chosen(Layout, Writer, Acknowledger);
-
-const PASSIVE: Chosen = Chosen(Layout::PerThread, Writer::Memory, Acknowledger::Workers);
 
 impl Axes {
     /// The axes of `settings`: its preset's, as far as no other setting says otherwise. What contradicts itself is for
     /// [`check`] to refuse.
     #[must_use]
     pub fn of(settings: &Settings) -> Axes {
-        let Chosen(layout, writer, acknowledger) = match settings.preset {
-            Preset::PerTransaction => Chosen(Layout::One, Writer::Committer, Acknowledger::Leader),
-            Preset::Group => Chosen(Layout::One, Writer::Leader, Acknowledger::Leader),
-            Preset::Queued | Preset::Pipelined => {
-                Chosen(Layout::One, Writer::Background, Acknowledger::Background)
-            }
-            Preset::Autonomous => {
-                Chosen(Layout::PerThread, writer_of(settings.durability_method), Acknowledger::Leader)
-            }
-            Preset::Passive => PASSIVE,
-            Preset::Restricted => Chosen(Layout::ThreadsPerLog, Writer::FlusherPerLog, Acknowledger::Leader),
-            Preset::Auto if settings.log_memory.is_some() => PASSIVE,
-            Preset::Auto => Chosen(Layout::ThreadsPerLog, Writer::Leader, Acknowledger::Leader),
-        };
+        let protocol::Choices { layout, writer, acknowledger } = protocol::choices(settings);
         let layout = settings.layout.unwrap_or(layout);
         // A device that does better with workers' writes does not make logs that belong to pages theirs.
         let writer =
@@ -125,7 +58,7 @@ impl Axes {
             records_per_block: if writer == Writer::Committer { Some(1) } else { most },
             gather: (!settings.gather_window.is_zero())
                 .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
-            await_company: settings.await_company
+            await_cohort: settings.await_company
                 && settings.gather_window.is_zero()
                 && !matches!(writer, Writer::Committer | Writer::Memory)
                 && !waiters_keep_interval,
@@ -137,31 +70,6 @@ impl Axes {
             shared_flush: settings.shared_flush,
             loss_window: settings.loss_window,
         }
-    }
-
-    /// Whether a thread that waits writes.
-    pub(super) fn waiters_write(&self) -> bool {
-        matches!(self.writer, Writer::Committer | Writer::Leader | Writer::Worker | Writer::Memory)
-    }
-
-    /// Whether workers write their neighbours' bytes.
-    pub(super) fn steals(&self) -> bool {
-        self.writer == Writer::Worker
-    }
-
-    /// Threads that write for `logs` logs, besides those that commit.
-    pub(super) fn flushers(&self, logs: usize) -> usize {
-        match self.writer {
-            Writer::FlusherPerLog => logs,
-            _ => 1,
-        }
-    }
-}
-
-fn writer_of(method: Option<MethodSetting>) -> Writer {
-    match method {
-        Some(MethodSetting::WorkerDsync | MethodSetting::WorkerFlush) => Writer::Worker,
-        Some(MethodSetting::Flusher) | None => Writer::Leader,
     }
 }
 
@@ -294,6 +202,7 @@ fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn settings(preset: Preset) -> Settings {
         let log_memory = (preset == Preset::Passive).then(|| "/memory".into());

@@ -19,7 +19,6 @@
 //!    [`Storage::shares_flush`](crate::device::Storage::shares_flush).
 //! 3. If the flush fails, or one of the writes, nothing of the round is believed: the room is poisoned.
 
-use super::Commit;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -96,14 +95,6 @@ impl Sharing {
         let rounds = |class: &&Class| class.rounds.load(Ordering::Relaxed);
         let most = self.classes.iter().filter(|class| rounds(class) > 0).max_by_key(rounds)?;
         Some(self.always || most.shares.load(Ordering::Relaxed))
-    }
-}
-
-impl Commit {
-    /// Whether a thread that writes several logs has one flush for them at the moment; none if it has not written several yet.
-    #[must_use]
-    pub fn shares_flush(&self) -> Option<bool> {
-        self.core.sharing.usual()
     }
 }
 

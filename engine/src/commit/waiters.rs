@@ -9,10 +9,7 @@
 //! database, which ends the flushers. So a thread of their own calls them, one after the other, and holds nothing of the room. It begins with
 //! the first future that is polled. Nobody waits for its end, as it may be the one who closes the database, or inside a waker that waits for that.
 
-use super::levels::NOW;
-use super::threads::PoisonOnPanic;
-use super::{Core, Ticket};
-use crate::base::{ErrorKind, Result};
+use super::pending::Ticket;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Event, Mutex, thread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -175,7 +172,7 @@ fn call(waker: Waker) {
 
 impl Wakers {
     /// Puts a waker at a place, instead of what was there.
-    fn put(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) {
+    pub(super) fn put(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) {
         // A scheduler that explores knows all threads.
         if place.0.is_none() && !cfg!(any(loom, feature = "shuttle")) {
             self.caller.begin();
@@ -216,38 +213,6 @@ impl Wakers {
     /// The thread that calls them ends; nobody waits for that. Whoever wakes later calls them himself.
     pub(super) fn end(&self) {
         self.caller.end();
-    }
-}
-
-impl Core {
-    pub(super) fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
-        if let Some(outcome) = self.outcome(ticket) {
-            return Some(outcome);
-        }
-        // A user's code, which may panic.
-        self.wakers.put(ticket, waker, place);
-        let _inside = PoisonOnPanic::new(self, "a thread that polled a future");
-        if self.is_passive() {
-            self.drain_behind(ticket.csn);
-        }
-        let writer = self.writer(ticket.log);
-        if writer.log.durable_csn() < ticket.csn {
-            writer.flush_request.lower_due(NOW);
-            self.hasten_helpers(ticket.csn);
-            self.flusher_of(writer).wake_for(NOW);
-        }
-        self.rescan();
-        self.demand_others(ticket);
-        // Whoever acknowledged before the waker was there did not see it, nor does who has drawn above meanwhile.
-        self.rescan();
-        self.outcome(ticket)
-    }
-
-    fn outcome(&self, ticket: Ticket) -> Option<Result<()>> {
-        if self.is_committed_ticket(ticket) {
-            return Some(Ok(()));
-        }
-        self.poison.is_raised().then(|| Err(self.poison.error(ErrorKind::OutcomeUnknown)))
     }
 }
 

@@ -62,7 +62,7 @@ pub use record::{
 };
 pub use redo::{RedoBuffer, RedoMark};
 pub use sealed::SealedBlock;
-pub use segment::{Segment, SegmentPool};
+pub use segment::{Segment, SegmentPool, SpaceTicket};
 pub use stream::{Log, LogGuard, Reserve};
 
 /// The directory of the segments.

@@ -64,7 +64,7 @@ pub struct ActiveTransaction {
     /// Why the transaction can only abort: a rollback to a savepoint failed half-way.
     pub(super) broken: Option<Error>,
     pub(super) open: bool,
-    /// PoisonOnPanic a call; stays true after a call that panicked.
+    /// Inside a call; stays true after a call that panicked.
     pub(super) inside: Cell<bool>,
 }
 

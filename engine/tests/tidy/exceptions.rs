@@ -4,8 +4,6 @@
 pub const UNORDERED: &[&str] = &[
     "base",
     "checkpoint",
-    "commit",
-    "commit::queue",
     "device",
     "device::mapped",
     "device::simulated",

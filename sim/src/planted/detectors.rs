@@ -57,10 +57,10 @@ detectors! {
     SlotNotAnnounced: tests("lib", "watermark");
     AnnouncedAfterDraw: tests("lib", "watermark");
     SlotsBeforeCounter: tests("lib", "watermark");
-    DirectPredecessorsOnly: tests("lib", "commit::exact");
-    GsnNotAbovePredecessors: tests("lib", "commit::gsn");
+    DirectPredecessorsOnly: tests("lib", "commit::dependency::undecided");
+    GsnNotAbovePredecessors: tests("lib", "commit::dependency::clocks");
     DrainedClockBelieved: tests("lib", "commit::tests::passive");
-    OwnLogIsEnough: tests("lib", "commit::gsn");
+    OwnLogIsEnough: tests("lib", "commit::dependency::clocks");
     FragmentsNotAwaited: tests("engine", "by_page::a_transaction_is_whole");
     QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
     WatermarkNotStored: tests("engine", "damage::a_hole_in_the_log");

@@ -89,11 +89,11 @@ fn a_record_that_was_demanded_before_it_was_there_is_written() {
         let world = World::with(settings.clone(), Hooks::default());
         world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("commits");
         eventually("the first is durable", || world.commit.watermark() == Csn(2));
-        world.commit.core.writers[0].flush_request.lower_due(levels::NOW);
+        world.commit.durability.logs[0].flush_request.lower_due(levels::NOW);
         std::thread::sleep(Duration::from_millis(2));
         world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("commits");
         eventually(&format!("written: {settings:?}"), || {
-            world.commit.core.rescan();
+            world.commit.durability.rescan();
             world.commit.watermark() == Csn(3)
         });
     }
@@ -351,7 +351,7 @@ fn workers_acknowledge_their_group_and_the_flusher_what_idle_ones_left() {
     world.commit.flush_all().expect("the disk is whole");
     // It leaves them to workers for a time, which stands still.
     assert_eq!(metrics.committed.get(), 0);
-    world.commit.core.acknowledge_group(LogId(1));
+    world.commit.acknowledgments.acknowledge_group(LogId(1));
     assert_eq!(metrics.committed.get(), 2, "logs 0 and 1 are a group");
     world.clock.advance(Duration::from_millis(2));
     eventually("log 2 by the flusher", || metrics.committed.get() == 3);
@@ -388,12 +388,15 @@ fn a_full_queue_holds_up_committers_and_lets_them_go_on() {
 #[test]
 fn trying_for_a_lead_that_is_taken_does_not_release_it() {
     let world = World::new(Preset::Group, 1);
-    let core = &world.commit.core;
-    let lead = core.writers[0].try_become_leader(&**core).expect("free");
-    assert!(core.writers[0].try_become_leader(&**core).is_none());
-    assert!(core.writers[0].has_leader() && core.writers[0].try_become_leader(&**core).is_none());
+    let core = &world.commit;
+    let lead = world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("free");
+    assert!(world.commit.writes.try_become_leader(&core.durability.logs[0]).is_none());
+    assert!(
+        core.durability.logs[0].has_leader()
+            && world.commit.writes.try_become_leader(&core.durability.logs[0]).is_none()
+    );
     drop(lead);
-    assert!(core.writers[0].try_become_leader(&**core).is_some());
+    assert!(world.commit.writes.try_become_leader(&core.durability.logs[0]).is_some());
 }
 
 #[test]
@@ -403,24 +406,24 @@ fn a_later_block_that_completes_first_acknowledges_nothing() {
         Hooks::default(),
     );
     world.disk.complete_in_reverse();
-    let core = &world.commit.core;
-    let writer = &core.writers[0];
-    let lead = writer.try_become_leader(&**core).expect("free");
+    let core = &world.commit;
+    let writer = &core.durability.logs[0];
+    let lead = world.commit.writes.try_become_leader(writer).expect("free");
     let tickets: Vec<_> = (0..2)
         .map(|_| {
             let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
             let block = writer.take_block().expect("just appended");
-            core.submit(writer, block, Vec::new(), world.clock.now()).expect("the disk is whole");
+            core.writes.submit(writer, block, Vec::new(), world.clock.now()).expect("the disk is whole");
             ticket
         })
         .collect();
-    assert!(core.reap(writer, true));
-    core.publish();
+    assert!(core.writes.reap(writer, true));
+    core.acknowledgments.publish();
     assert_eq!(world.commit.watermark(), Csn(1));
     assert!(!tickets.iter().any(|t| world.commit.is_committed_ticket(*t)));
     assert_eq!(world.commit.metrics().committed.get(), 0);
-    assert!(core.reap(writer, true));
-    core.publish();
+    assert!(core.writes.reap(writer, true));
+    core.acknowledgments.publish();
     drop(lead);
     assert!(tickets.iter().all(|t| world.commit.is_committed_ticket(*t)));
     assert_eq!(world.commit.metrics().committed.get(), 2);
@@ -430,12 +433,12 @@ fn a_later_block_that_completes_first_acknowledges_nothing() {
 #[test]
 fn what_a_flush_found_durable_is_acknowledged() {
     let world = World::with(settings(Preset::Autonomous), Hooks::default());
-    let core = &world.commit.core;
-    let writer = &core.writers[0];
-    let lead = writer.try_become_leader(&**core).expect("free");
+    let core = &world.commit;
+    let writer = &core.durability.logs[0];
+    let lead = world.commit.writes.try_become_leader(writer).expect("free");
     let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     let block = writer.take_block().expect("just appended");
-    core.write_inline(writer, block, &world.commit.metrics().leader_flushes);
+    core.writes.write_inline(writer, block, &world.commit.metrics().leader_flushes);
     assert!(world.commit.newest_acknowledged() < ticket.csn, "it has not published");
     world.commit.flush_all().expect("the disk is whole");
     assert_eq!(world.commit.newest_acknowledged(), ticket.csn);
@@ -457,7 +460,7 @@ fn whatever_was_acknowledged_before_a_failure_at_any_write_is_durable() {
             });
             let durable = world.durable_csns();
             // Where a record lists what it depends on, that is promised; otherwise all up to there.
-            let lists = world.commit.axes().lists_predecessors();
+            let lists = world.commit.durability.lists_predecessors();
             for ticket in told.lock().iter() {
                 assert!(durable.contains(&ticket.csn), "{ticket:?} at failure {failure}");
                 let from = if lists { ticket.dsn.0.max(1) } else { 1 };
@@ -470,7 +473,7 @@ fn whatever_was_acknowledged_before_a_failure_at_any_write_is_durable() {
 
 /// One lazy, one asynchronous, one blocking commit that depends on the newest. False when the disk failed.
 fn commit_one(world: &World, thread: u32, told: &Mutex<Vec<Ticket>>) -> bool {
-    let log = thread % world.commit.core.writers.len() as u32;
+    let log = thread % world.commit.durability.logs.len() as u32;
     let outcome = || {
         world.asynchronous(log, Csn::ZERO, Durability::Lazy)?;
         let handle = world.asynchronous(log, world.commit.newest_drawn(), Durability::Durable)?;

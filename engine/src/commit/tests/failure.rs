@@ -24,7 +24,7 @@ fn a_write_that_never_completes_is_given_up() {
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("not poisoned yet");
         let waiters: Vec<_> = (0..2)
             .map(|_| {
-                let (world, log) = (world.clone(), world.commit.core.writers.len() as u32 - 1);
+                let (world, log) = (world.clone(), world.commit.durability.logs.len() as u32 - 1);
                 // One of them may be inside the write: it comes back when the device does.
                 std::thread::spawn(move || world.blocking(log, Csn::ZERO))
             })
@@ -91,7 +91,7 @@ fn a_write_that_hangs_when_another_has_failed_does_not_keep_close_waiting() {
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
         world.commit.end_of_transaction(LogId(0), world.clock.now(), world.clock.now(), false);
         eventually("under way", || disk.writes() == 1);
-        world.commit.core.fail(Error::new(ErrorKind::Io, "another write failed"));
+        world.commit.failure.fail(Error::new(ErrorKind::Io, "another write failed"));
         let theirs = world.clone();
         let closed = in_time(&what, move || theirs.commit.close());
         assert_eq!(closed.expect_err("poisoned").kind(), ErrorKind::Poisoned, "{what}");
@@ -142,12 +142,12 @@ fn a_flush_that_failed_does_not_hang() {
         }
         world.disk.release();
         eventually("poisoned", || world.commit.poisoned().is_some());
-        eventually("what failed has ended", || world.commit.core.writers.iter().all(has_ended));
+        eventually("what failed has ended", || world.commit.durability.logs.iter().all(has_ended));
         // Longer than the deadline and its last look.
         std::thread::sleep(Duration::from_millis(1600));
-        let core = Arc::downgrade(&world.commit.core);
+        let writes = Arc::downgrade(&world.commit.writes);
         drop(world);
-        assert!(core.upgrade().is_none(), "the room is left behind, as if a write hung");
+        assert!(writes.upgrade().is_none(), "the room is left behind, as if a write hung");
     }
 }
 
@@ -165,7 +165,7 @@ fn what_was_in_a_queue_that_panicked_has_ended() {
     let disk = &world.disk;
     disk.panic_at_write(disk.writes() + 1);
     world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
-    let writer = &world.commit.core.writers[0];
+    let writer = &world.commit.durability.logs[0];
     let ends = || {
         let now = world.clock.now();
         world.commit.end_of_transaction(LogId(0), now, now, false);
@@ -217,7 +217,7 @@ fn what_a_thread_leaves_is_written_whether_it_ended_or_panicked() {
     for settings in all() {
         let what = format!("{settings:?}");
         let world = Arc::new(World::with(settings, Hooks::default()));
-        let logs = world.commit.core.writers.len() as u32;
+        let logs = world.commit.durability.logs.len() as u32;
         let mut tickets = Vec::new();
         for panics in [false, true] {
             let theirs = world.clone();

@@ -42,23 +42,27 @@ fn held_up_by_the_disk() -> Vec<Settings> {
 fn a_waker_is_called_by_whoever_acknowledges_what_was_left() {
     let settings = Settings { dependency: Some(Dependency::Dsn), ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
-    let core = &world.commit.core;
-    let leads: Vec<_> =
-        core.writers.iter().map(|writer| writer.try_become_leader(&**core).expect("free")).collect();
+    let core = &world.commit;
+    let leads: Vec<_> = core
+        .durability
+        .logs
+        .iter()
+        .map(|writer| world.commit.writes.try_become_leader(writer).expect("free"))
+        .collect();
     let write = |log: usize| {
-        let block = core.writers[log].take_block().expect("one");
-        core.write_inline(&core.writers[log], block, &world.commit.metrics().leader_flushes);
+        let block = core.durability.logs[log].take_block().expect("one");
+        core.writes.write_inline(&core.durability.logs[log], block, &world.commit.metrics().leader_flushes);
     };
     let first = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
     let second = world.asynchronous(1, first.csn, Durability::Durable).expect("room");
     write(1);
-    core.publish();
+    core.acknowledgments.publish();
     let (woken, is_woken) = mpsc::channel();
     let waker = waker(move || woken.send(()).expect("somebody listens"));
     assert!(world.commit.poll(second, &waker, &mut WakerPlace::default()).is_none());
     // Durable, and not published.
     write(0);
-    core.schedule_acknowledgment(levels::NOW);
+    core.acknowledgments.schedule(levels::NOW);
     is_woken.recv_timeout(Duration::from_secs(300)).expect("somebody calls it");
     drop(leads);
 }

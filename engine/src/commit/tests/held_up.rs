@@ -19,13 +19,13 @@ fn a_stricter_rule_waits_for_what_has_nothing_to_do_with_the_commit() {
 fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
     let settings = Settings { dependency: Some(dependency), ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
-    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let (core, metrics) = (&world.commit, world.commit.metrics());
     let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     let pending = world.pending(if read { other.csn } else { Csn::ZERO }, Durability::Durable, true);
     let ticket = world.precommit(0, pending).expect("pre-commits");
-    let lead = core.writers[0].try_become_leader(&**core).expect("nobody else writes");
-    assert!(core.write_as_leader(&lead, &metrics.leader_flushes));
-    core.count_rule_wait(ticket, &pending);
+    let lead = world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("nobody else writes");
+    assert!(core.writes.write_as_leader(&lead, &metrics.leader_flushes));
+    core.acknowledgments.count_rule_wait(ticket, &pending);
     let counted = (metrics.rule_waits.get(), metrics.false_waits.get());
     drop(lead);
     world.commit.finish(ticket, pending).expect("commits");
@@ -45,11 +45,11 @@ fn a_wait_is_false_if_the_commit_depends_on_nobody_it_waits_for() {
 fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
     let settings = Settings { dependency: Some(Dependency::Exact), ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
-    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let (core, metrics) = (&world.commit, world.commit.metrics());
     let pending = world.pending(Csn::ZERO, Durability::Durable, true);
     let ticket = world.precommit(0, pending).expect("pre-commits");
     world.commit.finish(ticket, pending).expect("commits");
-    core.count_held_up(ticket.csn, &pending.predecessors, || core.is_committed(ticket.csn));
+    core.acknowledgments.count_held_up(ticket.csn, &pending.predecessors, || core.is_committed(ticket.csn));
     assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (1, 0));
 }
 
@@ -57,16 +57,16 @@ fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
 fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
     let settings = Settings { dependency: Some(Dependency::Csn), ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
-    let (core, metrics) = (&world.commit.core, world.commit.metrics());
+    let (core, metrics) = (&world.commit, world.commit.metrics());
     let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     for n in 0..10 {
         let read = if n % 2 == 0 { other.csn } else { Csn::ZERO };
         world.asynchronous(0, read, Durability::Lazy).expect("pre-commits");
     }
-    let lead = core.writers[0].try_become_leader(&**core).expect("nobody else writes");
-    assert!(core.write_as_leader(&lead, &metrics.leader_flushes));
+    let lead = world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("nobody else writes");
+    assert!(core.writes.write_as_leader(&lead, &metrics.leader_flushes));
     for _ in 0..3 {
-        core.acknowledge_all(true);
+        core.acknowledgments.acknowledge_all(true);
         assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (10, 5));
     }
 }
@@ -133,7 +133,7 @@ fn commits_of_bounded_loss_that_follow_each_other_are_written_together() {
         let most = 4 * (took.as_millis() as u64 / 60 + 1);
         assert!(writes <= most, "{dependency:?}: {writes} writes for {count} commits in {took:?}");
         eventually("they need each other", || {
-            world.commit.core.writers[1].flush_request.required_watermark() > Csn::ZERO
+            world.commit.durability.logs[1].flush_request.required_watermark() > Csn::ZERO
         });
     }
 }
@@ -144,17 +144,18 @@ fn commits_of_bounded_loss_that_follow_each_other_are_written_together() {
 fn whoever_was_held_up_by_a_log_that_had_nothing_to_write_is_told() {
     for (preset, logs) in [(Preset::Restricted, 3), (Preset::Autonomous, 3)] {
         let world = World::with(Settings { logs, ..settings(preset) }, Hooks::default());
-        let core = &world.commit.core;
-        let latch = core.writers[2].log.lock();
+        let core = &world.commit;
+        let latch = core.durability.logs[2].log.lock();
         // It has announced and drawn, and appends nothing.
-        core.watermark.draw(LogId(2), &latch);
-        let lead = core.writers[0].try_become_leader(&**core).expect("nobody else writes");
+        core.durability.watermark.draw(LogId(2), &latch);
+        let lead =
+            world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("nobody else writes");
         let first = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("room");
         let second = world.asynchronous(1, first.csn, Durability::Durable).expect("room");
-        eventually("durable", || core.writers[1].log.durable_csn() >= second.csn);
+        eventually("durable", || core.durability.logs[1].log.durable_csn() >= second.csn);
         std::thread::sleep(Duration::from_millis(20));
         drop(lead);
-        core.watermark.settle(LogId(2), None, &latch);
+        core.durability.watermark.settle(LogId(2), None, &latch);
         drop(latch);
         eventually("told", || world.commit.metrics().committed_writers.get() == 2);
     }

@@ -27,7 +27,6 @@ mod stealing;
 mod stress;
 
 use super::*;
-use crate::base::Gsn;
 use crate::base::SegmentId;
 use crate::base::checksum::crc;
 use crate::base::clock::{Nanos, WaitTimer};
@@ -35,6 +34,7 @@ use crate::base::depth::spread;
 use crate::base::settings::{Acknowledger, Dependency, Durability, MethodSetting, Preset, Queue, Writer};
 use crate::log::memory::{MemoryId, MemoryState, find, needed_bytes};
 use crate::log::{BufferSize, RecordKind};
+use crate::sync::Mutex;
 use disk::Disk;
 use mapped::Mapped;
 use std::collections::BTreeSet;

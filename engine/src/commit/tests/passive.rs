@@ -9,10 +9,10 @@ fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
     let settings =
         Settings { logs: 2, dependency: Some(Dependency::Gsn), ..super::settings(Preset::Passive) };
     let world = World::with(settings, Hooks::default());
-    let core = &world.commit.core;
+    let core = &world.commit;
     let lazy = |log| world.asynchronous(log, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     lazy(0);
-    let latch = |log: usize| core.writers[log].log.lock();
+    let latch = |log: usize| core.durability.logs[log].log.lock();
     let last = latch(0).last_unfenced_csn().expect("nobody fences what is lazy");
     let pending = world.pending(Csn::ZERO, Durability::Lazy, false);
     let (body, kind) = ([1; 40], RecordKind::Whole);
@@ -23,17 +23,17 @@ fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
     {
         let mut latch = latch(1);
         latch.fence();
-        core.settle(&core.writers[1], &latch);
+        core.durability.settle(&core.durability.logs[1], &latch);
     }
     {
         let mut latch = latch(0);
         latch.fenced_up_to(last);
-        core.settle(&core.writers[0], &latch);
+        core.durability.settle(&core.durability.logs[0], &latch);
     }
     // What drew its clock beside the drain may be anywhere below that of the other log's record.
-    let clocks = core.clocks.as_ref().expect("the rule goes by them");
+    let clocks = core.durability.clocks().expect("the rule goes by them");
     assert!(clocks.holds_back(LogId(0), Gsn(150)), "a record that is not durable may be within reach");
-    core.rescan();
+    core.durability.rescan();
     assert!(world.commit.watermark() <= volatile.csn);
     // Whoever waits for it has it fenced.
     world.commit.wait([volatile], None).expect("commits");
@@ -45,16 +45,16 @@ fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
 fn what_was_committed_before_a_failure_can_be_read_after_it() {
     for preset in [Preset::Passive, Preset::PerTransaction] {
         let world = World::new(preset, 1);
-        let core = &world.commit.core;
+        let core = &world.commit;
         let ticket = if preset == Preset::Passive {
             world.blocking(0, Csn::ZERO).expect("commits")
         } else {
             let ticket = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
-            let block = core.writers[0].take_block().expect("just appended");
-            core.write_inline(&core.writers[0], block, &world.commit.metrics().leader_flushes);
+            let block = core.durability.logs[0].take_block().expect("just appended");
+            core.writes.write_inline(&core.durability.logs[0], block, &world.commit.metrics().leader_flushes);
             ticket
         };
-        core.fail(Error::new(ErrorKind::Io, "a write failed"));
+        core.failure.fail(Error::new(ErrorKind::Io, "a write failed"));
         assert!(world.commit.is_committed_ticket(ticket), "{preset}");
         world.commit.wait_committed(ticket.csn).unwrap_or_else(|error| panic!("{preset}: {error}"));
     }
@@ -91,8 +91,8 @@ fn what_has_to_be_written_is_demanded_though_there_was_something_to_fence() {
     world.body_bytes = 100;
     world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("room");
     let ticket = world.asynchronous(2, Csn::ZERO, Durability::Lazy).expect("room");
-    world.commit.core.demand_others(ticket);
-    eventually("written", || world.commit.core.is_committed_ticket(ticket));
+    world.commit.waiting.demand_others(ticket);
+    eventually("written", || world.commit.is_committed_ticket(ticket));
 }
 
 /// Who fences for others tells nobody; so a committer that finds a queue full has to.
@@ -139,9 +139,9 @@ fn nobody_is_told_who_waited_for_the_latch_of_one_who_panics_in_a_store_or_a_fen
             }
             (first.join(), second.join().expect("nothing is planned for it"))
         });
-        let core = &world.commit.core;
-        core.settle(&core.writers[0], &core.writers[0].log.lock());
-        core.rescan();
+        let core = &world.commit;
+        core.durability.settle(&core.durability.logs[0], &core.durability.logs[0].log.lock());
+        core.durability.rescan();
         let durable = world.durable_csns();
         assert!((1..world.commit.watermark().0).all(|csn| durable.contains(&Csn(csn))));
         let is_kept = |told: Result<Ticket>| told.is_ok_and(|ticket| durable.contains(&ticket.csn));

@@ -47,7 +47,7 @@ impl Explored {
     }
 
     fn is_by_page(&self) -> bool {
-        self.world.commit.core.is_by_page()
+        self.world.commit.durability.is_by_page()
     }
 
     fn pending(&self, durability: Durability, waits: bool) -> Pending {
@@ -173,7 +173,7 @@ fn blocking_committers_are_never_stranded_and_never_told_too_early() {
     for settings in points() {
         explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
             let world = &explored.world;
-            let log = thread % world.commit.core.writers.len() as u32;
+            let log = thread % world.commit.durability.logs.len() as u32;
             for round in 0..2 {
                 let pending = explored.pending(Durability::Durable, true);
                 let ticket = match explored.is_by_page() && (thread + round) % 2 == 0 {
@@ -192,7 +192,7 @@ fn waiters_for_records_that_nobody_flushes_are_never_stranded() {
     for settings in points() {
         explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
             let world = &explored.world;
-            let log = thread % world.commit.core.writers.len() as u32;
+            let log = thread % world.commit.durability.logs.len() as u32;
             let pending = explored.pending(Durability::Lazy, false);
             let lazy = match explored.is_by_page() && thread != 1 {
                 true => explored.precommit_divided(pending),
@@ -217,7 +217,7 @@ fn whoever_depends_on_a_straggler_waits_until_it_is_fenced() {
     for settings in passive_points() {
         explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
             let world = &explored.world;
-            let log = thread % world.commit.core.writers.len() as u32;
+            let log = thread % world.commit.durability.logs.len() as u32;
             for round in 0..6 {
                 if (thread + round) % 3 > 0 {
                     explored.precommit(log, explored.pending(Durability::Lazy, false));
@@ -267,8 +267,8 @@ fn who_waits_for_company_is_not_left_behind() {
                     true => explored.precommit_divided(pending),
                     false => explored.precommit(0, pending),
                 };
-                let core = &world.commit.core;
-                if core.cohort_expected_until(core.writer(ticket.log)).is_some() {
+                let core = &world.commit;
+                if core.writes.schedule.cohort_expected_until(core.durability.log(ticket.log)).is_some() {
                     WAITED.fetch_add(1, Ordering::Relaxed);
                 }
                 world.commit.finish(ticket, pending).expect("commits");

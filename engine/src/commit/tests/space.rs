@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicUsize;
 
 impl World {
     fn fill_log(&self) {
-        self.commit.core.segments.pretend_full(true);
+        self.commit.environment.segments.pretend_full(true);
     }
 
     fn free_log(&self) {
-        self.commit.core.segments.pretend_full(false);
+        self.commit.environment.segments.pretend_full(false);
         self.commit.recycle(Csn::MAX, Csn::MAX).expect("recycles");
     }
 }
@@ -75,6 +75,6 @@ fn a_wait_for_log_space_ends() {
         assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
         assert!(refused.to_string().contains("log_bytes_max"), "{refused}");
     });
-    assert!(world.clock.now().since(Nanos(0)) >= precommit::SPACE_WAIT);
+    assert!(world.clock.now().since(Nanos(0)) >= append::SPACE_WAIT);
     assert!(looks.load(Ordering::SeqCst) >= 499, "the last one is refused");
 }

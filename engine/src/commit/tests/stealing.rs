@@ -20,7 +20,7 @@ fn world(settings: Settings) -> World {
     clock.advance(Duration::from_millis(1));
     let world = World::with_clock(settings, Hooks::default(), clock);
     // Only workers and who waits write here: what a test makes due would be due to a flusher, too.
-    let flushers = &world.commit.core.flushers;
+    let flushers = &world.commit.writes.flushers;
     flushers.iter().for_each(|flusher| flusher.stop());
     eventually("no flusher", || flushers.iter().all(|flusher| flusher.has_ended()));
     world
@@ -36,7 +36,7 @@ impl World {
 
     /// Appends `bytes` or a little more to a log, as a transaction that nobody waits with.
     fn fill(&self, log: u32, bytes: usize) -> Ticket {
-        let writer = &self.commit.core.writers[log as usize];
+        let writer = &self.commit.durability.logs[log as usize];
         loop {
             let ticket = self.asynchronous(log, Csn::ZERO, Durability::Durable).expect("pre-commits");
             if writer.log.unsealed_bytes() >= bytes {
@@ -50,7 +50,7 @@ impl World {
     }
 
     fn unsealed(&self, log: u32) -> usize {
-        self.commit.core.writers[log as usize].log.unsealed_bytes()
+        self.commit.durability.logs[log as usize].log.unsealed_bytes()
     }
 }
 
@@ -162,13 +162,13 @@ fn a_stolen_block_that_completes_before_an_earlier_one_is_parked() {
     let (own, stolen) = (world.fill(0, 2100), world.fill(1, 2100));
     world.end(0);
     assert_eq!(world.commit.metrics().stolen_blocks.get(), 1);
-    let core = &world.commit.core;
-    let lead = core.writers[0].try_become_leader(&*world.commit.core).expect("free");
-    assert!(core.reap(&core.writers[0], true));
-    core.publish();
+    let core = &world.commit;
+    let lead = world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("free");
+    assert!(core.writes.reap(&core.durability.logs[0], true));
+    core.acknowledgments.publish();
     drop(lead);
     assert!(world.commit.is_committed(own.csn), "the helper's own record");
-    assert!(core.writers[1].log.durable_csn() < first.csn, "parked behind the owner's own block");
+    assert!(core.durability.logs[1].log.durable_csn() < first.csn, "parked behind the owner's own block");
     assert!(!world.commit.is_committed(stolen.csn) && !world.durable_csns().contains(&stolen.csn));
     world.commit.wait([first], None).expect("commits");
     assert!(world.commit.is_committed_ticket(stolen), "whoever completed the earlier one told of both");
@@ -193,10 +193,10 @@ fn a_failure_of_the_thief_or_the_victim_is_told_to_both_and_nothing_is_acknowled
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
         // The other write would succeed now: it is not believed.
         world.disk.fail_from_write(0);
-        for writer in &world.commit.core.writers {
-            let lead = writer.try_become_leader(&*world.commit.core).expect("free");
-            world.commit.core.reap(writer, true);
-            world.commit.core.publish();
+        for writer in &world.commit.durability.logs {
+            let lead = world.commit.writes.try_become_leader(writer).expect("free");
+            world.commit.writes.reap(writer, true);
+            world.commit.acknowledgments.publish();
             drop(lead);
         }
         for ticket in tickets {
@@ -252,15 +252,19 @@ fn a_worker_acknowledges_with_a_probability() {
         for _ in 0..rounds {
             let pending = world.pending(Csn::ZERO, Durability::Durable, false);
             let ticket = world.precommit(0, pending).expect("pre-commits");
-            let core = &world.commit.core;
-            let lead = core.writers[0].try_become_leader(&**core);
-            let block = core.writers[0].take_block().expect("just appended");
-            core.write_inline(&core.writers[0], block, &core.metrics.leader_flushes);
-            core.watermark.rescan();
+            let core = &world.commit;
+            let lead = world.commit.writes.try_become_leader(&core.durability.logs[0]);
+            let block = core.durability.logs[0].take_block().expect("just appended");
+            core.writes.write_inline(
+                &core.durability.logs[0],
+                block,
+                &core.environment.metrics.leader_flushes,
+            );
+            core.durability.watermark.rescan();
             drop(lead);
-            let before = core.metrics.committed.get();
+            let before = core.environment.metrics.committed.get();
             world.end(0);
-            at_once += u64::from(core.metrics.committed.get() > before);
+            at_once += u64::from(core.environment.metrics.committed.get() > before);
             assert!(world.commit.is_committed_ticket(ticket));
         }
         assert!(world.commit.metrics().committed.get() > told);

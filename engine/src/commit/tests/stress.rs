@@ -205,7 +205,7 @@ fn w_never_passes_a_csn_that_is_not_durable() {
             });
         }
         for _ in 0..depth(400).min(100) {
-            let w = world.commit.core.watermark.rescan();
+            let w = world.commit.durability.watermark.rescan();
             let durable = world.durable_csns();
             assert!((1..w.0).all(|csn| durable.contains(&Csn(csn))), "W = {w}");
             std::thread::sleep(Duration::from_millis(1));

@@ -31,6 +31,7 @@ use crate::device::{File, OpenMode, SECTOR_BYTES, SpaceRefusal, Storage};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Event, Mutex, thread};
 use pressure::Checkpoints;
+pub use pressure::SpaceTicket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

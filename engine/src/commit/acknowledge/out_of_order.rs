@@ -1,31 +1,31 @@
-//! Transactions that were taken out of a queue because they wait for another log, so that those behind them need not wait too.
+//! Transactions that left their queue because they wait for another log, so that those behind them pass.
 //!
-//! Only by the exact rule: by the others W lets nearly all of a queue go at once. There are at most [`ENTRIES_MAX`] for each log; where there are
-//! more the queue waits as it is. Whoever acknowledges looks at all of them, each time.
+//! Only the exact rule uses this: by the other rules W passes nearly all of a queue at once. A log has at most
+//! [`ENTRIES_MAX`] of them; with more the queue waits as it is. An acknowledger looks at all of them each time.
 
-use super::Entry;
+use super::queue::Entry;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most transactions of a log that are aside.
+/// Most transactions of a log that are out of order.
 const ENTRIES_MAX: usize = 64;
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(in super::super) struct OutOfOrder {
+pub(super) struct OutOfOrder {
     entries: Mutex<Vec<Entry>>,
     /// Length of `entries`: keeps others away from the mutex when there is none.
     count: AtomicUsize,
 }
 
 impl OutOfOrder {
-    /// True without any.
-    pub(in super::super) fn is_empty(&self) -> bool {
+    /// Returns whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Puts an entry aside; false if there are too many.
-    pub(in super::super) fn put(&self, entry: Entry) -> bool {
+    /// Adds an entry; false if there are too many.
+    pub(super) fn put(&self, entry: Entry) -> bool {
         let mut entries = self.entries.lock();
         if entries.len() == ENTRIES_MAX {
             return false;
@@ -35,8 +35,8 @@ impl OutOfOrder {
         true
     }
 
-    /// Takes out those that `accept` takes. Without `wait` none if somebody else is looking.
-    pub(in super::super) fn take(&self, wait: bool, mut accept: impl FnMut(&Entry) -> bool) {
+    /// Removes the entries that `accept` takes. Without `wait` it does nothing if another thread is looking.
+    pub(super) fn take(&self, wait: bool, mut accept: impl FnMut(&Entry) -> bool) {
         if self.is_empty() {
             return;
         }
@@ -50,7 +50,7 @@ impl OutOfOrder {
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
-    use super::super::Predecessors;
+    use super::super::super::predecessors::Predecessors;
     use super::*;
     use crate::base::Csn;
     use crate::base::clock::Nanos;
@@ -61,18 +61,18 @@ mod tests {
             let (begun, ready, predecessors) = (Nanos(csn), Nanos(csn), Predecessors::default());
             Entry { csn: Csn(csn), dsn: Csn::ZERO, begun, ready, predecessors }
         };
-        let aside = OutOfOrder::default();
-        let put = (0..100).take_while(|csn| aside.put(entry(*csn))).count();
+        let out_of_order = OutOfOrder::default();
+        let put = (0..100).take_while(|csn| out_of_order.put(entry(*csn))).count();
         assert_eq!(put, ENTRIES_MAX);
         let mut taken = Vec::new();
         for round in [3, 1] {
-            aside.take(true, |entry| {
+            out_of_order.take(true, |entry| {
                 let accepted = entry.csn.0.is_multiple_of(round);
                 taken.extend(accepted.then_some(entry.csn.0));
                 accepted
             });
         }
-        assert!(aside.is_empty() && taken.len() == ENTRIES_MAX);
+        assert!(out_of_order.is_empty() && taken.len() == ENTRIES_MAX);
         taken.sort_unstable();
         assert_eq!(taken, (0..ENTRIES_MAX as u64).collect::<Vec<_>>());
     }

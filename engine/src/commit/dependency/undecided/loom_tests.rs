@@ -1,6 +1,6 @@
 //! The ring under loom: all interleavings of those who draw, those who write, and those who ask.
 
-use super::super::watermark::tests::Held;
+use super::super::super::watermark::tests::Held;
 use super::*;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;

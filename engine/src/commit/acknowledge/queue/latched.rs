@@ -1,13 +1,13 @@
 //! A list behind one lock: the producer's push and a whole batch of the acknowledger exclude each other. To compare with.
 
-use super::{Entry, Popped};
+use super::entry::{ENTRY_LINES_MAX, Entry, Popped};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(in super::super) struct List {
+pub(in super::super::super) struct List {
     lines: u64,
     /// Lines in use. Written under the lock.
     used: AtomicU64,
@@ -28,7 +28,7 @@ impl List {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.used.load(Ordering::SeqCst) + super::ENTRY_LINES_MAX as u64 <= self.lines
+        self.used.load(Ordering::SeqCst) + ENTRY_LINES_MAX as u64 <= self.lines
     }
 
     pub(super) fn is_empty(&self) -> bool {

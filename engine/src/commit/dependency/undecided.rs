@@ -17,7 +17,7 @@
 //! Why it is sound:
 //! 1. *Only what is true for ever is concluded*: "durable" and "committed" never become false.
 //! 2. *A word that was overwritten says nothing.* It has the upper part of its CSN. It is overwritten by a CSN that is higher by the size
-//!    of the ring, and so much is never undecided ([`super::watermark::Watermark::has_room`]): by then W has passed it.
+//!    of the ring, and so much is never undecided (`Watermark::has_room`): by then W has passed it.
 //! 3. *A line that was overwritten says nothing.* There are fewer lines than CSNs in the ring; each names its owner before and after its
 //!    content is read. Only a log's own producer writes its lines, under the latch.
 //! 4. *Saying nothing means "not yet"*: then W decides, which passes every CSN. Likewise for a transaction with more predecessors than
@@ -25,9 +25,8 @@
 //! 5. *Listing a predecessor or not leaves a gap for nobody*: one that is not listed was committed, so it is durable with all it
 //!    depends on. Recovery, which takes a record if all that it lists was taken, takes it too.
 
-use super::Core;
-use super::queue::{PREDECESSORS, Predecessors};
-use super::watermark::{Latched, RING_SIZE};
+use super::super::predecessors::{PREDECESSORS, Predecessors};
+use super::super::watermark::{Latched, RING_SIZE};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
@@ -62,7 +61,7 @@ const NO_OWNER: u64 = 0;
 
 /// What is known of transactions above W. See the module's text.
 #[derive(Debug)]
-pub(super) struct Undecided {
+pub(in super::super) struct Undecided {
     words: Box<[AtomicU64]>,
     /// By log. Written under its latch.
     lines: Box<[Box<[Line]>]>,
@@ -78,7 +77,7 @@ struct Line {
 
 /// What a transaction depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum DependsOn {
+pub(in super::super) enum DependsOn {
     /// These, and what is committed.
     Listed(Predecessors),
     /// Perhaps on everything up to here.
@@ -87,7 +86,7 @@ pub(super) enum DependsOn {
 
 impl DependsOn {
     /// Of this one.
-    pub(super) fn after(csn: Csn) -> DependsOn {
+    pub(in super::super) fn after(csn: Csn) -> DependsOn {
         let mut listed = Predecessors::default();
         listed.add(csn);
         DependsOn::Listed(listed)
@@ -105,7 +104,7 @@ enum Known {
 
 /// What is in the way of a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Obstacle {
+pub(in super::super) enum Obstacle {
     /// This record is not durable.
     Volatile(LogId, Csn),
     /// W is not above this CSN.
@@ -123,21 +122,11 @@ enum Open {
 }
 
 /// What is asked of those who know the logs.
-pub(super) trait Facts {
+pub(in super::super) trait Facts {
     /// W.
     fn watermark(&self) -> Csn;
     /// The highest durable CSN of a log.
     fn durable(&self, log: LogId) -> Csn;
-}
-
-impl Facts for Core {
-    fn watermark(&self) -> Csn {
-        self.watermark.get()
-    }
-
-    fn durable(&self, log: LogId) -> Csn {
-        self.writer(log).log.durable_csn()
-    }
 }
 
 fn word(csn: Csn, log: LogId, kind: u64) -> u64 {
@@ -157,7 +146,7 @@ fn overwrite(place: &AtomicU64, word: u64) {
 
 impl Undecided {
     /// Nothing is known. `logs` is 0 if nobody will ask.
-    pub(super) fn new(logs: usize) -> Undecided {
+    pub(in super::super) fn new(logs: usize) -> Undecided {
         let words = if logs > 0 { RING_SIZE as usize } else { 0 };
         let each = (LINES / logs.max(1)).next_power_of_two().max(LINES_PER_LOG_MIN);
         let line =
@@ -179,7 +168,7 @@ impl Undecided {
 
     /// `csn` was just drawn for a record of `log`. Before anybody can see its versions.
     #[inline]
-    pub(super) fn publish(&self, csn: Csn, log: LogId, on: DependsOn, _latch: &impl Latched) {
+    pub(in super::super) fn publish(&self, csn: Csn, log: LogId, on: DependsOn, _latch: &impl Latched) {
         let Some(place) = self.word_of(csn) else { return };
         let kind = match on {
             DependsOn::Listed(listed) => match listed.all().unwrap_or_default() {
@@ -195,7 +184,7 @@ impl Undecided {
     }
 
     /// `csn` was just drawn for a record of `log`, together with the one below it, of whose transaction it is another fragment.
-    pub(super) fn publish_follower(&self, csn: Csn, log: LogId, _latch: &impl Latched) {
+    pub(in super::super) fn publish_follower(&self, csn: Csn, log: LogId, _latch: &impl Latched) {
         if let Some(place) = self.word_of(csn) {
             overwrite(place, word(csn, log, FOLLOWS));
         }
@@ -209,13 +198,13 @@ impl Undecided {
     }
 
     /// The log of the record of `csn`; none if the ring has forgotten it.
-    pub(super) fn log_of(&self, csn: Csn) -> Option<LogId> {
+    pub(in super::super) fn log_of(&self, csn: Csn) -> Option<LogId> {
         Some(self.known(csn)?.0)
     }
 
     /// True if `csn` is a fragment that is not the first of its transaction, and not known to be committed.
     #[inline]
-    pub(super) fn follows(&self, csn: Csn) -> bool {
+    pub(in super::super) fn follows(&self, csn: Csn) -> bool {
         self.known(csn).is_some_and(|(_, kind)| kind == FOLLOWS)
     }
 
@@ -233,7 +222,7 @@ impl Undecided {
     }
 
     /// Remembers that `csn` is committed, if it is still asked for.
-    pub(super) fn mark_committed(&self, csn: Csn) {
+    pub(in super::super) fn mark_committed(&self, csn: Csn) {
         let Some(place) = self.word_of(csn) else { return };
         let known = place.load(Ordering::Relaxed);
         if known != NO_WORD && known >> ROUND_SHIFT == csn.0 / RING_SIZE {
@@ -244,7 +233,7 @@ impl Undecided {
     }
 
     /// The log of a transaction above W, and up to where W has to come for it if it cannot list what it depends on.
-    pub(super) fn drawn_in(&self, csn: Csn) -> Option<(LogId, Option<Csn>)> {
+    pub(in super::super) fn drawn_in(&self, csn: Csn) -> Option<(LogId, Option<Csn>)> {
         match self.said(csn) {
             Known::Nothing => None,
             Known::Drawn(log, DependsOn::Listed(_)) if self.follows(csn) => {
@@ -291,7 +280,7 @@ impl Undecided {
 
     /// True if `csn` is committed.
     #[inline]
-    pub(super) fn is_committed(&self, csn: Csn, facts: &impl Facts) -> bool {
+    pub(in super::super) fn is_committed(&self, csn: Csn, facts: &dyn Facts) -> bool {
         if csn < facts.watermark() {
             return true;
         }
@@ -306,7 +295,7 @@ impl Undecided {
     /// Follows the chain of `root` down to what is not committed, or until `root` is found committed. Goes down one predecessor at a
     /// time and marks what it finds, so it comes to an end.
     #[cold]
-    fn resolve(&self, root: Csn, facts: &impl Facts) -> bool {
+    fn resolve(&self, root: Csn, facts: &dyn Facts) -> bool {
         let (mut way, mut depth) = ([root; DEPTH], 1);
         loop {
             let at = way[depth - 1];
@@ -335,7 +324,7 @@ impl Undecided {
     }
 
     /// What `csn` itself waits for.
-    fn open(&self, csn: Csn, facts: &impl Facts) -> Open {
+    fn open(&self, csn: Csn, facts: &dyn Facts) -> Open {
         if csn < facts.watermark() {
             return Open::None;
         }
@@ -372,7 +361,7 @@ impl Undecided {
     }
 
     /// Tells `each` what is in the way of the commit of `root`, or of those that it depends on, as far as it can be seen now.
-    pub(super) fn obstacles(&self, root: Csn, facts: &impl Facts, mut each: impl FnMut(Obstacle)) {
+    pub(in super::super) fn obstacles(&self, root: Csn, facts: &dyn Facts, mut each: impl FnMut(Obstacle)) {
         let (mut open, mut count, mut next) = ([root; SEARCHED], 1, 0);
         while next < count {
             let csn = open[next];

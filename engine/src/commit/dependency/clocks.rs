@@ -39,7 +39,7 @@
 //! lets go: whatever a transaction depends on has a lower GSN. One that cannot list them needs W above its DSN, too, and so does whoever
 //! met it before it was committed.
 
-use super::watermark::{Latched, RING_SIZE};
+use super::super::watermark::{Latched, RING_SIZE};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Gsn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ const INFINITY: u64 = u64::MAX;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Clocks {
+pub(in super::super) struct Clocks {
     logs: Box<[CachePadded<LogClock>]>,
     /// Everything at or below is durable. Raised by every scanner.
     reach: CachePadded<AtomicU64>,
@@ -68,7 +68,7 @@ struct LogClock {
 }
 
 impl Clocks {
-    pub(super) fn new(logs: usize) -> Clocks {
+    pub(in super::super) fn new(logs: usize) -> Clocks {
         let log = || LogClock {
             clock: AtomicU64::new(1),
             floor: AtomicU64::new(INFINITY),
@@ -86,7 +86,14 @@ impl Clocks {
     }
 
     /// Draws a GSN above `gsn` for the record of `csn`, which was just drawn. `alone`: it does not wait for other logs.
-    pub(super) fn draw(&self, log: LogId, csn: Csn, gsn: Gsn, alone: bool, _latch: &impl Latched) -> Gsn {
+    pub(in super::super) fn draw(
+        &self,
+        log: LogId,
+        csn: Csn,
+        gsn: Gsn,
+        alone: bool,
+        _latch: &impl Latched,
+    ) -> Gsn {
         let log = &self.logs[log.0 as usize];
         if log.floor.load(Ordering::Relaxed) == INFINITY {
             log.floor.store(log.clock.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -107,13 +114,13 @@ impl Clocks {
     }
 
     /// What `log` still has to make durable.
-    pub(super) fn settle(&self, log: LogId, first_volatile: Option<Csn>, _latch: &impl Latched) {
+    pub(in super::super) fn settle(&self, log: LogId, first_volatile: Option<Csn>, _latch: &impl Latched) {
         let floor = first_volatile.map_or(INFINITY, |csn| self.drawn(csn)[0].load(Ordering::Relaxed) - 1);
         self.logs[log.0 as usize].floor.store(floor, Ordering::SeqCst);
     }
 
     /// Steps a to d.
-    pub(super) fn rescan(&self) {
+    pub(in super::super) fn rescan(&self) {
         let bound = self.logs.iter().map(|log| log.clock.load(Ordering::SeqCst)).max().unwrap_or(0);
         for log in &self.logs {
             log.clock.fetch_max(bound, Ordering::SeqCst);
@@ -123,30 +130,30 @@ impl Clocks {
     }
 
     /// Everything at or below is durable.
-    pub(super) fn reach(&self) -> Gsn {
+    pub(in super::super) fn reach(&self) -> Gsn {
         Gsn(self.reach.load(Ordering::Acquire))
     }
 
     /// The GSN of a record that W has not passed.
-    pub(super) fn of(&self, csn: Csn) -> Gsn {
+    pub(in super::super) fn of(&self, csn: Csn) -> Gsn {
         Gsn(self.drawn(csn)[0].load(Ordering::Acquire))
     }
 
     /// The GSN that the reach has to come to for a transaction that W has not passed. A place that was used again says more than is
     /// needed, and then W has passed it.
-    pub(super) fn needed_by(&self, csn: Csn) -> Gsn {
+    pub(in super::super) fn needed_by(&self, csn: Csn) -> Gsn {
         Gsn(self.drawn(csn)[1].load(Ordering::Acquire))
     }
 
     /// True if `log` has a volatile record at or below `gsn`.
-    pub(super) fn holds_back(&self, log: LogId, gsn: Gsn) -> bool {
+    pub(in super::super) fn holds_back(&self, log: LogId, gsn: Gsn) -> bool {
         self.logs[log.0 as usize].floor.load(Ordering::SeqCst) < gsn.0
     }
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
-    use super::super::watermark::tests::Held;
+    use super::super::super::watermark::tests::Held;
     use super::*;
 
     /// One transaction in log 0 met something at 100, far above its log's clock; another in log 1 met the first.
@@ -183,7 +190,7 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::super::watermark::tests::Held;
+    use super::super::super::watermark::tests::Held;
     use super::*;
     use loom::sync::atomic::AtomicBool;
     use loom::sync::{Arc, Mutex};

@@ -14,8 +14,8 @@
 //!   others may change in between decides where it writes. A batch takes `tail` once (acquire), and stores `head` (release) after it has
 //!   read the words, so the producer overwrites nothing that is still to be read.
 
-use super::super::watermark::Latched;
-use super::{ENTRY_LINES_MAX, Entry, LINE_WORDS, Popped, Words};
+use super::super::super::watermark::Latched;
+use super::entry::{ENTRY_LINES_MAX, Entry, LINE_WORDS, Popped, Words};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
@@ -25,7 +25,7 @@ const PUBLISH_EVERY: u64 = 64;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(in super::super) struct Ring {
+pub(in super::super::super) struct Ring {
     producer: CachePadded<Producer>,
     /// End of what was popped. Written under `consumer`, read by the producer.
     head: CachePadded<AtomicU64>,
@@ -139,8 +139,8 @@ impl Ring {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::super::super::watermark::tests::Held;
-    use super::super::Predecessors;
+    use super::super::super::super::predecessors::Predecessors;
+    use super::super::super::super::watermark::tests::Held;
     use super::*;
     use crate::base::Csn;
     use crate::base::clock::Nanos;

@@ -1,0 +1,448 @@
+//! How does a record get its CSN and its place in a log?
+//!
+//! ```text
+//!   1 latch; poisoned? closed?                           may fail
+//!   2 room in ring, queue, buffer, segment?              may wait (without the latch) and fail
+//!   3 preparing()                                        the descriptor becomes PREPARING
+//!   ---------------------------------------------------- point of no return
+//!   4 announce, draw, append, enqueue, due time          no allocation, no system call, no user code
+//!   5 unlatch; wake the flusher if it sleeps too long
+//! ```
+//!
+//! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2). `Environment::latched` turns it into
+//! poison, and that of step 2, too, before the latch is free. So step 1 asks under the latch, and so does a thread that
+//! finds out what is durable: nothing is appended behind a hole, and no hole counts.
+
+use super::acknowledge::Acknowledgments;
+use super::axes::Axes;
+use super::dependency::DependsOn;
+use super::durability::Durability;
+use super::environment::Environment;
+use super::levels::{self, NEVER};
+use super::log_writer::LogWriter;
+use super::mapped::MappedLogs;
+use super::pending::{Pending, Record, Ticket};
+use super::protocol::Protocol;
+use super::schedule::Schedule;
+use super::waiting::Waiting;
+use super::writes::Writes;
+use crate::base::clock::{Nanos, WaitTimer};
+use crate::base::planted::{self, Bug};
+use crate::base::settings::{Durability as Level, Writer};
+use crate::base::{Csn, Error, ErrorKind, LogId, Result};
+use crate::device::AlignedBuffer;
+use crate::log::{DependencyRule, LogGuard, RecordHeader, Reserve, SpaceTicket, record_bytes};
+use crate::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a committer waits for log space before it gives up: see [`WaitTimer`].
+pub(super) const SPACE_WAIT: Duration = Duration::from_secs(5);
+/// The same where no segment can be made because the device fails: waiting longer frees nothing.
+const BROKEN_WAIT: Duration = Duration::from_millis(100);
+/// How often it looks without being woken: the thread that prepares segments does not know of waiters.
+const SPACE_LOOK: Duration = Duration::from_millis(1);
+
+/// The rule that a record names, and whether it waits for no other log.
+pub(super) type Terms = (DependencyRule, bool);
+
+/// Bytes of a record, and a buffer for it if no log buffer is large enough.
+pub(super) type Room<'a> = (usize, &'a mut Option<AlignedBuffer>);
+
+/// What keeps a record from being appended.
+pub(super) enum Obstacle {
+    /// Every log buffer is full or in flight.
+    Buffers,
+    /// The record needs a buffer of its own, and another thread has used the one that was brought.
+    LargeBuffer,
+    /// Too many transactions wait to be acknowledged.
+    Undecided,
+    /// The log has no space.
+    Space,
+}
+
+/// Returns a buffer for a record that no log buffer holds.
+pub(super) fn large_buffer(log: &LogWriter, bytes: usize) -> Option<AlignedBuffer> {
+    (bytes > log.log.block_payload_bytes()).then(|| log.log.large_buffer(bytes))
+}
+
+/// Appends records. See the module's text.
+pub(super) struct Appending {
+    pub axes: Axes,
+    pub environment: Arc<Environment>,
+    pub durability: Arc<Durability>,
+    pub acknowledgments: Arc<Acknowledgments>,
+    pub schedule: Arc<Schedule>,
+    pub writes: Arc<Writes>,
+    pub mapped: Arc<MappedLogs>,
+    pub waiting: Arc<Waiting>,
+    pub protocol: Arc<dyn Protocol>,
+}
+
+impl Appending {
+    /// Appends the record of a transaction; waits for room.
+    pub(super) fn precommit(
+        &self,
+        log: LogId,
+        record: Record<'_>,
+        pending: Pending,
+        preparing: impl FnOnce(),
+    ) -> Result<Ticket> {
+        let log = self.durability.log(log);
+        let latch = self.reserve_record(log, record.body.len(), !pending.waits)?;
+        Ok(self.precommit_reserved(log, latch, record, pending, preparing))
+    }
+
+    /// The same without waiting: returns none if there is no room.
+    pub(super) fn precommit_now(
+        &self,
+        log: LogId,
+        record: Record<'_>,
+        pending: Pending,
+        preparing: impl FnOnce(),
+    ) -> Result<Option<Ticket>> {
+        let log = self.durability.log(log);
+        let bytes = record_bytes(record.body.len());
+        let mut large = large_buffer(log, bytes);
+        match self.try_reserve(log, &mut Some((bytes, &mut large)), !pending.waits)? {
+            Ok(latch) => Ok(Some(self.precommit_reserved(log, latch, record, pending, preparing))),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Steps 3 to 5.
+    fn precommit_reserved(
+        &self,
+        log: &LogWriter,
+        mut latch: LogGuard<'_>,
+        record: Record<'_>,
+        pending: Pending,
+        preparing: impl FnOnce(),
+    ) -> Ticket {
+        preparing();
+        let (csn, due) = self.environment.latched(|| self.append(log, &mut latch, record, pending));
+        drop(latch);
+        self.count_record(record);
+        if let Some(due) = due {
+            self.protocol.appended(log, due, pending.ready);
+        }
+        let ticket = Ticket { log: log.id, csn, dsn: pending.dsn_of(csn), is_exact: false };
+        if self.mapped.is_used() {
+            self.mapped.scan_for(ticket);
+        }
+        ticket
+    }
+
+    /// Counts a record that was appended.
+    pub(super) fn count_record(&self, record: Record<'_>) {
+        self.environment.metrics.operations.add(record.operations.into());
+        self.environment.metrics.log_bytes.add(record_bytes(record.body.len()) as u64);
+    }
+
+    /// Step 4. Returns when the flusher has to write the log, if it may not know.
+    fn append(
+        &self,
+        log: &LogWriter,
+        latch: &mut LogGuard<'_>,
+        record: Record<'_>,
+        pending: Pending,
+    ) -> (Csn, Option<Nanos>) {
+        let was_empty = !log.has_unwritten();
+        let RecordHeader { csn, dsn, watermark, .. } =
+            self.append_record(log, latch, record, self.terms_of(&pending), |csn| pending.dsn_of(csn));
+        let on = match pending.depends_on() {
+            DependsOn::UpTo(_) => DependsOn::UpTo(dsn),
+            listed => listed,
+        };
+        self.durability.undecided.publish(csn, log.id, on, latch);
+        if self.mapped.hardens_at_once(&pending) {
+            self.mapped.fence(log, latch);
+        }
+        let due = if pending.waits {
+            if !self.mapped.is_used() {
+                log.cohort.joined(csn, latch);
+            }
+            NEVER
+        } else {
+            let required = self.durability.required_for_queued(csn, dsn, &on);
+            self.enqueue(log, latch, (csn, required), watermark, &Pending { dsn, ..pending })
+        };
+        self.seal_if_bounded(log, latch);
+        (csn, log.flush_request.due_after_append(due, was_empty))
+    }
+
+    fn terms_of(&self, pending: &Pending) -> Terms {
+        let rule = self.durability.rule_of(pending);
+        (rule, self.durability.avoids_other_logs(pending, rule))
+    }
+
+    /// Draws a CSN and copies the record. Returns its header.
+    #[inline]
+    pub(super) fn append_record(
+        &self,
+        log: &LogWriter,
+        latch: &mut LogGuard<'_>,
+        record: Record<'_>,
+        (rule, alone): Terms,
+        dsn_of: impl FnOnce(Csn) -> Csn,
+    ) -> RecordHeader {
+        // As of before the draw: a stored watermark must not cover the record that holds it (rule 15).
+        let watermark = self.watermark_to_store();
+        let csn = self.durability.watermark.draw(log.id, latch);
+        let gsn = match self.durability.clocks() {
+            Some(clocks) => clocks.draw(log.id, csn, record.gsn, alone, latch),
+            None => record.gsn,
+        };
+        let header = RecordHeader {
+            epoch: self.environment.epoch,
+            csn,
+            gsn,
+            dsn: dsn_of(csn),
+            watermark,
+            body_crc: record.body_crc,
+            op_count: record.operations,
+            rule,
+            kind: record.kind,
+        };
+        latch.append(&header, record.body);
+        header
+    }
+
+    /// Returns the CSN that a record says everything below was durable when it was drawn.
+    #[inline]
+    pub(super) fn watermark_to_store(&self) -> Csn {
+        if planted::is(Bug::WatermarkNotStored) { Csn::ZERO } else { self.durability.watermark.get() }
+    }
+
+    /// Seals the block if it has as many records as a block may have.
+    #[inline]
+    pub(super) fn seal_if_bounded(&self, log: &LogWriter, latch: &mut LogGuard<'_>) {
+        if let Some(most) = self.axes.records_per_block
+            && log.count_record(latch, most)
+        {
+            log.full.notify_all();
+        }
+    }
+
+    /// Queues a transaction that no thread waits for. Returns when it is due.
+    pub(super) fn enqueue(
+        &self,
+        log: &LogWriter,
+        latch: &LogGuard<'_>,
+        (csn, required): (Csn, Csn),
+        watermark: Csn,
+        pending: &Pending,
+    ) -> Nanos {
+        let Pending { durability, ready, .. } = *pending;
+        self.acknowledgments.push(log.id, csn, pending, latch);
+        match durability {
+            _ if required < watermark => {}
+            Level::Durable => log.flush_request.require_watermark(required),
+            Level::BoundedLoss => {
+                let due = levels::due(durability, ready, ready, self.axes.flush_interval, &self.axes);
+                log.flush_request.require_watermark_later(required, due);
+            }
+            Level::Lazy => {}
+        }
+        if durability != Level::Durable {
+            self.acknowledgments.returns_early(log.id, csn, latch);
+        }
+        self.due_if_unawaited(log, latch, durability, ready)
+    }
+
+    /// Returns when a log is due because of a record that no thread waits for.
+    pub(super) fn due_if_unawaited(
+        &self,
+        log: &LogWriter,
+        latch: &LogGuard<'_>,
+        level: Level,
+        ready: Nanos,
+    ) -> Nanos {
+        if self.mapped.is_used() {
+            // Only for what is not fenced.
+            return match (latch.first_volatile_csn(), level) {
+                (None, _) => NEVER,
+                // Not in mapped memory: soon.
+                (Some(_), Level::Durable) => ready,
+                (Some(_), level) => levels::due(level, ready, ready, self.axes.flush_interval, &self.axes),
+            };
+        }
+        let unsealed = log.log.unsealed_bytes();
+        let unit_reached = level != Level::Lazy && unsealed >= self.axes.flush_unit_bytes;
+        // Lazy records alone wait until half a buffer is full.
+        let half = self.axes.flush_unit_bytes.max(log.log.buffer_bytes() / 2);
+        if unit_reached || unsealed >= half {
+            return ready;
+        }
+        levels::due(level, ready, log.last_write().0, self.schedule.interval(log), &self.axes)
+    }
+
+    /// Queues a transaction without a record.
+    pub(super) fn enqueue_read_only(&self, log: LogId, pending: &Pending) -> Result<()> {
+        let (durability, acknowledgments) = (&self.durability, &self.acknowledgments);
+        // As in `Waiting::finish_read_only`.
+        acknowledgments.acknowledged_up_to(pending.dsn);
+        let is_satisfied = || {
+            let w = durability.watermark.get();
+            durability.are_satisfied_for_queued(Csn::ZERO, pending.dsn, &pending.predecessors, w)
+        };
+        let log = durability.log(log);
+        if is_satisfied() {
+            acknowledgments.count_one(log, pending, false);
+            return Ok(());
+        }
+        let latch = self.reserve(log, None, true)?;
+        acknowledgments.push(log.id, Csn::ZERO, pending, &latch);
+        let required = durability.required_for_queued(Csn::ZERO, pending.dsn, &pending.depends_on());
+        log.flush_request.require_watermark(required);
+        drop(latch);
+        durability.rescan();
+        if is_satisfied() {
+            // It became so while it was queued, and the thread that caused that may have found the queue empty.
+            acknowledgments.publish();
+        } else {
+            acknowledgments.wake_flushers_behind(required);
+        }
+        Ok(())
+    }
+
+    /// Waits until there is room for a record with a body of `body_len` bytes, and returns the latch.
+    pub(super) fn reserve_record<'a>(
+        &self,
+        log: &'a LogWriter,
+        body_len: usize,
+        entry: bool,
+    ) -> Result<LogGuard<'a>> {
+        let bytes = record_bytes(body_len);
+        let mut large = large_buffer(log, bytes);
+        self.reserve(log, Some((bytes, &mut large)), entry)
+    }
+
+    /// Steps 1 and 2: returns the latch of a log that has room for a record and, with `entry`, for a queue entry.
+    pub(super) fn reserve<'a>(
+        &self,
+        log: &'a LogWriter,
+        mut record: Option<Room<'_>>,
+        entry: bool,
+    ) -> Result<LogGuard<'a>> {
+        let environment = &self.environment;
+        let mut space_wanted = None;
+        loop {
+            // Tickets first, then the look: see `sync::event`.
+            let (wrote, space) = (log.event.ticket(), environment.space.ticket());
+            let progress = environment.progress.ticket();
+            let obstacle = match self.try_reserve(log, &mut record, entry)? {
+                Ok(latch) => return Ok(latch),
+                Err(obstacle) => obstacle,
+            };
+            environment.metrics.backpressure_waits.add(1);
+            match obstacle {
+                Obstacle::Buffers => {
+                    if !self.writes.await_helper(log, Csn::MAX, None)?
+                        && !self.protocol.advance(log, Csn::MAX, levels::NOW)
+                        && !log.is_only_piggybacked()
+                    {
+                        log.event.wait(wrote, None);
+                    }
+                }
+                Obstacle::LargeBuffer => {
+                    if let Some((bytes, large)) = &mut record {
+                        **large = Some(log.log.large_buffer(*bytes));
+                    }
+                }
+                Obstacle::Undecided => {
+                    // The acknowledger may be late, and a thread that fences for others wakes no committer.
+                    let newest = self.durability.watermark.newest_drawn();
+                    if !self.acknowledgments.acknowledge_all(true) && !self.waiting.advance_watermark(newest)
+                    {
+                        environment.progress.wait(progress, None);
+                    }
+                }
+                Obstacle::Space => {
+                    let (timer, ticket) = space_wanted.get_or_insert_with(|| {
+                        (WaitTimer::start(&environment.clock), environment.segments.begin_waiting())
+                    });
+                    self.check_space_wait(timer.elapsed(), *ticket)?;
+                    (environment.hooks.on_log_pressure)();
+                    environment.space.wait(space, Some(SPACE_LOOK));
+                }
+            }
+        }
+    }
+
+    /// Fails if a committer has waited long enough for log space.
+    fn check_space_wait(&self, waited: Duration, ticket: SpaceTicket) -> Result<()> {
+        let segments = &self.environment.segments;
+        if let Some(refusal) = segments.refusal(ticket) {
+            return Err(refusal);
+        }
+        let failure = segments.failure_since(ticket);
+        let broken = failure.as_ref().is_some_and(|error| error.kind() != ErrorKind::OutOfSpace);
+        if waited >= if broken { BROKEN_WAIT } else { SPACE_WAIT } {
+            return Err(failure.unwrap_or_else(|| segments.full()));
+        }
+        Ok(())
+    }
+
+    /// As [`Appending::reserve`], without waiting.
+    pub(super) fn try_reserve<'a>(
+        &self,
+        log: &'a LogWriter,
+        record: &mut Option<Room<'_>>,
+        entry: bool,
+    ) -> Result<Result<LogGuard<'a>, Obstacle>> {
+        let mut latch = log.log.lock();
+        // Not before: the last holder of the latch may have left a hole in the log.
+        self.environment.poison.check()?;
+        if self.environment.closing.load(Ordering::SeqCst) {
+            return Err(Error::invalid("the database is closed"));
+        }
+        Ok(match self.environment.latched(|| self.obstacle(log, &mut latch, record, entry)) {
+            None => Ok(latch),
+            Some(obstacle) => Err(obstacle),
+        })
+    }
+
+    /// Seals the filling buffer, which has no room for the next record, if another one is free. Returns false if all are
+    /// in use: then the committer has to wait for a write.
+    fn seal_full_buffer(&self, log: &LogWriter, latch: &mut LogGuard<'_>) -> bool {
+        if !self.mapped.is_used() && !(latch.has_free_buffer() && log.has_few_sealed()) {
+            return false;
+        }
+        if !log.seal_ahead(latch) {
+            return false;
+        }
+        if self.mapped.is_used() {
+            self.durability.settle(log, latch);
+        }
+        log.full.notify_all();
+        // A worker is at the end of its transaction soon.
+        if self.axes.writer != Writer::Worker {
+            self.writes.flushers.delegate(log, levels::NOW);
+        }
+        true
+    }
+
+    fn obstacle(
+        &self,
+        log: &LogWriter,
+        latch: &mut LogGuard<'_>,
+        record: &mut Option<Room<'_>>,
+        entry: bool,
+    ) -> Option<Obstacle> {
+        if !self.durability.watermark.has_room() || entry && !self.acknowledgments.has_room(log.id, latch) {
+            return Some(Obstacle::Undecided);
+        }
+        let (bytes, large) = record.as_mut()?;
+        let mut reserved = latch.reserve(*bytes, large);
+        if reserved == Reserve::BuffersFull && self.seal_full_buffer(log, latch) {
+            reserved = latch.reserve(*bytes, large);
+        }
+        match reserved {
+            Reserve::Ready => None,
+            Reserve::BuffersFull => Some(Obstacle::Buffers),
+            Reserve::NeedsLargeBuffer => Some(Obstacle::LargeBuffer),
+            Reserve::NoSegment => Some(Obstacle::Space),
+        }
+    }
+}

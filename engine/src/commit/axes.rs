@@ -1,0 +1,77 @@
+//! The point that runs on the axes of commit protocols: plain data, derived from the settings once, at open.
+//!
+//! [`super::presets`] fills it; the protocol pages and the components read it.
+
+use crate::base::settings::{Acknowledger, Dependency, Layout, Queue, Writer};
+use std::time::Duration;
+
+/// How a leader gathers followers before it writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Gather {
+    pub window: Duration,
+    /// The window opens only if at least this many other transactions are in progress.
+    pub siblings: usize,
+}
+
+/// A point on the axes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Axes {
+    /// Which transactions share a log.
+    pub layout: Layout,
+    /// Which thread writes.
+    pub writer: Writer,
+    /// Which thread acknowledges queued transactions.
+    pub acknowledger: Acknowledger,
+    /// Logs that workers acknowledge for each other.
+    pub acknowledgment_group: usize,
+    /// Workers acknowledge after one transaction in so many; 0: log2 of the workers.
+    pub(super) acknowledgment_odds: u32,
+    /// Logs that workers write for each other; none: as the machine's caches say.
+    pub(super) stealing_group: Option<usize>,
+    /// A worker that is idle for so long between transactions has each of them written at once.
+    pub(super) idle_most: Duration,
+    /// What a transaction whose record is durable still waits for.
+    pub dependency: Dependency,
+    /// The kind of queue for transactions without a waiting thread.
+    pub queue: Queue,
+    /// Time between two writes of a log that no thread waits for.
+    pub flush_interval: Duration,
+    /// `flush_interval` is an upper bound, and a faster device is written more often. See `levels`.
+    pub interval_follows_device: bool,
+    /// `flush_interval` holds for committers that wait, too.
+    pub(super) waiters_keep_interval: bool,
+    /// A block is sealed after so many records; none: when it is written.
+    pub(super) records_per_block: Option<u32>,
+    pub(super) gather: Option<Gather>,
+    /// Committers wait for the others of their cohort, see `cohort`.
+    pub(super) await_cohort: bool,
+    /// Bytes in a log at which it is written although no thread waits.
+    pub(super) flush_unit_bytes: usize,
+    pub(super) writes_in_flight: usize,
+    /// A thread that writes several logs flushes once; none: as it is measured.
+    pub(super) shared_flush: Option<bool>,
+    pub(super) loss_window: Duration,
+    /// See `protocol::auto`.
+    pub(super) delegates_when_crowded: bool,
+}
+
+impl Axes {
+    /// Returns whether a thread that waits writes.
+    pub(super) fn waiters_write(&self) -> bool {
+        matches!(self.writer, Writer::Committer | Writer::Leader | Writer::Worker | Writer::Memory)
+    }
+
+    /// Returns whether a transaction may have a record in several logs.
+    #[inline]
+    pub(super) fn is_by_page(&self) -> bool {
+        self.layout == Layout::ByPage
+    }
+
+    /// Returns how many threads write for `logs` logs besides those that commit.
+    pub(super) fn flushers(&self, logs: usize) -> usize {
+        match self.writer {
+            Writer::FlusherPerLog => logs,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The end of all commits: a write or flush failed, or a thread panicked inside the engine.
+
+use super::durability::Durability;
+use super::environment::Environment;
+use super::flushers::Flushers;
+use super::poison::panic_of;
+use super::waiters::Wakers;
+use crate::base::{Error, ErrorKind};
+use std::sync::Arc;
+
+/// Raises the poison and wakes every thread, so that each finds it.
+pub(super) struct Failure {
+    environment: Arc<Environment>,
+    durability: Arc<Durability>,
+    flushers: Arc<Flushers>,
+    wakers: Arc<Wakers>,
+}
+
+impl Failure {
+    pub(super) fn new(
+        environment: Arc<Environment>,
+        durability: Arc<Durability>,
+        flushers: Arc<Flushers>,
+        wakers: Arc<Wakers>,
+    ) -> Failure {
+        Failure { environment, durability, flushers, wakers }
+    }
+
+    /// A write or flush failed: from here on nothing is acknowledged.
+    pub(super) fn fail(&self, error: Error) {
+        let poison = &self.environment.poison;
+        poison.raise(error);
+        self.wake_all();
+        if poison.take_unreported() {
+            tracing::error!(cause = %poison.error(ErrorKind::Poisoned), "commits stop");
+        }
+    }
+
+    /// `who` panicked inside the engine.
+    #[cold]
+    pub(super) fn panicked(&self, who: &str) {
+        self.environment.poison.note_panic();
+        self.fail(panic_of(who));
+    }
+
+    /// Wakes every thread and future that waits.
+    pub(super) fn wake_all(&self) {
+        for log in &self.durability.logs {
+            log.event.notify_all();
+            log.full.notify_all();
+        }
+        self.environment.progress.notify_all();
+        self.environment.space.notify_all();
+        self.flushers.wake_all();
+        self.wakers.wake(|_| true);
+    }
+
+    /// The calling thread works inside the engine until the result is dropped.
+    #[inline]
+    pub(super) fn guard(&self, who: &'static str) -> PoisonOnPanic<'_> {
+        PoisonOnPanic { failure: self, who, unwinding: std::thread::panicking() }
+    }
+}
+
+/// Stops commits if it is dropped by a panic that began after it was made: the panic left something half done. A panic
+/// of the user's own code does not count.
+#[must_use]
+pub struct PoisonOnPanic<'a> {
+    failure: &'a Failure,
+    who: &'static str,
+    unwinding: bool,
+}
+
+impl Drop for PoisonOnPanic<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.unwinding {
+            self.failure.panicked(self.who);
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! One log as the commit layer sees it: append, leader, writes in flight, flush requests.
+//!
+//! ```text
+//!   append (latch) -> unsealed bytes -- take_block (latch) --> block in flight -- complete (latch) --> durable
+//!                          \-- sealed ahead if the buffer is full --> sealed list --/
+//! ```
+//!
+//! Invariants:
+//! 1. At most one thread at a time writes this log's blocks: its leader. A worker may leave blocks in its
+//!    queue and resign; completion then comes in any order, and the log advances its durable CSN over the
+//!    gap-free prefix of block sequences only, never by time.
+//! 2. A leader resigns first and notifies `event` second. A waiter takes its event ticket before it tries to
+//!    become leader. So a waiter that found another leader is woken when that one resigns, and no waiter is
+//!    stranded between two leaders. [`Leader`] does both when it is dropped, whatever happened.
+//! 3. `due` is lowered by appends and waiters, and raised to "never" only under the latch by the thread that
+//!    takes everything there is: no appended record is ever left without its due time.
+
+use super::axes::Axes;
+use super::cohort::Cohort;
+use super::levels::NEVER;
+use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
+use crate::base::{Csn, LogId, Result};
+use crate::device::{AlignedBuffer, WriteQueue};
+use crate::log::{Log, LogGuard, SealedBlock};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Event, Mutex};
+use crossbeam_utils::CachePadded;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Blocks that may be sealed before anybody writes them; a log has fewer buffers than that.
+const SEALED_BLOCKS: usize = 64;
+
+/// Full buffers that committers seal ahead of the writes, at most. Records longer than a buffer bring their own memory,
+/// so the number of log buffers alone would not bound them.
+const SEALED_AHEAD_MAX: u32 = 3;
+
+/// See the module's text.
+pub(super) struct LogWriter {
+    pub id: LogId,
+    pub log: Arc<Log>,
+    /// Notified when blocks of this log became durable, or when its leader has resigned.
+    pub event: Event,
+    /// Notified when a block is full, so that a leader need not gather any longer.
+    pub full: Event,
+    /// The commits that are expected to join the next write.
+    pub cohort: Cohort,
+    /// Written under the latch, except `due`, which waiters lower too.
+    pub flush_request: CachePadded<FlushRequest>,
+    pub worker_queue: WorkerQueue,
+    pub piggyback: Piggyback,
+    leader: AtomicBool,
+    sealed: Mutex<VecDeque<SealedBlock>>,
+    /// Blocks in `sealed`.
+    sealed_count: AtomicU32,
+    /// When the last write with a block of this log began, and when one last ended.
+    write_began: AtomicU64,
+    write_ended: AtomicU64,
+    /// Writes by this log's leader and queue. Not those of other logs that carry its blocks.
+    writes_started: AtomicU64,
+    writes_completed: AtomicU64,
+}
+
+/// What appends leave for the threads that write.
+#[derive(Debug)]
+pub(super) struct FlushRequest {
+    /// When the log has to be written.
+    due: AtomicU64,
+    /// The highest CSN that W has to pass for a durable, asynchronous transaction of this log.
+    required: AtomicU64,
+    /// The same for transactions of bounded loss, from `requirement_due` on.
+    required_later: AtomicU64,
+    requirement_due: AtomicU64,
+    /// Records appended since the last seal.
+    unsealed_records: AtomicU32,
+}
+
+/// The queue through which a worker writes its log without waiting.
+pub(super) struct WorkerQueue {
+    queue: Mutex<Option<Box<dyn WriteQueue>>>,
+    /// Writes that may be in flight.
+    depth: usize,
+    /// Writes in flight. Written under the mutex.
+    in_flight: AtomicU32,
+    /// When a worker last looked for completions.
+    polled: AtomicU64,
+}
+
+/// Which blocks of this log are in writes of other logs, and which of other logs in writes of this one.
+pub(super) struct Piggyback {
+    /// Blocks of this log in writes of others. Raised under the latch, lowered when such a write has completed.
+    stolen: AtomicU32,
+    /// What the writes in the worker queue carry besides their own block, by token. Under the leader.
+    piggybacked: Mutex<Vec<(u64, Vec<Piggybacked>)>>,
+    /// The lowest CSN in `piggybacked` or about to be: lowered before the owner's latch is released, raised
+    /// when the write has completed.
+    lowest: AtomicU64,
+}
+
+/// A block of another log in a write.
+#[derive(Debug)]
+pub(super) struct Piggybacked {
+    pub log: LogId,
+    pub sequence: u64,
+    pub first_csn: Csn,
+    /// Its owner's buffer, if it could not be given back at once.
+    pub buffer: Option<AlignedBuffer>,
+}
+
+/// The right to write a log's blocks. Dropping it wakes the threads that may want to become leader.
+pub(super) struct Leader<'a> {
+    log: &'a LogWriter,
+    observer: &'a dyn LeaderObserver,
+    /// The thread was unwinding already when it became leader.
+    unwinding: bool,
+}
+
+/// Learns that a leader has resigned.
+pub(super) trait LeaderObserver {
+    /// The leader of `log` has resigned. `woke`: waking its sleepers took a system call. `panicked`: the leader
+    /// panicked during its work.
+    fn leader_resigned(&self, log: &LogWriter, woke: bool, panicked: bool);
+}
+
+impl LogWriter {
+    /// Returns the writer of `log`, to which nothing is appended yet.
+    pub(super) fn new(log: Arc<Log>, axes: &Axes) -> LogWriter {
+        LogWriter {
+            id: log.id(),
+            log,
+            event: Event::new(),
+            full: Event::new(),
+            cohort: Cohort::new(),
+            flush_request: CachePadded::new(FlushRequest::none()),
+            worker_queue: WorkerQueue::new(axes.writes_in_flight),
+            piggyback: Piggyback::none(),
+            leader: AtomicBool::new(false),
+            sealed: Mutex::new(VecDeque::with_capacity(SEALED_BLOCKS)),
+            sealed_count: AtomicU32::new(0),
+            write_began: AtomicU64::new(0),
+            write_ended: AtomicU64::new(0),
+            writes_started: AtomicU64::new(0),
+            writes_completed: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes the caller the leader if the log has none.
+    pub(super) fn try_become_leader<'a>(&'a self, observer: &'a dyn LeaderObserver) -> Option<Leader<'a>> {
+        // The plain load keeps waiters that arrive together from fighting for the cache line.
+        let free = !self.leader.load(Ordering::SeqCst)
+            && self.leader.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        // Lazily: a `Leader` that is made and dropped would depose the leader that there is.
+        free.then(|| Leader { log: self, observer, unwinding: std::thread::panicking() })
+    }
+
+    /// Returns whether a thread leads this log.
+    pub(super) fn has_leader(&self) -> bool {
+        self.leader.load(Ordering::SeqCst)
+    }
+
+    /// Takes the oldest block that waits to be written. If there is none, seals everything appended and takes that.
+    pub(super) fn take_block(&self) -> Option<SealedBlock> {
+        self.take_block_and(|_, _| ()).map(|(block, ())| block)
+    }
+
+    /// As [`LogWriter::take_block`]; `then` sees the block under the latch.
+    pub(super) fn take_block_and<R>(
+        &self,
+        then: impl FnOnce(&mut LogGuard<'_>, &SealedBlock) -> R,
+    ) -> Option<(SealedBlock, R)> {
+        let mut latch = self.log.lock();
+        let mut sealed = self.sealed.lock();
+        let block = match sealed.pop_front() {
+            Some(block) => {
+                self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
+                Some(block)
+            }
+            // Records in mapped memory are sealed when their buffer is full.
+            None if latch.is_in_memory() => None,
+            None => self.seal(&mut latch),
+        };
+        let left = self.log.unsealed_bytes() > 0;
+        if sealed.is_empty() && (!left || latch.is_in_memory() && latch.first_volatile_csn().is_none()) {
+            self.flush_request.due.store(NEVER.0, Ordering::SeqCst);
+        }
+        drop(sealed);
+        block.map(|block| {
+            let result = then(&mut latch, &block);
+            (block, result)
+        })
+    }
+
+    /// Takes the sealed block that ends with `csn`, if it waits to be written; otherwise the oldest one below,
+    /// because `csn` is durable only when that block is.
+    pub(super) fn take_block_for(&self, csn: Csn) -> Option<SealedBlock> {
+        let _latch = self.log.lock();
+        let mut sealed = self.sealed.lock();
+        let own = sealed.iter().position(|block| block.last_csn == csn);
+        let at = own.or_else(|| sealed.iter().position(|block| block.last_csn < csn))?;
+        let block = sealed.remove(at);
+        self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
+        if sealed.is_empty() && self.log.unsealed_bytes() == 0 {
+            // Otherwise the next record would not make the log due earlier, and would wake no flusher.
+            self.flush_request.due.store(NEVER.0, Ordering::SeqCst);
+        }
+        block
+    }
+
+    fn seal(&self, latch: &mut LogGuard<'_>) -> Option<SealedBlock> {
+        self.flush_request.unsealed_records.store(0, Ordering::Relaxed);
+        self.cohort.sealed(latch);
+        latch.seal()
+    }
+
+    /// Counts a record that was just appended and seals the block if it has enough of them. Returns whether it did.
+    pub(super) fn count_record(&self, latch: &mut LogGuard<'_>, records_per_block: u32) -> bool {
+        let count = self.flush_request.unsealed_records.load(Ordering::Relaxed) + 1;
+        self.flush_request.unsealed_records.store(count, Ordering::Relaxed);
+        count >= records_per_block && self.seal_ahead(latch)
+    }
+
+    /// Seals everything appended, to be written by the next leader. Returns false if there is nothing. The block is
+    /// counted before its bytes no longer are: otherwise a flusher that looks in between, without the latch,
+    /// would find nothing to write, and sleep.
+    pub(super) fn seal_ahead(&self, latch: &mut LogGuard<'_>) -> bool {
+        let mut sealed = self.sealed.lock();
+        let before = sealed.len();
+        self.sealed_count.store(before as u32 + 1, Ordering::SeqCst);
+        sealed.extend(self.seal(latch));
+        self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
+        sealed.len() > before
+    }
+
+    /// Returns whether something waits to be written.
+    pub(super) fn has_unwritten(&self) -> bool {
+        self.log.unsealed_bytes() > 0 || self.has_sealed()
+    }
+
+    /// Returns whether a sealed block waits to be written.
+    pub(super) fn has_sealed(&self) -> bool {
+        self.sealed_count.load(Ordering::SeqCst) > 0
+    }
+
+    /// Returns whether so few sealed blocks wait that another one may be sealed ahead.
+    pub(super) fn has_few_sealed(&self) -> bool {
+        self.sealed_count.load(Ordering::SeqCst) < SEALED_AHEAD_MAX
+    }
+
+    /// Everything appended is in a block that another log's write carries.
+    pub(super) fn stolen(&self, latch: &LogGuard<'_>) {
+        self.cohort.sealed(latch);
+        self.flush_request.unsealed_records.store(0, Ordering::Relaxed);
+        self.flush_request.due.store(NEVER.0, Ordering::SeqCst);
+        self.piggyback.stolen.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns whether all that is in flight of this log is in writes of others, as far as can be seen without the latch.
+    pub(super) fn is_only_piggybacked(&self) -> bool {
+        self.piggyback.stolen.load(Ordering::SeqCst) > 0 && !self.has_unwritten() && self.in_flight() == 0
+    }
+
+    /// A write of this log begins.
+    pub(super) fn write_begins(&self, now: Nanos) {
+        self.writes_started.fetch_add(1, Ordering::SeqCst);
+        self.piggyback_begins(now);
+    }
+
+    /// A write of this log has ended.
+    pub(super) fn write_ends(&self, now: Nanos) {
+        self.writes_completed.fetch_add(1, Ordering::SeqCst);
+        self.piggyback_ends(now);
+    }
+
+    /// A write of another log begins that carries a block of this one.
+    pub(super) fn piggyback_begins(&self, now: Nanos) {
+        self.write_began.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Such a write has ended.
+    pub(super) fn piggyback_ends(&self, now: Nanos) {
+        self.write_ended.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Returns how many writes were started, and how many of them have ended.
+    pub(super) fn writes(&self) -> (u64, u64) {
+        // In this order: a write that has ended is not taken for one in flight.
+        let completed = self.writes_completed.load(Ordering::SeqCst);
+        (self.writes_started.load(Ordering::SeqCst), completed)
+    }
+
+    /// Returns when the last write began and when one last ended.
+    pub(super) fn last_write(&self) -> (Nanos, Nanos) {
+        (Nanos(self.write_began.load(Ordering::Relaxed)), Nanos(self.write_ended.load(Ordering::Relaxed)))
+    }
+
+    /// Runs `f` on the worker queue, which `make` makes at first use.
+    ///
+    /// # Errors
+    /// Those of `make` and `f`.
+    pub(super) fn with_worker_queue<R>(
+        &self,
+        make: impl FnOnce(usize) -> Result<Box<dyn WriteQueue>>,
+        f: impl FnOnce(&mut dyn WriteQueue) -> Result<R>,
+    ) -> Result<R> {
+        let mut place = self.worker_queue.queue.lock();
+        // Declared before the queue, so that it is dropped after it: dropping the queue waits for its writes.
+        let lost = LostQueue(self);
+        let mut queue = match place.take() {
+            Some(queue) => queue,
+            None => make(self.worker_queue.depth)?,
+        };
+        let result = f(&mut *queue);
+        std::mem::forget(lost);
+        self.worker_queue.in_flight.store(queue.in_flight() as u32, Ordering::SeqCst);
+        *place = Some(queue);
+        result
+    }
+
+    /// Returns how many writes are in the worker queue.
+    pub(super) fn in_flight(&self) -> usize {
+        self.worker_queue.in_flight.load(Ordering::SeqCst) as usize
+    }
+}
+
+impl WorkerQueue {
+    fn new(depth: usize) -> WorkerQueue {
+        WorkerQueue {
+            queue: Mutex::new(None),
+            depth,
+            in_flight: AtomicU32::new(0),
+            polled: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns whether no worker has looked for completions for `every`; if so, counts the caller as looking now.
+    pub(super) fn poll_is_due(&self, now: Nanos, every: Duration) -> bool {
+        let due = now.since(Nanos(self.polled.load(Ordering::Relaxed))) >= every;
+        if due {
+            self.polled.store(now.0, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// Returns whether another write may be submitted.
+    pub(super) fn has_room(&self) -> bool {
+        (self.in_flight.load(Ordering::SeqCst) as usize) < self.depth
+    }
+}
+
+/// A worker queue that panicked is gone, and no thread reaps its writes.
+struct LostQueue<'a>(&'a LogWriter);
+
+impl Drop for LostQueue<'_> {
+    fn drop(&mut self) {
+        let lost = self.0.worker_queue.in_flight.swap(0, Ordering::SeqCst);
+        self.0.writes_completed.fetch_add(lost.into(), Ordering::SeqCst);
+    }
+}
+
+impl Piggyback {
+    fn none() -> Piggyback {
+        Piggyback {
+            stolen: AtomicU32::new(0),
+            piggybacked: Mutex::new(Vec::new()),
+            lowest: AtomicU64::new(Csn::MAX.0),
+        }
+    }
+
+    /// The write of another log with a block of this one has ended.
+    pub(super) fn stolen_ended(&self) {
+        self.stolen.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// A block with this CSN is going to be carried. To be called under the latch of its owner.
+    pub(super) fn will_carry(&self, first_csn: Csn) {
+        self.lowest.fetch_min(first_csn.0, Ordering::SeqCst);
+    }
+
+    /// Returns the lowest CSN of other logs in this log's writes; the highest there is if they carry nothing.
+    pub(super) fn lowest(&self) -> Csn {
+        Csn(self.lowest.load(Ordering::SeqCst))
+    }
+
+    /// Notes what the write called `token` carries. The caller leads.
+    pub(super) fn load(&self, token: u64, piggybacked: Vec<Piggybacked>) {
+        self.piggybacked.lock().push((token, piggybacked));
+    }
+
+    /// Returns what the write called `token` carries, and forgets it.
+    pub(super) fn unload(&self, token: u64) -> Vec<Piggybacked> {
+        let mut all = self.piggybacked.lock();
+        let at = all.iter().position(|(of, _)| *of == token);
+        at.map(|at| all.swap_remove(at).1).unwrap_or_default()
+    }
+
+    /// Everything that was unloaded is complete. The caller leads.
+    pub(super) fn completed(&self) {
+        let all = self.piggybacked.lock();
+        let left = all.iter().flat_map(|(_, blocks)| blocks).map(|block| block.first_csn).min();
+        self.lowest.store(left.unwrap_or(Csn::MAX).0, Ordering::SeqCst);
+    }
+}
+
+impl FlushRequest {
+    fn none() -> FlushRequest {
+        let zero = || AtomicU64::new(0);
+        let never = || AtomicU64::new(NEVER.0);
+        FlushRequest {
+            due: never(),
+            required: zero(),
+            required_later: zero(),
+            requirement_due: never(),
+            unsealed_records: AtomicU32::new(0),
+        }
+    }
+
+    /// Returns when the log has to be written although no thread waits.
+    pub(super) fn due(&self) -> Nanos {
+        Nanos(self.due.load(Ordering::SeqCst))
+    }
+
+    /// Makes the log due at `due`, unless it is due earlier. Returns whether that changed anything.
+    pub(super) fn lower_due(&self, due: Nanos) -> bool {
+        due.0 < self.due.load(Ordering::Relaxed) && self.due.fetch_min(due.0, Ordering::SeqCst) > due.0
+    }
+
+    /// Makes the log due at `due` because of a record that was appended; `was_empty`: nothing was unwritten before.
+    /// Returns when the flusher has to write, if it may not know. A first record is reported even if it does not
+    /// make the log due earlier: a waiter may have demanded it between its draw and its append, when the flusher
+    /// found nothing to write and went back to sleep.
+    pub(super) fn due_after_append(&self, due: Nanos, was_empty: bool) -> Option<Nanos> {
+        if !was_empty {
+            return self.lower_due(due).then_some(due);
+        }
+        // After the append: a waiter that demands it sees the record, or its demand is seen here.
+        let before = Nanos(self.due.fetch_min(due.0, Ordering::SeqCst));
+        Some(due.min(before)).filter(|due| *due != NEVER)
+    }
+
+    /// A durable, asynchronous transaction waits for W to pass `csn`.
+    pub(super) fn require_watermark(&self, csn: Csn) {
+        if csn.0 > self.required.load(Ordering::Relaxed) {
+            self.required.fetch_max(csn.0, Ordering::SeqCst);
+        }
+    }
+
+    /// A transaction of bounded loss waits for W to pass `csn` from `due` on. Under the latch, before the flusher is
+    /// woken for the record.
+    pub(super) fn require_watermark_later(&self, csn: Csn, due: Nanos) {
+        self.required_later.fetch_max(csn.0, Ordering::SeqCst);
+        self.requirement_due.fetch_min(due.0, Ordering::SeqCst);
+    }
+
+    /// Returns when transactions of bounded loss begin to wait for W.
+    pub(super) fn requirement_due(&self) -> Nanos {
+        Nanos(self.requirement_due.load(Ordering::SeqCst))
+    }
+
+    /// Turns the requirement of bounded loss into one for now, if it is due before `horizon`. Returns whether it was.
+    pub(super) fn take_due_requirement(&self, horizon: Nanos) -> bool {
+        if self.requirement_due() > horizon {
+            return false;
+        }
+        // In the other order than above: of a concurrent transaction the CSN or the time is found.
+        self.requirement_due.store(NEVER.0, Ordering::SeqCst);
+        if !planted::is(Bug::NeedsForgotten) {
+            self.require_watermark(Csn(self.required_later.load(Ordering::SeqCst)));
+        }
+        true
+    }
+
+    /// Returns the highest CSN that W has to pass for a queued transaction of this log.
+    pub(super) fn required_watermark(&self) -> Csn {
+        Csn(self.required.load(Ordering::SeqCst))
+    }
+}
+
+impl<'a> Leader<'a> {
+    /// Returns the log whose blocks the caller may write.
+    pub(super) fn log(&self) -> &'a LogWriter {
+        self.log
+    }
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        self.log.leader.store(false, Ordering::SeqCst);
+        let woke = self.log.event.notify_all();
+        let panicked = std::thread::panicking() && !self.unwinding;
+        self.observer.leader_resigned(self.log, woke, panicked);
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_makes_a_log_due_earlier_is_told_so() {
+        let flush_request = FlushRequest::none();
+        assert!(flush_request.lower_due(Nanos(50)));
+        assert!(!flush_request.lower_due(Nanos(50)) && !flush_request.lower_due(Nanos(60)));
+        assert_eq!(flush_request.due(), Nanos(50));
+        assert!(flush_request.lower_due(Nanos(40)));
+        assert_eq!(flush_request.due(), Nanos(40));
+    }
+
+    #[test]
+    fn the_flusher_is_told_of_the_first_record_and_of_one_that_is_due_earlier() {
+        let flush_request = FlushRequest::none();
+        assert_eq!(flush_request.due_after_append(NEVER, true), None, "nobody waits");
+        assert_eq!(flush_request.due_after_append(Nanos(50), false), Some(Nanos(50)));
+        assert_eq!(flush_request.due_after_append(Nanos(60), false), None);
+        assert_eq!(flush_request.due_after_append(Nanos(40), false), Some(Nanos(40)));
+        // Demanded when there was nothing to write.
+        assert_eq!(flush_request.due_after_append(Nanos(60), true), Some(Nanos(40)));
+        assert_eq!(flush_request.due_after_append(NEVER, true), Some(Nanos(40)));
+    }
+
+    #[test]
+    fn what_is_needed_only_rises() {
+        let flush_request = FlushRequest::none();
+        flush_request.require_watermark(Csn(5));
+        flush_request.require_watermark(Csn(3));
+        assert_eq!(flush_request.required_watermark(), Csn(5));
+        flush_request.require_watermark(Csn(6));
+        assert_eq!(flush_request.required_watermark(), Csn(6));
+    }
+}

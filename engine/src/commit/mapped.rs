@@ -1,0 +1,149 @@
+//! Log buffers in mapped memory: what is stored there is durable when it is fenced.
+//!
+//! A thread that did not fence what it stored leaves its log *dirty*. Others **drain** such a log: `membarrier(2)` makes
+//! every running thread of the process execute a barrier, which ends the stores it has under way, and a thread that is
+//! not running has executed one. So the stores of a thread are fenced for it, without its help.
+
+use super::acknowledge::Acknowledgments;
+use super::durability::Durability;
+use super::environment::Environment;
+use super::log_writer::LogWriter;
+use super::pending::{Pending, Ticket};
+use crate::base::Csn;
+use crate::base::planted::{self, Bug};
+use crate::base::settings::Durability as Level;
+use crate::log::LogGuard;
+use crate::log::memory::Fenced;
+use std::sync::Arc;
+
+/// W is computed again at the latest after so many transactions of a log that did not need it.
+const SCAN_AT_LEAST: u64 = 1024;
+
+/// See the module's text. Without mapped memory it does nothing.
+pub(super) struct MappedLogs {
+    environment: Arc<Environment>,
+    durability: Arc<Durability>,
+    acknowledgments: Arc<Acknowledgments>,
+    is_used: bool,
+}
+
+impl MappedLogs {
+    pub(super) fn new(
+        environment: Arc<Environment>,
+        durability: Arc<Durability>,
+        acknowledgments: Arc<Acknowledgments>,
+    ) -> MappedLogs {
+        let is_used = environment.memory.is_some();
+        MappedLogs { environment, durability, acknowledgments, is_used }
+    }
+
+    /// Returns whether log buffers are in mapped memory.
+    #[inline]
+    pub(super) fn is_used(&self) -> bool {
+        self.is_used
+    }
+
+    /// Hardens everything in `log`'s mapped buffers. Under its latch.
+    pub(super) fn fence(&self, log: &LogWriter, latch: &mut LogGuard<'_>) {
+        match latch.fence() {
+            Fenced::Nothing => return,
+            Fenced::ByFence => self.environment.metrics.fences.add(1),
+            Fenced::ByBarrier => self.environment.metrics.drained.add(1),
+        }
+        self.durability.settle(log, latch);
+    }
+
+    /// Returns whether a transaction is to be hardened as soon as its record is stored.
+    pub(super) fn hardens_at_once(&self, pending: &Pending) -> bool {
+        self.is_used && (pending.waits || pending.durability == Level::Durable)
+    }
+
+    /// After a commit: brings W up to date if that is needed to acknowledge `ticket`, or was not done for long.
+    pub(super) fn scan_for(&self, ticket: Ticket) {
+        let late = ticket.csn.0 >= self.durability.watermark.get().0 + SCAN_AT_LEAST;
+        if late || !self.durability.are_satisfied(ticket) {
+            self.durability.rescan();
+        }
+    }
+
+    /// Fences every log that holds W back at or below `csn`, whichever thread stored there. Returns false if there is
+    /// nothing to do in memory: what holds W back is a block that has to be written.
+    pub(super) fn drain_behind(&self, csn: Csn) -> bool {
+        if !self.is_used {
+            return false;
+        }
+        if csn < self.durability.rescan() {
+            return true;
+        }
+        let behind =
+            self.durability.logs.iter().filter(|log| self.durability.watermark.holds_back(log.id, csn));
+        self.drain(behind)
+    }
+
+    /// Fences what the transaction of `ticket` depends on, if the rule is not satisfied. Returns true if nothing has to
+    /// be written for it.
+    pub(super) fn drain_for(&self, ticket: Ticket) -> bool {
+        let satisfied = || self.durability.are_satisfied(ticket);
+        self.is_used
+            && (satisfied() || {
+                self.drain_behind(ticket.csn.max(ticket.dsn));
+                satisfied()
+            })
+    }
+
+    /// Fences these logs. Returns false if each of them holds W back with a block that has to be written.
+    pub(super) fn drain<'a>(&self, logs: impl Iterator<Item = &'a LogWriter>) -> bool {
+        let Some(memory) = &self.environment.memory else { return false };
+        let (mut any, mut all_blocked) = (false, true);
+        let mut dirty: Vec<(&LogWriter, Csn)> = Vec::new();
+        for log in logs {
+            any = true;
+            // A thread that is just storing there has the latch, and fences before it releases that.
+            let latch = log.log.lock();
+            match latch.last_unfenced_csn() {
+                Some(last) => dirty.push((log, last)),
+                None if latch.first_volatile_csn().is_none() => all_blocked = false,
+                None => {}
+            }
+        }
+        if !dirty.is_empty() {
+            if !planted::is(Bug::StragglersNotDrained) {
+                memory.mapped().barrier();
+            }
+            self.environment.metrics.drained.add(1);
+            all_blocked = false;
+        }
+        for (log, last) in dirty {
+            let mut latch = log.log.lock();
+            if self.environment.poison.is_raised() {
+                // The last holder of the latch may have left a record half in the log.
+                return false;
+            }
+            latch.fenced_up_to(last);
+            self.durability.settle(log, &latch);
+        }
+        self.durability.rescan();
+        !(any && all_blocked)
+    }
+
+    /// Fences these logs and acknowledges what that commits.
+    pub(super) fn drain_and_acknowledge<'a>(&self, logs: impl Iterator<Item = &'a LogWriter>) {
+        if self.drain(logs) {
+            self.acknowledgments.acknowledge_all(true);
+            self.acknowledgments.wake_futures();
+            self.environment.progress.notify_all();
+        }
+    }
+
+    /// Returns a CSN below which everything is durable in segments.
+    pub(super) fn watermark_in_segments(&self) -> Csn {
+        let durability = &self.durability;
+        if !self.is_used {
+            return durability.watermark.get();
+        }
+        // As for W: the counter first.
+        let bound = durability.watermark.newest_drawn().next();
+        let first = durability.logs.iter().filter_map(|log| log.log.lock().first_unwritten_csn()).min();
+        first.map_or(bound, |first| first.min(bound)).min(durability.rescan())
+    }
+}

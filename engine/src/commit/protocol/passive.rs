@@ -1,0 +1,95 @@
+//! `passive`: passive group commit. Log buffers are in memory that keeps what is in it.
+//!
+//! **After**: Wang and Johnson, *Scalable Logging through Emerging Non-Volatile Memory*, VLDB 2014.
+//!
+//! **Here**: a committer stores its record, fences it, and is hardened: no device, and no thread to wait for. What is
+//! left of group commit is to know that everything it depends on is fenced, too:
+//!
+//! ```text
+//!   draw: slot := CSN     store record     fence     slot := infinity     queue     W := min(slots)     DSN < W: committed
+//!   | the log is dirty -------------------------| clean                          | any worker of the group acknowledges
+//! ```
+//!
+//! The log's slot of the [watermark](super::super::watermark) is both numbers that the paper keeps for each thread: the
+//! dirty bit (a CSN: dirty since that; infinity: clean) and how far the log is durable. It is set before the record is
+//! stored and cleared after the fence, so the minimum over slots passes nothing that a crash could take away.
+//!
+//! **Stragglers.** A transaction that need not be durable when its commit returns does not fence, and leaves its log
+//! dirty. A waiter drains such logs ([`super::super::mapped`]); for queued transactions the first flusher does the same
+//! after 1 ms, or when the loss window is about to end.
+//!
+//! **De-staging.** A full buffer is sealed like any block, and the flusher writes it. If all buffers of a log are full,
+//! committers write one themselves. A record longer than a buffer is not in mapped memory: it is durable when its block
+//! is written.
+//!
+//! **Different from the paper**: a transaction has one record, written at commit, so it is dirty for its commit only;
+//! CSN and DSN do what the GSN does there; workers acknowledge instead of a daemon (`acknowledger = background` is the
+//! daemon); threads are drained by `membarrier(2)` instead of signals; buffers are not placed by socket.
+
+use super::super::acknowledge::{Acknowledgments, GRACE};
+use super::super::levels::{self, NOW};
+use super::super::log_writer::LogWriter;
+use super::super::mapped::MappedLogs;
+use super::super::pending::Ticket;
+use super::super::writes::Writes;
+use super::page::{Choices, Page, Parts, Protocol};
+use crate::base::clock::Nanos;
+use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::{Csn, LogId, Result};
+use std::sync::Arc;
+
+pub(super) const PAGE: Page = Page {
+    choices: Choices {
+        layout: Layout::PerThread,
+        writer: Writer::Memory,
+        acknowledger: Acknowledger::Workers,
+    },
+    start: |parts: Parts<'_>| Arc::new(Passive { writes: parts.writes, mapped: parts.mapped }),
+};
+
+struct Passive {
+    writes: Arc<Writes>,
+    mapped: Arc<MappedLogs>,
+}
+
+impl Protocol for Passive {
+    fn appended(&self, log: &LogWriter, due: Nanos, _ready: Nanos) {
+        self.writes.flushers.of(log).wake_for(due);
+    }
+
+    /// Only a record that is longer than a buffer, or was not fenced, is not durable yet.
+    fn wait(&self, ticket: Ticket, _is_committer: bool, deadline: Option<Nanos>) -> Result<()> {
+        let log = self.writes.durability.log(ticket.log);
+        loop {
+            let woken = log.event.ticket();
+            if self.writes.is_durable(ticket)? {
+                return Ok(());
+            }
+            if !self.advance(log, ticket.csn, NOW) {
+                self.writes.environment.sleep(&log.event, woken, deadline)?;
+            }
+        }
+    }
+
+    fn advance(&self, log: &LogWriter, csn: Csn, _by: Nanos) -> bool {
+        if csn > log.log.durable_csn() {
+            self.mapped.drain(std::iter::once(log));
+            if csn <= log.log.durable_csn() {
+                return true;
+            }
+        }
+        self.writes.lead(log, csn)
+    }
+
+    fn end_of_transaction(&self, log: LogId, _begun: Nanos, _now: Nanos) {
+        let acknowledgments: &Acknowledgments = &self.writes.acknowledgments;
+        if !acknowledgments.has_queued(log) || !acknowledgments.acknowledge_as_worker(log) {
+            return;
+        }
+        acknowledgments.wake_futures();
+        if acknowledgments.has_queued(log) {
+            // Held up by a straggler, or another thread is acknowledging.
+            acknowledgments.schedule(levels::after(self.writes.environment.clock.now(), GRACE));
+        }
+    }
+}

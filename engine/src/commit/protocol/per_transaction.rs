@@ -1,0 +1,60 @@
+//! `per-transaction`: one durable write for each commit.
+//!
+//! **After**: nothing in particular; it is the floor that every other protocol is compared with. Throughput is bounded
+//! by one divided by the time of a durable write.
+//!
+//! **Here**: each record is a block of its own, sealed when it is appended. A committer writes its own block.
+//! Asynchronous commits are written by the background thread, one block after the other.
+//!
+//! ```text
+//!   committer    latch: draw CSN, append, seal | write its block, durably | committed
+//! ```
+//!
+//! With one log there is no dependency to wait for. A record is durable when all before it in the log are, so a
+//! committer whose own block is written may have to write an earlier one, too.
+
+use super::super::log_writer::LogWriter;
+use super::super::pending::Ticket;
+use super::super::writes::Writes;
+use super::page::{Choices, Page, Parts, Protocol};
+use crate::base::clock::Nanos;
+use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::{Csn, Result};
+use std::sync::Arc;
+
+pub(super) const PAGE: Page = Page {
+    choices: Choices { layout: Layout::One, writer: Writer::Committer, acknowledger: Acknowledger::Leader },
+    start: |parts: Parts<'_>| Arc::new(PerTransaction { writes: parts.writes }),
+};
+
+struct PerTransaction {
+    writes: Arc<Writes>,
+}
+
+impl Protocol for PerTransaction {
+    fn appended(&self, log: &LogWriter, due: Nanos, _ready: Nanos) {
+        self.writes.flushers.of(log).wake_for(due);
+    }
+
+    fn wait(&self, ticket: Ticket, _is_committer: bool, deadline: Option<Nanos>) -> Result<()> {
+        let log = self.writes.durability.log(ticket.log);
+        loop {
+            let woken = log.event.ticket();
+            if self.writes.is_durable(ticket)? {
+                return Ok(());
+            }
+            if !self.advance(log, ticket.csn, super::super::levels::NOW) {
+                self.writes.environment.sleep(&log.event, woken, deadline)?;
+            }
+        }
+    }
+
+    /// Writes the block of `csn`, or an earlier one if that is written already.
+    fn advance(&self, log: &LogWriter, csn: Csn, _by: Nanos) -> bool {
+        let Some(block) = log.take_block_for(csn) else { return false };
+        self.writes.write_inline(log, block, &self.writes.environment.metrics.leader_flushes);
+        self.writes.acknowledgments.publish();
+        self.writes.wake_waiters(log);
+        true
+    }
+}

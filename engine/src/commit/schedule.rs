@@ -1,0 +1,83 @@
+//! When does a flusher write a log? And does a waiter write, or leave that to a flusher?
+//!
+//! A log is due because of its own records ([`super::levels`]), because a transaction of another log requires W to pass
+//! it, or because its worker left writes in flight.
+
+use super::acknowledge::GRACE;
+use super::axes::Axes;
+use super::durability::Durability;
+use super::levels::{self, NEVER, NOW, PACE};
+use super::log_writer::LogWriter;
+use crate::base::Csn;
+use crate::base::clock::{Clock, Nanos};
+use crate::base::settings::Writer;
+use crate::sync::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Threads that wait, for each processor, above which a thread that only writes does better than a leader. Measured, see
+/// `docs/performance.md`.
+const LEADER_WAITERS_MAX: usize = if cfg!(feature = "simulation") { 1 } else { 16 };
+
+/// See the module's text.
+pub(super) struct Schedule {
+    axes: Axes,
+    clock: Clock,
+    durability: Arc<Durability>,
+    /// More waiters of a log than this leave writing to its flusher.
+    max_leader_waiters: usize,
+}
+
+impl Schedule {
+    pub(super) fn new(axes: &Axes, clock: Clock, durability: Arc<Durability>) -> Schedule {
+        let max_leader_waiters = match axes.delegates_when_crowded {
+            true => LEADER_WAITERS_MAX * thread::processors(),
+            false => usize::MAX,
+        };
+        Schedule { axes: *axes, clock, durability, max_leader_waiters }
+    }
+
+    /// Returns the time between two writes of `log` at the moment if no thread waits.
+    pub(super) fn interval(&self, log: &LogWriter) -> Duration {
+        levels::interval(&self.axes, log.cohort.mean_write())
+    }
+
+    /// Returns whether threads that wait for `log` leave writing it to its flusher.
+    pub(super) fn delegates_to_flusher(&self, log: &LogWriter) -> bool {
+        !self.axes.waiters_write() || log.cohort.size() > self.max_leader_waiters
+    }
+
+    /// Returns until when the write of `log` waits for the others of its cohort. That is about the next block: while
+    /// a leader writes there is nothing to decide, and a full block waits for no commit.
+    pub(super) fn cohort_expected_until(&self, log: &LogWriter) -> Option<Nanos> {
+        if log.has_leader() || log.has_sealed() {
+            return None;
+        }
+        log.cohort.expected_until(self.clock.now())
+    }
+
+    /// Returns when a flusher has to write `log`, by its own records and by the CSN that transactions of any log
+    /// require W to pass. Not while the log has a leader: when a leader resigns, it wakes the flusher for what is left.
+    pub(super) fn due(&self, log: &LogWriter, required: Option<Csn>) -> Nanos {
+        let in_flight = log.in_flight() > 0;
+        if log.has_leader() || !(in_flight || log.has_unwritten()) {
+            return NEVER;
+        }
+        let began = log.last_write().0;
+        let mut due = log.flush_request.due();
+        if self.axes.writer == Writer::Worker && due != NOW && due != NEVER {
+            due = levels::after(due, GRACE);
+        }
+        if in_flight {
+            due = due.min(levels::after(began, GRACE));
+        }
+        if required.is_some_and(|csn| self.durability.watermark.holds_back(log.id, csn)) {
+            due = due.min(levels::after(began, self.interval(log).min(PACE)));
+        }
+        // Where committers only sleep, it is the flusher that waits for the cohort.
+        if due != NEVER && self.axes.await_cohort && self.delegates_to_flusher(log) {
+            due = due.max(self.cohort_expected_until(log).unwrap_or(NOW));
+        }
+        due
+    }
+}

@@ -1,0 +1,274 @@
+//! How does a waiter cause the writes that it needs?
+//!
+//! A waiter needs two things: its own record durable, which is the protocol's business, and what the dependency rule
+//! says. The writes of other logs that it needs are started before its own, so that they run side by side.
+//!
+//! ```text
+//!   own record    protocol.wait: lead, follow, or sleep
+//!   other logs    dependencies satisfied? -- no -- one log behind: advance it       \
+//!                                                  several: their flushers, at once   } look again
+//! ```
+//!
+//! No waiter is stranded: it takes its event ticket before it looks, and a leader resigns before it notifies.
+
+use super::acknowledge::Acknowledgments;
+use super::dependency::Obstacle;
+use super::durability::Durability;
+use super::environment::Environment;
+use super::levels::NOW;
+use super::log_writer::LogWriter;
+use super::mapped::MappedLogs;
+use super::pending::{Pending, Ticket};
+use super::protocol::Protocol;
+use super::waiters::WakerPlace;
+use super::writes::Writes;
+use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
+use crate::base::settings::Durability as Level;
+use crate::base::{Csn, Error, ErrorKind, LogId, Result};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// See the module's text.
+pub(super) struct Waiting {
+    pub environment: Arc<Environment>,
+    pub durability: Arc<Durability>,
+    pub acknowledgments: Arc<Acknowledgments>,
+    pub writes: Arc<Writes>,
+    pub mapped: Arc<MappedLogs>,
+    pub protocol: Arc<dyn Protocol>,
+}
+
+impl Waiting {
+    /// Waits until a transaction whose thread has just appended it is committed, and counts it.
+    pub(super) fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<()> {
+        self.demand_others(ticket);
+        self.protocol.wait(ticket, true, None)?;
+        self.acknowledgments.count_rule_wait(ticket, pending);
+        self.await_others(ticket, None)?;
+        self.acknowledgments.count_one(self.durability.log(ticket.log), pending, true);
+        Ok(())
+    }
+
+    /// Waits at level durable until everything that a transaction without writes read is committed, and counts it.
+    pub(super) fn finish_read_only(&self, pending: &Pending) -> Result<()> {
+        if pending.durability == Level::Durable {
+            match pending.predecessors.all() {
+                _ if planted::is(Bug::ReaderNotAwaited) => {}
+                Some(read) if self.durability.lists_predecessors() => {
+                    read.iter().try_for_each(|csn| self.await_version(*csn))?;
+                }
+                _ => self.await_settled(pending.dsn, ErrorKind::Poisoned)?,
+            }
+        }
+        // Its caller knows what it read: a transaction that begins after that has to see it, too, although the committer
+        // may not have been told.
+        self.acknowledgments.acknowledged_up_to(pending.dsn);
+        if pending.durability == Level::Durable {
+            self.acknowledgments.count_one(&self.durability.logs[0], pending, false);
+        }
+        Ok(())
+    }
+
+    /// Waits until the transaction of `ticket` is committed.
+    pub(super) fn await_committed(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
+        self.demand_others(ticket);
+        self.protocol.wait(ticket, false, deadline)?;
+        self.await_others(ticket, deadline)
+    }
+
+    /// Waits until the dependency rule is satisfied.
+    fn await_others(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
+        let done = || self.acknowledgments.is_committed(ticket);
+        if done() {
+            return Ok(());
+        }
+        self.await_progress(ErrorKind::OutcomeUnknown, deadline, &done, &|| self.advance_others(ticket))
+    }
+
+    /// Waits until W is above `csn`, and causes the writes this needs.
+    pub(super) fn await_settled(&self, csn: Csn, kind: ErrorKind) -> Result<()> {
+        let done = || csn < self.durability.watermark.get();
+        self.await_progress(kind, None, &done, &|| self.advance_watermark(csn))
+    }
+
+    /// Waits until everything that was drawn is durable.
+    pub(super) fn flush_all(&self) -> Result<()> {
+        self.await_settled(self.durability.watermark.newest_drawn(), ErrorKind::Poisoned)?;
+        self.environment.poison.check()
+    }
+
+    /// Waits until `csn`, whose version a transaction read, is committed.
+    pub(super) fn await_version(&self, csn: Csn) -> Result<()> {
+        let done = || self.durability.is_committed(csn);
+        if done() {
+            return Ok(());
+        }
+        if csn > self.durability.watermark.newest_drawn() {
+            return Err(Error::invalid("waits for a transaction that does not exist"));
+        }
+        self.await_progress(ErrorKind::Poisoned, None, &done, &|| self.advance_commit(csn))
+    }
+
+    fn await_progress(
+        &self,
+        kind: ErrorKind,
+        deadline: Option<Nanos>,
+        done: &dyn Fn() -> bool,
+        advance: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        loop {
+            let woken = self.environment.progress.ticket();
+            if done() {
+                return Ok(());
+            }
+            // W may be out of date: it is computed once per write, and not after a failure.
+            self.durability.rescan();
+            if done() {
+                return Ok(());
+            }
+            if self.environment.poison.is_raised() {
+                return Err(self.environment.poison.error(kind));
+            }
+            if !advance() {
+                self.environment.sleep(&self.environment.progress, woken, deadline)?;
+            }
+        }
+    }
+
+    /// Tries to advance W past `csn`. Returns false if other threads are at it.
+    pub(super) fn advance_watermark(&self, csn: Csn) -> bool {
+        if self.mapped.drain_behind(csn) {
+            return true;
+        }
+        let is_behind = |log: &&LogWriter| {
+            self.durability.watermark.holds_back(log.id, csn) && !log.is_only_piggybacked()
+        };
+        let mut behind = self.durability.logs.iter().filter(is_behind);
+        // A log that had announced itself below has drawn above since, or did so while its latch was waited for, and no
+        // thread is woken for that: W may have passed.
+        let Some(first) = behind.next() else {
+            return csn < self.durability.rescan() || self.writes.complete_helper_write_below(csn);
+        };
+        if self.writes.flushers.are_running() && behind.next().is_some() {
+            // Side by side instead of one after the other.
+            self.demand(csn, None);
+            // They may have drawn above meanwhile, too.
+            return csn < self.durability.rescan();
+        }
+        self.protocol.advance(first, csn, NOW) || csn < self.durability.rescan()
+    }
+
+    /// Does one step towards the commit of `csn`, by the rule in force. Returns false if other threads are at it.
+    fn advance_commit(&self, csn: Csn) -> bool {
+        if self.mapped.drain_behind(csn) {
+            return true;
+        }
+        let (mut volatile, mut several, mut watermark) = (None, false, Csn::ZERO);
+        self.durability.obstacles(csn, &mut |obstacle| match obstacle {
+            Obstacle::Watermark(csn) => watermark = watermark.max(csn),
+            Obstacle::Volatile(log, csn) => {
+                several |= volatile.is_some_and(|(other, _)| other != log);
+                volatile = Some((log, csn));
+            }
+        });
+        match volatile {
+            _ if watermark > Csn::ZERO => self.advance_watermark(watermark.max(csn)),
+            // Side by side instead of one after the other.
+            Some(_) if several && self.writes.flushers.are_running() => {
+                self.demand_others(Ticket { log: LogId(0), csn: Csn::ZERO, dsn: csn, is_exact: true });
+                false
+            }
+            Some((log, csn)) => self.protocol.advance(self.durability.log(log), csn, NOW),
+            None => {
+                self.durability.rescan();
+                self.durability.is_committed(csn)
+            }
+        }
+    }
+
+    /// Does one step for the transaction of `ticket`, whose record is durable. Returns false if other threads are at it.
+    fn advance_others(&self, ticket: Ticket) -> bool {
+        if self.durability.is_judged_exactly(ticket) {
+            return self.advance_commit(ticket.root());
+        }
+        if self.durability.is_by_page()
+            && let Some((log, csn)) = self.durability.volatile_fragment(ticket.csn)
+        {
+            return self.protocol.advance(log, csn, NOW);
+        }
+        self.advance_watermark(self.durability.required_watermark(ticket.csn, ticket.dsn))
+    }
+
+    /// Has the flushers write, now, what the transaction of `ticket` needs besides its own record.
+    pub(super) fn demand_others(&self, ticket: Ticket) {
+        if self.mapped.drain_for(ticket) {
+            return;
+        }
+        if self.durability.is_judged_exactly(ticket) {
+            self.durability.obstacles(ticket.root(), &mut |obstacle| match obstacle {
+                Obstacle::Volatile(log, _) if log == ticket.log && ticket.csn != Csn::ZERO => {}
+                Obstacle::Volatile(log, csn) => {
+                    self.writes.hasten_helpers(csn);
+                    self.writes.flushers.delegate(self.durability.log(log), NOW);
+                }
+                Obstacle::Watermark(csn) => self.demand(csn, Some(ticket)),
+            });
+            return;
+        }
+        if self.durability.is_by_page() {
+            let fragments = self.durability.fragments_before(ticket.csn);
+            for (log, _) in fragments.filter(|(log, csn)| *csn > log.log.durable_csn()) {
+                self.writes.flushers.delegate(log, NOW);
+            }
+        }
+        let required = self.durability.required_watermark(ticket.csn, ticket.dsn);
+        if required >= self.durability.watermark.get() {
+            self.demand(required, Some(ticket));
+        }
+    }
+
+    /// Has the flushers write, now, every log that holds W back at or below `csn`, except the one of `own`, which its
+    /// committer sees to.
+    fn demand(&self, csn: Csn, own: Option<Ticket>) {
+        let mut demanded = self.writes.hasten_helpers(csn);
+        for log in self.durability.logs.iter().filter(|log| own.is_none_or(|own| own.log != log.id)) {
+            if self.durability.watermark.holds_back(log.id, csn) {
+                log.flush_request.lower_due(NOW);
+                demanded = true;
+            }
+        }
+        if demanded {
+            self.acknowledgments.wake_flushers_behind(csn);
+        }
+    }
+
+    /// For a future: returns the outcome if it is known; otherwise leaves `waker` and causes the writes that are needed.
+    pub(super) fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
+        if let Some(outcome) = self.outcome(ticket) {
+            return Some(outcome);
+        }
+        // A user's code, which may panic.
+        self.writes.wakers.put(ticket, waker, place);
+        let _guard = self.writes.failure.guard("a thread that polled a future");
+        self.mapped.drain_behind(ticket.csn);
+        let log = self.durability.log(ticket.log);
+        if log.log.durable_csn() < ticket.csn {
+            self.writes.hasten_helpers(ticket.csn);
+            self.writes.flushers.delegate(log, NOW);
+        }
+        self.durability.rescan();
+        self.demand_others(ticket);
+        // A thread that acknowledged before the waker was there did not see it, nor does one that has drawn above since.
+        self.durability.rescan();
+        self.outcome(ticket)
+    }
+
+    fn outcome(&self, ticket: Ticket) -> Option<Result<()>> {
+        if self.acknowledgments.is_committed(ticket) {
+            return Some(Ok(()));
+        }
+        let poison = &self.environment.poison;
+        poison.is_raised().then(|| Err(poison.error(ErrorKind::OutcomeUnknown)))
+    }
+}
