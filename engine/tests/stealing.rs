@@ -23,7 +23,7 @@ fn settings(dependency: Dependency) -> Settings {
         flush_unit_bytes: 4096,
         // So that only bytes make a worker write, and it needs its neighbour's.
         flush_interval: Some(Duration::from_millis(500)),
-        idle_most: Duration::ZERO,
+        idle_max: Duration::ZERO,
         memory_bytes: 4 << 20,
         log_bytes_max: 8 << 20,
         ..small(Preset::Autonomous, 2)

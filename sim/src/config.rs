@@ -169,7 +169,7 @@ fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
         flush_unit_bytes: one_of(random, &[4096, 4096, 5000, 16 << 10]),
         chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
         loss_window: one_of(random, &[us(1_000), us(10_000), us(10_000)]),
-        await_company: random.chance(3, 4),
+        await_cohort: random.chance(3, 4),
         queue_entries: one_of(random, &[1024, 32_768]),
         ..settings
     };
@@ -190,7 +190,7 @@ fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     perhaps(|settings, n| settings.gather_max = [0, 0, 1, 3][n as usize]);
     perhaps(|settings, n| settings.writes_in_flight = 1 + n as usize % 3);
     perhaps(|settings, n| settings.acknowledgment_group = 1 + n as usize);
-    perhaps(|settings, n| settings.idle_most = Duration::from_micros([0, 50, 50, 2_000][n as usize]));
+    perhaps(|settings, n| settings.idle_max = Duration::from_micros([0, 50, 50, 2_000][n as usize]));
     perhaps(|settings, n| settings.insertion_latency = Duration::from_micros(n / 2));
     with_any_others(sized, random)
 }

@@ -134,11 +134,11 @@ impl ProtocolArgs {
         let builder = with(builder, self.ack_group, Builder::acknowledgment_group);
         let builder = with(builder, self.ack_odds, Builder::acknowledgment_odds);
         let builder = with(builder, self.steal_group, Builder::stealing_group);
-        let builder = with(builder, self.idle_us.map(Duration::from_micros), Builder::idle_most);
+        let builder = with(builder, self.idle_us.map(Duration::from_micros), Builder::idle_max);
         let builder = with(builder, self.dependency, Builder::dependency);
         let builder = with(builder, self.queue, Builder::queue);
         let builder = with(builder, self.queue_entries, Builder::queue_entries);
-        let builder = with(builder, self.await_cohort, Builder::await_company);
+        let builder = with(builder, self.await_cohort, Builder::await_cohort);
         let builder = with(builder, self.log_memory_bytes, Builder::log_memory_bytes);
         let builder = with(builder, self.memory_cache, Builder::memory_cache);
         let builder = with(builder, self.memory_store, Builder::memory_store);

@@ -29,7 +29,7 @@ pub struct Axes {
     /// Logs that workers write for each other; none: as the machine's caches say.
     pub(super) stealing_group: Option<usize>,
     /// A worker that is idle for so long between transactions has each of them written at once.
-    pub(super) idle_most: Duration,
+    pub(super) idle_max: Duration,
     /// What a transaction whose record is durable still waits for.
     pub dependency: Dependency,
     /// The kind of queue for transactions without a waiting thread.

@@ -47,7 +47,7 @@ impl Axes {
             acknowledgment_group: settings.acknowledgment_group,
             acknowledgment_odds: settings.acknowledgment_odds,
             stealing_group: settings.stealing_group,
-            idle_most: settings.idle_most,
+            idle_max: settings.idle_max,
             dependency: settings.dependency.unwrap_or(rule),
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
@@ -58,7 +58,7 @@ impl Axes {
             records_per_block: if writer == Writer::Committer { Some(1) } else { most },
             gather: (!settings.gather_window.is_zero())
                 .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
-            await_cohort: settings.await_company
+            await_cohort: settings.await_cohort
                 && settings.gather_window.is_zero()
                 && !matches!(writer, Writer::Committer | Writer::Memory)
                 && !waiters_keep_interval,
@@ -117,8 +117,8 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     if settings.stealing_group.is_some_and(|group| group > 1) && logs == 1 {
         return refuse("stealing_group", "there is one log: nobody to steal from".to_string());
     }
-    if settings.idle_most != default.idle_most && writer != Writer::Worker {
-        return refuse("idle_most", format!("writer = {writer} does not look how idle workers are"));
+    if settings.idle_max != default.idle_max && writer != Writer::Worker {
+        return refuse("idle_max", format!("writer = {writer} does not look how idle workers are"));
     }
     if settings.shared_flush.is_some() && (logs == 1 || writer == Writer::FlusherPerLog) {
         let what = match logs {

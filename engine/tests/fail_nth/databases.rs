@@ -431,7 +431,7 @@ fn stealing() -> Settings {
         stealing_group: Some(2),
         // What nobody waits for lies there until a thief comes, however late.
         flush_interval: Some(Duration::from_millis(500)),
-        idle_most: Duration::ZERO,
+        idle_max: Duration::ZERO,
         ..small(Preset::Autonomous, 2)
     }
 }

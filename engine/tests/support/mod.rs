@@ -126,7 +126,7 @@ pub fn patient_workers(logs: usize) -> Settings {
         dependency: Some(Dependency::Exact),
         stealing_group: Some(1),
         flush_interval: Some(Duration::from_secs(1)),
-        idle_most: Duration::ZERO,
+        idle_max: Duration::ZERO,
         flush_unit_bytes: 48 << 10,
         ..small(Preset::Autonomous, logs)
     }

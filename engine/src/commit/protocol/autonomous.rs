@@ -9,7 +9,7 @@
 //! 3. acknowledges the queued transactions of its group of logs, always or at random
 //!    (`acknowledgment_group`, `acknowledgment_odds`);
 //! 4. if it is idle between its transactions, leaves its log to the flusher at once (force commit), with the
-//!    probability average idle time / `idle_most`. A fixed bound instead would starve a worker just below it.
+//!    probability average idle time / `idle_max`. A fixed bound instead would starve a worker just below it.
 //!
 //! A committer that waits leads or follows, as with `group`. A worker that goes away leaves its log overdue, or with
 //! writes in flight: then the flusher takes over.
@@ -47,8 +47,8 @@ pub(super) const PAGE: Page = Page {
         acknowledger: Acknowledger::Leader,
     },
     start: |parts: Parts<'_>| {
-        let Axes { gather, await_cohort, idle_most, .. } = *parts.axes;
-        Arc::new(Autonomous { writes: parts.writes, gather, await_cohort, idle_most })
+        let Axes { gather, await_cohort, idle_max, .. } = *parts.axes;
+        Arc::new(Autonomous { writes: parts.writes, gather, await_cohort, idle_max })
     },
 };
 
@@ -65,7 +65,7 @@ struct Autonomous {
     writes: Arc<Writes>,
     gather: Option<Gather>,
     await_cohort: bool,
-    idle_most: Duration,
+    idle_max: Duration,
 }
 
 impl Protocol for Autonomous {
@@ -151,7 +151,7 @@ impl Autonomous {
 
     /// Leaves what waits in the log to the flusher if this worker is idle between its transactions.
     fn delegate_if_idle(&self, log: &LogWriter, begun: Nanos, now: Nanos) {
-        let most = self.idle_most.as_nanos() as u64;
+        let most = self.idle_max.as_nanos() as u64;
         if most == 0 {
             return;
         }

@@ -83,7 +83,7 @@ pub fn all() -> Vec<Settings> {
             acknowledger: workers,
             acknowledgment_odds: 3,
             stealing_group: Some(2),
-            idle_most: Duration::ZERO,
+            idle_max: Duration::ZERO,
             ..worker.clone()
         },
         Settings { dependency: csn, ..settings(Preset::Restricted) },

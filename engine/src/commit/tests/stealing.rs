@@ -10,7 +10,7 @@ fn settings(logs: usize) -> Settings {
         stealing_group: Some(logs),
         flush_unit_bytes: 4096,
         flush_interval: Some(Duration::from_secs(1)),
-        idle_most: Duration::ZERO,
+        idle_max: Duration::ZERO,
         ..super::settings(Preset::Autonomous)
     }
 }
