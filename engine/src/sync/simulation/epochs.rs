@@ -15,6 +15,11 @@ thread_local! {
 pub(super) struct Epochs(Collector);
 
 impl Epochs {
+    /// Enters an epoch for a thread that does not take part.
+    pub(super) fn pin(&self) -> Guard {
+        self.0.register().pin()
+    }
+
     /// The calling thread takes part until it calls [`leave`].
     pub(super) fn enter(&self) {
         OWN.set(Some(self.0.register()));
@@ -32,9 +37,7 @@ pub(super) fn takes_part() -> bool {
     OWN.try_with(|own| own.borrow().is_some()).unwrap_or(false)
 }
 
-/// Enters an epoch of the calling thread's simulation; `None` if it takes part in none.
-pub fn pin() -> Option<Guard> {
-    let own = OWN.try_with(|own| own.borrow().as_ref().map(LocalHandle::pin)).ok().flatten();
-    // Others may look at what a thread frees while it leaves: it is retired among them, and not in the process's epochs.
-    own.or_else(|| super::in_simulation(|simulation, _| simulation.epochs.0.register().pin()))
+/// Enters an epoch of the calling thread's simulation. Returns `None` if the thread takes part in none.
+pub(super) fn pin_own() -> Option<Guard> {
+    OWN.try_with(|own| own.borrow().as_ref().map(LocalHandle::pin)).ok().flatten()
 }

@@ -2,7 +2,7 @@
 //!
 //! A thread that takes part in no simulation finds the standard library's behaviour.
 
-use super::{is_simulated, point, wait, wake};
+use super::scheduler::{self, is_simulated, point, wait, wake};
 use std::sync::atomic::Ordering;
 use std::sync::{LockResult, PoisonError, TryLockError, TryLockResult};
 
@@ -25,7 +25,7 @@ pub mod thread {
     /// Lets another thread run.
     pub fn yield_now() {
         if super::is_simulated() {
-            super::super::yield_now();
+            super::scheduler::yield_now();
         } else {
             std::thread::yield_now();
         }
@@ -177,7 +177,7 @@ impl<T> Mutex<T> {
                 .map(|inner| self.guard(inner))
                 .map_err(|poisoned| PoisonError::new(self.guard(poisoned.into_inner())));
         }
-        super::panics::may_strike();
+        scheduler::may_strike();
         point();
         loop {
             match self.inner.try_lock() {
@@ -245,7 +245,7 @@ pub struct JoinHandle<T>(Handle<T>);
 #[derive(Debug)]
 enum Handle<T> {
     Real(std::thread::JoinHandle<T>),
-    Simulated(super::SimulatedJoinHandle<T>),
+    Simulated(scheduler::SimulatedJoinHandle<T>),
 }
 
 impl<T> JoinHandle<T> {
@@ -299,7 +299,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
     {
         if is_simulated() {
-            return super::spawn(&self.name, f).map(|handle| JoinHandle(Handle::Simulated(handle)));
+            return scheduler::spawn(&self.name, f).map(|handle| JoinHandle(Handle::Simulated(handle)));
         }
         let started = std::thread::Builder::new().name(self.name).spawn(f);
         started.map(|handle| JoinHandle(Handle::Real(handle)))

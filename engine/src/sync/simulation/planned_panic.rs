@@ -5,7 +5,6 @@
 //! releases of locks are left out: nothing can fail in them, and what belongs together could not be written down otherwise. A thread that is
 //! unwinding already is spared: a second panic would end the process; and one that leaves the simulation, where nobody would catch it.
 
-use super::{epochs, in_simulation};
 use std::backtrace::Backtrace;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,18 +21,18 @@ pub(super) struct Planned {
 }
 
 #[derive(Debug)]
-struct Armed {
+pub(super) struct Armed {
     /// Threads whose names begin with this.
-    threads: &'static str,
+    pub(super) threads: &'static str,
     /// Operations that they have left.
-    after: u64,
+    pub(super) after: u64,
 }
 
 /// Panics that are armed, in all simulations of the process.
-static ARMED: AtomicUsize = AtomicUsize::new(0);
+pub(super) static ARMED: AtomicUsize = AtomicUsize::new(0);
 
 impl Planned {
-    fn arm(&mut self, armed: Armed) {
+    pub(super) fn arm(&mut self, armed: Armed) {
         self.disarm();
         self.armed = Some(armed);
         ARMED.fetch_add(1, Ordering::Relaxed);
@@ -46,7 +45,7 @@ impl Planned {
     }
 
     /// Whether the calling thread, called `thread`, is to panic now.
-    fn strikes(&mut self, thread: &str) -> bool {
+    pub(super) fn strikes(&mut self, thread: &str) -> bool {
         let Some(armed) = self.armed.as_mut().filter(|armed| thread.starts_with(armed.threads)) else {
             return false;
         };
@@ -58,38 +57,4 @@ impl Planned {
         self.struck = Some((thread.into(), Backtrace::force_capture()));
         true
     }
-}
-
-/// The calling thread panics if it is its turn.
-#[inline]
-pub(super) fn may_strike() {
-    if ARMED.load(Ordering::Relaxed) > 0 && !std::thread::panicking() && epochs::takes_part() {
-        strike();
-    }
-}
-
-#[cold]
-fn strike() {
-    let strikes = in_simulation(|simulation, task| {
-        let super::State { tasks, panic, .. } = &mut *simulation.lock();
-        panic.strikes(&tasks[task].name)
-    });
-    if strikes == Some(true) {
-        std::panic::resume_unwind(Box::new(PlannedPanic));
-    }
-}
-
-/// Lets `after` more operations that may wait, of threads whose names begin with `threads`, go well; whoever of them comes to the next one
-/// panics with [`PlannedPanic`].
-pub fn panic_later(threads: &'static str, after: u64) {
-    in_simulation(|simulation, _| simulation.lock().panic.arm(Armed { threads, after }));
-}
-
-/// The thread that a planned panic has struck in this simulation.
-#[must_use]
-pub fn planned_panic() -> Option<String> {
-    let struck = |simulation: &super::Simulation| {
-        simulation.lock().panic.struck.as_ref().map(|(thread, _)| thread.clone())
-    };
-    in_simulation(|simulation, _| struck(simulation)).flatten()
 }

@@ -1,0 +1,172 @@
+//! The threads of a simulation, and the choice of the thread that runs next.
+
+use super::gate::Gate;
+use super::planned_panic::Planned;
+use crate::base::random::Random;
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// How a simulation is scheduled.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Decides everything.
+    pub seed: u64,
+    /// A thread goes on for up to 2 to the power of this operations before it may be interrupted.
+    pub stride: u32,
+    /// Threads have priorities, and the first in line runs until it cannot; otherwise any ready thread may be chosen.
+    pub priorities: bool,
+    /// A run of more decisions than this does not end.
+    pub decisions_max: u64,
+}
+
+impl Plan {
+    /// Drawn from `seed`: from a switch at every few operations to runs without interruption.
+    #[must_use]
+    pub fn of(seed: u64) -> Plan {
+        let mut random = Random::from_seed(seed ^ 0x5c4e_d01e);
+        let stride = [3, 6, 9, 12, 16][random.below(5) as usize];
+        Plan { seed, stride, priorities: random.chance(1, 3), decisions_max: 100_000_000 }
+    }
+}
+
+/// What a simulation did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// Times it was decided who goes on.
+    pub decisions: u64,
+    /// Times that was another thread.
+    pub switches: u64,
+    /// Threads that there were, the caller's included.
+    pub threads: u64,
+    /// Threads that ended by a panic.
+    pub panics: u64,
+    /// Time that passed in the simulation.
+    pub nanos: u64,
+    /// Of all decisions: two runs with equal ones went the same way.
+    pub fingerprint: u64,
+}
+
+/// One decision in so many changes a priority.
+const PRIORITY_CHANGE: u64 = 64;
+
+thread_local! {
+    /// Operations of the calling thread until the next decision; 0 outside a simulation.
+    pub(super) static LEFT: Cell<u32> = const { Cell::new(0) };
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) plan: Plan,
+    pub(super) random: Random,
+    pub(super) tasks: Vec<Task>,
+    /// Operations that whoever has the baton was given.
+    pub(super) given: u32,
+    pub(super) summary: Summary,
+    /// Has ended, and is to be joined by whoever runs next.
+    pub(super) ended: Option<std::thread::JoinHandle<()>>,
+    pub(super) panic: Planned,
+}
+
+#[derive(Debug)]
+pub(super) struct Task {
+    pub(super) name: String,
+    pub(super) condition: Condition,
+    pub(super) priority: u64,
+    pub(super) gate: Arc<Gate>,
+    pub(super) handle: Option<std::thread::JoinHandle<()>>,
+    /// Where it was when it gave up the baton, shortly before a run is given up.
+    pub(super) place: Option<Backtrace>,
+}
+
+impl Task {
+    /// What those wait for who wait for its end.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.gate) as usize
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Condition {
+    Ready,
+    /// Until somebody wakes the address, or until a time, whatever is first.
+    Waits {
+        address: Option<usize>,
+        until: Option<u64>,
+    },
+    Ended,
+}
+
+impl Condition {
+    /// For people, and the same whenever the run is repeated: the address is the place in `met` where it is, or is put.
+    pub(super) fn without_address(self, met: &mut Vec<usize>) -> Condition {
+        let Condition::Waits { address: Some(address), until } = self else { return self };
+        let place = met.iter().position(|known| *known == address).unwrap_or_else(|| {
+            met.push(address);
+            met.len() - 1
+        });
+        Condition::Waits { address: Some(place), until }
+    }
+}
+
+impl State {
+    /// Draws for how many operations `me`, the calling thread, goes on.
+    pub(super) fn give_operations(&mut self, me: usize) {
+        debug_assert_eq!(self.tasks[me].condition, Condition::Ready);
+        // As many short stretches as long ones.
+        let bits = self.random.below(u64::from(self.plan.stride) + 1);
+        self.given = 1 + self.random.below(1 << bits) as u32;
+        LEFT.set(self.given);
+    }
+
+    fn is_ready(&self, task: usize) -> bool {
+        self.tasks[task].condition == Condition::Ready
+    }
+
+    pub(super) fn wake_sleepers(&mut self, now: u64) {
+        for task in &mut self.tasks {
+            if let Condition::Waits { until: Some(until), .. } = task.condition
+                && until <= now
+            {
+                task.condition = Condition::Ready;
+            }
+        }
+    }
+
+    pub(super) fn wake(&mut self, address: usize) {
+        for task in &mut self.tasks {
+            if let Condition::Waits { address: Some(own), .. } = task.condition
+                && own == address
+            {
+                task.condition = Condition::Ready;
+            }
+        }
+    }
+
+    /// Those who can go on, but not `except`.
+    pub(super) fn ready(&self, except: Option<usize>) -> impl Iterator<Item = usize> {
+        (0..self.tasks.len()).filter(move |task| Some(*task) != except && self.is_ready(*task))
+    }
+
+    /// One of the ready, but not `except`.
+    pub(super) fn pick(&mut self, except: Option<usize>) -> usize {
+        if let Some(task) = except {
+            // Whoever yields goes to the end of the line.
+            self.tasks[task].priority /= 2;
+        }
+        if !self.plan.priorities {
+            return self.draw(except);
+        }
+        if self.random.chance(1, PRIORITY_CHANGE) {
+            let changed = self.draw(except);
+            self.tasks[changed].priority = self.random.next_u64();
+        }
+        let first = self.ready(except).max_by_key(|task| self.tasks[*task].priority);
+        first.expect("somebody is ready")
+    }
+
+    fn draw(&mut self, except: Option<usize>) -> usize {
+        let drawn = self.random.below(self.ready(except).count() as u64);
+        self.ready(except).nth(drawn as usize).expect("somebody is ready")
+    }
+}
