@@ -1,6 +1,6 @@
-//! The decisions in which commit protocols differ, by name. A preset makes all of them; a setting makes one of them differently.
+//! The choices in which commit protocols differ, by name. A preset makes all choices; a setting overrides one.
 //!
-//! What each choice does is said in the room `commit`, and in `docs/commit.md`.
+//! The layer `commit` and `docs/commit.md` describe the choices.
 
 use super::error::{Error, Location, Result};
 
@@ -15,10 +15,10 @@ macro_rules! choices {
         }
 
         impl $type {
-            /// All of them, for tests and help texts.
+            /// All choices, for tests and help texts.
             pub const ALL: [$type; [$($name),*].len()] = [$($type::$choice),*];
 
-            /// The name used in settings and reports.
+            /// Returns the name used in settings and reports.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -26,7 +26,7 @@ macro_rules! choices {
                 }
             }
 
-            /// The one called `name`.
+            /// Returns the choice called `name`.
             ///
             /// # Errors
             /// `InvalidArgument` that lists the names.
@@ -51,9 +51,9 @@ choices! {
     /// Which commit protocol runs. A preset is a point on the axes that `docs/commit.md` describes.
     #[derive(Default)]
     Preset, "preset", {
-        /// Each commit writes and flushes its own record, alone. The floor to compare with.
+        /// Each commit writes and flushes its own record alone. The baseline.
         PerTransaction = "per-transaction",
-        /// Leader/follower group commit: the first committer to arrive writes for all who joined.
+        /// Leader/follower group commit: the first committer writes for all that joined.
         Group = "group",
         /// A dedicated writer drains a bounded queue, at most once every `flush_interval`.
         Queued = "queued",
@@ -63,17 +63,17 @@ choices! {
         Autonomous = "autonomous",
         /// A few threads share a log with a large buffer, and each log has a flusher.
         Restricted = "restricted",
-        /// Log buffers in memory that keeps what is in it: a commit is durable after a fence.
+        /// Log buffers in persistent memory: a commit is durable after a fence.
         Passive = "passive",
-        /// What did best, kept right for the device by what its writes take: a log for a few threads; who waits leads, with company; the
-        /// flusher writes the rest as often as the device is fast. With `log_memory` it is `passive`.
+        /// The best measured combination, adapted to the device's write time: a log for a few threads; a
+        /// waiting committer leads a cohort; the flusher writes the rest. With `log_memory` it is `passive`.
         #[default]
         Auto = "auto",
     }
 }
 
 choices! {
-    /// How many logs there are, and who shares one.
+    /// How many logs there are, and which threads share one.
     Layout, "layout", {
         /// One log for all threads.
         One = "one",
@@ -87,17 +87,17 @@ choices! {
 }
 
 choices! {
-    /// Who writes a log.
+    /// Which thread writes a log.
     Writer, "writer", {
-        /// Each waiting committer writes its own block and nobody else's.
+        /// Each waiting committer writes its own block only.
         Committer = "committer",
-        /// The waiting committer that leads, for all; the background thread where nobody waits.
+        /// The leader of the waiting committers, for all; without a waiter the background thread.
         Leader = "leader",
-        /// A thread of each log's own; committers only sleep.
+        /// One thread for each log; committers only sleep.
         FlusherPerLog = "flusher-per-log",
         /// One thread for all logs; committers only sleep.
         Background = "background",
-        /// Each worker through a queue of its log's own, between two transactions; the one that leads where somebody waits.
+        /// Each worker, through the queue of its log, between two transactions; with waiters their leader.
         Worker = "worker",
         /// Each committer stores its record in mapped memory and fences it; the background thread moves full buffers to segments.
         Memory = "memory",
@@ -105,13 +105,14 @@ choices! {
 }
 
 choices! {
-    /// Who tells transactions that nobody waits with that they are committed.
+    /// Which thread acknowledges commits without a waiter.
     Acknowledger, "acknowledger", {
-        /// Whoever completed a write, for all logs.
+        /// The thread that completed a write, for all logs.
         Leader = "leader",
         /// The background thread, for all logs.
         Background = "background",
-        /// Workers between two transactions, each for the logs of its group; the background thread for those whose workers idle.
+        /// Workers between two transactions, each for the logs of its group; for idle workers the background
+        /// thread.
         Workers = "workers",
     }
 }
@@ -125,17 +126,17 @@ choices! {
         Csn = "csn",
         /// Record level: every transaction up to the newest one that it read or overwrote is durable.
         Dsn = "dsn",
-        /// What it read or overwrote is committed, and what that depends on.
+        /// Everything that it read or overwrote is committed, including its dependencies.
         Exact = "exact",
-        /// Page level: all logs are durable up to its clock, which is above that of every page that it met.
+        /// Page level: all logs are durable up to its clock, which is above those of all pages it used.
         Gsn = "gsn",
-        /// The same, but whoever met only what was changed through his own log waits for those before him in that log.
+        /// As `gsn`, but a transaction that used only changes of its own log waits only for that log.
         GsnRfa = "gsn-rfa",
     }
 }
 
 choices! {
-    /// Where transactions wait that nobody waits with.
+    /// The queue of commits without a waiter.
     Queue, "queue", {
         /// A list behind one lock, which producer and acknowledger take.
         Latched = "latched",
@@ -145,13 +146,13 @@ choices! {
 }
 
 choices! {
-    /// What a power cut leaves of the processor's caches, for a log in mapped memory.
+    /// What a power cut does to the processor's caches, for a log in mapped memory.
     #[derive(Default)]
     MemoryCache, "memory_cache", {
-        /// Nothing: a store is durable when its cache line has been written back.
+        /// Empties them: a store is durable when its cache line has been written back.
         #[default]
         Volatile = "volatile",
-        /// Everything (eADR): a store is durable when others see it.
+        /// Keeps them (eADR): a store is durable when it is visible.
         Durable = "durable",
     }
 }

@@ -21,30 +21,32 @@ pub enum ErrorKind {
     NotFound,
     /// The named table or database exists already.
     AlreadyExists,
-    /// Somebody else uses the database or the table, or a limit on open objects is reached. Try again later.
+    /// Another user has the database or the table, or a limit on open objects is reached. Try again later.
     Busy,
-    /// The disk or the log space is full. Free space; reads go on.
+    /// The disk or the log space is full. Free space; reads still work.
     OutOfSpace,
-    /// A bound is reached that is the database's own, not the disk's: on memory (pages, versions) or on what one transaction may take
-    /// (its size, the log that is kept for it). End long transactions or raise the bound.
+    /// A limit of the database is reached, not of the disk: on memory (pages, versions) or on one transaction
+    /// (its size, the log kept for it). End long transactions or raise the limit.
     OutOfMemory,
-    /// The device failed to read or write, a reader that a call was given failed, or the system refused a thread.
+    /// The device failed to read or write, a reader passed to a call failed, or the system refused a thread.
     Io,
-    /// An earlier write or flush of the log failed, or the engine panicked: nothing can be committed any more. Reads of committed data go on;
-    /// reopen to recover. From a checkpoint, a backup or a compaction it may also be that no more of these can be made, while commits go on.
+    /// An earlier write or flush of the log failed, or the engine panicked: commits fail, reads of committed
+    /// data still work. Reopen to recover. From a checkpoint, a backup or a compaction it may also mean that
+    /// only these fail, while commits still work.
     Poisoned,
-    /// The commit may or may not survive. Reopen and look.
+    /// The commit may or may not survive. Reopen and check.
     OutcomeUnknown,
     /// Bytes on storage are not what was written there. Restore from a backup.
     Corruption,
     /// A newer format, or something this build or this machine cannot do.
     Unsupported,
-    /// The operation did not finish in the time that the caller gave. No public call returns it now: `CommitHandle::wait_timeout` says so in another way.
+    /// The operation did not finish in the caller's time. No public call returns it now:
+    /// `CommitHandle::wait_timeout` reports a timeout in its result.
     Timeout,
 }
 
 impl ErrorKind {
-    /// What to do, in one sentence.
+    /// Returns what to do, in one sentence.
     #[must_use]
     pub fn advice(self) -> &'static str {
         match self {
@@ -130,7 +132,7 @@ struct Inner {
 }
 
 impl Error {
-    /// An error of `kind`; `what` says what happened, without advice and without the place.
+    /// Returns an error of `kind`; `what` says what happened, without advice and place.
     #[must_use]
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
         Error { inner: Box::new(Inner { kind, what: what.into(), location: None, source: None }) }
@@ -162,21 +164,21 @@ impl Error {
         error
     }
 
-    /// The same error with the place where it happened; an inner place wins over an outer one.
+    /// Returns the error with its place. An inner place wins over an outer one.
     #[must_use]
     pub fn at(mut self, location: Location) -> Error {
         self.inner.location.get_or_insert(location);
         self
     }
 
-    /// The same error of one of several that it could be of: "the target: cannot write".
+    /// Returns the error with a prefix that names the failed object: "the target: cannot write".
     #[must_use]
     pub(crate) fn of(mut self, whose: &str) -> Error {
         self.inner.what = format!("{whose}: {}", self.inner.what);
         self
     }
 
-    /// The same error under another kind (a failed flush met by a waiter becomes "outcome unknown").
+    /// Returns the error with another kind: a failed flush becomes "outcome unknown" for a waiter.
     #[must_use]
     pub fn with_kind(mut self, kind: ErrorKind) -> Error {
         self.inner.kind = kind;
@@ -207,7 +209,7 @@ impl Error {
         self.inner.kind == ErrorKind::Conflict
     }
 
-    /// An error of `kind` that an earlier one is the reason of: says what that was, at its place.
+    /// Returns an error of `kind` caused by `earlier`, with the text and the place of `earlier`.
     #[must_use]
     pub fn after(kind: ErrorKind, what: &str, earlier: &Error) -> Error {
         let error = Error::new(kind, format!("{what}: {}", earlier.duplicate().inner.what));
@@ -217,7 +219,7 @@ impl Error {
         }
     }
 
-    /// A copy without the operating system's error, for handing one failure to many waiters.
+    /// Returns a copy without the operating system's error, for many waiters of one failure.
     #[must_use]
     pub fn duplicate(&self) -> Error {
         let what = match &self.inner.source {

@@ -1,4 +1,4 @@
-//! Counters that many threads bump without sharing a cache line, and latency histograms.
+//! Counters that many threads increment without sharing a cache line, and latency histograms.
 
 use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
@@ -30,7 +30,7 @@ impl Counter {
         self.cells[cell()].fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// Starts again from zero. What is added meanwhile may be lost.
+    /// Resets to zero. Concurrent additions may be lost.
     pub fn reset(&self) {
         self.cells.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
     }
@@ -42,8 +42,8 @@ impl Counter {
     }
 }
 
-/// A histogram of nanoseconds, right to one in a hundred, up to 100 s; larger values count as 100 s. A cell takes 30 KiB from its
-/// first value on: ten times as much for another digit would be a good part of a small database's memory.
+/// A histogram of nanoseconds, exact to 1 %, up to 100 s; larger values count as 100 s. A cell takes 30 KiB
+/// from its first value on; another digit would take ten times as much.
 #[derive(Debug, Default)]
 pub struct LatencyHistogram {
     cells: [CachePadded<Mutex<Option<Histogram<u64>>>>; HISTOGRAM_CELLS],
@@ -51,7 +51,7 @@ pub struct LatencyHistogram {
 
 const HISTOGRAM_CELLS: usize = 4;
 
-/// Memory that a [`LatencyHistogram`] takes at most.
+/// Most bytes that a [`LatencyHistogram`] takes.
 pub const HISTOGRAM_BYTES: u64 = HISTOGRAM_CELLS as u64 * (31 << 10);
 
 const LONGEST_NS: u64 = 100_000_000_000;

@@ -1,9 +1,9 @@
-//! A write queue for storages without one: each write happens while it is submitted.
+//! A write queue without asynchronous I/O: each write runs while it is submitted.
 
 use super::storage::{Completion, WriteQueue, WriteRequest};
 use crate::base::Result;
 
-/// See the module's text.
+/// A queue that writes at submission.
 #[derive(Debug, Default)]
 pub(super) struct BlockingQueue {
     done: Vec<Completion>,

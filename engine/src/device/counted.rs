@@ -1,7 +1,7 @@
-//! A file that counts what is read from it and written to it: the traffic of the page store, whoever causes it.
+//! A file that counts its reads and writes: the traffic of the page store.
 //!
-//! Every method goes to the file inside. Counted is what came back without an error. Left out on purpose: writes through a
-//! [`WriteQueue`](super::WriteQueue), which go past [`File`] to the descriptor; their submitter counts them.
+//! Every method calls the inner file. Only successful operations count. Left out on purpose: writes through a
+//! [`WriteQueue`](super::WriteQueue), which use the descriptor and not [`File`]; their submitter counts them.
 
 use super::storage::{File, ReadDone, ReadRequest};
 use crate::base::metrics::Counter;
@@ -10,21 +10,21 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads and writes of one file, from its opening on. Written by any thread that uses the file; approximate while they do.
+/// Reads and writes of one file since its opening. Approximate while threads use the file.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    /// Reads.
+    /// Number of reads.
     pub reads: Counter,
-    /// Bytes of these.
+    /// Bytes read or written.
     pub read_bytes: Counter,
-    /// Writes.
+    /// Number of writes.
     pub writes: Counter,
-    /// Bytes of these.
+    /// Bytes read or written.
     pub written_bytes: Counter,
 }
 
 impl Traffic {
-    /// Counts a write of `bytes`, for those who write past [`CountedFile`].
+    /// Counts a write of `bytes` that did not use [`CountedFile`].
     pub fn count_write(&self, bytes: usize) {
         self.writes.add(1);
         self.written_bytes.add(bytes as u64);
@@ -36,7 +36,7 @@ impl Traffic {
     }
 }
 
-/// See the module.
+/// A file that counts its traffic.
 #[derive(Debug)]
 pub struct CountedFile {
     inner: Arc<dyn File>,
@@ -44,7 +44,7 @@ pub struct CountedFile {
 }
 
 impl CountedFile {
-    /// Wraps `inner` and gives its counters, which start at 0.
+    /// Wraps `inner`. Returns the file and its counters, which start at 0.
     #[must_use]
     pub fn wrap(inner: Arc<dyn File>) -> (Arc<dyn File>, Arc<Traffic>) {
         let traffic = Arc::new(Traffic::default());

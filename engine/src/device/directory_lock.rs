@@ -1,6 +1,6 @@
 //! The lock of a real directory: one writer, in this process or another, or any number of readers.
 //!
-//! Readers need no lock where none can be made: who has the directory open for writing has made the file.
+//! Readers need no lock if the lock file cannot be created: every writer has created it.
 
 use crate::base::{Error, ErrorKind, Result};
 use std::collections::HashSet;
@@ -8,28 +8,28 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The file in a directory that its lock is on.
+/// The lock file of a directory.
 pub(crate) const LOCK_PATH: &str = "LOCK";
 
-/// Directories that this process has open: a file lock does not keep a process from itself.
+/// Directories that this process has open: a file lock does not exclude the same process.
 static OPEN_DIRECTORIES: std::sync::Mutex<Option<HashSet<PathBuf>>> = std::sync::Mutex::new(None);
 
-/// Steps for which a lock that is taken is tried again.
+/// Attempts to take a lock that another process holds.
 const LOCK_ATTEMPTS: u32 = 30;
 const STEP: Duration = Duration::from_millis(1);
 
-/// The lock of a directory: a file lock against other processes, a set against this one.
+/// The lock of a directory: a file lock against other processes, and a set against the same process.
 pub(super) struct DirectoryLock {
     directory: Option<PathBuf>,
-    /// None for a reader where no file can be made.
+    /// `None` for a reader if the file cannot be created.
     file: Option<std::fs::File>,
 }
 
 impl DirectoryLock {
-    /// Takes it.
+    /// Takes the lock.
     ///
     /// # Errors
-    /// `Busy` if somebody has it; I/O.
+    /// `Busy` if another holder has the lock; I/O.
     pub(super) fn take(directory: &Path, exclusive: bool) -> Result<DirectoryLock> {
         let path = directory.join(LOCK_PATH);
         let opened = open_or_make(&path, exclusive)
@@ -40,7 +40,7 @@ impl DirectoryLock {
         };
         let attempt = || if exclusive { file.try_lock() } else { file.try_lock_shared() };
         let mut taken = attempt();
-        // A process that another thread has just forked holds copies of all files until it begins its own program.
+        // A just forked process holds copies of all files until it executes its program.
         for _ in 0..LOCK_ATTEMPTS {
             if !matches!(taken, Err(std::fs::TryLockError::WouldBlock)) {
                 break;
@@ -50,11 +50,14 @@ impl DirectoryLock {
         }
         if let Err(error) = taken {
             return Err(match error {
-                // Readers share the lock and leave no name: the one in the file is that of the last writer.
+                // Readers leave no process id: the file contains the last writer's.
                 std::fs::TryLockError::WouldBlock if exclusive && file.try_lock_shared().is_ok() => {
                     Error::new(
                         ErrorKind::Busy,
-                        format!("the database {} is open for reading by others", directory.display()),
+                        format!(
+                            "the database {} is open for reading in another process",
+                            directory.display()
+                        ),
                     )
                 }
                 std::fs::TryLockError::WouldBlock => busy(directory, &mut file),
@@ -66,7 +69,7 @@ impl DirectoryLock {
             if !open.get_or_insert_with(HashSet::new).insert(directory.to_path_buf()) {
                 return Err(busy(directory, &mut file));
             }
-            // For the message of whoever comes second; a failure to write it changes nothing.
+            // For the error message of a second open; a failure to write it changes nothing.
             let _ = file.set_len(0).and_then(|()| file.rewind());
             let _ = writeln!(file, "{}", std::process::id());
         }
@@ -74,7 +77,7 @@ impl DirectoryLock {
     }
 }
 
-/// None if it is missing where nothing may be written.
+/// Opens or creates the lock file. Returns `None` if a reader may not create it.
 fn open_or_make(path: &Path, exclusive: bool) -> std::io::Result<Option<std::fs::File>> {
     use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
     let mut options = std::fs::OpenOptions::new();
@@ -82,7 +85,7 @@ fn open_or_make(path: &Path, exclusive: bool) -> std::io::Result<Option<std::fs:
         Ok(file) => return Ok(Some(file)),
         Err(why) => why,
     };
-    // Without the right to write, readers can have it.
+    // Readers need no write permission.
     match std::fs::File::open(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) => {

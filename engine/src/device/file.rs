@@ -1,8 +1,8 @@
 //! A database in a real directory.
 //!
 //! Log and page files are opened with `O_DIRECT`, so that a completed write is in the device and not in the page cache;
-//! durable writes carry `RWF_DSYNC`. Where the file system refuses either, the plain way is taken and the
-//! [`DeviceFacts`] say why.
+//! durable writes carry `RWF_DSYNC`. If the file system refuses either, the engine does without, and the
+//! [`DeviceFacts`] give the reason.
 
 use super::blocking_queue::BlockingQueue;
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
@@ -24,9 +24,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Bytes of zeros written at a time when a file is extended.
+/// Bytes of zeros in one write when a file is extended.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;
-/// The same beside commits: a write that comes while it is on its way waits for less than it takes itself.
+/// Bytes of zeros in one write beside commits: a commit's write waits for less than its own time.
 const SMALL_ZERO_CHUNK_BYTES: usize = 64 << 10;
 
 /// Directories in the database's. Each may be a mount point, or a link to a directory of another disk.
@@ -336,8 +336,7 @@ impl RealFile {
     fn flush_cache(&self) -> Result<()> {
         let mut failed = self.failed.lock();
         if *failed {
-            let what =
-                "an earlier durable write of the file failed, and what of this one is lost nobody knows";
+            let what = "an earlier durable write of the file failed, so this write may be lost";
             return Err(Error::new(ErrorKind::Io, what).at(self.location(0)));
         }
         let flushed = self.flush();
@@ -412,7 +411,7 @@ impl File for RealFile {
                 Ok(()) => return Ok(()),
                 Err(Errno::WOULDBLOCK) if begun.elapsed() < CLAIM_WAIT => std::thread::sleep(CLAIM_STEP),
                 Err(Errno::WOULDBLOCK) => {
-                    let what = "somebody else has the file open, or writes of a killed process do not end";
+                    let what = "another process has the file open, or writes of a killed process do not end";
                     return Err(Error::new(ErrorKind::Busy, what).at(self.location(0)));
                 }
                 Err(error) => return Err(self.error("lock the file", 0, error)),

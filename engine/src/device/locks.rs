@@ -1,11 +1,11 @@
-//! Locks of files that only this process can see: what `flock` is for real ones.
+//! Locks of files that are private to this process, as `flock` is for real files.
 
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Which handle has which file locked.
+/// The handle that has each file locked.
 #[derive(Debug, Default)]
 pub(super) struct FileLocks {
     holders: Mutex<BTreeMap<String, u64>>,
@@ -13,14 +13,14 @@ pub(super) struct FileLocks {
 }
 
 impl FileLocks {
-    /// A new handle of the file `path`.
+    /// Returns a new handle of the file `path`.
     pub(super) fn handle(self: &Arc<FileLocks>, path: &str) -> LockHandle {
         let id = self.handles.fetch_add(1, Ordering::Relaxed);
         LockHandle { locks: self.clone(), path: path.to_string(), id }
     }
 }
 
-/// One handle of a file; dropping it gives its lock up.
+/// One handle of a file. Dropping it releases its lock.
 #[derive(Debug)]
 pub(super) struct LockHandle {
     locks: Arc<FileLocks>,

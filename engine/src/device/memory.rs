@@ -1,4 +1,4 @@
-//! A database in memory: gone with its last handle, or kept by whoever keeps the [`MemoryStorage`].
+//! A database in memory: it exists as long as a handle or a [`MemoryStorage`] does.
 //!
 //! Reopening the same value sees what was written, so tests and caches can close and open. Nothing survives the process;
 //! a "durable" write is durable in that sense only, and the facts say so.
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module's text. Cloning shares the files.
+/// A storage in memory. Cloning shares the files.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStorage {
     files: Arc<Mutex<BTreeMap<String, Bytes>>>,
@@ -26,14 +26,14 @@ pub struct MemoryStorage {
 }
 
 impl MemoryStorage {
-    /// An empty one.
+    /// Returns an empty storage.
     #[must_use]
     pub fn new() -> MemoryStorage {
         MemoryStorage::default()
     }
 }
 
-/// Names of the files directly in `directory` among `paths`.
+/// Returns the names of the files directly in `directory` among `paths`.
 pub(super) fn names_in<'a>(directory: &str, paths: impl Iterator<Item = &'a String>) -> Vec<String> {
     let inside = |path: &'a String| {
         if directory.is_empty() {
@@ -46,11 +46,11 @@ pub(super) fn names_in<'a>(directory: &str, paths: impl Iterator<Item = &'a Stri
 }
 
 pub(super) fn missing(path: &str) -> Error {
-    Error::new(ErrorKind::NotFound, "there is no such file")
+    Error::new(ErrorKind::NotFound, "the file does not exist")
         .at(Location::File { path: path.to_string(), offset: 0 })
 }
 
-/// Exclusive use by one handle; shared locks are not told apart from none, since nobody else can see the memory.
+/// Exclusive use by one handle. A shared lock is no lock, because no other process can see the memory.
 #[derive(Debug)]
 struct MemoryLock(Option<Arc<AtomicBool>>);
 
@@ -62,7 +62,7 @@ impl Drop for MemoryLock {
     }
 }
 
-/// Takes the lock of a storage that only this process can see.
+/// Takes the lock of a storage that is private to this process.
 pub(super) fn lock_in_process(locked: &Arc<AtomicBool>, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
     let free = if exclusive {
         locked.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -147,10 +147,10 @@ impl Storage for MemoryStorage {
     }
 }
 
-/// The name of the mapped memory that a storage without a directory has.
+/// The path of the built-in mapped memory of a storage without a directory.
 pub(super) const OWN_MEMORY: &str = "mapped-memory";
 
-/// Mapped memory that is gone like the rest.
+/// Mapped memory that ends with the storage.
 #[derive(Debug)]
 struct OwnMemory {
     bytes: Bytes,
@@ -233,7 +233,7 @@ impl File for MemoryFile {
         Ok(())
     }
 
-    /// Memory that nobody has written to would be taken for nothing: it is found when it is written.
+    /// Does nothing: memory is allocated by the write.
     fn reserve(&self, _from: u64, _to: u64) -> Result<()> {
         Ok(())
     }

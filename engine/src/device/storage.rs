@@ -11,12 +11,12 @@ use std::time::Duration;
 /// How a file is going to be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OpenMode {
-    /// Create the file if it is missing.
+    /// Create a missing file.
     pub create: bool,
     /// Refuse writes.
     pub read_only: bool,
     /// Bypass the page cache where the storage can: offsets, lengths and buffers are then multiples of
-    /// [`SECTOR_BYTES`](super::SECTOR_BYTES). Callers that ask for it always obey that, on every storage.
+    /// [`SECTOR_BYTES`](super::SECTOR_BYTES). Callers obey that on every storage.
     pub direct: bool,
 }
 
@@ -35,7 +35,7 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     fn remove(&self, path: &str) -> Result<()>;
 
     /// Names (not paths) of the files in `directory` (`""` is the root), sorted. A missing directory is empty. In the root
-    /// of a real directory all else that is there is named too, so that it can be refused as foreign.
+    /// of a real directory all other entries are listed too, so that a foreign directory can be refused.
     ///
     /// # Errors
     /// I/O.
@@ -59,41 +59,41 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// `Busy` if another process (or another handle of this one) holds it.
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>>;
 
-    /// What is known of the device.
+    /// Returns what is known of the device.
     fn facts(&self) -> DeviceFacts;
 
-    /// How `write_durable_at` makes bytes durable.
+    /// Returns how `write_durable_at` makes bytes durable.
     fn durability(&self) -> DurabilityMethod;
 
     /// Changes the method, before files are opened for writing.
     fn set_durability(&self, method: DurabilityMethod);
 
-    /// A queue for at most `depth` writes at a time, for one user at a time. Where what a queue takes is short, it is one that does each
-    /// write while it is submitted.
+    /// Returns a queue of at most `depth` writes in flight, for one user at a time. If resources for a queue
+    /// are short, the queue performs each write while it is submitted.
     ///
     /// # Errors
     /// I/O.
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>>;
 
-    /// Whether [`Storage::flush_together`] is one flush, however many files of `directory` there are.
+    /// Returns whether [`Storage::flush_together`] is one flush for any number of files of `directory`.
     fn shares_flush(&self, _directory: &str) -> bool {
         false
     }
 
-    /// Makes durable what had been written to `files`, all of one directory, before the call began.
+    /// Makes the completed writes to `files`, all of one directory, durable.
     ///
     /// # Errors
-    /// I/O; then none of these writes may be believed.
+    /// I/O; then none of these writes counts as durable.
     fn flush_together(&self, files: &[Arc<dyn File>]) -> Result<()> {
         files.iter().try_for_each(|file| file.flush())
     }
 
-    /// The path of mapped memory that a storage without a directory brings with it.
+    /// Returns the path of the built-in mapped memory of a storage without a directory.
     fn own_memory(&self) -> Option<PathBuf> {
         None
     }
 
-    /// Maps memory that keeps what is in it. It lies beside the database, at a path of the machine's.
+    /// Maps persistent memory at a path of the machine, outside the database directory.
     ///
     /// # Errors
     /// As [`mapped::map_file`].
@@ -102,12 +102,12 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Is told of a read, by its index, that it is done.
+/// Called with each completed read and its index.
 pub type ReadDone<'d> = dyn FnMut(usize, &mut ReadRequest<'_>) + 'd;
 
 /// One file. All methods may be called from many threads.
 pub trait File: Send + Sync + std::fmt::Debug {
-    /// Where byte `offset` is, for error messages.
+    /// Returns the place of byte `offset`, for error messages.
     fn location(&self, offset: u64) -> Location;
 
     /// Length in bytes.
@@ -130,8 +130,8 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// `Corruption` if the file ends before; I/O.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Does several reads, as many at a time as the storage can, and leaves each one's result in it. `done` is called with each and its index, as soon as
-    /// it is done, while others may be on their way. The order is open.
+    /// Performs several reads, as many at a time as the storage can, and stores the result in each. Calls
+    /// `done` with each completed read and its index, in any order, while other reads are in flight.
     fn read_many(&self, reads: &mut [ReadRequest<'_>], done: &mut ReadDone<'_>) {
         for (index, read) in reads.iter_mut().enumerate() {
             read.result = self.read_at(read.offset, read.buffer);
@@ -154,7 +154,7 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// Makes every write that completed before this call durable, the file's length included.
     ///
     /// # Errors
-    /// I/O: then no completed write that was not yet durable may be believed.
+    /// I/O: then no completed write that was not yet durable counts as durable.
     fn flush(&self) -> Result<()>;
 
     /// Makes the file `len` bytes long with zeros written (not just allocated) from its old end, durably, so that a
@@ -164,8 +164,8 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// `OutOfSpace`; I/O.
     fn zero_extend(&self, len: u64) -> Result<()>;
 
-    /// The same beside commits: writes a little at a time, and calls `rest` after each with the time that it took, so that the caller
-    /// leaves the device to others as long as it likes. A storage that has nothing to write need not call it.
+    /// As [`File::zero_extend`], in small writes beside commits. Calls `rest` after each write with the
+    /// time that it took, so that the caller can pause. A storage without writes need not call it.
     ///
     /// # Errors
     /// As [`File::zero_extend`].
@@ -174,9 +174,9 @@ pub trait File: Send + Sync + std::fmt::Debug {
         self.zero_extend(len)
     }
 
-    /// Has the storage set space aside for the bytes `from..to`, so that a later write there cannot meet a full disk, and makes
-    /// the file at least `to` bytes long. Bytes that are there stay; those that never were written read as zero. Nothing of
-    /// `from..to` behind the old end is durable before a flush. After a failure the file is as long as before.
+    /// Reserves space for the bytes `from..to`, so that a later write there cannot fail on a full disk, and
+    /// makes the file at least `to` bytes long. Existing bytes stay; new bytes read as zero and are durable
+    /// after a flush. After a failure the file has its old length.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
@@ -188,8 +188,9 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// I/O.
     fn set_len(&self, len: u64) -> Result<()>;
 
-    /// Keeps the file for this handle alone until it is dropped *and* no write through it is in flight any more; waits a few
-    /// seconds for the writes of an owner that was killed. So a write of an earlier owner never arrives after this returned.
+    /// Claims the file for this handle until the handle is dropped *and* none of its writes is in flight.
+    /// Waits a few seconds for the writes of a killed owner, so that no earlier owner writes after this
+    /// returned.
     ///
     /// # Errors
     /// `Busy`; I/O.
@@ -197,29 +198,29 @@ pub trait File: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
-    /// Locks the file for this handle, until it is dropped or the process ends, however it does; false if another handle, of this or
-    /// another process, has it locked. The lock keeps nobody from reading or writing, and has nothing to do with
-    /// [`File::claim`], which is for another file. Lock, reads and writes of one thread are seen by others in their order.
+    /// Locks the file until the handle is dropped or the process ends. Returns false if another handle, of
+    /// this or another process, has the lock. The lock is advisory and independent of [`File::claim`]. Other
+    /// processes see the lock, reads and writes of one thread in their order.
     ///
     /// # Errors
     /// I/O.
     fn try_lock(&self) -> Result<bool>;
 
-    /// Whether another handle has the file locked. May for a moment keep others from locking it.
+    /// Returns whether another handle has the file locked. May briefly block other attempts to lock.
     ///
     /// # Errors
     /// I/O.
     fn is_locked(&self) -> Result<bool>;
 
-    /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight, and will write no more.
+    /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight and writes no more.
     fn unclaim(&self) {}
 
-    /// Writes go past the page cache: on a device whose cache is durable they need no flush.
+    /// Returns whether writes bypass the page cache: then a durable device cache makes flushes unnecessary.
     fn is_direct(&self) -> bool {
         false
     }
 
-    /// The descriptor, for the queue of the same storage. Not to be used above this module.
+    /// Returns the descriptor, for the queue of the same storage only.
     #[doc(hidden)]
     fn descriptor(&self) -> Option<std::os::fd::RawFd> {
         None
@@ -229,18 +230,18 @@ pub trait File: Send + Sync + std::fmt::Debug {
 /// One of the reads of [`File::read_many`].
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
-    /// Where from.
+    /// Byte offset.
     pub offset: u64,
-    /// Filled, if the result is `Ok`.
+    /// Filled if the result is `Ok`.
     pub buffer: &'a mut [u8],
-    /// As of [`File::read_at`].
+    /// The result, as of [`File::read_at`].
     pub result: Result<()>,
 }
 
 /// A write for a [`WriteQueue`]. The buffer comes back with the completion.
 #[derive(Debug)]
 pub struct WriteRequest {
-    /// Where to.
+    /// The file.
     pub file: Arc<dyn File>,
     /// Byte offset, a multiple of [`SECTOR_BYTES`](super::SECTOR_BYTES).
     pub offset: u64,
@@ -250,7 +251,7 @@ pub struct WriteRequest {
     pub len: usize,
     /// Durable at completion, by the storage's method; otherwise only visible.
     pub durable: bool,
-    /// The caller's name for it.
+    /// A number that the caller chooses.
     pub token: u64,
 }
 
@@ -261,7 +262,7 @@ pub struct Completion {
     pub token: u64,
     /// The request's buffer.
     pub buffer: AlignedBuffer,
-    /// `Ok` if all bytes were written (and are durable, if that was asked for).
+    /// `Ok` if all bytes were written, and are durable if requested.
     pub result: Result<()>,
 }
 

@@ -1,14 +1,14 @@
-//! Which CPUs share a cache? As the kernel says in `/sys/devices/system/cpu/cpu*/cache/index*/shared_cpu_list`.
+//! Which CPUs share a cache, as the kernel reports in `/sys/devices/system/cpu/cpu*/cache/index*/shared_cpu_list`.
 //!
-//! Of each CPU the highest level that it shares with others counts: usually the third, one for each socket or part of one. Where the
-//! kernel says nothing all CPUs count as sharing one.
+//! The highest cache level counts: usually the third, one for each socket or part of a socket. If the kernel
+//! reports nothing, all CPUs count as sharing one cache.
 
 use std::path::Path;
 use std::sync::OnceLock;
 
 const CPUS: &str = "/sys/devices/system/cpu";
-/// CPUs with higher numbers are not looked for.
-const CPUS_MOST: usize = 4096;
+/// CPUs with higher numbers are ignored.
+const CPUS_MAX: usize = 4096;
 
 /// CPUs by the cache that they share.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,8 +18,8 @@ pub struct CacheGroups {
 }
 
 impl CacheGroups {
-    /// Those of this machine, read once. A simulated one has two CPUs that share a cache, wherever it is run, so that a seed goes the
-    /// same way on every machine.
+    /// Returns the groups of this machine, read once. A simulated machine has two CPUs that share a cache, so
+    /// that a seed gives the same run on every machine.
     #[must_use]
     pub fn of_machine() -> &'static CacheGroups {
         #[cfg(feature = "simulation")]
@@ -31,11 +31,11 @@ impl CacheGroups {
         GROUPS.get_or_init(|| CacheGroups::read(Path::new(CPUS)))
     }
 
-    /// Those that a directory like `/sys/devices/system/cpu` describes. What cannot be read is as if it was not there.
+    /// Returns the groups that a directory like `/sys/devices/system/cpu` describes. Ignores unreadable files.
     #[must_use]
     pub fn read(cpus: &Path) -> CacheGroups {
         let mut first = Vec::new();
-        for cpu in 0..CPUS_MOST {
+        for cpu in 0..CPUS_MAX {
             let directory = cpus.join(format!("cpu{cpu}"));
             if !directory.exists() {
                 break;
@@ -52,7 +52,7 @@ impl CacheGroups {
         self.first.get(cpu).copied().unwrap_or(0)
     }
 
-    /// How many groups there are, at least one.
+    /// Returns the number of groups, at least one.
     #[must_use]
     pub fn count(&self) -> usize {
         let mut firsts = self.first.clone();
@@ -61,7 +61,7 @@ impl CacheGroups {
         firsts.len().max(1)
     }
 
-    /// CPUs of the largest group, at least one.
+    /// Returns the number of CPUs in the largest group, at least one.
     #[must_use]
     pub fn largest(&self) -> usize {
         let size = |group: &u32| self.first.iter().filter(|first| *first == group).count();
@@ -69,7 +69,7 @@ impl CacheGroups {
     }
 }
 
-/// The CPUs that share the cache of the highest level with this one; none if it shares none or the kernel does not say.
+/// Returns the CPUs that share the highest cache level with this CPU; empty if the kernel reports none.
 fn shared_with(cache: &Path) -> Vec<usize> {
     let Ok(indices) = std::fs::read_dir(cache) else { return Vec::new() };
     let caches = indices.filter_map(|index| {
@@ -82,13 +82,13 @@ fn shared_with(cache: &Path) -> Vec<usize> {
     caches.max_by_key(|(level, _)| *level).map(|(_, cpus)| cpus).unwrap_or_default()
 }
 
-/// `0-3,8,10-11`; none if it is something else.
+/// Parses a list like `0-3,8,10-11`.
 fn parse_list(list: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for range in list.split(',') {
         let (from, to) = range.split_once('-').unwrap_or((range, range));
         let (from, to) = (from.trim().parse::<usize>().ok()?, to.trim().parse::<usize>().ok()?);
-        if from > to || to >= CPUS_MOST {
+        if from > to || to >= CPUS_MAX {
             return None;
         }
         cpus.extend(from..=to);

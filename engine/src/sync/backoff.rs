@@ -1,18 +1,18 @@
-//! Waiting for somebody who is expected to be done in nanoseconds, on a machine where he may be off the CPU.
+//! Waiting for another thread that needs nanoseconds, but may be off the CPU.
 
 use super::{imp, thread};
 
-/// Spins a few times, then yields the CPU: with more threads than cores the one waited for may need it.
+/// Spins a few times, then yields the CPU, which the other thread may need.
 #[derive(Debug, Default)]
 pub struct Backoff {
     steps: u32,
 }
 
-/// Rounds of spinning before the first yield; about a microsecond in all.
+/// Pauses that spin before the first yield; about a microsecond in all.
 const SPIN_STEPS: u32 = 6;
 
 impl Backoff {
-    /// Starts with spinning.
+    /// Returns a backoff that starts with spinning.
     #[must_use]
     pub fn new() -> Backoff {
         Backoff { steps: 0 }
@@ -30,7 +30,7 @@ impl Backoff {
         self.steps = self.steps.saturating_add(1);
     }
 
-    /// How many times [`Backoff::pause`] was called.
+    /// Returns the number of calls of [`Backoff::pause`].
     #[must_use]
     pub fn steps(&self) -> u32 {
         self.steps

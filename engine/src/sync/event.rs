@@ -1,9 +1,9 @@
-//! An event: many threads sleep until it happens; whoever makes it happen pays a system call only if somebody sleeps.
+//! An event: threads sleep until it happens. The notifier makes a system call only if a thread sleeps.
 //!
 //! ```text
 //!   waiter                                notifier
 //!   ticket = event.ticket()               condition := true
-//!   if condition { go on }                event.notify_all()      generation += 1; sleepers > 0 ? wake
+//!   if condition { return }               event.notify_all()      generation += 1; sleepers > 0 ? wake
 //!   event.wait(ticket, ..)
 //! ```
 //!
@@ -18,7 +18,7 @@ use super::atomic::{AtomicU32, Ordering};
 use super::{Mutex, imp};
 use std::time::Duration;
 
-/// See the module's text.
+/// An event: see the text of this file.
 #[derive(Debug)]
 pub struct Event {
     /// Raised by notifiers, compared by waiters and the kernel.
@@ -29,7 +29,7 @@ pub struct Event {
     door: (Mutex<()>, imp::sync::Condvar),
 }
 
-/// The generation at which a waiter looked at its condition.
+/// The generation of the event before a waiter reads its condition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket(u32);
 
@@ -40,7 +40,7 @@ impl Default for Event {
 }
 
 impl Event {
-    /// An event that has not happened.
+    /// Returns an event that has not happened.
     #[must_use]
     pub fn new() -> Event {
         Event {
@@ -51,7 +51,7 @@ impl Event {
         }
     }
 
-    /// To be taken before looking at the condition.
+    /// Returns a ticket. A waiter takes it before it reads the condition.
     pub fn ticket(&self) -> Ticket {
         Ticket(self.generation.load(Ordering::SeqCst))
     }
@@ -75,7 +75,7 @@ impl Event {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// What the kernel compares.
+    /// Returns the word that the kernel compares.
     #[cfg(not(any(loom, feature = "shuttle")))]
     fn word(&self) -> &std::sync::atomic::AtomicU32 {
         #[cfg(feature = "simulation")]
@@ -91,7 +91,7 @@ impl Event {
         if super::simulation::is_simulated() {
             return super::simulation::wake_all(&self.generation);
         }
-        // The only error is a bad address, and this one is ours.
+        // The only possible error is a bad address.
         let _ = futex::wake(self.word(), futex::Flags::PRIVATE, i32::MAX as u32);
     }
 
@@ -106,7 +106,7 @@ impl Event {
             tv_sec: t.as_secs().min(i64::MAX as u64) as i64,
             tv_nsec: t.subsec_nanos().into(),
         });
-        // Every outcome (woken, generation moved on, timed out, interrupted) means: look at the condition again.
+        // Every outcome (woken, generation moved on, timed out, interrupted) means: read the condition again.
         let _ = futex::wait(self.word(), futex::Flags::PRIVATE, ticket.0, timeout.as_ref());
     }
 
@@ -118,7 +118,7 @@ impl Event {
 
     #[cfg(any(loom, feature = "shuttle"))]
     fn sleep(&self, ticket: Ticket, timeout: Option<Duration>) {
-        // A controlled scheduler has no time: a timed sleep is a yield, and the caller looks again.
+        // A controlled scheduler has no time: a timed sleep is a yield, and the caller reads the condition again.
         if timeout.is_some() {
             super::thread::yield_now();
             return;

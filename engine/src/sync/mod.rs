@@ -1,12 +1,12 @@
-//! Rank 1: how threads meet.
+//! Rank 1: how threads synchronize.
 //!
 //! The only door to the standard library's threads and primitives. Under `--cfg loom` or the feature `shuttle` the same
 //! names come from the model checker, so that it controls every interleaving of the code above. With the feature
 //! `simulation` they are those of our own scheduler, which repeats a whole run from a seed. Nothing here allocates on a hot
 //! path.
 //!
-//! A panic of a user's closure must not make a lock unusable, so [`Mutex`] has no poisoning: whoever holds one keeps the
-//! data consistent at every point where code of the caller could run.
+//! A panic of a user's closure must not make a lock unusable, so [`Mutex`] has no poisoning: the holder keeps
+//! the data consistent at every point where code of the caller could run.
 
 pub mod backoff;
 pub mod epoch;
@@ -40,7 +40,7 @@ pub mod atomic {
 pub mod thread {
     pub use super::imp::thread::{JoinHandle, yield_now};
 
-    /// Gives up the CPU for about `time`; under a model checker, which has no time, it only lets others run.
+    /// Sleeps for about `time`. Under a model checker, which has no time, it only yields.
     pub fn sleep(time: std::time::Duration) {
         #[cfg(feature = "simulation")]
         if super::simulation::is_simulated() {
@@ -53,7 +53,8 @@ pub mod thread {
         }
     }
 
-    /// Processors that this process may use, at least 1. Asked once: the system reads several files for the answer.
+    /// Returns the number of CPUs that this process may use, at least 1. Read once, because the system reads
+    /// several files for it.
     #[must_use]
     pub fn processors() -> usize {
         #[cfg(feature = "simulation")]
@@ -64,7 +65,7 @@ pub mod thread {
         *COUNT.get_or_init(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
     }
 
-    /// The CPU that the calling thread runs on, or ran on a moment ago.
+    /// Returns the CPU that the calling thread runs on, or ran on a moment ago.
     #[must_use]
     pub fn current_cpu() -> usize {
         #[cfg(feature = "simulation")]
@@ -74,10 +75,10 @@ pub mod thread {
         rustix::thread::sched_getcpu()
     }
 
-    /// A number that no other thread has, from 1.
+    /// Returns a number that no other thread has, from 1.
     #[must_use]
     pub fn number() -> u64 {
-        // Its threads are tasks of one thread.
+        // The threads of shuttle are tasks of one system thread.
         #[cfg(all(feature = "shuttle", not(loom)))]
         return 1 + usize::from(super::imp::thread::current().id()) as u64;
         #[cfg(not(all(feature = "shuttle", not(loom))))]
@@ -91,7 +92,7 @@ pub mod thread {
         }
     }
 
-    /// The number of the calling process.
+    /// Returns the id of the calling process.
     #[must_use]
     pub fn process_id() -> u32 {
         #[cfg(feature = "simulation")]
@@ -101,9 +102,11 @@ pub mod thread {
         std::process::id()
     }
 
-    /// Calls `f` with each of the numbers below `count`, each in a thread of its own but the first, and returns what they
-    /// return, `None` for one that panicked in its thread. The first is called in this thread, and after it those for which the system has no
-    /// thread left: a panic of theirs goes on when all threads have ended. A controlled scheduler sees them all in this one.
+    /// Calls `f` with each number below `count`, and returns the results; `None` is a panic in another thread.
+    ///
+    /// Each call has its own thread, except the first, and those for which the system has no thread left.
+    /// These run in the calling thread, and their panics resume when all threads have ended. Under a
+    /// controlled scheduler all calls run in the calling thread.
     pub fn fan_out<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<Option<T>> {
         #[cfg(feature = "simulation")]
         if super::simulation::is_simulated() {
@@ -141,17 +144,17 @@ pub struct Mutex<T> {
 }
 
 impl<T> Mutex<T> {
-    /// An unlocked mutex.
+    /// Returns an unlocked mutex.
     pub fn new(value: T) -> Self {
         Mutex { inner: imp::sync::Mutex::new(value) }
     }
 
-    /// Waits for the lock.
+    /// Waits for the lock and returns it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The lock, if nobody holds it.
+    /// Returns the lock if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.inner.try_lock() {
             Ok(guard) => Some(guard),

@@ -1,7 +1,7 @@
-//! Epochs of a simulation: what its threads retire is freed by them, or when it is over, and nothing else is.
+//! Epochs of a simulation: deferred frees of its threads run in them, or at the end of the simulation.
 //!
-//! The library's own epochs are the process's. With them it would depend on earlier simulations when something is freed, and the
-//! engine asks what is free.
+//! The library's default epochs belong to the process. With them the time of a free would depend on earlier
+//! simulations, and the engine asks what is free.
 
 use crossbeam_epoch::{Collector, Guard, LocalHandle};
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ thread_local! {
     static OWN: RefCell<Option<LocalHandle>> = const { RefCell::new(None) };
 }
 
-/// See the module's text.
+/// The epochs of one simulation.
 #[derive(Debug, Default)]
 pub(super) struct Epochs(Collector);
 
@@ -26,13 +26,13 @@ impl Epochs {
     }
 }
 
-/// The calling thread will leave the simulation. What it frees here may wait for other threads, and enter an epoch once more.
+/// Prepares the calling thread to leave the simulation. Its deferred frees may block, and enter an epoch.
 pub(super) fn leave() {
     let own = OWN.take();
     drop(own);
 }
 
-/// False while the calling thread leaves, and for one that takes part in no simulation.
+/// Returns false while the calling thread leaves, and outside a simulation.
 pub(super) fn takes_part() -> bool {
     OWN.try_with(|own| own.borrow().is_some()).unwrap_or(false)
 }

@@ -1,8 +1,8 @@
-//! Where a thread that has not got the baton sleeps.
+//! The gate at which a thread without the baton sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where a thread without the baton sleeps.
+/// The gate of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     open: AtomicBool,
@@ -10,7 +10,8 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// It is opened before it is asked who waits, and who waits says so before looking: one of the two sees the other.
+    /// Opens the gate. The gate opens before the waiter is read, and the waiter registers before it checks
+    /// the gate, so one of the two sees the other.
     pub(super) fn open(&self) {
         self.open.swap(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.get() {
@@ -18,7 +19,7 @@ impl Gate {
         }
     }
 
-    /// By its thread, which has said who it is before anybody could open the gate or finds it open now.
+    /// Waits until the gate is open, and closes it. Only the gate's thread calls this.
     pub(super) fn pass(&self) {
         self.thread.get_or_init(std::thread::current);
         while !self.open.swap(false, Ordering::SeqCst) {

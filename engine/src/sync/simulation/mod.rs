@@ -1,28 +1,28 @@
-//! A scheduler that runs one thread at a time and decides by a seed which: whole runs of the engine that can be repeated.
+//! A scheduler that runs one thread at a time, chosen by a seed: whole runs of the engine can be repeated.
 //!
 //! ```text
 //!   thread:    ── op ── op ── op ──┐ decision            ┌─ op ── op ──
 //!                                  │  ready? which?      │
 //!   another:                       └──▶ baton ── op ── op┘
 //!
-//!   op        an operation on an atomic, a lock or an event of `sync`: counted, and after a number of them, drawn from
-//!             the seed, there is a decision; another when a thread cannot go on, sleeps, yields or ends
-//!   baton     who has it runs; the others sleep in the kernel
+//!   op        an operation on an atomic, a lock or an event of `sync`. After a number of operations, drawn
+//!             from the seed, there is a decision; also when a thread blocks, sleeps, yields or ends
+//!   baton     the thread with the baton runs; the other threads sleep in the kernel
 //! ```
 //!
-//! Threads are real ones, so thread-locals, panics and stacks are what they always are; only who runs is decided here.
+//! Threads are real, so thread-locals, panics and stacks behave as usual. Only the order is decided here.
 //!
-//! 1. One thread of a simulation runs at a time. Who gets the baton, and after how many operations it is asked again,
-//!    follows from the seed and from what the threads do.
-//! 2. A thread that has ended is joined by whoever runs next before it does anything, so that what its thread-locals do at
-//!    their end has its place in the order, too.
-//! 3. Time passes by operations, by looking at the clock, and, when nobody can go on, to the next moment somebody sleeps until.
-//!    Now and then to that moment although others could go on: as if they had been off the CPU.
-//! 4. If nobody can go on and nobody sleeps until some time, threads wait for each other: the report names them, and the
-//!    process ends, since nothing can stop them.
+//! 1. One thread of a simulation runs at a time. The next thread, and its number of operations until the next
+//!    decision, follow from the seed and from what the threads do.
+//! 2. The next thread joins an ended thread first, so that destructors of thread-locals have their place in
+//!    the order, too.
+//! 3. Time passes by operations, by reading the clock, and, if no thread is ready, to the next end of a sleep.
+//!    Now and then time passes to that moment although threads are ready, as if they had been off the CPU.
+//! 4. If no thread is ready and none sleeps until a time, the threads are deadlocked. The report names them,
+//!    and the process ends, because nothing can stop the threads.
 //!
-//! Random choice among ready threads, and priorities that change a few times: Burckhardt and others, "A randomized scheduler
-//! with probabilistic guarantees of finding bugs", 2010.
+//! Random choice among ready threads, and priorities that change a few times: Burckhardt and others, "A
+//! randomized scheduler with probabilistic guarantees of finding bugs", 2010.
 
 mod gate;
 mod epochs;

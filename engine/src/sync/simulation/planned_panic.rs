@@ -1,34 +1,35 @@
-//! A panic to order, of some thread, at some operation that may wait: it locks a mutex, waits for an event, sleeps, or uses a device (whose disk is
-//! behind a mutex).
+//! A planned panic of a thread at a blocking operation: locking a mutex, waiting for an event, sleeping, or
+//! using a device, whose disk is behind a mutex.
 //!
-//! It stands for a bug of the engine, or of a device that a user brought along, in whatever the thread does there. Operations on atomics and
-//! releases of locks are left out: nothing can fail in them, and what belongs together could not be written down otherwise. A thread that is
-//! unwinding already is spared: a second panic would end the process; and one that leaves the simulation, where nobody would catch it.
+//! The panic stands for a bug of the engine, or of a device of the user. Operations on atomics and releases of
+//! locks never panic: they cannot fail, and invariants rely on that. An unwinding thread is spared, because a
+//! second panic would end the process; so is a thread that leaves the simulation, where nothing would catch
+//! the panic.
 
 use std::backtrace::Backtrace;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a planned panic carries, for who joins the thread.
+/// The payload of a planned panic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlannedPanic;
 
-/// The next panic to order in a simulation.
+/// The next planned panic of a simulation.
 #[derive(Debug, Default)]
 pub(super) struct Planned {
     armed: Option<Armed>,
-    /// The thread that it struck.
+    /// The thread that the panic struck.
     pub(super) struck: Option<(String, Backtrace)>,
 }
 
 #[derive(Debug)]
 pub(super) struct Armed {
-    /// Threads whose names begin with this.
+    /// Strikes threads whose names begin with this.
     pub(super) threads: &'static str,
-    /// Operations that they have left.
+    /// Blocking operations that still succeed.
     pub(super) after: u64,
 }
 
-/// Panics that are armed, in all simulations of the process.
+/// Number of armed panics in all simulations of the process.
 pub(super) static ARMED: AtomicUsize = AtomicUsize::new(0);
 
 impl Planned {
@@ -44,7 +45,7 @@ impl Planned {
         }
     }
 
-    /// Whether the calling thread, called `thread`, is to panic now.
+    /// Counts a blocking operation of `thread`. Returns true if the thread panics now.
     pub(super) fn strikes(&mut self, thread: &str) -> bool {
         let Some(armed) = self.armed.as_mut().filter(|armed| thread.starts_with(armed.threads)) else {
             return false;

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// An operation takes this long.
+/// Nanoseconds that an operation takes.
 const OPERATION_NS: u64 = 10;
-/// After one operation in so many time passes to the next moment somebody sleeps until.
+/// After one operation in this many, time passes to the end of the next sleep.
 const OFF_CPU: u64 = 200_000;
-/// In the last so many decisions before a run is given up it is written down where threads are.
+/// In this many decisions before a run is given up, each thread records its backtrace.
 const LAST_DECISIONS: u64 = 3000;
 thread_local! {
     static ME: RefCell<Option<(Arc<Simulation>, usize)>> = const { RefCell::new(None) };
@@ -68,12 +68,12 @@ pub fn is_simulated() -> bool {
 
 static PLACES: AtomicBool = AtomicBool::new(false);
 
-/// From now on it is written down where threads are when they begin to sleep, for the report of a run that is given up. Slow.
+/// Records a backtrace whenever a thread begins to sleep, for the report of a run that is given up. Slow.
 pub fn remember_places() {
     PLACES.store(true, Ordering::Relaxed);
 }
 
-/// A place where another thread may get the baton.
+/// A scheduling point: another thread may get the baton.
 #[inline]
 pub fn point() {
     let _ = LEFT.try_with(|left| match left.get() {
@@ -83,7 +83,7 @@ pub fn point() {
     });
 }
 
-/// Runs `f` as if it were not there: what looks at a run must not change it. `f` must not wait for anybody.
+/// Runs `f` without scheduling points, so that an observer does not change the run. `f` must not block.
 pub fn aside<T>(f: impl FnOnce() -> T) -> T {
     let left = LEFT.get();
     if left > 0 {
@@ -106,17 +106,17 @@ pub fn sleep(time: Duration) {
     decide(Condition::Waits { address: None, until }, false);
 }
 
-/// Sleeps until somebody calls [`wake`] with the address, or for `timeout`.
+/// Sleeps until a call of [`wake`] with the address, or for `timeout`.
 pub(super) fn wait(address: usize, timeout: Option<Duration>) {
     decide(Condition::Waits { address: Some(address), until: until(timeout) }, false);
 }
 
-/// Whoever sleeps on the address can go on.
+/// Makes the threads that sleep on the address ready.
 pub(super) fn wake(address: usize) {
     in_simulation(|simulation, _| simulation.lock().wake(address));
 }
 
-/// Lets time jump, for all threads of the simulation.
+/// Advances the time of the simulation.
 pub fn jump(time: Duration) {
     in_simulation(|simulation, _| simulation.environment.advance(time.as_nanos() as u64));
 }
@@ -127,7 +127,7 @@ pub fn preemptions() -> u64 {
     in_simulation(|simulation, _| simulation.environment.preemptions()).unwrap_or(0)
 }
 
-/// The number of the calling thread in its simulation, 0 for who called [`run`].
+/// Returns the number of the calling thread in its simulation; the caller of [`run`] is 0.
 #[must_use]
 pub fn task() -> Option<usize> {
     in_simulation(|_, task| task)
@@ -138,21 +138,22 @@ fn until(timeout: Option<Duration>) -> Option<u64> {
     timeout.map(|time| now.saturating_add(time.as_nanos() as u64))
 }
 
-/// `f` of the calling thread's simulation and its number there; `None` if it takes part in none.
+/// Calls `f` with the calling thread's simulation and the thread's number. Returns `None` outside a
+/// simulation.
 pub(super) fn in_simulation<T>(f: impl FnOnce(&Arc<Simulation>, usize) -> T) -> Option<T> {
     ME.try_with(|me| me.borrow().as_ref().map(|(simulation, me)| f(simulation, *me))).ok().flatten()
 }
 
-/// The calling thread goes on as `condition` says, after whoever the scheduler chooses.
+/// Sets the condition of the calling thread and gives the baton to the chosen thread.
 #[cold]
 fn decide(condition: Condition, yields: bool) {
     in_simulation(|simulation, me| simulation.decide(me, condition, yields));
 }
 
-/// What the system says when it has no further thread.
+/// The system's error if it has no further thread.
 const EAGAIN: i32 = 11;
 
-/// Starts a thread; it runs when it is given the baton.
+/// Starts a thread. It runs when it gets the baton.
 pub(super) fn spawn<T: Send + 'static>(
     name: &str,
     f: impl FnOnce() -> T + Send + 'static,
@@ -245,7 +246,7 @@ impl Simulation {
         state.tasks.len() - 1
     }
 
-    /// The first thing a thread does that was given the baton.
+    /// The first step of a thread that has got the baton.
     fn take_baton(&self, me: usize) {
         let ended = {
             let mut state = self.lock();
@@ -253,7 +254,7 @@ impl Simulation {
             state.ended.take()
         };
         if let Some(thread) = ended {
-            // It has no more to do than to drop its thread-locals; a panic in one of them is reported by the runtime.
+            // The thread only drops its thread-locals; the runtime reports a panic in one of them.
             let _ = thread.join();
         }
     }
@@ -279,7 +280,7 @@ impl Simulation {
         self.take_baton(me);
     }
 
-    /// A thread has ended.
+    /// Ends the calling thread.
     fn end(&self, me: usize, panicked: bool) {
         let mut state = self.lock();
         state.tasks[me].condition = Condition::Ended;
@@ -317,7 +318,7 @@ impl Simulation {
         }
     }
 
-    /// Who runs next. `me` had the baton and may keep it.
+    /// Chooses the next thread. `me` had the baton and may keep it.
     fn choose(&self, state: &mut State, me: Option<usize>, yields: bool) -> usize {
         state.summary.decisions += 1;
         self.environment.advance(u64::from(state.given) * OPERATION_NS);
@@ -331,7 +332,7 @@ impl Simulation {
         state.wake_sleepers(self.environment.now());
         let others = |state: &State| state.ready(me).next().is_some();
         if yields && !others(state) && state.random.chance(1, 4) {
-            // Whoever yields waits for somebody who sleeps.
+            // A yielding thread waits for a sleeping one.
             self.pass_to_next_time(state);
             state.wake_sleepers(self.environment.now());
         }
@@ -348,7 +349,7 @@ impl Simulation {
         next
     }
 
-    /// False if nobody sleeps until some time.
+    /// Advances the time to the end of the next sleep. Returns false if no thread sleeps until a time.
     fn pass_to_next_time(&self, state: &State) -> bool {
         let next = state.tasks.iter().filter_map(|task| match task.condition {
             Condition::Waits { until, .. } => until,
@@ -364,18 +365,18 @@ impl Simulation {
             let condition = task.condition.without_address(&mut places);
             eprintln!("thread {number} {}: {condition:?}", task.name);
             if let Some(place) = task.place.as_ref().filter(|_| task.condition != Condition::Ended) {
-                tell(place);
+                print_place(place);
             }
         }
         if let Some((thread, place)) = &state.panic.struck {
             eprintln!("a planned panic struck {thread}:");
-            tell(place);
+            print_place(place);
         }
         std::process::exit(STUCK)
     }
 }
 
-/// The calling thread panics if it is its turn.
+/// Panics if a planned panic strikes the calling thread now.
 #[inline]
 pub(super) fn may_strike() {
     if ARMED.load(Ordering::Relaxed) > 0 && !std::thread::panicking() && epochs::takes_part() {
@@ -394,13 +395,13 @@ fn strike() {
     }
 }
 
-/// Lets `after` more operations that may wait, of threads whose names begin with `threads`, go well; whoever of them comes to the next one
-/// panics with [`PlannedPanic`].
+/// Lets `after` more blocking operations of threads whose names begin with `threads` succeed. The thread
+/// that starts the next one panics with [`PlannedPanic`].
 pub fn panic_later(threads: &'static str, after: u64) {
     in_simulation(|simulation, _| simulation.lock().panic.arm(Armed { threads, after }));
 }
 
-/// The thread that a planned panic has struck in this simulation.
+/// Returns the thread that a planned panic has struck in this simulation.
 #[must_use]
 pub fn planned_panic() -> Option<String> {
     let struck =
@@ -408,12 +409,12 @@ pub fn planned_panic() -> Option<String> {
     in_simulation(|simulation, _| struck(simulation)).flatten()
 }
 
-/// Only what is ours and above the scheduler.
-fn tell(place: &Backtrace) {
+/// Prints the frames of the engine above the scheduler.
+fn print_place(place: &Backtrace) {
     let text = place.to_string();
     let ours = text.lines().filter(|line| line.contains("src/") && !line.contains("/rustc/"));
     ours.filter(|line| !line.contains("sync/simulation")).for_each(|line| eprintln!("  {}", line.trim()));
 }
 
-/// Exit code of a process whose simulation cannot go on.
+/// Exit code of a process whose simulation cannot continue.
 pub const STUCK: i32 = 86;

@@ -12,16 +12,16 @@ use std::sync::Arc;
 pub struct Plan {
     /// Decides everything.
     pub seed: u64,
-    /// A thread goes on for up to 2 to the power of this operations before it may be interrupted.
+    /// Binary logarithm of the most operations that a thread runs before it may be interrupted.
     pub stride: u32,
-    /// Threads have priorities, and the first in line runs until it cannot; otherwise any ready thread may be chosen.
+    /// Run the ready thread with the highest priority; otherwise choose any ready thread.
     pub priorities: bool,
-    /// A run of more decisions than this does not end.
+    /// A run with more decisions counts as endless.
     pub decisions_max: u64,
 }
 
 impl Plan {
-    /// Drawn from `seed`: from a switch at every few operations to runs without interruption.
+    /// Returns the plan of `seed`, between a switch at every few operations and runs without interruption.
     #[must_use]
     pub fn of(seed: u64) -> Plan {
         let mut random = Random::from_seed(seed ^ 0x5c4e_d01e);
@@ -33,21 +33,21 @@ impl Plan {
 /// What a simulation did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
-    /// Times it was decided who goes on.
+    /// Number of decisions.
     pub decisions: u64,
-    /// Times that was another thread.
+    /// Number of decisions for another thread.
     pub switches: u64,
-    /// Threads that there were, the caller's included.
+    /// Number of threads, including the caller's.
     pub threads: u64,
-    /// Threads that ended by a panic.
+    /// Number of threads that ended by a panic.
     pub panics: u64,
-    /// Time that passed in the simulation.
+    /// Simulated time, in nanoseconds.
     pub nanos: u64,
-    /// Of all decisions: two runs with equal ones went the same way.
+    /// A hash of all decisions: two runs with equal hashes made the same decisions.
     pub fingerprint: u64,
 }
 
-/// One decision in so many changes a priority.
+/// One decision in this many changes a priority.
 const PRIORITY_CHANGE: u64 = 64;
 
 thread_local! {
@@ -60,10 +60,10 @@ pub(super) struct State {
     pub(super) plan: Plan,
     pub(super) random: Random,
     pub(super) tasks: Vec<Task>,
-    /// Operations that whoever has the baton was given.
+    /// Operations given to the thread with the baton.
     pub(super) given: u32,
     pub(super) summary: Summary,
-    /// Has ended, and is to be joined by whoever runs next.
+    /// The ended thread, which the next thread joins.
     pub(super) ended: Option<std::thread::JoinHandle<()>>,
     pub(super) panic: Planned,
 }
@@ -75,12 +75,12 @@ pub(super) struct Task {
     pub(super) priority: u64,
     pub(super) gate: Arc<Gate>,
     pub(super) handle: Option<std::thread::JoinHandle<()>>,
-    /// Where it was when it gave up the baton, shortly before a run is given up.
+    /// Where the thread gave up the baton, shortly before a run is given up.
     pub(super) place: Option<Backtrace>,
 }
 
 impl Task {
-    /// What those wait for who wait for its end.
+    /// Returns the address on which threads wait for the end of this thread.
     pub(super) fn address(&self) -> usize {
         Arc::as_ptr(&self.gate) as usize
     }
@@ -89,7 +89,7 @@ impl Task {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Condition {
     Ready,
-    /// Until somebody wakes the address, or until a time, whatever is first.
+    /// Waits for a wake-up of the address or for a time, whichever is first.
     Waits {
         address: Option<usize>,
         until: Option<u64>,
@@ -98,19 +98,20 @@ pub(super) enum Condition {
 }
 
 impl Condition {
-    /// For people, and the same whenever the run is repeated: the address is the place in `met` where it is, or is put.
-    pub(super) fn without_address(self, met: &mut Vec<usize>) -> Condition {
+    /// Returns the condition with the address replaced by its index in `seen`, so that repeated runs print
+    /// the same.
+    pub(super) fn without_address(self, seen: &mut Vec<usize>) -> Condition {
         let Condition::Waits { address: Some(address), until } = self else { return self };
-        let place = met.iter().position(|known| *known == address).unwrap_or_else(|| {
-            met.push(address);
-            met.len() - 1
+        let place = seen.iter().position(|known| *known == address).unwrap_or_else(|| {
+            seen.push(address);
+            seen.len() - 1
         });
         Condition::Waits { address: Some(place), until }
     }
 }
 
 impl State {
-    /// Draws for how many operations `me`, the calling thread, goes on.
+    /// Draws the number of operations that `me`, the calling thread, may run.
     pub(super) fn give_operations(&mut self, me: usize) {
         debug_assert_eq!(self.tasks[me].condition, Condition::Ready);
         // As many short stretches as long ones.
@@ -143,15 +144,15 @@ impl State {
         }
     }
 
-    /// Those who can go on, but not `except`.
+    /// Returns the ready threads without `except`.
     pub(super) fn ready(&self, except: Option<usize>) -> impl Iterator<Item = usize> {
         (0..self.tasks.len()).filter(move |task| Some(*task) != except && self.is_ready(*task))
     }
 
-    /// One of the ready, but not `except`.
+    /// Chooses a ready thread that is not `except`.
     pub(super) fn pick(&mut self, except: Option<usize>) -> usize {
         if let Some(task) = except {
-            // Whoever yields goes to the end of the line.
+            // A thread that yields gets a low priority.
             self.tasks[task].priority /= 2;
         }
         if !self.plan.priorities {
@@ -162,11 +163,11 @@ impl State {
             self.tasks[changed].priority = self.random.next_u64();
         }
         let first = self.ready(except).max_by_key(|task| self.tasks[*task].priority);
-        first.expect("somebody is ready")
+        first.expect("at least one thread is ready")
     }
 
     fn draw(&mut self, except: Option<usize>) -> usize {
         let drawn = self.random.below(self.ready(except).count() as u64);
-        self.ready(except).nth(drawn as usize).expect("somebody is ready")
+        self.ready(except).nth(drawn as usize).expect("at least one thread is ready")
     }
 }
