@@ -55,7 +55,7 @@ impl DirectoryLock {
                     Error::new(
                         ErrorKind::Busy,
                         format!(
-                            "the database {} is open for reading in another process",
+                            "the database {} is open for reading by others",
                             directory.display()
                         ),
                     )
