@@ -54,10 +54,7 @@ impl DirectoryLock {
                 std::fs::TryLockError::WouldBlock if exclusive && file.try_lock_shared().is_ok() => {
                     Error::new(
                         ErrorKind::Busy,
-                        format!(
-                            "the database {} is open for reading by others",
-                            directory.display()
-                        ),
+                        format!("the database {} is open for reading by others", directory.display()),
                     )
                 }
                 std::fs::TryLockError::WouldBlock => busy(directory, &mut file),

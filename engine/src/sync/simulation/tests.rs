@@ -5,6 +5,7 @@ use crate::base::clock::Clock;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::epoch::EpochCell;
 use crate::sync::{Event, Mutex, thread};
+use std::sync::Arc;
 
 /// Three threads that pass each other a number through everything that `sync` has.
 fn script() -> Vec<u64> {
