@@ -77,7 +77,7 @@ fn salvage_copies_what_is_readable_and_says_what_is_not() {
 }
 
 #[test]
-fn what_another_process_has_open_can_be_read_and_backed_up_as_of_its_newest_checkpoint() {
+fn a_database_open_elsewhere_is_read_and_backed_up() {
     let directory = directory();
     let path = directory.path().join("db");
     let db = quenchdb::Database::builder().memory_bytes(16 << 20).open(&path).expect("opens");

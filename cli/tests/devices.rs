@@ -47,7 +47,7 @@ fn the_floor_of_every_model_is_about_its_figure() {
 }
 
 #[test]
-fn a_directory_has_the_speed_of_the_model_and_can_be_recovered_after_a_kill() {
+fn a_directory_has_the_model_speed_and_recovers_after_a_kill() {
     let run = |seconds: &str| {
         let directory = directory();
         let path = directory.path().join("db");
@@ -65,7 +65,7 @@ fn a_directory_has_the_speed_of_the_model_and_can_be_recovered_after_a_kill() {
 }
 
 #[test]
-fn every_workload_runs_on_a_device_in_memory_and_leaves_no_directory() {
+fn workloads_run_on_a_device_in_memory_without_a_directory() {
     let small: [&[&str]; 7] = [
         &["ycsb", "--rows", "2000", "--mix", "a", "--check"],
         &["tpcc", "--small", "--warehouses", "2", "--check", "--commit", "async", "--preset", "autonomous"],
@@ -90,7 +90,7 @@ fn every_workload_runs_on_a_device_in_memory_and_leaves_no_directory() {
 }
 
 #[test]
-fn an_unknown_device_is_an_error_that_lists_the_known_ones_and_so_does_help() {
+fn an_unknown_device_is_refused_with_all_known_names() {
     let output = run_bench(&["device", "--device", "sim:floppy"]);
     let (error, code) = (String::from_utf8_lossy(&output.stderr), output.status.code());
     assert_ne!(code, Some(0));

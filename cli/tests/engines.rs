@@ -39,7 +39,7 @@ fn flags_that_do_not_go_together_are_refused() {
 }
 
 #[test]
-fn a_run_with_the_own_engine_chosen_counts_what_the_block_device_wrote() {
+fn a_run_of_quench_counts_bytes_the_block_device_wrote() {
     let put = |seconds: &str| {
         let directory = directory();
         let path = directory.path().join("db");

@@ -146,7 +146,7 @@ impl OnTerminal {
 const SMALL: [&str; 6] = ["--threads", "2", "--memory-bytes", "64m", "--rows", "1000"];
 
 #[test]
-fn a_run_without_end_is_drawn_and_ends_with_its_result_by_key_or_signal() {
+fn an_endless_run_ends_with_its_result_by_key_or_signal() {
     let directory = directory();
     for key in [Some(b'q'), Some(0x1b), Some(3), None] {
         let mut run = OnTerminal::start(&[&["live"][..], &SMALL].concat(), directory.path());
@@ -180,7 +180,7 @@ fn a_child_that_is_killed_leaves_the_terminal_as_it_was() {
 }
 
 #[test]
-fn who_stops_it_before_anything_is_measured_gets_the_terminal_back_and_no_result() {
+fn an_early_stop_restores_the_terminal_without_a_result() {
     let directory = directory();
     let load = ["live", "--threads", "1", "--rows", "100000000"];
     let mut run = OnTerminal::start(&load, directory.path());

@@ -289,7 +289,7 @@ fn code_unread(arguments: &[&str]) -> Option<i32> {
 }
 
 #[test]
-fn what_is_found_wrong_is_in_the_exit_code_whoever_reads_the_rest() {
+fn problems_are_in_the_exit_code_even_with_a_closed_pipe() {
     let dir = directory();
     let path = dir.path().join("db");
     let db = text(&path);

@@ -103,7 +103,7 @@ fn contradictions_are_refused_with_the_reason() {
 }
 
 #[test]
-fn the_ablation_has_a_report_for_each_row_and_refuses_what_it_varies() {
+fn the_ablation_reports_each_row_and_refuses_varied_flags() {
     let rows_of = |report: &Value| report["rows"].as_array().expect("rows").clone();
     let rows = rows_of(&long_enough(
         if is_deep() { 0.3 } else { 0.1 },

@@ -147,7 +147,7 @@ fn rows_file(directory: &Path, count: u32) -> (PathBuf, String) {
 
 /// Where the system kills whoever writes beyond `ulimit -f`, that is a kill like any other; a program that ignores SIGXFSZ gets an error.
 #[test]
-fn a_limit_on_the_size_of_files_kills_or_is_an_error_and_loses_nothing() {
+fn a_file_size_limit_kills_or_fails_and_loses_nothing() {
     const SIGXFSZ: i32 = 25;
     for ignored in [false, true] {
         let dir = directory();
@@ -205,7 +205,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_file_system_that_is_too_small_is_an_error_and_what_was_acknowledged_is_there_when_it_is_larger() {
+fn a_file_system_that_is_too_small_fails_until_it_grows() {
     let dir = directory();
     let (file, rows) = rows_file(dir.path(), 200_000);
     let at = dir.path().join("small");

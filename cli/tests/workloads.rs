@@ -109,7 +109,7 @@ fn every_workload_is_sound_after_a_close_and_after_a_kill() {
 }
 
 #[test]
-fn every_change_that_was_acknowledged_is_there_after_a_kill_at_every_level() {
+fn acknowledged_changes_survive_a_kill_at_every_level() {
     for workload in [&["ycsb", "--rows", "2000", "--zipf", "0.9"][..], &["tatp", "--subscribers", "1000"]] {
         let levels =
             [("blocking", "durable"), ("async", "durable"), ("blocking", "bounded"), ("async", "bounded")];

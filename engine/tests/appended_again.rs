@@ -62,8 +62,8 @@ fn with_held_watermark(
 
 /// In a process of its own, because it depends on the threads that live which log a thread gets.
 #[test]
-fn what_is_appended_again_has_room_and_is_removed_by_the_next_recovery() {
-    let name = "what_is_appended_again_has_room_and_is_removed_by_the_next_recovery";
+fn reappended_records_fit_and_the_next_recovery_removes_them() {
+    let name = "reappended_records_fit_and_the_next_recovery_removes_them";
     in_own_process(module_path!(), name, appended_again);
 }
 

@@ -115,7 +115,7 @@ fn a_full_backup_is_a_closed_database_that_nobody_can_write_to() {
 }
 
 #[test]
-fn a_backup_of_a_database_that_is_open_read_only_is_as_of_its_close() {
+fn a_backup_of_a_read_only_database_is_as_of_its_close() {
     let (disk, db) = sample();
     let before = content(&db);
     disk.stop();
@@ -130,7 +130,7 @@ fn a_backup_of_a_database_that_is_open_read_only_is_as_of_its_close() {
 }
 
 #[test]
-fn every_increment_of_a_chain_brings_back_the_content_of_its_time() {
+fn every_increment_of_a_chain_restores_its_moment() {
     let (_, db) = sample();
     // A page that was leaving memory beside a checkpoint may have an image in that one and another in the next.
     db.checkpoint().expect("works");
@@ -522,7 +522,7 @@ fn a_target_that_fails_gives_no_complete_backup() {
 }
 
 #[test]
-fn a_restored_database_takes_no_log_and_no_increment_of_the_original() {
+fn a_restored_database_refuses_log_and_increments_of_its_source() {
     let (disk, db) = sample();
     let (full, _) = back_up(&db, None).expect("sound");
     let before = content(&db);

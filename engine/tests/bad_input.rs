@@ -255,7 +255,7 @@ fn a_foreign_file_with_our_name_is_no_manifest() {
 
 /// Story: the number after the one in such a name overflowed.
 #[test]
-fn a_file_with_a_number_that_no_segment_gets_is_named_whether_the_database_was_closed_or_killed() {
+fn a_log_file_with_an_impossible_number_is_named() {
     let directory = tempfile::tempdir().expect("space");
     let path = directory.path().join("database");
     let refuses = |context: &str| {
@@ -341,7 +341,7 @@ fn a_second_user_is_told_who_is_the_first() {
 /// Story: the lock file names the last writer; a writer refused because of readers was told that a process long gone has
 /// the database open.
 #[test]
-fn readers_keep_a_writer_out_and_are_not_taken_for_the_last_writer() {
+fn readers_exclude_a_writer_and_are_not_named_as_one() {
     let directory = tempfile::tempdir().expect("space");
     assert!(!in_another_process("crash", directory.path()).status.success());
     let one = builder().read_only(true).open(directory.path()).expect("free");

@@ -86,7 +86,7 @@ fn the_first_updater_wins() {
 }
 
 #[test]
-fn a_writer_waits_for_another_threads_row_and_goes_on_when_it_aborts() {
+fn a_writer_waits_for_a_locked_row_until_its_holder_aborts() {
     let db = memory();
     let table = db.create_table("t").expect("new");
     let mut first = db.begin().expect("free");
@@ -177,7 +177,7 @@ fn a_savepoint_of_a_state_that_was_rolled_back_is_refused() {
 }
 
 #[test]
-fn get_for_update_holds_rows_that_are_there_and_rows_that_are_not() {
+fn get_for_update_locks_present_and_absent_rows() {
     let db = memory();
     let table = db.create_table("t").expect("new");
     db.transact(|tx| tx.insert(&table, "a", "0")).expect("commits");
@@ -506,7 +506,7 @@ fn wrong_sizes_and_settings_are_named() {
 }
 
 #[test]
-fn a_catalog_change_that_waits_for_log_space_does_not_keep_the_checkpoint_from_making_it() {
+fn a_catalog_change_waiting_for_log_space_lets_checkpoints_run() {
     let db = Database::builder()
         .segment_bytes(64 << 10)
         .log_bytes_max(256 << 10)

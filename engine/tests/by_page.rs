@@ -165,7 +165,7 @@ fn a_transaction_has_a_record_in_each_log_of_its_pages() {
 }
 
 #[test]
-fn a_transaction_is_whole_or_not_there_after_any_crash_and_the_one_after_it() {
+fn a_transaction_is_whole_or_absent_after_any_two_crashes() {
     let (mut lost, mut random) = (0, Random::from_seed(5));
     for settings in protocols() {
         let disk = SimulatedStorage::new(2);
@@ -253,7 +253,7 @@ fn long_transactions_large_values_and_savepoints_are_recovered() {
 
 /// Salvage applied each fragment by itself, so that of a transaction that nobody was told of a half was there, and counted as one.
 #[test]
-fn salvage_takes_a_transaction_with_all_its_fragments_or_not_at_all() {
+fn salvage_takes_all_fragments_of_a_transaction_or_none() {
     let (mut missing, mut random) = (0, Random::from_seed(6));
     let key = |transaction: u64, n: u64| [row(transaction, n), transaction.to_be_bytes()].concat();
     for seed in 0..30 {

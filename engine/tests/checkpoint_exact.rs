@@ -148,7 +148,7 @@ fn a_checkpoint_is_of_one_moment_while_its_pages_leave_memory() {
 }
 
 #[test]
-fn a_checkpoint_is_of_one_moment_while_its_pages_split_and_merge() {
+fn a_checkpoint_is_of_one_moment_while_pages_split_and_merge() {
     for preset in [Preset::Group, Preset::Autonomous] {
         checkpoints_are_exact(preset, ROOMY, 3);
     }

@@ -136,7 +136,7 @@ fn long_transactions_survive_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_checkpoint_keeps_the_log_for_a_transaction_that_it_does_not_contain() {
+fn a_checkpoint_keeps_the_log_for_an_open_transaction() {
     let storage = SimulatedStorage::new(5);
     let db = open(&storage, &settings());
     let table = db.create_table("t").expect("new");
@@ -172,7 +172,7 @@ fn a_checkpoint_keeps_the_log_for_a_transaction_that_it_does_not_contain() {
 }
 
 #[test]
-fn a_transaction_that_keeps_too_much_log_is_given_up_and_nobody_else_waits_for_it() {
+fn a_transaction_that_pins_too_much_log_is_given_up_alone() {
     let storage = Arc::new(MemoryStorage::default());
     let settings = Settings { log_bytes_max: 1 << 20, checkpoint_log_bytes: 256 << 10, ..settings() };
     let db = Database::builder().settings(settings).storage(storage).open("memory").expect("opens");
@@ -346,7 +346,7 @@ impl Story {
 
 /// What a recovery has discarded stays discarded, and what it has served stays, whatever happens next.
 #[test]
-fn at_every_moment_of_long_transactions_and_of_their_recovery_a_crash_leaves_whole_ones() {
+fn a_crash_at_any_moment_leaves_long_transactions_whole() {
     let mut seen = [0; 6];
     for (seed, preset) in (0..).zip(Preset::ALL) {
         let settings =
@@ -390,7 +390,7 @@ fn at_every_moment_of_long_transactions_and_of_their_recovery_a_crash_leaves_who
 /// All of them wait for log space at once, and no checkpoint contains any of them. Whoever lasts longest may fall with the others: the
 /// log since its first chunk has the others' chunks in it.
 #[test]
-fn long_transactions_that_fill_the_log_together_end_with_one_clear_error_or_commit() {
+fn long_transactions_that_fill_the_log_commit_or_fail_clearly() {
     for preset in Preset::ALL {
         let storage = Arc::new(MemoryStorage::default());
         let settings = Settings { preset, log_bytes_max: 1 << 20, chunk_bytes: 0, ..settings() };

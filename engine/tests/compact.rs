@@ -119,7 +119,7 @@ fn what_is_compact_already_stays() {
 
 /// The checkpoints that were still to come said that nobody had closed it.
 #[test]
-fn a_database_that_is_closed_while_it_is_made_compact_stays_closed() {
+fn a_database_closed_during_compaction_stays_closed() {
     let (disk, db, table) = thinned(4_000, 3 << 20, Compression::Lz4);
     drop(table);
     let mut other = Some(db.clone());

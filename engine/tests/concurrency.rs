@@ -90,7 +90,7 @@ fn no_update_is_lost_with_threads_on_one_counter() {
 }
 
 #[test]
-fn snapshot_isolation_allows_write_skew_and_locking_what_was_read_prevents_it() {
+fn snapshot_isolation_allows_write_skew_and_locks_prevent_it() {
     let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
     let table = db.create_table("on duty").expect("new");
     for lock in [false, true] {
@@ -150,7 +150,7 @@ fn total(snapshot: &Snapshot, tables: &[Table; 2]) -> u64 {
 }
 
 #[test]
-fn readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reopening() {
+fn readers_see_transfers_whole_beside_checkpoints() {
     for preset in some(&Preset::ALL, 3) {
         in_time(move || {
             let disk = SimulatedStorage::new(9);

@@ -55,7 +55,7 @@ fn without_memory(disk: &SimulatedStorage) -> SimulatedStorage {
 
 /// Commits were acknowledged by a fence, and their blocks not written yet. They were missing from what was restored, and nothing was said.
 #[test]
-fn what_is_only_in_the_mapped_memory_of_the_original_is_restored_or_missed() {
+fn log_in_mapped_memory_of_the_source_is_restored_or_missed() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, &passive());
     let table = db.create_table("t").expect("new");
@@ -87,7 +87,7 @@ fn what_is_only_in_the_mapped_memory_of_the_original_is_restored_or_missed() {
 
 /// Only the memory knows of the later run.
 #[test]
-fn a_later_run_that_has_written_to_mapped_memory_only_needs_its_manifest() {
+fn a_later_run_in_mapped_memory_needs_only_its_manifest() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, &passive());
     let table = db.create_table("t").expect("new");
@@ -124,7 +124,7 @@ fn copy_as_killed(from: &Path, to: &Path) {
 
 /// The settings say where the memory is, and are those of the database that is restored, too.
 #[test]
-fn a_mapped_file_that_was_moved_is_named_by_the_settings_and_only_read() {
+fn a_moved_mapped_file_is_named_by_settings_and_only_read() {
     let root = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| root.path().join(name);
     let settings = Settings { log_memory: Some(path("memory")), ..passive() };
@@ -272,7 +272,7 @@ impl Drop for ReadOnly<'_> {
 
 /// A copy that nobody has opened yet has no `LOCK`, and none could be made: "cannot open the lock file".
 #[test]
-fn a_copy_without_a_lock_can_be_read_where_nothing_can_be_written() {
+fn a_copy_without_a_lock_is_read_where_writing_is_impossible() {
     let root = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| root.path().join(name);
     let builder = || Database::builder().memory_bytes(8 << 20).segment_bytes(1 << 20);

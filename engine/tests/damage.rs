@@ -332,7 +332,7 @@ fn every_flipped_bit_is_harmless_or_refused_with_its_place() {
 }
 
 #[test]
-fn a_cut_file_is_noticed_unless_only_the_newest_transactions_are_gone() {
+fn a_truncated_file_is_noticed_unless_only_its_tail_is_lost() {
     for closed in [false, true] {
         let sample = sample(Preset::Group, closed);
         for path in sample.disk.files() {

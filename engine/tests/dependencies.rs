@@ -196,17 +196,17 @@ fn judge_all(preset: Preset) {
 }
 
 #[test]
-fn whoever_is_told_finds_after_a_power_cut_what_it_met_autonomous() {
+fn an_acknowledged_reader_keeps_what_it_observed_autonomous() {
     judge_all(Preset::Autonomous);
 }
 
 #[test]
-fn whoever_is_told_finds_after_a_power_cut_what_it_met_restricted() {
+fn an_acknowledged_reader_keeps_what_it_observed_restricted() {
     judge_all(Preset::Restricted);
 }
 
 #[test]
-fn whoever_is_told_finds_after_a_power_cut_what_it_met_passive() {
+fn an_acknowledged_reader_keeps_what_it_observed_passive() {
     judge_all(Preset::Passive);
 }
 
@@ -251,7 +251,7 @@ fn judge_drop(preset: Preset, rule: Dependency, salt: u64) {
 }
 
 #[test]
-fn whoever_is_told_that_a_table_is_gone_is_acknowledged_when_that_is_durable() {
+fn observing_a_dropped_table_waits_until_the_drop_is_durable() {
     let mut salt = 0;
     for preset in [Preset::Autonomous, Preset::Restricted] {
         for rule in Dependency::ALL.into_iter().filter(|rule| *rule != Dependency::LogOrder) {

@@ -451,7 +451,7 @@ fn a_failed_open_can_be_repeated() {
 }
 
 #[test]
-fn a_full_disk_refuses_work_and_loses_nothing_and_goes_on_when_there_is_space() {
+fn a_full_disk_refuses_work_loses_nothing_and_resumes() {
     let threads = Preset::ALL.map(|preset| {
         std::thread::spawn(move || {
             let context = format!("{preset:?}");

@@ -274,7 +274,7 @@ fn newer_log_blocks_are_refused() {
 }
 
 #[test]
-fn newer_blocks_of_the_page_store_are_refused_wherever_they_are_read() {
+fn newer_blocks_of_the_page_store_are_refused_at_every_read() {
     refuse_newer_blocks(Compression::None, [1, 2, 3, 4, 5]);
     refuse_newer_blocks(Compression::Lz4, [1, 3, 4, 5, PACK]);
 }

@@ -399,7 +399,7 @@ fn many_threads_are_refused_together_and_go_on_together() {
 /// Story: a process that is killed on a full disk leaves segments with nothing in them that is needed. Recovery wanted new ones before it
 /// let go of any: the database could not be opened, so nothing could be deleted.
 #[test]
-fn a_database_that_went_down_on_a_full_disk_can_be_opened_and_emptied() {
+fn a_database_on_a_full_disk_can_be_reopened_and_emptied() {
     for (step, preset) in Preset::ALL.into_iter().enumerate() {
         for kind in [CrashKind::Kill, CrashKind::PowerCut] {
             // To be replayed; without any not one segment is needed.
@@ -453,7 +453,7 @@ fn opens_on_a_full_disk(preset: Preset, room: u64, kind: CrashKind, changes: u32
 
 /// `ENOSPC` where the reserve does not help, because the file system broke its promise: at each write in turn.
 #[test]
-fn a_checkpoint_that_meets_a_full_disk_at_any_write_can_be_repeated() {
+fn a_checkpoint_stopped_by_a_full_disk_can_be_repeated() {
     let (mut struck_all, mut packed) = (0, 0);
     let whole = [(OperationKind::Write, 1), (OperationKind::ZeroExtend, 1)];
     let in_packs = [(OperationKind::Write, COMPRESSIBLE), (OperationKind::ZeroExtend, COMPRESSIBLE)];
@@ -547,7 +547,7 @@ fn open_small(path: &Path) -> Database {
 }
 
 #[test]
-fn on_a_real_file_system_that_is_full_work_resumes_when_a_file_is_deleted() {
+fn a_full_real_file_system_resumes_after_a_deletion() {
     a_real_file_system_fills_up(1, 64 << 20);
     a_real_file_system_fills_up(COMPRESSIBLE, 40 << 20);
 }

@@ -167,7 +167,7 @@ fn what_outlives_the_database_goes_on_or_says_why_not() {
 /// Story: a snapshot that had outlived its database read blocks that the next opening had used again. It said that the database was damaged,
 /// and was to be restored from a backup.
 #[test]
-fn a_snapshot_that_outlives_its_database_takes_nothing_for_damage() {
+fn a_snapshot_that_outlives_its_database_sees_no_damage() {
     const ROWS: u32 = 8_000;
     let value = |fill: u32, n: u32| (0..300u32).map(|at| (fill + n * at) as u8).collect::<Vec<u8>>();
     let storage = Arc::new(quenchdb::internals::device::memory::MemoryStorage::new());
@@ -260,7 +260,7 @@ fn closing_while_others_commit_keeps_what_was_acknowledged() {
 }
 
 #[test]
-fn the_database_may_be_dropped_in_a_thread_while_a_transaction_is_open_in_another() {
+fn a_database_may_be_dropped_beside_an_open_transaction() {
     in_time(|| {
         let directory = tempfile::tempdir().expect("space");
         for round in 0..10 {
@@ -315,7 +315,7 @@ fn a_panic_in_a_closure_aborts_its_transaction_and_nothing_else() {
 /// Transactions that outlived their database made the file of pages longer, which the next owner had: behind his back, where he had cut it, and
 /// with zeros over what he had written there if the file system cannot set space aside.
 #[test]
-fn a_transaction_of_a_closed_database_leaves_the_files_of_the_next_owner_alone() {
+fn a_transaction_of_a_closed_database_writes_to_no_file() {
     let directory = tempfile::tempdir().expect("space");
     let db = builder().open(directory.path()).expect("opens");
     let table = db.create_table("t").expect("new");

@@ -202,7 +202,7 @@ fn a_snapshot_sees_what_any_transaction_read_before_it_began() {
 /// A thread remembered its newest commit with the address of the database's state. Closed, and another opened at the same address: the
 /// thread's snapshots of that one were at the old one's number, and saw what was committed after they began. Found by the fuzzer of the API.
 #[test]
-fn a_snapshot_is_not_from_the_future_because_of_another_database() {
+fn another_database_does_not_date_a_snapshot_into_the_future() {
     for round in 0..10 {
         let open = || Database::builder().memory_bytes(1 << 20).open_in_memory().expect("opens");
         let old = open();

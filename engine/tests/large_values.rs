@@ -84,7 +84,7 @@ fn get(db: &Database, table: &Table) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn values_of_every_length_around_the_limits_come_back_as_they_were() {
+fn values_of_lengths_around_the_limits_are_read_back() {
     let (storage, db, table) = database();
     let entry = db.max_entry_bytes() - KEY.len();
     let page = 4096 - 48;
@@ -157,7 +157,7 @@ fn sixty_four_mebibytes_stream_in_and_out() {
 }
 
 #[test]
-fn overwriting_deleting_aborting_and_rolling_back_give_every_page_back() {
+fn overwriting_deleting_and_aborting_free_every_page() {
     let (_storage, db, table) = database();
     put(&db, &table, 1, 10);
     let few = pages(&db);
@@ -260,7 +260,7 @@ fn a_value_that_was_only_locked_is_as_old_as_it_was() {
 }
 
 #[test]
-fn a_read_committed_reader_keeps_its_value_while_the_transaction_goes_on_reading() {
+fn a_read_committed_reader_keeps_its_value_during_later_reads() {
     let (_storage, db, table) = database();
     put(&db, &table, 1, 500_000);
     let tx = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
@@ -279,7 +279,7 @@ fn a_read_committed_reader_keeps_its_value_while_the_transaction_goes_on_reading
 }
 
 #[test]
-fn a_reader_that_fails_changes_nothing_and_the_transaction_goes_on() {
+fn a_failing_reader_changes_nothing_in_its_transaction() {
     struct Failing(u64);
     impl Read for Failing {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
@@ -318,7 +318,7 @@ fn a_reader_that_fails_changes_nothing_and_the_transaction_goes_on() {
 
 /// The count of a reader that says that it read more than it was given room for was believed: the engine panicked, and was poisoned.
 #[test]
-fn a_reader_that_says_it_read_more_than_it_could_changes_nothing() {
+fn a_reader_that_reports_too_many_bytes_changes_nothing() {
     struct Boasting(u64, usize);
     impl Read for Boasting {
         fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
@@ -462,7 +462,7 @@ fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
 
 /// A page of a value that nobody sees any more could not be read to be freed: what was below it stayed allocated for good.
 #[test]
-fn no_page_is_lost_when_a_retired_value_cannot_be_read_to_be_freed() {
+fn a_value_unreadable_when_freed_leaks_no_page() {
     let mut struck = 0;
     for after in 0..30 {
         let disk = SimulatedStorage::new(after);
@@ -503,7 +503,7 @@ fn no_page_is_lost_when_a_retired_value_cannot_be_read_to_be_freed() {
 /// A checkpoint that frees a dropped table could not read a page of a value. The next one freed the leaf's values again from the beginning: their
 /// pages were another table's by then, and committed rows were lost.
 #[test]
-fn values_written_after_a_failed_read_of_a_dropped_table_outlive_its_end() {
+fn values_written_after_a_failed_drop_outlive_the_table() {
     const LEN: usize = 300 << 10;
     let mut interrupted = 0;
     for after in 0..12 {
@@ -548,7 +548,7 @@ fn values_written_after_a_failed_read_of_a_dropped_table_outlive_its_end() {
 /// A value that a checkpoint had listed as waiting to be freed was freed before the round was closed, and so was not in its mapping. After a crash
 /// its pages were given to other values, and then it was freed once more.
 #[test]
-fn a_value_that_is_let_go_while_a_checkpoint_is_made_is_freed_once() {
+fn a_value_released_while_a_checkpoint_is_made_is_freed_once() {
     const LEN: usize = 100 << 10;
     let mut meanwhile = 0;
     for seed in 0..5 {

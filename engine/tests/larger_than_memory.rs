@@ -169,7 +169,7 @@ fn a_crash_loses_nothing_that_left_memory() {
 }
 
 #[test]
-fn checkpoints_that_run_all_the_time_are_exact_while_pages_leave_memory() {
+fn continuous_checkpoints_are_exact_while_pages_are_evicted() {
     for seed in spread(4, 1) {
         let disk = SimulatedStorage::new(seed);
         let db = open(&disk, Preset::Autonomous);
@@ -202,7 +202,7 @@ fn checkpoints_that_run_all_the_time_are_exact_while_pages_leave_memory() {
 }
 
 #[test]
-fn a_transaction_that_does_not_fit_in_memory_is_refused_and_others_go_on() {
+fn a_transaction_larger_than_memory_is_refused_alone() {
     let db = open(&SimulatedStorage::new(4), Preset::Group);
     let table = db.create_table("t").expect("new");
     let begun = Instant::now();
@@ -280,7 +280,7 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
 }
 
 #[test]
-fn a_long_scan_leaves_other_pages_in_memory_and_beside_writers_sees_one_moment() {
+fn a_long_scan_evicts_few_pages_and_sees_one_moment() {
     let disk = SimulatedStorage::new(21);
     let settings = Settings { memory_bytes: 4 << 20, ..settings(Preset::Group) };
     let db = Database::builder().settings(settings).storage(Arc::new(disk)).open("x").expect("opens");
@@ -393,7 +393,7 @@ fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
 
 /// Threads that announce and change rows all over, while there is no memory for all that they announce at once.
 #[test]
-fn announcing_rows_in_a_tiny_memory_neither_hangs_nor_changes_anything() {
+fn announcing_rows_in_a_tiny_memory_changes_nothing() {
     let disk = SimulatedStorage::new(8);
     // A little more than elsewhere: versions count until they are freed, which threads of other tests, in the same epochs, delay.
     let settings = Settings { memory_bytes: 3 << 19, ..settings(Preset::Group) };
@@ -503,7 +503,7 @@ fn bytes_of_rows(compression: Compression) -> (u64, u64) {
 }
 
 #[test]
-fn compressible_rows_take_clearly_less_with_compression_and_never_more() {
+fn compressed_rows_take_clearly_less_space() {
     let (plain, logical) = bytes_of_rows(Compression::None);
     let (packed, _) = bytes_of_rows(Compression::Lz4);
     println!("{logical} bytes of rows take {plain} bytes plain, {packed} packed");
@@ -511,7 +511,7 @@ fn compressible_rows_take_clearly_less_with_compression_and_never_more() {
 }
 
 #[test]
-fn a_snapshot_that_filled_the_memory_for_versions_leaves_no_trace_when_it_is_gone() {
+fn a_dropped_snapshot_returns_the_memory_for_versions() {
     let disk = SimulatedStorage::new(7);
     let settings = Settings { memory_bytes: 8 << 20, log_bytes_max: 128 << 20, ..settings(Preset::Group) };
     let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("x").expect("opens");
@@ -547,7 +547,7 @@ fn a_snapshot_that_filled_the_memory_for_versions_leaves_no_trace_when_it_is_gon
 /// each other's pages. A descent that lost its pages to others each time read a thousand of them before it was told, which took
 /// seconds.
 #[test]
-fn threads_that_push_out_each_others_pages_get_on_or_are_refused_soon() {
+fn threads_that_evict_each_other_progress_or_are_refused() {
     const THREADS: u64 = 4;
     const ROWS: u64 = 8000;
     let db = open(&SimulatedStorage::new(9), Preset::Group);

@@ -113,7 +113,7 @@ fn write(db: &Database, from: u32, to: u32) {
 }
 
 #[test]
-fn a_segment_is_not_used_again_while_a_killed_process_may_still_write_to_it() {
+fn a_segment_is_not_reused_while_late_writes_may_reach_it() {
     for kind in KINDS {
         let late = kill_again_and_again(kind);
         println!("{}: {} kills, {late} late writes", kind.name, kind.kills);
@@ -172,7 +172,7 @@ fn kill_again_and_again(kind: &Kind) -> usize {
 /// A block that is in mapped memory, and whose write lands after a recovery has flushed the segments and before it has read them: found there it was
 /// taken for durable, and the memory was used again.
 #[test]
-fn what_is_only_in_a_cache_and_in_mapped_memory_outlives_a_power_cut_after_the_recovery() {
+fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
     let settings = Settings { flush_interval: None, ..common(Preset::Passive, 3) };
     let (mut random, mut late) = (Random::from_seed(2), 0);
     // How many writes are in flight depends on who runs when.
@@ -219,7 +219,7 @@ fn what_is_only_in_a_cache_and_in_mapped_memory_outlives_a_power_cut_after_the_r
 /// The next process covered what the killed one had left with the checkpoint of its close, and was killed before it had removed it: the one after
 /// that found a database that had been closed, and used the segments again, in which a write could still land.
 #[test]
-fn what_a_killed_process_left_is_not_used_again_after_a_close_that_was_killed_before_it_was_removed() {
+fn a_close_killed_before_removal_does_not_free_old_segments() {
     let (settings, mut random, mut late, mut closes) = ((KINDS[0].settings)(), Random::from_seed(3), 0, 0);
     for seed in 0..400 {
         if late >= 4 {
@@ -263,7 +263,7 @@ fn what_a_killed_process_left_is_not_used_again_after_a_close_that_was_killed_be
 /// A block that lands when its transaction has been given up for lost has a CSN above all that follow. A checkpoint never covers that, but a close needs
 /// nothing of it: it left the segment, and so the next open recovered the database.
 #[test]
-fn a_close_is_clean_although_a_block_of_an_earlier_epoch_was_late() {
+fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
     let (settings, mut random, mut late) = ((KINDS[0].settings)(), Random::from_seed(5), 0);
     for seed in 0..400 {
         if late >= 8 {
@@ -299,7 +299,7 @@ fn a_close_is_clean_although_a_block_of_an_earlier_epoch_was_late() {
 
 /// The same if a segment could not be removed: then the database is not closed cleanly, and the next open has another try.
 #[test]
-fn a_close_that_cannot_remove_what_a_killed_process_left_leaves_it_to_the_next_open() {
+fn old_segments_a_close_cannot_remove_go_at_the_next_open() {
     let settings = common(Preset::Group, 1);
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, &settings).expect("a whole disk");

@@ -40,7 +40,7 @@ fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
 /// A checkpoint imaged pages with locked rows and took them for clean; when the transaction ended they were dirty, and nobody had kept a block
 /// for them: if somebody else had filled the disk meanwhile, no checkpoint could be made until there was space again.
 #[test]
-fn a_checkpoint_fits_on_a_full_disk_after_many_locks_are_given_up() {
+fn a_checkpoint_fits_on_a_full_disk_after_many_unlocks() {
     const ROWS: u32 = 4000;
     let settings = Settings {
         logs: 1,

@@ -290,7 +290,7 @@ fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
 
 /// Rows that are not committed stay in memory: a transaction with more of them than fit is refused, and is told what to do.
 #[test]
-fn a_transaction_with_more_changed_rows_than_fit_is_told_what_to_do() {
+fn too_many_changed_rows_are_refused_with_advice() {
     let disk = SimulatedStorage::new(7);
     let (db, table) = with_one_open(&disk, Compression::Lz4);
     let mut tx = db.begin().expect("free");

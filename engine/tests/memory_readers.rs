@@ -29,7 +29,7 @@ fn work(db: &Database, commits: u8) {
 
 /// Settings with a log in mapped memory were refused for reading where the database needs none: "preset passive has no log in mapped memory".
 #[test]
-fn a_database_that_needs_no_memory_is_read_with_settings_that_have_one() {
+fn settings_with_log_memory_read_a_database_without_any() {
     let auto = || Settings { preset: Preset::Auto, ..settings(2) };
     let by_writer = || Settings { writer: Some(Writer::Memory), preset: Preset::Pipelined, ..settings(2) };
     for writes in [settings(2), auto(), plain()] {

@@ -43,7 +43,7 @@ fn killed_while_opened(left: &SimulatedStorage, settings: &Settings) -> Vec<Simu
 /// Whoever used it next divided it anew, under its old id, and was killed too: what had been in it before was found again, at
 /// other places, and a good database was refused.
 #[test]
-fn what_was_in_a_memory_that_was_not_needed_meanwhile_is_not_found_again() {
+fn old_content_of_unused_log_memory_is_not_found_again() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, &with(3, 64 << 10));
     work(&db);

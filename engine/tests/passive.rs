@@ -308,7 +308,7 @@ fn a_straggler_is_drained_by_whoever_depends_on_it() {
 }
 
 #[test]
-fn when_all_buffers_are_full_commits_wait_and_write_one_themselves() {
+fn commits_write_a_buffer_themselves_if_all_are_full() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, Settings { log_memory_bytes: 1 << 20, ..settings(3) }).expect("a whole disk");
     // Writing a buffer takes far longer than filling it.
@@ -322,7 +322,7 @@ fn when_all_buffers_are_full_commits_wait_and_write_one_themselves() {
 }
 
 #[test]
-fn after_a_failed_write_of_a_full_buffer_nothing_acknowledged_is_lost() {
+fn a_failed_write_of_a_full_buffer_loses_nothing() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, settings(1)).expect("a whole disk");
     let table = db.create_table("t").expect("new");
@@ -396,7 +396,7 @@ fn row_count(db: &Database) -> usize {
 }
 
 #[test]
-fn any_preset_finds_the_memory_that_the_database_needs_or_is_refused() {
+fn any_preset_finds_the_needed_log_memory_or_is_refused() {
     let directory = tempfile::tempdir().expect("space");
     let memory = directory.path().join("memory");
     let database = killed(directory.path(), &memory, 300);
@@ -485,7 +485,7 @@ fn what_contradicts_what_is_there_is_refused_with_the_reason() {
 
 /// The first open, which makes the memory, and one that divides it for longer buffers.
 #[test]
-fn an_open_that_was_killed_leaves_nothing_half_durable_to_the_next() {
+fn a_killed_open_leaves_nothing_half_durable() {
     let first = SimulatedStorage::new(1);
     drop(open(&first, settings(2)).expect("a whole disk"));
     killed_wherever_and_opened_again(&first, &settings(2));
@@ -527,7 +527,7 @@ fn killed_wherever_and_opened_again(opened: &SimulatedStorage, settings: &Settin
 /// The table of buffers outlives a new division, and with other buffers it told of one log what another had written: two different blocks
 /// were number 1, and no open succeeded any more.
 #[test]
-fn what_the_table_said_of_buffers_of_another_length_is_not_believed() {
+fn table_entries_of_buffers_of_another_length_are_ignored() {
     for (first, then) in [(64 << 10, 128 << 10), (128 << 10, 64 << 10)] {
         let with = |log_buffer_bytes| Settings { log_buffer_bytes, memory_bytes: 16 << 20, ..settings(3) };
         let disk = SimulatedStorage::new(1);
@@ -559,7 +559,7 @@ fn what_the_table_said_of_buffers_of_another_length_is_not_believed() {
 
 /// The log was looked at without the memory, and what only that had was reported as lost.
 #[test]
-fn verify_of_a_database_that_is_refused_looks_into_the_memory_too() {
+fn verify_of_a_refused_database_reads_its_log_memory_too() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, settings(3)).expect("a whole disk");
     let table = db.create_table("t").expect("new");

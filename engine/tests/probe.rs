@@ -118,7 +118,7 @@ fn open_and_close(device: &Arc<Device>) -> usize {
 
 /// A database on a full disk could not be opened, although it had space for its log set aside: the measurement wanted 256 KiB.
 #[test]
-fn a_disk_without_space_for_the_measurement_opens_and_measures_when_there_is_space() {
+fn without_space_for_the_probe_it_runs_once_there_is_space() {
     let device = Device::new(Trouble::FullDisk);
     assert_eq!(open_and_close(&device), 1, "measured");
     assert_eq!(open_and_close(&device), 2, "nothing was kept of a measurement that failed");
@@ -128,7 +128,7 @@ fn a_disk_without_space_for_the_measurement_opens_and_measures_when_there_is_spa
 }
 
 #[test]
-fn a_measurement_that_fails_or_measured_something_else_leaves_the_method_as_it_was() {
+fn a_failed_or_foreign_measurement_keeps_the_method() {
     for (trouble, kind) in
         [(Trouble::NoQueue, ErrorKind::InvalidArgument), (Trouble::NoRing, ErrorKind::Busy)]
     {

@@ -136,7 +136,7 @@ fn seconds() -> Duration {
 }
 
 #[test]
-fn readers_see_whole_checkpoints_of_a_writer_that_is_killed_and_comes_back() {
+fn readers_see_whole_checkpoints_of_a_writer_killed_repeatedly() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("space");
     let path = directory.path().join("db");
     let mut writer = Process::start("writer", &path);
@@ -205,7 +205,7 @@ fn a_killed_reader_holds_nothing() {
 }
 
 #[test]
-fn the_database_of_another_process_can_be_backed_up_while_that_writes() {
+fn a_database_is_backed_up_while_another_process_writes() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("space");
     let path = directory.path().join("db");
     let writer = Process::start("writer", &path);

@@ -129,7 +129,7 @@ fn expect_as_of_its_checkpoint(reader: &Database, writer: &Writer, context: &str
 }
 
 #[test]
-fn a_reader_stays_at_its_checkpoint_whatever_the_writer_does_between_its_steps() {
+fn a_reader_stays_at_its_checkpoint_between_any_steps() {
     let mut held = 0;
     for seed in 0..12 {
         let disk = SimulatedStorage::new(seed);
@@ -176,7 +176,7 @@ fn a_reader_stays_at_its_checkpoint_whatever_the_writer_does_between_its_steps()
 }
 
 #[test]
-fn readers_that_come_and_go_within_the_steps_of_a_writer_stay_at_their_checkpoints() {
+fn passing_readers_stay_at_their_checkpoints_within_steps() {
     for seed in 100..110 {
         let disk = SimulatedStorage::new(seed);
         let plain: Arc<dyn Storage> = Arc::new(disk.clone());
@@ -209,7 +209,7 @@ fn readers_that_come_and_go_within_the_steps_of_a_writer_stay_at_their_checkpoin
 }
 
 #[test]
-fn a_reader_sees_the_tables_of_its_checkpoint_and_writes_to_nothing() {
+fn a_reader_sees_tables_of_its_checkpoint_and_writes_nothing() {
     let disk = SimulatedStorage::new(1);
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let writer = open(storage.clone());

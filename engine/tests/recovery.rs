@@ -159,7 +159,7 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
 
 /// Each recovery wrote the voids of all earlier ones once more in each of their entries, until the manifest was too long.
 #[test]
-fn a_manifest_does_not_repeat_what_is_void_with_each_crash_that_no_checkpoint_follows() {
+fn a_manifest_lists_aborted_csns_once_across_crashes() {
     // So many that the two threads hardly ever share one, whoever else is there.
     let settings = crate::support::patient_workers(16);
     let mut disk = SimulatedStorage::new(1);
@@ -209,7 +209,7 @@ fn puts(db: &Database, table: &Table, from: u64, to: u64) {
 }
 
 #[test]
-fn the_replay_estimate_grows_with_what_is_committed_survives_a_crash_and_falls_after_a_checkpoint() {
+fn the_replay_estimate_follows_commits_and_checkpoints() {
     let disk = SimulatedStorage::new(5);
     let db = open(&disk, settings(Preset::Group));
     let table = db.create_table("t").expect("new");
@@ -250,7 +250,7 @@ fn the_replay_estimate_grows_with_what_is_committed_survives_a_crash_and_falls_a
 
 /// The parts of the estimate that are counted are compared with what the next recovery counts: time depends on what else the machine does.
 #[test]
-fn the_estimated_work_is_that_of_the_next_recovery_also_behind_a_checkpoint_that_covers_less_than_itself() {
+fn the_replay_estimate_is_exact_behind_a_partial_checkpoint() {
     for (preset, in_progress) in [(Preset::Group, false), (Preset::Group, true), (Preset::Autonomous, true)] {
         let disk = SimulatedStorage::new(6);
         let compression = Compression::None;
@@ -290,7 +290,7 @@ fn the_estimated_work_is_that_of_the_next_recovery_also_behind_a_checkpoint_that
 /// Measures real time, so it is not for a machine that has other things to do.
 #[test]
 #[ignore = "measures real time"]
-fn the_replay_estimate_is_within_a_factor_of_two_of_the_next_recovery() {
+fn the_replay_estimate_is_within_a_factor_of_two() {
     let directory = tempfile::tempdir_in(".").expect("a directory");
     let at = |name: &str| directory.path().join(name);
     let open = |name: &str| {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Who waited for a row was not told when its holder took the change back: it waited out `lock_wait` for a row that nobody held.
 #[test]
-fn who_waits_for_a_row_gets_it_when_its_holder_rolls_back_to_a_savepoint() {
+fn a_rollback_to_a_savepoint_hands_the_row_to_its_waiter() {
     type Ask = fn(&mut Transaction, &Table) -> Result<()>;
     let asks: [Ask; 2] =
         [|tx, table| tx.insert(table, "a", "2"), |tx, table| tx.get_for_update(table, "a").map(drop)];
@@ -33,7 +33,7 @@ fn who_waits_for_a_row_gets_it_when_its_holder_rolls_back_to_a_savepoint() {
 
 /// The same, and the holder asks at once for a row of who waited: that was taken for a cycle.
 #[test]
-fn who_waited_for_a_row_that_was_rolled_back_does_not_wait_for_its_holder() {
+fn a_waiter_of_a_rolled_back_row_does_not_wait_for_commit() {
     let db = Database::builder().lock_wait(Duration::from_secs(20)).open_in_memory().expect("opens");
     let table = db.create_table("t").expect("new");
     for _ in 0..20 {

@@ -146,7 +146,7 @@ fn whatever_block_is_damaged_everything_else_is_there() {
 }
 
 #[test]
-fn without_a_manifest_the_tables_come_from_the_newest_whole_catalog() {
+fn salvage_without_a_manifest_uses_the_newest_whole_catalog() {
     let (disk, expected) = sample(true, Compression::Lz4);
     for remove in [true, false] {
         let damaged = disk.duplicate();
@@ -201,7 +201,7 @@ fn a_damaged_log_costs_what_it_held() {
 }
 
 #[test]
-fn a_sector_of_the_log_that_cannot_be_read_costs_its_transaction_only() {
+fn an_unreadable_log_sector_costs_only_its_transaction() {
     let (disk, expected) = sample(false, Compression::Lz4);
     let mut blocks: Vec<(u64, String, usize)> = Vec::new();
     for path in disk.files().into_iter().filter(|path| path.starts_with("log/")) {
@@ -227,7 +227,7 @@ fn a_sector_of_the_log_that_cannot_be_read_costs_its_transaction_only() {
 }
 
 #[test]
-fn nonsense_of_any_kind_is_an_error_or_a_report_and_never_a_panic() {
+fn nonsense_is_an_error_or_a_report_and_never_a_panic() {
     let (disk, _) = sample(false, Compression::Lz4);
     let mut random = Random::from_seed(9);
     for round in 0..60 {
@@ -357,7 +357,7 @@ fn the_source_is_only_read_and_its_lock_is_respected() {
 }
 
 #[test]
-fn whose_the_blocks_are_is_found_out_in_one_pass_that_one_hears_of() {
+fn salvage_finds_owners_of_blocks_in_one_reported_pass() {
     let (disk, _) = sample(true, Compression::Lz4);
     disk.remove_file("MANIFEST");
     let len = disk.read_file("pages/data").expect("there").len() as u64;

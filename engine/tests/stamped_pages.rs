@@ -80,7 +80,7 @@ fn scene(settings: Settings) -> Scene {
 /// Pages that a checkpoint had just written, and so were clean, left memory once more with the stamps that a snapshot needs, into the blocks that were
 /// kept for the pages of a transaction in progress.
 #[test]
-fn pages_written_for_their_stamps_take_no_block_that_a_checkpoint_needs() {
+fn pages_written_for_stamps_take_no_checkpoint_block() {
     let Scene { disk, db, seen, held, read } = scene(settings());
     let snapshot = db.begin_read().expect("the first");
     for row in (0..SEEN).step_by(PER_PAGE as usize) {

@@ -164,8 +164,8 @@ fn crashes_wanted() -> u64 {
 
 /// In a process of its own: threads get their logs in turn, and beside another test's the two of a sample might have the same.
 #[test]
-fn stolen_records_survive_as_their_owners_and_rot_in_them_is_found() {
-    in_own_process(module_path!(), "stolen_records_survive_as_their_owners_and_rot_in_them_is_found", || {
+fn stolen_records_survive_crashes_and_their_rot_is_found() {
+    in_own_process(module_path!(), "stolen_records_survive_crashes_and_their_rot_is_found", || {
         stolen_records_survive();
         rot_is_found();
     });

@@ -292,7 +292,7 @@ impl std::io::Read for PanickingReader {
 
 /// Regression: half a value stayed in the redo of the transaction, which could be committed, and its pages' owner was never ended.
 #[test]
-fn a_reader_that_panics_leaves_the_row_as_it_was_and_the_transaction_can_go_on() {
+fn a_panicking_reader_leaves_row_and_transaction_usable() {
     for settings in protocols(2) {
         let disk = SimulatedStorage::new(1);
         let db = open(&disk, &settings);

@@ -126,7 +126,7 @@ fn unsafe_code_stays_in_its_rooms() {
 }
 
 #[test]
-fn every_source_file_says_what_it_is_for_and_is_short_enough_to_read() {
+fn source_files_state_their_purpose_and_are_short() {
     let mut wrong = Vec::new();
     for (path, text) in all(".rs") {
         if !text.starts_with("//!") {
@@ -189,7 +189,7 @@ fn links_in_documents_lead_somewhere() {
 /// removed, it must be made again. The command before it and its head name one number of seeds,
 /// and no row has a seed beyond that.
 #[test]
-fn the_table_of_planted_bugs_has_each_of_them_and_who_catches_it() {
+fn the_table_of_planted_bugs_is_complete() {
     let document = fs::read_to_string(root().join("docs/planted.md")).expect("it is there");
     let (_, generated) =
         document.split_once("-- planted --seeds ").expect("the command that makes the table");

@@ -76,7 +76,7 @@ fn panics(db: &Database, table: &Table, isolation: Isolation, code: Code) {
 }
 
 #[test]
-fn rows_are_free_as_soon_as_a_panic_of_the_user_has_dropped_the_transaction() {
+fn a_user_panic_that_drops_the_transaction_frees_its_rows() {
     let (db, table) = database();
     for (place, code) in PLACES {
         for isolation in [Isolation::Snapshot, Isolation::ReadCommitted] {
@@ -103,7 +103,7 @@ fn rows_are_free_as_soon_as_a_panic_of_the_user_has_dropped_the_transaction() {
 }
 
 #[test]
-fn a_destructor_may_use_its_transaction_while_the_thread_unwinds() {
+fn a_destructor_may_use_its_transaction_during_unwinding() {
     let (db, table) = database();
     let done = catch_unwind(AssertUnwindSafe(|| {
         let mut tx = db.begin().expect("begins");

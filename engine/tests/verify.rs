@@ -97,7 +97,7 @@ fn assert_sound(report: &VerifyReport) {
 }
 
 #[test]
-fn a_flipped_bit_in_the_log_of_a_running_database_is_reported_with_its_place() {
+fn a_flipped_log_bit_of_a_running_database_is_located() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, Preset::Group);
     fill(&db, "t", 0..60);
@@ -129,7 +129,7 @@ fn a_flipped_bit_in_the_log_of_a_running_database_is_reported_with_its_place() {
 }
 
 #[test]
-fn a_flipped_bit_in_the_log_of_a_crashed_database_is_reported_with_its_place() {
+fn a_flipped_log_bit_of_a_crashed_database_is_located() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, Preset::Group);
     fill(&db, "t", 0..40);
@@ -172,7 +172,7 @@ fn a_sector_of_the_log_that_cannot_be_read_costs_its_block_only() {
 }
 
 #[test]
-fn what_a_recovery_replayed_must_stay_in_the_log_until_a_checkpoint() {
+fn the_log_keeps_replayed_records_until_a_checkpoint() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, Preset::Group);
     fill(&db, "t", 0..40);
@@ -207,7 +207,7 @@ fn a_lost_segment_is_reported() {
 }
 
 #[test]
-fn verify_beside_writers_checkpoints_and_catalog_changes_finds_nothing() {
+fn verify_beside_writers_and_checkpoints_finds_nothing() {
     for preset in some(&Preset::ALL, 2) {
         let disk = SimulatedStorage::new(3);
         let db = open(&disk, preset);
@@ -297,7 +297,7 @@ fn a_damaged_page_is_reported_with_its_table_and_keys() {
 }
 
 #[test]
-fn a_damaged_pack_is_reported_with_each_page_in_it_and_what_it_was_for() {
+fn a_damaged_pack_is_reported_with_each_of_its_pages() {
     let disk = SimulatedStorage::new(1);
     let settings = Settings { compression: Compression::Lz4, ..settings(Preset::Group) };
     let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
@@ -343,7 +343,7 @@ fn pages_that_nobody_can_reach_are_reported() {
 }
 
 #[test]
-fn a_checkpoint_that_fails_to_free_a_dropped_table_leaves_it_to_the_next_one() {
+fn a_dropped_table_that_cannot_be_freed_is_freed_later() {
     for after in [0, 3, 5] {
         let disk = SimulatedStorage::new(1);
         let db = open(&disk, Preset::Group);
@@ -369,7 +369,7 @@ fn a_checkpoint_that_fails_to_free_a_dropped_table_leaves_it_to_the_next_one() {
 
 /// Every checkpoint failed because of it, for ever, and so the log filled up.
 #[test]
-fn pages_of_dropped_tables_that_can_never_be_read_fail_one_checkpoint() {
+fn unreadable_pages_of_dropped_tables_fail_one_checkpoint() {
     for closes in [false, true] {
         let disk = SimulatedStorage::new(1);
         let db = open(&disk, Preset::Group);
@@ -445,7 +445,7 @@ fn only_pages_that_fail_at_two_attempts_are_given_up() {
 
 /// A page that had once not been read for another reason was given up at its first failed read, here the root with all of the table.
 #[test]
-fn a_page_is_not_given_up_because_of_an_error_that_says_nothing_of_it() {
+fn an_unrelated_error_does_not_give_up_a_page() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, Preset::Group);
     fill(&db, "a", 0..100);

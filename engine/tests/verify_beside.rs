@@ -205,7 +205,7 @@ fn leaked_and_damaged_pages_are_found_beside_writers() {
 
 /// Nothing refers to the old value but what would bring it back.
 #[test]
-fn a_value_that_an_open_transaction_has_replaced_or_deleted_is_not_leaked() {
+fn a_value_replaced_by_an_open_transaction_is_not_leaked() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk);
     let table = db.table_or_create("t").expect("a whole disk");
@@ -227,7 +227,7 @@ fn a_value_that_an_open_transaction_has_replaced_or_deleted_is_not_leaked() {
 /// Large values are an entry's, a transaction's that has replaced them, nobody's that waits to be freed, and an entry's again, while `verify` looks for them; and tables
 /// come and go with theirs.
 #[test]
-fn values_that_change_hands_and_tables_that_are_dropped_are_not_leaked() {
+fn changing_values_and_dropped_tables_are_not_leaked() {
     let disk = SimulatedStorage::new(1);
     let db = open_with(&disk, 4 << 20);
     let table = db.table_or_create("values").expect("a whole disk");
@@ -282,7 +282,7 @@ fn values_that_change_hands_and_tables_that_are_dropped_are_not_leaked() {
 
 /// A transaction that is aborted draws no CSN. What it had made while `verify` walked elsewhere was met by nobody, and said to belong to nothing.
 #[test]
-fn pages_that_an_aborted_transaction_has_made_meanwhile_are_not_leaked() {
+fn pages_of_an_aborted_transaction_are_not_leaked() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk);
     fill(&db, "t", 0..6000);

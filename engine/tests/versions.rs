@@ -88,7 +88,7 @@ fn refusals(db: &Database, table: &Table, threads: u64, rows: u64) -> (u64, u64)
 }
 
 #[test]
-fn nobody_is_refused_memory_for_versions_where_nobody_holds_a_snapshot() {
+fn without_snapshots_memory_for_versions_is_never_refused() {
     let (db, table) = open(&SimulatedStorage::new(2));
     for (threads, rows) in [(2, 100), (4, 50), (16, 20)] {
         db.reset_statistics();
@@ -100,7 +100,7 @@ fn nobody_is_refused_memory_for_versions_where_nobody_holds_a_snapshot() {
 }
 
 #[test]
-fn who_holds_the_snapshot_that_keeps_versions_is_refused_and_not_slowed_down() {
+fn the_holder_of_a_long_snapshot_is_refused_without_delay() {
     let (db, table) = open(&SimulatedStorage::new(3));
     let mut written = (0..ROWS).cycle();
     let mut write = || change(&db, &table, written.by_ref().take(4));
@@ -156,7 +156,7 @@ fn left(db: &Database) -> (u64, u64) {
 /// The end of a small transaction gives back some of the versions of a large one. Once it also went through all rows that the large one had
 /// deleted: of most nobody could say yet whether they might go, and they were forgotten.
 #[test]
-fn rows_that_were_deleted_all_at_once_are_gone_when_small_transactions_have_followed() {
+fn rows_deleted_at_once_are_purged_by_small_transactions() {
     let (db, table) = in_memory();
     drop(deleted_at_once(&db, &table, 30_000));
     let other = db.create_table("other").expect("new");

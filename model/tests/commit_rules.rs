@@ -134,7 +134,7 @@ fn csn_acknowledgment_and_dsn_recovery_hold() {
 }
 
 #[test]
-fn exact_acknowledgment_and_dsn_recovery_lose_acknowledged_commits() {
+fn exact_acknowledgment_with_dsn_recovery_loses_commits() {
     // Log 0 writes nothing durable; log 2's transaction depends on log 1's only, whose CSN is the higher one.
     let mut scenario = Scenario::new(vec![
         Transaction::durable(1, 0, &[], &[X]),
@@ -164,7 +164,7 @@ fn beside_a_straggler() -> Scenario {
 }
 
 #[test]
-fn exact_acknowledgment_and_recovery_by_lists_hold_over_two_crashes() {
+fn exact_acknowledgment_and_lists_hold_over_two_crashes() {
     let reached = [REACHED_OUT_OF_ORDER, REACHED_VOID, REACHED_DISCARD, REACHED_SECOND_EPOCH];
     holds(exact(beside_a_straggler()), &reached);
     holds(exact(two_writes_in_flight()), &reached[..3]);
@@ -240,13 +240,13 @@ fn acknowledgment_by_clocks_holds_with_deletes_and_after_a_kill() {
 }
 
 #[test]
-fn taking_remote_flush_avoidance_as_transitive_loses_acknowledged_commits() {
+fn transitive_remote_flush_avoidance_loses_commits() {
     let scenario = by_clocks(Dependencies::GsnRfaTransitive, alone_behind_one_that_waits());
     breaks(scenario, Violation::AcknowledgedLost);
 }
 
 #[test]
-fn a_clock_that_reading_does_not_raise_loses_acknowledged_commits() {
+fn a_clock_not_raised_by_reading_loses_commits() {
     for rule in [Dependencies::Gsn, Dependencies::GsnRfa] {
         let scenario = by_clocks(rule, reads_from_one_that_is_ahead());
         breaks(
@@ -257,7 +257,7 @@ fn a_clock_that_reading_does_not_raise_loses_acknowledged_commits() {
 }
 
 #[test]
-fn a_scan_that_does_not_raise_the_clocks_of_idle_logs_loses_acknowledged_commits() {
+fn a_scan_that_leaves_idle_clocks_loses_commits() {
     // Log 0 has come far; then log 1 begins, and log 2 reads from it.
     let mut scenario = reads_from_one_that_is_ahead();
     scenario.transactions[2] = Transaction::durable(1, 1, &[], &[Y]);
@@ -267,19 +267,19 @@ fn a_scan_that_does_not_raise_the_clocks_of_idle_logs_loses_acknowledged_commits
 }
 
 #[test]
-fn acknowledgment_by_clocks_and_dsn_recovery_lose_acknowledged_commits() {
+fn clock_acknowledgment_with_dsn_recovery_loses_commits() {
     let scenario = by_clocks(Dependencies::GsnRfa, behind_one_that_is_ahead());
     breaks(scenario.with(|rules| rules.judged = Judged::ByDsn), Violation::AcknowledgedLost);
 }
 
 #[test]
-fn direct_dependencies_only_lose_acknowledged_commits_with_recovery_by_lists_too() {
+fn direct_dependencies_only_lose_commits_with_lists_too() {
     let direct = |rules: &mut quench_model::Rules| rules.dependencies = Dependencies::DirectOnly;
     breaks(exact(chain()).with(direct), Violation::AcknowledgedLost);
 }
 
 #[test]
-fn forgetting_a_durable_predecessor_that_is_not_committed_leaves_a_gap() {
+fn forgetting_a_durable_uncommitted_predecessor_leaves_a_gap() {
     let scenario = exact(chain()).with(|rules| rules.listed = Listed::Volatile);
     breaks(scenario, Violation::NotClosed);
 }
@@ -332,7 +332,7 @@ fn stolen_records_in_blocks_of_their_owner_hold_by_every_rule() {
 }
 
 #[test]
-fn a_victim_that_forgets_what_was_stolen_loses_acknowledged_commits() {
+fn an_owner_that_forgets_helped_records_loses_commits() {
     breaks(stolen(Stealing::Forgotten), Violation::AcknowledgedLost);
 }
 
@@ -343,23 +343,23 @@ fn stolen_records_in_the_thiefs_block_need_all_that_precedes_it() {
 }
 
 #[test]
-fn waiting_for_direct_dependencies_only_loses_acknowledged_commits() {
+fn waiting_for_direct_dependencies_only_loses_commits() {
     breaks(chain().with(|rules| rules.dependencies = Dependencies::DirectOnly), Violation::AcknowledgedLost);
 }
 
 #[test]
-fn a_frontier_at_the_highest_completion_loses_acknowledged_commits() {
+fn a_frontier_at_the_highest_completion_loses_commits() {
     let scenario = two_writes_in_flight().with(|rules| rules.durable = Durable::HighestCompletion);
     breaks(scenario, Violation::AcknowledgedLost);
 }
 
 #[test]
-fn a_scan_in_steps_holds_when_slots_are_announced_before_the_draw() {
+fn a_stepwise_scan_holds_if_slots_precede_the_draw() {
     holds(scanned(WatermarkScan::AnnounceBeforeDraw), &[REACHED_READ_ONLY, REACHED_DISCARD]);
 }
 
 #[test]
-fn a_scan_without_a_bound_for_idle_logs_loses_acknowledged_commits() {
+fn a_scan_without_a_bound_for_idle_logs_loses_commits() {
     breaks(scanned(WatermarkScan::NoBound), Violation::AcknowledgedLost);
 }
 
@@ -379,7 +379,7 @@ fn a_kill_and_a_power_cut_hold_with_flush_and_copies() {
 }
 
 #[test]
-fn the_flush_and_the_copies_are_each_enough_on_a_disk_that_keeps_its_word() {
+fn flush_or_copies_alone_suffice_on_an_honest_disk() {
     holds(killed(RecoveryDurability::FlushOnly), &[REACHED_SECOND_EPOCH]);
     holds(killed(RecoveryDurability::ReappendOnly), &[REACHED_SECOND_EPOCH]);
 }
@@ -406,7 +406,7 @@ fn read_only_transactions_that_do_not_wait_report_what_is_lost() {
 }
 
 #[test]
-fn refusing_a_csn_that_is_missing_at_a_stored_watermark_refuses_healthy_databases() {
+fn refusing_a_csn_missing_at_the_watermark_refuses_good_data() {
     let scenario = chain().with(|rules| rules.lost_data = StoredWatermark::AtOrBelow);
     breaks(scenario, Violation::HealthyRefused);
 }

@@ -37,7 +37,7 @@ fn stamps_alone_tear_a_commit() {
 }
 
 #[test]
-fn a_descriptor_that_does_not_say_preparing_before_the_draw_tears_a_commit() {
+fn a_descriptor_not_preparing_before_the_draw_tears_a_commit() {
     for starts_at in [StartsAt::NewestDrawn, StartsAt::NewestAcknowledged] {
         breaks(Snapshots { stamps: Stamps::DescriptorOnly, starts_at, ..ENGINE }, ATOMIC);
     }
@@ -56,7 +56,7 @@ fn pins_loaded_before_the_bound_let_a_reader_slip_in_between() {
 }
 
 #[test]
-fn a_bound_at_the_newest_drawn_csn_takes_versions_from_readers_at_the_newest_acknowledged() {
+fn a_bound_at_the_newest_drawn_csn_takes_needed_versions() {
     let rules = Snapshots { starts_at: StartsAt::NewestAcknowledged, bound: StartsAt::NewestDrawn, ..ENGINE };
     breaks(rules, KEPT);
 }

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn crashes_inside_recovery_and_checkpoints_are_counted_by_how_many_there_were_in_a_row() {
+    fn crashes_in_recovery_and_checkpoints_are_counted_by_depth() {
         let crash = |place| Crash { place, kind: CrashKind::PowerCut };
         let chain = [Place::Checkpoint, Place::Recovery, Place::Recovery, Place::Running, Place::Checkpoint];
         let chain = chain.map(crash);

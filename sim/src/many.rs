@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_that_fails_replays_if_it_says_the_same_but_for_the_numbers_of_threads() {
+    fn a_failure_replays_if_it_differs_only_in_thread_numbers() {
         let replays = |first, second| compare(7, first, second).expect_err("it failed").replays;
         assert!(replays(said(1, "lost"), said(2, "lost")));
         assert!(!replays(said(1, "lost"), said(1, "there")));

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn power_cuts_are_counted_without_kills_in_seeds_and_in_the_crash_test() {
+    fn power_cuts_are_counted_apart_from_kills() {
         let mut sums = Sums::default();
         sums.figures.kills = 1_000_000;
         sums.suites.insert("simulated_kills".into(), 5);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_that_fail_have_to_fail_the_same_way_again_and_fail_all_the_same() {
+    fn failing_seeds_must_repeat_and_count_as_failed() {
         let replay = |sums: &Sums| row(sums, &short(), "failing seeds that replay exactly");
         let mut sums = Sums::default();
         assert_eq!((replay(&sums).figure, replay(&sums).target, replay(&sums).met), (0, 0, true));

@@ -46,7 +46,7 @@ fn without(disk: &SimulatedStorage, settings: &Settings, after: u64, times: u64)
 }
 
 #[test]
-fn a_thread_that_cannot_be_started_is_an_error_or_can_be_done_without() {
+fn a_thread_that_cannot_start_is_an_error_or_not_needed() {
     let _alone = crate::support::alone();
     let (mut refusals, mut told) = (0, 0);
     for preset in some(&Preset::ALL, 2) {
@@ -92,7 +92,7 @@ fn block_on(mut handle: CommitHandle) -> Result<()> {
 
 /// Where the thread that calls wakers could not be started once, whoever acknowledged called them for as long as the database was open.
 #[test]
-fn futures_end_without_a_thread_for_their_wakers_and_the_next_one_tries_again() {
+fn futures_end_without_a_waker_thread_and_retry_to_start_it() {
     let _alone = crate::support::alone();
     for preset in [Preset::Group, Preset::Pipelined, Preset::Autonomous] {
         let futures = || {

@@ -124,30 +124,30 @@ fn panics(threads: &'static str, operations: u64, least: u64) -> bool {
 
 /// Regression: wakers of futures that it had taken and called none of were lost (seed 1008131 of quench-sim).
 #[test]
-fn wherever_the_flusher_panics_whoever_waits_is_told() {
+fn a_flusher_panic_anywhere_ends_every_wait() {
     assert!(panics("quench-flusher", 120, 50 + 1));
 }
 
 /// Regression: an open waited for the first segment for ever.
 #[test]
-fn wherever_the_thread_panics_that_prepares_segments_whoever_waits_is_told() {
+fn a_segment_thread_panic_anywhere_ends_every_wait() {
     assert!(panics("quench-segments", 60, 30 + 1));
 }
 
 /// Regression: whoever waited for memory waited for who makes room, for ever.
 #[test]
-fn wherever_the_thread_panics_that_evicts_pages_whoever_waits_is_told() {
+fn an_evictor_panic_anywhere_ends_every_wait() {
     assert!(panics("quench-evictor", 80, 15 + 1));
 }
 
 /// Regression: checkpoints went on being made of what the panic had left half done.
 #[test]
-fn wherever_the_thread_panics_that_makes_checkpoints_whoever_waits_is_told() {
+fn a_maintenance_panic_anywhere_ends_every_wait() {
     assert!(panics("quench-maintain", 120, 45 + 1));
 }
 
 #[test]
-fn wherever_the_threads_panic_that_read_ahead_or_look_for_writes_that_hang_nothing_is_lost() {
+fn a_read_ahead_or_deadline_panic_loses_nothing() {
     assert!(panics("quench-read-ahead", 10, 2));
     assert!(panics("quench-deadline", 20, 2));
 }
@@ -155,6 +155,6 @@ fn wherever_the_threads_panic_that_read_ahead_or_look_for_writes_that_hang_nothi
 /// Regressions: a commit that had drawn its number and was not ready kept readers of its rows waiting for ever; a creation of a table the next
 /// checkpoint, which looked again and again (seed 531086).
 #[test]
-fn wherever_a_call_panics_whoever_waits_is_told() {
+fn a_panic_in_any_call_ends_every_wait() {
     assert!(panics("worker", 400, 300 + 1));
 }

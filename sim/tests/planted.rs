@@ -26,7 +26,7 @@ fn every_planted_bug_is_caught() {
 }
 
 #[test]
-fn a_bug_that_does_not_exist_is_refused_with_the_names_of_those_that_do() {
+fn an_unknown_bug_is_refused_with_all_known_names() {
     let output = Command::new(env!("CARGO_BIN_EXE_quench-sim"))
         .args(["planted", "no-such-bug"])
         .output()

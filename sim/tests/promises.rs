@@ -482,7 +482,7 @@ fn a_flush_that_lies_is_found_but_of_the_newest_log_block() {
 /// All of a store, or a word of it. Nothing tells the end of what a buffer holds from a record that is not whole, and all behind it is lost with it: also
 /// where the record itself was below the checkpoint. Only newer records of another log can vouch for what is gone.
 #[test]
-fn a_word_of_mapped_memory_that_is_lost_is_found_if_another_log_vouches_for_it() {
+fn a_lost_word_of_log_memory_is_found_if_another_log_knows() {
     for kind in [MishapKind::Lost, MishapKind::Torn] {
         let found = strike_each(&in_memory(2), kind, CrashKind::Kill);
         assert_store(&found);

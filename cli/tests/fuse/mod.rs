@@ -109,7 +109,7 @@ fn expect_complaint(output: &Output, about: &str, after: &str) {
 }
 
 #[test]
-fn requests_that_fail_are_told_once_and_nothing_acknowledged_is_lost() {
+fn failed_requests_are_reported_once_and_lose_nothing() {
     let dir = directory();
     let Some(disk) = Disk::mount(dir.path(), true) else { return };
     for (kind, is_told) in [
@@ -176,7 +176,7 @@ fn short_transfers_and_slow_replies_are_no_trouble() {
 }
 
 #[test]
-fn a_disk_that_is_full_from_some_byte_on_is_one_error_and_nothing_acknowledged_is_lost() {
+fn a_disk_full_from_any_byte_is_one_error_and_loses_nothing() {
     let dir = directory();
     let Some(disk) = Disk::mount(dir.path(), true) else { return };
     let (mut fired, mut told) = (0, 0);

@@ -27,7 +27,7 @@ fn opening_on_a_full_disk_loses_nothing() {
 /// Story: a checkpoint that was published was said to have failed if a segment that nobody needed could not be removed, and the segments
 /// after that one were forgotten.
 #[test]
-fn a_checkpoint_does_not_fail_because_old_segments_cannot_be_removed() {
+fn a_checkpoint_succeeds_if_old_segments_cannot_be_removed() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, Preset::Group).expect("a whole disk");
     let table = db.create_table("t").expect("a whole disk");

@@ -27,7 +27,7 @@ pub const LONG_FUNCTIONS: &[&str] = &[
     "engine/src/checkpoint/mod.rs::run",
     "engine/src/device/simulated/journal.rs::apply",
     "engine/tests/concurrency.rs::nobody_reads_what_is_aborted",
-    "engine/tests/concurrency.rs::readers_see_transfers_across_tables_whole_while_checkpoints_run_and_after_reopening",
+    "engine/tests/concurrency.rs::readers_see_transfers_whole_beside_checkpoints",
     "engine/tests/crash.rs::run",
     "sim/src/life.rs::live_simulated",
 ];

@@ -18,7 +18,8 @@ const fn tests(binary: &'static str, filter: &'static str) -> Detector {
 /// Bugs that are asked about by seeds are met by one of the first few, in a second or two; so many are a minute.
 const SEEDS: Detector = Detector::Seeds(300);
 
-const LEAVE_MEMORY: Detector = tests("engine", "checkpoint_exact::leave_memory");
+const LEAVE_MEMORY: Detector =
+    tests("engine", "checkpoint_exact::a_checkpoint_is_of_one_moment_while_its_pages_leave_memory");
 
 macro_rules! detectors {
     ($($bug:ident: $($detector:expr),+;)*) => {
@@ -32,7 +33,7 @@ macro_rules! detectors {
 }
 
 detectors! {
-    ShortWriteIgnored: tests("engine", "bad_input::a_write_that_is_cut_short");
+    ShortWriteIgnored: tests("engine", "bad_input::a_write_that_is_cut_short_is_an_error");
 
     FrontierIsHighest: tests("lib", "log::parking"), SEEDS;
     LogChecksumNotCompared: tests("lib", "log::tests"), SEEDS;
@@ -45,7 +46,7 @@ detectors! {
     SegmentNameNotFlushed: SEEDS;
     FenceSkipped: SEEDS;
     BufferEntryNotFenced: tests("lib", "log::memory");
-    MemoryHeaderBelieved: tests("engine", "passive::an_open_that_was_killed");
+    MemoryHeaderBelieved: tests("engine", "passive::a_killed_open_leaves_nothing_half_durable");
     RolledBackChunkCounts: SEEDS;
 
     AcknowledgedBeforeFlush: SEEDS;
@@ -53,7 +54,7 @@ detectors! {
     FailedWriteRetried: tests("lib", "commit::tests::behaviour::a_failed_write_reaches");
     CommitsAfterFailure: tests("lib", "poison");
     FlushNotAcknowledged: tests("lib", "what_a_flush_found_durable");
-    ReaderNotAwaited: tests("engine", "dependencies::restricted");
+    ReaderNotAwaited: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_restricted");
     SlotNotAnnounced: tests("lib", "watermark");
     AnnouncedAfterDraw: tests("lib", "watermark");
     SlotsBeforeCounter: tests("lib", "watermark");
@@ -61,40 +62,40 @@ detectors! {
     GsnNotAbovePredecessors: tests("lib", "commit::dependency::clocks");
     DrainedClockBelieved: tests("lib", "commit::tests::passive");
     OwnLogIsEnough: tests("lib", "commit::dependency::clocks");
-    FragmentsNotAwaited: tests("engine", "by_page::a_transaction_is_whole");
+    FragmentsNotAwaited: tests("engine", "by_page::a_transaction_is_whole_or_absent_after_any_two_crashes");
     QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
-    WatermarkNotStored: tests("engine", "damage::a_hole_in_the_log");
+    WatermarkNotStored: tests("engine", "damage::a_hole_in_the_log_is_refused_in_every_preset");
     StolenBehindOlder: tests("lib", "commit::tests::stealing");
     StolenRangeLost: tests("engine", "stealing::"), SEEDS;
-    StragglersNotDrained: tests("engine", "dependencies::passive"), SEEDS;
+    StragglersNotDrained: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_passive"), SEEDS;
     NeedsForgotten: tests("lib", "commit::tests::held_up"), SEEDS;
     BoundedLossNeverDue: tests("lib", "commit::levels");
-    ChunksNotPinned: tests("engine", "chunks::a_checkpoint_keeps_the_log"), SEEDS;
+    ChunksNotPinned: tests("engine", "chunks::a_checkpoint_keeps_the_log_for_an_open_transaction"), SEEDS;
 
-    DependencySkipped: tests("engine", "dependencies::restricted");
-    AbsenceIsNoRead: tests("engine", "dependencies::restricted");
+    DependencySkipped: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_restricted");
+    AbsenceIsNoRead: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_restricted");
     SnapshotTooHigh: tests("engine", "basics::a_snapshot_does_not_move"), SEEDS;
     SnapshotTooLow: tests("engine", "basics::what_is_committed_is_read_by_others"), SEEDS;
-    StampedBeforeRecord: tests("engine", "dependencies::what_is_in_no_log"), SEEDS;
+    StampedBeforeRecord: tests("engine", "dependencies::what_is_in_no_log_is_seen_by_nobody"), SEEDS;
     PreparingNotAnnounced: SEEDS;
-    SnapshotReturnsVolatile: tests("engine", "dependencies::restricted");
+    SnapshotReturnsVolatile: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_restricted");
     NoConflict: tests("engine", "basics::the_first_updater_wins"), SEEDS;
-    AbortLeavesRow: tests("engine", "basics::an_abort_leaves_no_trace"), SEEDS;
-    RollbackLeavesRow: tests("engine", "basics::savepoints_take_back"), SEEDS;
+    AbortLeavesRow: tests("engine", "basics::an_abort_leaves_no_trace_and_dropping_is_aborting"), SEEDS;
+    RollbackLeavesRow: tests("engine", "basics::savepoints_take_back_what_came_after_them"), SEEDS;
     RollbackKeepsRedo: SEEDS;
-    TombstonePurgedEarly: tests("engine", "concurrency::deletes_and_inserts");
-    VersionFreedEarly: tests("engine", "basics::a_long_snapshot"), SEEDS;
-    VersionFreedVolatile: tests("engine", "dependencies::restricted");
-    ValueFreedEarly: tests("engine", "large_values::an_old_snapshot");
+    TombstonePurgedEarly: tests("engine", "concurrency::deletes_and_inserts_and_ranges_agree_with_an_exact_model");
+    VersionFreedEarly: tests("engine", "basics::a_long_snapshot_does_not_keep_what_nobody_sees"), SEEDS;
+    VersionFreedVolatile: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_restricted");
+    ValueFreedEarly: tests("engine", "large_values::an_old_snapshot_reads_the_value_that_it_saw");
     RetiredNotListed: SEEDS;
-    RetiredFreedEarly: tests("engine", "large_values::while_a_checkpoint_is_made");
-    UnfinishedNotListed: tests("engine", "longer_than_memory::copies_of_a_checkpoint");
+    RetiredFreedEarly: tests("engine", "large_values::a_value_released_while_a_checkpoint_is_made_is_freed_once");
+    UnfinishedNotListed: tests("engine", "longer_than_memory::copies_of_a_checkpoint_have_nothing_of_a_value_in_progress");
 
     SeparatorLost: tests("lib", "tree::tests::checkpoint");
     MergeDropsRow: tests("lib", "tree::tests::checkpoint");
-    ScanSkipsAtBorder: tests("engine", "basics::ranges_run_from_both_ends"), SEEDS;
-    ValueFreedTwice: tests("engine", "large_values::outlive");
-    OverflowPageLeaked: tests("engine", "large_values::overwriting_deleting"), SEEDS;
+    ScanSkipsAtBorder: tests("engine", "basics::ranges_run_from_both_ends_and_meet"), SEEDS;
+    ValueFreedTwice: tests("engine", "large_values::values_written_after_a_failed_drop_outlive_the_table");
+    OverflowPageLeaked: tests("engine", "large_values::overwriting_deleting_and_aborting_free_every_page"), SEEDS;
 
     BlockReusedEarly: SEEDS;
     ImagesNotFlushed: SEEDS;
@@ -103,25 +104,25 @@ detectors! {
     NewestSlotNotFirst: tests("lib", "store::tests::manifest");
     SecondSlotSkipped: tests("lib", "store::tests::manifest");
     RemovalForgotten: tests("lib", "store::tests::pages");
-    ReserveNotKept: tests("engine", "full_disk::at_every_fill_level_work");
+    ReserveNotKept: tests("engine", "full_disk::at_every_fill_level_work_is_refused_kept_and_resumed");
     LostWriteBelieved: tests("lib", "store::blocks");
-    ReadAheadIsStale: tests("engine", "larger_than_memory::announcing_rows_in_a_tiny_memory");
+    ReadAheadIsStale: tests("engine", "larger_than_memory::announcing_rows_in_a_tiny_memory_changes_nothing");
     CopyIsStale: tests("lib", "buffer::scan_buffer");
     FailedImageRecorded: tests("engine", "faults::any_operation_may_fail_autonomous");
-    ReadersNotAsked: tests("engine", "readers::a_reader_stays");
+    ReadersNotAsked: tests("engine", "readers::a_reader_stays_at_its_checkpoint_between_any_steps");
 
-    UncommittedImage: tests("engine", "checkpoint_exact::is_open");
+    UncommittedImage: tests("engine", "checkpoint_exact::a_checkpoint_has_nothing_of_a_transaction_that_is_open");
     ImageBeforeLog: LEAVE_MEMORY;
     ImageAfterCheckpoint: LEAVE_MEMORY;
-    NotHandedOver: tests("engine", "checkpoint_exact::split_and_merge"), SEEDS;
-    DirtyPageDropped: tests("engine", "larger_than_memory::content_is_right");
+    NotHandedOver: tests("engine", "checkpoint_exact::a_checkpoint_is_of_one_moment_while_pages_split_and_merge"), SEEDS;
+    DirtyPageDropped: tests("engine", "larger_than_memory::content_is_right_with_a_pool_of_a_few_dozen_pages");
 
     VoidForgotten: tests("lib", "recovery::select"), SEEDS;
     DiscardedReplayed: tests("lib", "recovery::select");
     LaterEpochBelieved: tests("lib", "recovery::select"), SEEDS;
     AcceptedEndIgnored: tests("lib", "recovery::select");
     FragmentCountIgnored: tests("lib", "recovery::select");
-    ChunkOrderIgnored: tests("engine", "chunks::long_transactions_survive"), SEEDS;
+    ChunkOrderIgnored: tests("engine", "chunks::long_transactions_survive_whole_or_not_at_all"), SEEDS;
     FrontierTooHigh: tests("lib", "recovery::select");
     PredecessorsIgnored: tests("lib", "recovery::select");
     HoleIsTornTail: tests("lib", "recovery::select");
@@ -131,6 +132,6 @@ detectors! {
     RedoOutOfOrder: tests("lib", "recovery::redo"), SEEDS;
     CleanMarkKept: SEEDS;
 
-    IncrementMissesPage: tests("engine", "backup::every_increment_of_a_chain");
+    IncrementMissesPage: tests("engine", "backup::every_increment_of_a_chain_restores_its_moment");
     BackupHoldsNothing: tests("lib", "store::tests::free");
 }

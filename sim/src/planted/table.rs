@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_takes_the_place_of_the_one_before_and_names_the_seeds_that_it_was_made_with() {
+    fn a_new_table_replaces_the_old_one_and_names_its_seeds() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("planted.md");
         let row = |bug, first_seed| Row {
