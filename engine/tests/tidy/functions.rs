@@ -37,6 +37,42 @@ fn functions(source: &Source) -> Vec<(String, usize, usize)> {
     found
 }
 
+/// Returns the tests of a file with the lines they begin in.
+fn tests(source: &Source) -> Vec<(usize, &str)> {
+    let (mut found, mut is_test) = (Vec::new(), false);
+    for (number, line) in source.text.lines().enumerate() {
+        if line.trim() == "#[test]" {
+            is_test = true;
+        } else if let Some(name) = name(line).filter(|_| is_test) {
+            is_test = false;
+            found.push((number + 1, name));
+        }
+    }
+    found
+}
+
+/// Returns the names by which the test harness knows the tests of a file of the engine.
+fn harness_names(source: &Source) -> Vec<String> {
+    let path = source.path.trim_start_matches("engine/src/").trim_start_matches("engine/tests/");
+    let module = path.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::");
+    let inline = if source.text.contains("\nmod tests {") { "tests::" } else { "" };
+    tests(source).into_iter().map(|(_, name)| format!("{module}::{inline}{name}")).collect()
+}
+
+#[test]
+fn detectors_of_planted_bugs_name_tests_that_exist() {
+    let sources = sources(".rs");
+    let engine = sources.iter().filter(|source| source.path.starts_with("engine/"));
+    let names: Vec<String> = engine.flat_map(harness_names).collect();
+    let detectors = sources.iter().find(|source| source.path == "sim/src/planted/detectors.rs");
+    let text = &detectors.expect("it names the detectors").text;
+    let calls = text.split("tests(").skip(1).filter_map(|call| call.split_once(')'));
+    let filters: Vec<&str> = calls.filter_map(|(call, _)| call.split('"').nth(3)).collect();
+    assert!(filters.len() > 50, "{} filters", filters.len());
+    let wrong = filters.iter().filter(|filter| !names.iter().any(|name| name.contains(**filter)));
+    report("a detector of a planted bug names a test", wrong);
+}
+
 #[test]
 fn functions_have_at_most_70_lines() {
     let mut wrong = Vec::new();
@@ -57,15 +93,9 @@ fn test_names_have_at_most_60_characters() {
         if LONG_TEST_NAMES.iter().any(|place| source.path.starts_with(place)) {
             continue;
         }
-        let mut is_test = false;
-        for (number, line) in source.text.lines().enumerate() {
-            if line.trim() == "#[test]" {
-                is_test = true;
-            } else if let Some(name) = name(line).filter(|_| is_test) {
-                is_test = false;
-                if name.len() > TEST_NAME_CHARACTERS_MAX {
-                    wrong.push(format!("{}:{}: {name}", source.path, number + 1));
-                }
+        for (number, name) in tests(&source) {
+            if name.len() > TEST_NAME_CHARACTERS_MAX {
+                wrong.push(format!("{}:{number}: {name}", source.path));
             }
         }
     }

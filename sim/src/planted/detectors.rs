@@ -105,7 +105,7 @@ detectors! {
     SecondSlotSkipped: tests("lib", "store::tests::manifest");
     RemovalForgotten: tests("lib", "store::tests::pages");
     ReserveNotKept: tests("engine", "full_disk::at_every_fill_level_work_is_refused_kept_and_resumed");
-    LostWriteBelieved: tests("lib", "store::blocks");
+    LostWriteBelieved: tests("lib", "store::block");
     ReadAheadIsStale: tests("engine", "larger_than_memory::announcing_rows_in_a_tiny_memory_changes_nothing");
     CopyIsStale: tests("lib", "buffer::scan_buffer");
     FailedImageRecorded: tests("engine", "faults::any_operation_may_fail_autonomous");

@@ -1,3 +1,5 @@
+//! Checks of what a page store says of its blocks.
+
 use super::*;
 use crate::base::{Csn, DatabaseId};
 use crate::device::AlignedBuffer;
