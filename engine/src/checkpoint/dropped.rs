@@ -8,7 +8,7 @@
 //! 2. Only a failed read counts. Too little memory says nothing of a page.
 //! 3. Nor does one table keep the others waiting for a checkpoint that fails: they are tried all the same.
 
-use super::Checkpointer;
+use super::checkpointer::Checkpointer;
 use crate::base::{ErrorKind, Result};
 use crate::transaction::DroppedTable;
 

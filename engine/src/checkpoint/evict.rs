@@ -32,7 +32,7 @@
 //! asked for if it would give space back. While writes fail they are tried less and less often, and so that no block is lost each time.
 
 use super::attempts::{Attempts, Pause};
-use super::image::{Imager, image_as_of};
+use super::image::{Imager, image_as_of, writer_bytes};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::buffer::{Claimed, HIDDEN_EPOCH, Leaving, PageBytes, PageState, Pool, ScratchPage, Version};
@@ -53,7 +53,7 @@ const STEPS: u64 = 4096;
 /// Bytes of buffers for writing images, of everybody who does, in a budget of `memory_bytes`.
 #[must_use]
 pub fn buffer_bytes(memory_bytes: u64) -> u64 {
-    3 * super::writer_bytes(memory_bytes)
+    3 * writer_bytes(memory_bytes)
 }
 
 /// Takes pages out of memory when there is little left. Its thread ends when it is dropped.
@@ -356,10 +356,7 @@ impl Work {
         let Some(storage) = &self.storage else { return Ok(None) };
         match self.writer.take() {
             Some(writer) => Ok(Some(writer)),
-            None => self
-                .store
-                .writer(&**storage, super::writer_bytes(self.pool.frames().memory_bytes()))
-                .map(Some),
+            None => self.store.writer(&**storage, writer_bytes(self.pool.frames().memory_bytes())).map(Some),
         }
     }
 
@@ -587,3 +584,6 @@ fn as_of(view: &CheckpointView, out: &mut [u8]) -> Option<Shown> {
     let bytes: PageBytes<'_> = copy.bytes();
     image_as_of(view, bytes, out, &mut || false)
 }
+
+#[cfg(all(test, not(any(loom, miri, feature = "shuttle"))))]
+mod tests;

@@ -10,6 +10,14 @@ use crate::transaction::CheckpointView;
 use crate::tree::image::{EntryMeta, Held, Resolved, Shown, image_page};
 use std::sync::Arc;
 
+const WRITER_BYTES_MIN: u64 = 128 << 10;
+const WRITER_BYTES_MAX: u64 = 2 << 20;
+
+/// Bytes of buffers of one writer of images, in a budget of `memory_bytes`.
+pub(super) fn writer_bytes(memory_bytes: u64) -> u64 {
+    (memory_bytes / 64).clamp(WRITER_BYTES_MIN, WRITER_BYTES_MAX)
+}
+
 /// A page's image, waiting to be written.
 pub(super) struct HandedOver {
     round: u32,
