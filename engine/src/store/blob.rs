@@ -1,7 +1,7 @@
 //! A blob: bytes longer than a block, written once and read as a whole. The catalog is one.
 //!
-//! A chain of blocks, each with the reference of the next; written from the last to the first, because a reference holds
-//! the checksum of what it refers to.
+//! A chain of blocks, each with the reference of the next. Written from the last to the first,
+//! because a reference contains the checksum of its block.
 //!
 //! | offset | bytes | field of a blob block |
 //! |---|---|---|
@@ -20,7 +20,7 @@ pub const BLOB_BYTES_MAX: u64 = 1 << 30;
 
 const CONTENT_AT: usize = BLOCK_HEADER_BYTES + size_of::<u64>();
 
-/// Where a blob is, and what it must be.
+/// The place, length and checksum of a blob.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlobRef {
     /// The first part; absent for an empty blob.
@@ -34,7 +34,7 @@ pub struct BlobRef {
 /// Writes `bytes` with `write_block(part, image)`; returns the reference and the blocks.
 ///
 /// # Errors
-/// `InvalidArgument` beyond [`BLOB_BYTES_MAX`]; those of `write_block`.
+/// `InvalidArgument` beyond [`BLOB_BYTES_MAX`]; errors of `write_block`.
 pub fn write(
     bytes: &[u8],
     block_bytes: usize,
@@ -56,7 +56,8 @@ pub fn write(
     Ok((BlobRef { first: next, len: bytes.len() as u64, crc: checksum::crc(bytes) }, blocks))
 }
 
-/// Reads a blob and lists its blocks. Allocates by what it has read, never by the length it was told.
+/// Reads a blob and lists its blocks. Allocates as much as it has read, never by the claimed
+/// length.
 ///
 /// # Errors
 /// `Corruption` with the place; I/O.

@@ -1,7 +1,7 @@
 //! One block: the unit in which the page store's file is written.
 //!
-//! Every block is as long as a page and begins with the same 32 bytes, so that a block read from the wrong place, of
-//! another database, or written halfway is recognised before anybody looks at its content:
+//! Every block is as long as a page and begins with the same 32 bytes, so that a block from the
+//! wrong place, of another database, or written halfway is recognised before its content is used:
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -14,10 +14,12 @@
 //! | 24 | 8 | newest CSN drawn when it was written |
 //!
 //! # Invariants
-//! - B1: whoever refers to a block holds a [`BlockRef`]: its number and 24 bits of its checksum. A lost write leaves an
-//!   older block of the same page behind, right in every other respect; the checksum in the reference tells it apart.
-//!   A reference to an image in a pack has the bits of the block that the image would be if it had one to itself.
-//! - B2: block 0 is the file's header; no reference points to it, so the number 0 can mean "absent".
+//! - B1: a reference to a block is a [`BlockRef`]: its number and 24 bits of its checksum. A lost
+//!   write leaves an older, otherwise valid block of the same page behind; the checksum in the
+//!   reference detects it. A reference to an image in a pack has the bits of the block that the
+//!   image would be on its own.
+//! - B2: block 0 is the file's header; no reference points to it, so the number 0 can mean
+//!   "absent".
 
 use crate::base::checksum;
 use crate::base::planted::{self, Bug};
@@ -31,7 +33,8 @@ const VERSION: u8 = 1;
 const TAG_BITS: u32 = 24;
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 
-/// Directory blocks at most; with 4 KiB pages that is 16 TiB of pages. Bounds the manifest and the table in memory.
+/// Directory blocks at most; with 4 KiB pages that is 16 TiB of pages. Bounds the manifest and the
+/// table in memory.
 pub const DIRECTORY_BLOCKS_MAX: usize = 1 << 14;
 
 /// References per mapping or directory block.
@@ -49,7 +52,8 @@ impl BlockNumber {
     pub const LIMIT: u64 = 1 << (64 - TAG_BITS);
 }
 
-/// Where a block is and what its checksum ends in, packed in 64 bits: `number << 24 | checksum & 0xffffff`.
+/// A block number and the low bits of the block's checksum, in 64 bits: `number << 24 | checksum &
+/// 0xffffff`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct BlockRef(pub u64);
 
@@ -62,13 +66,13 @@ impl BlockRef {
         BlockRef(block.0 << TAG_BITS | u64::from(checksum) & TAG_MASK)
     }
 
-    /// Which block.
+    /// The block number.
     #[must_use]
     pub fn block(self) -> BlockNumber {
         BlockNumber(self.0 >> TAG_BITS)
     }
 
-    /// True if it refers to no block.
+    /// Returns whether it refers to no block.
     #[must_use]
     pub fn is_absent(self) -> bool {
         self.block().0 == 0
@@ -78,14 +82,14 @@ impl BlockRef {
         self.tag() == checksum & TAG_MASK as u32 || planted::is(Bug::LostWriteBelieved)
     }
 
-    /// Returns whether both references mean the same bytes, wherever they are: 24 bits of the checksum
-    /// decide.
+    /// Returns whether both references mean the same bytes, wherever they are: 24 bits of the
+    /// checksum decide.
     #[must_use]
     pub fn means_same_as(self, other: BlockRef) -> bool {
         self.matches(other.tag())
     }
 
-    /// The bits of the checksum that it keeps.
+    /// The low bits of the checksum.
     pub(super) fn tag(self) -> u32 {
         (self.0 & TAG_MASK) as u32
     }
@@ -97,7 +101,7 @@ impl std::fmt::Debug for BlockRef {
     }
 }
 
-/// What a block holds.
+/// The kinds of blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum BlockKind {
@@ -111,8 +115,9 @@ pub enum BlockKind {
     Directory = 4,
     /// A part of a blob.
     Blob = 5,
-    /// A page image with the stamps that the page had in memory. They mean something to the run of the engine that wrote
-    /// them; to everybody else the content is committed and settled, and a tombstone is nothing.
+    /// A page image with the stamps that the page had in memory. Only the run of the engine that
+    /// wrote the stamps uses them; for any other run the content is committed, and a tombstone is
+    /// no entry.
     StampedPage = 6,
     /// Several page images, compressed. See [`super::pack`].
     Pack = 7,
@@ -137,14 +142,14 @@ impl ImageKind {
         }
     }
 
-    /// The kind of image that a block of the kind with this code is, if it is one.
+    /// Returns the kind of image in a block of the kind with this code, if that is an image.
     #[must_use]
     pub fn from_code(code: u8) -> Option<ImageKind> {
         [ImageKind::Settled, ImageKind::Stamped].into_iter().find(|kind| kind.block_kind() as u8 == code)
     }
 }
 
-/// What a block must be to be the one that was asked for.
+/// The identity that a block must have to be the expected one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockIdentity {
     /// The database.
@@ -161,7 +166,7 @@ pub fn seal(image: &mut [u8], identity: BlockIdentity, csn: Csn, block: BlockNum
     BlockRef::new(block, fill_header(image, identity, csn))
 }
 
-/// Fills the header of block 0, to which there are no references.
+/// Fills the header of block 0, which no reference points to.
 pub fn seal_file_header(image: &mut [u8], database: DatabaseId) {
     let identity = BlockIdentity { database, kind: BlockKind::FileHeader, subject: image.len() as u64 };
     fill_header(image, identity, Csn::ZERO);
@@ -180,16 +185,16 @@ pub(super) fn fill_header(image: &mut [u8], identity: BlockIdentity, csn: Csn) -
     crc
 }
 
-/// The newest CSN drawn when the block was written, as its header says.
+/// Returns the newest CSN drawn when the block was written, from its header.
 #[must_use]
 pub fn csn_of(image: &[u8]) -> Csn {
     image[24..32].iter().rev().fold(Csn::ZERO, |csn, byte| Csn(csn.0 << 8 | u64::from(*byte)))
 }
 
-/// Checks that `image` is whole and is the block that `reference` means (B1).
+/// Checks that `image` is undamaged and is the block that `reference` means (B1).
 ///
 /// # Errors
-/// `Corruption` that says what differs, `Unsupported` for a newer format; without a place, which the caller knows.
+/// `Corruption` that names the difference, `Unsupported` for a newer format; without a place.
 pub fn verify(image: &[u8], identity: BlockIdentity, reference: BlockRef) -> Result<()> {
     let crc = verify_header(image, identity)?;
     if !reference.matches(crc) {
@@ -198,7 +203,7 @@ pub fn verify(image: &[u8], identity: BlockIdentity, reference: BlockRef) -> Res
     Ok(())
 }
 
-/// Checks that `image` is whole and is the page image that `reference` means; tells which kind it is.
+/// Checks that `image` is undamaged and is the page image that `reference` means; returns its kind.
 ///
 /// # Errors
 /// As [`verify`].
@@ -214,13 +219,13 @@ pub fn verify_page(
     Ok(kind)
 }
 
-/// Whether `image` says that it is a pack.
+/// Returns whether the header of `image` says that it is a pack.
 #[must_use]
 pub fn is_pack(image: &[u8]) -> bool {
     image.get(6) == Some(&(BlockKind::Pack as u8))
 }
 
-/// Checks that `image` is a whole pack of `database`; returns how many images it says it has.
+/// Checks that `image` is an undamaged pack of `database`; returns its number of images.
 ///
 /// # Errors
 /// As [`verify`].
@@ -230,7 +235,7 @@ pub(super) fn verify_pack(image: &[u8], database: DatabaseId) -> Result<u64> {
     Ok(subject)
 }
 
-/// What a whole block says of itself.
+/// The header of an undamaged block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundBlock {
     /// The database.
@@ -245,7 +250,7 @@ pub struct FoundBlock {
     pub crc: u32,
 }
 
-/// What `image` says of itself, if it is a whole block that this build knows.
+/// Returns the header of `image`, if it is an undamaged block that this build knows.
 #[must_use]
 pub fn identify(image: &[u8]) -> Option<FoundBlock> {
     let word = |at: usize| -> Option<u64> {

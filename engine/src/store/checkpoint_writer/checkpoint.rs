@@ -1,9 +1,11 @@
-//! A round: the images of one checkpoint become a mapping.
+//! An open checkpoint: its images become the mapping of the next manifest.
 //!
 //! # Invariants
-//! - R1: until [`FinishedCheckpoint`] is committed nothing that the last durable manifest reaches was touched; a failure at
-//!   any point (a full disk above all) leaves the previous checkpoint as it was, and the images for the next round (S5).
-//! - R2: errors stick. After one failed write of the round every further one, `finish` included, fails with it.
+//! - R1: until a [`FinishedCheckpoint`] is committed no block of the last durable manifest was
+//!   touched. A failure at any point, such as a full disk, leaves the previous checkpoint as it
+//!   was, and the images for the next checkpoint (S5).
+//! - R2: errors are sticky. After one failed write every further write of the checkpoint, `finish`
+//!   included, fails with the same error.
 
 use super::super::allocator::creation::Content;
 use super::super::blob::{self, BlobRef};
@@ -20,25 +22,25 @@ use crate::device::{AlignedBuffer, Storage};
 use crate::sync::Mutex;
 use std::sync::Arc;
 
-/// A catalog that this round wrote.
+/// A catalog that this checkpoint wrote.
 #[derive(Debug)]
 struct WrittenBlob {
     blob: BlobRef,
     blocks: Vec<BlockNumber>,
 }
 
-/// Blocks that are not page images.
+/// Blocks without page images.
 #[derive(Debug, Default)]
 struct OtherBlocks {
-    /// Written by this round: free if it is abandoned.
+    /// Written by this checkpoint: freed if it is abandoned.
     fresh: Vec<BlockNumber>,
-    /// Of the last checkpoint, and not of this one: free when it is committed.
+    /// Replaced by this checkpoint: freed when it is committed.
     replaced: Vec<BlockNumber>,
 }
 
 impl PageStore {
-    /// Begins the checkpoint of `epoch`, which is higher than the last, at `csn`: every image recorded for
-    /// the next checkpoint belongs to it from now on.
+    /// Begins the checkpoint of `epoch`, which is higher than the last, at `csn`: every image
+    /// recorded for the next checkpoint belongs to it from now on.
     ///
     /// # Errors
     /// `Busy` while another checkpoint is open, `Poisoned` after S3 or S4 forbade further ones.
@@ -51,8 +53,8 @@ impl PageStore {
         Ok(OpenCheckpoint::new(self.clone(), csn))
     }
 
-    /// The manifest with this checkpoint's root is durable: its pages are the committed ones, and the
-    /// blocks that it replaced are free unless a pinned checkpoint contains them.
+    /// The manifest with this checkpoint's root is durable: its pages are the committed ones, and
+    /// the blocks that it replaced are free unless a pinned checkpoint contains them.
     ///
     /// # Panics
     /// If the checkpoint belongs to another store.
@@ -67,9 +69,9 @@ impl PageStore {
         }
     }
 
-    /// The manifest with this checkpoint's root was certainly not written, because publishing was not even
-    /// attempted: its images wait for the next checkpoint. After a failed publication drop the checkpoint
-    /// instead (S3).
+    /// The manifest with this checkpoint's root was certainly not written, because publishing was
+    /// not even attempted: its images wait for the next checkpoint. After a failed publication drop
+    /// the checkpoint instead (S3).
     ///
     /// # Panics
     /// If the checkpoint belongs to another store.
@@ -79,7 +81,7 @@ impl PageStore {
     }
 }
 
-/// An open round. Dropping it abandons it.
+/// An open checkpoint. Dropping it abandons it.
 #[derive(Debug)]
 pub struct OpenCheckpoint {
     store: Arc<PageStore>,
@@ -97,8 +99,8 @@ impl OpenCheckpoint {
         OpenCheckpoint { store, csn, failure, blob, others, open: true }
     }
 
-    /// Returns a writer of this checkpoint's images to the store, which is in `storage`. Blocks were kept
-    /// for it that other writers may be about to return.
+    /// Returns a writer of this checkpoint's images to the store, which is in `storage`. Blocks
+    /// were kept for it that other writers may be about to return.
     ///
     /// # Errors
     /// I/O.
@@ -108,23 +110,23 @@ impl OpenCheckpoint {
         Ok(writer)
     }
 
-    /// Notes that the image of `page` as of this round is at `reference`, or, if that is absent, that there is none.
+    /// Records the image of `page` in this checkpoint; absent if the page has none.
     pub fn record(&self, page: PageId, reference: BlockRef) {
         let mut state = self.store.state.lock();
         state.blocks.settle(reference.block());
         state.set_in_checkpoint(page, reference);
     }
 
-    /// Images that are recorded from now on belong to the next round.
+    /// Makes images that are recorded from now on belong to the next checkpoint.
     pub fn close(&self) {
         self.store.state.lock().checkpoint.close();
     }
 
-    /// Writes the catalog; it replaces the one of the last checkpoint, and one written earlier in this round. A round
-    /// that writes none keeps the old one.
+    /// Writes the catalog. It replaces the catalog of the last checkpoint, and one written earlier
+    /// in this checkpoint. A checkpoint that writes none keeps the old one.
     ///
     /// # Errors
-    /// `OutOfSpace`; I/O; `InvalidArgument` if it is too long. They stick (R2).
+    /// `OutOfSpace`; I/O; `InvalidArgument` if it is too long. They are sticky (R2).
     pub fn write_blob(&self, bytes: &[u8]) -> Result<BlobRef> {
         self.attempt(|| {
             let (blob, blocks) = blob::write(bytes, self.store.page_bytes(), |part, image| {
@@ -146,10 +148,10 @@ impl OpenCheckpoint {
     }
 
     /// Writes the changed parts of the mapping and flushes the file. Then publish a manifest with
-    /// [`FinishedCheckpoint::root`] and tell the store what became of it.
+    /// [`FinishedCheckpoint::root`], and commit or abandon the result.
     ///
     /// # Errors
-    /// The round's first failure; `OutOfSpace`; I/O. The round is then abandoned.
+    /// The checkpoint's first failure; `OutOfSpace`; I/O. The checkpoint is then abandoned.
     pub fn finish(mut self) -> Result<FinishedCheckpoint> {
         self.close();
         let (parts, pages, directory) = self.attempt(|| {
@@ -185,8 +187,8 @@ impl OpenCheckpoint {
         })
     }
 
-    /// Writes each part of the mapping with a changed page; returns where, and how many pages there will be. The round is closed: neither it
-    /// nor the mapping changes between two parts.
+    /// Writes each part of the mapping with a changed page; returns the blocks and the new number
+    /// of pages. The checkpoint is closed, so neither it nor the mapping changes between two parts.
     fn write_parts(&self) -> Result<(Vec<(usize, BlockRef)>, u64)> {
         let (changed, moving, mut pages) = {
             let mut state = self.store.state.lock();
@@ -244,7 +246,7 @@ impl OpenCheckpoint {
         Ok(directory)
     }
 
-    /// Writes a block of references in the place of `old`; none at all need no block.
+    /// Writes a block of references that replaces `old`; no block if all are absent.
     fn replace_references(
         &self,
         kind: BlockKind,
@@ -264,7 +266,7 @@ impl OpenCheckpoint {
         Ok(new)
     }
 
-    /// Runs `step` unless the round has failed; makes a failure stick.
+    /// Runs `step` unless the checkpoint has failed; keeps its error.
     fn attempt<T>(&self, step: impl FnOnce() -> Result<T>) -> Result<T> {
         if let Some(failure) = &*self.failure.lock() {
             return Err(failure.duplicate());
@@ -283,10 +285,10 @@ impl Drop for OpenCheckpoint {
     }
 }
 
-/// A round whose blocks are all durable, waiting for its manifest. Dropping it undecided stops the store from beginning
-/// further rounds (S3): do that when publishing failed.
+/// A checkpoint whose blocks are all durable, waiting for its manifest. Dropping it undecided
+/// prevents further checkpoints (S3): do that when publishing failed.
 #[derive(Debug)]
-#[must_use = "tell the store what became of the manifest"]
+#[must_use = "commit or abandon it"]
 pub struct FinishedCheckpoint {
     store: Arc<PageStore>,
     root: StoreRoot,
@@ -298,7 +300,7 @@ pub struct FinishedCheckpoint {
 }
 
 impl FinishedCheckpoint {
-    /// What the manifest must point to.
+    /// The root for the manifest.
     #[must_use]
     pub fn root(&self) -> &StoreRoot {
         &self.root
@@ -308,18 +310,20 @@ impl FinishedCheckpoint {
         &self.store
     }
 
-    /// Publishing failed, and nobody knows whether it happened (S3).
+    /// Publishing failed with unknown outcome (S3).
     pub fn undecided(self, failure: &Error) {
         self.store.state.lock().checkpoint.publication_failed(failure);
     }
 
-    /// Notes the generation of the manifest that was published with it; otherwise it counts as one more than the last.
+    /// Sets the generation of the published manifest; without it the generation is one above the
+    /// last.
     pub fn published_as(mut self, generation: u64) -> FinishedCheckpoint {
         self.generation = Some(generation);
         self
     }
 
-    /// `readers` are the generations that are read in other processes, found after the publication.
+    /// Makes the checkpoint the committed one. `readers` are the generations that readers in other
+    /// processes have, looked up after the publication.
     pub(super) fn commit(mut self, readers: Vec<u64>) {
         self.decided = true;
         {
@@ -327,8 +331,8 @@ impl FinishedCheckpoint {
             let generation = self.generation.unwrap_or(state.blocks.free.pins.committed() + 1);
             state.blocks.free.committed(generation, readers);
         }
-        // The pages of a part move from the round to the mapping under one hold of the lock, so readers see no change;
-        // the steps keep them from waiting for the whole table.
+        // The pages of a part move into the mapping during one hold of the lock, so readers see no
+        // change. Working in parts keeps them from waiting for the whole table.
         loop {
             let mut state = self.store.state.lock();
             let Some(pages) = state.images.in_checkpoint.take_part() else { break };
@@ -381,7 +385,8 @@ impl Drop for FinishedCheckpoint {
     }
 }
 
-/// Gives the round's images to the next one (S5): older than those that are there for it already. Part by part, as [`FinishedCheckpoint::commit`].
+/// Gives the checkpoint's images to the next one (S5), below the newer images there. Works in
+/// parts, as [`FinishedCheckpoint::commit`].
 fn abandon(store: &PageStore, fresh: &[BlockNumber]) {
     loop {
         let mut state = store.state.lock();

@@ -6,15 +6,17 @@
 //!        └─▶ packs being filled (see `packer`)
 //! ```
 //!
-//! A cold image is one that is not expected to change soon. If the store compresses, such images share blocks; which of them do is
-//! the writer's business. Whoever pushed one is told of it as of any other.
+//! A cold image is not expected to change soon. If the store compresses images, the writer packs
+//! cold ones into shared blocks. They are reported like any other image.
 //!
-//! One writer belongs to one thread. What it wrote is in no table of the store: whoever called decides, when the write is
-//! done, whether the page is still what the image shows, and records or discards the image.
+//! One writer belongs to one thread. Written images are in no table of the store yet: after the
+//! write the caller checks whether the page still is what the image shows, and records or discards
+//! the image.
 //!
 //! # Invariants
 //! - W1: an image is reported when its write has completed, never before.
-//! - W2: the blocks of a failed write stay in use (F3), whatever it failed with: its bytes may still arrive.
+//! - W2: the blocks of a failed write stay in use (F3), whatever the error: its bytes may still
+//!   arrive.
 
 use super::super::block::{self, BlockNumber, BlockRef, ImageKind};
 use super::super::pack::codec::Codec;
@@ -26,45 +28,45 @@ use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::device::{AlignedBuffer, Completion, Storage, WriteQueue, WriteRequest};
 use std::sync::Arc;
 
-/// Writes in flight, of one writer.
+/// Writes in flight of one writer.
 const DEPTH: usize = 16;
-/// Longest run.
+/// Bytes of a run, at most.
 const RUN_BYTES_MAX: usize = 128 << 10;
-/// An image whose write has completed. It is not durable: a round's end flushes.
+/// An image whose write has completed. It is not durable before the checkpoint's flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
     /// The page.
     pub page: PageId,
-    /// Where its image is.
+    /// Its image.
     pub reference: BlockRef,
-    /// Which kind.
+    /// The kind of the image.
     pub kind: ImageKind,
-    /// What the caller gave with it.
+    /// The caller's token.
     pub token: u64,
 }
 
 /// Whether an image is expected to change soon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Heat {
-    /// It gets a block of its own, which is free as soon as it changes.
+    /// The image gets a block of its own, which is free as soon as the page changes.
     Hot,
-    /// It may share a block.
+    /// The image may share a block.
     Cold,
 }
 
-/// Blocks side by side, and the images that go there.
+/// Adjacent blocks and their images.
 struct Run {
     first: BlockNumber,
     blocks: u64,
-    /// Of these, filled.
+    /// Filled blocks.
     used: u64,
     images: Vec<Written>,
-    /// Packs among the blocks, and how many images each has.
+    /// Packs among the blocks, and their numbers of images.
     packs: Vec<(BlockNumber, u8)>,
     buffer: AlignedBuffer,
 }
 
-/// What is in a write that is in flight; its buffer is with the queue.
+/// A write in flight; its buffer is with the queue.
 struct InFlight {
     first: BlockNumber,
     blocks: u64,
@@ -76,9 +78,9 @@ pub struct ImageWriter {
     store: Arc<PageStore>,
     queue: Box<dyn WriteQueue>,
     run_pages: u64,
-    /// Only blocks before this one are used.
+    /// Only blocks before this one are written.
     bound: Option<u64>,
-    /// It waits for blocks that are with other writers: see `DiskSpace::await_run`.
+    /// It waits for blocks of other writers: see `DiskSpace::await_run`.
     pub(super) waits: bool,
     filling: Option<Run>,
     /// None if the store does not compress.
@@ -96,8 +98,8 @@ impl std::fmt::Debug for ImageWriter {
 }
 
 impl PageStore {
-    /// A writer of images to this store, which is in `storage`; its buffers take at most about `bytes_max` (at least one
-    /// page's).
+    /// Returns a writer of images to this store, which is in `storage`. Its buffers take about
+    /// `bytes_max` bytes, and at least one page.
     ///
     /// # Errors
     /// I/O.
@@ -105,7 +107,8 @@ impl PageStore {
         self.writer_before(storage, bytes_max, None)
     }
 
-    /// As [`PageStore::writer`], which uses only free blocks before `bound` and does not make the file longer.
+    /// As [`PageStore::writer`]; the writer takes only free blocks before `bound` and does not
+    /// extend the file.
     pub(in super::super) fn writer_before(
         self: &Arc<Self>,
         storage: &dyn Storage,
@@ -131,9 +134,9 @@ impl PageStore {
 }
 
 impl ImageWriter {
-    /// Has an image of `page` written: `fill` makes it (less the first `BLOCK_HEADER_BYTES`), says of which kind it is
-    /// and gives a token to recognise it by; `None` means that there is nothing to write. Returns whether there was. May wait
-    /// for an earlier write.
+    /// Writes an image of `page`: `fill` makes it (without the first `BLOCK_HEADER_BYTES`) and
+    /// returns its kind and a token, or `None` if there is nothing to write. Returns whether an
+    /// image was pushed. May wait for an earlier write.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O, of this or an earlier write.
@@ -169,7 +172,7 @@ impl ImageWriter {
         }
     }
 
-    /// A single image is not worth a pack: it gets the block that it would have had (P1).
+    /// A single image is written as a block of its own (P1).
     fn put_pack(&mut self, pack: &OpenPack, codec: Codec) -> Result<()> {
         let database = self.store.file.database;
         if pack.filling.images() == 1 {
@@ -183,7 +186,7 @@ impl ImageWriter {
         Ok(())
     }
 
-    /// Puts a sealed block with these images, which `fill` makes, into the run.
+    /// Adds a sealed block with these images, which `fill` makes, to the run.
     fn put(&mut self, images: &[Image], fill: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
         let page_bytes = self.store.page_bytes();
         let run = self.run()?;
@@ -264,7 +267,7 @@ impl ImageWriter {
             run.packs.iter().for_each(|(block, images)| state.blocks.free.becomes_pack(*block, *images));
         }
         if run.used == 0 {
-            self.keep(run.buffer);
+            self.keep_buffer(run.buffer);
             return Ok(());
         }
         let len = run.used as usize * self.store.page_bytes();
@@ -286,16 +289,17 @@ impl ImageWriter {
         })
     }
 
-    fn keep(&mut self, buffer: AlignedBuffer) {
+    fn keep_buffer(&mut self, buffer: AlignedBuffer) {
         if self.buffers.len() < DEPTH {
             self.buffers.push(buffer);
         }
     }
 
-    /// Images whose writes have completed; `all` has the run being filled written too and waits for everything.
+    /// Collects images whose writes have completed. `all` also writes the run being filled and
+    /// waits for every write.
     ///
     /// # Errors
-    /// `OutOfSpace`; I/O. What was written before is in `written` nevertheless.
+    /// `OutOfSpace`; I/O. Images written before are in `written` nevertheless.
     pub fn reap(&mut self, all: bool, written: &mut Vec<Written>) -> Result<()> {
         let submitted = if all { self.close_packs().and(self.submit()) } else { Ok(()) };
         let mut result = Ok(());
@@ -325,9 +329,9 @@ impl ImageWriter {
     fn complete(&mut self, completion: Completion, written: &mut Vec<Written>) -> Result<()> {
         let done = self.in_flight.get_mut(completion.token as usize).and_then(Option::take);
         let Some(InFlight { first, blocks, images }) = done else {
-            return Err(Error::corruption("the device completed a write that nobody asked for"));
+            return Err(Error::corruption("the device completed a write that was never submitted"));
         };
-        self.keep(completion.buffer);
+        self.keep_buffer(completion.buffer);
         let believed = planted::is(Bug::FailedImageRecorded);
         match completion.result.or_else(|error| if believed { Ok(()) } else { Err(error) }) {
             Ok(()) => {
@@ -336,30 +340,30 @@ impl ImageWriter {
                 Ok(())
             }
             Err(error) => {
-                self.leave(first, blocks);
+                self.leak(first, blocks);
                 Err(error)
             }
         }
     }
 
-    /// The blocks stay in use (W2).
-    fn leave(&self, first: BlockNumber, blocks: u64) {
+    /// Keeps the blocks in use (W2).
+    fn leak(&self, first: BlockNumber, blocks: u64) {
         let mut state = self.store.state.lock();
         (first.0..first.0 + blocks).for_each(|block| state.blocks.in_flight.leak(BlockNumber(block)));
     }
 }
 
 impl Drop for ImageWriter {
-    /// Waits for what is in flight. Nobody will record it: the blocks are free again.
+    /// Waits for writes in flight and frees their blocks, because no image will be recorded.
     fn drop(&mut self) {
         if let Some(run) = self.filling.take() {
             let mut state = self.store.state.lock();
             (0..run.blocks).for_each(|at| state.blocks.discard(BlockNumber(run.first.0 + at)));
         }
-        // What is in no block yet never will be.
+        // Images in open packs are dropped.
         self.packer = None;
         let (mut written, mut before) = (Vec::new(), usize::MAX);
-        // A failed write says nothing of the others.
+        // One failed write does not end the others.
         loop {
             let left = self.in_flight.iter().flatten().count();
             if left == 0 || left >= before {
@@ -367,13 +371,13 @@ impl Drop for ImageWriter {
             }
             before = left;
             if let Err(error) = self.reap(true, &mut written) {
-                tracing::debug!(%error, "a write of page images that nobody needs any more failed");
+                tracing::debug!(%error, "a write of page images that are no longer needed failed");
             }
         }
         written.iter().for_each(|image| self.store.discard(image.reference));
-        for lost in std::mem::take(&mut self.in_flight).into_iter().flatten() {
-            // The queue failed: nobody knows whether they were written.
-            self.leave(lost.first, lost.blocks);
+        for unknown in std::mem::take(&mut self.in_flight).into_iter().flatten() {
+            // The queue failed: it is unknown whether they were written.
+            self.leak(unknown.first, unknown.blocks);
         }
     }
 }

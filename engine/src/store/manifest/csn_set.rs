@@ -1,7 +1,8 @@
-//! A set of CSNs as ranges: void CSNs come in runs.
+//! A set of CSNs as ranges: aborted CSNs come in runs.
 //!
 //! # Invariants
-//! - Ranges are inclusive, ascending, and neither overlap nor touch; equal sets are therefore equal values.
+//! - Ranges are inclusive, ascending, and neither overlap nor touch; equal sets are therefore equal
+//!   values.
 
 use crate::base::Csn;
 
@@ -12,7 +13,8 @@ pub struct CsnSet {
 }
 
 impl CsnSet {
-    /// The set of the inclusive ranges in `ranges`, in any order, overlapping or not; empty ones are ignored.
+    /// The set of the inclusive ranges in `ranges`, in any order, overlapping or not; empty ones
+    /// are ignored.
     #[must_use]
     pub fn from_ranges(ranges: impl IntoIterator<Item = (Csn, Csn)>) -> CsnSet {
         let mut sorted: Vec<_> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
@@ -33,37 +35,37 @@ impl CsnSet {
         &self.ranges
     }
 
-    /// True if there is no CSN in it.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// The highest CSN in it.
+    /// The highest CSN of the set.
     #[must_use]
     pub fn last(&self) -> Option<Csn> {
         self.ranges.last().map(|(_, last)| *last)
     }
 
-    /// True if `csn` is in it.
+    /// Returns whether `csn` is in the set.
     #[must_use]
     pub fn contains(&self, csn: Csn) -> bool {
         self.range_at(csn).is_some()
     }
 
-    /// The first CSN at or after `from` that is not in it.
+    /// Returns the first CSN at or after `from` that is not in the set.
     #[must_use]
     pub fn first_absent(&self, from: Csn) -> Csn {
         self.range_at(from).map_or(from, |(_, last)| last.next())
     }
 
-    /// The members of both.
+    /// Returns the members of both sets.
     #[must_use]
     pub fn union(&self, other: &CsnSet) -> CsnSet {
         CsnSet::from_ranges(self.ranges.iter().chain(&other.ranges).copied())
     }
 
-    /// Without everything at or below `csn`.
+    /// Returns the members above `csn`.
     #[must_use]
     pub fn above(&self, csn: Csn) -> CsnSet {
         let Some(low) = csn.0.checked_add(1).map(Csn) else { return CsnSet::default() };

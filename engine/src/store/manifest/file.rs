@@ -6,25 +6,32 @@
 //! ```
 //!
 //! # Invariants
-//! - N1: at every moment one slot holds a whole manifest. A crash in step 1 leaves the old one, in step 2 the new one.
-//! - N2: outside a publication both slots are equal. Without step 2 a slot that rots later would let the previous
-//!   manifest win, whose blocks and log may have been reused. So which slot is written first does not matter.
-//!   That both *read* equal does not say so: one may be in a cache only (N7).
-//! - N3: the valid slot with the highest generation wins; two valid slots of one generation that differ are corruption. One that cannot be
-//!   read is not valid, and the other is enough: by N1 and N2 it is the newest, or a publication of the newest had not ended, and nothing is
-//!   used again before that. But somebody may read the lost one, so its generation is given to no other: not by this process, nor, as long as
-//!   it is read, by a later one, which finds both slots alike.
+//! - N1: at every moment one slot holds a whole manifest. A crash in step 1 leaves the old one, in
+//!   step 2 the new one.
+//! - N2: outside a publication both slots are equal, so which slot is written first does not
+//!   matter. Without step 2, damage to one slot later would let the previous manifest win, whose
+//!   blocks and log may have been reused. Slots that *read* equal may differ on the device: one may
+//!   be in a cache only (N7).
+//! - N3: the valid slot with the highest generation wins; two valid slots of one generation that
+//!   differ are corruption. A slot that cannot be read is not valid, and the other one is enough:
+//!   by N1 and N2 it is the newest, or the publication of the newest had not ended, and no block is
+//!   reused before that. But a reader may have the lost manifest, so no other manifest gets its
+//!   generation: neither from this process nor, as long as the reader lives, from a later one,
+//!   which finds both slots equal.
 //! - N4 (I11): after a failed write nothing more is published: what the slots hold is unknown.
 //! - N5: both slots are preallocated, so that publishing cannot run out of space.
-//! - N6: who reads beside a process that publishes may find both slots torn, for it looks at one after the other: then it looks
-//!   again. What it finds may have passed step 1 just now and not be durable yet; every transaction in it is, by the log.
-//! - N7: who opens it to publish acts on what is durable, and makes N2 so. A process that was killed in either step, or whose flush failed, may
-//!   have left a manifest that can be read and that a power cut takes away. In step 1: the blocks that only the one before it names would be
-//!   used again until then. In step 2: the next publication might begin with the one durable slot. So at every open the newest is
-//!   written once more in its place, and only when it is durable to the other slot, which may be the only one that is durable before; also where
-//!   both read equal: the one of them that is durable stays whole while the other is written, and a write of what is there already changes
-//!   nothing. A flush would not do: after one that failed it may say that all is well. What is written are the bytes that were
-//!   decoded: a second read may find others.
+//! - N6: a reader beside a publishing process may find both slots torn, because it reads one after
+//!   the other: then it reads again. The manifest that it finds may have just passed step 1 and not
+//!   be durable yet; its transactions are durable in the log.
+//! - N7: an open for writing relies on durable state only, and restores N2. A process that was
+//!   killed in either step, or whose flush failed, may have left a manifest that is readable but
+//!   not durable, so that a power cut removes it. In step 1: blocks that only the previous manifest
+//!   names would be reused before that. In step 2: the next publication might begin with the only
+//!   durable slot. So each open writes the newest manifest again in its slot and, when that is
+//!   durable, to the other slot, which may have been the only durable one. It does so also if both
+//!   read equal: the durable one stays intact while the other is written, and writing the same
+//!   bytes changes nothing. A flush is not enough: after a failed flush the next one may report
+//!   success. The decoded bytes are written, because a second read may return others.
 
 use super::super::block_file::PAGES_PATH;
 use super::format::{Manifest, SLOT_BYTES};
@@ -39,29 +46,29 @@ use std::sync::Arc;
 /// The file, in the database directory.
 pub const MANIFEST_PATH: &str = "MANIFEST";
 const LOG_DIRECTORY: &str = "log";
-/// A page store of this length has never seen a checkpoint: one block of the largest page size.
+/// Length of a page store without a checkpoint, at most: one block of the largest page size.
 const BLANK_PAGES_BYTES: u64 = 32768;
 
-/// How far the creation of the database in this directory has come.
+/// The state of the database's creation in this directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreationState {
-    /// There is nothing.
+    /// No file exists.
     Empty,
-    /// A crash interrupted the creation: no manifest was ever published, and no log or page was written. It is safe to
-    /// create the database again.
+    /// A crash interrupted the creation: no manifest was published, and no log or page was written.
+    /// It is safe to create the database again.
     Unfinished,
-    /// There is a manifest: open it.
+    /// A manifest exists: open it.
     Complete,
 }
 
-/// Looks whether there is a database to open. The first manifest is the last step of creating one.
+/// Returns whether a database exists. The first manifest is the last step of creating one.
 ///
 /// # Errors
-/// `Corruption` if there is data without a manifest: creating a database there would destroy it; I/O.
+/// `Corruption` if data exists without a manifest: creating a database there would destroy it; I/O.
 pub fn creation_state(storage: &dyn Storage) -> Result<CreationState> {
     let exists = match open_file(storage, false, true) {
         Ok(file) => {
-            // What cannot be read may be a manifest.
+            // A slot that cannot be read may contain a manifest.
             let blank = |slot| match read_slot(&*file, slot, SECTOR_BYTES) {
                 Err(error) if error.kind() == ErrorKind::Io => Ok(false),
                 start => start.map(|start| start.iter().all(|byte| *byte == 0)),
@@ -81,7 +88,7 @@ pub fn creation_state(storage: &dyn Storage) -> Result<CreationState> {
     Ok(if exists { CreationState::Unfinished } else { CreationState::Empty })
 }
 
-/// The first file that a running database would have written to.
+/// Returns the first file that a running database would have written to.
 fn data_without_manifest(storage: &dyn Storage) -> Result<Option<String>> {
     let mode = OpenMode { create: false, read_only: true, direct: true };
     match storage.open(PAGES_PATH, mode) {
@@ -104,7 +111,7 @@ fn data_without_manifest(storage: &dyn Storage) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// How often both slots may look torn before they are taken to be.
+/// Reads that may find both slots torn before this is an error.
 const TORN_READS_MAX: u32 = 50;
 const TORN_READ_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 
@@ -113,7 +120,7 @@ struct Newest {
     generation: u64,
     /// N4.
     failed: bool,
-    /// How.
+    /// The error of that write.
     failure: Option<Error>,
 }
 
@@ -125,8 +132,8 @@ pub struct ManifestFile {
 }
 
 impl ManifestFile {
-    /// Creates the file and publishes `first`. When it returns the database exists, durably. Call it last, and only
-    /// after [`creation_state`] said that it is safe.
+    /// Creates the file and publishes `first`. When it returns, the database exists durably. Call
+    /// it last, and only if [`creation_state`] allows it.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
@@ -141,11 +148,12 @@ impl ManifestFile {
         Ok(manifest_file)
     }
 
-    /// Opens the file and reads the newest manifest. Both slots hold it then, durably, unless `read_only`: that writes nothing.
+    /// Opens the file and reads the newest manifest. Unless `read_only`, both slots contain it
+    /// durably then.
     ///
     /// # Errors
-    /// `NotFound`; `Corruption` that names both slots if neither is valid; `Unsupported` if either is of a newer version;
-    /// I/O, also if neither is valid because one cannot be read.
+    /// `NotFound`; `Corruption` that names both slots if neither is valid; `Unsupported` if either
+    /// is of a newer version; I/O, also if neither is valid because one cannot be read.
     pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
         let file = open_file(storage, false, read_only)?;
         let Found { slot, manifest, bytes, alone } = find_newest(&*file)?;
@@ -155,7 +163,7 @@ impl ManifestFile {
             let order = if planted::is(Bug::NewestSlotNotFirst) { [other, slot] } else { [slot, other] };
             write_slots(&*file, &bytes, &order)?;
         }
-        // N3. Who reads the newest from now on finds this one, or comes back to it.
+        // N3. A reader that comes from now on finds this manifest.
         let read = if read_only { 0 } else { reader_slots::highest_read(storage, &manifest) };
         let generation = (manifest.generation + u64::from(alone)).max(read);
         let newest = Newest { generation, failed: false, failure: None };
@@ -189,11 +197,13 @@ impl ManifestFile {
         read.map(|found| found.manifest)
     }
 
-    /// Replaces the manifest; its `generation` is set here, and returned. When it returns `Ok` the new one is durable in both slots.
+    /// Replaces the manifest; sets its `generation` and returns it. After `Ok` the new manifest is
+    /// durable in both slots.
     ///
     /// # Errors
-    /// `InvalidArgument` or `OutOfSpace` if the manifest cannot be encoded: nothing was written, publishing goes on. I/O:
-    /// the new manifest may or may not be the durable one. `Poisoned` after that (N4).
+    /// `InvalidArgument` or `OutOfSpace` if the manifest cannot be encoded: nothing was written,
+    /// and later publications may succeed. I/O: the new manifest may or may not be the durable one.
+    /// `Poisoned` after that (N4).
     pub fn publish(&self, manifest: &Manifest) -> Result<u64> {
         let mut newest = self.newest.lock();
         if newest.failed {
@@ -208,7 +218,7 @@ impl ManifestFile {
         let bytes = Manifest { generation, ..manifest.clone() }.encode()?;
         let mut buffer = AlignedBuffer::zeroed(bytes.len());
         buffer[..bytes.len()].copy_from_slice(&bytes);
-        // Set before writing: whatever ends this call early, a panic included, ends publishing.
+        // Set before writing: any early end of this call, a panic included, ends publishing.
         newest.failed = true;
         let slots: &[usize] = if planted::is(Bug::SecondSlotSkipped) { &[0] } else { &[0, 1] };
         if let Err(error) = write_slots(&*self.file, &buffer, slots) {
@@ -228,7 +238,8 @@ fn slot_offset(slot: usize) -> u64 {
     (slot * SLOT_BYTES) as u64
 }
 
-/// One after the other: the next only when the one before is durable. Flushed, too: the file may be a copy with holes, and longer than before.
+/// Writes the slots one after the other, each when the one before is durable. Also flushes: the
+/// file may be a sparse copy, and longer than before.
 fn write_slots(file: &dyn File, bytes: &[u8], slots: &[usize]) -> Result<()> {
     slots.iter().try_for_each(|slot| {
         file.write_durable_at(slot_offset(*slot), bytes)?;
@@ -236,7 +247,7 @@ fn write_slots(file: &dyn File, bytes: &[u8], slots: &[usize]) -> Result<()> {
     })
 }
 
-/// The first `len` bytes of a slot; what the file does not have is zero.
+/// Reads the first `len` bytes of a slot; bytes behind the end of the file are zero.
 fn read_slot(file: &dyn File, slot: usize, len: usize) -> Result<AlignedBuffer> {
     let mut buffer = AlignedBuffer::zeroed(len);
     let there = file.len()?.saturating_sub(slot_offset(slot)).min(len as u64) as usize;
@@ -247,25 +258,25 @@ fn read_slot(file: &dyn File, slot: usize, len: usize) -> Result<AlignedBuffer> 
     Ok(buffer)
 }
 
-/// Most manifests are shorter than this.
+/// Most manifests are shorter.
 const READ_FIRST_BYTES: usize = 4 * SECTOR_BYTES;
 
-/// As much of a slot as the manifest in it needs.
+/// Reads as much of a slot as its manifest needs.
 fn read_manifest(file: &dyn File, slot: usize) -> Result<AlignedBuffer> {
     let start = read_slot(file, slot, READ_FIRST_BYTES)?;
     match Manifest::slot_bytes(&start) {
         len if len <= start.len() => Ok(start),
-        // Whole sectors are read.
+        // Reads whole sectors.
         len => read_slot(file, slot, len.next_multiple_of(SECTOR_BYTES)),
     }
 }
 
 /// The newest manifest.
 struct Found {
-    /// It is in this slot.
+    /// Its slot.
     slot: usize,
     manifest: Manifest,
-    /// What it was decoded from.
+    /// The bytes that it was decoded from.
     bytes: AlignedBuffer,
     /// The other slot is not valid.
     alone: bool,
@@ -288,14 +299,14 @@ fn find_newest(file: &dyn File) -> Result<Found> {
                 Err(Error::corruption(what).at(file.location(0)))
             }
         },
-        // A newer build has written here. The slot that we could read may be older than what it did.
+        // A newer build has written here. The readable slot may be older.
         (Err(error), _) | (_, Err(error)) if error.kind() == ErrorKind::Unsupported => Err(error),
         (Ok(found), Err(error)) | (Err(error), Ok(found)) => {
             tracing::warn!(%error, "one slot of the manifest is not valid");
             Ok(Found { alone: true, ..found })
         }
         (Err(zero), Err(one)) => {
-            // One that can be read another time may be whole.
+            // The unreadable slot may be valid at another time.
             if let Some(unread) = [&zero, &one].into_iter().find(|error| error.kind() == ErrorKind::Io) {
                 return Err(unread.duplicate());
             }

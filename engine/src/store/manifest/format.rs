@@ -1,8 +1,8 @@
-//! The manifest: what is true of the database, in one place that changes atomically.
+//! The manifest: the state of the database in one place that changes atomically.
 //!
-//! It names the checkpoint (its CSN and the root of the page store) and, for each epoch whose log is still needed, what
-//! recovery accepted of it (rule 14). Everything else is found from here. How it is replaced atomically is in
-//! `manifest_file`.
+//! It names the checkpoint (its CSN and the root of the page store) and, for each epoch whose log
+//! is still needed, what recovery accepted of it (rule 14). Everything else is found from here. See
+//! `file` for its atomic replacement.
 //!
 //! # Format of a slot, little-endian
 //!
@@ -36,7 +36,7 @@ use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, Result, Table
 pub const SLOT_BYTES: usize = 1 << 20;
 /// Longest cached probe result.
 pub const PROBE_BYTES_MAX: usize = 4096;
-/// Generations are below: whoever adds to one cannot come to the first again.
+/// Every generation is below, so that adding to one never overflows.
 pub const GENERATION_LIMIT: u64 = 1 << 63;
 
 const MAGIC: [u8; 8] = *b"QUENCHDB";
@@ -57,7 +57,7 @@ pub struct StoreRoot {
     pub codecs: Codecs,
 }
 
-/// What recovery takes from one log of one epoch: the blocks up to and including this sequence number.
+/// The last block that recovery accepts from one log of one epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AcceptedEnd {
     /// The log.
@@ -66,30 +66,31 @@ pub struct AcceptedEnd {
     pub sequence: u64,
 }
 
-/// What a recovery decided about an epoch, for ever (rule 14, I9: what is discarded once stays discarded).
+/// The final decision of a recovery about an epoch (rule 14, I9: discarded records stay discarded).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EpochEntry {
-    /// The epoch that had been running.
+    /// The epoch.
     pub epoch: Epoch,
-    /// First CSN that it could draw.
+    /// First CSN that the epoch could draw.
     pub first_csn: Csn,
-    /// F: the smallest CSN that was neither present nor void nor in the checkpoint.
+    /// F: the smallest CSN that was neither present nor aborted nor in the checkpoint.
     pub frontier: Csn,
-    /// Highest CSN that was decided: all up to it are in a checkpoint, accepted, or void.
+    /// Highest decided CSN: each CSN up to it is in a checkpoint, accepted, or aborted.
     pub last_csn: Csn,
-    /// The accepted end of each log, ascending by log; nothing is taken from a log that is not listed.
+    /// The accepted end of each log, ascending by log; nothing is taken from a log that is not
+    /// listed.
     pub accepted: Vec<AcceptedEnd>,
-    /// CSNs that this and earlier recoveries discarded. Those at or below a checkpoint may be missing here, and those that a later
-    /// entry has.
+    /// Aborted CSNs: discarded by this and earlier recoveries. CSNs at or below a checkpoint, or in
+    /// a later entry, may be missing.
     pub voids: CsnSet,
 }
 
-/// The mapped memory without which the newest commits are missing.
+/// The mapped memory that contains the newest commits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NeededMemory {
-    /// Which.
+    /// Its identity.
     pub id: u64,
-    /// Where it was: an absolute path.
+    /// Its absolute path.
     pub path: String,
 }
 
@@ -102,29 +103,31 @@ pub struct Manifest {
     pub database: DatabaseId,
     /// Length of a page.
     pub page_bytes: u32,
-    /// The epoch that runs, or ran last.
+    /// The running epoch, or the last one.
     pub epoch: Epoch,
-    /// Highest epoch that anybody may have written blocks of. A recovery publishes this before it writes the first block
-    /// of its new epoch, so that a second attempt after a crash never shares an epoch with the first.
+    /// Highest epoch of which blocks may exist. A recovery publishes this before it writes the
+    /// first block of its new epoch, so that a second attempt after a crash never shares an epoch
+    /// with the first.
     pub reserved_epoch: Epoch,
-    /// The database was closed, and everything drawn is in the checkpoint.
+    /// The database was closed; the checkpoint contains every drawn CSN.
     pub clean: bool,
-    /// All transactions up to here are in the page images.
+    /// The page images contain all transactions up to this one.
     pub checkpoint: Csn,
-    /// Nothing of the log up to here is needed. Below the checkpoint if a transaction that was in progress then had written
-    /// chunks: they are above it.
+    /// The log up to here is not needed. Below the checkpoint if a transaction in progress had
+    /// written chunks, which are above `covered`.
     pub covered: Csn,
-    /// First CSN of `epoch`: all below are decided.
+    /// First CSN of `epoch`: all lower ones are decided.
     pub first_csn: Csn,
     /// No CSN below this one will be drawn again.
     pub next_csn: Csn,
-    /// No table id below this one will be given again.
+    /// No table id below this one will be assigned again.
     pub next_table: TableId,
     /// The page images.
     pub store: StoreRoot,
     /// The device's probe result, in its own format; empty if there is none.
     pub probe: Vec<u8>,
-    /// Where records of `epoch` may be that are in no segment. `None` if the database was closed.
+    /// Mapped memory with records of `epoch` that are in no segment. `None` if the database was
+    /// closed.
     pub log_memory: Option<NeededMemory>,
     /// Earlier epochs, ascending.
     pub epochs: Vec<EpochEntry>,
@@ -153,14 +156,15 @@ impl Manifest {
         }
     }
 
-    /// Adds what a recovery decided about the epoch that had been running. It has all void CSNs above the checkpoint, so earlier entries
-    /// need not repeat them: they would grow with each crash that no checkpoint follows, until the manifest fits in no slot.
+    /// Adds the decision of a recovery about the last epoch. The entry has all aborted CSNs above
+    /// the checkpoint, so earlier entries drop theirs. Otherwise the manifest would grow with each
+    /// crash without a checkpoint until it exceeds its slot.
     pub fn add_epoch(&mut self, entry: EpochEntry) {
         self.epochs.iter_mut().for_each(|earlier| earlier.voids = CsnSet::default());
         self.epochs.push(entry);
     }
 
-    /// Drops what the checkpoint makes superfluous: void CSNs at or below it, and epochs that ended at or below it.
+    /// Drops aborted CSNs at or below the checkpoint, and epochs that ended at or below it.
     pub fn forget_covered(&mut self) {
         let checkpoint = self.checkpoint;
         self.epochs.retain(|entry| entry.last_csn > checkpoint);
@@ -172,8 +176,8 @@ impl Manifest {
     /// The bytes of a slot, unpadded.
     ///
     /// # Errors
-    /// `OutOfSpace` if it does not fit in a slot (epochs pile up without a checkpoint); `InvalidArgument` if it would
-    /// not be accepted when read.
+    /// `OutOfSpace` if it exceeds a slot (epochs accumulate without a checkpoint);
+    /// `InvalidArgument` if decoding would refuse it.
     pub fn encode(&self) -> Result<Vec<u8>> {
         if let Some(wrong) = self.contradiction() {
             return Err(Error::invalid(format!("the manifest cannot be written: {wrong}")));
@@ -228,7 +232,8 @@ impl Manifest {
         self.epochs.iter().for_each(|entry| encode_epoch(entry, out));
     }
 
-    /// How much of a slot [`Manifest::decode`] needs, by its first bytes. At most [`SLOT_BYTES`].
+    /// Returns the bytes of a slot that [`Manifest::decode`] needs, by its first bytes. At most
+    /// [`SLOT_BYTES`].
     #[must_use]
     pub fn slot_bytes(start: &[u8]) -> usize {
         let length =
@@ -236,7 +241,7 @@ impl Manifest {
         HEADER_BYTES.saturating_add(length as usize).min(SLOT_BYTES)
     }
 
-    /// Decodes a slot. Trusts nothing.
+    /// Decodes a slot of untrusted bytes.
     ///
     /// # Errors
     /// `Unsupported` for a newer version, naming both; `Corruption` otherwise; without a place.
@@ -275,7 +280,7 @@ impl Manifest {
         }
     }
 
-    /// What cannot be, if anything.
+    /// Returns the first violated rule, if any.
     fn contradiction(&self) -> Option<&'static str> {
         let csns = [self.checkpoint, self.first_csn, self.next_csn];
         let page_bytes_ok = self.page_bytes.is_power_of_two() && (4096..=32768).contains(&self.page_bytes);
@@ -309,7 +314,7 @@ impl EpochEntry {
             && self.voids.last().is_none_or(|last| last <= self.last_csn)
     }
 
-    /// The accepted end of `log`, if anything of it was accepted.
+    /// Returns the accepted end of `log`, if any of its blocks was accepted.
     #[must_use]
     pub fn accepted_end(&self, log: LogId) -> Option<u64> {
         self.accepted.iter().find(|end| end.log == log).map(|end| end.sequence)
@@ -374,11 +379,11 @@ fn decode_epoch(r: &mut Reader<'_>) -> Option<EpochEntry> {
         Some((Csn(first), Csn(last)))
     })?;
     let voids = CsnSet::from_ranges(ranges.iter().copied());
-    // Ranges that overlap or touch were not written by us.
+    // Encoding never writes ranges that overlap or touch.
     (voids.ranges() == ranges).then_some(EpochEntry { epoch, first_csn, frontier, last_csn, accepted, voids })
 }
 
-/// A count and that many items; grows with what is there, not with what the count claims.
+/// Decodes a count and that many items. The list grows with the items, not by the claimed count.
 fn list<T>(reader: &mut Reader<'_>, mut item: impl FnMut(&mut Reader<'_>) -> Option<T>) -> Option<Vec<T>> {
     let count = reader.varint()?;
     let mut items = Vec::new();

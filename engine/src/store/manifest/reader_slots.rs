@@ -1,8 +1,9 @@
-//! Readers of a checkpoint in other processes: they open the newest durable checkpoint beside the process that writes, and the
-//! writer keeps its blocks for as long as they live.
+//! Readers of checkpoints in other processes. A reader opens the newest durable checkpoint beside
+//! the writing process, which keeps the checkpoint's blocks while the reader lives.
 //!
-//! A reader takes a **slot**: a small file `readers/NN` that it locks and in which it says which manifest it reads. The writer
-//! never waits for readers and they never wait for it; a reader that dies gives its lock up, and is forgotten.
+//! A reader takes a **slot**: it locks a small file `readers/NN` and writes the generation of its
+//! manifest into it. Writer and readers never wait for each other. The lock of a reader that dies
+//! disappears.
 //!
 //! ```text
 //!   reader                                          writer
@@ -16,30 +17,36 @@
 //! ```
 //!
 //! # Why no block of a reader's checkpoint is used again
-//! A block that the reader of g needs is missed first by some n > g. *Who is first, 4 or a?* If 4 is not before a
-//! has been completed it finds n, and the reader goes back to 3. If it is, then 1 and 3 are before b, and b finds the slot
-//! locked with g in it: the block stays. Every later look finds it too. So it does not matter what b finds in a slot between 1
-//! and 3 (nothing, an earlier reader's g, a torn mixture): that reader's step 4 is still to come.
+//! A block that the reader of g needs is first missing from some n > g. *Which step is first, 4 or
+//! a?* If 4 follows the end of a, it finds n, and the reader goes back to 3. Otherwise 1 and 3
+//! precede b, and b finds the slot locked with g in it: the block stays. Every later look finds it
+//! too. The content of a slot between 1 and 3 (nothing, an earlier reader's g, a torn mixture) does
+//! not matter, because step 4 of that reader is still to come.
 //!
-//! This needs that a lock, a write or a read of these files that has returned is seen by what any process begins after
-//! that. System calls on one machine give that. A fence stands between 3 and 4 and between a and b, for the orders of memory
-//! accesses that hardware could still change. It does not hold for a network file system: see `docs/assumptions.md`.
+//! The argument needs that every process sees each lock, write or read of these files that has
+//! returned. System calls on one machine guarantee it. A fence stands between 3 and 4 and between a
+//! and b, because hardware could still reorder memory accesses. A network file system gives no such
+//! guarantee: see `docs/assumptions.md`.
 //!
-//! *The writer opens while there are readers.* Before it takes a block it looks. A reader of an older g than the newest manifest's
-//! may need any block that this does not have, so all of these are held, as missed by the newest generation. A reader whose 4 comes
-//! after this look has found the newest manifest: only who has the lock of the database publishes another. A reader of a *newer* g has found
-//! one that was lost since then, with the only slot that had it: it may need what is free, and blocks of the newest too. So what is free is
-//! held as missed by g + 1, and no other manifest gets the generation g (see `manifest_file`, N3). A reader that has not come to 4 finds another
-//! manifest there, whichever generation that has: the whole is compared.
+//! *The writer opens while readers exist.* It looks at the slots before it takes a block. A reader
+//! of an older g may need any block that the newest manifest does not have, so all of these are
+//! held, as gone in the newest generation. A reader whose step 4 follows this look has found the
+//! newest manifest, because only the process with the lock of the database publishes another. A
+//! reader of a *newer* g has found a manifest that was lost since then, with the only slot that had
+//! it: it may need free blocks, and blocks of the newest manifest too. So free blocks are held as
+//! gone in g + 1, and no other manifest gets the generation g (see `file`, N3). A reader before
+//! step 4 finds another manifest there, of whichever generation, because the whole manifest is
+//! compared.
 //!
-//! *The writer is killed.* Nothing is lost: slots and locks are the readers' own. *A reader is killed:* its lock is gone, and the
-//! next look ignores its slot; what is left in it is overwritten by the next reader that locks it.
+//! *The writer is killed.* Nothing is lost: slots and locks belong to the readers. *A reader is
+//! killed:* its lock is gone, and the next look ignores its slot. The next reader that locks the
+//! slot overwrites its content.
 //!
 //! # Invariants
-//! - Q1: what cannot be understood (a locked slot that is torn, of a newer version, unreadable, of a generation that no manifest ever gets) counts
-//!   as a reader of generation 0, which needs everything.
-//! - Q2: a reader writes to its slot and to nothing else. It does not look at the log.
-//! - Q3: slots are never removed: one that is removed while locked would not be seen.
+//! - Q1: a locked slot that is torn, of a newer version, unreadable, or of an impossible generation
+//!   counts as a reader of generation 0, which needs every block.
+//! - Q2: a reader writes only to its slot. It does not read the log.
+//! - Q3: slots are never removed: a slot removed while locked would not be seen.
 //!
 //! # A slot, little-endian
 //!
@@ -73,18 +80,18 @@ const MAGIC: [u8; 8] = *b"QUENCHRD";
 const VERSION: u32 = 1;
 const BODY_AT: usize = 16;
 const SLOT_BYTES: usize = 44;
-/// A look at a slot keeps it locked for a moment: it may be free although it seems taken.
-const ROUNDS: u32 = 3;
+/// Attempts to find a free slot: a look at a slot locks it for a moment.
+const ATTEMPTS: u32 = 3;
 
-/// Who reads which checkpoint.
+/// A reader and its checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct CheckpointReader {
-    /// Generation of its manifest, 0 if it cannot be told.
+    /// Generation of its manifest; 0 if unknown.
     pub generation: u64,
-    /// CSN of its checkpoint, likewise.
+    /// CSN of its checkpoint; 0 if unknown.
     pub csn: Csn,
-    /// Its process, likewise.
+    /// Its process; 0 if unknown.
     pub process: u32,
 }
 
@@ -105,7 +112,7 @@ impl CheckpointReader {
         bytes
     }
 
-    /// `None` for a slot that says nothing that can be understood.
+    /// `None` if the slot is not valid.
     fn decode(bytes: &[u8]) -> Option<(DatabaseId, CheckpointReader)> {
         let mut reader = Reader::new(bytes.get(8..SLOT_BYTES)?);
         let (version, check) = (reader.u32()?, reader.u32()?);
@@ -119,7 +126,7 @@ impl CheckpointReader {
     }
 }
 
-/// A reader's slot: as long as it lives the blocks of its checkpoint stay.
+/// A reader's slot, which keeps the blocks of its checkpoint while it lives.
 #[derive(Debug)]
 pub struct ReaderSlot {
     /// Closing the file releases its lock.
@@ -134,7 +141,7 @@ impl ReaderSlot {
 
 pub(super) fn lock_free_slot(storage: &dyn Storage) -> Result<Arc<dyn File>> {
     storage.create_directory(READERS_PATH)?;
-    for _ in 0..ROUNDS {
+    for _ in 0..ATTEMPTS {
         for number in 0..READERS_MAX {
             let mode = OpenMode { create: true, read_only: false, direct: false };
             let file = storage.open(&format!("{READERS_PATH}/{number:02}"), mode)?;
@@ -148,7 +155,7 @@ pub(super) fn lock_free_slot(storage: &dyn Storage) -> Result<Arc<dyn File>> {
     Err(Error::new(ErrorKind::Busy, what).at(Location::File { path: READERS_PATH.into(), offset: 0 }))
 }
 
-/// The writer's view of the slots; also that of whoever wants to count them.
+/// All slots, as the writer sees them.
 #[derive(Debug)]
 pub struct Readers {
     storage: Arc<dyn Storage>,
@@ -156,13 +163,13 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Of the database in `storage`.
+    /// The slots of the database in `storage`.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>, database: DatabaseId) -> Readers {
         Readers { storage, database }
     }
 
-    /// Everybody who reads a checkpoint now.
+    /// Returns the present readers of checkpoints.
     ///
     /// # Errors
     /// I/O: the slots cannot be listed.
@@ -170,13 +177,13 @@ impl Readers {
         list(&*self.storage, self.database)
     }
 
-    /// The generations that are read (Q1).
+    /// Returns the generations that readers have (Q1).
     #[must_use]
     pub fn generations(&self) -> Vec<u64> {
         match self.list() {
             Ok(readers) => readers.iter().map(|reader| reader.generation).collect(),
             Err(error) => {
-                tracing::warn!(%error, "nobody knows who reads checkpoints, so their blocks are kept");
+                tracing::warn!(%error, "the readers of checkpoints are unknown, so their blocks are kept");
                 vec![READS_ANYTHING]
             }
         }
@@ -189,7 +196,7 @@ fn list(storage: &dyn Storage, database: DatabaseId) -> Result<Vec<CheckpointRea
     Ok(names.iter().filter_map(|name| look(storage, database, &format!("{READERS_PATH}/{name}"))).collect())
 }
 
-/// Who has this slot; the lock first, see the module's text.
+/// Returns the reader with this slot. Looks at the lock first, see the module's text.
 fn look(storage: &dyn Storage, database: DatabaseId, path: &str) -> Option<CheckpointReader> {
     let mode = OpenMode { create: false, read_only: true, direct: false };
     let read = || -> Result<Option<CheckpointReader>> {
@@ -200,7 +207,7 @@ fn look(storage: &dyn Storage, database: DatabaseId, path: &str) -> Option<Check
         let mut bytes = [0; SLOT_BYTES];
         slot.read_at(0, &mut bytes)?;
         Ok(match CheckpointReader::decode(&bytes) {
-            // Left of a database that was here before.
+            // Of an earlier database in this directory.
             Some((of, _)) if of != database => None,
             Some((_, reader)) => Some(reader),
             None => Some(UNKNOWN),
@@ -213,8 +220,8 @@ fn look(storage: &dyn Storage, database: DatabaseId, path: &str) -> Option<Check
     }
 }
 
-/// The highest generation of a manifest that somebody may read, of which `newest` is the newest there is. What somebody reads of whom that is not known
-/// can be one newer, which was lost.
+/// Returns the highest generation that a reader may have, beside the `newest` manifest. A reader of
+/// unknown generation may have one that is newer by one and was lost.
 pub(super) fn highest_read(storage: &dyn Storage, newest: &Manifest) -> u64 {
     let unknown = newest.generation.saturating_add(1);
     let of = |reader: &CheckpointReader| match reader.generation {

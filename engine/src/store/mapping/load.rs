@@ -50,7 +50,7 @@ struct Wanted {
 }
 
 fn wanted(references: impl Iterator<Item = (usize, BlockRef)>) -> Vec<Wanted> {
-    // A reference that is not zero but numbers block 0 is kept: claiming it fails, as it should.
+    // A reference to block 0 that is not zero is kept, so that claiming it fails.
     references.filter(|(_, r)| r.0 != 0).map(|(index, reference)| Wanted { index, reference }).collect()
 }
 
@@ -78,7 +78,7 @@ impl Loader<'_> {
         Ok(())
     }
 
-    /// Loads blocks of references, with several threads if there are many, in no particular order.
+    /// Loads blocks of references in any order, with several threads if they are many.
     fn load_references(&self, blocks: &[Wanted], kind: BlockKind) -> Result<Vec<Loaded>> {
         let mut sorted = blocks.to_vec();
         sorted.sort_unstable_by_key(|w| w.reference.block());

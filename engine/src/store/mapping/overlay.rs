@@ -1,12 +1,12 @@
-//! An overlay: where images are that no durable manifest knows of yet, over the mapping that one does.
+//! An overlay: images that no durable manifest contains yet, above the mapping.
 //!
-//! A flat table in parts, like the mapping's: 8 bytes for each page in a part that has any, and nothing for the others.
-//! "Not in the overlay" and "in it, as removed" are different things.
+//! A flat table in parts, like the mapping: 8 bytes for each page in a part that has any. A page
+//! that is not in the overlay differs from a page that is in it as removed.
 
 use super::super::block::BlockRef;
 use crate::base::PageId;
 
-/// No reference has this number: blocks end one below (`BlockNumber::LIMIT`).
+/// Marks an empty slot. No reference has this number: blocks end below (`BlockNumber::LIMIT`).
 const NOT_THERE: BlockRef = BlockRef(u64::MAX);
 
 /// References of some pages.
@@ -18,13 +18,13 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Nothing, in parts of `per_part` pages.
+    /// An empty overlay with parts of `per_part` pages.
     #[must_use]
     pub fn new(per_part: usize) -> Overlay {
         Overlay { per_part, parts: Vec::new(), len: 0 }
     }
 
-    /// Pages in it, removed ones included.
+    /// Pages in the overlay, removed ones included.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
@@ -35,7 +35,8 @@ impl Overlay {
         ((page.0 / per_part) as usize, (page.0 % per_part) as usize)
     }
 
-    /// What it says of `page`; absent if the page was removed.
+    /// Returns the image of `page`, absent if the page was removed; `None` if the page is not in
+    /// the overlay.
     #[must_use]
     pub fn get(&self, page: PageId) -> Option<BlockRef> {
         let (part, slot) = self.place(page);
@@ -43,12 +44,12 @@ impl Overlay {
         (reference != NOT_THERE).then_some(reference)
     }
 
-    /// Notes where `page` is; returns what it said before.
+    /// Sets the image of `page`; returns the old entry.
     pub fn set(&mut self, page: PageId, reference: BlockRef) -> Option<BlockRef> {
         self.replace(page, reference)
     }
 
-    /// Forgets `page`.
+    /// Removes the entry of `page`.
     pub fn remove(&mut self, page: PageId) -> Option<BlockRef> {
         self.get(page)?;
         self.replace(page, NOT_THERE)
@@ -67,19 +68,19 @@ impl Overlay {
         (before != NOT_THERE).then_some(before)
     }
 
-    /// Every part with a page has an index below.
+    /// Number of parts; the last ones may be empty.
     #[must_use]
     pub fn part_count(&self) -> usize {
         self.parts.len()
     }
 
-    /// What it says of the pages of a part: slot and reference.
+    /// Returns slot and reference of each page in a part.
     pub fn part(&self, index: usize) -> impl Iterator<Item = (usize, BlockRef)> + '_ {
         let references = self.parts.get(index).and_then(|part| part.as_deref()).unwrap_or_default();
         references.iter().copied().enumerate().filter(|(_, reference)| *reference != NOT_THERE)
     }
 
-    /// Takes the pages of one part out of it; `None` when nothing is left.
+    /// Takes the pages of one part out of the overlay; `None` if it is empty.
     pub fn take_part(&mut self) -> Option<Vec<(PageId, BlockRef)>> {
         while let Some(last) = self.parts.pop() {
             let Some(references) = last else { continue };
@@ -97,7 +98,7 @@ impl Overlay {
         None
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory of the overlay.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let parts = self.parts.iter().flatten().count() * self.per_part;

@@ -1,7 +1,7 @@
 //! The mapping: page id to block.
 //!
-//! Two levels of blocks on storage, replaced by copy like the pages themselves, so that a checkpoint writes only the
-//! parts that changed; one flat table in memory.
+//! Two levels of blocks on storage, copied on write like the pages, so that a checkpoint writes
+//! only changed parts; one flat table in memory.
 //!
 //! ```text
 //!   manifest: directory[0], directory[1], ...
@@ -19,9 +19,9 @@
 //! A part without any reference has no block; its own reference is absent.
 //!
 //! # Invariants
-//! - M1: what is read back is untrusted. A reference outside the file, or a block that two references claim, is
-//!   corruption, but for images in a pack: several pages may have theirs in one block, and each counts as a use of it. That the block is
-//!   a pack is seen when it is read.
+//! - M1: blocks are untrusted when they are read. A reference outside the file, or a block with two
+//!   references, is corruption. Only images may share a block, each counted as a use of it; whether
+//!   it is a pack is checked when the block is read.
 
 use super::super::block::{BLOCK_HEADER_BYTES, BlockRef, references_per_block};
 use crate::base::PageId;
@@ -43,7 +43,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// No page at all.
+    /// A mapping without pages.
     #[must_use]
     pub fn empty(page_bytes: usize) -> Mapping {
         Mapping {
@@ -72,20 +72,20 @@ impl Mapping {
         &self.directory
     }
 
-    /// Mapping blocks' worth of page ids.
+    /// Number of parts.
     #[must_use]
     pub fn part_count(&self) -> usize {
         self.parts.len()
     }
 
-    /// Where a page is, as a part and a slot in it.
+    /// Returns the part and slot of a page.
     #[must_use]
     pub fn place(&self, page: PageId) -> (usize, usize) {
         let per_block = self.per_block as u64;
         ((page.0 / per_block) as usize, (page.0 % per_block) as usize)
     }
 
-    /// The block of `page`, absent if it has no image.
+    /// Returns the image of `page`, absent if it has none.
     #[must_use]
     pub fn get(&self, page: PageId) -> BlockRef {
         let (part, slot) = self.place(page);
@@ -95,13 +95,13 @@ impl Mapping {
         }
     }
 
-    /// The page in a slot of a part.
+    /// Returns the page in a slot of a part.
     #[must_use]
     pub fn id(&self, part: usize, slot: usize) -> PageId {
         PageId((part * self.per_block + slot) as u64)
     }
 
-    /// Changes the block of `page`; returns the one before.
+    /// Sets the image of `page`; returns the old one.
     pub fn set(&mut self, page: PageId, reference: BlockRef) -> BlockRef {
         let (part, slot) = self.place(page);
         let before = std::mem::replace(&mut self.part_mut(part).pages[slot], reference);
@@ -109,7 +109,7 @@ impl Mapping {
         before
     }
 
-    /// Notes where part `index` is stored now; an absent reference means that it has no pages left.
+    /// Sets the block of part `index`; an absent reference removes a part without pages.
     pub fn set_stored(&mut self, index: usize, stored: BlockRef) {
         if stored.is_absent() {
             if let Some(part) = self.parts.get_mut(index) {
@@ -120,12 +120,12 @@ impl Mapping {
         }
     }
 
-    /// Notes where the directory is stored now.
+    /// Sets the blocks of the directory.
     pub fn set_directory(&mut self, directory: Vec<BlockRef>) {
         self.directory = directory;
     }
 
-    /// Where part `index` is stored.
+    /// Returns the block of part `index`.
     #[must_use]
     pub fn stored(&self, index: usize) -> BlockRef {
         match self.parts.get(index) {
@@ -134,7 +134,7 @@ impl Mapping {
         }
     }
 
-    /// A copy of part `index`, to be changed and written.
+    /// Returns a copy of part `index`, to be changed and written.
     #[must_use]
     pub fn copy_part(&self, index: usize) -> Vec<BlockRef> {
         match self.parts.get(index) {
@@ -143,13 +143,13 @@ impl Mapping {
         }
     }
 
-    /// A copy of directory block `index`: where the parts under it are stored.
+    /// Returns a copy of directory block `index`: the blocks of its parts.
     #[must_use]
     pub fn copy_directory(&self, index: usize) -> Vec<BlockRef> {
         (0..self.per_block).map(|slot| self.stored(index * self.per_block + slot)).collect()
     }
 
-    /// Ids of the pages in part `index`.
+    /// Returns the ids of the pages in part `index`.
     #[must_use]
     pub fn page_ids(&self, index: usize) -> Vec<PageId> {
         let Some(Some(part)) = self.parts.get(index) else { return Vec::new() };
@@ -158,7 +158,7 @@ impl Mapping {
         slots.map(|(slot, _)| PageId(first + slot as u64)).collect()
     }
 
-    /// Bytes of memory that the table takes.
+    /// Bytes of memory of the table.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let parts = self.parts.iter().flatten().count() * self.per_block;
@@ -183,7 +183,7 @@ impl Mapping {
     }
 }
 
-/// The references in a verified mapping or directory block.
+/// Returns the references in a verified mapping or directory block.
 pub fn decode_references(image: &[u8]) -> Box<[BlockRef]> {
     let words = image[BLOCK_HEADER_BYTES..].chunks_exact(size_of::<u64>());
     words
@@ -191,7 +191,7 @@ pub fn decode_references(image: &[u8]) -> Box<[BlockRef]> {
         .collect()
 }
 
-/// Puts references into a block image that is going to be sealed.
+/// Writes references into a block image before it is sealed.
 pub fn encode_references(references: &[BlockRef], image: &mut [u8]) {
     let words = image[BLOCK_HEADER_BYTES..].chunks_exact_mut(size_of::<u64>());
     for (word, reference) in words.zip(references) {

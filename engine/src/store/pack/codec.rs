@@ -1,7 +1,7 @@
 //! Compressing the content of a page image, and getting it back.
 //!
-//! LZ4 is always there. Zstandard is C code and needs the cargo feature `zstd`; a build without it refuses what was compressed with it,
-//! in words that say so.
+//! LZ4 is always built in. Zstandard is C code and needs the cargo feature `zstd`; a build without
+//! the feature refuses Zstandard data with an error that names it.
 
 use crate::base::settings::Compression;
 use crate::base::{Error, ErrorKind, Result};
@@ -17,7 +17,7 @@ pub enum Codec {
     Zstd = 2,
 }
 
-/// Which codecs something may be compressed with, one bit each.
+/// A set of codecs, one bit each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Codecs(pub u64);
 
@@ -28,7 +28,7 @@ impl Codec {
         [Codec::Lz4, Codec::Zstd].into_iter().find(|codec| *codec as u8 == code)
     }
 
-    /// The setting's; `None` if nothing is to be compressed.
+    /// Returns the codec of a setting; `None` for no compression.
     #[must_use]
     pub fn of(compression: Compression) -> Option<Codec> {
         match compression {
@@ -44,13 +44,13 @@ impl Codec {
 }
 
 impl Codecs {
-    /// These and one more.
+    /// Returns the set with one more codec.
     #[must_use]
     pub fn with(self, codec: Codec) -> Codecs {
         Codecs(self.0 | codec.bit())
     }
 
-    /// Checks that this build has all of them.
+    /// Checks that this build supports all codecs of the set.
     ///
     /// # Errors
     /// `Unsupported`, without a place.
@@ -74,7 +74,7 @@ fn lacks_zstd(what: &str) -> Error {
     Error::new(ErrorKind::Unsupported, what)
 }
 
-/// Compresses, with one codec, into memory that it keeps.
+/// Compresses with one codec into its own buffer.
 pub struct Compressor {
     codec: Codec,
     out: Vec<u8>,
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Compressor {
 }
 
 impl Compressor {
-    /// With nothing in its memory.
+    /// A compressor with an empty buffer.
     #[must_use]
     pub fn new(codec: Codec) -> Compressor {
         Compressor {
@@ -102,13 +102,13 @@ impl Compressor {
         }
     }
 
-    /// Which codec.
+    /// The codec.
     #[must_use]
     pub fn codec(&self) -> Codec {
         self.codec
     }
 
-    /// `content` compressed, `None` if that takes more than `most` bytes.
+    /// Returns `content` compressed; `None` if that takes more than `most` bytes.
     #[must_use]
     pub fn compress(&mut self, content: &[u8], most: usize) -> Option<&[u8]> {
         let bound = get_maximum_output_size(content.len());
@@ -116,7 +116,7 @@ impl Compressor {
             self.out.resize(bound, 0);
         }
         let len = match self.codec {
-            // It wants room for the worst.
+            // LZ4 needs space for the worst case.
             Codec::Lz4 => compress_into_with_table(content, &mut self.out, &mut self.table).ok(),
             Codec::Zstd => self.compress_zstd(content, most),
         };
@@ -132,21 +132,22 @@ impl Compressor {
         self.zstd.as_mut()?.compress_to_buffer(content, &mut self.out[..room]).ok()
     }
 
-    /// The settings are refused before it comes to this.
+    /// Never reached: open refuses such settings.
     #[cfg(not(feature = "zstd"))]
     fn compress_zstd(&mut self, _content: &[u8], _most: usize) -> Option<usize> {
         None
     }
 }
 
-/// Higher levels gain little in so short a text.
+/// Higher levels save little on so short inputs.
 #[cfg(feature = "zstd")]
 const ZSTD_LEVEL: i32 = 3;
 
-/// Fills `into`, all of it, with what was compressed to `bytes`.
+/// Decompresses `bytes` into `into`, which they fill exactly.
 ///
 /// # Errors
-/// `Corruption` if that is not what `bytes` hold; `Unsupported` for a codec that this build lacks.
+/// `Corruption` if `bytes` are damaged or have another length; `Unsupported` for a codec that this
+/// build lacks.
 pub fn decompress(codec: Codec, bytes: &[u8], into: &mut [u8]) -> Result<()> {
     let len = match codec {
         Codec::Lz4 => decompress_into(bytes, into).ok(),

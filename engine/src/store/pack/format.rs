@@ -1,7 +1,7 @@
 //! A pack: several page images, compressed, in one block.
 //!
-//! A page is as long as a block, and a block is the shortest thing that a device writes in one piece, so a compressed image alone would gain
-//! nothing. Some together do:
+//! A page is as long as a block, and a device writes at least a block, so a compressed image alone
+//! saves nothing. Several images share a block:
 //!
 //! ```text
 //!   block     [header][page 7][page 9][page 4]  ....free....  [image 4][image 9][image 7]
@@ -27,12 +27,15 @@
 //! | 24 | 2 | how many there are |
 //! | 26 | 2 | 0 |
 //!
-//! Compressed is what follows the header in a page's own block, so the length is known; the header follows from the directory.
+//! The content behind the header of a page's own block is compressed, so its length is known. The
+//! header follows from the directory.
 //!
 //! # Invariants
-//! - P1: unpacking gives the block that the image would have been, to the last bit, and its checksum says so. A reference has 24 bits of
-//!   that checksum (B1), so an image means the same wherever it is, packed or not, and whatever compressed it.
-//! - P2: a pack is written once, like every block. It is free when nothing refers to any of its images; see `free`.
+//! - P1: unpacking gives, bit by bit, the block that the image would have been, which its checksum
+//!   proves. A reference has 24 bits of that checksum (B1), so it stays valid wherever the image
+//!   is, packed or not, with any codec.
+//! - P2: a pack is written once, like every block. It is free when nothing refers to any of its
+//!   images; see `allocator::free`.
 
 use super::super::block::{
     self, BLOCK_HEADER_BYTES, BlockIdentity, BlockKind, BlockRef, ImageKind, fill_header,
@@ -40,21 +43,21 @@ use super::super::block::{
 use super::codec::{Codec, decompress};
 use crate::base::{Csn, DatabaseId, Error, PageId, Result};
 
-/// Images in a pack at most: whatever compresses better gains no more.
+/// Images in a pack, at most: more would save little.
 pub const IMAGES_MAX: usize = 64;
 
 const ENTRY_BYTES: usize = 28;
 
-/// What the directory says of an image.
+/// A directory entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The page.
     pub page: PageId,
     /// The newest CSN drawn when the image was made.
     pub csn: Csn,
-    /// Checksum of the block that it would be.
+    /// Checksum of the block that the image would be on its own.
     pub crc: u32,
-    /// Which kind.
+    /// Its kind.
     pub kind: ImageKind,
     codec: Codec,
     at: u16,
@@ -70,7 +73,7 @@ pub struct Sealed {
     pub csn: Csn,
     /// Its checksum.
     pub crc: u32,
-    /// Which kind.
+    /// Its kind.
     pub kind: ImageKind,
 }
 
@@ -83,21 +86,21 @@ pub struct Filling {
     low: usize,
 }
 
-/// Bytes that an image may have, compressed, for two of them to fit in a pack of such blocks on the average. One that is a little longer
-/// may find a shorter one.
+/// Returns the longest compressed image, in bytes, that is worth packing: two images of average
+/// length fit in a block, because a longer one may meet a shorter one.
 #[must_use]
 pub fn worthwhile_bytes(block_bytes: usize) -> usize {
     (block_bytes - BLOCK_HEADER_BYTES) * 5 / 8 - ENTRY_BYTES
 }
 
 impl Filling {
-    /// An empty one.
+    /// An empty pack.
     #[must_use]
     pub fn new(block_bytes: usize) -> Filling {
         Filling { block: vec![0; block_bytes], entries: Vec::new(), low: block_bytes }
     }
 
-    /// Bytes that the next image may have.
+    /// Bytes left for the next image.
     #[must_use]
     pub fn room(&self) -> usize {
         if self.entries.len() == IMAGES_MAX {
@@ -107,13 +110,13 @@ impl Filling {
         self.low.saturating_sub(directory)
     }
 
-    /// How many images there are.
+    /// Number of images.
     #[must_use]
     pub fn images(&self) -> usize {
         self.entries.len()
     }
 
-    /// Adds an image that was compressed to `bytes`, no more than there is room for.
+    /// Adds an image that was compressed to `bytes`, at most as many as are left.
     pub fn add(&mut self, image: Sealed, codec: Codec, bytes: &[u8]) {
         assert!(!bytes.is_empty() && bytes.len() <= self.room(), "the caller has looked");
         self.low -= bytes.len();
@@ -123,7 +126,7 @@ impl Filling {
         self.entries.push(Entry { page, csn, crc, kind, codec, at, len });
     }
 
-    /// Writes the pack to `out`, as long as a block, whole and sealed.
+    /// Writes the sealed pack to `out`, which is as long as a block.
     pub fn seal(&self, out: &mut [u8], database: DatabaseId) {
         out.copy_from_slice(&self.block);
         let slots = out[BLOCK_HEADER_BYTES..].chunks_exact_mut(ENTRY_BYTES);
@@ -136,7 +139,7 @@ impl Filling {
     /// Unpacks the only image into `out`, as long as a block.
     ///
     /// # Errors
-    /// None, unless the codec does not give back what it took.
+    /// Only if the codec does not restore the image.
     pub fn unpack_single(&self, out: &mut [u8], database: DatabaseId) -> Result<()> {
         let [entry] = self.entries[..] else { return Err(Error::corruption("not a single image")) };
         entry.unpack(&self.block, database, out)
@@ -144,7 +147,7 @@ impl Filling {
 }
 
 impl Entry {
-    /// What its bytes are compressed with.
+    /// The codec of its bytes.
     #[must_use]
     pub fn codec(&self) -> Codec {
         self.codec
@@ -160,7 +163,7 @@ impl Entry {
         slot[26..].fill(0);
     }
 
-    /// Trusts nothing; `directory_end` is where bytes may begin.
+    /// Checks everything; image bytes begin at or behind `directory_end`.
     fn decode(slot: &[u8], directory_end: usize, block_bytes: usize) -> Option<Entry> {
         let word = |at: usize, len: usize| {
             slot[at..at + len].iter().rev().fold(0u64, |value, byte| value << 8 | u64::from(*byte))
@@ -179,7 +182,7 @@ impl Entry {
         (inside && len > 0 && word(26, 2) == 0).then_some(entry)
     }
 
-    /// Makes the block that the image would be, in `out` (P1).
+    /// Writes the block that the image would be on its own to `out` (P1).
     ///
     /// # Errors
     /// `Corruption`; `Unsupported` for a codec that this build lacks.
@@ -194,7 +197,7 @@ impl Entry {
     }
 }
 
-/// The directory of a whole pack of `database`.
+/// Returns the directory of an undamaged pack of `database`.
 ///
 /// # Errors
 /// `Corruption`, `Unsupported`; without a place.
@@ -207,19 +210,20 @@ pub fn directory(block: &[u8], database: DatabaseId) -> Result<Vec<Entry>> {
     slots.map(|slot| Entry::decode(slot, end, block.len()).ok_or_else(malformed)).collect()
 }
 
-/// What was read from where a reference says.
+/// An image that was read and verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Opened {
-    /// Which kind of image.
+    /// Its kind.
     pub kind: ImageKind,
     /// Images in its block, dead ones included.
     pub images: u8,
 }
 
-/// Unpacks the image of `page` that `reference` means, from a block that [`block::is_pack`] recognised, into `out`.
+/// Unpacks the image of `page` that `reference` means into `out`, from a block that
+/// [`block::is_pack`] recognised.
 ///
 /// # Errors
-/// `Corruption` that says what is wrong, `Unsupported`; without a place.
+/// `Corruption` that names the damage, `Unsupported`; without a place.
 pub fn unpack(
     block: &[u8],
     database: DatabaseId,

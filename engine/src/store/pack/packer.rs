@@ -5,10 +5,11 @@
 //!                            no: a block of its own
 //! ```
 //!
-//! A few packs are open, so that a long image meets a short one. When none has room the fullest is closed; at the end all are. A pack
-//! that got a single image is written as the block that the image would have been.
+//! A few packs are open, so that a long image meets a short one. If none has room, the fullest pack
+//! is closed; at the end all are. A pack with a single image is written as a plain block.
 //!
-//! An image is tried once. Where compressing did not pay several times in a row fewer are tried, but always some.
+//! An image is compressed once. If compression did not pay several times in a row, only some images
+//! are tried.
 
 use super::super::block::{BLOCK_HEADER_BYTES, BlockIdentity, ImageKind, fill_header};
 use super::codec::{Codec, Compressor};
@@ -16,18 +17,18 @@ use super::format::{Filling, Sealed, worthwhile_bytes};
 use crate::base::{Csn, DatabaseId, PageId};
 use crate::device::AlignedBuffer;
 
-/// Packs that are open at once.
+/// Open packs.
 const OPEN_MAX: usize = 4;
-/// A pack with less room is full: it is closed at once.
+/// A pack with fewer bytes left is full and closed at once.
 const FULL_BYTES: usize = 96;
-/// What a compressor takes besides what it puts out.
+/// Memory of a compressor without its output.
 const COMPRESSOR_BYTES: u64 = 16 << 10;
-/// Tries in a row that did not pay before any is left out.
+/// Failed tries in a row before images are skipped.
 const PATIENCE: u32 = 8;
-/// At most so many images are written without a try, as a power of two.
+/// Images skipped after one failed try, at most, as a power of two.
 const LEFT_OUT_LOG2_MAX: u32 = 6;
 
-/// Whether to try, judged by the last tries.
+/// Decides whether to try compression, by the last tries.
 #[derive(Debug, Default)]
 struct Effort {
     in_vain: u32,
@@ -51,16 +52,16 @@ impl Effort {
     }
 }
 
-/// An image on its way into a block.
+/// An image on its way to a block.
 #[derive(Clone, Copy, Debug)]
 pub struct Image {
-    /// As it would be alone.
+    /// Its header, as in a block of its own.
     pub sealed: Sealed,
-    /// The caller's.
+    /// The caller's token.
     pub token: u64,
 }
 
-/// A pack being filled, and who gave its images.
+/// A pack being filled, and its images with their tokens.
 #[derive(Debug)]
 pub struct OpenPack {
     /// The block.
@@ -69,14 +70,14 @@ pub struct OpenPack {
     pub images: Vec<Image>,
 }
 
-/// What became of an image.
+/// The result of offering an image.
 #[derive(Debug)]
 pub enum Offered {
-    /// There was nothing to write.
+    /// The caller had nothing to write.
     Nothing,
-    /// It is in an open pack. This one is to be written.
+    /// The image is in an open pack. The pack in the value, if any, is to be written.
     Packed(Option<OpenPack>),
-    /// It wants a block of its own, and is in [`Packer::plain`].
+    /// The image needs a block of its own, and is in [`Packer::plain`].
     Plain(Image),
 }
 
@@ -84,7 +85,7 @@ pub enum Offered {
 #[derive(Debug)]
 pub struct Packer {
     compressor: Compressor,
-    /// The image that is being looked at, as a block of its own.
+    /// The image being compressed, as a block of its own.
     plain: AlignedBuffer,
     block_bytes: usize,
     open: Vec<OpenPack>,
@@ -92,13 +93,14 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Bytes that one takes: the open packs, an image before and after it is compressed, and what the compressor needs besides.
+    /// Returns the bytes of one packer: its open packs, an image before and after compression, and
+    /// the compressor.
     #[must_use]
     pub fn bytes(block_bytes: usize) -> u64 {
         (block_bytes * (OPEN_MAX + 2)) as u64 + COMPRESSOR_BYTES
     }
 
-    /// With no pack open.
+    /// A packer without open packs.
     #[must_use]
     pub fn new(codec: Codec, block_bytes: usize) -> Packer {
         Packer {
@@ -110,25 +112,25 @@ impl Packer {
         }
     }
 
-    /// Which codec it uses.
+    /// The codec.
     #[must_use]
     pub fn codec(&self) -> Codec {
         self.compressor.codec()
     }
 
-    /// False if compressing the next image is not worth a try.
+    /// Returns whether to try to compress the next image.
     #[must_use]
     pub fn is_due(&mut self) -> bool {
         self.effort.is_due()
     }
 
-    /// The image that [`Offered::Plain`] speaks of, sealed.
+    /// The sealed image of [`Offered::Plain`].
     #[must_use]
     pub fn plain(&self) -> &[u8] {
         &self.plain[..self.block_bytes]
     }
 
-    /// Takes an image of `page` that `fill` makes; see `ImageWriter::push`.
+    /// Takes the image of `page` that `fill` makes; see `ImageWriter::push`.
     pub fn offer(
         &mut self,
         database: DatabaseId,
@@ -165,7 +167,7 @@ impl Packer {
         Some(self.open.swap_remove(at))
     }
 
-    /// The pack with the least room, to be written: at the end until there is none.
+    /// Takes the fullest open pack, to be written; `None` if no pack is open.
     pub fn take_fullest(&mut self) -> Option<OpenPack> {
         let rooms = self.open.iter().enumerate().map(|(at, open)| (open.filling.room(), at));
         let (_, at) = rooms.min()?;
