@@ -1,16 +1,18 @@
-//! When who evicts tries again, above all while writes of pages fail.
+//! When the evictor tries again, above all while writes of pages fail.
 //!
-//! An attempt that fails loses the blocks that it tried: their bytes may still arrive, so they are used for nothing else until the next open. So
-//! attempts are made less and less often, and the first write of each goes to a block that is lost already ([`DiskSpace::retry_leaked_block`]).
+//! A failed attempt leaks its blocks: their bytes may still arrive, so the blocks are not used
+//! until the next open. So attempts become less and less frequent, and the first write of each goes
+//! to a block that is leaked already ([`DiskSpace::retry_leaked_block`]).
 //!
-//! Not for a full disk: that takes no block away, and there is space again as soon as a checkpoint ends.
+//! A full disk is different: it leaks no block, and the end of a checkpoint frees space.
 
 use crate::base::clock::{Clock, Nanos};
 use crate::base::{Error, ErrorKind};
 use crate::store::PageStore;
 use std::time::Duration;
 
-/// How long nothing is tried: at least so long, and then until somebody asks for memory, or the most has passed.
+/// How long the evictor sleeps: at least `least`, and then until memory is requested or `most` has
+/// passed.
 pub(super) struct Pause {
     pub(super) least: Duration,
     pub(super) most: Option<Duration>,
@@ -18,20 +20,21 @@ pub(super) struct Pause {
 
 impl Pause {
     pub(super) const NONE: Pause = Pause { least: Duration::ZERO, most: None };
-    /// Nothing could leave: transactions have to go on first. Who needs memory then asks again.
+    /// No page could leave until transactions make progress. A thread that needs memory then asks
+    /// again.
     pub(super) const WHEN_FUTILE: Pause = Pause { least: Duration::from_millis(1), most: None };
-    /// The same, and not because of what is in the pages, or there are more than the budget allows for. Whether that is over is found
-    /// out although nobody asks.
+    /// As `WHEN_FUTILE`, but an error keeps pages in memory, or the budget is exceeded: the evictor
+    /// retries without a request.
     pub(super) const BEFORE_LONG: Pause = Pause { least: Duration::from_millis(1), most: Some(RETRY) };
     pub(super) const AFTER_FAILURE: Pause = Pause { least: RETRY, most: Some(Duration::ZERO) };
 }
 
-/// What a disk refused is tried again after this long.
+/// Time until a refused write is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Between the first two attempts to write; twice as long between the next two...
+/// Pause between the first two attempts to write, doubled after each further failure...
 const FIRST: Duration = RETRY;
-/// ... and so on up to this.
+/// ... up to this.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// See the module's text.
@@ -51,7 +54,7 @@ impl Attempts {
         Attempts { clock, failing: None }
     }
 
-    /// Whether pages may be written now, as far as is known. Writes to a lost block if it is time for an attempt.
+    /// Returns whether pages may be written now. Writes to a leaked block if an attempt is due.
     pub(super) fn may_write(&mut self, store: &PageStore) -> bool {
         let Some(failing) = &self.failing else { return true };
         if self.clock.now().since(failing.since) < failing.pause {
@@ -60,7 +63,7 @@ impl Attempts {
         store.disk_space().retry_leaked_block().inspect_err(|error| self.failed(error)).is_ok()
     }
 
-    /// A write failed.
+    /// Records that a write failed.
     pub(super) fn failed(&mut self, error: &Error) {
         if error.kind() == ErrorKind::OutOfSpace {
             return;
@@ -69,12 +72,12 @@ impl Attempts {
         self.failing = Some(Failing { error: error.duplicate(), since: self.clock.now(), pause });
     }
 
-    /// Pages were written, or none had to be.
+    /// Records that writes succeeded, or none was necessary.
     pub(super) fn went_well(&mut self) {
         self.failing = None;
     }
 
-    /// Why nothing is written.
+    /// Returns the error that keeps pages from being written.
     pub(super) fn failure(&self) -> Option<Error> {
         self.failing.as_ref().map(|failing| failing.error.duplicate())
     }

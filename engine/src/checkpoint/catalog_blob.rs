@@ -27,18 +27,18 @@ pub struct TableRecord {
     pub root: PageId,
 }
 
-/// What a checkpoint stores besides pages.
+/// The content of a checkpoint besides pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredCatalog {
     /// All tables.
     pub tables: Vec<TableRecord>,
-    /// Large values in the images to which no entry refers.
+    /// Large values in the images that no entry refers to: their frees are deferred.
     pub retired: Vec<LargeReference>,
-    /// Pages that have images, but are part of large values that were not committed: they are free. Ascending.
+    /// Free pages that have images, because they were part of uncommitted large values. Ascending.
     pub unfinished: Vec<PageId>,
 }
 
-/// The stored form.
+/// Returns the stored form.
 #[must_use]
 pub fn encode_catalog(catalog: &StoredCatalog) -> Vec<u8> {
     let StoredCatalog { tables, retired, unfinished } = catalog;
@@ -60,7 +60,7 @@ pub fn encode_catalog(catalog: &StoredCatalog) -> Vec<u8> {
     out
 }
 
-/// What is in `bytes`.
+/// Returns the catalog in `bytes`.
 ///
 /// # Errors
 /// `Corruption`.
@@ -68,7 +68,8 @@ pub fn decode_catalog(bytes: &[u8]) -> Result<StoredCatalog> {
     decode(bytes).ok_or_else(|| Error::corruption("the stored catalog is malformed"))
 }
 
-/// The tables at the beginning of `bytes`, whatever follows: for who does not know how long the catalog is.
+/// Returns the tables at the beginning of `bytes`, for a caller that does not know the catalog's
+/// length.
 #[must_use]
 pub fn decode_catalog_prefix(bytes: &[u8]) -> Option<Vec<TableRecord>> {
     decode_tables(&mut Reader::new(bytes))

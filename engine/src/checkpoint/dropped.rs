@@ -1,22 +1,25 @@
-//! Freeing the pages of dropped tables: what a checkpoint does first.
+//! Frees the pages of dropped tables, at the beginning of a checkpoint.
 //!
-//! A page that cannot be read may be readable the next time: so the checkpoint fails, and the next one tries again. But no page may
-//! have every checkpoint fail for ever, for then the log fills up. So what cannot be read at two attempts in a row stays allocated, with what is
-//! below it: as a damaged page does.
+//! An unreadable page may be readable later: so the checkpoint fails, and the next one tries again.
+//! But one page must not fail every checkpoint, because then the log fills up. So a page that is
+//! unreadable in two attempts in a row stays allocated with its subtree, like a damaged page.
 //!
-//! 1. Only what failed itself at the attempt before is given up. What is beside it is tried all the same, and freed if it can be.
-//! 2. Only a failed read counts. Too little memory says nothing of a page.
-//! 3. Nor does one table keep the others waiting for a checkpoint that fails: they are tried all the same.
+//! 1. Only a page that itself failed in the attempt before is given up. Pages beside it are tried
+//!    and freed if possible.
+//! 2. Only a failed read counts. A lack of memory says nothing about a page.
+//! 3. Other tables are tried also when one table fails.
 
 use super::checkpointer::Checkpointer;
 use crate::base::{ErrorKind, Result};
 use crate::transaction::DroppedTable;
 
-/// An attempt ends when so many pages could not be read: each may take long, and the device may be gone for now.
+/// An attempt ends after so many unreadable pages: each may take long, and the device may be
+/// unavailable.
 const FAILURES_MAX: usize = 64;
 
 impl Checkpointer {
-    /// Frees the pages of dropped tables. What a failure leaves is for the next checkpoint; when closing there is none, so it is tried again at once.
+    /// Frees the pages of dropped tables. After a failure the next checkpoint frees the rest; a
+    /// close tries again at once.
     pub(super) fn free_dropped(&self, dropped: Vec<DroppedTable>, closing: bool) -> Result<()> {
         let (mut tables, mut kept, mut first) = (dropped.into_iter(), Vec::new(), None);
         let (mut failures, mut failures_again) = (FAILURES_MAX, FAILURES_MAX);
@@ -40,10 +43,12 @@ impl Checkpointer {
     }
 }
 
-/// Frees what can be freed of a dropped table and gives up what failed the last time too, until `failures` more reads have failed.
+/// Frees the pages of a dropped table and gives up pages that failed in the last attempt, too,
+/// until `failures` more reads have failed.
 ///
 /// # Errors
-/// The first read that failed and had not failed the last time; what is left is in `dropped` then. Others than I/O end the attempt.
+/// The first read that failed and had not failed in the last attempt; the rest stays in `dropped`.
+/// Errors other than I/O end the attempt.
 fn free_pages(dropped: &mut DroppedTable, failures: &mut usize) -> Result<()> {
     let table = &dropped.table.name;
     let (mut failed, mut first) = (Vec::new(), None);
@@ -70,7 +75,7 @@ fn free_pages(dropped: &mut DroppedTable, failures: &mut usize) -> Result<()> {
             break;
         }
     }
-    // Behind the others, so they are tried first the next time. Those of last time that were freed now never come again.
+    // At the end of the list, so that the next attempt begins with these pages.
     dropped.rest.extend(&failed);
     dropped.failed.extend(failed);
     other.and(first.map_or(Ok(()), Err))

@@ -1,7 +1,7 @@
-//! Eviction: pages leave memory, and are never lost by that.
+//! Eviction: pages leave memory without being lost.
 //!
-//! One thread takes what the pool's hand has found. A page that is what its newest image shows gives its memory back at
-//! once. Any other is written first, out of place, several at a time:
+//! One thread takes the candidates that the pool's clock hand has found. A page that equals its
+//! newest image leaves at once. Any other page is written first, out of place, several at a time:
 //!
 //! ```text
 //!   marked page ──look, copy──▶ image ──write──▶ done ──unchanged since?──▶ recorded ──untouched?──▶ memory given back
@@ -9,27 +9,34 @@
 //! ```
 //!
 //! # Which images are written
-//! The image of a page that leaves memory holds committed content only (I7), but for pages of large values in progress, which
-//! checkpoints list as free (`transaction::unfinished`): a page with an entry that is in progress stays, and for one whose transaction is not durable yet the log is flushed first. Entries keep the stamps that an older
-//! snapshot may ask for (a *stamped* image), so a long snapshot or a running checkpoint keeps no page in memory.
+//! The image of an evicted page contains committed content only (I7), except pages of large values
+//! in progress, which checkpoints list as free. A page with an entry in progress stays in memory;
+//! for an entry that is not durable yet the log is flushed first. Entries keep the stamps that an
+//! older snapshot may need (a *stamped* image), so no long snapshot or running checkpoint keeps a
+//! page in memory.
 //!
 //! # To which checkpoint an image belongs
-//! 1. No round runs, or the page has its image in the running one: to the next round. Every change in it is committed before
-//!    that round chooses its CSN.
-//! 2. A round at C runs, and the page has no image in it:
-//!    a. nothing in it is newer than C: to the running round, which needs no other image of it then;
-//!    b. something is: first the image as of C is made for the round, and the page stays; later it is case 1. A page of a large value
-//!    that was not there at C needs no image in the round.
+//! 1. No checkpoint runs, or the page has its image in the running one: the image belongs to the
+//!    next checkpoint. Every change in it is committed before that one chooses its CSN.
+//! 2. A checkpoint at C runs, and the page has no image in it:
+//!    a. nothing in the page is newer than C: the image belongs to the running checkpoint, which
+//!       then needs no other image of it;
+//!    b. something is newer: first the image as of C is written for the checkpoint, and the page
+//!       stays; later it is case 1. A page of a large value that did not exist at C needs no image
+//!       in the checkpoint.
 //!
-//! The decision and the recording are made with the page held exclusively and behind the imager's gate, so no round begins or
-//! ends in between.
+//! The decision and the recording happen under the imager's gate with the page held exclusively, so
+//! no checkpoint begins or ends in between.
 //!
-//! All of them are cold for the store, which may compress them: nobody has touched these pages for a round of the hand.
+//! All images are cold for the store, which may compress them: no thread has touched these pages
+//! for a whole turn of the clock hand.
 //!
 //! # Bounds
-//! Buffers take [`buffer_bytes`]; one pass of the hand looks at every page twice. On a full disk nothing is written that would
-//! take the space of the running round, nor a clean page, for its stamps, that would take the reserve of what is dirty: then a checkpoint is
-//! asked for if it would give space back. While writes fail they are tried less and less often, and so that no block is lost each time.
+//! Buffers take [`buffer_bytes`]; one pass of the hand looks at every page twice. On a full disk no
+//! image is written that would take the space of the running checkpoint. Nor is a clean page
+//! written for its stamps if it would take the reserve of dirty pages: then a checkpoint is
+//! requested if it would free space. While writes fail, they are tried less and less often, and not
+//! each attempt leaks a block.
 
 use super::attempts::{Attempts, Pause};
 use super::image::{Imager, image_as_of, writer_bytes};
@@ -46,17 +53,17 @@ use crate::tree::image::{Shown, StampFate, owner_of, stamped_image};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Candidates looked at between two looks at completed writes.
+/// Candidates considered between two looks at completed writes.
 const BATCH: usize = 64;
-/// Pages that the hand passes for a batch, at most.
+/// Pages that the hand passes for one batch, at most.
 const STEPS: u64 = 4096;
-/// Bytes of buffers for writing images, of everybody who does, in a budget of `memory_bytes`.
+/// Returns the bytes of buffers of all writers of images, in a budget of `memory_bytes`.
 #[must_use]
 pub fn buffer_bytes(memory_bytes: u64) -> u64 {
     3 * writer_bytes(memory_bytes)
 }
 
-/// Takes pages out of memory when there is little left. Its thread ends when it is dropped.
+/// Evicts pages when little memory is left. Its thread ends when it is dropped.
 #[derive(Debug)]
 pub struct Evictor {
     pool: Arc<Pool>,
@@ -66,11 +73,11 @@ pub struct Evictor {
 }
 
 impl Evictor {
-    /// Starts the thread `quench-evictor`, which sleeps while there is memory. Without a storage to write to only pages that
-    /// need no writing leave memory.
+    /// Starts the thread `quench-evictor`, which sleeps while enough memory is free. Without a
+    /// storage only pages that need no write leave memory.
     ///
     /// # Errors
-    /// I/O; the system has no thread left.
+    /// I/O; the system cannot start a thread.
     pub fn start(
         system: Arc<TransactionSystem>,
         pool: Arc<Pool>,
@@ -105,7 +112,7 @@ impl Evictor {
         Ok(Evictor { pool, imager, stop, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Who makes images, for the checkpoint.
+    /// The imager, for the checkpoint.
     #[must_use]
     pub fn imager(&self) -> Arc<Imager> {
         self.imager.clone()
@@ -113,7 +120,7 @@ impl Evictor {
 }
 
 impl Evictor {
-    /// Ends the thread. From now on full memory is an error.
+    /// Ends the thread. Full memory is an error from now on.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.pool.eviction().set_attached(false);
@@ -134,43 +141,43 @@ impl Drop for Evictor {
 struct Pending {
     page: PageId,
     version: Version,
-    /// It has a block in the reserve.
+    /// The page is dirty, so the reserve has a block for it.
     dirty: bool,
     purpose: Purpose,
-    /// Owner of the large value that the page is part of, if that may be in progress.
+    /// Owner of the large value of the page, if that may be in progress.
     unfinished: Option<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
-    /// The page as of this round's CSN (case 2b).
+    /// The page as of the CSN of this checkpoint epoch (case 2b).
     Round(u32),
-    /// The page as it is; nothing in it is newer than this.
+    /// The page as it is; nothing in it is newer than this CSN.
     Leave(Csn),
 }
 
-/// A page that needs no image, if it still is what it was.
+/// A page that needs no image if it has not changed.
 #[derive(Clone, Copy, Debug)]
 struct Leaver {
     page: PageId,
     version: Version,
-    /// All its stamps are settled.
+    /// No snapshot needs its stamps any more.
     settled: bool,
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Work {
     system: Arc<TransactionSystem>,
     pool: Arc<Pool>,
     store: Arc<PageStore>,
     imager: Arc<Imager>,
     stop: Arc<AtomicBool>,
-    /// Where the store is; none if nothing may be written.
+    /// The store's storage; none if nothing may be written.
     storage: Option<Arc<dyn Storage>>,
     attempts: Attempts,
-    /// Off for a while after a failure.
+    /// Off for a pause after a failure.
     writes: bool,
-    /// Made when it is first needed, and again after a failure.
+    /// Created when first needed, and again after a failure.
     writer: Option<ImageWriter>,
     /// By token.
     pending: Vec<Option<Pending>>,
@@ -180,11 +187,11 @@ struct Work {
     leavers: Vec<Leaver>,
     /// The newest CSN that kept a page in memory because it is not durable.
     not_durable: Csn,
-    /// What kept pages of the current pass in memory, if that was not what is in them.
+    /// The error that kept pages of the current pass in memory, if it was not their content.
     hindrance: Option<Error>,
 }
 
-/// If the thread ends by a panic nobody makes room any more: who waits for it is told.
+/// If the thread ends by a panic, threads that wait for memory get an error.
 struct Alive(Arc<TransactionSystem>, Arc<Pool>);
 
 impl Drop for Alive {
@@ -225,19 +232,19 @@ impl Work {
                 Ok(false) => Pause::WHEN_FUTILE,
                 Err(error) => {
                     tracing::warn!(%error, "pages cannot leave memory");
-                    // Waits for what is in flight. Pages whose images are not recorded are as dirty as before.
+                    // Waits for writes in flight. Pages whose images are not recorded stay dirty.
                     self.writer = None;
                     self.pending.clear();
                     self.attempts.failed(&error);
                     self.pool.eviction().pass_failed(Some(error));
-                    // What need not be written may not have been enough.
+                    // Pages that need no write may not have been enough.
                     if self.relieves_without_writing() { Pause::BEFORE_LONG } else { Pause::AFTER_FAILURE }
                 }
             };
         }
     }
 
-    /// After a failure: what need not be written can leave. True if something did.
+    /// After a failure: evicts pages that need no write. Returns whether any page left.
     fn relieves_without_writing(&mut self) -> bool {
         let before = self.pool.eviction().pages_evicted();
         self.writes = false;
@@ -245,12 +252,12 @@ impl Work {
         self.pool.eviction().pages_evicted() != before
     }
 
-    /// Has pages leave until there is enough memory; false if a whole pass freed nothing.
+    /// Evicts pages until enough memory is free; returns false if a whole pass freed nothing.
     fn relieve(&mut self) -> Result<bool> {
         if self.pool.memory().pages_to_evict() > 0 {
             self.system.versions.lower_charges();
         }
-        // One of an earlier time says nothing about this.
+        // An error of an earlier attempt does not count.
         self.hindrance = None;
         let (mut passed, mut freed) = (0, 0);
         loop {
@@ -266,7 +273,7 @@ impl Work {
                 self.consider(self.candidates[at])?;
             }
             freed += self.leave_now();
-            // A pack that is being filled gives no memory back before it is written.
+            // A pack being filled frees no memory before it is written.
             let enough = self.pending.iter().flatten().count() as u64 >= wanted;
             freed += self.complete_writes(enough)?;
             if passed < 2 * self.pool.page_count() {
@@ -285,7 +292,7 @@ impl Work {
         }
     }
 
-    /// What is committed but not durable keeps pages in memory: flush it (I14).
+    /// Flushes commits that are not durable and keep pages in memory (I14).
     fn wait_for_log(&mut self) {
         let csn = std::mem::replace(&mut self.not_durable, Csn::ZERO);
         if csn > Csn::ZERO
@@ -296,7 +303,7 @@ impl Work {
         }
     }
 
-    /// Looks at a candidate: it may leave, is written first, or stays.
+    /// Decides whether a candidate leaves, is written first, or stays.
     fn consider(&mut self, page: PageId) -> Result<()> {
         let Some(state) = self.pool.look_at_marked(page, |_| ()) else { return Ok(()) };
         if state.epoch == HIDDEN_EPOCH {
@@ -323,10 +330,11 @@ impl Work {
         Ok(())
     }
 
-    /// Whether there is a block for a page that leaves memory, dirty or not. Never waits: a checkpoint may be waiting for a latch of
-    /// somebody who waits for memory.
+    /// Checks that a block is available for a page that leaves memory. Never waits: a checkpoint
+    /// may wait for a latch of a thread that waits for memory.
     fn spares_block(&self, dirty: bool) -> Result<()> {
-        // Also when the images are made: then the round is not running for the imager, but its mapping is not written yet.
+        // Also after the images are made: then the imager no longer runs the checkpoint, but its
+        // mapping is not written yet.
         if !self.store.disk_space().has_block_for_eviction() {
             let what = "the disk is full, and its last space is needed by the checkpoint in progress";
             return Err(Error::new(ErrorKind::OutOfSpace, what));
@@ -338,7 +346,7 @@ impl Work {
         self.store.disk_space().check_blocks_for_clean(clean + 1)
     }
 
-    /// The version of a clean page whose stamps mean nothing any more.
+    /// Returns the version of a clean page whose stamps no snapshot needs any more.
     fn needs_none(&self, page: PageId) -> Option<Version> {
         let mut copy = AlignedBuffer::zeroed(self.store.page_bytes());
         let guard = pin();
@@ -347,7 +355,7 @@ impl Work {
         (!looked.stamped).then_some(state.version)
     }
 
-    /// The hand comes by twice before a pack is full.
+    /// The hand may pass a page twice before its pack is full.
     fn is_being_written(&self, page: PageId, version: Version) -> bool {
         self.pending.iter().flatten().any(|pending| (pending.page, pending.version) == (page, version))
     }
@@ -360,7 +368,7 @@ impl Work {
         }
     }
 
-    /// Has pages leave that need no image; returns how many did.
+    /// Evicts pages that need no image; returns their number.
     fn leave_now(&mut self) -> u64 {
         let mut leaving = Leaving::default();
         for Leaver { page, version, settled } in self.leavers.drain(..) {
@@ -372,7 +380,7 @@ impl Work {
         leaving.evict()
     }
 
-    /// Has the image written that the page needs now. Returns the page's version if it turns out that it needs none.
+    /// Writes the image that the page needs now. Returns the page's version if it needs none.
     fn write(&mut self, writer: &mut ImageWriter, page: PageId, dirty: bool) -> Result<Option<Version>> {
         let token = self.pending.iter().position(Option::is_none).unwrap_or_else(|| {
             self.pending.push(None);
@@ -394,7 +402,7 @@ impl Work {
                 return None;
             }
             if state.dirty != dirty {
-                // Another block was asked for.
+                // The block was checked for the other kind of page.
                 return None;
             }
             let purpose = purpose_of(&state, newest, running.as_ref());
@@ -420,7 +428,7 @@ impl Work {
         Ok(settled)
     }
 
-    /// Case 2b for a page that is not in the checkpoint: it may leave when the hand comes by again.
+    /// Case 2b for a page that is not in the checkpoint: it may leave at the next pass of the hand.
     fn pass_by(&self, page: PageId, version: Version, round: u32) {
         let _gate = self.imager.gate();
         let runs = self.imager.running().is_some_and(|(running, _)| running == round);
@@ -435,7 +443,7 @@ impl Work {
         self.complete_writes(true)
     }
 
-    /// Records the images whose writes have completed; returns how many pages left memory.
+    /// Records the images whose writes have completed; returns the number of evicted pages.
     fn complete_writes(&mut self, all: bool) -> Result<u64> {
         let Some(writer) = &mut self.writer else { return Ok(0) };
         let result = writer.reap(all, &mut self.written);
@@ -443,7 +451,7 @@ impl Work {
             |written: &Written| self.pending.get_mut(written.token as usize).and_then(Option::take);
         let done: Vec<_> = self.written.drain(..).map(|written| (pending_of(&written), written)).collect();
         let mut leaving = Leaving::default();
-        // Before the first page is held: a checkpoint waits for pages behind the gate.
+        // Before the first page is held: a checkpoint waits for pages under the gate.
         let gate = (!done.is_empty()).then(|| self.imager.gate());
         for (pending, written) in &done {
             self.complete(written, *pending, &mut leaving);
@@ -453,7 +461,7 @@ impl Work {
         result.map(|()| freed)
     }
 
-    /// Records an image if it shows what is in memory. Behind the gate.
+    /// Records an image if the page in memory has not changed. Under the gate.
     fn complete<'p>(&'p self, written: &Written, pending: Option<Pending>, leaving: &mut Leaving<'p>) {
         let claimed = pending.and_then(|pending| {
             let claimed = self.pool.claim_unchanged(written.page, pending.version)?;
@@ -470,7 +478,7 @@ impl Work {
         }
     }
 
-    /// Case 2b: the page has its image in the round now.
+    /// Case 2b: the page has its image in the checkpoint now.
     fn complete_round(&self, claimed: &Claimed<'_>, round: u32, written: &Written) {
         let runs = self.imager.running().is_some_and(|(running, _)| running == round);
         if runs && claimed.epoch() < round {
@@ -490,7 +498,8 @@ impl Work {
         leaving: &mut Leaving<'p>,
     ) {
         if pending.dirty && !claimed.is_dirty() {
-            // The running round has written the page meanwhile, which has no block in the reserve any more.
+            // The running checkpoint has written the page meanwhile, so the reserve has no block
+            // for it any more.
             self.store.discard(written.reference);
             if written.kind == ImageKind::Settled {
                 Self::leave(claimed, leaving);
@@ -501,7 +510,7 @@ impl Work {
         if needs.as_ref().is_some_and(|(_, view)| newest > view.csn())
             && !planted::is(Bug::ImageAfterCheckpoint)
         {
-            // A round that began meanwhile needs the page as of an older CSN first.
+            // A checkpoint that began meanwhile needs the page as of an older CSN first.
             self.store.discard(written.reference);
             return;
         }
@@ -521,14 +530,15 @@ impl Work {
         Self::leave(claimed, leaving);
     }
 
-    /// The page is to leave memory, if nobody wants it.
+    /// Evicts the page if no thread has touched it.
     fn leave<'p>(claimed: Claimed<'p>, leaving: &mut Leaving<'p>) {
         if claimed.is_untouched() {
             leaving.push(claimed);
         }
     }
 
-    /// Makes a stamped image of a copied page and says what is in it; `None` if it has to stay in memory.
+    /// Turns a copied page into a stamped image and describes its content; `None` if the page has
+    /// to stay in memory.
     fn look(&self, out: &mut [u8], guard: &Guard) -> Option<Looked> {
         let (mut newest, mut not_durable, mut unfinished) = (Csn::ZERO, Csn::ZERO, None);
         let owner = owner_of(out);
@@ -544,7 +554,7 @@ impl Work {
                     StampFate::Kept
                 }
                 StampState::InProgress if owner == Some(stamp) => {
-                    // No round that runs contains it.
+                    // No running checkpoint contains it.
                     (newest, unfinished) = (Csn::MAX, owner);
                     StampFate::Kept
                 }
@@ -555,19 +565,19 @@ impl Work {
     }
 }
 
-/// What is in a page.
+/// The content of a page.
 struct Looked {
-    /// Some of its stamps are not settled.
+    /// A snapshot may need some of its stamps.
     stamped: bool,
-    /// The newest of these.
+    /// The newest of these stamps.
     newest: Csn,
-    /// The newest that is not durable; 0 if all are.
+    /// The newest stamp that is not durable; 0 if all are.
     not_durable: Csn,
-    /// The owner of the large value in progress that the page is part of.
+    /// The owner of the large value in progress of the page.
     unfinished: Option<u64>,
 }
 
-/// What a page's image is for, now.
+/// Returns the purpose of a page's image.
 fn purpose_of(state: &PageState, newest: Csn, running: Option<&(u32, Arc<CheckpointView>)>) -> Purpose {
     match running {
         _ if planted::is(Bug::ImageAfterCheckpoint) => Purpose::Leave(newest),
@@ -578,7 +588,8 @@ fn purpose_of(state: &PageState, newest: Csn, running: Option<&(u32, Arc<Checkpo
     }
 }
 
-/// Turns a copy of a page into its image as of the view's CSN. A page of a large value that was not there then has none.
+/// Turns a copy of a page into its image as of the view's CSN. A page of a large value that did not
+/// exist then has none.
 fn as_of(view: &CheckpointView, out: &mut [u8]) -> Option<Shown> {
     let copy = ScratchPage::from_image(out);
     let bytes: PageBytes<'_> = copy.bytes();

@@ -1,4 +1,5 @@
-//! Images of pages as of the checkpoint's CSN, made by the checkpoint, by who evicts, or handed over by a structure change.
+//! Images of pages as of the checkpoint's CSN, made by the checkpoint, by the evictor, or, as
+//! copy-on-write images, by a structure change.
 
 use crate::base::planted::{self, Bug};
 use crate::base::{PageId, Result};
@@ -18,29 +19,30 @@ pub(super) fn writer_bytes(memory_bytes: u64) -> u64 {
     (memory_bytes / 64).clamp(WRITER_BYTES_MIN, WRITER_BYTES_MAX)
 }
 
-/// A page's image, waiting to be written.
+/// A copy-on-write image, waiting to be written.
 pub(super) struct HandedOver {
     round: u32,
     pub(super) page: PageId,
     pub(super) image: AlignedBuffer,
 }
 
-/// An image that was made, and of what.
+/// An image of a page as of C.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Imaged {
-    /// The bytes that it shows.
+    /// The version that it shows.
     pub(super) version: Version,
-    /// Nothing in the page is newer.
+    /// Nothing in the page is newer than C.
     pub(super) newest: bool,
 }
 
-/// Makes images in the current round.
+/// Makes images in the current checkpoint epoch.
 pub struct Imager {
     pool: Arc<Pool>,
-    /// Held by the checkpoint while it chooses its CSN and begins and ends the round, and by who evicts while it decides to
-    /// which round an image belongs: so the two agree on which changes are in it.
+    /// Held by the checkpoint while it chooses its CSN and begins or ends its epoch, and by the
+    /// evictor while it decides to which checkpoint an image belongs. So both agree on the changes
+    /// in it.
     gate: Mutex<()>,
-    /// The round that is running and its view; none between rounds.
+    /// The running checkpoint epoch and its view; none between checkpoints.
     running: Mutex<Option<(u32, Arc<CheckpointView>)>>,
     handed_over: Mutex<Vec<HandedOver>>,
 }
@@ -57,29 +59,29 @@ impl Imager {
         Imager { pool, gate: Mutex::new(()), running: Mutex::new(None), handed_over: Mutex::new(Vec::new()) }
     }
 
-    /// See the field.
+    /// Locks the gate; see the field.
     pub(super) fn gate(&self) -> MutexGuard<'_, ()> {
         self.gate.lock()
     }
 
-    /// Called by the pool at the moment the round begins, before any thread can see the new number.
+    /// Begins an epoch. The pool calls it before any thread can see the new epoch.
     pub(super) fn begin(&self, round: u32, view: Arc<CheckpointView>) {
         *self.running.lock() = Some((round, view));
     }
 
-    /// The round is over: structure changes hand over nothing any more.
+    /// Ends the epoch: structure changes make no more copy-on-write images.
     pub(super) fn end(&self) {
         *self.running.lock() = None;
         self.handed_over.lock().clear();
     }
 
-    /// The running round and its view.
+    /// Returns the running epoch and its view.
     pub(super) fn running(&self) -> Option<(u32, Arc<CheckpointView>)> {
         self.running.lock().clone()
     }
 
-    /// What structure changes handed over in the running round. What was made for an earlier round, by a thread that was
-    /// in the middle of it when the round ended, is dropped: it is as of an older CSN.
+    /// Takes the copy-on-write images of the running epoch. Drops images of an earlier epoch, made
+    /// by a thread that was in the middle of one when the epoch ended: they are as of an older CSN.
     pub(super) fn take_handed_over(&self) -> Vec<HandedOver> {
         let round = self.running.lock().as_ref().map(|(round, _)| *round);
         let mut images = std::mem::take(&mut *self.handed_over.lock());
@@ -87,19 +89,20 @@ impl Imager {
         images
     }
 
-    /// A structure change is about to happen to `participants`, all latched: those without an image in this round get
-    /// theirs now.
+    /// Makes copy-on-write images before a structure change of `participants`, all latched, for
+    /// those without an image in this epoch.
     pub(super) fn hand_over(&self, participants: &[&ExclusiveGuard<'_>]) {
         let differs: Vec<bool> = participants.iter().map(|guard| guard.is_dirty()).collect();
-        // Before it looks at which round is running: one that begins after that, and passes over what is clean without waiting
-        // for the latch, must not take one participant as it was and image another as it will be.
+        // Before the running epoch is read: a checkpoint that begins later skips clean pages
+        // without waiting for the latch. It must not skip one participant as it was and image
+        // another as it will be.
         participants.iter().for_each(|guard| guard.mark_dirty());
         let Some((round, view)) = self.running().filter(|_| !planted::is(Bug::NotHandedOver)) else { return };
         for (guard, differs) in participants.iter().zip(differs).filter(|(guard, _)| guard.epoch() < round) {
             if differs {
                 let mut image = AlignedBuffer::charged(self.pool.page_bytes(), self.pool.account());
                 if image_latched(&view, guard.bytes(), &mut image).is_err() {
-                    // No checkpoint will be made of this round.
+                    // The checkpoint of this epoch will fail.
                     continue;
                 }
                 self.handed_over.lock().push(HandedOver { round, page: guard.page_id(), image });
@@ -108,23 +111,24 @@ impl Imager {
         }
     }
 
-    /// Whether the page seems to need an image in the running round: a cheap look that may be wrong either way.
+    /// Returns whether the page seems to need an image in the running epoch: a cheap look that may
+    /// be wrong either way.
     pub(super) fn seems_needed(&self, page: PageId) -> bool {
-        // A page that is not in memory has not changed since its newest image.
+        // A page that is not in memory equals its newest image.
         self.pool.frames().is_dirty(page)
             && self.pool.frames().is_resident(page)
             && self.pool.frames().epoch_of(page) < self.pool.frames().epoch()
     }
 
-    /// Makes the image of a page that is dirty and has none in this round.
+    /// Makes the image of a dirty page without an image in this epoch.
     pub(super) fn image_page(&self, page: PageId, out: &mut [u8]) -> Result<Option<Imaged>> {
         let Some((round, view)) = self.running() else { return Ok(None) };
         if !self.pool.frames().is_allocated(page) || !self.pool.frames().is_resident(page) {
             return Ok(None);
         }
-        // It may have been freed since, or have left memory: what is not in memory has not changed since its newest image.
+        // The page may have been freed since, or have left memory: then it equals its newest image.
         let Some(guard) = self.pool.shared_if_resident(page)? else { return Ok(None) };
-        // Looked at without the latch before: only this look counts.
+        // The earlier look had no latch: only this one counts.
         if self.pool.frames().epoch_of(page) >= round {
             return Ok(None);
         }
@@ -139,9 +143,10 @@ impl Imager {
     }
 }
 
-/// Makes the image as of the view's CSN of a page that is latched.
+/// Makes the image of a latched page as of the view's CSN.
 fn image_latched(view: &CheckpointView, bytes: PageBytes<'_>, out: &mut [u8]) -> Result<Shown> {
-    // The page is latched, so an entry that has to be read again is of a transaction between two steps of its commit.
+    // The page is latched, so an entry that must be read again belongs to a transaction between two
+    // steps of its commit.
     let shown = image_as_of(view, bytes, out, &mut || {
         crate::sync::thread::yield_now();
         view.check_whole().is_ok()
@@ -152,8 +157,9 @@ fn image_latched(view: &CheckpointView, bytes: PageBytes<'_>, out: &mut [u8]) ->
     }
 }
 
-/// Makes the settled image as of the view's CSN; `None` if an entry would have to be read again and `again` says no. The page may be a copy whose original goes on changing, if it was made under an epoch guard
-/// that is still there.
+/// Makes the image as of the view's CSN, without stamps; `None` if an entry must be read again and
+/// `again` returns false. The page may be a copy whose original changes, if the epoch guard of the
+/// copy still lives.
 pub(super) fn image_as_of(
     view: &CheckpointView,
     bytes: PageBytes<'_>,
@@ -182,7 +188,8 @@ pub(super) fn image_as_of(
         match held {
             Held::Nothing => Resolved::Absent,
             _ if older.as_slice() == value && held == entry.held() => {
-                // Who locked the row, or put there what was there, takes that back without asking for space: the page stays dirty until then.
+                // A transaction that locked the row, or wrote an equal value, rolls back without a
+                // reservation: the page stays dirty until then.
                 if in_progress { Resolved::Same } else { Resolved::Keep }
             }
             Held::Value => Resolved::Older,
@@ -197,8 +204,8 @@ mod tests {
     use super::*;
     use crate::buffer::test_sources::Zeros;
 
-    /// A split was about to change its parent, which was clean, when a round began: the round passed over the parent without
-    /// waiting for it, and imaged the child as it was after the split.
+    /// A split was about to change its clean parent when an epoch began: the checkpoint skipped the
+    /// parent without waiting, and imaged the child as it was after the split.
     #[test]
     fn a_round_that_begins_during_a_structure_change_waits_for_all_its_pages() {
         let pool = Pool::new(4096, 1 << 20, Arc::new(Zeros)).expect("small");

@@ -1,9 +1,10 @@
 //! Pacing: how fast a checkpoint writes.
 //!
-//! A checkpoint that nobody waits for should not be noticed. It has a budget: it must be over before the log takes longer to
-//! replay than `recovery_seconds` allows, before the older versions that it still needs fill the memory for versions, before too many blocks
-//! are in use twice (see `space`), and in any case after a while. The pacer compares how much of the work is done with how much of the budget is used, and lets
-//! the checkpoint sleep while it is ahead:
+//! A background checkpoint should not slow other work. It has a budget: it must end before replay
+//! of the log exceeds `recovery_seconds`, before the older versions that it needs fill the memory
+//! for versions, before too many blocks are in use twice (see `space`), and in any case after a
+//! while. The pacer compares the share of finished work with the used share of the budget, and the
+//! checkpoint sleeps while it is ahead:
 //!
 //! ```text
 //!   done  1 ┤                    ╱ work            used = the largest of
@@ -14,8 +15,8 @@
 //!         0 ┼──────────────────▶ used 1
 //! ```
 //!
-//! There is no rate to be guessed: when the load grows the budget is used up faster, and the checkpoint runs faster. With
-//! the budget used up it runs as fast as it can.
+//! No rate has to be guessed: a higher load uses the budget faster, and the checkpoint runs faster.
+//! Without any budget left it runs as fast as it can.
 
 use crate::base::clock::{Clock, Nanos};
 use crate::sync::thread;
@@ -23,15 +24,16 @@ use std::time::Duration;
 
 /// Longest time over which a checkpoint is spread.
 const SPREAD_MAX: Duration = Duration::from_secs(30);
-/// A small database is not spread so long: this for each of its pages is slow enough not to be noticed.
+/// Time per page of a small database, which is spread less: slow enough not to disturb.
 const SPREAD_PER_PAGE: Duration = Duration::from_micros(500);
-/// Longest sleep: after that the budget is looked at again.
+/// Longest sleep before the budget is checked again.
 const SLEEP: Duration = Duration::from_millis(5);
 const SLEEPS_MAX: u32 = 200;
-/// The work is kept this much ahead of the budget, for the end of a checkpoint (mapping, flush, manifest) has no pace.
+/// The work stays this far ahead of the budget, because the end of a checkpoint (mapping, flush,
+/// manifest) is not paced.
 const AHEAD: f64 = 0.15;
 
-/// Something that a checkpoint uses up by taking its time: how much there is now, and how much there may be.
+/// A quantity that grows while a checkpoint runs: the present amount, and the limit.
 pub type Meter<'a> = Box<dyn Fn() -> (u64, u64) + Send + Sync + 'a>;
 
 /// Keeps a checkpoint at the pace that its budget allows.
@@ -51,7 +53,7 @@ impl std::fmt::Debug for Pacer<'_> {
 }
 
 impl<'a> Pacer<'a> {
-    /// A pacer for a database of `pages` whose budget is counted from now on.
+    /// A pacer for a database of `pages`, with a budget that begins now.
     #[must_use]
     pub fn new(
         clock: Clock,
@@ -67,7 +69,7 @@ impl<'a> Pacer<'a> {
         Pacer { meters: meters.collect(), begun: clock.now(), clock, spread, hurry: Box::new(hurry) }
     }
 
-    /// The part of the budget that is used, 0 to 1.
+    /// Returns the used part of the budget, 0 to 1.
     fn used(&self) -> f64 {
         let time = self.clock.now().since(self.begun).as_secs_f64() / self.spread.as_secs_f64().max(1e-6);
         let used = self.meters.iter().map(|(meter, before)| {
@@ -77,9 +79,8 @@ impl<'a> Pacer<'a> {
         used.fold(time, f64::max).min(1.0)
     }
 
-    /// Sleeps while `done` of the work, 0 to 1, is ahead of the budget; a while at most, so that a clock that stands still
-    /// only makes the checkpoint slow.
-    /// No longer than until `hurry` is true.
+    /// Sleeps while the finished share `done`, 0 to 1, is ahead of the budget and `hurry` is false.
+    /// The sleep is bounded, so that a stopped clock only makes the checkpoint slow.
     pub fn pause(&self, done: f64, hurry: impl Fn() -> bool) {
         for _ in 0..SLEEPS_MAX {
             if hurry() || (self.hurry)() || done <= self.used() + AHEAD {
@@ -89,7 +90,7 @@ impl<'a> Pacer<'a> {
         }
     }
 
-    /// Sleeps a little, unless `hurry` is true: for work after a checkpoint, which has no budget.
+    /// Sleeps a little unless `hurry` is true, for work after a checkpoint, which has no budget.
     pub fn rest(&self, hurry: impl Fn() -> bool) {
         if !hurry() && !(self.hurry)() {
             thread::sleep(SLEEP);

@@ -1,4 +1,4 @@
-//! How long would recovery take now?
+//! Estimates how long recovery would take now.
 //!
 //! ```text
 //!   seconds = fixed
@@ -7,16 +7,19 @@
 //!           + pages that redo has to read           * cost of one, many being read at a time
 //! ```
 //!
-//! **Inputs.** All files of the log count, since all are read, READY ones too. Operations and bytes are what was appended
-//! since the newest durable checkpoint was begun, and the chunks of transactions that were in progress then. The pages that redo changes are those that changed since the checkpoint:
-//! the dirty ones, found by a sample, and those that left memory since. Redo begins with an empty pool, so it reads each
-//! of them once that the checkpoint has; and again in each window if all of them do not fit in memory.
+//! **Inputs.** All files of the log count, because recovery reads all of them, READY ones too.
+//! Operations and bytes are those appended since the newest durable checkpoint began, and the
+//! chunks of transactions in progress at that time. Redo changes the pages that changed since the
+//! checkpoint: dirty pages, estimated by a sample, and pages evicted since. Redo begins with an
+//! empty pool, so it reads each of these pages that the checkpoint has once; and again in each
+//! window if they exceed the memory.
 //!
-//! **Rates.** What the last recovery of this open measured, if it was long enough to tell. Before that constants, which are
-//! measured on two busy cores of a small machine, so that the estimate errs upwards. The cost of reading a page is a running
-//! average over reads of many pages at a time, as redo does them; open begins it with a sample of what is stored. Without such,
-//! a part of what one page alone costs. Left out on purpose: the cost of executing transactions, which has the caller's time in it; and
-//! keeping rates in the manifest, since an open that recovers measures them anew.
+//! **Rates.** Measured by the last recovery of this open, if it was long enough. Otherwise
+//! constants, measured on two busy cores of a small machine, so that the estimate errs upwards. The
+//! cost of reading a page is a running average over reads of many pages at a time, as in redo; open
+//! starts it with a sample of stored pages. Without such reads it is a part of the cost of a single
+//! page. Left out on purpose: the cost of executing transactions, which contains the caller's time;
+//! and rates in the manifest, because an open that recovers measures them again.
 
 use crate::buffer::Pool;
 use crate::store::PageStore;
@@ -26,7 +29,7 @@ use crate::transaction::TransactionSystem;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What recovery would have to do.
+/// The work of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ReplayWork {
@@ -34,19 +37,19 @@ pub struct ReplayWork {
     pub log_bytes: u64,
     /// Row operations above the checkpoint.
     pub operations: u64,
-    /// Bytes of the records that they are in.
+    /// Bytes of their records.
     pub record_bytes: u64,
-    /// Pages that changed since the checkpoint, about.
+    /// Estimated pages that changed since the checkpoint.
     pub pages: u64,
-    /// Of these, pages of which the checkpoint has an image, about.
+    /// Estimated changed pages with an image in the checkpoint.
     pub stored_pages: u64,
 }
 
-/// What each part of the work costs.
+/// The cost of each part of the work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ReplayRates {
-    /// Log bytes read and checked in a second.
+    /// Log bytes read and checked per second.
     pub scan_bytes_per_second: f64,
     /// One operation, on one thread, in nanoseconds.
     pub operation_ns: f64,
@@ -54,7 +57,7 @@ pub struct ReplayRates {
     pub byte_ns: f64,
     /// Reading a page among many at a time, in nanoseconds.
     pub page_read_ns: f64,
-    /// The first three were measured by a recovery of this open; otherwise they are constants.
+    /// A recovery of this open measured the first three; otherwise they are constants.
     pub measured: bool,
 }
 
@@ -70,12 +73,12 @@ impl Default for ReplayRates {
     }
 }
 
-/// What recovery may use; it is the same at the next open with the same settings.
+/// The resources of recovery; the same at the next open with the same settings.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayLimits {
     /// Threads that redo.
     pub threads: u64,
-    /// Bytes of the log that need not be read twice.
+    /// Bytes of the log that are kept in memory after the scan.
     pub keep_bytes: u64,
     /// Operations that are sorted and applied together.
     pub window_operations: u64,
@@ -83,11 +86,11 @@ pub struct ReplayLimits {
     pub page_memory_bytes: u64,
 }
 
-/// How long recovery would take, and why.
+/// The estimated time of recovery and its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ReplayEstimate {
-    /// All of it.
+    /// The whole recovery.
     pub seconds: f64,
     /// Reading and checking the log.
     pub scan_seconds: f64,
@@ -95,13 +98,13 @@ pub struct ReplayEstimate {
     pub redo_seconds: f64,
     /// Reading pages.
     pub read_seconds: f64,
-    /// From which work this comes.
+    /// The work.
     pub work: ReplayWork,
-    /// From which rates.
+    /// The rates.
     pub rates: ReplayRates,
 }
 
-/// What a recovery did and how long it took.
+/// The work and time of a finished recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MeasuredReplay {
     /// Bytes of all files of the log.
@@ -112,25 +115,25 @@ pub struct MeasuredReplay {
     pub operations: u64,
     /// Bytes of their records.
     pub record_bytes: u64,
-    /// Pages that were read meanwhile.
+    /// Pages read meanwhile.
     pub pages_read: u64,
     /// Time to replay, without the scan.
     pub replay_seconds: f64,
 }
 
-/// Opening, publishing, the first segment: what recovery takes if there is nothing to do.
+/// Time of a recovery without work: opening, publishing, the first segment.
 const FIXED_SECONDS: f64 = 0.05;
-/// A phase that was shorter tells nothing.
+/// A shorter phase is not used as a measurement.
 const MEASURABLE_SECONDS: f64 = 0.02;
-/// How far a measurement may move the constants.
+/// How far a measurement may change the constants.
 const FACTOR: std::ops::RangeInclusive<f64> = 0.125..=8.0;
-/// Pages looked at for an estimate.
+/// Pages sampled for an estimate.
 const SAMPLE: u64 = 1024;
-/// A new read is one part in so many of the running average.
+/// Weight of the running average: one new read counts as one part in so many.
 const AVERAGED: u64 = 64;
 
 impl ReplayRates {
-    /// What `work` costs.
+    /// Returns the time of `work`.
     #[must_use]
     pub fn estimate(self, work: ReplayWork, limits: ReplayLimits, page_bytes: u64) -> ReplayEstimate {
         let read_bytes = work.log_bytes + work.log_bytes.saturating_sub(limits.keep_bytes);
@@ -144,7 +147,7 @@ impl ReplayRates {
         ReplayEstimate { seconds, scan_seconds, redo_seconds, read_seconds, work, rates: self }
     }
 
-    /// The rates that a recovery showed.
+    /// Returns the rates that a recovery measured.
     fn measured(self, seen: MeasuredReplay, limits: ReplayLimits) -> ReplayRates {
         let mut rates = self;
         if seen.scan_seconds >= MEASURABLE_SECONDS {
@@ -179,9 +182,9 @@ fn pages_to_read(work: ReplayWork, limits: ReplayLimits, page_bytes: u64) -> u64
     (once + work.pages * (windows - 1)).min(work.operations)
 }
 
-/// So many pages read together tell what many at a time cost.
+/// Pages read together from which on a read measures the cost among many.
 const MANY: usize = 8;
-/// What a page costs among many, as a part of what it costs alone: no device that was looked at gains less.
+/// Cost of a page among many as a part of its cost alone: no measured device saves less.
 const AMONG_MANY: f64 = 0.25;
 
 /// The running averages of what reading a page costs, alone and among many.
@@ -192,19 +195,19 @@ pub struct ReadCost {
 }
 
 impl ReadCost {
-    /// A page was read in this time.
+    /// Records the time of reading one page.
     pub fn note(&self, time: Duration) {
         self.alone.note(time);
     }
 
-    /// So many pages were read at a time in this time.
+    /// Records the time of reading `pages` pages at once.
     pub fn note_many(&self, pages: usize, time: Duration) {
         if pages >= MANY {
             self.among_many.note(time / pages as u32);
         }
     }
 
-    /// Of a page among many.
+    /// Returns the cost of a page among many.
     fn nanos(&self) -> Option<f64> {
         self.among_many.nanos().or_else(|| self.alone.nanos().map(|nanos| nanos * AMONG_MANY))
     }
@@ -212,7 +215,7 @@ impl ReadCost {
 
 #[derive(Debug, Default)]
 struct Average {
-    /// Nanoseconds; 0 before the first. Written without regard for others: a lost update is one read less.
+    /// Nanoseconds; 0 before the first read. Updates may be lost: that is one read less.
     nanos: AtomicU64,
 }
 
@@ -241,21 +244,21 @@ pub struct Committed {
 
 #[derive(Debug, Default)]
 struct State {
-    /// When the newest durable checkpoint was begun.
+    /// Totals when the newest durable checkpoint began.
     covered: Committed,
-    /// What the recovery of this open replayed; nothing after the first checkpoint.
+    /// The work of the recovery of this open; none after the first checkpoint.
     recovered: MeasuredReplay,
     rates: ReplayRates,
 }
 
-/// Knows what a recovery would have to do, and what that costs. Any thread, at any time.
+/// Estimates the work and the time of a recovery. Any thread, at any time.
 pub struct ReplayModel {
     system: Arc<TransactionSystem>,
     pool: Arc<Pool>,
     store: Arc<PageStore>,
     reads: Arc<ReadCost>,
     limits: ReplayLimits,
-    /// Held for a few instructions, with nothing else taken meanwhile.
+    /// Held for a few instructions; no other lock is taken meanwhile.
     state: Mutex<State>,
 }
 
@@ -266,7 +269,7 @@ impl std::fmt::Debug for ReplayModel {
 }
 
 impl ReplayModel {
-    /// A model that begins with what the recovery of this open did.
+    /// A model that begins with the measurements of this open's recovery.
     #[must_use]
     pub fn new(
         system: Arc<TransactionSystem>,
@@ -282,8 +285,8 @@ impl ReplayModel {
         ReplayModel { system, pool, store, reads, limits, state }
     }
 
-    /// What was committed so far: to be taken before a checkpoint chooses its CSN. It does not contain what is in progress, so
-    /// the log keeps the chunks of that.
+    /// Returns the totals committed so far, for a checkpoint before it chooses its CSN.
+    /// Transactions in progress are not included, because the log keeps their chunks.
     #[must_use]
     pub fn committed(&self) -> Committed {
         let (operations, record_bytes) = self.system.commit().chunks_in_progress();
@@ -299,13 +302,13 @@ impl ReplayModel {
         Committed { operations: metrics.operations.get(), record_bytes: metrics.log_bytes.get() }
     }
 
-    /// A checkpoint is durable that was begun at `covered`.
+    /// Records that a checkpoint is durable that began at `covered`.
     pub fn checkpointed(&self, covered: Committed) {
         let mut state = self.state.lock();
         (state.covered, state.recovered) = (covered, MeasuredReplay::default());
     }
 
-    /// How long recovery would take if the process ended now. Costs some tens of microseconds.
+    /// Returns the time of recovery if the process ended now. Takes some tens of microseconds.
     #[must_use]
     pub fn estimate(&self) -> ReplayEstimate {
         let now = self.appended();
@@ -315,7 +318,8 @@ impl ReplayModel {
             let state = self.state.lock();
             let since = |now: u64, covered: u64| now.saturating_sub(covered);
             let work = ReplayWork {
-                // A read-only database has no log of its own: the one that it recovered from.
+                // A read-only database has no log of its own: the log that it recovered from
+                // counts.
                 log_bytes: log_bytes.max(state.recovered.log_bytes),
                 operations: since(now.operations, state.covered.operations) + state.recovered.operations,
                 record_bytes: since(now.record_bytes, state.covered.record_bytes)
@@ -329,7 +333,7 @@ impl ReplayModel {
         rates.estimate(work, self.limits, self.pool.page_bytes() as u64)
     }
 
-    /// About how many pages changed since the checkpoint, and how many of them have an image.
+    /// Estimates how many pages changed since the checkpoint, and how many of them have an image.
     fn changed_pages(&self) -> (u64, u64) {
         let count = self.pool.page_count();
         let step = count.div_ceil(SAMPLE).max(1);
@@ -340,7 +344,8 @@ impl ReplayModel {
                 stored += if self.store.contains(id) { step } else { 0 };
             }
         }
-        // Those whose newest image is of no durable checkpoint yet: they left memory, or one is being made.
+        // Pages whose newest image is in no durable checkpoint yet: evicted, or imaged by a running
+        // checkpoint.
         let usage = self.store.usage();
         let gone = usage.next + usage.in_checkpoint;
         (dirty + gone, stored + gone)

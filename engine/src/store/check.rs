@@ -1,13 +1,15 @@
-//! Does every block belong to one thing only, or to several images, and is it marked as used by as many?
+//! Checks that every block in use has the owners that its reference count claims.
 //!
-//! The mapping was checked when it was loaded (M1); this looks whether rounds have kept it so. It lets others in now and then. What they
-//! change meanwhile is not judged: to which blocks that happens is noted. No block is read.
+//! The mapping was checked when it was loaded (M1); this checks that checkpoints kept it correct.
+//! The check yields the lock now and then. It ignores blocks that change meanwhile, which the
+//! allocator records. It reads no block.
 //!
-//! While no round is open, every reference that is noted (F4) is known: it stands for something in the mapping, in an overlay, in the
-//! catalog, for the header, for something that is replaced but held for readers and backups, for an image that is with a writer, or for a block whose write failed
-//! (F3). So a block with fewer of these than are noted is leaked: nobody would ever give it back. A round has blocks in its hands that are
-//! in no table (its catalog, its parts of the mapping), and an undecided one keeps them: while there is one leaks are not looked for. Whoever wants to
-//! know keeps checkpoints from running. After an open there are none, since free space is derived.
+//! While no checkpoint is open, every counted reference (F4) is known. It is in the mapping, an
+//! overlay, or the catalog; or it stands for the header, for held content, for an image with a
+//! writer, or for a block whose write failed (F3). A block with a higher count is leaked: it would
+//! never be freed. An open or undecided checkpoint has blocks that are in no table (its catalog,
+//! its parts of the mapping), so the check for leaks needs a caller that keeps checkpoints from
+//! running. After an open no block is leaked, because free space is derived.
 
 use super::block::{BlockNumber, BlockRef};
 use super::mapping::Images;
@@ -19,10 +21,10 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 
-/// More than this help nobody.
+/// Problems listed, at most.
 const PROBLEMS_MAX: usize = 100;
 
-/// What refers to a block.
+/// The owner of a reference.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Directory(usize),
@@ -45,7 +47,7 @@ impl fmt::Display for Owner {
 }
 
 impl Images {
-    /// Every use of a block by the last committed round, but for those in parts of the mapping.
+    /// Uses of blocks by the last committed checkpoint, without the parts of the mapping.
     fn other_uses(&self) -> impl Iterator<Item = (Owner, BlockNumber)> {
         let directory = self.mapping.directory().iter().enumerate();
         let directory = directory.map(|(index, reference)| (Owner::Directory(index), *reference));
@@ -53,7 +55,8 @@ impl Images {
         present(directory).chain(catalog.map(|(index, block)| (Owner::Catalog(index), *block)))
     }
 
-    /// Every use of a block in one part of the mapping, by the last committed round, by the one that is being written, and for the next one.
+    /// Uses of blocks in one part of the mapping: by the last committed checkpoint, by the open
+    /// one, and for the next one.
     fn uses_in(&self, part: usize) -> impl Iterator<Item = (Owner, BlockNumber)> {
         let mapping = &self.mapping;
         let stored = std::iter::once((Owner::Mapping(part), mapping.stored(part)));
@@ -74,8 +77,8 @@ struct SpaceCheck<'a> {
 }
 
 impl PageStore {
-    /// What is wrong with the use of space: blocks with more owners than they can have, blocks in use that are marked as free, and, unless
-    /// a round is open, blocks that are marked as used by more than there is. One at a time.
+    /// Returns problems in the use of space: blocks with too many owners, used blocks that are
+    /// marked as free, and, unless a checkpoint is open, leaked blocks. One call at a time.
     #[must_use]
     pub fn check_space(&self) -> Vec<String> {
         SpaceCheck { store: self }.run()
@@ -104,7 +107,7 @@ impl SpaceCheck<'_> {
                     self.store.file.location(block)
                 ));
             } else if owners[block.0 as usize] >= state.blocks.free.fills.live(block) {
-                // More than were ever noted (F4).
+                // More owners than were counted (F4).
                 shared.insert(block, Vec::new());
             } else {
                 owners[block.0 as usize] += 1;
@@ -132,7 +135,8 @@ impl SpaceCheck<'_> {
         problems
     }
 
-    /// Every use of a block by what is in a table, part by part: each page is looked at once, wherever its images go meanwhile.
+    /// Visits every use of a block by a table, in parts. Each page is visited once, wherever its
+    /// images move meanwhile.
     fn visit_uses(&self, visit: &mut dyn FnMut(&State, Owner, BlockNumber)) {
         {
             let state = self.store.state.lock();
@@ -151,7 +155,7 @@ impl SpaceCheck<'_> {
         }
     }
 
-    /// How many things are held in each block.
+    /// Returns the number of held items in each block.
     fn held(&self) -> HashMap<BlockNumber, u8> {
         let mut held = HashMap::<BlockNumber, u8>::new();
         let generations = self.store.state.lock().blocks.free.held_for();
@@ -172,8 +176,8 @@ impl SpaceCheck<'_> {
         held
     }
 
-    /// Blocks whose references are not as many as are noted, unless there was a round since `number`, or is one. `owners`: of each block, those
-    /// in tables, which are not too many.
+    /// Returns blocks whose reference count differs from their references, unless a checkpoint
+    /// began after epoch `number` or is open. `owners`: the references in tables, for each block.
     fn miscounted(&self, number: u32, owners: &[u8]) -> Vec<String> {
         let mut held = self.held();
         // The header (B2).

@@ -1,4 +1,4 @@
-//! Giving space back: images at the end of the file move to free blocks at its front.
+//! Shortens the file: images at its end move to free blocks at its front.
 //!
 //! ```text
 //!   before      [A][ ][B][ ][ ][ ][C][ ][D]      C and D are behind the bound
@@ -6,10 +6,11 @@
 //!   checkpoint  [A][C][B][D][ ][ ][ ][ ][ ]      the old blocks are free, and the file is cut
 //! ```
 //!
-//! An image that moves may share its block with others, and images of packs that are half empty move together. To the last bit each is what it
-//! was, so it stays true whatever the page in memory has become since. The copy counts only if the
-//! original is still the newest image when it is written, and no round is in progress: a round's own images are newer.
-//! Blocks of the mapping move when the next round writes them, for which they are noted here; the catalog is written by each.
+//! A relocated image may share its block with others, and images of sparse packs move together.
+//! Each copy is bit-identical, so it stays valid even if the page in memory has changed. The copy
+//! counts only if the original is still the newest image after the write and no checkpoint is open,
+//! because a checkpoint's own images are newer. Blocks of the mapping move when the next checkpoint
+//! writes them, and are recorded here for that; every checkpoint writes the catalog anyway.
 
 use super::block::{self, BlockNumber, BlockRef, references_per_block};
 use super::checkpoint_writer::{Heat, Written};
@@ -20,12 +21,12 @@ use crate::base::{Error, ErrorKind, PageId, Result};
 use crate::device::Storage;
 use std::sync::Arc;
 
-/// Images that are copied between two looks at the tables.
+/// Images copied between two looks at the tables.
 const BATCH: usize = 64;
 /// Bytes of buffers for writing.
 const WRITER_BYTES: u64 = 256 << 10;
 
-/// Images to move, and the part of the mapping where the search for them began.
+/// Images to relocate, and the part of the mapping where their search began.
 struct Found {
     images: Vec<(PageId, BlockRef)>,
     from: usize,
@@ -46,19 +47,20 @@ impl std::fmt::Debug for Relocation<'_> {
 }
 
 impl<'a> Relocation<'a> {
-    /// Relocates images of `store`, which is in `storage`. `pause` is called between batches, without a
-    /// lock. The caller keeps checkpoints from beginning; everything else may continue.
+    /// Relocates images of `store`, which is in `storage`. `pause` is called between batches,
+    /// without a lock. The caller keeps checkpoints from beginning; everything else may continue.
     #[must_use]
     pub fn new(store: &'a Arc<PageStore>, storage: &'a dyn Storage, pause: &'a dyn Fn()) -> Relocation<'a> {
         Relocation { store, storage, pause }
     }
 
-    /// Moves at most `most` images from blocks at or behind `bound` to free blocks before it, for the next round, and notes which
-    /// parts of the mapping have to move. Returns how many images moved. The store is in `storage`. The caller keeps rounds from beginning;
-    /// all else may go on. `rest` is called between batches, without a lock.
+    /// Relocates at most `most` images from blocks at or behind `bound` to free blocks before it,
+    /// for the next checkpoint, and records which parts of the mapping have to move. Returns the
+    /// number of relocated images.
     ///
     /// # Errors
-    /// `Busy` if a round is in progress; `Corruption` if an image is damaged; I/O. Images that had moved by then stay moved.
+    /// `Busy` if a checkpoint is open; `Corruption` if an image is damaged; I/O. Images relocated
+    /// before the error stay so.
     pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
         self.refuse_unless_idle()?;
         if self.store.state.lock().checkpoint.search.part_for(Some(bound)) == 0 {
@@ -68,11 +70,11 @@ impl<'a> Relocation<'a> {
         self.rewrite(found, bound)
     }
 
-    /// Moves at most `most` images out of packs of which at most half counts, into full ones, for the next round. Otherwise as
-    /// [`PageStore::move_tail`].
+    /// Relocates at most `most` images out of sparse packs into full ones, for the next checkpoint.
+    /// Otherwise as [`Relocation::move_tail`].
     ///
     /// # Errors
-    /// As [`PageStore::move_tail`].
+    /// As [`Relocation::move_tail`].
     pub fn repack(&self, most: usize) -> Result<u64> {
         self.refuse_unless_idle()?;
         let found = self.images_where(None, most);
@@ -87,25 +89,26 @@ impl<'a> Relocation<'a> {
         Err(Error::new(ErrorKind::Busy, "a checkpoint is in progress, or its end is unknown"))
     }
 
-    /// An image that was read while its page got a newer one may be anything.
+    /// Ignores the corruption of an image whose page got a newer one during the read.
     fn unless_replaced(&self, batch: &[(PageId, BlockRef)], error: Error) -> Result<()> {
         let state = self.store.state.lock();
         let replaced = batch.iter().any(|(page, reference)| state.images.look_up(*page) != *reference);
         if error.kind() == ErrorKind::Corruption && replaced { Ok(()) } else { Err(error) }
     }
 
-    /// Pages of the last checkpoint, at most `most`, whose newest image is at or behind `bound`, or without one in a pack that is half empty.
-    /// Goes on where the last search ended; what is found nowhere then is not there.
+    /// Returns at most `most` pages of the last checkpoint whose newest image is at or behind
+    /// `bound`, or in a sparse pack if `bound` is `None`. Continues where the last search ended,
+    /// and once from the front if that finds nothing.
     fn images_where(&self, bound: Option<u64>, most: usize) -> Found {
         let mut found = Vec::new();
         let mut from = self.store.state.lock().checkpoint.search.part_for(bound);
         while found.len() < most {
-            // Part by part, so that nobody waits for the whole table.
+            // Works in parts, so that no thread waits for the whole table.
             self.store.state.yield_to_waiters();
             let mut state = self.store.state.lock();
             let part = state.checkpoint.search.part_for(bound);
             if part >= state.images.mapping.part_count() {
-                // The next search begins anew.
+                // The next search starts over.
                 state.checkpoint.search.part = 0;
                 if from > 0 && found.is_empty() {
                     from = 0;
@@ -133,7 +136,8 @@ impl<'a> Relocation<'a> {
         Found { images: found, from }
     }
 
-    /// Copies images to free blocks before `bound`, as long as there are any that the reserve does not need.
+    /// Copies images to free blocks before `bound` that the reserve does not need, while there are
+    /// any.
     fn rewrite(&self, Found { images, from }: Found, bound: u64) -> Result<u64> {
         let store = self.store;
         let _charge = store.file.memory.get().map(|memory| memory.charge(WRITER_BYTES));
@@ -162,13 +166,13 @@ impl<'a> Relocation<'a> {
         let result = writer.reap(true, &mut written);
         moved += self.record_moved(&mut written);
         if moved < images.len() as u64 {
-            // The others are still there.
+            // The other images are still to be relocated.
             store.state.lock().checkpoint.search.part = from;
         }
         if is_full(&result) { Ok(moved) } else { result.map(|()| moved) }
     }
 
-    /// Counts those copies whose original is still the newest image.
+    /// Records the copies whose original is still the newest image; returns their number.
     fn record_moved(&self, written: &mut Vec<Written>) -> u64 {
         let mut moved = 0;
         for Written { page, reference, token, .. } in written.drain(..) {
@@ -184,7 +188,8 @@ impl<'a> Relocation<'a> {
         moved
     }
 
-    /// Only rounds change what is looked at here, and none is in progress.
+    /// Records the parts of the mapping with a block at or behind `bound`. Only checkpoints change
+    /// these, and none is open.
     fn note_tail_of_mapping(&self, bound: u64) {
         let per_block = references_per_block(self.store.page_bytes());
         let parts = self.store.state.lock().images.mapping.part_count();

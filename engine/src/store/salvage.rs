@@ -1,10 +1,11 @@
-//! What can still be read of a page store, whatever is damaged.
+//! Scans a damaged page store for everything that is still readable.
 //!
-//! Every block of the file is looked at once: what is whole and of this database is remembered with its kind, subject, CSN and
-//! checksum. The manifest and the mapping are believed as far as they can be read:
+//! The scan reads every block once, and remembers kind, subject, CSN and checksum of each undamaged
+//! block of this database. It trusts the manifest and the mapping as far as they are readable:
 //!
-//! - where a mapping block is readable, it says which image of a page counts, or that there is none;
-//! - where it is not, every whole image of a page may count, the newest first. The caller has to see which of them fit.
+//! - a readable mapping block decides which image of a page counts, or that there is none;
+//! - without it, every undamaged image of a page may count, the newest first. The caller checks
+//!   which of them fit.
 
 use super::block::references_per_block;
 use super::block::{self, BLOCK_HEADER_BYTES, BlockKind, BlockNumber, BlockRef, FoundBlock, ImageKind};
@@ -18,11 +19,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 const PAGE_SIZES: [usize; 4] = [4096, 8192, 16384, 32768];
-/// Read at a time: whole blocks, whichever of these sizes they have.
+/// Bytes of one read: whole blocks of any size.
 const READ_BYTES: usize = 1 << 20;
 const _: () = assert!(READ_BYTES.is_multiple_of(PAGE_SIZES[3]));
 
-/// What is being done, how much of it is done, how much there is.
+/// Gets the name of the work, the amount done, and the total.
 type ProgressFn<'a> = &'a mut dyn FnMut(&str, u64, u64);
 
 /// See the module's text.
@@ -32,35 +33,36 @@ pub struct SalvageScan {
     page_bytes: usize,
     /// The newest manifest, if one can be read.
     pub manifest: Option<Manifest>,
-    /// What could not be read.
+    /// Unreadable parts.
     pub remarks: Vec<String>,
     database: DatabaseId,
     found: HashMap<BlockNumber, FoundBlock>,
-    /// What packs are compressed with.
+    /// The codecs of packs.
     codecs: Codecs,
     /// Images of each page, newest first.
     images: BTreeMap<PageId, Vec<FoundImage>>,
     /// Readable parts of the mapping.
     mapping: HashMap<u64, Box<[BlockRef]>>,
-    /// Parts of the mapping that are there and cannot be read.
+    /// Parts of the mapping that exist but are unreadable.
     unreadable: BTreeSet<u64>,
 }
 
-/// An image in a whole block, alone or packed.
+/// An image in an undamaged block, alone or packed.
 #[derive(Clone, Copy, Debug)]
 struct FoundImage {
     block: BlockNumber,
     csn: Csn,
-    /// Of the image alone.
+    /// Checksum of the image as a block of its own.
     crc: u32,
 }
 
 impl SalvageScan {
-    /// Looks at everything. `progress` hears of blocks; before that of bytes, if it has to be found out how long a block is.
+    /// Scans the whole file. `progress` is called with blocks; before that with bytes, if the block
+    /// length is unknown.
     ///
     /// # Errors
-    /// `NotFound` without a file of pages; `Corruption` if nothing in it says whose it is; `Unsupported` if images are compressed with
-    /// what this build lacks; I/O.
+    /// `NotFound` without a file of pages; `Corruption` if it contains no undamaged block;
+    /// `Unsupported` if images need a codec that this build lacks; I/O.
     pub fn look(storage: &dyn Storage, progress: ProgressFn<'_>) -> Result<SalvageScan> {
         let mut remarks = Vec::new();
         let manifest = match ManifestFile::open(storage, true) {
@@ -101,7 +103,7 @@ impl SalvageScan {
         self.database
     }
 
-    /// Every page that there may be.
+    /// Returns every page that may exist.
     #[must_use]
     pub fn page_ids(&self) -> Vec<PageId> {
         self.images.keys().copied().filter(|page| !self.candidates(*page).is_empty()).collect()
@@ -113,7 +115,7 @@ impl SalvageScan {
         self.page_bytes
     }
 
-    /// Images that may be the page's, the likeliest first, with the CSN at which each was written.
+    /// Returns the images that may be the page's, the likeliest first, with the CSN of each.
     #[must_use]
     pub fn images(&self, page: PageId) -> Vec<(Csn, AlignedBuffer)> {
         let read = |image: FoundImage| Some((image.csn, self.read_image(page, image)?));
@@ -198,7 +200,7 @@ impl SalvageScan {
         }
     }
 
-    /// What another build can read is not lost.
+    /// An image that another build can read is not lost.
     fn refuse_unknown_codecs(&self) -> Result<()> {
         self.codecs.check().map_err(|error| error.at(self.file.location(0)))
     }
@@ -238,14 +240,14 @@ impl SalvageScan {
         Some(decode_references(&image[..self.page_bytes]))
     }
 
-    /// The bytes of the catalog that the manifest names, perhaps followed by zeros.
+    /// Returns the catalog that the manifest names, perhaps followed by zeros.
     #[must_use]
     pub fn catalog(&self) -> Option<Vec<u8>> {
         let named = self.manifest.as_ref()?.store.catalog?;
         if self.is_meant(named.first) { self.blob(named.first.block()) } else { None }
     }
 
-    /// The bytes of all catalogs that are whole, the newest first.
+    /// Returns all undamaged catalogs, the newest first.
     #[must_use]
     pub fn catalogs(&self) -> Vec<Vec<u8>> {
         let mut first: Vec<BlockNumber> = Vec::new();
@@ -278,7 +280,7 @@ impl SalvageScan {
     }
 }
 
-/// Whose blocks these are and how long: what most of them say.
+/// Returns the database and the block length that most blocks have.
 fn identify(file: &dyn File, progress: ProgressFn<'_>) -> Result<(DatabaseId, usize)> {
     let sector = SECTOR_BYTES as u64;
     let len = file.len()? / sector * sector;
@@ -300,8 +302,8 @@ fn identify(file: &dyn File, progress: ProgressFn<'_>) -> Result<(DatabaseId, us
         .ok_or_else(|| Error::corruption("there is no whole block in the file of pages").at(file.location(0)))
 }
 
-/// Fills `bytes`, whole sectors, from `offset`. Where that fails each sector is read alone: of one that cannot be read zeros take the place,
-/// which are no block. Returns how many those are.
+/// Fills `bytes`, whole sectors, from `offset`. If that fails, reads each sector alone, with zeros
+/// for an unreadable one, which are no block. Returns the number of unreadable sectors.
 fn read_what_can_be(file: &dyn File, offset: u64, bytes: &mut [u8]) -> usize {
     if file.read_at(offset, bytes).is_ok() {
         return 0;
