@@ -197,7 +197,7 @@ fn without_a_terminal_one_line_says_so() {
         let output = run_bench(arguments);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.lines().count() == 1 && said.contains("standard error is none"), "{said}");
+        assert!(said.lines().count() == 1 && said.contains("is not a terminal"), "{said}");
         assert!(!said.contains('\x1b'), "{said:?}");
     }
     for arguments in [&["scan", "--live"][..], &["device", "--live"], &["load", "--live"]] {

@@ -45,7 +45,7 @@ pub fn open_to_read(directory: &Path) -> Result<Database> {
 /// Adds a hint to the error of a database that another process has open.
 pub fn hint_at_checkpoint(error: anyhow::Error) -> anyhow::Error {
     if is_busy(&error) {
-        error.context("another process has the database open; use --checkpoint to read its newest checkpoint")
+        error.context("another process has the database open; use --checkpoint to read beside it")
     } else {
         error
     }
