@@ -20,3 +20,7 @@ soak minutes="120":
 # A minute of coverage-guided fuzzing for each target.
 fuzz seconds="60":
     fuzz/run.sh --seconds {{seconds}}
+
+# The same workload on QuenchDB and on other engines; see docs/benchmark.md. Builds RocksDB: 20 to 30 minutes, once.
+compare *arguments:
+    cargo run --release --manifest-path peers/Cargo.toml -- compare {{arguments}}
