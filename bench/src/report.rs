@@ -443,3 +443,6 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
