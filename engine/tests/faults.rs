@@ -338,7 +338,8 @@ fn every_fault(preset: Preset) {
             assert!(hits >= least, "{preset:?}: {hits} of {operation:?} failed, {kind:?} with error {error}");
             struck += hits;
         }
-        assert!(struck > 0, "{preset:?}: no {operation:?} failed");
+        let may_be_none = operation == ZeroExtend && !is_deep();
+        assert!(struck > 0 || may_be_none, "{preset:?}: no {operation:?} failed");
         println!("{preset:?}, {operation:?}: {struck} failed");
     }
     println!("{preset:?}: {runs} runs");
