@@ -2,10 +2,14 @@
 //! is going to use.
 //!
 //! ```text
-//!   1  the manifest names a memory? ── find it, by id; make it durable; take its blocks        refused if it is missing
-//!   2  this run uses one?           ── map it; a new one is divided now, and named in the manifest that recovery publishes
-//!   3  recovery: blocks that only the memory has go to a segment; the manifest is published
-//!   4  an old memory is divided again, if its division has to change; then commits begin to use it
+//!   1  does the manifest name a memory?  find it by id, make it durable, take its blocks;
+//!                                          refuse to open if it is missing
+//!   2  does this run use one?            map it; divide a new one; name it in the manifest that
+//!                                          recovery publishes
+//!   3  recovery                            moves blocks that only the memory has to a segment,
+//!                                          publishes the manifest
+//!   4  use                                 divide an old memory again if its division has to
+//!                                          change; then commits begin to use it
 //! ```
 //!
 //! The memory of step 1 and that of step 2 are usually the same one. Its old content is not needed

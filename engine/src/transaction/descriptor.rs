@@ -4,10 +4,10 @@
 //! generation. A thread that reads such a stamp asks the descriptor.
 //!
 //! ```text
-//!            begin                  CSN about to be drawn       drawn, published           every version stamped
-//!  FREE(g) ────────▶ ACTIVE(g+1) ─────────────▶ PREPARING ─────────────▶ READY ───────────────▶ FREE(g+1)
-//!                        │ abort: every entry restored, then                                       ▲
-//!                        └─────────────────────────────────────────────────────────────────────────┘
+//!            begin          CSN about to be drawn     drawn, published      versions stamped
+//!  FREE(g) ────────▶ ACTIVE(g+1) ────────▶ PREPARING ────────▶ READY ────────▶ FREE(g+1)
+//!                        │ abort: every entry restored, then                       ▲
+//!                        └─────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! 1. PREPARING is stored before the CSN is drawn, READY after it is known (both sequentially

@@ -12,7 +12,8 @@
 //! the middle are given back:
 //!
 //! ```text
-//!   page ─▶ 300 ─▶ [value of 200] ─▶ 200 ─▶ [value of 100] ─▶ 100 ─▶ [value before 100]      snapshots: 50
+//!   snapshots: 50
+//!   page ─▶ 300 ─▶ [value of 200] ─▶ 200 ─▶ [value of 100] ─▶ 100 ─▶ [value before 100]
 //!   page ─▶ 300 ─▶ [value before 100]
 //! ```
 //!

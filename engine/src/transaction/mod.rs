@@ -7,16 +7,20 @@
 //!
 //! The components, each with its own state. A file uses only files above it:
 //!
-//! | component | files | question |
-//! |---|---|---|
-//! | `Committed` | `committed` | how far are transactions committed? |
-//! | `Descriptors` | `descriptor` | how far is each transaction, and which snapshots are pinned? |
-//! | `VersionStore` | `versions`, `view`, `garbage`, `version_store` | what was an entry before, which version does a view see, when is it given back? |
-//! | `LargeValues` | `uncommitted_pages`, `deferred_free`, `large_values` | which pages of large values does no committed entry refer to? |
-//! | `Catalog` | `catalog`, `tables` | which tables exist, and which transactions use them? |
-//! | `TransactionSystem` | `page_clocks`, `system`, `checkpoint_view`, `replay` | composes the components; a checkpoint's and redo's way to them |
-//! | `ReadSnapshot` | `range`, `snapshot` | how does a snapshot read? |
-//! | `ActiveTransaction` | `dependencies`, `write_set`, `active` ... `commit` | how does a transaction read, write, roll back and commit? |
+//! | component | question |
+//! |---|---|
+//! | `Committed` | how far are transactions committed? |
+//! | `Descriptors` | how far is each transaction, and which snapshots are pinned? |
+//! | `VersionStore` | what was an entry before, and when is a version given back? |
+//! | `LargeValues` | which pages of large values does no committed entry refer to? |
+//! | `Catalog` | which tables exist, and how many users do they have? |
+//! | `TransactionSystem` | composes the components |
+//! | `ReadSnapshot` | how does a snapshot read? |
+//! | `ActiveTransaction` | how does a transaction read, write, roll back and commit? |
+//!
+//! `versions`, `view` and `garbage` belong to the `VersionStore`; `uncommitted_pages` and
+//! `deferred_free` to the `LargeValues`; `dependencies`, `write_set` and the files from `active` on
+//! to the `ActiveTransaction`.
 
 mod committed;
 mod counters;

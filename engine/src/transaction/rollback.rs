@@ -193,7 +193,7 @@ impl ActiveTransaction {
 }
 
 /// Restores an entry to its state before its newest change. Needs no room: entries keep theirs
-/// while unsettled.
+/// until they are settled.
 pub(super) fn put_back(leaf: &mut LeafWrite<'_>, undo: &Undo) {
     match &undo.before {
         Before::Absent => leaf.remove(),

@@ -8,9 +8,9 @@
 //! value to new pages.
 //!
 //! ```text
-//!   page written out ── noted ──┬── transaction commits ── first checkpoint that contains it: forgotten
-//!                               ├── checkpoint before that: listed in it
-//!                               └── value discarded: forgotten and freed in one step
+//!   page written ── noted ──┬── transaction commits ── first checkpoint with it: forgotten
+//!                            ├── checkpoint before that: listed in it
+//!                            └── value discarded: forgotten and freed in one step
 //! ```
 //!
 //! 1. A page is noted behind the imager's gate, together with its image. A checkpoint lists pages

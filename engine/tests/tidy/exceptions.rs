@@ -38,7 +38,6 @@ pub const LONG_TEST_NAMES: &[&str] = &[
     "engine/src/log/",
     "engine/src/recovery/",
     "engine/src/store/",
-    "engine/src/transaction/",
 ];
 
 /// Places where comment lines may have more than 100 columns.
@@ -46,7 +45,6 @@ pub const WIDE_COMMENTS: &[&str] = &[
     "checker/src/",
     "checker/tests/",
     "cli/tests/",
-    "engine/src/api/",
     "engine/src/backup/",
     "engine/src/base/",
     "engine/src/checkpoint/",
@@ -56,7 +54,6 @@ pub const WIDE_COMMENTS: &[&str] = &[
     "engine/src/recovery/",
     "engine/src/store/",
     "engine/src/sync/",
-    "engine/src/transaction/",
     "engine/tests/",
     "engine/tests/support/",
     "model/src/",
@@ -78,7 +75,6 @@ pub const COINED_WORDS: &[&str] = &[
     "engine/src/recovery/",
     "engine/src/store/",
     "engine/src/sync/",
-    "engine/src/transaction/",
     "engine/tests/",
     "engine/tests/support/",
     "model/src/",

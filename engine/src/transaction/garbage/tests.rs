@@ -120,7 +120,7 @@ fn awaited_memory_is_pruned_after_a_pruning_that_judged_little() {
 /// A transaction that waits a little before it begins waited for all that another thread collected,
 /// and then collected the rest itself.
 #[test]
-fn collecting_for_a_while_ends_in_time_and_yields_to_a_collector() {
+fn timed_collection_ends_in_time_and_yields_to_a_collector() {
     let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
     let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
     for shard in 0..SHARDS {
