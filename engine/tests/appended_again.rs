@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Two logs, the watermark held by one row that is nowhere durable, and about 700 KiB above it in the other log, of at most a MiB. The
 /// recovery has to write all of that again.
 fn held_watermark() -> (SimulatedStorage, Settings) {
-    let settings = Settings { log_bytes_max: 1 << 20, ..crate::support::patient_workers(2) };
+    let settings = crate::support::patient_workers(2).with(|s| s.log_bytes_max = 1 << 20);
     for attempt in 0.. {
         let disk = SimulatedStorage::new(1);
         let killed = with_held_watermark(&disk, &settings, attempt);
@@ -56,7 +56,7 @@ fn with_held_watermark(
         });
         other.join().expect("no panic")
     });
-    let roomy = Settings { log_bytes_max: 64 << 20, ..settings.clone() };
+    let roomy = settings.clone().with(|s| s.log_bytes_max = 64 << 20);
     (content(&open(&killed.duplicate(), &roomy)).len() == 40).then_some(killed)
 }
 

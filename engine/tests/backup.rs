@@ -12,16 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn settings() -> Settings {
-    Settings {
-        memory_bytes: 2 << 20,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.memory_bytes = 2 << 20;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 fn open(disk: &SimulatedStorage) -> Result<Database> {
@@ -30,13 +29,13 @@ fn open(disk: &SimulatedStorage) -> Result<Database> {
 
 fn open_read_only(disk: &SimulatedStorage) -> Result<Database> {
     // What is replayed has to stay in memory.
-    let settings = Settings { memory_bytes: 16 << 20, ..settings() };
+    let settings = settings().with(|s| s.memory_bytes = 16 << 20);
     Database::builder().settings(settings).read_only(true).storage(Arc::new(disk.clone())).open("simulated")
 }
 
 fn back_up(db: &Database, base: Option<&SimulatedStorage>) -> Result<(SimulatedStorage, BackupReport)> {
     let target = SimulatedStorage::new(7);
-    let options = BackupOptions { base: base.map(place), ..BackupOptions::default() };
+    let options = BackupOptions::default().with(|s| s.base = base.map(place));
     let report = db.backup(place(&target), options)?;
     // What is not durable now never was.
     Ok((target.crash(CrashKind::PowerCut, target.operations(), 3), report))
@@ -87,7 +86,7 @@ fn sample() -> (SimulatedStorage, Database) {
 
 fn sample_with(compression: Compression) -> (SimulatedStorage, Database) {
     let disk = SimulatedStorage::new(1);
-    let settings = Settings { compression, ..settings() };
+    let settings = settings().with(|s| s.compression = compression);
     let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
     let db = builder.open("simulated").expect("an empty disk");
     fill(&db, "a", 0..1500, "first");
@@ -235,8 +234,14 @@ fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
             let before = commits.load(Ordering::Relaxed);
             let target = SimulatedStorage::new(3);
             let base = chain.last().map(place);
-            db.backup(place(&target), BackupOptions { base, newest_checkpoint, ..BackupOptions::default() })
-                .expect("sound");
+            db.backup(
+                place(&target),
+                BackupOptions::default().with(|s| {
+                    s.base = base;
+                    s.newest_checkpoint = newest_checkpoint;
+                }),
+            )
+            .expect("sound");
             chain.push(target);
             while commits.load(Ordering::Relaxed) < before + 50 {
                 assert!(!stop.load(Ordering::Relaxed), "a thread has ended");
@@ -562,7 +567,7 @@ fn backups_work_in_directories_and_survive_reopening() {
     let db = Database::builder().settings(settings()).open(at("db")).expect("closed");
     fill(&db, "a", 0..20, "second");
     let base = Some(Place::from(&at("deep/full")));
-    let report = db.backup(at("one"), BackupOptions { base, ..BackupOptions::default() }).expect("sound");
+    let report = db.backup(at("one"), BackupOptions::default().with(|s| s.base = base)).expect("sound");
     assert!(report.pages_copied < report.pages, "{report:?}");
     let before = content(&db);
     db.close().expect("closes");

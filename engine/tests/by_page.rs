@@ -16,7 +16,7 @@ const ROWS: u64 = 400;
 const EACH: u64 = 5;
 
 fn settings(preset: Preset) -> Settings {
-    Settings { layout: Some(Layout::ByPage), ..small(preset, LOGS) }
+    small(preset, LOGS).with(|s| s.layout = Some(Layout::ByPage))
 }
 
 /// Every preset that can be, with every rule, and who else may write or tell.
@@ -32,11 +32,11 @@ fn protocols() -> Vec<Settings> {
     let mut all = Vec::new();
     for preset in presets {
         for rule in Dependency::ALL.into_iter().filter(|rule| *rule != Dependency::LogOrder) {
-            all.push(Settings { dependency: Some(rule), ..settings(preset) });
+            all.push(settings(preset).with(|s| s.dependency = Some(rule)));
         }
     }
-    all.push(Settings { acknowledger: Some(Acknowledger::Workers), ..settings(Preset::Auto) });
-    all.push(Settings { acknowledger: Some(Acknowledger::Background), ..settings(Preset::Autonomous) });
+    all.push(settings(Preset::Auto).with(|s| s.acknowledger = Some(Acknowledger::Workers)));
+    all.push(settings(Preset::Autonomous).with(|s| s.acknowledger = Some(Acknowledger::Background)));
     all
 }
 
@@ -208,20 +208,20 @@ fn what_does_not_go_with_pages_is_refused_with_the_reason() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         error.to_string()
     };
-    let one = refused(Settings { logs: 1, ..settings(Preset::Auto) });
+    let one = refused(settings(Preset::Auto).with(|s| s.logs = 1));
     assert!(one.contains("by-page divides transactions between logs, and there is one"), "{one}");
-    let worker = refused(Settings { writer: Some(Writer::Worker), ..settings(Preset::Auto) });
+    let worker = refused(settings(Preset::Auto).with(|s| s.writer = Some(Writer::Worker)));
     assert!(worker.contains("a log belongs to pages"), "{worker}");
     let committer = refused(settings(Preset::PerTransaction));
     assert!(committer.contains("writer = committer writes one"), "{committer}");
-    let order = refused(Settings { dependency: Some(Dependency::LogOrder), ..settings(Preset::Auto) });
+    let order = refused(settings(Preset::Auto).with(|s| s.dependency = Some(Dependency::LogOrder)));
     assert!(order.contains("log-order"), "{order}");
 }
 
 /// A transaction that is long goes to one log in chunks; large values and rows that are taken back are divided like others.
 #[test]
 fn long_transactions_large_values_and_savepoints_are_recovered() {
-    let settings = Settings { chunk_bytes: 4096, ..settings(Preset::Autonomous) };
+    let settings = settings(Preset::Autonomous).with(|s| s.chunk_bytes = 4096);
     let disk = SimulatedStorage::new(3);
     let db = open(&disk, &settings);
     let table = db.create_table("t").expect("new");

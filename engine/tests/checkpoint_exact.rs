@@ -25,17 +25,16 @@ const CHECKPOINTS: u64 = 40;
 const ROOMY: u64 = 16 << 20;
 
 fn settings(preset: Preset, memory_bytes: u64) -> Settings {
-    Settings {
-        preset,
-        logs: if preset == Preset::Autonomous { 2 } else { 1 },
-        memory_bytes,
-        compression: Compression::None,
-        segment_bytes: 256 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 32 << 20,
-        checkpoint_log_bytes: 0,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = preset;
+        s.logs = if preset == Preset::Autonomous { 2 } else { 1 };
+        s.memory_bytes = memory_bytes;
+        s.compression = Compression::None;
+        s.segment_bytes = 256 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 32 << 20;
+        s.checkpoint_log_bytes = 0;
+    })
 }
 
 fn value(balance: i64, random: &mut Random) -> Vec<u8> {

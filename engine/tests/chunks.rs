@@ -8,15 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn settings() -> Settings {
-    Settings {
-        memory_bytes: 16 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        chunk_bytes: 512,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.memory_bytes = 16 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.chunk_bytes = 512;
+    })
 }
 
 fn open(storage: &SimulatedStorage, settings: &Settings) -> Database {
@@ -80,7 +79,7 @@ fn long_transactions_survive_whole_or_not_at_all() {
     for seed in 0..24 {
         let mut random = Random::from_seed(seed);
         let preset = Preset::ALL[seed as usize % Preset::ALL.len()];
-        let settings = Settings { preset, ..settings() };
+        let settings = settings().with(|s| s.preset = preset);
         let context = format!("seed {seed}, {preset:?}");
         let storage = SimulatedStorage::new(seed);
         let db = open(&storage, &settings);
@@ -174,7 +173,10 @@ fn a_checkpoint_keeps_the_log_for_an_open_transaction() {
 #[test]
 fn a_transaction_that_pins_too_much_log_is_given_up_alone() {
     let storage = Arc::new(MemoryStorage::default());
-    let settings = Settings { log_bytes_max: 1 << 20, checkpoint_log_bytes: 256 << 10, ..settings() };
+    let settings = settings().with(|s| {
+        s.log_bytes_max = 1 << 20;
+        s.checkpoint_log_bytes = 256 << 10;
+    });
     let db = Database::builder().settings(settings).storage(storage).open("memory").expect("opens");
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
@@ -210,7 +212,7 @@ fn a_transaction_that_pins_too_much_log_is_given_up_alone() {
 fn levels_and_asynchronous_commits_work_with_chunks() {
     for preset in Preset::ALL {
         let storage = SimulatedStorage::new(11);
-        let settings = Settings { preset, ..settings() };
+        let settings = settings().with(|s| s.preset = preset);
         let db = open(&storage, &settings);
         let table = db.create_table("t").expect("new");
         let mut model = Rows::new();
@@ -349,8 +351,10 @@ impl Story {
 fn a_crash_at_any_moment_leaves_long_transactions_whole() {
     let mut seen = [0; 6];
     for (seed, preset) in (0..).zip(Preset::ALL) {
-        let settings =
-            Settings { preset, logs: if preset == Preset::Autonomous { 2 } else { 1 }, ..settings() };
+        let settings = settings().with(|s| {
+            s.preset = preset;
+            s.logs = if preset == Preset::Autonomous { 2 } else { 1 };
+        });
         let mut random = Random::from_seed(seed);
         let storage = SimulatedStorage::new(seed);
         let mut story = Story { states: vec![Rows::new()], acknowledged: Vec::new() };
@@ -393,7 +397,11 @@ fn a_crash_at_any_moment_leaves_long_transactions_whole() {
 fn long_transactions_that_fill_the_log_commit_or_fail_clearly() {
     for preset in Preset::ALL {
         let storage = Arc::new(MemoryStorage::default());
-        let settings = Settings { preset, log_bytes_max: 1 << 20, chunk_bytes: 0, ..settings() };
+        let settings = settings().with(|s| {
+            s.preset = preset;
+            s.log_bytes_max = 1 << 20;
+            s.chunk_bytes = 0;
+        });
         let db = Database::builder().settings(settings).storage(storage).open("memory").expect("opens");
         let table = db.create_table("t").expect("new");
         let begun = std::time::Instant::now();

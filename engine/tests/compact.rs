@@ -14,20 +14,19 @@ const FEW_BYTES: u64 = (16 + 8) * 4096;
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn settings(memory_bytes: u64) -> Settings {
-    Settings {
-        memory_bytes,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.memory_bytes = memory_bytes;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 fn open(disk: &SimulatedStorage, memory_bytes: u64, compression: Compression) -> Result<Database> {
-    let settings = Settings { compression, ..settings(memory_bytes) };
+    let settings = settings(memory_bytes).with(|s| s.compression = compression);
     Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
 }
 
@@ -282,8 +281,14 @@ fn change_all_over(db: &Database, table: &Table, rows: u32, changes: u32) {
 fn the_file_stays_short_by_itself_while_rows_change_all_over_it() {
     const ROWS: u32 = 40_000;
     let disk = SimulatedStorage::new(1);
-    let by_itself = Settings { checkpoint_log_bytes: 1 << 30, log_bytes_max: 1 << 31, ..settings(6 << 20) };
-    let by_itself = Settings { compression: Compression::None, recovery_seconds: 3600, ..by_itself };
+    let by_itself = settings(6 << 20).with(|s| {
+        s.checkpoint_log_bytes = 1 << 30;
+        s.log_bytes_max = 1 << 31;
+    });
+    let by_itself = by_itself.with(|s| {
+        s.compression = Compression::None;
+        s.recovery_seconds = 3600;
+    });
     let db = Database::builder().settings(by_itself).storage(Arc::new(disk.clone())).open("simulated");
     let db = db.expect("an empty disk");
     let table = db.create_table("rows").expect("new");

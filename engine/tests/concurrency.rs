@@ -12,16 +12,15 @@ use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 fn settings(preset: Preset) -> Settings {
-    Settings {
-        preset,
+    Settings::default().with(|s| {
+        s.preset = preset;
         // Versions for a reader that the machine leaves standing for a while.
-        memory_bytes: 64 << 20,
-        segment_bytes: 256 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        lock_wait: Duration::from_millis(50),
-        ..Settings::default()
-    }
+        s.memory_bytes = 64 << 20;
+        s.segment_bytes = 256 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.lock_wait = Duration::from_millis(50);
+    })
 }
 
 fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
@@ -567,15 +566,14 @@ fn insert_again_if_given_up(db: &Database, table: &Table, key: [u8; 2], value: &
 #[test]
 fn large_records_and_small_ones_share_a_log_that_is_often_full() {
     in_time(|| {
-        let settings = Settings {
-            memory_bytes: 16 << 20,
-            log_buffer_bytes: 64 << 10,
-            segment_bytes: 64 << 10,
-            log_bytes_max: 1 << 20,
-            transaction_bytes_max: 128 << 10,
-            checkpoint_log_bytes: 128 << 10,
-            ..settings(Preset::Group)
-        };
+        let settings = settings(Preset::Group).with(|s| {
+            s.memory_bytes = 16 << 20;
+            s.log_buffer_bytes = 64 << 10;
+            s.segment_bytes = 64 << 10;
+            s.log_bytes_max = 1 << 20;
+            s.transaction_bytes_max = 128 << 10;
+            s.checkpoint_log_bytes = 128 << 10;
+        });
         let storage = Arc::new(SimulatedStorage::new(7));
         let db = Database::builder().settings(settings).storage(storage).open("x").expect("opens");
         let table = db.create_table("t").expect("new");

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn passive() -> Settings {
-    Settings { log_memory_bytes: 1 << 20, ..small(Preset::Passive, 1) }
+    small(Preset::Passive, 1).with(|s| s.log_memory_bytes = 1 << 20)
 }
 
 fn put(db: &Database, table: &Table, keys: std::ops::Range<u32>) {
@@ -22,7 +22,7 @@ fn put(db: &Database, table: &Table, keys: std::ops::Range<u32>) {
 
 fn back_up(db: &Database, base: Option<&SimulatedStorage>) -> Result<SimulatedStorage> {
     let target = SimulatedStorage::new(2);
-    let options = BackupOptions { base: base.map(place), ..BackupOptions::default() };
+    let options = BackupOptions::default().with(|s| s.base = base.map(place));
     db.backup(place(&target), options).map(|_| target)
 }
 
@@ -127,7 +127,7 @@ fn copy_as_killed(from: &Path, to: &Path) {
 fn a_moved_mapped_file_is_named_by_settings_and_only_read() {
     let root = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| root.path().join(name);
-    let settings = Settings { log_memory: Some(path("memory")), ..passive() };
+    let settings = passive().with(|s| s.log_memory = Some(path("memory")));
     let db = Database::builder().settings(settings.clone()).open(path("db")).expect("opens");
     let table = db.create_table("t").expect("new");
     put(&db, &table, 0..10);
@@ -137,14 +137,17 @@ fn a_moved_mapped_file_is_named_by_settings_and_only_read() {
     std::fs::copy(path("memory"), path("moved")).expect("room");
     let restore = |settings: Settings, target: &str| {
         let log = Some((&path("copy")).into());
-        let options = RestoreOptions { log, settings, ..RestoreOptions::default() };
+        let options = RestoreOptions::default().with(|s| {
+            s.log = log;
+            s.settings = settings;
+        });
         Database::restore([&path("full")], path(target), options)
     };
     // The database is open: its memory is in use.
     expect_said(restore(settings.clone(), "one"), ErrorKind::Busy, "memory");
     assert!(!path("one").exists(), "nothing was made");
     let before = std::fs::read(path("moved")).expect("there");
-    let moved = Settings { log_memory: Some(path("moved")), ..settings };
+    let moved = settings.with(|s| s.log_memory = Some(path("moved")));
     assert_eq!(restore(moved, "one").expect("all of it is there").replayed, 20);
     assert!(std::fs::read(path("moved")).expect("there") == before, "it was written to");
     drop((table, db));
@@ -194,7 +197,7 @@ fn errors_of_copies_say_which_of_the_directories_they_are_of() {
     }
     db.close().expect("a whole disk");
     let source = damaged(&disk, "pages/data");
-    let settings = Settings { read_only: true, ..settings };
+    let settings = settings.with(|s| s.read_only = true);
     let opened = Database::builder().settings(settings).storage(std::sync::Arc::new(source)).open("x");
     if let Ok(db) = opened {
         expect_said(back_up(&db, None), ErrorKind::Corruption, "the source");
@@ -219,7 +222,7 @@ fn a_log_is_not_replayed_while_its_database_is_open() {
     db.backup(path("full"), BackupOptions::default()).expect("sound");
     put(&db, &table, 10..30);
     let restore = || {
-        let options = RestoreOptions { log: Some((&path("db")).into()), ..RestoreOptions::default() };
+        let options = RestoreOptions::default().with(|s| s.log = Some((&path("db")).into()));
         Database::restore([&path("full")], path("target"), options)
     };
     let error = expect_said(restore(), ErrorKind::Busy, "db is open in this process");

@@ -63,19 +63,18 @@ fn is_tight(seed: u64) -> bool {
 
 fn settings(seed: u64) -> Settings {
     let mut random = Random::from_seed(seed);
-    Settings {
-        compression: if random.chance(1, 4) { Compression::None } else { Compression::Lz4 },
+    crate::support::any_protocol(seed, &mut random).with(|s| {
+        s.compression = if random.chance(1, 4) { Compression::None } else { Compression::Lz4 };
         // A pool of a dozen pages, and a recovery that reads the log twice, in windows; or everything fits.
-        memory_bytes: if is_tight(seed) { 1 << 20 } else { 4 << 20 },
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
-        flush_unit_bytes: 4096,
+        s.memory_bytes = if is_tight(seed) { 1 << 20 } else { 4 << 20 };
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 8 << 20;
+        s.checkpoint_log_bytes = if random.chance(1, 3) { 64 << 10 } else { 0 };
+        s.flush_unit_bytes = 4096;
         // Most transactions are written in chunks, or only those with long documents.
-        chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
-        ..crate::support::any_protocol(seed, &mut random)
-    }
+        s.chunk_bytes = if random.chance(1, 2) { 512 } else { 0 };
+    })
 }
 
 fn open(storage: &SimulatedStorage, settings: &Settings) -> Result<Database> {
@@ -85,21 +84,20 @@ fn open(storage: &SimulatedStorage, settings: &Settings) -> Result<Database> {
 /// The same sizes with another protocol: a database may be opened with any.
 fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
     let other = crate::support::any_protocol(random.next_u64(), random);
-    Settings {
-        preset: other.preset,
-        logs: other.logs,
-        layout: other.layout,
-        writer: other.writer,
-        acknowledger: other.acknowledger,
-        acknowledgment_odds: other.acknowledgment_odds,
-        stealing_group: other.stealing_group,
-        dependency: other.dependency,
-        queue: other.queue,
-        shared_flush: other.shared_flush,
-        flush_interval: other.flush_interval,
-        log_memory: other.log_memory,
-        ..settings.clone()
-    }
+    settings.clone().with(|s| {
+        s.preset = other.preset;
+        s.logs = other.logs;
+        s.layout = other.layout;
+        s.writer = other.writer;
+        s.acknowledger = other.acknowledger;
+        s.acknowledgment_odds = other.acknowledgment_odds;
+        s.stealing_group = other.stealing_group;
+        s.dependency = other.dependency;
+        s.queue = other.queue;
+        s.shared_flush = other.shared_flush;
+        s.flush_interval = other.flush_interval;
+        s.log_memory = other.log_memory;
+    })
 }
 
 /// A reader of the newest checkpoint, if the database was there yet. Whoever writes must leave it as it is.

@@ -22,18 +22,17 @@ const TABLES: [&str; 2] = ["a", "b"];
 type Content = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 
 fn settings(preset: Preset) -> Settings {
-    Settings {
-        preset,
-        logs: if preset == Preset::Autonomous { 2 } else { 1 },
-        memory_bytes: 1 << 20,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 4 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = preset;
+        s.logs = if preset == Preset::Autonomous { 2 } else { 1 };
+        s.memory_bytes = 1 << 20;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 4 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 fn open(disk: &SimulatedStorage, preset: Preset) -> Result<Database> {

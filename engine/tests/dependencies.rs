@@ -66,7 +66,7 @@ impl Meeting {
 }
 
 fn settings(preset: Preset, rule: Dependency) -> Settings {
-    Settings { dependency: Some(rule), ..small(preset, LOGS) }
+    small(preset, LOGS).with(|s| s.dependency = Some(rule))
 }
 
 fn commit(

@@ -18,21 +18,20 @@ const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
 fn settings(preset: Preset) -> Settings {
-    Settings {
-        preset,
-        logs: if preset == Preset::Group { 1 } else { 2 },
-        page_bytes: 32768,
-        memory_bytes: 4 << 20,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 1 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
-        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
-        log_memory_bytes: if preset == Preset::Passive { 1 << 20 } else { 0 },
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = preset;
+        s.logs = if preset == Preset::Group { 1 } else { 2 };
+        s.page_bytes = 32768;
+        s.memory_bytes = 4 << 20;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 1 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
+        s.log_memory = (preset == Preset::Passive).then(|| "mapped-memory".into());
+        s.log_memory_bytes = if preset == Preset::Passive { 1 << 20 } else { 0 };
+    })
 }
 
 fn open(disk: &SimulatedStorage, preset: Preset) -> Result<Database> {

@@ -28,16 +28,15 @@ const PACK: u8 = 7;
 
 /// So little memory that pages have to leave it: their images have stamps.
 fn settings() -> Settings {
-    Settings {
-        memory_bytes: 2 << 20,
-        version_bytes: 1 << 20,
-        segment_bytes: 256 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.memory_bytes = 2 << 20;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 256 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 fn open(disk: &SimulatedStorage) -> Result<Database> {
@@ -333,7 +332,7 @@ fn a_newer_backup_is_refused() {
     let base = Some(place(&newer));
     let increment = open(&disk)
         .expect("closed")
-        .backup(place(&SimulatedStorage::new(7)), BackupOptions { base, ..BackupOptions::default() });
+        .backup(place(&SimulatedStorage::new(7)), BackupOptions::default().with(|s| s.base = base));
     expect_newer(&increment.expect_err("newer"), "BACKUP", found, "as a base");
 }
 

@@ -18,19 +18,18 @@ type Rows = BTreeMap<u32, u8>;
 const PROMPT: Duration = Duration::from_secs(4);
 
 fn settings(preset: Preset, memory_bytes: u64) -> Settings {
-    Settings {
-        preset,
-        logs: if preset == Preset::Group { 1 } else { 2 },
-        page_bytes: 4096,
-        memory_bytes,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 1 << 20,
-        checkpoint_log_bytes: 512 << 10,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = preset;
+        s.logs = if preset == Preset::Group { 1 } else { 2 };
+        s.page_bytes = 4096;
+        s.memory_bytes = memory_bytes;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 1 << 20;
+        s.checkpoint_log_bytes = 512 << 10;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
@@ -227,10 +226,8 @@ fn at_every_fill_level_packs_take_nothing_from_what_was_kept() {
     let mut packed = Vec::new();
     for step in spread(16, 4) {
         let preset = Preset::ALL[step as usize % Preset::ALL.len()];
-        let settings = Settings {
-            compression: if step % 5 == 4 { Compression::None } else { Compression::Lz4 },
-            ..settings(preset, if step % 2 == 0 { 1 << 20 } else { 8 << 20 })
-        };
+        let settings = settings(preset, if step % 2 == 0 { 1 << 20 } else { 8 << 20 })
+            .with(|s| s.compression = if step % 5 == 4 { Compression::None } else { Compression::Lz4 });
         let compresses = settings.compression != Compression::None;
         let images = refuses_keeps_and_resumes(settings, 60_000 + step * step * 12_007, COMPRESSIBLE);
         assert!(compresses || images == 0, "{images}");
@@ -270,7 +267,7 @@ fn changes_in_place_go_on_while_the_disk_is_full() {
 /// log is kept for them, up to its own bound: then the oldest ones are given up.
 fn open_transactions(log_bytes_max: u64) -> usize {
     let context = format!("open transactions, {log_bytes_max} bytes of log");
-    let settings = Settings { log_bytes_max, ..settings(Preset::Autonomous, 8 << 20) };
+    let settings = settings(Preset::Autonomous, 8 << 20).with(|s| s.log_bytes_max = log_bytes_max);
     let (disk, db, table) = start(1, &settings);
     disk.set_capacity(Some(size(&disk) + (2 << 20)));
     let mut rows = Rows::new();
@@ -326,7 +323,7 @@ fn open_transactions_do_not_use_up_what_checkpoints_need() {
 fn a_long_transaction_on_a_full_disk_stops_nobody_for_long() {
     for preset in Preset::ALL {
         let context = format!("{preset:?}");
-        let settings = Settings { log_bytes_max: 16 << 20, ..settings(preset, 8 << 20) };
+        let settings = settings(preset, 8 << 20).with(|s| s.log_bytes_max = 16 << 20);
         let (disk, db, table) = start(1, &settings);
         disk.set_capacity(Some(size(&disk) + (2 << 20)));
         let mut tx = db.begin().expect("within the limit");
@@ -461,7 +458,7 @@ fn a_checkpoint_stopped_by_a_full_disk_can_be_repeated() {
         for after in 0.. {
             let context = format!("{operation:?} {after}, rows of {fill}");
             let memory_bytes = if fill == COMPRESSIBLE { 1 << 20 } else { 8 << 20 };
-            let settings = Settings { checkpoint_log_bytes: 0, ..settings(Preset::Group, memory_bytes) };
+            let settings = settings(Preset::Group, memory_bytes).with(|s| s.checkpoint_log_bytes = 0);
             let (disk, db, table) = start(after, &settings);
             let mut rows = Rows::new();
             disk.inject(Fault { operation, after, kind: FaultKind::Once, error: 28 });
@@ -536,13 +533,12 @@ impl Drop for SmallDisk {
 }
 
 fn open_small(path: &Path) -> Database {
-    let settings = Settings {
-        memory_bytes: 8 << 20,
-        segment_bytes: 1 << 20,
-        log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: 4 << 20,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with(|s| {
+        s.memory_bytes = 8 << 20;
+        s.segment_bytes = 1 << 20;
+        s.log_bytes_max = 8 << 20;
+        s.checkpoint_log_bytes = 4 << 20;
+    });
     Database::builder().settings(settings).open(path).expect("opens")
 }
 

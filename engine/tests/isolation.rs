@@ -32,22 +32,21 @@ fn first_round() -> u64 {
 
 fn settings(round: u64) -> Settings {
     let preset = Preset::ALL[round as usize % Preset::ALL.len()];
-    let mut settings = Settings {
-        preset,
-        memory_bytes: if round.is_multiple_of(3) { 8 << 20 } else { 64 << 20 },
-        segment_bytes: 4 << 20,
-        log_bytes_max: 256 << 20,
-        checkpoint_log_bytes: 8 << 20,
-        lock_wait: Duration::from_millis(20),
-        logs: 1 + (round / 3 % 3) as usize,
-        ..Settings::default()
-    };
+    let mut settings = Settings::default().with(|s| {
+        s.preset = preset;
+        s.memory_bytes = if round.is_multiple_of(3) { 8 << 20 } else { 64 << 20 };
+        s.segment_bytes = 4 << 20;
+        s.log_bytes_max = 256 << 20;
+        s.checkpoint_log_bytes = 8 << 20;
+        s.lock_wait = Duration::from_millis(20);
+        s.logs = 1 + (round / 3 % 3) as usize;
+    });
     let axes = quenchdb::internals::commit::presets::Axes::of(&settings);
     if axes.writer == quenchdb::Writer::Memory {
         settings.log_memory = Some("mapped-memory".into());
     }
     for layout in [None, (round % 2 == 1).then_some(Layout::ByPage)] {
-        let changed = Settings { layout, ..settings.clone() };
+        let changed = settings.clone().with(|s| s.layout = layout);
         if quenchdb::internals::commit::presets::check(&changed, changed.logs).is_ok() {
             settings = changed;
         }
@@ -352,15 +351,14 @@ const JUDGED_BY_ADYA: u64 = 3;
 /// One run, crashed at many moments; after each the history goes on, is crashed again, and is judged with what is there in the end.
 fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
     let mut random = Random::from_seed(seed);
-    let settings = Settings {
-        memory_bytes: 4 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: if random.chance(1, 2) { 64 << 10 } else { 0 },
-        flush_unit_bytes: 4096,
-        ..crate::support::any_protocol(seed, &mut random)
-    };
+    let settings = crate::support::any_protocol(seed, &mut random).with(|s| {
+        s.memory_bytes = 4 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 8 << 20;
+        s.checkpoint_log_bytes = if random.chance(1, 2) { 64 << 10 } else { 0 };
+        s.flush_unit_bytes = 4096;
+    });
     let open = |disk: &SimulatedStorage| {
         Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
     };

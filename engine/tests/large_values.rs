@@ -10,18 +10,17 @@ use std::sync::Arc;
 const KEY: &str = "key";
 
 fn settings() -> Settings {
-    Settings { memory_bytes: 512 << 20, ..Settings::default() }
+    Settings::default().with(|s| s.memory_bytes = 512 << 20)
 }
 
 /// The least memory there is: a value leaves it while it is written.
 fn tight() -> Settings {
-    Settings {
-        memory_bytes: 1 << 20,
-        segment_bytes: 256 << 10,
-        log_buffer_bytes: 64 << 10,
-        compression: Compression::None,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.memory_bytes = 1 << 20;
+        s.segment_bytes = 256 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.compression = Compression::None;
+    })
 }
 
 fn open(storage: &Arc<MemoryStorage>) -> Database {
@@ -378,7 +377,7 @@ fn limits_are_clear_errors() {
         pages(&db);
     }
     let storage = Arc::new(MemoryStorage::default());
-    let small = Settings { memory_bytes: 8 << 20, ..settings() };
+    let small = settings().with(|s| s.memory_bytes = 8 << 20);
     let db = Database::builder().settings(small).storage(storage).open("memory").expect("opens");
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
@@ -398,7 +397,10 @@ fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
     let memory_bytes = if is_deep() { 16 << 20 } else { 8 << 20 };
     let len = 4 * memory_bytes;
     let disk = SimulatedStorage::new(1);
-    let settings = Settings { memory_bytes, logs: 1, ..settings() };
+    let settings = settings().with(|s| {
+        s.memory_bytes = memory_bytes;
+        s.logs = 1;
+    });
     let open = |disk: &SimulatedStorage| {
         let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
         let db = builder.open("simulated").expect("opens");

@@ -13,16 +13,15 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A few dozen pages: the smallest pool there is.
 fn settings(preset: Preset) -> Settings {
-    Settings {
-        preset,
-        memory_bytes: 1 << 20,
-        log_buffer_bytes: 64 << 10,
-        segment_bytes: 256 << 10,
-        log_bytes_max: 32 << 20,
-        checkpoint_log_bytes: 2 << 20,
-        compression: if preset == Preset::Autonomous { Compression::None } else { Compression::Lz4 },
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = preset;
+        s.memory_bytes = 1 << 20;
+        s.log_buffer_bytes = 64 << 10;
+        s.segment_bytes = 256 << 10;
+        s.log_bytes_max = 32 << 20;
+        s.checkpoint_log_bytes = 2 << 20;
+        s.compression = if preset == Preset::Autonomous { Compression::None } else { Compression::Lz4 };
+    })
 }
 
 fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
@@ -242,7 +241,12 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
     let disk = SimulatedStorage::new(5);
     // One page a block, so that bytes read say how many pages.
     let compression = Compression::None;
-    let settings = || Settings { memory_bytes: 8 << 20, compression, ..settings(Preset::Group) };
+    let settings = || {
+        settings(Preset::Group).with(|s| {
+            s.memory_bytes = 8 << 20;
+            s.compression = compression;
+        })
+    };
     let open = || {
         let builder = Database::builder().settings(settings()).storage(Arc::new(disk.clone()));
         builder.open("x").expect("opens")
@@ -282,7 +286,7 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
 #[test]
 fn a_long_scan_evicts_few_pages_and_sees_one_moment() {
     let disk = SimulatedStorage::new(21);
-    let settings = Settings { memory_bytes: 4 << 20, ..settings(Preset::Group) };
+    let settings = settings(Preset::Group).with(|s| s.memory_bytes = 4 << 20);
     let db = Database::builder().settings(settings).storage(Arc::new(disk)).open("x").expect("opens");
     let table = db.create_table("t").expect("new");
     // Every row has the number of the round in which all rows were last written.
@@ -345,7 +349,7 @@ fn a_long_scan_evicts_few_pages_and_sees_one_moment() {
 #[test]
 fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
     let disk = SimulatedStorage::new(7);
-    let settings = Settings { memory_bytes: 8 << 20, ..settings(Preset::Group) };
+    let settings = settings(Preset::Group).with(|s| s.memory_bytes = 8 << 20);
     let builder = || Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
     {
         let db = builder().open("x").expect("opens");
@@ -396,7 +400,7 @@ fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
 fn announcing_rows_in_a_tiny_memory_changes_nothing() {
     let disk = SimulatedStorage::new(8);
     // A little more than elsewhere: versions count until they are freed, which threads of other tests, in the same epochs, delay.
-    let settings = Settings { memory_bytes: 3 << 19, ..settings(Preset::Group) };
+    let settings = settings(Preset::Group).with(|s| s.memory_bytes = 3 << 19);
     let db = Database::builder().settings(settings).storage(Arc::new(disk)).open("x").expect("opens");
     let table = db.create_table("t").expect("new");
     for first in (0..12_000).step_by(50) {
@@ -469,7 +473,7 @@ fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
 /// Rows that say little in many bytes, several times what fits in memory, overwritten again and again.
 fn bytes_of_rows(compression: Compression) -> (u64, u64) {
     let disk = SimulatedStorage::new(6);
-    let settings = || Settings { compression, ..settings(Preset::Group) };
+    let settings = || settings(Preset::Group).with(|s| s.compression = compression);
     let open = || {
         let builder = Database::builder().settings(settings()).storage(Arc::new(disk.clone()));
         builder.open("x").expect("opens")
@@ -489,7 +493,7 @@ fn bytes_of_rows(compression: Compression) -> (u64, u64) {
     db.close().expect("closes");
     // With the other setting everything is read all the same.
     let other = if compression == Compression::None { Compression::Lz4 } else { Compression::None };
-    let settings = Settings { compression: other, ..settings() };
+    let settings = settings().with(|s| s.compression = other);
     let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
     let db = builder.open("x").expect("opens");
     let table = db.table("t").expect("there");
@@ -513,7 +517,10 @@ fn compressed_rows_take_clearly_less_space() {
 #[test]
 fn a_dropped_snapshot_returns_the_memory_for_versions() {
     let disk = SimulatedStorage::new(7);
-    let settings = Settings { memory_bytes: 8 << 20, log_bytes_max: 128 << 20, ..settings(Preset::Group) };
+    let settings = settings(Preset::Group).with(|s| {
+        s.memory_bytes = 8 << 20;
+        s.log_bytes_max = 128 << 20;
+    });
     let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("x").expect("opens");
     let table = db.create_table("t").expect("new");
     let put = |rows: std::ops::Range<u64>, byte: u8| {

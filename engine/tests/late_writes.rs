@@ -20,29 +20,29 @@ struct Kind {
 }
 
 fn common(preset: Preset, logs: usize) -> Settings {
-    Settings {
-        flush_unit_bytes: 4096,
-        flush_interval: Some(Duration::ZERO),
-        memory_bytes: 4 << 20,
-        log_bytes_max: 8 << 20,
-        ..small(preset, logs)
-    }
+    small(preset, logs).with(|s| {
+        s.flush_unit_bytes = 4096;
+        s.flush_interval = Some(Duration::ZERO);
+        s.memory_bytes = 4 << 20;
+        s.log_bytes_max = 8 << 20;
+    })
 }
 
 /// Written by the flusher: a committer that writes for itself has no write in flight when the simulated disk is taken away.
 fn by_flusher(settings: Settings) -> Settings {
-    Settings { writer: Some(Writer::Background), ..settings }
+    settings.with(|s| s.writer = Some(Writer::Background))
 }
 
 /// The first is where the old code fails at the first seed.
 const KINDS: &[Kind] = &[
     Kind {
         name: "a worker's log",
-        settings: || Settings {
-            writer: Some(Writer::Worker),
-            acknowledger: Some(Acknowledger::Workers),
-            dependency: Some(Dependency::Dsn),
-            ..common(Preset::Autonomous, 1)
+        settings: || {
+            common(Preset::Autonomous, 1).with(|s| {
+                s.writer = Some(Writer::Worker);
+                s.acknowledger = Some(Acknowledger::Workers);
+                s.dependency = Some(Dependency::Dsn);
+            })
         },
         kills: 200,
         any_time: true,
@@ -173,7 +173,7 @@ fn kill_again_and_again(kind: &Kind) -> usize {
 /// taken for durable, and the memory was used again.
 #[test]
 fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
-    let settings = Settings { flush_interval: None, ..common(Preset::Passive, 3) };
+    let settings = common(Preset::Passive, 3).with(|s| s.flush_interval = None);
     let (mut random, mut late) = (Random::from_seed(2), 0);
     // How many writes are in flight depends on who runs when.
     for seed in 0..600 {

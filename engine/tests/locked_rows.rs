@@ -19,7 +19,10 @@ fn value(row: u32) -> Vec<u8> {
 #[test]
 fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
     const MEMORY_BYTES: u64 = 4 << 20;
-    let settings = Settings { memory_bytes: MEMORY_BYTES, version_bytes: 1 << 20, ..Settings::default() };
+    let settings = Settings::default().with(|s| {
+        s.memory_bytes = MEMORY_BYTES;
+        s.version_bytes = 1 << 20;
+    });
     let db = Database::builder().settings(settings).open_in_memory().expect("opens");
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
@@ -42,17 +45,16 @@ fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
 #[test]
 fn a_checkpoint_fits_on_a_full_disk_after_many_unlocks() {
     const ROWS: u32 = 4000;
-    let settings = Settings {
-        logs: 1,
-        page_bytes: 4096,
-        memory_bytes: 16 << 20,
-        version_bytes: 2 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: 0,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with(|s| {
+        s.logs = 1;
+        s.page_bytes = 4096;
+        s.memory_bytes = 16 << 20;
+        s.version_bytes = 2 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 8 << 20;
+        s.checkpoint_log_bytes = 0;
+    });
     for commits in [false, true] {
         let disk = SimulatedStorage::new(1);
         let database = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));

@@ -20,18 +20,17 @@ const VALUE_BYTES: u64 = 640 << 10;
 const LISTS_PAGES: u8 = 5;
 
 fn settings(compression: Compression) -> Settings {
-    Settings {
-        preset: Preset::Group,
-        logs: 1,
-        page_bytes: 4096,
-        memory_bytes: MEMORY_BYTES,
-        compression,
-        segment_bytes: 1 << 20,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 64 << 20,
-        checkpoint_log_bytes: 0,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = Preset::Group;
+        s.logs = 1;
+        s.page_bytes = 4096;
+        s.memory_bytes = MEMORY_BYTES;
+        s.compression = compression;
+        s.segment_bytes = 1 << 20;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 64 << 20;
+        s.checkpoint_log_bytes = 0;
+    })
 }
 
 fn open(disk: &SimulatedStorage, compression: Compression) -> Database {
@@ -202,7 +201,7 @@ fn copies_of_a_checkpoint_have_nothing_of_a_value_in_progress() {
     // More of it than the full backup knows.
     insert(&mut tx, &table, "open too", 3);
     let base = Some(place(&full));
-    db.backup(place(&increment), BackupOptions { base, ..BackupOptions::default() }).expect("sound");
+    db.backup(place(&increment), BackupOptions::default().with(|s| s.base = base)).expect("sound");
     tx.commit().expect("commits");
     for chain in [vec![place(&full)], vec![place(&full), place(&increment)]] {
         let restored = SimulatedStorage::new(6);

@@ -28,13 +28,12 @@ const ROWS: u64 = 4 * MEMORY_BYTES / 660;
 type Act = (&'static str, fn(&Path), u32);
 
 fn settings() -> Settings {
-    Settings {
-        memory_bytes: MEMORY_BYTES,
-        segment_bytes: 4 << 20,
-        log_bytes_max: 256 << 20,
-        checkpoint_log_bytes: 64 << 20,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.memory_bytes = MEMORY_BYTES;
+        s.segment_bytes = 4 << 20;
+        s.log_bytes_max = 256 << 20;
+        s.checkpoint_log_bytes = 64 << 20;
+    })
 }
 
 fn open(directory: &Path) -> Database {
@@ -288,7 +287,7 @@ fn back_up_beside_updates(directory: &Path) {
             }
         });
         let one = db.backup(&full, BackupOptions::default());
-        let options = BackupOptions { base: Some(full.clone().into()), ..BackupOptions::default() };
+        let options = BackupOptions::default().with(|s| s.base = Some(full.clone().into()));
         let other = db.backup(directory.with_extension("increment"), options);
         done.store(true, Ordering::Relaxed);
         one.and(other).expect("copies");
@@ -349,7 +348,10 @@ fn large_values_take_no_more_than_the_database_was_given() {
 
 /// Ends in the middle of its life, with a log several times larger than memory.
 fn write_and_kill(directory: &Path) {
-    let settings = Settings { checkpoint_log_bytes: 0, recovery_seconds: 3600, ..settings() };
+    let settings = settings().with(|s| {
+        s.checkpoint_log_bytes = 0;
+        s.recovery_seconds = 3600;
+    });
     let db = Database::builder().settings(settings).open(directory).expect("opens");
     let table = db.create_table("t").expect("new");
     let mut random = Random::from_seed(1);

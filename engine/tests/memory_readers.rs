@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 fn settings(logs: usize) -> Settings {
-    Settings { log_memory_bytes: 1 << 20, ..small(Preset::Passive, logs) }
+    small(Preset::Passive, logs).with(|s| s.log_memory_bytes = 1 << 20)
 }
 
 /// With no memory of its own.
@@ -30,8 +30,13 @@ fn work(db: &Database, commits: u8) {
 /// Settings with a log in mapped memory were refused for reading where the database needs none: "preset passive has no log in mapped memory".
 #[test]
 fn settings_with_log_memory_read_a_database_without_any() {
-    let auto = || Settings { preset: Preset::Auto, ..settings(2) };
-    let by_writer = || Settings { writer: Some(Writer::Memory), preset: Preset::Pipelined, ..settings(2) };
+    let auto = || settings(2).with(|s| s.preset = Preset::Auto);
+    let by_writer = || {
+        settings(2).with(|s| {
+            s.writer = Some(Writer::Memory);
+            s.preset = Preset::Pipelined;
+        })
+    };
     for writes in [settings(2), auto(), plain()] {
         let disk = SimulatedStorage::new(1);
         let db = open(&disk, writes).expect("a whole disk");
@@ -39,7 +44,7 @@ fn settings_with_log_memory_read_a_database_without_any() {
         let written = content(&db);
         db.close().expect("closes");
         for reads in [settings(2), auto(), by_writer(), plain()] {
-            let db = open(&disk, Settings { read_only: true, ..reads.clone() }).expect("needs no memory");
+            let db = open(&disk, reads.clone().with(|s| s.read_only = true)).expect("needs no memory");
             let found = content(&db);
             assert!(found == written, "{}", difference(&written, &found));
             assert!(db.statistics().log_memory.is_none());
@@ -63,7 +68,7 @@ fn what_a_reader_saw_of_a_killed_process_survives_a_power_cut() {
     for at in 0..disk.operations() {
         let killed = disk.crash(CrashKind::Kill, at, 1);
         // Before the first manifest there is nothing to read.
-        let Ok(db) = open(&killed, Settings { read_only: true, ..settings(2) }) else { continue };
+        let Ok(db) = open(&killed, settings(2).with(|s| s.read_only = true)) else { continue };
         let seen = content(&db);
         drop(db);
         shown.insert(seen.len());

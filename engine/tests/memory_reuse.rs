@@ -11,7 +11,11 @@ fn without() -> Settings {
 
 fn with(logs: usize, log_buffer_bytes: usize) -> Settings {
     let segment_bytes = log_buffer_bytes as u64;
-    Settings { log_buffer_bytes, segment_bytes, log_memory_bytes: 1 << 20, ..small(Preset::Passive, logs) }
+    small(Preset::Passive, logs).with(|s| {
+        s.log_buffer_bytes = log_buffer_bytes;
+        s.segment_bytes = segment_bytes;
+        s.log_memory_bytes = 1 << 20;
+    })
 }
 
 /// Commits rows in three threads, durably.

@@ -17,18 +17,17 @@ const OWN: &str = "mapped-memory";
 
 /// Buffers that are full every few transactions, and so de-staged all the time.
 fn settings(logs: usize) -> Settings {
-    Settings {
-        preset: Preset::Passive,
-        logs,
-        memory_bytes: 4 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: 0,
-        log_memory: Some(OWN.into()),
-        log_memory_bytes: 1 << 20,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = Preset::Passive;
+        s.logs = logs;
+        s.memory_bytes = 4 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 8 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.log_memory = Some(OWN.into());
+        s.log_memory_bytes = 1 << 20;
+    })
 }
 
 fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
@@ -37,7 +36,12 @@ fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
 
 /// With no memory of its own.
 fn plain() -> Settings {
-    Settings { preset: Preset::Group, log_memory: None, log_memory_bytes: 0, logs: 0, ..settings(1) }
+    settings(1).with(|s| {
+        s.preset = Preset::Group;
+        s.log_memory = None;
+        s.log_memory_bytes = 0;
+        s.logs = 0;
+    })
 }
 
 fn key(thread: u64, n: u64) -> [u8; 16] {
@@ -258,7 +262,7 @@ fn a_commit_writes_nothing_to_the_device() {
 fn whoever_acknowledges_everybody_is_told() {
     for acknowledger in Acknowledger::ALL {
         let disk = SimulatedStorage::new(1);
-        let settings = Settings { acknowledger: Some(acknowledger), ..settings(2) };
+        let settings = settings(2).with(|s| s.acknowledger = Some(acknowledger));
         let db = open(&disk, settings).expect("a whole disk");
         let table = db.create_table("t").expect("new");
         let before = db.statistics().committed;
@@ -310,7 +314,7 @@ fn a_straggler_is_drained_by_whoever_depends_on_it() {
 #[test]
 fn commits_write_a_buffer_themselves_if_all_are_full() {
     let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Settings { log_memory_bytes: 1 << 20, ..settings(3) }).expect("a whole disk");
+    let db = open(&disk, settings(3).with(|s| s.log_memory_bytes = 1 << 20)).expect("a whole disk");
     // Writing a buffer takes far longer than filling it.
     disk.set_delay(std::time::Duration::from_millis(5));
     let acknowledged = work(&db, &disk, 3, 120, 12_000);
@@ -489,7 +493,7 @@ fn a_killed_open_leaves_nothing_half_durable() {
     let first = SimulatedStorage::new(1);
     drop(open(&first, settings(2)).expect("a whole disk"));
     killed_wherever_and_opened_again(&first, &settings(2));
-    let divided = Settings { log_buffer_bytes: 128 << 10, ..settings(2) };
+    let divided = settings(2).with(|s| s.log_buffer_bytes = 128 << 10);
     let killed = SimulatedStorage::new(2);
     let db = open(&killed, settings(2)).expect("a whole disk");
     work(&db, &killed, 1, 2, 20);
@@ -529,7 +533,12 @@ fn killed_wherever_and_opened_again(opened: &SimulatedStorage, settings: &Settin
 #[test]
 fn table_entries_of_buffers_of_another_length_are_ignored() {
     for (first, then) in [(64 << 10, 128 << 10), (128 << 10, 64 << 10)] {
-        let with = |log_buffer_bytes| Settings { log_buffer_bytes, memory_bytes: 16 << 20, ..settings(3) };
+        let with = |log_buffer_bytes| {
+            settings(3).with(|s| {
+                s.log_buffer_bytes = log_buffer_bytes;
+                s.memory_bytes = 16 << 20;
+            })
+        };
         let disk = SimulatedStorage::new(1);
         let db = open(&disk, with(first)).expect("a whole disk");
         // A row in each log.

@@ -214,8 +214,7 @@ fn a_database_is_backed_up_while_another_process_writes() {
         let target = directory.path().join(format!("backup {number}"));
         let source = builder().open_checkpoint(&path).expect("there is a checkpoint");
         let base = chain.last().map(quenchdb::Place::from);
-        let report =
-            source.backup(&target, BackupOptions { base, ..BackupOptions::default() }).expect("whole");
+        let report = source.backup(&target, BackupOptions::default().with(|s| s.base = base)).expect("whole");
         assert_eq!(report.csn, source.checkpoint_csn());
         chain.push(target);
         std::thread::sleep(Duration::from_millis(50));

@@ -14,17 +14,16 @@ use std::sync::Arc;
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn settings() -> Settings {
-    Settings {
+    Settings::default().with(|s| {
         // A pool of a dozen pages: what is read is read from the disk.
-        memory_bytes: 1 << 20,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+        s.memory_bytes = 1 << 20;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 fn open(storage: Arc<dyn Storage>) -> Database {

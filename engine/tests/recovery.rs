@@ -9,22 +9,21 @@ use std::sync::{Arc, Barrier, Mutex};
 const SEGMENT_BYTES: u64 = 64 << 10;
 
 fn settings(preset: Preset) -> Settings {
-    Settings {
-        preset,
-        logs: if preset == Preset::Group { 1 } else { 3 },
-        memory_bytes: 32 << 20,
-        segment_bytes: SEGMENT_BYTES,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 64 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = preset;
+        s.logs = if preset == Preset::Group { 1 } else { 3 };
+        s.memory_bytes = 32 << 20;
+        s.segment_bytes = SEGMENT_BYTES;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 64 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 /// So little that the log does not fit: the windows of recovery have some tens of KiB.
 fn tight(preset: Preset) -> Settings {
-    Settings { memory_bytes: 1 << 20, ..settings(preset) }
+    settings(preset).with(|s| s.memory_bytes = 1 << 20)
 }
 
 fn open(disk: &SimulatedStorage, settings: Settings) -> Database {
@@ -254,7 +253,10 @@ fn the_replay_estimate_is_exact_behind_a_partial_checkpoint() {
     for (preset, in_progress) in [(Preset::Group, false), (Preset::Group, true), (Preset::Autonomous, true)] {
         let disk = SimulatedStorage::new(6);
         let compression = Compression::None;
-        let settings = Settings { chunk_bytes: 4096, compression, ..settings(preset) };
+        let settings = settings(preset).with(|s| {
+            s.chunk_bytes = 4096;
+            s.compression = compression;
+        });
         let db = open(&disk, settings.clone());
         let table = db.create_table("t").expect("new");
         puts(&db, &table, 0, 5000);
@@ -294,7 +296,10 @@ fn the_replay_estimate_is_within_a_factor_of_two() {
     let directory = tempfile::tempdir_in(".").expect("a directory");
     let at = |name: &str| directory.path().join(name);
     let open = |name: &str| {
-        let settings = Settings { memory_bytes: 2 << 30, checkpoint_log_bytes: 0, ..Settings::default() };
+        let settings = Settings::default().with(|s| {
+            s.memory_bytes = 2 << 30;
+            s.checkpoint_log_bytes = 0;
+        });
         Database::builder().settings(settings).open(at(name)).expect("opens")
     };
     // A copy of the files of a database that is not closed is what a kill leaves.

@@ -18,14 +18,13 @@ const MEMORY_BYTES: u64 = 8 << 20;
 const SLACK_BYTES: u64 = 6 << 20;
 
 fn settings() -> Settings {
-    Settings {
-        memory_bytes: MEMORY_BYTES,
-        segment_bytes: 1 << 20,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 1 << 30,
-        checkpoint_log_bytes: 0,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.memory_bytes = MEMORY_BYTES;
+        s.segment_bytes = 1 << 20;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 1 << 30;
+        s.checkpoint_log_bytes = 0;
+    })
 }
 
 /// Overwrites the same rows again and again.

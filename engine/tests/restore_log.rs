@@ -10,18 +10,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 fn settings() -> Settings {
-    Settings {
-        memory_bytes: 1 << 20,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
+    Settings::default().with(|s| {
+        s.memory_bytes = 1 << 20;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
         // The longer half of the transactions is in chunks.
-        chunk_bytes: 512,
-        ..Settings::default()
-    }
+        s.chunk_bytes = 512;
+    })
 }
 
 fn open(disk: &SimulatedStorage) -> Result<Database> {
@@ -93,7 +92,7 @@ impl Original {
 
     fn back_up(&self, base: Option<&SimulatedStorage>) -> SimulatedStorage {
         let target = SimulatedStorage::new(2);
-        let options = BackupOptions { base: base.map(place), ..BackupOptions::default() };
+        let options = BackupOptions::default().with(|s| s.base = base.map(place));
         self.db().backup(place(&target), options).expect("sound");
         target
     }
@@ -401,8 +400,10 @@ fn a_crash_while_the_log_is_replayed_leaves_nothing_that_opens() {
     original.crash();
     let remains = original.remains(true);
     let target = SimulatedStorage::new(3);
-    let options =
-        RestoreOptions { log: Some(place(&remains)), settings: settings(), ..RestoreOptions::default() };
+    let options = RestoreOptions::default().with(|s| {
+        s.log = Some(place(&remains));
+        s.settings = settings();
+    });
     Database::restore([place(&full)], place(&target), options).expect("it can be restored");
     let (_, expected) = original.history.last_key_value().expect("not empty");
     let mut whole = 0;
@@ -439,12 +440,16 @@ fn what_can_be_refused_is_before_the_target_is_touched() {
     let target = SimulatedStorage::new(3);
     type Attempt = Result<(SimulatedStorage, RestoreReport)>;
     let attempt = |backups: &[&SimulatedStorage], log: Option<&SimulatedStorage>, to, settings| -> Attempt {
-        let options = RestoreOptions { log: log.map(place), to, settings, ..RestoreOptions::default() };
+        let options = RestoreOptions::default().with(|s| {
+            s.log = log.map(place);
+            s.to = to;
+            s.settings = settings;
+        });
         let report = Database::restore(backups.iter().map(|disk| place(disk)), place(&target), options)?;
         Ok((target.clone(), report))
     };
     let chain = [&full, &increment];
-    let without_memory = Settings { memory_bytes: 0, ..settings() };
+    let without_memory = settings().with(|s| s.memory_bytes = 0);
     let wrong = ErrorKind::InvalidArgument;
     for (refused, kind, what) in [
         (attempt(&chain, None, Some(Csn(at.0 + 1)), settings()), wrong, "without a log"),
@@ -472,8 +477,14 @@ fn the_log_is_replayed_whatever_the_settings_say_of_opening() {
     original.work(10);
     original.crash();
     let remains = original.remains(true);
-    let settings = Settings { read_only: true, create: false, ..settings() };
-    let options = RestoreOptions { log: Some(place(&remains)), settings, ..RestoreOptions::default() };
+    let settings = settings().with(|s| {
+        s.read_only = true;
+        s.create = false;
+    });
+    let options = RestoreOptions::default().with(|s| {
+        s.log = Some(place(&remains));
+        s.settings = settings;
+    });
     let target = SimulatedStorage::new(3);
     let report = Database::restore([place(&full)], place(&target), options).expect("it can be restored");
     let (last, expected) = original.history.last_key_value().expect("not empty");

@@ -13,16 +13,15 @@ const BLOCK: usize = 4096;
 const DELETED: &[u8] = b"b 00007";
 
 fn settings() -> Settings {
-    Settings {
-        memory_bytes: 4 << 20,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.memory_bytes = 4 << 20;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 fn open(disk: &SimulatedStorage) -> Result<Database> {
@@ -42,7 +41,7 @@ fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>, len: usize) {
 /// Two tables with inner nodes and one with large values, closed or stopped with transactions in the log.
 fn sample(closed: bool, compression: Compression) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
-    let settings = Settings { compression, ..settings() };
+    let settings = settings().with(|s| s.compression = compression);
     let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
     let db = builder.open("simulated").expect("an empty disk");
     fill(&db, "a", 0..600, 300);
@@ -260,8 +259,8 @@ fn nonsense_is_an_error_or_a_report_and_never_a_panic() {
 fn a_key_that_only_a_longer_page_holds_is_salvaged() {
     for with_manifest in [true, false] {
         let disk = SimulatedStorage::new(1);
-        let settings = Settings { memory_bytes: 16 << 20, ..settings() };
-        let long = Settings { page_bytes: 32768, ..settings.clone() };
+        let settings = settings().with(|s| s.memory_bytes = 16 << 20);
+        let long = settings.clone().with(|s| s.page_bytes = 32768);
         let builder = Database::builder().settings(long).storage(Arc::new(disk.clone()));
         let db = builder.open("simulated").expect("an empty disk");
         let table = db.create_table("t").expect("new");

@@ -10,18 +10,17 @@ const ROW_BYTES: usize = 500;
 const PER_PAGE: u32 = 6;
 
 fn settings() -> Settings {
-    Settings {
-        logs: 1,
-        page_bytes: 4096,
-        memory_bytes: 8 << 20,
-        version_bytes: 2 << 20,
-        segment_bytes: 256 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: 0,
-        compression: Compression::None,
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.logs = 1;
+        s.page_bytes = 4096;
+        s.memory_bytes = 8 << 20;
+        s.version_bytes = 2 << 20;
+        s.segment_bytes = 256 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 8 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.compression = Compression::None;
+    })
 }
 
 fn value(row: u32, fill: u8) -> Vec<u8> {

@@ -15,19 +15,18 @@ const SECTOR: usize = 4096;
 const ROUNDS: u32 = 120;
 
 fn settings(dependency: Dependency) -> Settings {
-    Settings {
-        writer: Some(Writer::Worker),
-        acknowledger: Some(Acknowledger::Workers),
-        dependency: Some(dependency),
-        stealing_group: Some(2),
-        flush_unit_bytes: 4096,
+    small(Preset::Autonomous, 2).with(|s| {
+        s.writer = Some(Writer::Worker);
+        s.acknowledger = Some(Acknowledger::Workers);
+        s.dependency = Some(dependency);
+        s.stealing_group = Some(2);
+        s.flush_unit_bytes = 4096;
         // So that only bytes make a worker write, and it needs its neighbour's.
-        flush_interval: Some(Duration::from_millis(500)),
-        idle_max: Duration::ZERO,
-        memory_bytes: 4 << 20,
-        log_bytes_max: 8 << 20,
-        ..small(Preset::Autonomous, 2)
-    }
+        s.flush_interval = Some(Duration::from_millis(500));
+        s.idle_max = Duration::ZERO;
+        s.memory_bytes = 4 << 20;
+        s.log_bytes_max = 8 << 20;
+    })
 }
 
 fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {

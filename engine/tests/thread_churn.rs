@@ -25,26 +25,27 @@ fn threads_wanted() -> u64 {
 
 /// Every layout that spreads threads over logs, with who else keeps something for a thread.
 fn protocols() -> Vec<(&'static str, Settings)> {
-    let of = |preset, logs| Settings {
-        preset,
-        logs,
-        memory_bytes: 8 << 20,
-        segment_bytes: 256 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: 1 << 20,
-        ..Settings::default()
+    let of = |preset, logs| {
+        Settings::default().with(|s| {
+            s.preset = preset;
+            s.logs = logs;
+            s.memory_bytes = 8 << 20;
+            s.segment_bytes = 256 << 10;
+            s.log_buffer_bytes = 64 << 10;
+            s.log_bytes_max = 8 << 20;
+            s.checkpoint_log_bytes = 1 << 20;
+        })
     };
     let passive = of(Preset::Passive, 3);
-    let workers = Settings { writer: Some(Writer::Worker), ..of(Preset::Autonomous, 3) };
+    let workers = of(Preset::Autonomous, 3).with(|s| s.writer = Some(Writer::Worker));
     vec![
         ("autonomous", of(Preset::Autonomous, 3)),
         ("autonomous, workers write", workers),
         ("restricted", of(Preset::Restricted, 2)),
-        ("passive", Settings { log_memory: Some("mapped-memory".into()), ..passive }),
-        ("exact", Settings { dependency: Some(Dependency::Exact), ..of(Preset::Autonomous, 3) }),
-        ("gsn-rfa", Settings { dependency: Some(Dependency::GsnRfa), ..of(Preset::Autonomous, 3) }),
-        ("per thread, auto", Settings { layout: Some(Layout::PerThread), ..of(Preset::Auto, 3) }),
+        ("passive", passive.with(|s| s.log_memory = Some("mapped-memory".into()))),
+        ("exact", of(Preset::Autonomous, 3).with(|s| s.dependency = Some(Dependency::Exact))),
+        ("gsn-rfa", of(Preset::Autonomous, 3).with(|s| s.dependency = Some(Dependency::GsnRfa))),
+        ("per thread, auto", of(Preset::Auto, 3).with(|s| s.layout = Some(Layout::PerThread))),
     ]
 }
 

@@ -12,21 +12,20 @@ use std::time::{Duration, Instant};
 
 fn settings(preset: Preset, logs: usize) -> Settings {
     let logs = if preset == Preset::PerTransaction { 1 } else { logs };
-    Settings { segment_bytes: 256 << 10, ..small(preset, logs) }
+    small(preset, logs).with(|s| s.segment_bytes = 256 << 10)
 }
 
 /// Every preset, with two logs where it can have them, and the writers and acknowledgers that live in the workers' threads.
 fn protocols(logs: usize) -> Vec<Settings> {
     let mut all: Vec<Settings> = Preset::ALL.into_iter().map(|preset| settings(preset, logs)).collect();
     let autonomous = || settings(Preset::Autonomous, logs);
-    all.push(Settings { writer: Some(Writer::Worker), ..autonomous() });
-    all.push(Settings {
-        writer: Some(Writer::Worker),
-        acknowledger: Some(Acknowledger::Workers),
-        dependency: Some(Dependency::Exact),
-        ..autonomous()
-    });
-    all.push(Settings { dependency: Some(Dependency::GsnRfa), ..autonomous() });
+    all.push(autonomous().with(|s| s.writer = Some(Writer::Worker)));
+    all.push(autonomous().with(|s| {
+        s.writer = Some(Writer::Worker);
+        s.acknowledger = Some(Acknowledger::Workers);
+        s.dependency = Some(Dependency::Exact);
+    }));
+    all.push(autonomous().with(|s| s.dependency = Some(Dependency::GsnRfa)));
     all
 }
 

@@ -12,20 +12,19 @@ use std::time::{Duration, Instant};
 const SECTOR: usize = 4096;
 
 fn settings(preset: Preset) -> Settings {
-    Settings {
-        preset,
-        logs: if preset == Preset::Autonomous { 2 } else { 1 },
-        memory_bytes: 4 << 20,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 4 << 20,
-        checkpoint_log_bytes: 0,
+    Settings::default().with(|s| {
+        s.preset = preset;
+        s.logs = if preset == Preset::Autonomous { 2 } else { 1 };
+        s.memory_bytes = 4 << 20;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 4 << 20;
+        s.checkpoint_log_bytes = 0;
         // So that tests find the rows that they damage.
-        compression: Compression::None,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+        s.compression = Compression::None;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
@@ -299,7 +298,7 @@ fn a_damaged_page_is_reported_with_its_table_and_keys() {
 #[test]
 fn a_damaged_pack_is_reported_with_each_of_its_pages() {
     let disk = SimulatedStorage::new(1);
-    let settings = Settings { compression: Compression::Lz4, ..settings(Preset::Group) };
+    let settings = settings(Preset::Group).with(|s| s.compression = Compression::Lz4);
     let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
     let db = builder.open("simulated").expect("opens");
     fill(&db, "a", 0..300);
@@ -466,7 +465,10 @@ fn no_block_and_no_segment_is_leaked() {
     for compression in [Compression::None, Compression::Lz4] {
         let disk = SimulatedStorage::new(7);
         let open = |disk: &SimulatedStorage| {
-            let settings = Settings { compression, memory_bytes: 1 << 20, ..settings(Preset::Group) };
+            let settings = settings(Preset::Group).with(|s| {
+                s.compression = compression;
+                s.memory_bytes = 1 << 20;
+            });
             Database::builder().settings(settings).storage(Arc::new(disk.clone()))
         };
         let db = open(&disk).open("simulated").expect("a whole disk");

@@ -21,20 +21,19 @@ fn open_as(disk: &SimulatedStorage, settings: Settings) -> Database {
 }
 
 fn settings(memory_bytes: u64) -> Settings {
-    Settings {
-        preset: Preset::Group,
-        logs: 1,
-        memory_bytes,
-        version_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 1 << 20,
-        checkpoint_log_bytes: 0,
+    Settings::default().with(|s| {
+        s.preset = Preset::Group;
+        s.logs = 1;
+        s.memory_bytes = memory_bytes;
+        s.version_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 1 << 20;
+        s.checkpoint_log_bytes = 0;
         // So that tests find the rows that they damage.
-        compression: Compression::None,
-        flush_unit_bytes: 4096,
-        ..Settings::default()
-    }
+        s.compression = Compression::None;
+        s.flush_unit_bytes = 4096;
+    })
 }
 
 /// Has this done before each read of this thread.
@@ -315,7 +314,7 @@ fn pages_of_an_aborted_transaction_are_not_leaked() {
 #[test]
 fn while_a_checkpoint_frees_a_dropped_table_versions_go() {
     let disk = SimulatedStorage::new(6);
-    let db = open_as(&disk, Settings { log_bytes_max: 64 << 20, ..settings(1 << 20) });
+    let db = open_as(&disk, settings(1 << 20).with(|s| s.log_bytes_max = 64 << 20));
     fill(&db, "dropped", 0..4000);
     fill(&db, "kept", 0..100);
     db.checkpoint().expect("a whole disk");

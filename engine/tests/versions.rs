@@ -13,15 +13,14 @@ const ROWS: u64 = 2000;
 const VERSION_BYTES: u64 = 512 << 10;
 
 fn open(disk: &SimulatedStorage) -> (Database, Table) {
-    let settings = Settings {
-        preset: Preset::Group,
-        memory_bytes: 16 << 20,
-        version_bytes: VERSION_BYTES,
-        segment_bytes: 1 << 20,
-        log_bytes_max: 256 << 20,
-        checkpoint_log_bytes: 0,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with(|s| {
+        s.preset = Preset::Group;
+        s.memory_bytes = 16 << 20;
+        s.version_bytes = VERSION_BYTES;
+        s.segment_bytes = 1 << 20;
+        s.log_bytes_max = 256 << 20;
+        s.checkpoint_log_bytes = 0;
+    });
     let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
     let db = builder.open("x").expect("opens");
     let table = db.create_table("t").expect("new");
@@ -138,7 +137,10 @@ fn deleted_at_once(db: &Database, table: &Table, rows: u64) -> Snapshot {
 }
 
 fn in_memory() -> (Database, Table) {
-    let settings = Settings { preset: Preset::Group, checkpoint_log_bytes: 0, ..Settings::default() };
+    let settings = Settings::default().with(|s| {
+        s.preset = Preset::Group;
+        s.checkpoint_log_bytes = 0;
+    });
     let db = Database::builder().settings(settings).storage(Arc::new(MemoryStorage::default()));
     let db = db.open("x").expect("opens");
     let table = db.create_table("t").expect("new");

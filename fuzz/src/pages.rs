@@ -165,14 +165,13 @@ pub(crate) fn mapping(data: &[u8]) {
 }
 
 fn use_it(disk: &SimulatedStorage) {
-    let settings = Settings {
-        memory_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 1 << 20,
-        checkpoint_log_bytes: 256 << 10,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with(|s| {
+        s.memory_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 1 << 20;
+        s.checkpoint_log_bytes = 256 << 10;
+    });
     let builder = || Database::builder().settings(settings.clone()).storage(Arc::new(disk.duplicate()));
     let _ = builder().verify("simulated", None);
     let Ok(db) = builder().open("simulated") else { return };

@@ -15,17 +15,16 @@ pub type Seeds = BTreeMap<&'static str, Vec<(String, Vec<u8>)>>;
 /// Returns an open database with all kinds of content: files by path, and the mapped memory.
 fn files(preset: Preset, chunks: usize) -> (BTreeMap<String, Vec<u8>>, Vec<u8>) {
     let disk = SimulatedStorage::new(3);
-    let mut settings = Settings {
-        preset,
-        logs: 2,
-        memory_bytes: 4 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 4 << 20,
-        checkpoint_log_bytes: 1 << 20,
-        chunk_bytes: chunks,
-        ..Settings::default()
-    };
+    let mut settings = Settings::default().with(|s| {
+        s.preset = preset;
+        s.logs = 2;
+        s.memory_bytes = 4 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 4 << 20;
+        s.checkpoint_log_bytes = 1 << 20;
+        s.chunk_bytes = chunks;
+    });
     if preset == Preset::Passive {
         settings.log_memory = Some("mapped-memory".into());
     }
@@ -169,13 +168,12 @@ pub fn seeds() -> Seeds {
 /// Returns the descriptions of a full backup and of an increment, and the slot of a reader.
 fn copies() -> Vec<(&'static str, Vec<u8>)> {
     let disk = SimulatedStorage::new(4);
-    let settings = Settings {
-        memory_bytes: 4 << 20,
-        log_bytes_max: 4 << 20,
-        segment_bytes: 64 << 10,
-        checkpoint_log_bytes: 1 << 20,
-        ..Settings::default()
-    };
+    let settings = Settings::default().with(|s| {
+        s.memory_bytes = 4 << 20;
+        s.log_bytes_max = 4 << 20;
+        s.segment_bytes = 64 << 10;
+        s.checkpoint_log_bytes = 1 << 20;
+    });
     let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("x").expect("opens");
     let table = db.create_table("t").expect("new");
     let fill = |byte: u8| {
@@ -190,7 +188,7 @@ fn copies() -> Vec<(&'static str, Vec<u8>)> {
     db.backup(place(&full), BackupOptions::default()).expect("a whole disk");
     fill(2);
     let base = Some(place(&full));
-    db.backup(place(&increment), BackupOptions { base, ..BackupOptions::default() }).expect("a whole disk");
+    db.backup(place(&increment), BackupOptions::default().with(|s| s.base = base)).expect("a whole disk");
     let beside = Database::builder().storage(Arc::new(disk.clone())).memory_bytes(4 << 20);
     let _reader = beside.open_checkpoint("x").expect("there is one");
     let file = |disk: &SimulatedStorage, path| disk.read_file(path).expect("it was written");

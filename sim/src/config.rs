@@ -162,17 +162,16 @@ impl Trouble {
 /// Draws sizes and times, which may differ in each run, for whatever goes with the protocol.
 fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     let us = Duration::from_micros;
-    let mut sized = Settings {
-        log_buffer_bytes: one_of(random, &[64 << 10, 100_000, 128 << 10, 256 << 10]),
-        log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: if random.chance(1, 3) { 64 << 10 } else { 0 },
-        flush_unit_bytes: one_of(random, &[4096, 4096, 5000, 16 << 10]),
-        chunk_bytes: if random.chance(1, 2) { 512 } else { 0 },
-        loss_window: one_of(random, &[us(1_000), us(10_000), us(10_000)]),
-        await_cohort: random.chance(3, 4),
-        queue_entries: one_of(random, &[1024, 32_768]),
-        ..settings
-    };
+    let mut sized = settings.with(|s| {
+        s.log_buffer_bytes = one_of(random, &[64 << 10, 100_000, 128 << 10, 256 << 10]);
+        s.log_bytes_max = 8 << 20;
+        s.checkpoint_log_bytes = if random.chance(1, 3) { 64 << 10 } else { 0 };
+        s.flush_unit_bytes = one_of(random, &[4096, 4096, 5000, 16 << 10]);
+        s.chunk_bytes = if random.chance(1, 2) { 512 } else { 0 };
+        s.loss_window = one_of(random, &[us(1_000), us(10_000), us(10_000)]);
+        s.await_cohort = random.chance(3, 4);
+        s.queue_entries = one_of(random, &[1024, 32_768]);
+    });
     let mut perhaps = |set: fn(&mut Settings, u64)| {
         let mut other = sized.clone();
         set(&mut other, random.below(4));
@@ -255,19 +254,18 @@ impl Config {
         let mut random = Random::from_seed(seed);
         let tight = random.chance(1, 4);
         let threads = 1 + random.below(4) as u8;
-        let settings = Settings {
-            compression: if random.chance(1, 4) { Compression::None } else { Compression::Lz4 },
-            memory_bytes: if tight { 1 << 20 } else { 4 << 20 },
-            segment_bytes: 64 << 10,
-            ..support::any_protocol(seed, &mut random)
-        };
+        let settings = support::any_protocol(seed, &mut random).with(|s| {
+            s.compression = if random.chance(1, 4) { Compression::None } else { Compression::Lz4 };
+            s.memory_bytes = if tight { 1 << 20 } else { 4 << 20 };
+            s.segment_bytes = 64 << 10;
+        });
         let settings = with_any_sizes(settings, &mut random);
-        let settings = Settings {
-            page_bytes: page_bytes(seed, tight),
-            scan_buffer_from: scan_buffer_from(seed),
-            ..settings
-        };
-        let settings = Settings { log_memory_bytes: log_memory_bytes(seed, &settings), ..settings };
+        let settings = settings.with(|s| {
+            s.page_bytes = page_bytes(seed, tight);
+            s.scan_buffer_from = scan_buffer_from(seed);
+        });
+        let bytes = log_memory_bytes(seed, &settings);
+        let settings = settings.with(|s| s.log_memory_bytes = bytes);
         let trouble = if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
         let trouble = trouble.or_inside(seed, 4);
         Config {
@@ -288,14 +286,14 @@ impl Config {
     /// The same memory with another protocol and other sizes: a database may be opened with any.
     pub fn other_protocol(&self, random: &mut Random) -> Settings {
         let other = support::any_protocol(random.next_u64(), random);
-        let other = Settings {
-            page_bytes: self.settings.page_bytes,
-            memory_bytes: self.settings.memory_bytes,
-            segment_bytes: 64 << 10,
-            scan_buffer_from: self.settings.scan_buffer_from,
-            ..other
-        };
+        let other = other.with(|s| {
+            s.page_bytes = self.settings.page_bytes;
+            s.memory_bytes = self.settings.memory_bytes;
+            s.segment_bytes = 64 << 10;
+            s.scan_buffer_from = self.settings.scan_buffer_from;
+        });
         let drawn = with_any_sizes(other, random);
-        Settings { log_memory_bytes: log_memory_bytes(self.seed, &drawn), ..drawn }
+        let bytes = log_memory_bytes(self.seed, &drawn);
+        drawn.with(|s| s.log_memory_bytes = bytes)
     }
 }

@@ -34,7 +34,7 @@ impl Backup {
         let base = shared.notes.lock().backups.last().filter(|_| random.chance(3, 4)).cloned();
         let mut disks = base.map(|base| base.disks).unwrap_or_default();
         let target = SimulatedStorage::new(random.next_u64());
-        let options = BackupOptions { base: disks.last().map(place), ..BackupOptions::default() };
+        let options = BackupOptions::default().with(|s| s.base = disks.last().map(place));
         let (commits, begun) = (shared.tables.so_far.returned_so_far(), shared.disk.operations());
         // A backup makes a checkpoint.
         shared.make_durable(|| shared.db.backup(place(&target), options))?;
@@ -46,7 +46,10 @@ impl Backup {
     fn judge(&self, known: &Known, log: Option<Place>, script: &Script, what: &str) -> Result<Found> {
         let context = format!("{}; {what}", script.context);
         let disk = SimulatedStorage::new(script.seed);
-        let options = RestoreOptions { log, settings: script.settings.clone(), ..RestoreOptions::default() };
+        let options = RestoreOptions::default().with(|s| {
+            s.log = log;
+            s.settings = script.settings.clone();
+        });
         Database::restore(self.disks.iter().map(place), place(&disk), options)?;
         let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
         let db = builder.open("restored").unwrap_or_else(|error| panic!("{context}: {error}"));

@@ -4,7 +4,7 @@ use crate::figures::Figures;
 use crate::known::Found;
 use crate::run::Script;
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::{Database, DeviceTrust, ErrorKind, Settings};
+use quenchdb::{Database, DeviceTrust, ErrorKind};
 use std::sync::Arc;
 
 /// One run in this many after a crash begins with a read-only open.
@@ -37,7 +37,10 @@ pub fn look(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> 
         return None;
     }
     let context = format!("{}; read only", script.context);
-    let settings = Settings { read_only: true, device_trust: DeviceTrust::Auto, ..script.settings.clone() };
+    let settings = script.settings.clone().with(|s| {
+        s.read_only = true;
+        s.device_trust = DeviceTrust::Auto;
+    });
     let seen = Seen::by(disk, || {
         let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
         builder.open("simulated").map(|db| script.known.judge(&db, &context))

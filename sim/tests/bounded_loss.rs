@@ -21,11 +21,10 @@ const WRITE: Duration = Duration::from_millis(1);
 const LAZY: u8 = 2;
 
 fn settings(seed: u64, preset: Preset) -> Settings {
-    Settings {
-        loss_window: LOSS_WINDOW,
-        checkpoint_log_bytes: if seed.is_multiple_of(2) { 64 << 10 } else { 0 },
-        ..crate::support::small(preset, 1 + seed as usize / Preset::ALL.len() % 3)
-    }
+    crate::support::small(preset, 1 + seed as usize / Preset::ALL.len() % 3).with(|s| {
+        s.loss_window = LOSS_WINDOW;
+        s.checkpoint_log_bytes = if seed.is_multiple_of(2) { 64 << 10 } else { 0 };
+    })
 }
 
 fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {

@@ -15,15 +15,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 fn settings(seed: u64) -> Settings {
-    Settings {
+    crate::support::any_protocol(seed, &mut Random::from_seed(seed)).with(|s| {
         // Pages have to leave it.
-        memory_bytes: 1 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 8 << 20,
-        checkpoint_log_bytes: 64 << 10,
-        ..crate::support::any_protocol(seed, &mut Random::from_seed(seed))
-    }
+        s.memory_bytes = 1 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 8 << 20;
+        s.checkpoint_log_bytes = 64 << 10;
+    })
 }
 
 fn opened_on(disk: &SimulatedStorage, settings: &Settings) -> quenchdb::Result<Database> {

@@ -36,14 +36,13 @@ struct Life {
 
 impl Life {
     fn of(preset: Preset, logs: usize) -> Life {
-        let settings = Settings {
+        let settings = small(preset, logs).with(|s| {
             // A block of the store for each page.
-            compression: Compression::None,
-            page_bytes: 4096,
-            memory_bytes: 4 << 20,
-            log_bytes_max: 8 << 20,
-            ..small(preset, logs)
-        };
+            s.compression = Compression::None;
+            s.page_bytes = 4096;
+            s.memory_bytes = 4 << 20;
+            s.log_bytes_max = 8 << 20;
+        });
         Life { settings, threads: logs as u32 }
     }
 
@@ -392,7 +391,7 @@ fn in_memory(logs: usize) -> Life {
 /// Transactions divided between two logs.
 fn by_page() -> Life {
     let life = Life::of(Preset::Group, 2);
-    Life { settings: Settings { layout: Some(Layout::ByPage), ..life.settings }, threads: 1 }
+    Life { settings: life.settings.with(|s| s.layout = Some(Layout::ByPage)), threads: 1 }
 }
 
 /// With the logs on the device; and what becomes of the newest block of a log, if another log has a newer one, when it is lost. The newest transaction may

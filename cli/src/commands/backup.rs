@@ -82,11 +82,10 @@ pub struct RestoreArgs {
 pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
     let (database, said) = open_to_back_up(args)?;
     let progress = Progress::new();
-    let options = BackupOptions {
-        base: args.base.as_ref().map(Place::from),
-        progress: Some(progress.callback()),
-        ..BackupOptions::default()
-    };
+    let options = BackupOptions::default().with(|s| {
+        s.base = args.base.as_ref().map(Place::from);
+        s.progress = Some(progress.callback());
+    });
     let made = database.backup(&args.target, options);
     progress.finish();
     let report = made.with_context(|| format!("cannot back up to {}", args.target.display()))?;
@@ -116,12 +115,12 @@ pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
 /// Runs `restore`.
 pub fn restore(args: &RestoreArgs, as_json: bool) -> Result<Outcome> {
     let progress = Progress::new();
-    let options = RestoreOptions {
-        log: args.log.as_ref().map(Place::from),
-        to: args.to.map(Csn),
-        settings: Settings { log_memory: args.log_memory.clone(), ..Settings::default() },
-        progress: Some(progress.callback()),
-    };
+    let options = RestoreOptions::default().with(|s| {
+        s.log = args.log.as_ref().map(Place::from);
+        s.to = args.to.map(Csn);
+        s.settings = Settings::default().with(|s| s.log_memory = args.log_memory.clone());
+        s.progress = Some(progress.callback());
+    });
     let restored = Database::restore(&args.backups, &args.target, options);
     progress.finish();
     let report = restored.with_context(|| format!("cannot restore to {}", args.target.display()))?;

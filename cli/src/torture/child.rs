@@ -68,18 +68,17 @@ pub struct Way<'a> {
 /// Opens with small bounds, so that checkpoints and segment changes happen within a second.
 pub fn open(directory: &Path, way: Way<'_>) -> quenchdb::Result<Database> {
     let log_memory = way.log_memory.map(Path::to_path_buf);
-    let settings = quenchdb::Settings {
-        preset: way.preset,
-        io_uring: way.io_uring,
-        durability_method: way.method,
+    let settings = quenchdb::Settings::default().with(|s| {
+        s.preset = way.preset;
+        s.io_uring = way.io_uring;
+        s.durability_method = way.method;
         // A segment is full after a few milliseconds.
-        log_buffer_bytes: if log_memory.is_some() { 64 << 10 } else { 0 },
-        log_memory,
-        segment_bytes: 1 << 20,
-        checkpoint_log_bytes: 8 << 20,
-        log_bytes_max: 256 << 20,
-        ..quenchdb::Settings::default()
-    };
+        s.log_buffer_bytes = if log_memory.is_some() { 64 << 10 } else { 0 };
+        s.log_memory = log_memory;
+        s.segment_bytes = 1 << 20;
+        s.checkpoint_log_bytes = 8 << 20;
+        s.log_bytes_max = 256 << 20;
+    });
     Database::builder().settings(settings).open(directory)
 }
 

@@ -76,6 +76,7 @@ impl Place {
 
 /// How to back up. Start from `BackupOptions::default()` and set fields.
 #[derive(Default)]
+#[non_exhaustive]
 pub struct BackupOptions {
     /// An earlier backup of the same database, full or incremental. Then only what has changed
     /// since is copied, and restoring needs both.
@@ -88,6 +89,7 @@ pub struct BackupOptions {
 
 /// How to restore. Start from `RestoreOptions::default()` and set fields.
 #[derive(Default)]
+#[non_exhaustive]
 pub struct RestoreOptions {
     /// The original or a copy of it: a directory with its `log` and, if the original was reopened
     /// after the last backup, its `MANIFEST`. The log after the last backup is replayed, with what
@@ -118,6 +120,24 @@ pub struct RestoreReport {
     pub replayed: u64,
     /// Duration in seconds.
     pub seconds: f64,
+}
+
+impl BackupOptions {
+    /// Returns the options after `change`: `BackupOptions::default().with(|options| ...)`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut BackupOptions)) -> BackupOptions {
+        change(&mut self);
+        self
+    }
+}
+
+impl RestoreOptions {
+    /// Returns the options after `change`: `RestoreOptions::default().with(|options| ...)`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut RestoreOptions)) -> RestoreOptions {
+        change(&mut self);
+        self
+    }
 }
 
 impl Database {

@@ -82,6 +82,7 @@ pub enum DeviceTrust {
 /// Each line gives effect, unit, range and default. `None` or 0 leaves a choice to the engine where the
 /// line says so.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Settings {
     // Opening.
     /// Create the database if the directory contains none. Default true.
@@ -294,6 +295,13 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Returns the settings after `change`: `Settings::default().with(|settings| settings.logs = 2)`.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Settings)) -> Settings {
+        change(&mut self);
+        self
+    }
+
     /// Returns the log bytes that `logs` logs need in use: each fills a segment, and takes the next one
     /// before it releases the full one.
     #[must_use]

@@ -71,7 +71,7 @@ fn increment(stage: &mut Stage) {
     let (db, _) = stage.open_well();
     stage.arm();
     let base = Some(place(&stage.disks[2]));
-    let done = db.backup(place(&stage.disks[1]), BackupOptions { base, ..BackupOptions::default() });
+    let done = db.backup(place(&stage.disks[1]), BackupOptions::default().with(|s| s.base = base));
     if stage.attempt(done).is_some() {
         stage.note_done();
     }
@@ -110,7 +110,10 @@ fn with_log(settings: &Settings) -> (Vec<SimulatedStorage>, Vec<Deed>) {
 fn restore(stage: &mut Stage) {
     stage.arm();
     let log = Some(place(&stage.disks[2]));
-    let options = RestoreOptions { log, settings: stage.settings.clone(), ..RestoreOptions::default() };
+    let options = RestoreOptions::default().with(|s| {
+        s.log = log;
+        s.settings = stage.settings.clone();
+    });
     let done = Database::restore([place(&stage.disks[1])], place(&stage.disks[0]), options);
     if stage.attempt(done).is_some() {
         stage.note_done();
@@ -132,11 +135,10 @@ fn judge_restore(after: &After, context: &str) {
         Err(error) => assert!(!after.done, "{context}: restored, but {error}"),
     }
     let fresh = SimulatedStorage::new(4);
-    let options = RestoreOptions {
-        log: Some(place(&after.disks[2])),
-        settings: after.settings.clone(),
-        ..RestoreOptions::default()
-    };
+    let options = RestoreOptions::default().with(|s| {
+        s.log = Some(place(&after.disks[2]));
+        s.settings = after.settings.clone();
+    });
     Database::restore([place(&after.disks[1])], place(&fresh), options)
         .unwrap_or_else(|error| panic!("{context}: backup and log are spoilt: {error}"));
 }

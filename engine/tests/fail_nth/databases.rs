@@ -15,20 +15,19 @@ use std::time::Duration;
 const ROUNDS: RangeInclusive<usize> = 3..=12;
 
 fn small(preset: Preset, logs: usize) -> Settings {
-    Settings {
-        preset,
-        logs,
-        memory_bytes: 2 << 20,
-        version_bytes: 256 << 10,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 1 << 20,
-        checkpoint_log_bytes: 0,
-        flush_unit_bytes: 4096,
-        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
-        log_memory_bytes: if preset == Preset::Passive { 1 << 20 } else { 0 },
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = preset;
+        s.logs = logs;
+        s.memory_bytes = 2 << 20;
+        s.version_bytes = 256 << 10;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 1 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 4096;
+        s.log_memory = (preset == Preset::Passive).then(|| "mapped-memory".into());
+        s.log_memory_bytes = if preset == Preset::Passive { 1 << 20 } else { 0 };
+    })
 }
 
 pub fn group() -> Settings {
@@ -37,12 +36,16 @@ pub fn group() -> Settings {
 
 /// A pool that holds few pages.
 fn tight() -> Settings {
-    Settings { memory_bytes: 1 << 20, ..group() }
+    group().with(|s| s.memory_bytes = 1 << 20)
 }
 
 /// The same, and few of them are read and written again.
 fn tight_with_long_pages() -> Settings {
-    Settings { page_bytes: 32768, segment_bytes: 1 << 20, log_bytes_max: 8 << 20, ..tight() }
+    tight().with(|s| {
+        s.page_bytes = 32768;
+        s.segment_bytes = 1 << 20;
+        s.log_bytes_max = 8 << 20;
+    })
 }
 
 type Before = (Vec<SimulatedStorage>, Vec<Deed>);
@@ -425,15 +428,14 @@ fn long_log(settings: &Settings) -> Before {
 }
 
 fn stealing() -> Settings {
-    Settings {
-        writer: Some(Who::Worker),
-        acknowledger: Some(Acknowledger::Workers),
-        stealing_group: Some(2),
+    small(Preset::Autonomous, 2).with(|s| {
+        s.writer = Some(Who::Worker);
+        s.acknowledger = Some(Acknowledger::Workers);
+        s.stealing_group = Some(2);
         // What nobody waits for lies there until a thief comes, however late.
-        flush_interval: Some(Duration::from_millis(500)),
-        idle_max: Duration::ZERO,
-        ..small(Preset::Autonomous, 2)
-    }
+        s.flush_interval = Some(Duration::from_millis(500));
+        s.idle_max = Duration::ZERO;
+    })
 }
 
 /// A transaction that was taken back had written some of its changes.
@@ -518,14 +520,14 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "commit in chunks",
-        settings: || Settings { chunk_bytes: 2048, ..group() },
+        settings: || group().with(|s| s.chunk_bytes = 2048),
         run: chunks,
         took_its_path: Some(in_chunks),
         ..PLAIN
     },
     Scenario {
         name: "commit in fragments by page",
-        settings: || Settings { layout: Some(Layout::ByPage), ..small(Preset::Auto, 3) },
+        settings: || small(Preset::Auto, 3).with(|s| s.layout = Some(Layout::ByPage)),
         run: fragments,
         took_its_path: Some(in_fragments),
         ..PLAIN
@@ -539,11 +541,12 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "shared flush",
-        settings: || Settings {
-            writer: Some(Who::Background),
-            shared_flush: Some(true),
-            flush_interval: Some(Duration::from_millis(3)),
-            ..small(Preset::Autonomous, 2)
+        settings: || {
+            small(Preset::Autonomous, 2).with(|s| {
+                s.writer = Some(Who::Background);
+                s.shared_flush = Some(true);
+                s.flush_interval = Some(Duration::from_millis(3));
+            })
         },
         run: together,
         took_its_path: Some(|_, db| shared_a_flush(db)),
@@ -559,14 +562,19 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "split and merge",
-        settings: || Settings { compression: Compression::None, ..group() },
+        settings: || group().with(|s| s.compression = Compression::None),
         run: split_and_merge,
         ..PLAIN
     },
     Scenario { name: "overflow value in and out", run: overflow, ..PLAIN },
     Scenario {
         name: "uncommitted value longer than memory",
-        settings: || Settings { log_bytes_max: 32 << 20, segment_bytes: 4 << 20, ..tight() },
+        settings: || {
+            tight().with(|s| {
+                s.log_bytes_max = 32 << 20;
+                s.segment_bytes = 4 << 20;
+            })
+        },
         run: uncommitted_value,
         took_its_path: Some(evicted),
         ..PLAIN

@@ -109,7 +109,7 @@ pub fn make(closed: bool) -> (SimulatedStorage, Content) {
 }
 
 pub fn make_with(closed: bool, compression: Compression) -> (SimulatedStorage, Content) {
-    make_of(Settings { compression, ..settings() }, closed)
+    make_of(settings().with(|s| s.compression = compression), closed)
 }
 
 /// Killed, with its newest commits in mapped memory, of which some are in segments, too.
@@ -119,7 +119,11 @@ pub fn make_in_memory() -> (SimulatedStorage, Content) {
 
 pub fn settings_in_memory() -> Settings {
     let log_memory = Some(MEMORY.into());
-    Settings { preset: Preset::Passive, log_memory, log_memory_bytes: 1 << 20, ..settings() }
+    settings().with(|s| {
+        s.preset = Preset::Passive;
+        s.log_memory = log_memory;
+        s.log_memory_bytes = 1 << 20;
+    })
 }
 
 fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) {
@@ -170,7 +174,7 @@ pub fn make_backups() -> [(SimulatedStorage, Content); 2] {
     let later = sample.db.create_table("later").expect("new");
     sample.put(&later, "later", (0..40).map(|n| (vec![n], vec![n; 90])));
     let base = Some(place(&full));
-    sample.db.backup(place(&increment), BackupOptions { base, ..BackupOptions::default() }).expect("sound");
+    sample.db.backup(place(&increment), BackupOptions::default().with(|s| s.base = base)).expect("sound");
     sample.db.close().expect("works");
     [(full.duplicate(), of_full), (increment.duplicate(), sample.expected)]
 }

@@ -98,38 +98,40 @@ pub fn restore(
     settings: Settings,
 ) -> Result<(SimulatedStorage, RestoreReport)> {
     let target = SimulatedStorage::new(3);
-    let options = RestoreOptions { log: log.map(place), to, settings, ..RestoreOptions::default() };
+    let options = RestoreOptions::default().with(|s| {
+        s.log = log.map(place);
+        s.to = to;
+        s.settings = settings;
+    });
     let report = Database::restore(backups.iter().map(|disk| place(disk)), place(&target), options)?;
     Ok((target, report))
 }
 
 /// A preset with `logs` logs, everything small, and no checkpoint that nobody asks for.
 pub fn small(preset: Preset, logs: usize) -> Settings {
-    Settings {
-        preset,
-        logs,
-        memory_bytes: 8 << 20,
-        segment_bytes: 64 << 10,
-        log_buffer_bytes: 64 << 10,
-        log_bytes_max: 16 << 20,
-        checkpoint_log_bytes: 0,
-        log_memory: (preset == Preset::Passive).then(|| "mapped-memory".into()),
-        ..Settings::default()
-    }
+    Settings::default().with(|s| {
+        s.preset = preset;
+        s.logs = logs;
+        s.memory_bytes = 8 << 20;
+        s.segment_bytes = 64 << 10;
+        s.log_buffer_bytes = 64 << 10;
+        s.log_bytes_max = 16 << 20;
+        s.checkpoint_log_bytes = 0;
+        s.log_memory = (preset == Preset::Passive).then(|| "mapped-memory".into());
+    })
 }
 
 /// Workers with logs of their own that leave alone what is lazy in another's: nobody steals, and an idle log is written a second later.
 pub fn patient_workers(logs: usize) -> Settings {
-    Settings {
-        writer: Some(Writer::Worker),
-        acknowledger: Some(Acknowledger::Workers),
-        dependency: Some(Dependency::Exact),
-        stealing_group: Some(1),
-        flush_interval: Some(Duration::from_secs(1)),
-        idle_max: Duration::ZERO,
-        flush_unit_bytes: 48 << 10,
-        ..small(Preset::Autonomous, logs)
-    }
+    small(Preset::Autonomous, logs).with(|s| {
+        s.writer = Some(Writer::Worker);
+        s.acknowledger = Some(Acknowledger::Workers);
+        s.dependency = Some(Dependency::Exact);
+        s.stealing_group = Some(1);
+        s.flush_interval = Some(Duration::from_secs(1));
+        s.idle_max = Duration::ZERO;
+        s.flush_unit_bytes = 48 << 10;
+    })
 }
 
 /// One simulation at a time in a test process: what is put off until no thread can see it any more is done by any thread of the process.
@@ -160,22 +162,21 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
         let preset = Preset::ALL[pair % presets];
         // Most often workers that steal.
         let steals = preset == Preset::Autonomous && random.chance(3, 4);
-        let mut settings = Settings {
-            preset,
-            logs: if steals { 2 } else { 1 } + random.below(3) as usize,
-            writer: if steals { Some(Writer::Worker) } else { sometimes(random, &Writer::ALL) },
+        let mut settings = Settings::default().with(|s| {
+            s.preset = preset;
+            s.logs = if steals { 2 } else { 1 } + random.below(3) as usize;
+            s.writer = if steals { Some(Writer::Worker) } else { sometimes(random, &Writer::ALL) };
             // The number of logs says the rest; what is divided by page goes through code of its own.
-            layout: (!steals && random.chance(1, 3)).then_some(Layout::ByPage),
-            acknowledger: sometimes(random, &Acknowledger::ALL),
-            stealing_group: if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) },
-            acknowledgment_odds: if random.chance(1, 8) { 3 } else { 1 },
-            dependency: Some(Dependency::ALL[pair / presets]),
-            queue: sometimes(random, &Queue::ALL),
-            shared_flush: sometimes(random, &[true, false]),
-            flush_interval: (!steals && random.chance(3, 4)).then_some(Duration::ZERO),
-            log_bytes_max: 1 << 30,
-            ..Settings::default()
-        };
+            s.layout = (!steals && random.chance(1, 3)).then_some(Layout::ByPage);
+            s.acknowledger = sometimes(random, &Acknowledger::ALL);
+            s.stealing_group = if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) };
+            s.acknowledgment_odds = if random.chance(1, 8) { 3 } else { 1 };
+            s.dependency = Some(Dependency::ALL[pair / presets]);
+            s.queue = sometimes(random, &Queue::ALL);
+            s.shared_flush = sometimes(random, &[true, false]);
+            s.flush_interval = (!steals && random.chance(3, 4)).then_some(Duration::ZERO);
+            s.log_bytes_max = 1 << 30;
+        });
         if presets::Axes::of(&settings).writer == Writer::Memory {
             // The simulated disk's own. There no record waits for anything.
             settings.log_memory = Some("mapped-memory".into());
