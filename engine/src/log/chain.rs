@@ -1,6 +1,6 @@
 //! The chains that the blocks of a scan make: rules 2 and 3 of `reader`.
 
-use super::reader::{LeftOut, ScannedBlock, leave_out};
+use super::scanned::{LeftOut, ScannedBlock, leave_out};
 use crate::base::{Csn, Epoch, Error, LogId, Result, SegmentId};
 
 /// What one log holds of one epoch above what the checkpoint covers.

@@ -19,9 +19,8 @@
 //!
 //! A segment is read a piece at a time; what cannot be read costs its own sectors only.
 
-use super::DIRECTORY;
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, unknown_format};
-use super::names::{id_of, path_of};
+use super::names::{DIRECTORY, id_of, path_of};
 use super::pieces::Pieces;
 use super::record::{Record, RecordHeader};
 use super::segment::Segment;

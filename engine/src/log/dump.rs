@@ -2,8 +2,9 @@
 
 use super::fragment::Fragment;
 use super::part::{Part, RecordKind};
-use super::reader::{LoadedBlock, ScanOptions, load_all, scan};
+use super::reader::{ScanOptions, scan};
 use super::record::{DependencyRule, Operation, RecordHeader};
+use super::scanned::{LoadedBlock, load_all};
 use super::segment::Segment;
 use crate::base::{Csn, DatabaseId, Location, LogId, Result};
 use crate::device::Storage;

@@ -23,22 +23,24 @@
 //! There is no segment header: the first block of a segment says what it holds, so that switching segments costs no
 //! write of its own.
 
-mod block;
-mod buffer_size;
-mod chain;
-mod check;
-mod dump;
-mod fragment;
-pub mod memory;
 mod names;
-mod parking;
+mod fragment;
 mod part;
-mod pieces;
-mod reader;
 mod record;
+mod divide;
 mod redo;
+mod block;
 mod sealed;
 mod segment;
+mod pieces;
+mod scanned;
+mod chain;
+mod reader;
+mod check;
+mod dump;
+pub mod memory;
+mod parking;
+mod buffer_size;
 mod stream;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 pub(crate) mod test_world;
@@ -49,21 +51,18 @@ pub use block::{BLOCK_HEADER_BYTES, database_of};
 pub use buffer_size::BufferSize;
 pub use chain::Chain;
 pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
+pub use divide::Fragments;
 pub use dump::{DumpedRecord, dump};
-pub use fragment::{FRAGMENTS_MAX, Fragment, Fragments};
-pub use names::{id_of as segment_id, next_id};
+pub use fragment::{FRAGMENTS_MAX, Fragment};
+pub use names::{DIRECTORY, id_of as segment_id, next_id};
 pub use part::{Part, RecordKind, counting_bytes};
-pub use reader::{
-    LoadedBlock, Scan, ScanOptions, ScannedBlock, ScannedSegment, load, load_all, scan, scan_what_is_readable,
-};
+pub use reader::{Scan, ScanOptions, ScannedSegment, scan, scan_what_is_readable};
 pub use record::{
     DependencyRule, LISTED_MAX, Operation, Pieces, RECORD_HEADER_BYTES, Record, RecordHeader,
     begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use redo::{RedoBuffer, RedoMark};
+pub use scanned::{LoadedBlock, ScannedBlock, load, load_all};
 pub use sealed::SealedBlock;
 pub use segment::{Segment, SegmentPool, SpaceTicket};
 pub use stream::{Log, LogGuard, Reserve};
-
-/// The directory of the segments.
-pub const DIRECTORY: &str = "log";

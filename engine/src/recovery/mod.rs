@@ -232,7 +232,7 @@ impl Recovery<'_> {
         let segments = self.segment_pool()?;
         for segment in self.segment_files(manifest.database)? {
             // Everything in it is in the checkpoint.
-            segments.adopt(segment, None);
+            segments.add_recovered(segment, None);
         }
         segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
@@ -272,16 +272,16 @@ impl Recovery<'_> {
             // None is ever written to, not even one that looks empty: a write of the killed process may still be on its way to it.
             if found.lowest_epoch.is_none_or(|epoch| epoch > manifest.epoch) {
                 // What a recovery that did not come to its end has appended again is where it took it from.
-                segments.adopt_unneeded(&found.segment);
-            } else if is_needless(&found, &manifest) {
-                segments.adopt_needless(found.segment, found.max_csn);
+                segments.add_stale(&found.segment);
+            } else if is_obsolete(&found, &manifest) {
+                segments.add_obsolete(found.segment, found.max_csn);
             } else {
-                segments.adopt(found.segment, Some(found.max_csn));
+                segments.add_recovered(found.segment, Some(found.max_csn));
             }
         }
         let moved = match self.move_to_segment(&scan) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => {
-                if segments.remove_needless() {
+                if segments.remove_obsolete() {
                     self.move_to_segment(&scan)?
                 } else {
                     return Err(error);
@@ -290,7 +290,7 @@ impl Recovery<'_> {
             moved => moved?,
         };
         if let Some((segment, max_csn)) = moved {
-            segments.adopt(segment, Some(max_csn));
+            segments.add_recovered(segment, Some(max_csn));
         }
         // The new epoch's first segments are prepared while the old one is replayed.
         segments.start()?;
@@ -494,7 +494,7 @@ const SPARE_SEGMENTS: usize = 2;
 const SEGMENTS_AT_OPEN: usize = 2;
 
 /// Whether no recovery needs a segment: see the module's third rule.
-fn is_needless(found: &ScannedSegment, manifest: &Manifest) -> bool {
+fn is_obsolete(found: &ScannedSegment, manifest: &Manifest) -> bool {
     found.oldest.is_none_or(|epoch| epoch > manifest.epoch)
 }
 

@@ -8,10 +8,6 @@ pub const UNORDERED: &[&str] = &[
     "commit::acknowledge::queue",
     "commit::dependency",
     "commit::protocol",
-    "log",
-    "log::memory",
-    "log::segment",
-    "recovery",
     "sync",
     "sync::simulation",
 ];
@@ -35,8 +31,6 @@ pub const LONG_FUNCTIONS: &[&str] = &[
 pub const LONG_TEST_NAMES: &[&str] = &[
     "engine/src/checkpoint/",
     "engine/src/commit/",
-    "engine/src/log/",
-    "engine/src/recovery/",
     "engine/src/store/",
 ];
 
@@ -45,13 +39,10 @@ pub const WIDE_COMMENTS: &[&str] = &[
     "checker/src/",
     "checker/tests/",
     "cli/tests/",
-    "engine/src/backup/",
     "engine/src/base/",
     "engine/src/checkpoint/",
     "engine/src/commit/",
     "engine/src/device/",
-    "engine/src/log/",
-    "engine/src/recovery/",
     "engine/src/store/",
     "engine/src/sync/",
     "engine/tests/",
@@ -66,13 +57,10 @@ pub const WIDE_COMMENTS: &[&str] = &[
 pub const COINED_WORDS: &[&str] = &[
     "checker/tests/",
     "cli/tests/",
-    "engine/src/backup/",
     "engine/src/base/",
     "engine/src/checkpoint/",
     "engine/src/commit/",
     "engine/src/device/",
-    "engine/src/log/",
-    "engine/src/recovery/",
     "engine/src/store/",
     "engine/src/sync/",
     "engine/tests/",
@@ -87,12 +75,9 @@ pub const COINED_WORDS: &[&str] = &[
 pub const LONG_CELLS: &[&str] = &[
     "ARCHITECTURE.md",
     "docs/assumptions.md",
-    "docs/backup.md",
     "docs/commit.md",
     "docs/dependencies.md",
-    "docs/formats.md",
     "docs/lock-order.md",
     "docs/planted.md",
-    "docs/recovery.md",
     "docs/settings.md",
 ];

@@ -7,8 +7,7 @@
 //! **Dirty.** From an insertion to the next fence the log is *dirty*, and remembers its first record that is not fenced. A fence covers what
 //! its own thread has stored; where another thread left something unfenced a barrier covers all.
 
-use super::LogMemory;
-use super::layout::Entry;
+use super::layout::{Entry, LogMemory};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, LogId};
 use crate::sync::thread;

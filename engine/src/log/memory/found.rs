@@ -1,6 +1,6 @@
 //! What a recovery finds in the memory: blocks, as if they had been written.
 
-use super::LogMemory;
+use super::layout::LogMemory;
 use crate::base::checksum::crc;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, ErrorKind, Result, SegmentId};

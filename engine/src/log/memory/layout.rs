@@ -39,7 +39,6 @@
 //!
 //! A buffer holds records from byte 80 on, where they will be in the block; the first 80 bytes are not used.
 
-use super::LogMemory;
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
@@ -162,6 +161,29 @@ fn parse_header(bytes: &[u8; HEADER_USED]) -> Option<Header> {
         return Some(Header::Torn);
     }
     Some(Header::Whole { generation, database, id, bytes: length, layout })
+}
+
+/// The mapped memory of a database.
+#[derive(Clone, Debug)]
+pub struct LogMemory {
+    pub(super) memory: Arc<dyn MappedMemory>,
+    pub(super) database: DatabaseId,
+    pub(super) id: MemoryId,
+    pub(super) layout: Layout,
+}
+
+impl LogMemory {
+    /// Which memory it is.
+    #[must_use]
+    pub fn id(&self) -> MemoryId {
+        self.id
+    }
+
+    /// The memory itself.
+    #[must_use]
+    pub fn mapped(&self) -> &Arc<dyn MappedMemory> {
+        &self.memory
+    }
 }
 
 impl LogMemory {

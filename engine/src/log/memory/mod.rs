@@ -19,40 +19,12 @@
 //!
 //! How the memory is divided is in `layout`; how it is filled in `buffers`; what recovery makes of it in `found`.
 
+mod layout;
 mod buffers;
 mod found;
-mod layout;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
 pub use buffers::{Fenced, MemoryBuffers};
 pub use found::find;
-pub use layout::{BUFFERS_EACH, MemoryId, MemoryState, buffer_bytes_that_fit, needed_bytes};
-
-use crate::base::DatabaseId;
-use crate::device::mapped::MappedMemory;
-use layout::Layout;
-use std::sync::Arc;
-
-/// The mapped memory of a database.
-#[derive(Clone, Debug)]
-pub struct LogMemory {
-    memory: Arc<dyn MappedMemory>,
-    database: DatabaseId,
-    id: MemoryId,
-    layout: Layout,
-}
-
-impl LogMemory {
-    /// Which memory it is.
-    #[must_use]
-    pub fn id(&self) -> MemoryId {
-        self.id
-    }
-
-    /// The memory itself.
-    #[must_use]
-    pub fn mapped(&self) -> &Arc<dyn MappedMemory> {
-        &self.memory
-    }
-}
+pub use layout::{BUFFERS_EACH, LogMemory, MemoryId, MemoryState, buffer_bytes_that_fit, needed_bytes};

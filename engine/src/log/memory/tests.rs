@@ -2,17 +2,20 @@
 
 use super::layout::Entry;
 use super::*;
+use crate::base::DatabaseId;
 use crate::base::checksum::crc;
 use crate::base::random::Random;
 use crate::base::settings::MemoryCache;
 use crate::base::{Csn, Epoch, ErrorKind, Gsn, Location, LogId, SegmentId};
 use crate::device::mapped::MapOptions;
+use crate::device::mapped::MappedMemory;
 use crate::device::simulated::{CrashKind, SimulatedStorage};
 use crate::device::{AlignedBuffer, OpenMode, Storage};
 use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use crate::log::record::{DependencyRule, RecordHeader, record_bytes};
 use crate::log::{RecordKind, ScanOptions, Segment, scan};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const DATABASE: DatabaseId = DatabaseId(77);

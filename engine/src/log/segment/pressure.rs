@@ -6,19 +6,12 @@
 //!        └ a refusal, or too long
 //! ```
 
-use super::{SegmentPool, State, bytes_in_use, bytes_kept, path_of};
+use super::super::names::path_of;
+use super::pool::SegmentPool;
+use super::state::State;
 use crate::base::clock::{Nanos, WaitTimer};
-use crate::base::{Csn, Error, ErrorKind, Location};
+use crate::base::{Error, ErrorKind, Location};
 use std::time::Duration;
-
-/// What became of the checkpoints that would make room.
-#[derive(Debug, Default)]
-pub(super) struct Checkpoints {
-    pub(super) done: u64,
-    failed: u64,
-    /// Of the last one that failed.
-    failure: Option<Error>,
-}
 
 /// How things stood when somebody began to wait for log space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,8 +29,9 @@ impl SegmentPool {
             let at_bound = self.is_at_bound(&state);
             // On a full disk a checkpoint makes room only if there is a segment that it can recycle.
             // Others may wait for one for other reasons: it is taken back by its end only.
-            state.pressed |= at_bound || state.full.is_some() && can_be_freed(&state);
-            state.pressed
+            state.checkpoints.requested |=
+                at_bound || state.attempts.disk_full.is_some() && state.can_be_freed();
+            state.checkpoints.requested
         };
         if pressed {
             self.filled.notify_all();
@@ -48,7 +42,7 @@ impl SegmentPool {
     #[must_use]
     pub fn begin_waiting(&self) -> SpaceTicket {
         let state = self.state.lock();
-        let (checkpoints_failed, attempts) = (state.checkpoints.failed, state.attempts);
+        let (checkpoints_failed, attempts) = (state.checkpoints.failed, state.attempts.ended);
         SpaceTicket { since: self.clock.now(), checkpoints_failed, attempts }
     }
 
@@ -57,8 +51,9 @@ impl SegmentPool {
     #[must_use]
     pub fn failure_since(&self, ticket: SpaceTicket) -> Option<Error> {
         let state = self.state.lock();
-        let is_new = state.attempts > ticket.attempts;
-        let failure = state.failure.as_ref().filter(|error| is_new || error.kind() == ErrorKind::Poisoned);
+        let is_new = state.attempts.ended > ticket.attempts;
+        let failure =
+            state.attempts.failure.as_ref().filter(|error| is_new || error.kind() == ErrorKind::Poisoned);
         failure.map(Error::duplicate)
     }
 
@@ -71,21 +66,22 @@ impl SegmentPool {
             let failure = state.checkpoints.failure.as_ref().map(ToString::to_string).unwrap_or_default();
             let what = format!("the log is full, and the checkpoint that would make room failed: {failure}");
             Error::new(ErrorKind::OutOfSpace, what)
-        } else if !can_be_freed(&state)
-            && (state.full.is_some_and(|asked| asked.at >= ticket.since) || self.was_just_full(&state))
+        } else if !state.can_be_freed()
+            && (state.attempts.disk_full.is_some_and(|asked| asked.at >= ticket.since)
+                || self.was_just_full(&state))
         {
             let bytes = self.segment_bytes;
             let mut what =
                 format!("the disk is full: {bytes} more bytes are needed for a segment of the log");
-            if bytes_kept(&state) > 0 {
-                let kept = bytes_kept(&state);
+            if state.bytes_retained() > 0 {
+                let kept = state.bytes_retained();
                 what += &format!("; {kept} bytes of it are kept for transactions in progress");
             }
             Error::new(ErrorKind::OutOfSpace, what)
         } else {
             return None;
         };
-        state.refused = Some(self.clock.now());
+        state.attempts.refused = Some(self.clock.now());
         drop(state);
         self.filled.notify_all();
         Some(refusal)
@@ -93,7 +89,7 @@ impl SegmentPool {
 
     /// A block may be longer than a segment, and what is in its way less than that below the bound.
     fn is_at_bound(&self, state: &State) -> bool {
-        !self.within_bound(state, bytes_in_use(state), state.missed.max(self.segment_bytes))
+        !self.within_bound(state, state.bytes_in_use(), state.requests.longest_missed.max(self.segment_bytes))
     }
 
     /// For whoever has waited for space in vain.
@@ -107,7 +103,7 @@ impl SegmentPool {
             return Error::new(ErrorKind::OutOfSpace, what)
                 .at(Location::File { path: path_of(id), offset: 0 });
         }
-        let (in_use, most) = (bytes_in_use(&state), self.bytes_max);
+        let (in_use, most) = (state.bytes_in_use(), self.bytes_max);
         let what = format!(
             "the log is full: {in_use} bytes of {most} are in use, and no checkpoint made room in time"
         );
@@ -115,26 +111,26 @@ impl SegmentPool {
     }
 
     pub(super) fn was_just_full(&self, state: &State) -> bool {
-        state.full.is_some_and(|asked| asked.is_recent(self.clock.now()))
+        state.attempts.disk_full.is_some_and(|asked| asked.is_recent(self.clock.now()))
     }
 
     /// The disk was full when the last segment was to be made, and segments are missing.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let state = self.state.lock();
-        state.full.is_some() && state.ready.len() < self.spare
+        state.attempts.disk_full.is_some() && state.ready.len() < self.spare
     }
 
     /// Somebody was refused at most `recently` ago because the disk is full.
     #[must_use]
     pub fn has_refused(&self, recently: Duration) -> bool {
-        self.state.lock().refused.is_some_and(|then| self.clock.now().since(then) <= recently)
+        self.state.lock().attempts.refused.is_some_and(|then| self.clock.now().since(then) <= recently)
     }
 
     /// Has a full disk asked for a segment again.
     pub fn ask_again(&self) {
         let mut state = self.state.lock();
-        if state.full.is_some() && !self.was_just_full(&state) {
+        if state.attempts.disk_full.is_some() && !self.was_just_full(&state) {
             // The preparer then sees that there are fewer than the spare ones.
             state.forget_failure();
             drop(state);
@@ -147,7 +143,7 @@ impl SegmentPool {
         let mut wait_timer = WaitTimer::start(&self.clock);
         let before = {
             let mut state = self.state.lock();
-            state.pressed = true;
+            state.checkpoints.requested = true;
             (state.checkpoints.done, state.checkpoints.failed)
         };
         self.filled.notify_all();
@@ -173,7 +169,7 @@ impl SegmentPool {
     /// A checkpoint that should have made room failed: tells those who wait for it.
     pub fn checkpoint_failed(&self, error: &Error) {
         let mut state = self.state.lock();
-        state.pressed = false;
+        state.checkpoints.requested = false;
         state.checkpoints.failed += 1;
         state.checkpoints.failure = Some(error.duplicate());
         drop(state);
@@ -183,12 +179,6 @@ impl SegmentPool {
     /// True if somebody waits for space that only a checkpoint can give; taken back by the next recycling.
     #[must_use]
     pub fn is_pressed(&self) -> bool {
-        self.state.lock().pressed
+        self.state.lock().checkpoints.requested
     }
-}
-
-/// Whether there is a full segment that the next checkpoint may free.
-fn can_be_freed(state: &State) -> bool {
-    let is_kept = |csn: Csn| state.kept.is_some_and(|(covered, last)| csn > covered && csn <= last);
-    state.retired.iter().any(|full| !is_kept(full.max_csn))
 }

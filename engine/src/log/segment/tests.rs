@@ -1,10 +1,18 @@
 //! How much log there may be, what a checkpoint is asked for, and a full disk. The calling thread prepares segments.
 
-use super::*;
+use super::file::{OpenBlocks, Segment};
+use super::pool::{RECOVERY_SEGMENTS, SegmentPool};
+use super::prepare::Work;
 use crate::base::Location;
+use crate::base::clock::Clock;
 use crate::base::clock::WaitTimer;
+use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
+use crate::device::SpaceRefusal;
 use crate::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
-use crate::sync::atomic::AtomicBool;
+use crate::log::names::path_of;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
 
 const SEGMENT_BYTES: u64 = 64 << 10;
 
@@ -48,13 +56,13 @@ fn found(pool: &SegmentPool, id: u64) -> Segment {
 }
 
 /// As left by a process that was killed.
-fn adopt(pool: &SegmentPool, id: u64, csn: u64) {
-    pool.adopt(found(pool, id), Some(Csn(csn)));
+fn add_recovered(pool: &SegmentPool, id: u64, csn: u64) {
+    pool.add_recovered(found(pool, id), Some(Csn(csn)));
 }
 
 /// The same, and nobody needs it.
-fn adopt_needless(pool: &SegmentPool, id: u64, csn: u64) {
-    pool.adopt_needless(found(pool, id), Csn(csn));
+fn add_obsolete(pool: &SegmentPool, id: u64, csn: u64) {
+    pool.add_obsolete(found(pool, id), Csn(csn));
 }
 
 /// Numbers of the files.
@@ -82,7 +90,7 @@ fn segments_in_use_stay_within_the_bound() {
 #[test]
 fn a_recovery_that_found_the_log_full_may_take_a_little_more_until_a_checkpoint() {
     let (pool, disk, _) = pool(2);
-    (1..=3).for_each(|id| adopt(&pool, id, id));
+    (1..=3).for_each(|id| add_recovered(&pool, id, id));
     let taken: Vec<Segment> = std::iter::from_fn(|| take(&pool, 1)).take(9).collect();
     assert_eq!(taken.len() as u64, RECOVERY_SEGMENTS);
     taken
@@ -136,7 +144,7 @@ fn on_a_full_disk_a_checkpoint_is_asked_for_only_if_it_would_free_something() {
 #[test]
 fn a_file_that_cannot_be_removed_keeps_no_other_and_goes_with_a_later_checkpoint() {
     let (pool, disk, _) = pool(20);
-    (1..=3).for_each(|id| adopt(&pool, id, id));
+    (1..=3).for_each(|id| add_recovered(&pool, id, id));
     prepare(&pool);
     pool.await_ready(1).expect("one is ready");
     disk.inject(Fault { operation: OperationKind::Open, after: 1, kind: FaultKind::Once, error: 5 });
@@ -149,35 +157,35 @@ fn a_file_that_cannot_be_removed_keeps_no_other_and_goes_with_a_later_checkpoint
 #[test]
 fn on_a_full_disk_what_nobody_needs_makes_room_but_for_the_last_file() {
     let (pool, disk, _) = pool(20);
-    (1..=2).for_each(|id| adopt_needless(&pool, id, id));
-    pool.adopt_unneeded(&found(&pool, 3));
+    (1..=2).for_each(|id| add_obsolete(&pool, id, id));
+    pool.add_stale(&found(&pool, 3));
     disk.set_capacity(Some(3 * SEGMENT_BYTES));
     prepare(&pool);
     assert_eq!(pool.await_ready(1).expect_err("it is full").kind(), ErrorKind::OutOfSpace);
     assert_eq!(files(&disk), [1, 2, 3]);
-    assert!(pool.remove_needless());
+    assert!(pool.remove_obsolete());
     assert_eq!(files(&disk).len(), 1, "a crash at this moment leaves a log");
     assert_eq!(pool.bytes_in_use(), 0);
-    assert!(!pool.remove_needless() && files(&disk).len() == 1);
+    assert!(!pool.remove_obsolete() && files(&disk).len() == 1);
     prepare(&pool);
     pool.await_ready(1).expect("there is room now");
     assert!(files(&disk).iter().all(|id| *id > 3), "{:?}", files(&disk));
     // What is needed is the log that stays.
     let (pool, disk, _) = self::pool(20);
-    adopt(&pool, 1, 1);
-    adopt_needless(&pool, 2, 9);
-    assert!(pool.remove_needless());
+    add_recovered(&pool, 1, 1);
+    add_obsolete(&pool, 2, 9);
+    assert!(pool.remove_obsolete());
     assert_eq!((files(&disk), pool.bytes_in_use()), (vec![1], SEGMENT_BYTES));
-    assert!(!pool.remove_needless());
+    assert!(!pool.remove_obsolete());
 }
 
 /// What is ready after opening on a disk that is full, of two segments, with so many that are needed and so many that are not.
-fn ready_on_full_disk(needed: u64, needless: u64) -> Result<Vec<u64>> {
+fn ready_on_full_disk(needed: u64, obsolete: u64) -> Result<Vec<u64>> {
     let disk = SimulatedStorage::new(1);
     let pool = SegmentPool::new(Arc::new(disk.clone()), SEGMENT_BYTES, 20 * SEGMENT_BYTES, 2)?;
-    (1..=needed).for_each(|id| adopt(&pool, id, id));
-    (needed + 1..=needed + needless).for_each(|id| adopt_needless(&pool, id, id));
-    disk.set_capacity(Some((needed + needless) * SEGMENT_BYTES));
+    (1..=needed).for_each(|id| add_recovered(&pool, id, id));
+    (needed + 1..=needed + obsolete).for_each(|id| add_obsolete(&pool, id, id));
+    disk.set_capacity(Some((needed + obsolete) * SEGMENT_BYTES));
     pool.start()?;
     assert_eq!(pool.await_ready(2).expect_err("it is full").kind(), ErrorKind::OutOfSpace);
     let ready = pool.await_ready_on_full_disk(2);
@@ -190,13 +198,13 @@ fn ready_on_full_disk(needed: u64, needless: u64) -> Result<Vec<u64>> {
 
 #[test]
 fn one_segment_will_do_on_a_full_disk() {
-    let count = |needed, needless| ready_on_full_disk(needed, needless).map(|there| there.len());
+    let count = |needed, obsolete| ready_on_full_disk(needed, obsolete).map(|there| there.len());
     assert_eq!(count(0, 3).expect("two fit"), 2);
     assert_eq!(count(0, 2).expect("the last file goes when there is another"), 2);
     assert_eq!(count(2, 1).expect("one fits"), 3);
-    for (needed, needless) in [(2, 0), (0, 1)] {
-        let refused = count(needed, needless).expect_err("no room can be made");
-        assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{needed} {needless}");
+    for (needed, obsolete) in [(2, 0), (0, 1)] {
+        let refused = count(needed, obsolete).expect_err("no room can be made");
+        assert_eq!(refused.kind(), ErrorKind::OutOfSpace, "{needed} {obsolete}");
     }
 }
 
@@ -237,7 +245,7 @@ fn a_full_disk_is_asked_again_after_a_while_and_another_failure_stands() {
     assert_eq!(pool.failure().expect("it has none").kind(), ErrorKind::OutOfSpace);
     // As if the answer had taken its time.
     clock.advance(Duration::from_millis(5));
-    pool.state.lock().full = Some(SpaceRefusal::new(begun, clock.now()));
+    pool.state.lock().attempts.disk_full = Some(SpaceRefusal::new(begun, clock.now()));
     clock.advance(Duration::from_millis(49));
     pool.ask_again();
     assert!(pool.failure().is_some() && matches!(pool.next_work(), Work::Nothing), "too early");
@@ -273,7 +281,7 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
             waits.join().expect("no panic")
         })
     };
-    pool.state.lock().pressed = false;
+    pool.state.lock().checkpoints.requested = false;
     assert!(told_after(&|| {
         // A machine that was suspended has lost no time in which a checkpoint could have been made.
         clock.advance(long);
@@ -304,14 +312,14 @@ fn a_long_segment_that_is_beyond_the_bound_hides_no_short_one() {
     let (mut pool, ..) = pool(6);
     assert!(pool.take(4 * SEGMENT_BYTES).is_none());
     prepare(&pool);
-    (101..=103).for_each(|id| adopt(&pool, id, 9));
+    (101..=103).for_each(|id| add_recovered(&pool, id, 9));
     pool.recycle(Csn(1), Csn(1)).expect("no I/O");
     assert_eq!((pool.bytes_in_use(), pool.file_bytes()), (3 * SEGMENT_BYTES, 7 * SEGMENT_BYTES));
     // One that has to be made, and two that are there.
     for _ in 0..3 {
         let segment = take(&pool, 1).expect("there is room for three short ones");
         assert_eq!(segment.len, SEGMENT_BYTES);
-        pool.state.lock().wanted.push(1);
+        pool.state.lock().requests.wanted.push(1);
         prepare(&pool);
     }
     assert!(pool.take(1).is_none() && matches!(pool.next_work(), Work::Nothing), "it is full");
@@ -361,7 +369,7 @@ fn what_failed_before_somebody_waited_is_not_his_failure_unless_nothing_is_made_
     disk.heal();
     assert!(take(&pool, 1).is_some() && pool.failure_since(ticket).is_none());
     // The preparer is gone: no checkpoint changes that, nor a disk that has space again.
-    pool.state.lock().failure = Some(Error::new(ErrorKind::Poisoned, "it panicked"));
+    pool.state.lock().attempts.failure = Some(Error::new(ErrorKind::Poisoned, "it panicked"));
     pool.recycle(Csn(1), Csn(1)).expect("no I/O");
     let ticket = pool.begin_waiting();
     assert_eq!(pool.failure_since(ticket).expect("it stands").kind(), ErrorKind::Poisoned);
@@ -371,7 +379,7 @@ fn what_failed_before_somebody_waited_is_not_his_failure_unless_nothing_is_made_
 fn every_file_is_known_in_each_state_until_it_is_gone_and_one_that_is_not_is_found() {
     let (pool, disk, clock) = pool(8);
     let none_leaked = || assert_eq!(pool.leaked().expect("a healthy disk"), []);
-    adopt(&pool, 1, 5);
+    add_recovered(&pool, 1, 5);
     prepare(&pool);
     none_leaked();
     let segment = take(&pool, 1).expect("there is room");
@@ -402,7 +410,7 @@ fn every_file_is_known_in_each_state_until_it_is_gone_and_one_that_is_not_is_fou
     assert!(disk.files().len() <= files);
     let forgotten = pool.create(SegmentId(77), SEGMENT_BYTES).expect("a healthy disk");
     assert_eq!(pool.leaked().expect("a healthy disk"), [SegmentId(77)]);
-    pool.adopt(Segment { id: SegmentId(77), file: forgotten, len: SEGMENT_BYTES }, Some(Csn(7)));
+    pool.add_recovered(Segment { id: SegmentId(77), file: forgotten, len: SEGMENT_BYTES }, Some(Csn(7)));
     none_leaked();
 }
 

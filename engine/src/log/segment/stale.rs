@@ -1,58 +1,61 @@
 //! Files that are not needed any more, or never were: what a process left that was killed, and what is too much.
 //!
 //! ```text
-//!   found by recovery ── no block in it, or of later epochs only ──────────▶ surplus ──another is READY──▶ removed
+//!   found by recovery ── no block in it, or of later epochs only ──────────▶ excess ──another is READY──▶ removed
 //!                     ├─ needless: covered, or it counts for nobody ─▶ RETIRED ─┐ ▲
 //!                     └─ needed ──────────────────────────────────────▶ RETIRED ─┴─┘ a checkpoint covers it
-//!                                       needless, and the disk is full: surplus at once, all but the last file
+//!                                       needless, and the disk is full: excess at once, all but the last file
 //! ```
 //!
-//! Nothing of this is written to again. A file that could not be removed stays surplus.
+//! Nothing of this is written to again. A file that could not be removed stays excess.
 
-use super::{DIRECTORY, OpenBlocks, Retired, Segment, SegmentPool, path_of};
+use super::super::names::{DIRECTORY, path_of};
+use super::file::{OpenBlocks, Segment};
+use super::pool::SegmentPool;
+use super::state::Retired;
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 
 impl SegmentPool {
     /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`. `None`: the database was closed, and
     /// nobody writes to it. It is recycled.
-    pub fn adopt(&self, segment: Segment, max_csn: Option<Csn>) {
+    pub fn add_recovered(&self, segment: Segment, max_csn: Option<Csn>) {
         self.retire_found(segment, max_csn, false);
     }
 
-    /// As [`SegmentPool::adopt`] one of a killed process that no recovery needs: what is in it is covered, or counts for nobody. It makes
-    /// room if the disk is full: see [`SegmentPool::remove_needless`].
-    pub fn adopt_needless(&self, segment: Segment, max_csn: Csn) {
+    /// As [`SegmentPool::add_recovered`] one of a killed process that no recovery needs: what is in it is covered, or counts for nobody. It makes
+    /// room if the disk is full: see [`SegmentPool::remove_obsolete`].
+    pub fn add_obsolete(&self, segment: Segment, max_csn: Csn) {
         self.retire_found(segment, Some(max_csn), true);
     }
 
-    fn retire_found(&self, segment: Segment, max_csn: Option<Csn>, needless: bool) {
+    fn retire_found(&self, segment: Segment, max_csn: Option<Csn>, obsolete: bool) {
         let mut state = self.state.lock();
-        state.next_id = state.next_id.max(segment.id.0 + 1);
+        state.ids.next = state.ids.next.max(segment.id.0 + 1);
         if max_csn.is_some() {
-            state.own_ids = state.next_id;
+            state.ids.first_own = state.ids.next;
         }
-        state.adopted_bytes += segment.len;
+        state.recovered_bytes += segment.len;
         let max_csn = max_csn.unwrap_or(Csn::ZERO);
-        state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default(), needless });
+        state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default(), obsolete });
     }
 
     /// Takes over a segment in which recovery found no block that counts: a crash between its making and its first use, or the end of a
     /// recovery. It is not used, since a write of the killed process may still be on its way to it, but removed when there are others,
     /// so that recoveries that are interrupted again and again do not leave more and more.
-    pub fn adopt_unneeded(&self, segment: &Segment) {
+    pub fn add_stale(&self, segment: &Segment) {
         let mut state = self.state.lock();
-        state.next_id = state.next_id.max(segment.id.0 + 1);
-        state.own_ids = state.next_id;
-        state.surplus.push(segment.id);
+        state.ids.next = state.ids.next.max(segment.id.0 + 1);
+        state.ids.first_own = state.ids.next;
+        state.excess.push(segment.id);
     }
 
     /// Whether there is a file of a killed process still (rule 3). Who opens the database after it was closed takes every file for one that
     /// nobody writes to.
     #[must_use]
-    pub fn has_leftovers(&self) -> bool {
+    pub fn has_stale_files(&self) -> bool {
         let state = self.state.lock();
         let retired = state.retired.iter().map(|full| full.segment.id);
-        state.surplus.iter().copied().chain(retired).any(|id| id.0 < state.own_ids)
+        state.excess.iter().copied().chain(retired).any(|id| id.0 < state.ids.first_own)
     }
 
     /// Waits until `count` segments, at most the spare ones, are ready.
@@ -64,7 +67,7 @@ impl SegmentPool {
             let ticket = self.prepared.ticket();
             let (ready, failure) = {
                 let state = self.state.lock();
-                (state.ready.len(), state.failure.as_ref().map(Error::duplicate))
+                (state.ready.len(), state.attempts.failure.as_ref().map(Error::duplicate))
             };
             if ready >= count.min(self.spare) {
                 self.serve();
@@ -84,7 +87,7 @@ impl SegmentPool {
     /// `OutOfSpace`, I/O.
     pub fn await_ready_on_full_disk(&self, count: usize) -> Result<()> {
         loop {
-            let removed = self.remove_needless();
+            let removed = self.remove_obsolete();
             match self.await_ready(count) {
                 Err(error) if error.kind() == ErrorKind::OutOfSpace && !removed => {
                     return self.await_ready(1).map_err(|_| error);
@@ -97,17 +100,17 @@ impl SegmentPool {
 
     /// Makes room for the first segment on a full disk: removes what recovery found and nobody needs. True if there was anything. The caller
     /// has made durable what says that nobody needs it. One file stays (rule 7): the last one goes when another is READY.
-    pub fn remove_needless(&self) -> bool {
+    pub fn remove_obsolete(&self) -> bool {
         let (ids, closed) = {
             let mut state = self.state.lock();
             let state = &mut *state;
-            let needless: Vec<Retired> = state.retired.extract_if(.., |full| full.needless).collect();
-            let bytes: u64 = needless.iter().map(|full| full.segment.len).sum();
-            state.adopted_bytes = state.adopted_bytes.saturating_sub(bytes);
-            state.surplus.extend(needless.iter().map(|full| full.segment.id));
+            let obsolete: Vec<Retired> = state.retired.extract_if(.., |full| full.obsolete).collect();
+            let bytes: u64 = obsolete.iter().map(|full| full.segment.len).sum();
+            state.recovered_bytes = state.recovered_bytes.saturating_sub(bytes);
+            state.excess.extend(obsolete.iter().map(|full| full.segment.id));
             let others = !state.ready.is_empty() || !state.retired.is_empty();
-            let stay = if others { 0 } else { state.surplus.len().min(1) };
-            (state.surplus[stay..].to_vec(), needless)
+            let stay = if others { 0 } else { state.excess.len().min(1) };
+            (state.excess[stay..].to_vec(), obsolete)
         };
         // The space of a file that is open is not free.
         drop(closed);
@@ -121,24 +124,24 @@ impl SegmentPool {
     /// There are segments to write to, so what is too much can go.
     fn serve(&self) {
         self.state.lock().started = true;
-        if let Err(error) = self.remove_surplus() {
+        if let Err(error) = self.remove_excess() {
             tracing::warn!(%error, "a log segment that nobody needs stays until the next checkpoint");
         }
     }
 
-    pub(super) fn remove_surplus(&self) -> Result<()> {
-        let surplus = self.state.lock().surplus.clone();
-        self.remove(&surplus).1
+    pub(super) fn remove_excess(&self) -> Result<()> {
+        let excess = self.state.lock().excess.clone();
+        self.remove(&excess).1
     }
 
-    /// Removes surplus files, durably. How many, and why the first of the others could not be. Each is surplus until it is gone.
+    /// Removes excess files, durably. How many, and why the first of the others could not be. Each is excess until it is gone.
     fn remove(&self, ids: &[SegmentId]) -> (usize, Result<()>) {
         let (mut removed, mut result) = (0, Ok(()));
         for id in ids {
             match self.storage.remove(&path_of(*id)) {
                 Ok(()) => {
                     removed += 1;
-                    self.state.lock().surplus.retain(|other| other != id);
+                    self.state.lock().excess.retain(|other| other != id);
                 }
                 Err(error) => result = result.and(Err(error)),
             }
@@ -147,7 +150,7 @@ impl SegmentPool {
             // A file system may keep the space until then.
             result = result.and(self.storage.flush_directory(DIRECTORY));
             let mut state = self.state.lock();
-            if state.full.take().is_some() {
+            if state.attempts.disk_full.take().is_some() {
                 // There is space now.
                 state.forget_failure();
             }

@@ -1,0 +1,45 @@
+//! Segment files, and the blocks that still have to be written to them.
+
+use crate::base::SegmentId;
+use crate::device::File;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+/// A segment file.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// The number in its name.
+    pub id: SegmentId,
+    /// The file.
+    pub file: Arc<dyn File>,
+    /// Its length.
+    pub len: u64,
+}
+
+/// The number of blocks that have a place in a segment and are not written yet. Until they are written, the
+/// segment is not recycled.
+#[derive(Clone, Debug, Default)]
+pub struct OpenBlocks(Arc<AtomicU32>);
+
+/// One such block, until it is dropped.
+#[derive(Debug)]
+pub struct OpenBlock(OpenBlocks);
+
+impl OpenBlocks {
+    /// Counts one more block.
+    #[must_use]
+    pub fn open(&self) -> OpenBlock {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        OpenBlock(self.clone())
+    }
+
+    pub(super) fn any(&self) -> bool {
+        self.0.load(Ordering::Acquire) > 0
+    }
+}
+
+impl Drop for OpenBlock {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,276 @@
+//! The pool: gives segments to logs and takes full ones back.
+
+use super::super::names::{DIRECTORY, id_of};
+use super::file::{OpenBlocks, Segment};
+use super::state::{Retired, State};
+use crate::base::clock::Clock;
+use crate::base::planted::{self, Bug};
+use crate::base::{Csn, Error, Result, SegmentId};
+use crate::device::{SECTOR_BYTES, Storage};
+use crate::sync::{Event, Mutex, thread};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Segments that may be taken beyond the bound between recovery and the first checkpoint.
+pub(super) const RECOVERY_SEGMENTS: u64 = 4;
+/// Recycled segments kept beyond the spare ones.
+const READY_MAX: usize = 64;
+
+/// All segments of a database, shared by its logs.
+#[derive(Debug)]
+pub struct SegmentPool {
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) segment_bytes: u64,
+    pub(super) bytes_max: u64,
+    /// READY segments that the preparer keeps.
+    pub(super) spare: usize,
+    pub(super) clock: Clock,
+    pub(super) state: Mutex<State>,
+    /// Wakes the preparer, which keeps no pool alive while it sleeps: one that a failed open gives up ends with its thread.
+    pub(super) work: Arc<Event>,
+    /// Wakes those who wait for a segment.
+    pub(super) prepared: Event,
+    /// Happens when segments fill up and when somebody is refused: whoever makes checkpoints looks at
+    /// [`SegmentPool::bytes_in_use`] then.
+    pub(super) filled: Event,
+    pub(super) preparer: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+impl SegmentPool {
+    /// A pool without segments; call [`SegmentPool::add_recovered`] for existing ones, then [`SegmentPool::start`].
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        segment_bytes: u64,
+        bytes_max: u64,
+        spare: usize,
+    ) -> Result<Arc<SegmentPool>> {
+        storage.create_directory(DIRECTORY)?;
+        storage.flush_directory("")?;
+        Ok(Arc::new(SegmentPool {
+            storage,
+            segment_bytes,
+            bytes_max,
+            spare,
+            clock: Clock::real(),
+            state: Mutex::new(State::default()),
+            work: Arc::new(Event::new()),
+            prepared: Event::new(),
+            filled: Event::new(),
+            preparer: Mutex::new(None),
+        }))
+    }
+
+    /// Stops the preparer; with `wait` returns when it has ended.
+    pub fn close(&self, wait: bool) {
+        self.state.lock().closed = true;
+        self.work.notify_all();
+        self.prepared.notify_all();
+        if wait && let Some(handle) = self.preparer.lock().take() {
+            let _ = handle.join();
+        }
+    }
+
+    /// Does `work` for a recovery: what that appends has been in the log before, so there is room for it, whatever the bound says. Nobody
+    /// else is there who could make a checkpoint.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn beyond_bound<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.state.lock().beyond_bound = true;
+        let done = work();
+        let mut state = self.state.lock();
+        state.beyond_bound = false;
+        state.recovered_bytes = state.bytes_in_use();
+        done
+    }
+
+    pub(super) fn within_bound(&self, state: &State, in_use: u64, more: u64) -> bool {
+        let after_recovery = state.recovered_bytes > 0
+            && in_use < state.recovered_bytes + RECOVERY_SEGMENTS * self.segment_bytes;
+        in_use + more <= self.bytes_max || after_recovery || state.beyond_bound
+    }
+
+    /// Length of a segment with room for `len` bytes.
+    pub(super) fn len_for(&self, len: u64) -> u64 {
+        len.max(self.segment_bytes).next_multiple_of(SECTOR_BYTES as u64)
+    }
+
+    /// The shortest READY segment with room for `len` bytes that may be taken: a longer one may not be within the bound.
+    pub(super) fn usable(&self, state: &State, len: u64) -> Option<usize> {
+        let in_use = state.bytes_in_use();
+        let fits = |segment: &Segment| segment.len >= len && self.within_bound(state, in_use, segment.len);
+        let usable = state.ready.iter().enumerate().filter(|(_, segment)| fits(segment));
+        usable.min_by_key(|(_, segment)| segment.len).map(|(index, _)| index)
+    }
+
+    /// A READY segment with room for `len` bytes, now ACTIVE; `None` if there is none yet, or at the bound. Never blocks
+    /// on the device.
+    #[must_use]
+    pub fn take(&self, len: u64) -> Option<Segment> {
+        let mut state = self.state.lock();
+        #[cfg(test)]
+        if state.pretend_full {
+            return None;
+        }
+        let segment = self.usable(&state, len).map(|index| state.ready.swap_remove(index));
+        match &segment {
+            Some(segment) => drop(state.active.insert(segment.id, segment.len)),
+            None => {
+                state.requests.longest_missed = state.requests.longest_missed.max(len);
+                // Whoever waits looks again and again, also while it is made.
+                let is_made = state.requests.in_progress.is_some_and(|wish| wish >= len);
+                if !is_made && !state.requests.wanted.contains(&len) {
+                    state.requests.wanted.push(len);
+                }
+            }
+        }
+        let wake = segment.is_none() || state.ready.len() < self.spare;
+        drop(state);
+        if wake {
+            self.work.notify_all();
+        }
+        segment
+    }
+
+    /// An ACTIVE segment is full: RETIRED with the highest CSN in it, and the blocks that are still to be written there.
+    pub fn retire(&self, segment: Segment, max_csn: Csn, open: OpenBlocks) {
+        let mut state = self.state.lock();
+        state.active.remove(&segment.id);
+        state.retired.push(Retired { segment, max_csn, open, obsolete: false });
+        // Whoever opens the database after a kill on a full disk needs the room of a segment with nothing above the checkpoint.
+        state.checkpoints.requested |= state.attempts.disk_full.is_some() && state.ready.is_empty();
+        drop(state);
+        self.filled.notify_all();
+    }
+
+    /// Happens when a segment is full.
+    #[must_use]
+    pub fn filled(&self) -> &Event {
+        &self.filled
+    }
+
+    /// Makes segments READY again that have nothing above `covered`, and whose blocks are written. That is the CSN of a durable checkpoint,
+    /// `checkpoint`, or one below it, from which on the log is kept; at a clean close, where nothing is needed any more, one above all. Removes
+    /// those that are too many, too large or not ours; before [`SegmentPool::await_ready`] that waits until there are others.
+    ///
+    /// # Errors
+    /// I/O while removing: the first one. All else is done, and what could not be removed is tried again the next time.
+    pub fn recycle(&self, covered: Csn, checkpoint: Csn) -> Result<()> {
+        let started;
+        {
+            let mut state = self.state.lock();
+            let retired = std::mem::take(&mut state.retired);
+            for full in retired {
+                let is_needed =
+                    full.max_csn > covered || (full.open.any() && !planted::is(Bug::PlaceUsedEarly));
+                if is_needed && !planted::is(Bug::SegmentRecycledEarly) {
+                    state.retired.push(full);
+                    continue;
+                }
+                let segment = full.segment;
+                let fits = segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX;
+                if fits && (segment.id.0 >= state.ids.first_own || planted::is(Bug::KilledSegmentAdopted)) {
+                    state.ready.push(segment);
+                } else if !planted::is(Bug::SegmentForgotten) {
+                    state.excess.push(segment.id);
+                }
+            }
+            state.retained = (covered < checkpoint).then_some((covered, checkpoint));
+            state.forget_failure();
+            (state.checkpoints.requested, state.requests.longest_missed) = (false, 0);
+            state.checkpoints.done += 1;
+            state.recovered_bytes = 0;
+            started = state.started;
+        }
+        self.prepared.notify_all();
+        self.work.notify_all();
+        if started { self.remove_excess() } else { Ok(()) }
+    }
+
+    /// Segment files that belong to nothing (rule 6). Nothing is recycled meanwhile.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn leaked(&self) -> Result<Vec<SegmentId>> {
+        let files = || -> Result<BTreeSet<SegmentId>> {
+            let names = self.storage.list(DIRECTORY)?;
+            names.iter().filter_map(|name| id_of(name).transpose()).collect()
+        };
+        // Before what is known: a file is known before it is made.
+        let mut leaked = files()?;
+        leaked.retain(|id| !self.state.lock().knows(*id));
+        if !leaked.is_empty() {
+            // One whose making failed was removed meanwhile.
+            let there = files()?;
+            leaked.retain(|id| there.contains(id));
+        }
+        Ok(leaked.into_iter().collect())
+    }
+
+    /// Makes `take` say no, as if the log were at its bound.
+    #[cfg(test)]
+    pub fn pretend_full(&self, full: bool) {
+        self.state.lock().pretend_full = full;
+    }
+
+    /// Waiting for a segment: take the ticket before trying.
+    #[must_use]
+    pub fn prepared(&self) -> &Event {
+        &self.prepared
+    }
+
+    /// Length of a segment that nobody needs longer.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// Why there is no segment, if preparing one failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.state.lock().attempts.failure.as_ref().map(Error::duplicate)
+    }
+
+    /// Bytes of all segments, READY ones too.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.bytes_in_use() + state.ready.iter().map(|segment| segment.len).sum::<u64>()
+    }
+
+    /// Bytes of segments that hold records that may be needed.
+    #[must_use]
+    pub fn bytes_in_use(&self) -> u64 {
+        self.state.lock().bytes_in_use()
+    }
+
+    /// Of these, bytes that a checkpoint may free: not those that the last one had to leave.
+    #[must_use]
+    pub fn bytes_to_free(&self) -> u64 {
+        let state = self.state.lock();
+        state.bytes_in_use() - state.bytes_retained()
+    }
+
+    /// A transaction has ended for which the log was kept: the next checkpoint may free more.
+    pub fn let_go(&self) {
+        let kept = self.state.lock().retained.take();
+        if kept.is_some() {
+            self.filled.notify_all();
+        }
+    }
+
+    /// Returns the bytes of full segments whose newest record is above `above` and at or below `last`.
+    #[must_use]
+    pub fn bytes_between(&self, above: Csn, last: Csn) -> u64 {
+        self.state.lock().bytes_between(above, last)
+    }
+}
+
+impl Drop for SegmentPool {
+    fn drop(&mut self) {
+        self.work.notify_all();
+    }
+}

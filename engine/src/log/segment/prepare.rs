@@ -1,0 +1,156 @@
+//! The preparer: a thread that creates segments before logs need them.
+
+use super::super::names::{DIRECTORY, check_new, path_of};
+use super::file::Segment;
+use super::pool::SegmentPool;
+use crate::base::planted::{self, Bug};
+use crate::base::{Error, ErrorKind, Result, SegmentId};
+use crate::device::{File, OpenMode, SpaceRefusal};
+use crate::sync::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A segment that is made beside commits has the device for one part of the time, and rests for so many.
+const RESTS: u32 = 4;
+const REST_MAX: Duration = Duration::from_millis(5);
+
+/// The next thing that the preparer does.
+pub(super) enum Work {
+    Closed,
+    /// Prepare a segment of this length.
+    Prepare(u64),
+    Nothing,
+}
+
+/// If the thread ends by a panic there are no new segments any more: who waits for one is told.
+struct Alive(std::sync::Weak<SegmentPool>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Some(pool) = self.0.upgrade()
+        {
+            let what = "the thread that prepares log segments panicked: this is a bug";
+            pool.state.lock().attempts.failure = Some(Error::new(ErrorKind::Poisoned, what));
+            pool.prepared.notify_all();
+        }
+    }
+}
+
+impl SegmentPool {
+    /// Keeps spare segments ready, from a thread of its own.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if there is no thread left.
+    pub fn start(self: &Arc<Self>) -> Result<()> {
+        let (pool, work) = (Arc::downgrade(self), self.work.clone());
+        let handle = thread::spawn("quench-segments", move || {
+            let _alive = Alive(pool.clone());
+            loop {
+                let ticket = work.ticket();
+                let Some(pool) = pool.upgrade() else { return };
+                match pool.next_work() {
+                    Work::Closed => return,
+                    Work::Prepare(len) => {
+                        pool.prepare_or_note(len);
+                        continue;
+                    }
+                    Work::Nothing => {}
+                }
+                drop(pool);
+                work.wait(ticket, None);
+            }
+        })
+        .map_err(|error| Error::io("cannot start the thread that prepares log segments", error))?;
+        *self.preparer.lock() = Some(handle);
+        Ok(())
+    }
+
+    pub(super) fn next_work(&self) -> Work {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Work::Closed;
+        }
+        if self.was_just_full(&state) {
+            // Whoever still wants one asks again.
+            state.requests.wanted.clear();
+        }
+        while let Some(len) = state.requests.wanted.pop() {
+            // With the length that it will have: what `take` would refuse is not made.
+            let fits = self.within_bound(&state, state.bytes_in_use(), self.len_for(len));
+            if fits && self.usable(&state, len).is_none() {
+                state.requests.in_progress = Some(len);
+                return Work::Prepare(len);
+            }
+        }
+        if state.ready.len() < self.spare && state.attempts.failure.is_none() {
+            return Work::Prepare(self.segment_bytes);
+        }
+        Work::Nothing
+    }
+
+    pub(super) fn prepare_or_note(&self, len: u64) {
+        let begun = self.clock.now();
+        let result = self.prepare(len);
+        if let Err(error) = &result {
+            tracing::warn!(%error, "cannot prepare a log segment");
+        }
+        let mut state = self.state.lock();
+        let full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+        state.attempts.disk_full = full.then(|| SpaceRefusal::new(begun, self.clock.now()));
+        state.attempts.failure = result.err();
+        state.attempts.ended += 1;
+        state.requests.in_progress = None;
+        drop(state);
+        self.prepared.notify_all();
+    }
+
+    /// Creates a READY segment of at least `len` bytes.
+    fn prepare(&self, len: u64) -> Result<()> {
+        let id = {
+            let mut state = self.state.lock();
+            state.ids.next = state.ids.next.max(1);
+            state.ids.next += 1;
+            let id = SegmentId(state.ids.next - 1);
+            state.making = Some(id);
+            id
+        };
+        let len = self.len_for(len);
+        let result = self.create(id, len);
+        // Half a segment must not keep the space that is missing.
+        let stays = result.is_err() && self.storage.remove(&path_of(id)).is_err();
+        let mut state = self.state.lock();
+        state.making = None;
+        if stays {
+            state.excess.push(id);
+        }
+        let file = result?;
+        state.ready.push(Segment { id, file, len });
+        drop(state);
+        self.prepared.notify_all();
+        Ok(())
+    }
+
+    pub(super) fn create(&self, id: SegmentId, len: u64) -> Result<Arc<dyn File>> {
+        check_new(id)?;
+        let mode = OpenMode { create: true, read_only: false, direct: true };
+        let file = self.storage.open(&path_of(id), mode)?;
+        file.zero_extend_paced(len, &mut |took| self.rest(took))?;
+        if !planted::is(Bug::SegmentNameNotFlushed) {
+            self.storage.flush_directory(DIRECTORY)?;
+        }
+        Ok(file)
+    }
+
+    /// Leaves the device to commits, unless somebody waits for the segment, or will soon.
+    fn rest(&self, took: Duration) {
+        let hurry = {
+            let state = self.state.lock();
+            let waits = state.requests.in_progress.is_some() || !state.requests.wanted.is_empty();
+            !state.started || waits || state.ready.is_empty() || state.closed
+        };
+        if !hurry {
+            thread::sleep(took.min(REST_MAX) * RESTS);
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The state of a segment pool, under its lock.
+
+use super::file::{OpenBlocks, Segment};
+use crate::base::clock::Nanos;
+use crate::base::{Csn, Error, ErrorKind, SegmentId};
+use crate::device::SpaceRefusal;
+use std::collections::BTreeMap;
+
+/// A full segment.
+#[derive(Debug)]
+pub(super) struct Retired {
+    pub segment: Segment,
+    pub max_csn: Csn,
+    pub open: OpenBlocks,
+    /// Found by a recovery. Neither this recovery nor a later one needs it.
+    pub obsolete: bool,
+}
+
+/// Numbers of segments.
+#[derive(Debug, Default)]
+pub(super) struct Ids {
+    pub next: u64,
+    /// Segments with lower numbers may belong to a killed process.
+    pub first_own: u64,
+}
+
+/// Requests for segments that were not ready.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    /// Requested lengths.
+    pub wanted: Vec<u64>,
+    /// The requested length that the preparer works on.
+    pub in_progress: Option<u64>,
+    /// The longest length that `take` could not give since the last recycling.
+    pub longest_missed: u64,
+}
+
+/// Results of preparing segments.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    /// Preparations that have ended.
+    pub ended: u64,
+    /// Why the last preparation failed. Stands until one succeeds; a request for a segment retries.
+    pub failure: Option<Error>,
+    /// The last preparation found the disk full. Cleared when one succeeds.
+    pub disk_full: Option<SpaceRefusal>,
+    /// When a committer was last refused because the disk is full.
+    pub refused: Option<Nanos>,
+}
+
+/// Checkpoints that would make room.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    pub done: u64,
+    pub failed: u64,
+    /// Why the last failed checkpoint failed.
+    pub failure: Option<Error>,
+    /// A committer waits at the bound or on a full disk, or the full disk leaves no READY segment.
+    pub requested: bool,
+}
+
+/// All segments of a pool and what is known about them.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub ready: Vec<Segment>,
+    pub retired: Vec<Retired>,
+    /// Lengths of the ACTIVE segments.
+    pub active: BTreeMap<SegmentId, u64>,
+    /// The segment that is being prepared.
+    pub making: Option<SegmentId>,
+    /// Too many or too large: to be removed once there are READY segments (rule 7). Also files that could not
+    /// be removed.
+    pub excess: Vec<SegmentId>,
+    pub ids: Ids,
+    pub requests: Requests,
+    pub attempts: Attempts,
+    pub checkpoints: Checkpoints,
+    pub started: bool,
+    /// Bytes that recovery found in use. Until a checkpoint frees them, `take` may exceed the bound a little.
+    /// Otherwise nothing could be appended, and no checkpoint could be made.
+    pub recovered_bytes: u64,
+    /// The bound does not apply at the moment.
+    pub beyond_bound: bool,
+    /// The last recycling retained segments whose newest record lies above the first CSN and not above the
+    /// second, because of chunks of transactions in progress. `None` if it retained none, or if one of these
+    /// transactions has ended since.
+    pub retained: Option<(Csn, Csn)>,
+    pub closed: bool,
+    #[cfg(test)]
+    pub pretend_full: bool,
+}
+
+impl State {
+    /// Forgets a failed preparation, because the device may succeed now. The end of the preparer's thread stands.
+    pub fn forget_failure(&mut self) {
+        drop(self.attempts.failure.take_if(|failure| failure.kind() != ErrorKind::Poisoned));
+    }
+
+    /// Returns true if the file belongs to one of the states of rule 6.
+    pub fn knows(&self, id: SegmentId) -> bool {
+        let files = self.ready.iter().chain(self.retired.iter().map(|full| &full.segment));
+        let others = self.excess.iter().chain(self.active.keys()).chain(&self.making);
+        files.map(|segment| &segment.id).chain(others).any(|known| *known == id)
+    }
+
+    /// Returns the bytes of ACTIVE and RETIRED segments.
+    pub fn bytes_in_use(&self) -> u64 {
+        self.active.values().chain(self.retired.iter().map(|full| &full.segment.len)).sum()
+    }
+
+    /// Returns the bytes that the last recycling retained for transactions in progress.
+    pub fn bytes_retained(&self) -> u64 {
+        self.retained.map_or(0, |(covered, checkpoint)| self.bytes_between(covered, checkpoint))
+    }
+
+    /// Returns the bytes of full segments whose newest record is above `above` and at or below `last`.
+    pub fn bytes_between(&self, above: Csn, last: Csn) -> u64 {
+        let between = self.retired.iter().filter(|full| full.max_csn > above && full.max_csn <= last);
+        between.map(|full| full.segment.len).sum()
+    }
+
+    /// Returns true if the next checkpoint may free a full segment.
+    pub fn can_be_freed(&self) -> bool {
+        let is_retained =
+            |csn: Csn| self.retained.is_some_and(|(covered, last)| csn > covered && csn <= last);
+        self.retired.iter().any(|full| !is_retained(full.max_csn))
+    }
+}
