@@ -8,7 +8,7 @@
 //!
 //! What is known is taken before the segments are read, what is covered after it: see [`crate::log::ChainEnd`].
 
-use super::ProgressFn;
+use super::report::ProgressFn;
 use crate::base::account::Account;
 use crate::base::{Csn, Epoch, LogId, Result};
 use crate::device::Storage;

@@ -10,28 +10,26 @@
 //!
 //! The newest commits may be in the source's mapped memory only: what that holds is a part of the log, and read with it.
 
-use super::{ProgressFn, Recovery, RecoveryReport};
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, Result};
 use crate::device::Storage;
 use crate::log::memory::{LogMemory, find};
-use crate::log::{DIRECTORY, Scan, ScanOptions, Segment, next_id};
+use crate::log::{DIRECTORY, Scan, Segment, next_id};
 use crate::store::{EpochEntry, Manifest, ManifestFile, NeededMemory};
-use crate::sync::Mutex;
 use std::sync::Arc;
 
 /// A copy of a log, and what it is judged by.
 #[derive(Debug)]
 pub struct CopiedLog {
-    storage: Arc<dyn Storage>,
+    pub(super) storage: Arc<dyn Storage>,
     /// The newest manifest that is known of the source, with the backup's checkpoint.
-    source: Manifest,
+    pub(super) source: Manifest,
     /// The backup's epoch: what there is of earlier ones it has decided.
     backup_epoch: Epoch,
     /// Every transaction up to here was committed, as the manifest beside the log says.
     known: Csn,
     to: Option<Csn>,
     /// What mapped memory holds, as a segment that no file has.
-    memory: Option<Segment>,
+    pub(super) memory: Option<Segment>,
 }
 
 /// Maps a memory of this database for reading; `NotFound` if it is not there.
@@ -85,7 +83,7 @@ impl CopiedLog {
     }
 
     /// Question 1.
-    fn check_epochs(&self, scan: &Scan) -> Result<()> {
+    pub(super) fn check_epochs(&self, scan: &Scan) -> Result<()> {
         for chain in &scan.chains {
             let (epoch, source) = (chain.epoch, &self.source);
             let decided = epoch == source.epoch
@@ -104,7 +102,7 @@ impl CopiedLog {
     }
 
     /// Question 2.
-    fn check_reach(&self, frontier: Csn) -> Result<()> {
+    pub(super) fn check_reach(&self, frontier: Csn) -> Result<()> {
         let wanted = self.to.unwrap_or(self.known);
         if frontier > wanted {
             return Ok(());
@@ -114,7 +112,7 @@ impl CopiedLog {
     }
 
     /// Says how far it can go.
-    fn only_to(&self, frontier: Csn, error: &Error) -> Error {
+    pub(super) fn only_to(&self, frontier: Csn, error: &Error) -> Error {
         let reach = Csn(frontier.0.saturating_sub(1)).max(self.source.checkpoint);
         let what = format!("{}; the backups and this log reach up to CSN {reach}", error.message());
         let place = error.location().cloned().unwrap_or(Location::Transaction(frontier));
@@ -143,7 +141,7 @@ fn read_memory(memory: &LogMemory, source: &Manifest, storage: &dyn Storage) -> 
     }
 }
 
-fn no_log() -> Error {
+pub(super) fn no_log() -> Error {
     let place = Location::File { path: DIRECTORY.into(), offset: 0 };
     Error::new(ErrorKind::NotFound, "there is no log in this directory").at(place)
 }
@@ -165,52 +163,4 @@ fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     epochs.sort_by_key(|entry| entry.epoch);
     let Manifest { checkpoint, covered, .. } = *backup;
     Ok(Manifest { checkpoint, covered, store: backup.store.clone(), epochs, ..newer })
-}
-
-impl Recovery<'_> {
-    /// Replays a copied log over the pages of `manifest`, in memory; CSNs go on behind it.
-    pub(super) fn replay_copied(
-        &self,
-        copied: &CopiedLog,
-        manifest: Manifest,
-        report: &mut RecoveryReport,
-        progress: ProgressFn<'_>,
-    ) -> Result<Manifest> {
-        let scan = self.scan_copied(copied, progress)?;
-        if scan.segments.is_empty() {
-            return Err(no_log());
-        }
-        copied.check_epochs(&scan)?;
-        let (selection, _) = self.select_and_redo(&copied.source, scan, report, progress)?;
-        copied.check_reach(selection.frontier)?;
-        let next_csn = selection.last_csn.next();
-        let next_table = self.system.catalog.lock().next_id();
-        Ok(Manifest { next_csn, next_table, ..manifest })
-    }
-
-    /// An error of the selection, with how far a copied log can go; all below `frontier` is there.
-    pub(super) fn say_how_far(&self, error: Error, frontier: Csn) -> Error {
-        match self.copied {
-            Some(copied) => copied.only_to(frontier, &error),
-            None => error,
-        }
-    }
-
-    fn scan_copied(&self, copied: &CopiedLog, progress: ProgressFn<'_>) -> Result<Scan> {
-        let memory = self.recovery_memory();
-        self.reserve(memory.keep_bytes);
-        let options = ScanOptions {
-            database: copied.source.database,
-            covered: copied.source.covered,
-            threads: memory.scan_threads,
-            read_only: true,
-            piece_bytes: memory.piece_bytes,
-            keep_bytes: memory.keep_bytes,
-        };
-        let progress = Mutex::new(progress);
-        let scan = crate::log::scan(&copied.storage, options, copied.memory.as_ref(), &|done, total| {
-            (progress.lock())("log bytes scanned", done, total);
-        });
-        scan.map_err(|error| error.of("the log to be replayed"))
-    }
 }

@@ -17,6 +17,7 @@
 
 use super::redo::{Effort, Redo, STEP_BYTES};
 use super::select::FoundRecord;
+use super::threads;
 use super::window::WindowLimits;
 use crate::base::settings::Settings;
 use crate::checkpoint::ReplayLimits;
@@ -28,6 +29,12 @@ const _: () = assert!(size_of::<Redo<'_>>() <= size_of::<FoundRecord>());
 const PIECE_BYTES_MAX: u64 = 4 << 20;
 /// Threads that scan, at least: they wait for the device most of the time.
 const SCAN_THREADS: usize = 4;
+
+/// What a recovery with these settings could use.
+#[must_use]
+pub fn replay_limits(settings: &Settings) -> ReplayLimits {
+    RecoveryMemory::of(settings, threads::count()).replay_limits(settings)
+}
 
 /// What each part of recovery may take.
 #[derive(Clone, Copy, Debug)]

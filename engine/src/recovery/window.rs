@@ -14,8 +14,7 @@
 //! the scan had not kept, but at least one block; as many bytes may have been read ahead. Blocks that were taken once are
 //! forgotten, and with its last block a segment that the scan had kept.
 
-use super::redo::Redo;
-use super::select::{Bounds, FoundRecord};
+use super::select::{Bounds, FoundBlock, FoundLog, FoundRecord};
 use super::threads;
 use crate::base::{Csn, Error, Result};
 use crate::log::{Chain, LoadedBlock, Part, Record, ScannedBlock, load};
@@ -83,13 +82,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// What is to be done for one of its records.
-    #[must_use]
-    pub fn redo(&self, record: &FoundRecord) -> Redo<'_> {
-        let (body, _) = self.record(record);
-        Redo { csn: record.csn, operations: record.operations.into(), body, earlier: None }
-    }
-
     /// Of one of its records that is a part: which, the length of its operations, its block, and where in the payload it is.
     ///
     /// # Errors
@@ -116,7 +108,9 @@ impl Window {
         self.record(record).1
     }
 
-    fn record(&self, record: &FoundRecord) -> (&[u8], &[u8]) {
+    /// Returns the operations and all bytes of one of its records.
+    #[must_use]
+    pub fn record(&self, record: &FoundRecord) -> (&[u8], &[u8]) {
         let (block, at) = ((record.position >> 32) as usize, record.position as u32 as usize);
         self.blocks.get(block).map_or((&[], &[]), |block| block.record_at(at))
     }
@@ -249,6 +243,18 @@ fn find_records(
         }
     }
     Ok(records)
+}
+
+/// What the decision needs to know of a chain.
+pub fn found(chain: &Chain) -> FoundLog {
+    let blocks = chain.blocks.iter().map(|block| FoundBlock {
+        sequence: block.sequence(),
+        first_csn: block.first_csn(),
+        last_csn: block.last_csn(),
+        previous_csn: block.previous_csn(),
+        watermark: block.watermark(),
+    });
+    FoundLog { log: chain.log, epoch: chain.epoch, blocks: blocks.collect() }
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]

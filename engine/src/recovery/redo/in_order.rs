@@ -4,7 +4,8 @@
 //! Rows are applied sorted and side by side all the same, as many as there are between two operations that cannot be. A large value that goes on
 //! from part to part is written as it comes: its pages are all that is in memory of it.
 
-use super::{Effort, Redo, Step, apply_ranges, range_of, splitters};
+use super::apply::apply_ranges;
+use super::step::{Effort, PARALLEL_AT, Redo, Step, range_of, splitters};
 use crate::base::{Csn, Error, Location, Result, TableId};
 use crate::log::{Operation, first_operation};
 use crate::transaction::{ReplayedValue, TransactionSystem};
@@ -78,7 +79,7 @@ impl InOrder<'_> {
 
     /// Applies and forgets steps.
     fn apply_steps(&self, steps: &mut Vec<Step<'_>>) -> Result<()> {
-        let threads = if steps.len() < super::PARALLEL_AT { 1 } else { self.effort.threads };
+        let threads = if steps.len() < PARALLEL_AT { 1 } else { self.effort.threads };
         let sample = steps.iter().copied().step_by(steps.len() / 1024 + 1).collect();
         let splitters = splitters(sample, threads);
         let mut ranges = vec![Vec::new(); splitters.len() + 1];

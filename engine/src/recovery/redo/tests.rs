@@ -1,6 +1,7 @@
 //! Random histories against a `BTreeMap`, whatever the limits; and what must be refused.
 
 use super::*;
+use crate::base::Csn;
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::{ErrorKind, PageId, TableId};
@@ -8,6 +9,7 @@ use crate::buffer::{PageSource, Pool};
 use crate::log::RedoBuffer;
 use crate::transaction::Limits;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 struct NoImages;

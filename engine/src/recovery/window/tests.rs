@@ -3,7 +3,6 @@
 use super::*;
 use crate::base::Epoch;
 use crate::log::test_world::World;
-use crate::recovery::found;
 use crate::recovery::select::Decided;
 
 /// CSNs of each window of six blocks with two records each, and what is kept before and after it.

@@ -1,0 +1,234 @@
+//! Running a recovery, and beginning the new epoch.
+
+use super::replay::Recovery;
+use super::report::{ProgressFn, RecoveryReport};
+use super::segments::{append_again, move_to_segment, segment_files};
+use super::select::Decided;
+use crate::base::planted::{self, Bug};
+use crate::base::{Csn, Epoch, ErrorKind, LogId, Result};
+use crate::log::{BufferSize, DIRECTORY, Log, Scan, ScannedSegment, SegmentPool};
+use crate::store::{Manifest, ManifestFile};
+use std::sync::Arc;
+
+/// READY segments kept while the database runs.
+const SPARE_SEGMENTS: usize = 2;
+/// Segments made before the database is served; logs beyond that get theirs when they are first used.
+const SEGMENTS_AT_OPEN: usize = 2;
+
+/// A database that may be served.
+pub struct Recovered {
+    /// The published manifest.
+    pub manifest: Manifest,
+    /// The logs of the new epoch.
+    pub logs: Vec<Arc<Log>>,
+    /// Their segments.
+    pub segments: Arc<SegmentPool>,
+    /// The first CSN to draw.
+    pub first_csn: Csn,
+    /// What was done.
+    pub report: RecoveryReport,
+}
+
+impl Recovery<'_> {
+    /// Brings the database to the state that its manifest and logs tell, and begins a new epoch.
+    ///
+    /// # Errors
+    /// `Corruption` with the place where committed data is lost or damaged; `Unsupported`, `OutOfMemory`, `OutOfSpace`,
+    /// I/O. The files are then as they were, but for segments that nobody needs, on a full disk.
+    pub fn run(
+        &self,
+        file: &ManifestFile,
+        manifest: Manifest,
+        progress: ProgressFn<'_>,
+    ) -> Result<Recovered> {
+        let start = self.clock.now();
+        // A segment that a killed process had just made has a name that a power cut could still take away.
+        self.storage.create_directory(DIRECTORY)?;
+        self.storage.flush_directory(DIRECTORY)?;
+        self.load_checkpoint(&manifest)?;
+        let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
+        let recovered = if let Some(copied) = self.copied {
+            let manifest = self.replay_copied(copied, manifest, &mut report, progress)?;
+            self.begin_epoch_after_close(file, manifest)?
+        } else if manifest.clean {
+            self.begin_epoch_after_close(file, manifest)?
+        } else {
+            self.replay_log(file, manifest, &mut report, progress)?
+        };
+        report.seconds = self.clock.now().since(start).as_secs_f64();
+        Ok(Recovered { report, ..recovered })
+    }
+
+    /// The same state in memory only: nothing is written.
+    ///
+    /// # Errors
+    /// As [`Recovery::run`].
+    pub fn run_read_only(
+        &self,
+        manifest: &Manifest,
+        progress: ProgressFn<'_>,
+    ) -> Result<(Csn, RecoveryReport)> {
+        let start = self.clock.now();
+        self.load_checkpoint(manifest)?;
+        let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
+        let mut last = Csn(manifest.next_csn.0 - 1);
+        if !manifest.clean {
+            let scan = self.scan(manifest, true, &mut report, progress)?;
+            last = self.select_and_redo(manifest, scan, &mut report, progress)?.0.last_csn;
+        }
+        report.seconds = self.clock.now().since(start).as_secs_f64();
+        Ok((last.next(), report))
+    }
+
+    /// The checkpoint and nothing else: the log is not looked at. Returns the first CSN after it.
+    ///
+    /// # Errors
+    /// `Corruption`, `Unsupported`, I/O.
+    pub fn run_at_checkpoint(&self, manifest: &Manifest) -> Result<(Csn, RecoveryReport)> {
+        let start = self.clock.now();
+        self.load_checkpoint(manifest)?;
+        let seconds = self.clock.now().since(start).as_secs_f64();
+        Ok((manifest.checkpoint.next(), RecoveryReport { clean: true, seconds, ..RecoveryReport::default() }))
+    }
+
+    fn begin_epoch_after_close(&self, file: &ManifestFile, manifest: Manifest) -> Result<Recovered> {
+        let segments = self.segment_pool()?;
+        for segment in segment_files(&**self.storage, self.settings.read_only, manifest.database)? {
+            // Everything in it is in the checkpoint.
+            segments.add_recovered(segment, None);
+        }
+        segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
+        segments.start()?;
+        let begun = self.begin_epoch(file, manifest, &segments);
+        begun.inspect_err(|_| segments.close(true))
+    }
+
+    fn begin_epoch(
+        &self,
+        file: &ManifestFile,
+        mut manifest: Manifest,
+        segments: &Arc<SegmentPool>,
+    ) -> Result<Recovered> {
+        self.await_first_segments(segments)?;
+        let epoch = Epoch(manifest.reserved_epoch.0 + 1);
+        let first_csn = manifest.next_csn;
+        (manifest.epoch, manifest.reserved_epoch) = (epoch, epoch);
+        manifest.clean = planted::is(Bug::CleanMarkKept);
+        (manifest.first_csn, manifest.epochs) = (first_csn, Vec::new());
+        let logs = self.new_logs(&manifest, segments);
+        file.publish(&manifest)?;
+        let (segments, report) = (segments.clone(), RecoveryReport::default());
+        Ok(Recovered { manifest, logs, segments, first_csn, report })
+    }
+
+    fn replay_log(
+        &self,
+        file: &ManifestFile,
+        manifest: Manifest,
+        report: &mut RecoveryReport,
+        progress: ProgressFn<'_>,
+    ) -> Result<Recovered> {
+        let mut scan = self.scan(&manifest, false, report, progress)?;
+        let segments = self.segment_pool()?;
+        // Taken, not copied: a file that is removed gives its space back when nobody has it open.
+        for found in std::mem::take(&mut scan.segments) {
+            // None is ever written to, not even one that looks empty: a write of the killed process may still be on its way to it.
+            if found.lowest_epoch.is_none_or(|epoch| epoch > manifest.epoch) {
+                // What a recovery that did not come to its end has appended again is where it took it from.
+                segments.add_stale(&found.segment);
+            } else if is_obsolete(&found, &manifest) {
+                segments.add_obsolete(found.segment, found.max_csn);
+            } else {
+                segments.add_recovered(found.segment, Some(found.max_csn));
+            }
+        }
+        let moved = match move_to_segment(&**self.storage, self.memory, &scan) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                if segments.remove_obsolete() {
+                    move_to_segment(&**self.storage, self.memory, &scan)?
+                } else {
+                    return Err(error);
+                }
+            }
+            moved => moved?,
+        };
+        if let Some((segment, max_csn)) = moved {
+            segments.add_recovered(segment, Some(max_csn));
+        }
+        // The new epoch's first segments are prepared while the old one is replayed.
+        segments.start()?;
+        let begun = self.replay_and_begin(file, manifest, scan, &segments, report, progress);
+        begun.inspect_err(|_| segments.close(true))
+    }
+
+    fn replay_and_begin(
+        &self,
+        file: &ManifestFile,
+        mut manifest: Manifest,
+        scan: Scan,
+        segments: &Arc<SegmentPool>,
+        report: &mut RecoveryReport,
+        progress: ProgressFn<'_>,
+    ) -> Result<Recovered> {
+        let (selection, copies) = self.select_and_redo(&manifest, scan, report, progress)?;
+        progress("log segments prepared", 0, self.logs.min(SEGMENTS_AT_OPEN) as u64);
+        let entry = selection.entry(&Decided::of(&manifest));
+        let epoch = Epoch(manifest.reserved_epoch.0.max(manifest.epoch.0) + 1);
+        manifest.reserved_epoch = epoch;
+        if !copies.is_empty() {
+            // A second attempt must not share an epoch with what this one is about to write.
+            file.publish(&manifest)?;
+        }
+        self.await_first_segments(segments)?;
+        let first_csn = selection.last_csn.next();
+        (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
+        manifest.next_table = self.system.catalog.lock().next_id();
+        manifest.add_epoch(entry);
+        let logs = self.new_logs(&manifest, segments);
+        segments.beyond_bound(|| append_again(&logs[0], &copies))?;
+        let prepared = self.logs.min(SEGMENTS_AT_OPEN) as u64;
+        progress("log segments prepared", prepared, prepared);
+        file.publish(&manifest)?;
+        Ok(Recovered {
+            manifest,
+            logs,
+            segments: segments.clone(),
+            first_csn,
+            report: RecoveryReport::default(),
+        })
+    }
+
+    fn segment_pool(&self) -> Result<Arc<SegmentPool>> {
+        let settings = self.settings;
+        SegmentPool::new(self.storage.clone(), settings.segment_bytes, settings.log_bytes_max, SPARE_SEGMENTS)
+    }
+
+    /// Waits for the segments of the new epoch, for which a full disk may need the room of others.
+    fn await_first_segments(&self, segments: &SegmentPool) -> Result<()> {
+        let count = self.logs.min(SEGMENTS_AT_OPEN);
+        match segments.await_ready(count) {
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => segments.await_ready_on_full_disk(count),
+            ready => ready,
+        }
+    }
+
+    fn new_logs(&self, manifest: &Manifest, segments: &Arc<SegmentPool>) -> Vec<Arc<Log>> {
+        let log = |id| {
+            let (database, epoch) = (manifest.database, manifest.epoch);
+            Arc::new(Log::new(
+                LogId(id as u32),
+                database,
+                epoch,
+                BufferSize::up_to(self.settings.log_buffer_bytes(), self.settings.flush_unit_bytes()),
+                segments.clone(),
+                self.pool.account().clone(),
+            ))
+        };
+        (0..self.logs).map(log).collect()
+    }
+}
+
+/// Whether no recovery needs a segment: see the module's third rule.
+fn is_obsolete(found: &ScannedSegment, manifest: &Manifest) -> bool {
+    found.oldest.is_none_or(|epoch| epoch > manifest.epoch)
+}

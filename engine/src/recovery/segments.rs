@@ -1,0 +1,101 @@
+//! The segment files of a recovery: those it finds, those it writes.
+
+use crate::base::{Csn, DatabaseId, Error, Result};
+use crate::device::{OpenMode, SECTOR_BYTES, Storage};
+use crate::log::{DIRECTORY, Log, LogGuard, Reserve, Scan, ScannedBlock, Segment, record_bytes};
+
+/// A record to be appended again: its CSN and its bytes.
+pub type Copy = (Csn, Vec<u8>);
+
+/// Returns all segments. A writer refuses a segment of another database, because it would remove that segment as obsolete.
+pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseId) -> Result<Vec<Segment>> {
+    let mut segments = Vec::new();
+    for name in storage.list(DIRECTORY)? {
+        let Some(id) = crate::log::segment_id(&name)? else { continue };
+        let mode = OpenMode { create: false, read_only: read_only, direct: true };
+        let file = storage.open(&format!("{DIRECTORY}/{name}"), mode)?;
+        let len = file.len()?;
+        let of = if read_only { None } else { crate::log::database_of(&*file) };
+        if let Some(other) = of.filter(|other| *other != database) {
+            let what = format!(
+                "a log segment of another database ({other}) is in the log of this one ({database}): move it away; to replay it on a \
+                 backup, restore with the directory it came from as the log"
+            );
+            return Err(Error::invalid(what).at(file.location(0)));
+        }
+        segments.push(Segment { id, file, len });
+    }
+    Ok(segments)
+}
+
+/// Writes the blocks that only mapped memory holds to a segment, durably. Returns the segment and its highest CSN.
+///
+/// A recovery may do this several times before one of them publishes its decision. The next recovery then finds the same
+/// blocks in a segment: whole, so that they are not moved again, or not whole, so that they are moved to another segment.
+/// The moved blocks are the same each time, because the memory was made durable before it was read.
+pub fn move_to_segment(
+    storage: &dyn Storage,
+    memory: Option<&Segment>,
+    scan: &Scan,
+) -> Result<Option<(Segment, Csn)>> {
+    let Some(memory) = memory else { return Ok(None) };
+    let all = scan.chains.iter().flat_map(|chain| &chain.blocks);
+    let only_there: Vec<&ScannedBlock> = all.filter(|block| block.segment() == memory.id).collect();
+    let Some(max_csn) = only_there.iter().map(|block| block.last_csn()).max() else { return Ok(None) };
+    let len = only_there.iter().map(|block| block.device_bytes() as u64).sum::<u64>();
+    let mode = OpenMode { create: true, read_only: false, direct: true };
+    let path = format!("{DIRECTORY}/{:08}.seg", memory.id.0);
+    let file = storage.open(&path, mode)?;
+    let moved = (|| {
+        file.zero_extend(len.next_multiple_of(SECTOR_BYTES as u64))?;
+        let mut at = 0;
+        for block in &only_there {
+            let bytes = block.read()?;
+            file.write_durable_at(at, &bytes)?;
+            at += bytes.len() as u64;
+        }
+        storage.flush_directory(DIRECTORY)
+    })();
+    if let Err(error) = moved {
+        // Half a segment must not keep the space that is missing.
+        let _ = storage.remove(&path);
+        return Err(error);
+    }
+    tracing::info!(blocks = only_there.len(), bytes = len, "moved from mapped memory to a log segment");
+    Ok(Some((Segment { id: memory.id, file, len }, max_csn)))
+}
+
+/// Writes copies of records, in CSN order, to the first log of the new epoch, durably.
+pub fn append_again(log: &Log, copies: &[Copy]) -> Result<()> {
+    let (mut guard, segments) = (log.lock(), log.segments());
+    for (csn, bytes) in copies {
+        debug_assert_eq!(bytes.len(), record_bytes(bytes.len() - crate::log::RECORD_HEADER_BYTES));
+        let mut large = (bytes.len() > log.block_payload_bytes()).then(|| log.large_buffer(bytes.len()));
+        let since = segments.begin_waiting();
+        loop {
+            let ticket = segments.prepared().ticket();
+            match guard.reserve(bytes.len(), &mut large) {
+                Reserve::Ready => break,
+                Reserve::BuffersFull | Reserve::NeedsLargeBuffer => write_sealed(&mut guard)?,
+                Reserve::NoSegment => {
+                    if let Some(failure) = segments.failure_since(since) {
+                        return Err(failure);
+                    }
+                    segments.prepared().wait(ticket, Some(std::time::Duration::from_millis(100)));
+                }
+            }
+        }
+        guard.append_copy(*csn, bytes);
+    }
+    write_sealed(&mut guard)
+}
+
+fn write_sealed(guard: &mut LogGuard<'_>) -> Result<()> {
+    if let Some(block) = guard.seal() {
+        let block = block.finish();
+        block.file.write_durable_at(block.offset, &block.buffer[..block.len])?;
+        guard.complete(block.sequence);
+        guard.give_back(block.buffer);
+    }
+    Ok(())
+}
