@@ -166,14 +166,14 @@ fn what_does_not_fit_is_corruption_with_the_transaction() {
     let table = TableId(1);
     type Change = fn(&mut RedoBuffer, TableId);
     let cases: [(Change, &str); 5] = [
-        (|redo, table| redo.patch(table, b"k", 0, b"x"), "a row that is not there"),
+        (|redo, table| redo.patch(table, b"k", 0, b"x"), "a row that does not exist"),
         (
             |redo, table| {
                 redo.put(table, b"k", b"v");
                 redo.delete(table, b"k");
                 redo.patch(table, b"k", 0, b"x");
             },
-            "a row that is not there",
+            "a row that does not exist",
         ),
         (
             |redo, table| {
