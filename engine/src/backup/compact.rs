@@ -1,14 +1,16 @@
 //! Making the file of pages as short as what is in it.
 //!
-//! Images move out of packs that are half empty. Images at the end move to free blocks before them, a checkpoint makes that count, and the file is cut; again, until there is
-//! nothing more to gain. Transactions go on, and so do checkpoints of others.
+//! Images move out of packs that are half empty. Images at the end move to free blocks before them,
+//! a checkpoint makes that count, and the file is cut; again, until there is nothing more to gain.
+//! Transactions and checkpoints of other threads continue meanwhile.
 
 use super::progress::ProgressFn;
 use crate::base::Result;
 use crate::checkpoint::Checkpointer;
 use crate::store::PageStore;
 
-/// Rounds at most: the first moves nearly everything, the others what the checkpoints in between had to put at the end.
+/// Rounds at most: the first moves nearly everything, the others what the checkpoints in between
+/// had to put at the end.
 const ROUNDS_MAX: u32 = 12;
 /// Rounds one after the other that gain nothing, before the rest is left where it is.
 const ROUNDS_IN_VAIN: u32 = 3;
@@ -31,11 +33,14 @@ pub struct CompactReport {
     pub seconds: f64,
 }
 
-/// Compacts until the file is at most a twentieth longer than what is in use, or as much as the next checkpoint and transactions in progress need, or until
-/// some rounds gain nothing: what backups and readers of older checkpoints hold does not move. (`seconds` of the report is for the caller.)
+/// Compacts until the file is at most a twentieth longer than what is in use, or as much as the
+/// next checkpoint and transactions in progress need, or until some rounds gain nothing: what
+/// backups and readers of older checkpoints hold does not move. (`seconds` of the report is for the
+/// caller.)
 ///
 /// # Errors
-/// Those of a checkpoint; `Corruption` if an image that should move is damaged. The database is as it was.
+/// Those of a checkpoint; `Corruption` if an image that should move is damaged. The database is as
+/// it was.
 pub fn compact(
     checkpointer: &Checkpointer,
     store: &PageStore,
@@ -77,7 +82,8 @@ pub fn compact(
         pages_moved += here;
         checkpointer.checkpoint()?;
         store.disk_space().cut_free_end()?;
-        // An image that an eviction is writing can be at the end, and moves when it is known to be one.
+        // An image that an eviction is writing can be at the end, and moves when it is known to be
+        // one.
         in_vain = if length() >= start && here == 0 { in_vain + 1 } else { 0 };
         if in_vain == ROUNDS_IN_VAIN {
             break;

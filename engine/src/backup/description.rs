@@ -1,7 +1,7 @@
 //! The file `BACKUP`: what a backup is, and which images of the source belong to it.
 //!
-//! It is there from the beginning, empty, so that nobody takes what an interruption left for a database; it is filled last, so
-//! that only a complete backup has one that is whole.
+//! It is created first, empty, so that an interrupted backup is not taken for a database. It is
+//! filled last, so that only a complete backup has a whole one.
 //!
 //! # Format, little-endian
 //!
@@ -15,9 +15,10 @@
 //! | 28 | 4 | CRC-32C of bytes 16 to 27 |
 //! | 32 | | body; then zeros up to a whole sector |
 //!
-//! Body, v = varint: backup id 8 bytes; 0, or 1 and the base: backup id 8 bytes, csn v; manifest: length v and a slot as in
-//! the file `MANIFEST`, which is the source's but for the root of the page store, which is the backup's; pages of the source:
-//! count v, each ascending: gap to the previous page id v, [`BlockRef`] in the source 8 bytes.
+//! Body, v = varint: backup id 8 bytes; 0, or 1 and the base: backup id 8 bytes, csn v; manifest:
+//! length v and a slot as in the file `MANIFEST`, which is the source's but for the root of the
+//! page store, which is the backup's; pages of the source: count v, each ascending: gap to the
+//! previous page id v, [`BlockRef`] in the source 8 bytes.
 
 use crate::base::checksum::crc;
 use crate::base::encoding::{Reader, put_bytes, put_varint};
@@ -120,7 +121,8 @@ impl Description {
     /// Reads the description of the backup in `storage`.
     ///
     /// # Errors
-    /// `NotFound` if there is no backup; `Corruption` if it is not complete or damaged; `Unsupported` for a newer format; I/O.
+    /// `NotFound` if there is no backup; `Corruption` if it is not complete or damaged;
+    /// `Unsupported` for a newer format; I/O.
     pub fn read(storage: &dyn Storage) -> Result<Description> {
         let mode = OpenMode { create: false, read_only: true, direct: true };
         let file = storage.open(BACKUP_PATH, mode).map_err(|error| match error.kind() {

@@ -40,12 +40,13 @@ pub struct Source<'a> {
     pub compression: Compression,
 }
 
-/// Copies the checkpoint to `target`, an empty directory; with `base`, only what differs from that backup. Durable when it
-/// returns. (`seconds` of the report is for the caller, who has a clock.)
+/// Copies the checkpoint to `target`, an empty directory; with `base`, only what differs from that
+/// backup. Durable when it returns. (The caller, which has a clock, sets `seconds` of the report.)
 ///
 /// # Errors
-/// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base is none for this database; `Corruption` if the
-/// source or the base is damaged; `OutOfSpace`; I/O. What was written before is no backup.
+/// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base is none for this
+/// database; `Corruption` if the source or the base is damaged; `OutOfSpace`; I/O. What was written
+/// before is no backup.
 pub fn back_up(
     source: Source<'_>,
     target: &dyn Storage,

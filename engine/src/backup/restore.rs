@@ -23,7 +23,8 @@ pub struct Restored {
     pub bytes: u64,
 }
 
-/// A full backup and the increments that follow it, open: each page that the last one lists is in one of them.
+/// A full backup and the increments that follow it, open: each page that the last one lists is in
+/// one of them.
 #[derive(Debug)]
 pub struct Chain {
     /// Not empty.
@@ -44,12 +45,12 @@ struct Link {
 }
 
 impl Chain {
-    /// Opens backups, in their order, each with its path, if it has one. Only reads; images are looked at when they are restored.
-    /// An error says of which backup it is.
+    /// Opens backups, in their order, each with its path, if it has one. Only reads; images are
+    /// looked at when they are restored. An error says of which backup it is.
     ///
     /// # Errors
-    /// `InvalidArgument` if there is none or they do not follow each other; `NotFound`; `Corruption` if one is damaged or not complete;
-    /// `Unsupported`; I/O.
+    /// `InvalidArgument` if there is none or they do not follow each other; `NotFound`;
+    /// `Corruption` if one is damaged or not complete; `Unsupported`; I/O.
     pub fn open(backups: &[(Arc<dyn Storage>, Option<PathBuf>)]) -> Result<Chain> {
         if backups.is_empty() {
             return Err(Error::invalid("there is no backup to restore"));
@@ -70,11 +71,12 @@ impl Chain {
     }
 }
 
-/// Makes a new database in `target`, an empty directory, of a chain, as of its last backup, in which images are compressed like this.
-/// It cannot be opened before [`finish_restore`].
+/// Makes a new database in `target`, an empty directory, of a chain, as of its last backup, in
+/// which images are compressed like this. It cannot be opened before [`finish_restore`].
 ///
 /// # Errors
-/// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Corruption` if a backup is damaged; `OutOfSpace`; I/O.
+/// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Corruption` if a backup is
+/// damaged; `OutOfSpace`; I/O.
 pub fn restore_pages(
     chain: &Chain,
     target: &dyn Storage,
@@ -125,7 +127,8 @@ pub fn finish_restore(target: &dyn Storage) -> Result<()> {
     target.flush_directory("")
 }
 
-/// K4. CSNs and epochs go on where the source's were, so that both mean the same in messages and in a later restore.
+/// K4. CSNs and epochs continue those of the source, so that both mean the same in messages and in
+/// a later restore.
 fn first_manifest(database: DatabaseId, source: &Manifest) -> Manifest {
     let epoch = Epoch(source.reserved_epoch.0.max(source.epoch.0));
     let next = source.checkpoint.next();
@@ -186,7 +189,8 @@ fn check_follows(previous: Option<&Description>, next: &Description) -> std::res
     }
 }
 
-/// For each backup of the chain, which of its images are wanted: of every page that the last one lists, the newest.
+/// For each backup of the chain, which of its images are wanted: of every page that the last one
+/// lists, the newest.
 fn shares(chain: &[Link]) -> Result<Vec<Vec<(PageId, BlockRef)>>> {
     let mut shares = vec![Vec::new(); chain.len()];
     let mut at = vec![0; chain.len()];

@@ -14,8 +14,8 @@ pub(super) fn error_of(whose: &str) -> impl Fn(Error) -> Error + Copy {
     move |error| error.of(whose)
 }
 
-/// Names that an empty directory may contain: the directory of `mkfs`, our own lock, and the file that a
-/// process leaves when it is killed while it probes direct I/O.
+/// Names that an empty directory may contain: the directory of `mkfs`, our own lock, and the file
+/// that a process leaves when it is killed while it probes direct I/O.
 const IGNORED: [&str; 3] = [LOCK_PATH, "lost+found", DIRECT_PROBE];
 
 /// Returns an error unless the directory is empty (K3): for backups, restores and salvage.

@@ -16,7 +16,7 @@
 //! | 48 | 8 | CSN of the first record |
 //! | 56 | 8 | CSN of the last record |
 //! | 64 | 8 | CSN of the last record before this block in its log and epoch, 0 if there is none |
-//! | 72 | 4 | 0: the log wrote it itself; else 1 + the log that carried it, in whose segment it lies |
+//! | 72 | 4 | 0: in a segment of its own log; else 1 + the log in whose segment it lies |
 //! | 76 | 4 | 0 |
 //! | 80 | | payload: records; then zeros up to a whole sector |
 
@@ -51,8 +51,8 @@ pub struct BlockHeader {
     pub(super) carrier: Option<LogId>,
 }
 
-/// The database of whose log a segment is, by the block that it begins with; `None` if there is none, or it cannot be read, which whoever reads
-/// it is told.
+/// Returns the database that a segment belongs to, by its first block; `None` if it begins with
+/// none or cannot be read. A later read of the segment then reports the error.
 #[must_use]
 pub fn database_of(segment: &dyn File) -> Option<DatabaseId> {
     let mut sector = AlignedBuffer::zeroed(SECTOR_BYTES);
@@ -103,7 +103,8 @@ impl BlockHeader {
         header.payload_in(bytes).map(|_| header).ok_or(NotABlock::Invalid)
     }
 
-    /// The header at the start of `bytes`, if it is one of a block of `database`. The payload need not be there.
+    /// The header at the start of `bytes`, if it is one of a block of `database`. The payload need
+    /// not be there.
     pub(super) fn decode_head(bytes: &[u8], database: DatabaseId) -> Result<BlockHeader, NotABlock> {
         let (header, version) = Self::parse(bytes).ok_or(NotABlock::Invalid)?;
         if header.database != database {
@@ -158,7 +159,8 @@ impl BlockHeader {
         Some((header, version))
     }
 
-    /// The same, with CSNs that can be reckoned with: for who wants to tell of a block that is none of ours.
+    /// Returns the header with its CSNs cut to the limit, so that arithmetic on a foreign block
+    /// cannot overflow.
     pub(super) fn within_limit(self) -> BlockHeader {
         let within = |csn: Csn| csn.min(Csn(Csn::LIMIT.0 - 1));
         BlockHeader {

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | a block is half as long as a buffer, or longer | the next buffers are twice as long |
 //! | a record is longer than a buffer | the next one is long enough |
-//! | [`CALM`] blocks in a row are an eighth as long as a buffer, or shorter | the next ones are half as long |
+//! | [`CALM`] blocks in a row are at most an eighth as long as a buffer | they are half as long |
 //!
-//! While the device is slow more is appended between two writes, so blocks become longer, and so do buffers, before anybody has to wait for
-//! one. A fast device gets short buffers, which stay in the processor's caches. A buffer of another length is given up when it comes back.
+//! While the device is slow more is appended between two writes, so blocks become longer, and so do
+//! buffers, before a committer has to wait for one. A fast device gets short buffers, which stay in
+//! the processor's caches. A buffer of another length is given up when it comes back.
 
 use crate::device::SECTOR_BYTES;
 
@@ -26,8 +27,9 @@ pub struct BufferSize {
 }
 
 impl BufferSize {
-    /// Up to `most` bytes, and at least 64 KiB and two blocks of `flush_unit`, unless that is more. Whole sectors, as buffers are, or else
-    /// none that comes back would have the length that is looked for.
+    /// Up to `most` bytes, and at least 64 KiB and two blocks of `flush_unit`, unless that is more.
+    /// Whole sectors, as buffers are, or else none that comes back would have the length that is
+    /// looked for.
     #[must_use]
     pub fn up_to(most: usize, flush_unit: usize) -> BufferSize {
         let most = most.next_multiple_of(SECTOR_BYTES);

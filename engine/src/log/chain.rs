@@ -29,8 +29,9 @@ impl Chain {
     }
 }
 
-/// Sorts blocks into chains (rules 2 and 3 of `reader`). Of equal ones those of the segment `last` are left out, and of two that begin alike the shorter one
-/// in it: after a crash of the machine a mapped file may hold an earlier state of a block that was written since.
+/// Sorts blocks into chains (rules 2 and 3 of `reader`). Of equal ones those of the segment `last`
+/// are left out, and of two that begin alike the shorter one in it: after a crash of the machine a
+/// mapped file may hold an earlier state of a block that was written since.
 pub(super) fn chains(
     mut blocks: Vec<ScannedBlock>,
     covered: Csn,

@@ -1,11 +1,13 @@
 //! Checking the log: is everything that must be in it there, whole, and in order?
 //!
-//! Unlike the reader, which takes what it finds, this looks for what ought to be there, so it has to be told up to where
-//! each chain counts ([`ChainEnd`]). It may run while logs are written and segments are recycled:
+//! The reader takes the blocks that it finds. This check looks for the blocks that must be there,
+//! so the caller gives the end of each chain ([`ChainEnd`]). It may run while logs are written and
+//! segments are recycled:
 //!
-//! 1. The ends are read before the segments, and blocks beyond them are no concern: they may be torn or in flight.
-//! 2. What the checkpoint covers is read after the segments, and blocks at or below it are no concern: a segment that was recycled
-//!    under the reader held only such blocks.
+//! 1. The ends are read before the segments, and blocks beyond them are no concern: they may be
+//!    torn or in flight.
+//! 2. What the checkpoint covers is read after the segments, and blocks at or below it are no
+//!    concern: a segment that was recycled under the reader held only such blocks.
 //!
 //! ```text
 //!   log 0   … 12 │ 13   14   15   ??   17   18 │ 19 (being written)
@@ -13,9 +15,10 @@
 //!                                  └ a hole: block 16, at byte 53,248 of log/00000003.seg
 //! ```
 //!
-//! A block that cannot be read says nothing of itself, so a hole gets its place from its neighbours: the blocks of a segment lie side by
-//! side. Most are of one log; where its blocks are without a gap, a peer may have carried the one that is missing, and the hole is a gap
-//! among the blocks of that one.
+//! A block that cannot be read says nothing of itself, so a hole gets its place from its
+//! neighbours: the blocks of a segment lie side by side. Most are of one log; where its blocks are
+//! without a gap, a peer may have carried the one that is missing, and the hole is a gap among the
+//! blocks of that one.
 //!
 //! A segment is read a piece at a time; what cannot be read costs its own sectors only.
 
@@ -45,8 +48,8 @@ pub struct ChainEnd {
     pub sequence: u64,
     /// No transaction of it has a higher CSN.
     pub last_csn: Csn,
-    /// Every block above what the checkpoint covers must be there. Otherwise (an earlier epoch) a hole is possible whose transactions
-    /// a recovery discarded.
+    /// Every block above what the checkpoint covers must be there. Otherwise (an earlier epoch) a
+    /// hole is possible whose transactions a recovery discarded.
     pub dense: bool,
 }
 
@@ -61,7 +64,8 @@ pub struct LogDamage {
     pub blocks: (u64, u64),
     /// The CSNs of what is damaged lie between these, both excluded.
     pub csns: (Csn, Csn),
-    /// True if the blocks are lost only as far as their transactions are needed, see [`ChainEnd::dense`].
+    /// True if the blocks are lost only as far as their transactions are needed, see
+    /// [`ChainEnd::dense`].
     pub conditional: bool,
     /// Where it begins.
     pub location: Location,
@@ -121,7 +125,8 @@ impl Covered {
         offset < self.segment.len && !self.ranges.iter().any(|(start, end)| (*start..*end).contains(&offset))
     }
 
-    /// Where the bytes begin that nothing covers and that end at `offset`; `None` if there are none.
+    /// Where the bytes begin that nothing covers and that end at `offset`; `None` if there are
+    /// none.
     fn uncovered_before(&self, offset: u64) -> Option<u64> {
         let before = self.ranges.iter().rev().find(|(start, _)| *start < offset);
         let start = before.map_or(0, |(_, end)| *end);
@@ -159,7 +164,8 @@ pub struct Wanted<'a> {
     pub last_sequence: &'a dyn Fn(LogId, Epoch) -> u64,
 }
 
-/// Reads all segments, and `memory`, which is what mapped memory holds. `seen` is told the header of each record that counts, and the epoch of its block.
+/// Reads all segments, and `memory`, the content of mapped memory. Calls `seen` with the header of
+/// each record that counts and the epoch of its block.
 ///
 /// # Errors
 /// The directory cannot be listed. Segments that cannot be read are among the damages.
@@ -197,7 +203,8 @@ pub fn read_contents(
 
 impl LogContents {
     fn note_unreadable(&mut self, error: Error) {
-        // One too many, removed since the directory was listed. If it was needed its blocks will be missing.
+        // One too many, removed since the directory was listed. If it was needed its blocks will be
+        // missing.
         if error.kind() != ErrorKind::NotFound {
             self.unreadable.push(error);
         }
@@ -310,13 +317,14 @@ impl LogContents {
         &self.unreadable
     }
 
-    /// The end of a chain of which only this is known: every CSN below `watermark` was durable. `None` if no block shows
-    /// that there was one.
+    /// The end of a chain of which only this is known: every CSN below `watermark` was durable.
+    /// `None` if no block shows that there was one.
     #[must_use]
     pub fn end_below(&self, log: LogId, epoch: Epoch, watermark: Csn) -> Option<ChainEnd> {
         let mut end = None;
         for (sequence, found) in self.chains.get(&(epoch, log))? {
-            // What is durable is a gap-free run of blocks, so one CSN in a block vouches for all blocks before it.
+            // What is durable is a gap-free run of blocks, so one CSN in a block vouches for all
+            // blocks before it.
             if found.header.first_csn < watermark {
                 end = Some((*sequence, found.header.last_csn));
             } else if found.header.previous_csn < watermark && found.header.previous_csn > Csn::ZERO {

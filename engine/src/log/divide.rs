@@ -33,8 +33,8 @@ struct Part {
 }
 
 impl Fragments {
-    /// Divides `body`, encoded operations, as `runs` say, which begin at 0. With `rows_again` a row may have several operations in it, and goes
-    /// where its first one does.
+    /// Divides `body`, encoded operations, as `runs` say, which begin at 0. With `rows_again` a row
+    /// may have several operations in it, and goes where its first one does.
     pub(super) fn divide(body: &[u8], count: u32, runs: &[Run], rows_again: bool) -> Result<Fragments> {
         let mut fragments = Fragments::default();
         let mut first_log: HashMap<(TableId, &[u8]), LogId> = HashMap::new();
@@ -94,7 +94,8 @@ impl Fragments {
         }
     }
 
-    /// Of each its log, its body, the body's checksum and how many operations it has, ascending by log.
+    /// Of each its log, its body, the body's checksum and how many operations it has, ascending by
+    /// log.
     pub fn bodies(&self) -> impl Iterator<Item = (LogId, &[u8], u32, u32)> {
         self.parts.iter().map(|part| (part.log, &part.body[..], crc(&part.body), part.operations))
     }

@@ -42,7 +42,8 @@ pub struct DumpedRecord {
     pub operations: Vec<String>,
 }
 
-/// All records above `covered` in segments and in what mapped memory holds, in CSN order. `progress` hears bytes done and bytes to read.
+/// All records above `covered` in segments and in what mapped memory holds, in CSN order.
+/// `progress` hears bytes done and bytes to read.
 ///
 /// # Errors
 /// Those of reading the log.

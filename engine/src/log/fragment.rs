@@ -1,18 +1,22 @@
 //! Fragments: a transaction that changed pages of several logs has a record in each of them.
 //!
 //! ```text
-//!   CSN     70        71        72                 one transaction, CSN 72: the last of its fragments
+//!   CSN     70        71        72       one transaction, CSN 72: the last of its fragments
 //!   log 0   [0 of 3]
 //!   log 1             [1 of 3]
 //!   log 2                       [2 of 3]
 //! ```
 //!
-//! 1. The CSNs of the fragments of a transaction follow one another without a gap: they are drawn at once. The last one is the transaction's. So
-//!    no checkpoint, snapshot or watermark chosen by the newest CSN drawn lies between them, and who depends on the transaction depends on a CSN
+//! 1. The CSNs of the fragments of a transaction follow one another without a gap: they are drawn
+//!    at once. The last one is the transaction's. So no checkpoint, snapshot or watermark chosen by
+//!    the newest CSN drawn lies between them, and a transaction that depends on it depends on a CSN
 //!    above all of them.
-//! 2. Each fragment says which it is and how many there are. The transaction is there only if all are.
-//! 3. All fragments have the transaction's DSN. The first one lists its predecessors, if the rule does.
-//! 4. All operations on a row are in one fragment, in their order. So fragments can be redone in the order of CSNs, each alone.
+//! 2. Each fragment says which it is and how many there are. The transaction is there only if all
+//!    are.
+//! 3. All fragments have the transaction's DSN. The first one lists its predecessors, if the rule
+//!    does.
+//! 4. All operations on a row are in one fragment, in their order. So fragments can be redone in
+//!    the order of CSNs, each alone.
 //!
 //! The body of a fragment begins with:
 //!

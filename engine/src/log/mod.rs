@@ -1,8 +1,9 @@
 //! Rank 3: what changed, in what order?
 //!
-//! A database has n logs. A transaction is one contiguous redo **record** in one of them, a long one several (see `part`), or, where changes
-//! are divided by page, one in each of several logs (see `fragment`); a flush writes one
-//! **block** of records; blocks fill preallocated **segments** that are recycled after a checkpoint.
+//! A database has n logs. A transaction is one contiguous redo **record** in one of them, a long
+//! one several (see `part`), or, where changes are divided by page, one in each of several logs
+//! (see `fragment`); a flush writes one **block** of records; blocks fill preallocated **segments**
+//! that are recycled after a checkpoint.
 //!
 //! ```text
 //!   log 0   segment 7 ┌ block 41 ──────────────┬ block 42 ─────┐ segment 9 ┌ block 43 …
@@ -10,18 +11,22 @@
 //!                     └ whole sectors ─────────┴───────────────┘           └
 //! ```
 //!
-//! 1. CSNs rise with position within a log (invariant I3); block sequences are dense within a log and epoch.
-//! 2. A block is whole sectors, and no sector is written twice (I4): what a flush does not fill is padding.
-//! 3. A block is believed only as a whole: its header is checksummed and checksums the payload, and names database, log,
-//!    epoch and sequence. A torn, misdirected or stale block is recognised, whatever was in the segment before.
-//! 4. The durable frontier is the end of the gap-free prefix of completed block sequences, whatever completes first.
-//!    A block counts for the log and sequence in its header, in whichever log's segment it lies: a peer may have carried it.
+//! 1. CSNs rise with position within a log (invariant I3); block sequences are dense within a log
+//!    and epoch.
+//! 2. A block is whole sectors, and no sector is written twice (I4): what a flush does not fill is
+//!    padding.
+//! 3. A block is believed only as a whole: its header is checksummed and checksums the payload, and
+//!    names database, log, epoch and sequence. A torn, misdirected or stale block is recognised,
+//!    whatever was in the segment before.
+//! 4. The durable frontier is the end of the gap-free prefix of completed block sequences, whatever
+//!    completes first. A block counts for the log and sequence in its header, in whichever log's
+//!    segment it lies: a peer may have carried it.
 //! 5. After `reserve` said yes, `append` cannot fail, allocates nothing and calls nothing.
 //!
 //! With log buffers in mapped memory ([`memory`]) a record is durable before its block is written.
 //!
-//! There is no segment header: the first block of a segment says what it holds, so that switching segments costs no
-//! write of its own.
+//! There is no segment header: the first block of a segment says what it holds, so that switching
+//! segments costs no write of its own.
 
 mod names;
 mod fragment;

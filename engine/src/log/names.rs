@@ -6,7 +6,8 @@ use crate::device::Storage;
 /// The directory of the segments.
 pub const DIRECTORY: &str = "log";
 
-/// Numbers are below this: counting from 1 nobody gets there, and no arithmetic on those that are found overflows.
+/// Numbers of segments are below this. Counting from 1 never gets there, and arithmetic on numbers
+/// that are found cannot overflow.
 const LIMIT: u64 = 1 << 62;
 
 /// The path of a segment.

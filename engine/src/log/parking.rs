@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   sequences   7         8         9
-//!               flying    landed    landed       8 and 9 are parked: nobody is told of them yet
+//!               flying    landed    landed       8 and 9 are parked: not acknowledged yet
 //!               landed                           7 lands: the frontier passes 7, 8 and 9 at once
 //! ```
 //!
-//! Writes of one log complete in any order: its own of different queues, and those of peers that carry its blocks. One that completes
-//! before an earlier one of the same log leaves its notification here, and whoever completes the earliest takes all of them along.
+//! Writes of one log complete in any order: its own of different queues, and those of peers that
+//! carry its blocks. One that completes before an earlier one of the same log waits here. The
+//! completion of the earliest block acknowledges all of them.
 //!
-//! 1. The frontier is the last CSN of the gap-free prefix of landed blocks. It never falls, and never passes a block that is flying.
+//! 1. The frontier is the last CSN of the gap-free prefix of landed blocks. It never falls, and
+//!    never passes a block that is flying.
 //! 2. Blocks are parked in the order of their sequences, under the log's latch, and land under it.
 //! 3. A sequence that is not flying is ignored: it cannot move the frontier.
 
@@ -18,7 +20,8 @@ use crate::base::Csn;
 use crate::base::planted::{self, Bug};
 use std::collections::VecDeque;
 
-/// Blocks that may be flying before peers leave a log alone. Its own blocks are bounded by its buffers.
+/// Blocks that may be flying before peers leave a log alone. Its own blocks are bounded by its
+/// buffers.
 pub(super) const PLACES: usize = 64;
 
 #[derive(Debug)]

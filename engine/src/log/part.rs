@@ -4,17 +4,20 @@
 //!   redo of the transaction   0 ─────────── 900 ─────────── 1700 ──── 2100
 //!   written while it runs       chunk 0        chunk 1
 //!   rolled back to 1500                                │
-//!   written at its commit                              └ last: start 1500, number 2       what chunk 1 has from 1500 on is void
+//!   written at its commit                              └ last: start 1500, number 2
+//!                              (cancels what chunk 1 has from 1500 on)
 //! ```
 //!
-//! 1. Each **chunk** is a record with a CSN of its own, so it is durable, missing, discarded, appended again and covered by checkpoints by the
-//!    same rules as any record. Alone it changes nothing. The DSN of a chunk is the CSN of the one before it.
-//! 2. The **last** part is the transaction's commit record, and has the transaction's CSN. Its DSN is at or above the CSN of the last chunk,
-//!    so wherever it counts all chunks are there.
+//! 1. Each **chunk** is a record with a CSN of its own, so it is durable, missing, discarded,
+//!    appended again and covered by checkpoints by the same rules as any record. Alone it changes
+//!    nothing. The DSN of a chunk is the CSN of the one before it.
+//! 2. The **last** part is the transaction's commit record, and has the transaction's CSN. Its DSN
+//!    is at or above the CSN of the last chunk, so wherever it counts all chunks are there.
 //! 3. All parts are in one log. The number of a part is how many chunks come before it.
-//! 4. A part begins at an offset of the transaction's redo that is at or below the end of the part before it. What earlier parts have
-//!    from there on was taken back before it was written.
-//! 5. A part holds whole operations. A large value that goes on in the next part is a [`super::Operation::LargePart`] in this one.
+//! 4. A part begins at an offset of the transaction's redo that is at or below the end of the part
+//!    before it. What earlier parts have from there on was taken back before it was written.
+//! 5. A part holds whole operations. A large value that continues in the next part is a
+//!    [`super::Operation::LargePart`] in this one.
 //!
 //! The body of a chunk or last part begins with:
 //!
@@ -113,8 +116,9 @@ impl Part {
     }
 }
 
-/// How many bytes of operations count of each part of a transaction, the last one included: `parts` are all of them, each with the
-/// bytes that it has. `None` if one is missing or they do not fit together.
+/// How many bytes of operations count of each part of a transaction, the last one included: `parts`
+/// are all of them, each with the bytes that it has. `None` if one is missing or they do not fit
+/// together.
 #[must_use]
 pub fn counting_bytes(parts: &[(Part, usize)]) -> Option<Vec<usize>> {
     let mut end = 0;

@@ -1,7 +1,7 @@
 //! Reading a segment from its beginning to its end, a piece at a time.
 //!
-//! Where a piece cannot be read it is up to the caller: he may end there, or have [`Pieces::go_around`] say where to go on. Then what that
-//! piece has is read sector by sector, and only sectors that cannot be read themselves are passed over.
+//! If a piece cannot be read, the caller ends, or continues where [`Pieces::go_around`] says. Then
+//! the piece is read sector by sector, and only unreadable sectors are skipped.
 
 use super::segment::Segment;
 use crate::base::account::Account;
@@ -21,15 +21,15 @@ pub(super) struct Pieces {
     filled: usize,
     /// Up to here sectors are read one by one.
     careful_until: usize,
-    /// Up to here it is told already that something cannot be read.
-    told_until: Option<usize>,
+    /// The unreadable sectors up to here have been reported.
+    reported_until: Option<usize>,
 }
 
 impl Pieces {
     pub(super) fn new(piece_bytes: usize, account: Option<Arc<Account>>) -> Pieces {
         let piece_bytes = piece_bytes.next_multiple_of(SECTOR_BYTES);
-        let (base, filled, careful_until, told_until) = (0, 0, 0, None);
-        Pieces { piece_bytes, account, buffer: None, base, filled, careful_until, told_until }
+        let (base, filled, careful_until, reported_until) = (0, 0, 0, None);
+        Pieces { piece_bytes, account, buffer: None, base, filled, careful_until, reported_until }
     }
 
     /// Room for all of a segment of `whole` bytes.
@@ -45,11 +45,12 @@ impl Pieces {
 
     /// What follows is about another segment.
     pub(super) fn begin(&mut self) {
-        (self.base, self.filled, self.careful_until, self.told_until) = (0, 0, 0, None);
+        (self.base, self.filled, self.careful_until, self.reported_until) = (0, 0, 0, None);
     }
 
-    /// The `len` bytes at `offset`, and what was read behind them. Offsets never fall; what is before one is forgotten,
-    /// unless the buffer has the room for all of the segment. All numbers are whole sectors, inside `whole`.
+    /// The `len` bytes at `offset`, and what was read behind them. Offsets never fall; what is
+    /// before one is forgotten, unless the buffer has the room for all of the segment. All numbers
+    /// are whole sectors, inside `whole`.
     pub(super) fn need(
         &mut self,
         segment: &Segment,
@@ -96,24 +97,24 @@ impl Pieces {
         }
     }
 
-    /// Where to go on after the `len` bytes at `offset` could not be read: there once more, or at the next sector. `tell` hears of each
-    /// place once. What was read is forgotten.
+    /// Returns where to continue after the `len` bytes at `offset` could not be read: there again,
+    /// or at the next sector. Calls `report` once for each place. Forgets the buffered bytes.
     pub(super) fn go_around(
         &mut self,
         offset: usize,
         len: usize,
         error: Error,
-        tell: &mut dyn FnMut(Error),
+        report: &mut dyn FnMut(Error),
     ) -> usize {
         let tried_alone = offset < self.careful_until;
         self.careful_until = self.careful_until.max(offset + len.max(self.piece_bytes));
         let next = if tried_alone { offset + SECTOR_BYTES } else { offset };
         (self.base, self.filled) = (next, 0);
         if tried_alone {
-            if self.told_until.is_none_or(|until| offset > until) {
-                tell(error);
+            if self.reported_until.is_none_or(|until| offset > until) {
+                report(error);
             }
-            self.told_until = self.told_until.max(Some(offset + len));
+            self.reported_until = self.reported_until.max(Some(offset + len));
         }
         next
     }

@@ -1,20 +1,22 @@
-//! Reading the logs after a crash, or beside nobody.
+//! Reads the logs after a crash, or while no process writes them.
 //!
-//! Every sector of every segment is looked at: a valid block is taken and skipped over, anything else is passed by. So a
-//! hole (a torn or lost block) does not hide what stands behind it; whether it may be used is decided here:
+//! Every sector of every segment is looked at: a valid block is taken and skipped over, anything
+//! else is passed by. So a hole (a torn or lost block) does not hide what stands behind it; whether
+//! it may be used is decided here:
 //!
-//! 1. Blocks at or below what the checkpoint covers do not matter, whatever they are. That is the checkpoint's CSN, or less while
-//!    chunks from before it are needed.
-//! 2. Of the rest, a log's *accepted* blocks in an epoch are the gap-free run of sequences that begins where what is covered ends (the
-//!    first block's predecessor is at or below it). What follows is *beyond*. This is for who shows the log; recovery decides by what the
+//! 1. Blocks at or below what the checkpoint covers do not matter, whatever they are. That is the
+//!    checkpoint's CSN, or less while chunks from before it are needed.
+//! 2. Of the rest, a log's *accepted* blocks in an epoch are the gap-free run of sequences that
+//!    begins where what is covered ends (the first block's predecessor is at or below it). Later
+//!    blocks are *beyond*. This is for tools that show the log; recovery decides by what the
 //!    manifest says, and from the checkpoint on (`recovery::select`, rules 1 and 2).
-//! 3. Two different blocks with one (log, epoch, sequence) above that cannot be: corruption. Nor can CSNs that
-//!    do not rise with position (I3).
+//! 3. Two different blocks with one (log, epoch, sequence) above that cannot be: corruption. Nor
+//!    can CSNs that do not rise with position (I3).
 //!
-//! **Memory.** The log may be far larger than memory. A scan remembers [`ScannedBlock`]s, some 100 bytes for each block
-//! (4 KiB or more), and keeps whole segments only as far as [`ScanOptions::keep_bytes`] allows; the blocks of others are
-//! read a second time by [`load`]. Each thread has a buffer of [`ScanOptions::piece_bytes`], or the length of the longest
-//! block.
+//! **Memory.** The log may be far larger than memory. A scan remembers [`ScannedBlock`]s, some 100
+//! bytes for each block (4 KiB or more), and keeps whole segments only as far as
+//! [`ScanOptions::keep_bytes`] allows; the blocks of others are read a second time by [`load`].
+//! Each thread has a buffer of [`ScanOptions::piece_bytes`], or the length of the longest block.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, unknown_format};
 use super::chain::{Chain, chains};
@@ -38,7 +40,8 @@ const BYTES_PER_THREAD: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 pub struct ScanOptions {
     /// Whose log.
     pub database: DatabaseId,
-    /// Nothing at or below it matters: the checkpoint's CSN, or less if chunks before it are still needed.
+    /// Nothing at or below it matters: the checkpoint's CSN, or less if chunks before it are still
+    /// needed.
     pub covered: Csn,
     /// Threads that read.
     pub threads: usize,
@@ -57,7 +60,8 @@ pub struct ScannedSegment {
     pub segment: Segment,
     /// Highest CSN in any block in it, stale ones included; 0 if there is no block.
     pub max_csn: Csn,
-    /// The oldest epoch of which it has a block above what is covered; `None` if it has no such block.
+    /// The oldest epoch of which it has a block above what is covered; `None` if it has no such
+    /// block.
     pub oldest: Option<Epoch>,
     /// Lowest epoch of any block in it, stale ones included.
     pub lowest_epoch: Option<Epoch>,
@@ -88,11 +92,12 @@ pub struct Scan {
     pub bytes: u64,
 }
 
-/// Reads all segments, and `memory`, which is what mapped memory holds: a block that is in both counts as one of the segments.
-/// `progress` hears bytes done and bytes to read.
+/// Reads all segments, and `memory`, which is what mapped memory holds: a block that is in both
+/// counts as one of the segments. `progress` hears bytes done and bytes to read.
 ///
 /// # Errors
-/// `Unsupported` for blocks of a newer format; `Corruption` for whole blocks that contradict themselves or each other; I/O.
+/// `Unsupported` for blocks of a newer format; `Corruption` for whole blocks that contradict
+/// themselves or each other; I/O.
 pub fn scan(
     storage: &Arc<dyn Storage>,
     options: ScanOptions,
@@ -102,7 +107,8 @@ pub fn scan(
     scan_with(storage, options, memory, progress, None)
 }
 
-/// The same of a log that may be damaged in any way: nothing is kept, what cannot be read is left out, and each such place is told.
+/// Reads a log that may be damaged in any way. Keeps nothing, leaves out unreadable places, and
+/// returns an error for each of them.
 ///
 /// # Errors
 /// The directory cannot be listed.
@@ -160,7 +166,8 @@ fn scan_with(
     Ok(Scan { segments: scanned, chains: chains(blocks, options.covered, memory, left_out)?, bytes: total })
 }
 
-/// All whole blocks above what is covered in one segment, and of any block in it how far they reach.
+/// All whole blocks above what is covered in one segment, and of any block in it how far they
+/// reach.
 fn scan_segment(
     segment: &Segment,
     options: ScanOptions,
@@ -206,7 +213,7 @@ fn find_blocks(
     left_out: LeftOut<'_>,
 ) -> Result<(Vec<FoundBlock>, Extent)> {
     let (mut blocks, mut extent, mut offset) = (Vec::new(), Extent::default(), 0);
-    // Where to go on if something cannot be read and may be left out.
+    // Where to continue if something cannot be read and may be left out.
     let around = |pieces: &mut Pieces, offset, len, error: Error| match left_out {
         Some(list) => Ok(pieces.go_around(offset, len, error, &mut |error| list.lock().push(error))),
         None => Err(error),
@@ -259,7 +266,8 @@ fn find_blocks(
     Ok((blocks, extent))
 }
 
-/// Goes over the records of a whole block: the highest watermark that can be true. Checksums of records are for later.
+/// Goes over the records of a whole block: the highest watermark that can be true. Checksums of
+/// records are for later.
 fn watermark_of(header: &BlockHeader, payload: &[u8]) -> std::result::Result<Csn, (Error, usize)> {
     let (mut at, mut count, mut highest) = (0, 0, Csn::ZERO);
     let (mut first, mut last) = (None, None::<Csn>);

@@ -7,17 +7,18 @@
 //! | 8 | 4 | length of the whole record, a multiple of 8 |
 //! | 12 | 4 | length of the body |
 //! | 16 | 4 | epoch in which the CSN was drawn |
-//! | 20 | 1 | dependency rule: 1 DSN, 2 exact; under exact 16 times the number of predecessors is added |
-//! | 21 | 1 | kind: 0 a whole transaction, 1 chunk, 2 last part, see `part`; 3 fragment, see `fragment` |
+//! | 20 | 1 | dependency rule: 1 DSN, 2 exact, plus 16 for each listed predecessor |
+//! | 21 | 1 | kind: 0 whole transaction, 1 chunk, 2 last part (`part`), 3 fragment (`fragment`) |
 //! | 22 | 2 | number of operations, 65,535 for more |
 //! | 24 | 8 | CSN |
 //! | 32 | 8 | GSN, 0 under rules that need none |
 //! | 40 | 8 | DSN: the highest CSN among the direct predecessors |
 //! | 48 | 8 | watermark when the CSN was drawn: every CSN below it was durable |
-//! | 56 | | body: of a part 24 bytes that say which, of a fragment 8; operations; the predecessors, 8 bytes each; then zeros up to the length |
+//! | 56 | | body: 24 bytes in a part, 8 in a fragment, that identify it; operations; |
+//! | | | the listed predecessors, 8 bytes each; then zeros up to the length |
 //!
-//! The body's checksum is computed before the log's latch is taken, the header's under it. A record is identified by
-//! (epoch, CSN), so it may be copied to another place of the log unchanged.
+//! The body's checksum is computed before the log's latch is taken, the header's under it. A record
+//! is identified by (epoch, CSN), so it may be copied to another place of the log unchanged.
 //!
 //! The listed predecessors are the CSNs of the direct predecessors that were not committed when the
 //! transaction asked to commit. All are below the CSN of the record.
@@ -30,7 +31,7 @@
 //! | create table | 4, table, name |
 //! | drop table | 5, table |
 //! | put large | 6, table, key, pieces of the value (each a length above 0, and bytes), 0 |
-//! | large part | 7, as put large: the value goes on with the transaction's next operation, which is of the same row |
+//! | large part | 7, as put large: the value continues with the next operation, of the same row |
 //!
 //! Numbers are varints; keys, values and names are a varint length and bytes.
 
@@ -49,7 +50,8 @@ pub enum DependencyRule {
     /// Record level: commits when its DSN is below the watermark.
     #[default]
     Dsn,
-    /// Commits when all of its predecessors that are listed are committed; all others were before it asked to.
+    /// Commits when all of its predecessors that are listed are committed; all others were before
+    /// it asked to.
     Exact {
         /// How many are listed, at most [`LISTED_MAX`].
         listed: u8,
@@ -163,8 +165,8 @@ impl<'a> Record<'a> {
     /// The record at the start of `bytes`, checked.
     ///
     /// # Errors
-    /// `Corruption`; `Unsupported` for a whole record with a dependency rule or of a kind that this build does not know. Without a
-    /// place.
+    /// `Corruption`; `Unsupported` for a whole record with a dependency rule or of a kind that this
+    /// build does not know. Without a place.
     pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>> {
         let malformed = || Error::corruption("a log record is malformed or has a wrong checksum");
         let (record, rule, kind) = Self::parse(bytes).ok_or_else(malformed)?;
@@ -215,7 +217,8 @@ impl<'a> Record<'a> {
         Some(self)
     }
 
-    /// The record, as if it had the default rule and were whole, and the numbers of its rule and its kind.
+    /// The record, as if it had the default rule and were whole, and the numbers of its rule and
+    /// its kind.
     fn parse(bytes: &'a [u8]) -> Option<(Record<'a>, u8, u8)> {
         let mut reader = Reader::new(bytes.get(..RECORD_HEADER_BYTES)?);
         let header_crc = reader.u32()?;
@@ -317,7 +320,8 @@ pub enum Operation<'a> {
         /// Its value.
         pieces: Pieces<'a>,
     },
-    /// Bytes of a value that goes on with the next operation of the transaction: another of these, or the put.
+    /// Bytes of a value that continues with the next operation of the transaction: another large
+    /// part, or the put.
     LargePart {
         /// Of which table.
         table: TableId,

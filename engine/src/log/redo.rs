@@ -1,12 +1,14 @@
-//! The redo of a transaction that is not committed, encoded as the transaction goes on.
+//! The redo of an uncommitted transaction, encoded while the transaction runs.
 //!
-//! Offsets count from the transaction's first byte of redo, also after parts of it have been written as chunks:
+//! Offsets count from the transaction's first byte of redo, also after parts of it have been
+//! written as chunks:
 //!
 //! ```text
 //!   0 ───────────── base ─────────── end        below `base`: in chunks; the buffer has the rest
 //! ```
 //!
-//! Rolling back to an offset below `base` lowers it: the next part then begins there, and makes void what chunks have from there on.
+//! Rolling back to an offset below `base` lowers it: the next part then begins there, and makes
+//! void what chunks have from there on.
 
 use super::divide::{Fragments, Run};
 use super::part::{PART_BYTES, Part, RecordKind};
@@ -59,7 +61,8 @@ impl RedoBuffer {
         put_bytes(&mut self.body, value);
     }
 
-    /// The row has a value that follows in pieces. Returns where the operation begins, for [`RedoBuffer::end_large_part`].
+    /// The row has a value that follows in pieces. Returns where the operation begins, for
+    /// [`RedoBuffer::end_large_part`].
     pub fn begin_large(&mut self, table: TableId, key: &[u8]) -> usize {
         let at = self.body.len();
         self.begin(PUT_LARGE, table);
@@ -79,7 +82,8 @@ impl RedoBuffer {
         put_varint(&mut self.body, 0);
     }
 
-    /// The value that was begun at `at` goes on with the next operation, which is to be [`RedoBuffer::begin_large`] of the same row.
+    /// The value that was begun at `at` continues with the next operation, which must be
+    /// [`RedoBuffer::begin_large`] of the same row.
     pub fn end_large_part(&mut self, at: usize) {
         self.body[at] = LARGE_PART;
         self.end_large();
@@ -153,7 +157,8 @@ impl RedoBuffer {
         }
     }
 
-    /// Has `write` put what is there into the log as a chunk, and goes on behind it. After an error nothing has changed.
+    /// Calls `write` to put the redo so far into the log as a chunk, and continues behind it. After
+    /// an error nothing has changed.
     ///
     /// # Errors
     /// Those of `write`.
@@ -182,7 +187,8 @@ impl RedoBuffer {
         written
     }
 
-    /// Lists predecessors behind the operations, at most [`super::LISTED_MAX`]: the last thing before it is committed.
+    /// Lists predecessors behind the operations, at most [`super::LISTED_MAX`]: the last thing
+    /// before it is committed.
     pub fn list_predecessors(&mut self, csns: &[Csn]) {
         debug_assert!(self.listed == 0 && csns.len() <= super::LISTED_MAX.into());
         csns.iter().for_each(|csn| self.body.extend_from_slice(&csn.0.to_le_bytes()));

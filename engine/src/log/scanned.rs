@@ -166,8 +166,8 @@ impl LoadedBlock {
         &self.bytes[self.at..self.at + self.block.header.payload_len as usize]
     }
 
-    /// Its records with their byte position in the payload. A whole block with a malformed record was written by a bug
-    /// or on purpose: the iterator ends with an error that names the place.
+    /// Its records with their byte position in the payload. A whole block with a malformed record
+    /// was written by a bug or on purpose: the iterator ends with an error that names the place.
     pub fn records(&self) -> impl Iterator<Item = Result<(usize, Record<'_>)>> {
         let payload = self.payload();
         let mut at = 0;
@@ -197,8 +197,8 @@ impl LoadedBlock {
     }
 }
 
-/// Gives bytes to blocks at the beginning of `blocks` (not empty), which are in the order of their log: to all that stand
-/// one behind the other in `bytes_max` bytes, at least to one.
+/// Gives bytes to blocks at the beginning of `blocks` (not empty), which are in the order of their
+/// log: to all that stand one behind the other in `bytes_max` bytes, at least to one.
 ///
 /// # Errors
 /// `Corruption` if they are not what they were when they were scanned; I/O.

@@ -6,7 +6,8 @@ use crate::base::{Csn, LogId, SegmentId};
 use crate::device::{AlignedBuffer, File};
 use std::sync::Arc;
 
-/// A block to be written at `offset` of `file`: the first `len` bytes of `buffer`, after [`SealedBlock::finish`].
+/// A block to be written at `offset` of `file`: the first `len` bytes of `buffer`, after
+/// [`SealedBlock::finish`].
 #[derive(Debug)]
 pub struct SealedBlock {
     /// Where to.

@@ -1,25 +1,31 @@
-//! A log: buffers that are filled, sealed into blocks, written by somebody else, and completed.
+//! A log: buffers that are filled, sealed into blocks, written by the commit layer, and completed.
 //!
 //! ```text
-//!    append            seal                        (written by the commit room)             complete
-//!   ────────▶ FILLING ──────▶ SEALED: sequence, place ──────────────────────▶ COMPLETED ────────────▶ buffer free
-//!                                     in flight                                │
-//!                                     └──────── durable frontier: end of the gap-free prefix of COMPLETED
+//!    append           seal                    (commit layer writes)        complete
+//!   ───────▶ FILLING ─────▶ SEALED: sequence, place ──────────▶ COMPLETED ───────▶ buffer free
+//!                                  in flight                    │
+//!                                  └─ durable frontier: end of the gap-free prefix of COMPLETED
 //! ```
 //!
-//! A peer may *carry* what a log holds: it becomes a block of its owner, with the owner's next sequence, and its place is in the peer's
-//! segment, behind the peer's own block, so that one write takes both.
+//! A peer may *carry* what a log holds: it becomes a block of its owner, with the owner's next
+//! sequence, and its place is in the peer's segment, behind the peer's own block, so that one write
+//! takes both.
 //!
-//! 1. `reserve` guarantees the room for a record in the filling buffer *and* the place on the device for the block that
-//!    will hold it, so that neither `append` nor `seal` can fail.
-//! 2. A block gets its sequence and place when it is sealed, under the latch: sequence order is position order.
-//! 3. Records appended while blocks are in flight go to another buffer: nothing that was handed out is read again.
-//! 4. What is in flight is counted by sequences, never by comparing positions: full and empty cannot look alike.
-//! 5. A segment is retired with the highest CSN of any block in it, carried ones included: no checkpoint below frees it.
+//! 1. `reserve` guarantees the room for a record in the filling buffer *and* the place on the
+//!    device for the block that will hold it, so that neither `append` nor `seal` can fail.
+//! 2. A block gets its sequence and place when it is sealed, under the latch: sequence order is
+//!    position order.
+//! 3. Records appended while blocks are in flight go to another buffer: nothing that was handed out
+//!    is read again.
+//! 4. What is in flight is counted by sequences, never by comparing positions: full and empty
+//!    cannot look alike.
+//! 5. A segment is retired with the highest CSN of any block in it, carried ones included: no
+//!    checkpoint below frees it.
 //!
-//! With buffers in mapped memory ([`super::memory`]) a record is durable when it is fenced there, or when its block is completed, whichever
-//! comes first; the frontier then passes records, not blocks. A record that brought its own buffer is not in mapped memory: only its block
-//! makes it durable, and nothing behind it in the log is durable before it.
+//! With buffers in mapped memory ([`super::memory`]) a record is durable when it is fenced there,
+//! or when its block is completed, whichever comes first; the frontier then passes records, not
+//! blocks. A record that brought its own buffer is not in mapped memory: only its block makes it
+//! durable, and nothing behind it in the log is durable before it.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
 use super::buffer_size::BufferSize;
@@ -43,7 +49,8 @@ const BUFFERS: usize = 4;
 pub enum Reserve {
     /// Yes, and `append` cannot fail.
     Ready,
-    /// All buffers are full, or the block would be longer than a segment: have blocks written first.
+    /// All buffers are full, or the block would be longer than a segment: have blocks written
+    /// first.
     BuffersFull,
     /// There is no segment for the next block: wait for one.
     NoSegment,
@@ -124,7 +131,7 @@ struct State {
     memory: Option<MemoryBuffers>,
 }
 
-/// One log. Many threads may append; who writes is the commit room's business.
+/// One log. Many threads may append; the commit layer writes the blocks.
 #[derive(Debug)]
 pub struct Log {
     id: LogId,
@@ -145,7 +152,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty log of `epoch`. Buffers, charged to `memory`, and segments are taken when they are needed.
+    /// An empty log of `epoch`. Buffers, charged to `memory`, and segments are taken when they are
+    /// needed.
     #[must_use]
     pub fn new(
         id: LogId,
@@ -181,7 +189,8 @@ impl Log {
         }
     }
 
-    /// From now on records go to mapped memory too. To be called before anything is shared, and after what recovery appends again.
+    /// From now on records go to mapped memory too. To be called before anything is shared, and
+    /// after what recovery appends again.
     pub fn attach(&self, memory: MemoryBuffers) {
         let mut latch = self.lock();
         debug_assert!(latch.filled().is_none(), "nothing is half filled");
@@ -230,7 +239,8 @@ impl Log {
         self.buffer_bytes.load(Ordering::Relaxed)
     }
 
-    /// A buffer for a record larger than [`Log::block_payload_bytes`], to be made before the latch is taken.
+    /// A buffer for a record larger than [`Log::block_payload_bytes`], to be made before the latch
+    /// is taken.
     #[must_use]
     pub fn large_buffer(&self, record_len: usize) -> AlignedBuffer {
         AlignedBuffer::charged(block_bytes(record_len), &self.memory)
@@ -241,7 +251,7 @@ impl Log {
         LogGuard { log: self, state: self.state.lock() }
     }
 
-    /// The latch, if nobody holds it.
+    /// The latch, if it is free.
     pub fn try_lock(&self) -> Option<LogGuard<'_>> {
         self.state.try_lock().map(|state| LogGuard { log: self, state })
     }
@@ -261,8 +271,9 @@ pub struct LogGuard<'a> {
 }
 
 impl LogGuard<'_> {
-    /// Makes room for a record of `record_len` bytes. `large` is used for a record that no buffer holds, and left alone
-    /// otherwise. To be called before the CSN is drawn: after [`Reserve::Ready`] nothing can fail.
+    /// Makes room for a record of `record_len` bytes. `large` is used for a record that no buffer
+    /// holds, and left alone otherwise. To be called before the CSN is drawn: after
+    /// [`Reserve::Ready`] nothing can fail.
     pub fn reserve(&mut self, record_len: usize, large: &mut Option<AlignedBuffer>) -> Reserve {
         let ready = if record_len > self.log.block_payload_bytes() {
             self.reserve_large(record_len, large)
@@ -347,7 +358,8 @@ impl LogGuard<'_> {
             _ => Reserve::NeedsLargeBuffer,
         }
     }
-    /// Makes sure that a block with `used` bytes of records, and one more, has a place: here or in a segment held for it.
+    /// Makes sure that a block with `used` bytes of records, and one more, has a place: here or in
+    /// a segment held for it.
     fn reserve_place(&mut self, used: usize, record_len: usize) -> Reserve {
         let (state, bytes) = (&mut *self.state, block_bytes(used + record_len));
         if state.active.as_ref().is_some_and(|active| active.has_room(bytes)) {
@@ -355,7 +367,8 @@ impl LogGuard<'_> {
         }
         let (len, most) = (bytes as u64, self.log.segments.segment_bytes());
         if state.next_segment.as_ref().is_none_or(|segment| segment.len < len) {
-            // More than a segment only for a record that needs it alone. Those in the buffer have their place.
+            // More than a segment only for a record that needs it alone. Those in the buffer have
+            // their place.
             if used > 0 && len > most && block_bytes(record_len) as u64 <= most {
                 return Reserve::BuffersFull;
             }
@@ -383,7 +396,8 @@ impl LogGuard<'_> {
         }
     }
 
-    /// Copies a record behind the others. Only after [`Reserve::Ready`] for at least this length, under the same latch.
+    /// Copies a record behind the others. Only after [`Reserve::Ready`] for at least this length,
+    /// under the same latch.
     pub fn append(&mut self, header: &RecordHeader, body: &[u8]) {
         let filling = self.state.filling.as_mut().expect("reserve() said Ready");
         debug_assert!(filling.last_csn < header.csn, "CSNs rise within a log");
@@ -453,7 +467,8 @@ impl LogGuard<'_> {
         self.state.memory.as_ref().and_then(MemoryBuffers::last_unfenced)
     }
 
-    /// Whether [`LogGuard::first_volatile_csn`] is that of a record. Otherwise it is a bound, and may be another log's.
+    /// Whether [`LogGuard::first_volatile_csn`] is that of a record. Otherwise it is a bound, and
+    /// may be another log's.
     #[must_use]
     pub fn knows_first_volatile(&self) -> bool {
         self.state.memory.as_ref().is_none_or(MemoryBuffers::knows_first_unfenced)
@@ -483,7 +498,8 @@ impl LogGuard<'_> {
         self.state.filling.as_ref().filter(|filling| filling.records > 0)
     }
 
-    /// Turns everything appended into one block with a sequence and a place. `None` if there is nothing.
+    /// Turns everything appended into one block with a sequence and a place. `None` if there is
+    /// nothing.
     pub fn seal(&mut self) -> Option<SealedBlock> {
         let (len, last_csn) = self.next_block()?;
         // Before it can be written: see rule 3 of the mapped buffers.
@@ -500,27 +516,23 @@ impl LogGuard<'_> {
         Some(self.seal_at(place, None))
     }
 
-    /// Steals what `victim` has appended: it becomes a block of the victim's, at most `room` bytes long, with its place behind `own`, to be
-    /// written with that. `None` if there is nothing, or no room, or if a block of this log has that place or is promised it.
-    pub fn carry(
-        &mut self,
-        own: &SealedBlock,
-        victim: &mut LogGuard<'_>,
-        room: usize,
-    ) -> Option<SealedBlock> {
-        let (len, last_csn) = victim.next_block()?;
+    /// Seals the records of `owner` as a block of its log, at most `room` bytes long, with its
+    /// place behind `own`, to be written with that (piggybacked). Returns `None` if there is
+    /// nothing, or no room, or if a block of this log has that place or is promised it.
+    pub fn carry(&mut self, own: &SealedBlock, owner: &mut LogGuard<'_>, room: usize) -> Option<SealedBlock> {
+        let (len, last_csn) = owner.next_block()?;
         // A record in mapped memory is durable without a write.
-        let in_memory = self.state.memory.is_some() || victim.state.memory.is_some();
+        let in_memory = self.state.memory.is_some() || owner.state.memory.is_some();
         let is_newest = own.sequence + 1 == self.state.next_sequence && self.filled().is_none();
         let is_newest = is_newest || planted::is(Bug::StolenBehindOlder);
-        if in_memory || !is_newest || len > room || victim.state.in_flight.len() >= PLACES {
+        if in_memory || !is_newest || len > room || owner.state.in_flight.len() >= PLACES {
             return None;
         }
         let active = self.state.active.as_mut().filter(|active| active.has_room(len))?;
         // From here on nothing can fail.
         let counted = if planted::is(Bug::StolenCsnNotCounted) { Csn::ZERO } else { last_csn };
         let place = active.place(len, counted);
-        Some(victim.seal_at(place, Some(self.log.id)))
+        Some(owner.seal_at(place, Some(self.log.id)))
     }
 
     /// Length and last CSN of the block that what was appended would become.
@@ -585,7 +597,8 @@ impl LogGuard<'_> {
         self.log.durable_csn()
     }
 
-    /// Sequence and last CSN of the block up to which all are durable in segments; zeros if none is.
+    /// Sequence and last CSN of the block up to which all are durable in segments; zeros if none
+    /// is.
     #[must_use]
     pub fn durable_end(&self) -> (u64, Csn) {
         let first_open = self.state.in_flight.first_sequence().unwrap_or(self.state.next_sequence);

@@ -51,7 +51,8 @@ fn what_is_torn_in_a_write_is_lost_alone() {
             (expected[whole as usize].clone(), 0),
             "a hole of the other hides nothing"
         );
-        // Nothing says that the chain begins with the lost block: the later one follows one that is not covered.
+        // Nothing says that the chain begins with the lost block: the later one follows one that is
+        // not covered.
         assert_eq!(world.found(torn), (vec![], 1));
     }
 }
@@ -60,11 +61,11 @@ fn what_is_torn_in_a_write_is_lost_alone() {
 fn a_segment_stays_for_the_records_it_carries() {
     let mut world = World::new();
     world.append(0, 10);
-    // The victim's CSN is the highest in the thief's segment.
+    // The owner's CSN is the highest in the helper's segment.
     let stolen = world.append(1, 10);
     let (thief, carried) = world.steal();
     assert!(carried.is_some());
-    // The thief fills its segment with nothing above.
+    // The helper fills its segment with nothing above.
     while {
         world.append(0, 20_000);
         world.seal(0).path == thief.path
@@ -94,12 +95,12 @@ fn the_highest_csn_of_a_segment_may_be_a_carried_one() {
 }
 
 #[test]
-fn nothing_is_stolen_where_a_place_is_promised_or_there_is_no_room() {
+fn nothing_is_piggybacked_without_room_or_onto_a_promised_place() {
     let mut world = World::new();
     world.append(0, 10);
     let own = world.logs[0].lock().seal().expect("has something");
     world.append(1, 10);
-    // Somebody appended to the thief's log: the place behind the block may be promised to that record.
+    // A record was appended to the helper's log: the place behind the block may be promised to it.
     world.append(0, 10);
     assert!(world.logs[0].lock().carry(&own, &mut world.logs[1].lock(), 1 << 16).is_none());
     let newest = world.logs[0].lock().seal().expect("has something");
@@ -112,9 +113,10 @@ fn nothing_is_stolen_where_a_place_is_promised_or_there_is_no_room() {
     assert_eq!(world.logs[1].lock().first_volatile_csn(), Some(Csn(2)), "it is not idle while they fly");
 }
 
-/// Once only the length of a segment counted: nobody made a checkpoint, and commits failed after seconds.
+/// Once only the length of a segment counted: no checkpoint was made, and commits failed after
+/// seconds.
 #[test]
-fn whoever_waits_for_a_long_block_has_a_checkpoint_made_before_the_log_is_at_its_bound() {
+fn a_waiting_long_block_requests_a_checkpoint_below_the_bound() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let segments = SegmentPool::new(storage, SEGMENT_BYTES, 8 * SEGMENT_BYTES, 1).expect("memory");
     segments.start().expect("a thread");
@@ -135,8 +137,9 @@ fn whoever_waits_for_a_long_block_has_a_checkpoint_made_before_the_log_is_at_its
     assert_eq!(take(4 * SEGMENT_BYTES).len, 4 * SEGMENT_BYTES);
 }
 
-/// Where a buffer is longer than a segment each record beyond that once took a new segment, a sector longer than the one before, and gave that up
-/// empty: 48 files for a buffer of 256 KiB, all of them in use until the next checkpoint.
+/// Where a buffer is longer than a segment each record beyond that once took a new segment, a
+/// sector longer than the one before, and gave that up empty: 48 files for a buffer of 256 KiB, all
+/// of them in use until the next checkpoint.
 #[test]
 fn a_block_is_longer_than_a_segment_only_for_one_long_record() {
     let mut world = World::with_buffers(4 * SEGMENT_BYTES as usize);
@@ -157,7 +160,8 @@ fn a_block_is_longer_than_a_segment_only_for_one_long_record() {
     let found = [records, vec![long.0, next.0]].concat();
     assert_eq!(world.found(0), (found, 0));
     let long = lens(&world).into_iter().filter(|len| *len > SEGMENT_BYTES).collect::<Vec<_>>();
-    // With what was in the buffer: to wait until that is gone is to wait for ever where others append.
+    // With what was in the buffer: to wait until that is gone is to wait for ever where others
+    // append.
     assert!(
         matches!(long[..], [len] if (2 * SEGMENT_BYTES..=3 * SEGMENT_BYTES + 4096).contains(&len)),
         "{long:?}"
@@ -166,7 +170,8 @@ fn a_block_is_longer_than_a_segment_only_for_one_long_record() {
 
 const LOG: LogId = LogId(1);
 
-/// Blocks 1 to 5 of a log, one record each: the block's number is its CSN. Those of `lost` have a wrong byte at `at`.
+/// Blocks 1 to 5 of a log, one record each: the block's number is its CSN. Those of `lost` have a
+/// wrong byte at `at`.
 fn with_lost_blocks(lost: &[usize], at: u64) -> (LogContents, Vec<Sealed>) {
     let mut world = World::new();
     let mut block = || {
@@ -183,7 +188,7 @@ fn with_lost_blocks(lost: &[usize], at: u64) -> (LogContents, Vec<Sealed>) {
 #[test]
 fn a_hole_is_told_by_its_blocks_its_csns_and_its_place() {
     let end = ChainEnd { log: LOG, epoch: Epoch(1), sequence: 5, last_csn: Csn(5), dense: true };
-    // What is lost, what a checkpoint covers, the blocks and CSNs that are told.
+    // What is lost, what a checkpoint covers, the blocks and CSNs that are reported.
     type Hole = ((u64, u64), (u64, u64));
     let cases: [(&[usize], u64, Option<Hole>); 12] = [
         (&[], 0, None),
@@ -217,7 +222,8 @@ fn a_hole_is_told_by_its_blocks_its_csns_and_its_place() {
                 Location::File { offset, .. } | Location::Segment { offset, .. } => *offset,
                 other => panic!("{other}"),
             };
-            // A header that is whole names its block; where none is, the hole begins behind the last block before it.
+            // A header that is whole names its block; where none is, the hole begins behind the
+            // last block before it.
             let begins = if at > 0 { blocks[first as usize - 1].offset } else { 4096 * (lost[0] as u64 - 1) };
             let is_known = at > 0 || lost.len() < 5;
             assert_eq!(place, if is_known { begins } else { 0 }, "{lost:?} above {covered}, byte {at}");
@@ -225,9 +231,9 @@ fn a_hole_is_told_by_its_blocks_its_csns_and_its_place() {
     }
 }
 
-/// It was told to be at the beginning of the segment of its log, where another block was.
+/// It was once reported at the beginning of the segment of its log, where another block was.
 #[test]
-fn a_lost_block_that_a_peer_carried_is_looked_for_among_the_blocks_of_the_peer() {
+fn a_lost_piggybacked_block_is_located_among_the_helpers_blocks() {
     let mut world = World::new();
     let mut block = |log: usize| {
         world.append(log, 100);
@@ -273,7 +279,8 @@ fn one_csn_below_the_watermark_vouches_for_all_blocks_before_it() {
     assert_eq!(end(&[4, 5], 6), Some((3, 3)), "nothing says that there were more");
 }
 
-/// In mapped memory a record is durable before its block is written, so a checkpoint may cover one that still waits for its write.
+/// In mapped memory a record is durable before its block is written, so a checkpoint may cover one
+/// that still waits for its write.
 #[test]
 fn the_place_of_a_block_that_is_not_written_is_nobody_elses() {
     let mut world = World::new();

@@ -1,12 +1,15 @@
-//! Checking the log against what must be in it, beside writers or beside nobody.
+//! Checks the log against what must be in it, with or without writers beside.
 //!
-//! 1. Every CSN above what the checkpoint covers and below the watermark is in a record or void: what is in neither is lost.
-//! 2. Of the running epoch each log is dense from the checkpoint to its end. While the database runs the logs know their
-//!    ends. Otherwise stored watermarks vouch for them: what they do not reach may be a torn tail, and is no damage.
-//! 3. Of an earlier epoch the blocks up to the accepted ends count. A hole there is a damage if a CSN of rule 1 is lost
-//!    with it; else it held only what a recovery discarded.
+//! 1. Every CSN above what the checkpoint covers and below the watermark is in a record or void:
+//!    what is in neither is lost.
+//! 2. Of the running epoch each log is dense from the checkpoint to its end. While the database
+//!    runs the logs know their ends. Otherwise stored watermarks vouch for them: what they do not
+//!    reach may be a torn tail, and is no damage.
+//! 3. Of an earlier epoch the blocks up to the accepted ends count. A hole there is a damage if a
+//!    CSN of rule 1 is lost with it; else it held only what a recovery discarded.
 //!
-//! What is known is taken before the segments are read, what is covered after it: see [`crate::log::ChainEnd`].
+//! What is known is taken before the segments are read, what is covered after it: see
+//! [`crate::log::ChainEnd`].
 
 use super::report::ProgressFn;
 use crate::base::account::Account;
@@ -37,9 +40,9 @@ pub struct LogReport {
     pub problems: Vec<String>,
 }
 
-/// Reads the whole log, and `memory`, which is what mapped memory holds and segments may lack. Buffers are charged to
-/// `account`. `running` is `None` if nobody has the database open for writing; `covered` gives up to where the newest
-/// durable checkpoint covers the log at the moment.
+/// Reads the whole log, and `memory`, which is what mapped memory holds and segments may lack.
+/// Buffers are charged to `account`. `running` is `None` if no process has the database open for
+/// writing; `covered` gives up to where the newest durable checkpoint covers the log at the moment.
 ///
 /// # Errors
 /// The log's directory cannot be listed.
@@ -53,7 +56,7 @@ pub fn check_log(
     progress: ProgressFn<'_>,
 ) -> Result<LogReport> {
     if manifest.clean {
-        // Everything is in the checkpoint: nobody needs what the log still holds.
+        // Everything is in the checkpoint: the log is not needed.
         return Ok(LogReport::default());
     }
     let mut present = Present::above(manifest.covered);
@@ -178,7 +181,8 @@ impl Present {
         }
     }
 
-    /// Rule 1: the CSNs above `checkpoint` and below `watermark` that are neither there nor void, as ranges.
+    /// Rule 1: the CSNs above `checkpoint` and below `watermark` that are neither there nor void,
+    /// as ranges.
     fn lost(&self, checkpoint: Csn, watermark: Csn, voids: &CsnSet) -> Vec<(Csn, Csn)> {
         let mut there: Vec<(Csn, Csn)> = voids.ranges().to_vec();
         for (index, word) in &self.words {

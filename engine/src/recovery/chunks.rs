@@ -1,11 +1,14 @@
-//! The chunks of long transactions: where they are, until it is known whether their transactions committed.
+//! The chunks of long transactions: where they are, until it is known whether their transactions
+//! committed.
 //!
-//! Chunks come before the record that commits their transaction, and others in between, so a window seldom has all of a
-//! transaction. What is remembered is where the chunks are. When the commit comes they are read again, one after the other.
+//! Chunks come before the record that commits their transaction, and others in between, so a window
+//! seldom has all of a transaction. What is remembered is where the chunks are. When the commit
+//! comes they are read again, one after the other.
 //!
 //! ```text
-//!   windows   │ c0 .. c1 │ .. c2 .. │ last ..        remembered: place, start, length of c0, c1, c2; some 150 bytes each
-//!   redo                              c0, c1, c2 are read, applied and forgotten one by one, then last
+//!   windows   │ c0 .. c1 │ .. c2 .. │ last ..      remembered: place, start, length of c0, c1, c2
+//!   redo                              c0, c1, c2 are read, applied and forgotten one by one,
+//!                                     then last;   about 150 bytes for each chunk
 //! ```
 //!
 //! The chunks of a transaction that did not commit are remembered to the end of recovery.
@@ -36,11 +39,12 @@ pub struct ChunkIndex {
 }
 
 impl ChunkIndex {
-    /// Remembers the chunks among `records`, which ascend and are of `window`. Returns what the last parts among them continue, one for
-    /// each, in their order.
+    /// Remembers the chunks among `records`, which ascend and are of `window`. Returns what the
+    /// last parts among them continue, one for each, in their order.
     ///
     /// # Errors
-    /// `Corruption` if a transaction that committed lacks a chunk, with the transaction's CSN: all below is there.
+    /// `Corruption` if a transaction that committed lacks a chunk, with the transaction's CSN: all
+    /// below is there.
     pub fn note(
         &mut self,
         window: &Window,
@@ -93,7 +97,7 @@ impl Earlier {
         self.slices.iter().filter(|(chunk, _)| chunk.csn <= csn).count() as u64
     }
 
-    /// Reads the chunks one by one and tells `each` the operations in it.
+    /// Reads the chunks one by one and calls `each` with the operations of each chunk.
     ///
     /// # Errors
     /// Those of reading the log, and of `each`.

@@ -1,14 +1,18 @@
 //! Replaying a copy of another database's log over pages that were restored from its backups.
 //!
-//! The rules are those of recovery (see `select`), with the checkpoint of the last backup, and two questions more:
+//! The rules are those of recovery (see `select`), with the checkpoint of the last backup, and two
+//! questions more:
 //!
-//! 1. **What is known of the epochs?** A recovery of the source after the backup has discarded transactions that the log may still
-//!    hold, and only the source's manifest says which. So an epoch after the backup's counts only by a manifest that is beside the
-//!    log, and an earlier one only if that still has its entry; otherwise the log is refused, never guessed at.
-//! 2. **Up to where?** To the end: what a recovery of the source would have given. Or to a CSN: exactly the transactions up to it, so all
-//!    of them must be there or void. What lies behind it, holes included, does not matter then.
+//! 1. **What is known of the epochs?** A recovery of the source after the backup has discarded
+//!    transactions that the log may still hold, and only the source's manifest says which. So an
+//!    epoch after the backup's counts only by a manifest that is beside the log, and an earlier one
+//!    only if that still has its entry; otherwise the log is refused, never guessed at.
+//! 2. **Up to where?** To the end: what a recovery of the source would have given. Or to a CSN:
+//!    exactly the transactions up to it, so all of them must be there or void. What lies behind it,
+//!    holes included, does not matter then.
 //!
-//! The newest commits may be in the source's mapped memory only: what that holds is a part of the log, and read with it.
+//! The newest commits may be in the source's mapped memory only: what that holds is a part of the
+//! log, and read with it.
 
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, Result};
 use crate::device::Storage;
@@ -36,12 +40,14 @@ pub struct CopiedLog {
 pub type MapMemory<'a> = &'a dyn Fn(DatabaseId, &NeededMemory) -> Result<LogMemory>;
 
 impl CopiedLog {
-    /// The log in `storage`, of the database whose manifest was `backup` at its last backup, to be replayed to `to`, or to its
-    /// end. A manifest in `storage` is believed if it is that database's. If the newer of the two names a memory, `map` finds it.
+    /// The log in `storage`, of the database whose manifest was `backup` at its last backup, to be
+    /// replayed to `to`, or to its end. A manifest in `storage` is believed if it is that
+    /// database's. If the newer of the two names a memory, `map` finds it.
     ///
     /// # Errors
-    /// `InvalidArgument` if `to` is before the backup or the manifest is of another database; `NotFound` if there is no log, or the
-    /// memory is missing and there is no `to`; `Busy` if somebody uses it; `Corruption`, I/O.
+    /// `InvalidArgument` if `to` is before the backup or the manifest is of another database;
+    /// `NotFound` if there is no log, or the memory is missing and there is no `to`; `Busy` if it
+    /// is in use; `Corruption`, I/O.
     pub fn new(
         storage: Arc<dyn Storage>,
         backup: &Manifest,
@@ -67,7 +73,8 @@ impl CopiedLog {
                 let found =
                     map(source.database, needed).and_then(|memory| read_memory(&memory, &source, &*storage));
                 match found {
-                    // It is missing, in use, or of a later run by now. Whether what it held is needed is question 2.
+                    // It is missing, in use, or of a later run by now. Whether what it held is
+                    // needed is question 2.
                     Err(_) if to.is_some() => None,
                     found => found?,
                 }
@@ -89,9 +96,10 @@ impl CopiedLog {
             let decided = epoch == source.epoch
                 || epoch < self.backup_epoch
                 || source.epochs.iter().any(|entry| entry.epoch == epoch);
-            // What an interrupted recovery wrote counts for nobody.
+            // What an interrupted recovery wrote does not count.
             let interrupted = epoch > source.epoch && epoch <= source.reserved_epoch;
-            // Chunks that the backup has covered; those of a transaction that it has not are missed later.
+            // Chunks that the backup has covered; those of a transaction that it has not are missed
+            // later.
             let covered = chain.blocks.iter().all(|block| block.last_csn() <= source.checkpoint);
             if decided || interrupted || covered {
                 continue;
@@ -146,8 +154,9 @@ pub(super) fn no_log() -> Error {
     Error::new(ErrorKind::NotFound, "there is no log in this directory").at(place)
 }
 
-/// The newer manifest with what the backup covers and everything that both know of earlier epochs. Of what the source has let go of
-/// since, some may still be there, and be needed: chunks. What is needed and not there is found missing.
+/// Returns the newer manifest with the checkpoint of the backup and the epochs of both. Log that
+/// the source has released since may still be there, and be needed for chunks. If it is needed and
+/// gone, it is found missing.
 fn newest_of(backup: &Manifest, newer: Option<Manifest>) -> Result<Manifest> {
     let Some(newer) = newer else { return Ok(backup.clone()) };
     if newer.database != backup.database {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 /// READY segments kept while the database runs.
 const SPARE_SEGMENTS: usize = 2;
-/// Segments made before the database is served; logs beyond that get theirs when they are first used.
+/// Segments made before the database is served; logs beyond that get theirs when they are first
+/// used.
 const SEGMENTS_AT_OPEN: usize = 2;
 
 /// A database that may be served.
@@ -30,11 +31,12 @@ pub struct Recovered {
 }
 
 impl Recovery<'_> {
-    /// Brings the database to the state that its manifest and logs tell, and begins a new epoch.
+    /// Brings the database to the state of its manifest and logs, and begins a new epoch.
     ///
     /// # Errors
-    /// `Corruption` with the place where committed data is lost or damaged; `Unsupported`, `OutOfMemory`, `OutOfSpace`,
-    /// I/O. The files are then as they were, but for segments that nobody needs, on a full disk.
+    /// `Corruption` with the place where committed data is lost or damaged; `Unsupported`,
+    /// `OutOfMemory`, `OutOfSpace`, I/O. The files are then unchanged, except for obsolete segments
+    /// on a full disk.
     pub fn run(
         &self,
         file: &ManifestFile,
@@ -42,7 +44,8 @@ impl Recovery<'_> {
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
         let start = self.clock.now();
-        // A segment that a killed process had just made has a name that a power cut could still take away.
+        // A segment that a killed process had just made has a name that a power cut could still
+        // take away.
         self.storage.create_directory(DIRECTORY)?;
         self.storage.flush_directory(DIRECTORY)?;
         self.load_checkpoint(&manifest)?;
@@ -130,11 +133,13 @@ impl Recovery<'_> {
     ) -> Result<Recovered> {
         let mut scan = self.scan(&manifest, false, report, progress)?;
         let segments = self.segment_pool()?;
-        // Taken, not copied: a file that is removed gives its space back when nobody has it open.
+        // Taken, not copied: a removed file gives its space back when it is not open any more.
         for found in std::mem::take(&mut scan.segments) {
-            // None is ever written to, not even one that looks empty: a write of the killed process may still be on its way to it.
+            // None is ever written to, not even one that looks empty: a write of the killed process
+            // may still be on its way to it.
             if found.lowest_epoch.is_none_or(|epoch| epoch > manifest.epoch) {
-                // What a recovery that did not come to its end has appended again is where it took it from.
+                // What a recovery that did not come to its end has appended again is where it took
+                // it from.
                 segments.add_stale(&found.segment);
             } else if is_obsolete(&found, &manifest) {
                 segments.add_obsolete(found.segment, found.max_csn);

@@ -5,15 +5,15 @@
 //! | 1/2 | segments kept from the scan until their records are replayed | `keep_bytes` |
 //! | 1/8 | blocks that are read again: as many in a window as ahead of it | 2 * `window.bytes` |
 //! | 3/16 | records of a window: found, and to be redone | [`RECORD_BYTES`] * `window.records` |
-//! | 3/16 | steps of a batch, and the copy of one range in each thread | [`STEP_BYTES`] * 2 * `redo.steps_max` |
+//! | 3/16 | steps of a batch, a copy of one range a thread | [`STEP_BYTES`] * 2 * `redo.steps_max` |
 //!
-//! The whole is half of `memory_bytes`. It is charged to the account of the pool, less what was kept and
-//! is replayed, until recovery ends. While the log is scanned, the threads that do it have the other half for the pieces
-//! that they read.
+//! The whole is half of `memory_bytes`. It is charged to the account of the pool, less what was
+//! kept and is replayed, until recovery ends. While the log is scanned, the threads that do it have
+//! the other half for the pieces that they read.
 //!
-//! Beyond it there are 140 bytes for each block of the log above the checkpoint (a block is 4 KiB or more), the longest
-//! block for each log or thread, and the records to be appended again, which had not left the log buffers or were among the
-//! last 65,536.
+//! Beyond it there are 140 bytes for each block of the log above the checkpoint (a block is 4 KiB
+//! or more), the longest block for each log or thread, and the records to be appended again, which
+//! had not left the log buffers or were among the last 65,536.
 
 use super::redo::{Effort, Redo, STEP_BYTES};
 use super::select::FoundRecord;
@@ -22,7 +22,8 @@ use super::window::WindowLimits;
 use crate::base::settings::Settings;
 use crate::checkpoint::ReplayLimits;
 
-/// Bytes of a record of a window: twice as it is found, while parts are put together; later once, and as it is redone.
+/// Bytes of a record of a window: twice as it is found, while parts are put together; later once,
+/// and as it is redone.
 const RECORD_BYTES: u64 = 2 * size_of::<FoundRecord>() as u64;
 const _: () = assert!(size_of::<Redo<'_>>() <= size_of::<FoundRecord>());
 /// Larger reads are not faster.

@@ -97,8 +97,9 @@ impl Recovery<'_> {
             (progress.lock())("log bytes scanned", done, total);
         })?;
         if self.memory.is_some() {
-            // A write of the killed process may have landed since. Otherwise W is below it, and it is appended again; but here W may have passed it,
-            // because it is in the memory, which is given up when what is found in a segment counts.
+            // A write of the killed process may have landed since. Otherwise W is below it, and it
+            // is appended again; but here W may have passed it, because it is in the memory, which
+            // is given up when what is found in a segment counts.
             flush()?;
         }
         report.log_file_bytes = scan.bytes;
@@ -168,7 +169,7 @@ impl Recovery<'_> {
         Ok((selection, copies))
     }
 
-    /// Replays a copied log over the pages of `manifest`, in memory; CSNs go on behind it.
+    /// Replays a copied log over the pages of `manifest`, in memory. CSNs continue behind it.
     pub(super) fn replay_copied(
         &self,
         copied: &CopiedLog,
@@ -215,7 +216,8 @@ impl Recovery<'_> {
     }
 }
 
-/// What is to be done for the records of a window, chunks left out; `earlier` is what its last parts continue.
+/// What is to be done for the records of a window, chunks left out; `earlier` is what its last
+/// parts continue.
 fn redo_of<'a>(window: &'a Window, records: &[FoundRecord], earlier: &'a [Earlier]) -> Vec<Redo<'a>> {
     let mut earlier = earlier.iter();
     let transactions = records.iter().filter(|record| record.kind != RecordKind::Chunk);

@@ -13,11 +13,13 @@ pub struct RecoveryReport {
     pub clean: bool,
     /// Transactions replayed.
     pub replayed: u64,
-    /// Whole records that were discarded because something they depend on is lost, none of them acknowledged.
+    /// Whole records that were discarded because something they depend on is lost, none of them
+    /// acknowledged.
     pub discarded: u64,
     /// Row operations in those that were replayed.
     pub operations: u64,
-    /// Chunks of those that are older than the checkpoint: the log was kept for a transaction that was in progress then.
+    /// Chunks of those that are older than the checkpoint: the log was kept for a transaction that
+    /// was in progress then.
     pub chunks_before_checkpoint: u64,
     /// Bytes of the records of those that were replayed.
     pub record_bytes: u64,

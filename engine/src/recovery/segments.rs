@@ -7,7 +7,8 @@ use crate::log::{DIRECTORY, Log, LogGuard, Reserve, Scan, ScannedBlock, Segment,
 /// A record to be appended again: its CSN and its bytes.
 pub type Copy = (Csn, Vec<u8>);
 
-/// Returns all segments. A writer refuses a segment of another database, because it would remove that segment as obsolete.
+/// Returns all segments. A writer refuses a segment of another database, because it would remove
+/// that segment as obsolete.
 pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseId) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     for name in storage.list(DIRECTORY)? {
@@ -28,11 +29,13 @@ pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseI
     Ok(segments)
 }
 
-/// Writes the blocks that only mapped memory holds to a segment, durably. Returns the segment and its highest CSN.
+/// Writes the blocks that only mapped memory holds to a segment, durably. Returns the segment and
+/// its highest CSN.
 ///
-/// A recovery may do this several times before one of them publishes its decision. The next recovery then finds the same
-/// blocks in a segment: whole, so that they are not moved again, or not whole, so that they are moved to another segment.
-/// The moved blocks are the same each time, because the memory was made durable before it was read.
+/// A recovery may do this several times before one of them publishes its decision. The next
+/// recovery then finds the same blocks in a segment: whole, so that they are not moved again, or
+/// not whole, so that they are moved to another segment. The moved blocks are the same each time,
+/// because the memory was made durable before it was read.
 pub fn move_to_segment(
     storage: &dyn Storage,
     memory: Option<&Segment>,

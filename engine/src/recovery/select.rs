@@ -1,65 +1,79 @@
 //! Which transactions are true after a crash: a pure decision, no I/O.
 //!
-//! Input is what the manifest had decided before and what a scan found in the logs. Output is the set to replay, what is
-//! void from now on, and what the next manifest must say, or the finding that committed data is lost.
+//! Input is what the manifest had decided before and what a scan found in the logs. Output is the
+//! set to replay, what is void from now on, and what the next manifest must say, or the finding
+//! that committed data is lost.
 //!
 //! ```text
-//!   csn     1 ... checkpoint | 41   42   43   44   45   46   47          stored watermark 44
-//!   found                    | yes  yes  yes  yes   -   yes  yes         F = 45: the first that is missing
+//!   csn     1 ... checkpoint | 41   42   43   44   45   46   47   stored watermark 44
+//!   found                    | yes  yes  yes  yes   -   yes  yes   F = 45: the first missing
 //!   dsn                      |  40   0   41   43        44   45
-//!   result     in the pages  | replay replay ...   void replay void      46 depends on nothing at or above F; 47 may
+//!   result     in the pages  | replay replay ...   void replay void   46 depends on nothing from F on
 //! ```
 //!
-//! The decision is made in two steps, since the records of a long log do not fit in memory. [`Bounds`] are found from what
-//! is known of whole blocks: how far each log counts, and the highest watermark. A [`Selector`] then sees the records in CSN
-//! order, a window at a time: below F everything counts, and once F is found each record is judged alone.
+//! The decision is made in two steps, since the records of a long log do not fit in memory.
+//! [`Bounds`] are found from what is known of whole blocks: how far each log counts, and the
+//! highest watermark. A [`Selector`] then sees the records in CSN order, a window at a time: below
+//! F everything counts, and once F is found each record is judged alone.
 //!
 //! # Rules, each with the interleaving that it prevents
 //!
-//! 1. **Only what an epoch's entry accepts.** Blocks of an earlier epoch count up to the accepted end that its entry
-//!    names for their log; a log or an epoch without an entry counts not at all. *Prevents:* a write in flight at SIGKILL
-//!    lands after the recovery's scan; its transaction was discarded, its CSN drawn again; the next recovery must not see
-//!    it.
-//! 2. **Of the running epoch the gap-free run.** Of each log the blocks count from the first one with a transaction above
-//!    the checkpoint up to the first hole. (Blocks before that may be gone: segments covered by the checkpoint are reused
-//!    in any order; but if the one before it, whose last CSN it has, is above the checkpoint too, that is the hole.) Blocks of a later epoch than the manifest's are what an interrupted recovery wrote: nothing of that
-//!    epoch was served, they do not count. *Prevents:* believing a block that the commit protocol had not counted as
-//!    durable; a second attempt at recovery taking the first attempt's copies for its own.
-//! 3. **One (epoch, CSN), one content.** Re-appended copies are byte-identical to the originals; copies that differ, or
-//!    two epochs that used one CSN, are corruption. *Prevents:* replaying whichever of two histories was scanned last.
-//! 4. **The checkpoint covers.** Nothing at or below its CSN is replayed, missing or void. *Prevents:* refusing a
-//!    database whose log was recycled.
-//! 5. **Once void, always void.** A CSN that an earlier recovery discarded is not replayed even if its record is whole.
-//!    *Prevents:* A lost, B (depends on A) whole but discarded; the next recovery finds A's CSN void, hence not missing,
-//!    and replays B without A.
-//! 6. **F and DSN.** F is the smallest CSN above the checkpoint that is neither found nor void. A transaction is replayed
-//!    if and only if its DSN is below F. *Prevents:* losing acknowledged work: the commit rule acknowledges when dsn < W,
-//!    and W never passes a CSN that is not durable, so W <= F. And it keeps the set closed: all below F are there.
-//! 7. **Stored watermarks (I10).** A record stores the watermark computed before its own draw. If F lies strictly below
-//!    any stored watermark, F was durable once: committed data is lost, refuse. Watermarks of records behind a hole count,
-//!    their transactions do not. At F equal to the watermark nothing is lost: W is the first that was *not* durable.
-//!    *Prevents:* opening with a hole in the middle as if it were a torn tail.
-//! 8. **The epoch's first CSN is a watermark.** Everything below it was decided and made durable before the epoch served
-//!    anybody. *Prevents:* the same loss when the epoch has written no record yet.
-//! 9. **Everything up to the last CSN is decided.** Void = above the checkpoint, at or below the highest CSN that was
-//!    found anywhere (behind holes too) or announced in the manifest, and not replayed. CSNs go on above it. *Prevents:* a
-//!    void CSN with bytes on the disk being drawn again.
-//! 10. **Re-append from the highest watermark.** Replayed transactions at or above it may be in a volatile cache only
-//!     (after SIGKILL); they are to be copied into the new epoch and flushed before anything is served. Those below it
-//!     were durable when the watermark was computed. *Prevents:* new work depending on a record that the next power cut
-//!     removes.
-//! 11. **Chunks are records.** A chunk of a long transaction has a CSN, and rules 1 to 10 hold for it as if it were a transaction. The
-//!     record that commits the transaction has a DSN at or above its chunks, so rule 6 replays it only if all of them are there. Chunks
-//!     above what is *covered* and at or below the checkpoint are in the log as far as a transaction above it may need them; whether
-//!     all are there is asked when that is replayed. A chunk whose transaction did not commit changes nothing. *Prevents:* replaying a
-//!     part of a transaction.
-//! 12. **Each record by its own rule.** A record that names the rule exact lists the direct predecessors that were not committed when it
-//!     asked to commit. It is replayed if and only if each of them is below F or replayed. *Prevents:* losing acknowledged work: the exact
-//!     rule acknowledges above W, past a CSN that is lost. It keeps the set closed: by induction over CSNs, a predecessor that is
-//!     not listed was committed, so durable with all it depends on, and is replayed. A chunk by that rule lists nothing: the one before
-//!     it lies before it in the same log.
-//! 13. **All fragments or none.** A transaction with fragments in several logs is replayed if and only if all are found, and the first one passes
-//!     rules 6 and 12. The others are void with it. *Prevents:* replaying what one log had durable of a transaction, and replaying it later.
+//! 1. **Only what an epoch's entry accepts.** Blocks of an earlier epoch count up to the accepted
+//!    end that its entry names for their log; a log or an epoch without an entry counts not at all.
+//!    *Prevents:* a write in flight at SIGKILL lands after the recovery's scan; its transaction was
+//!    discarded, its CSN drawn again; the next recovery must not see it.
+//! 2. **Of the running epoch the gap-free run.** Of each log the blocks count from the first one
+//!    with a transaction above the checkpoint up to the first hole. (Blocks before that may be
+//!    gone: segments covered by the checkpoint are reused in any order; but if the one before it,
+//!    whose last CSN it has, is above the checkpoint too, that is the hole.) Blocks of a later
+//!    epoch than the manifest's are what an interrupted recovery wrote: nothing of that epoch was
+//!    served, they do not count. *Prevents:* believing a block that the commit protocol had not
+//!    counted as durable; a second attempt at recovery taking the first attempt's copies for its
+//!    own.
+//! 3. **One (epoch, CSN), one content.** Re-appended copies are byte-identical to the originals;
+//!    copies that differ, or two epochs that used one CSN, are corruption. *Prevents:* replaying
+//!    whichever of two histories was scanned last.
+//! 4. **The checkpoint covers.** Nothing at or below its CSN is replayed, missing or void.
+//!    *Prevents:* refusing a database whose log was recycled.
+//! 5. **Once void, always void.** A CSN that an earlier recovery discarded is not replayed even if
+//!    its record is whole. *Prevents:* A lost, B (depends on A) whole but discarded; the next
+//!    recovery finds A's CSN void, hence not missing, and replays B without A.
+//! 6. **F and DSN.** F is the smallest CSN above the checkpoint that is neither found nor void. A
+//!    transaction is replayed if and only if its DSN is below F. *Prevents:* losing acknowledged
+//!    work: the commit rule acknowledges when dsn < W, and W never passes a CSN that is not
+//!    durable, so W <= F. And it keeps the set closed: all below F are there.
+//! 7. **Stored watermarks (I10).** A record stores the watermark computed before its own draw. If F
+//!    lies strictly below any stored watermark, F was durable once: committed data is lost, refuse.
+//!    Watermarks of records behind a hole count, their transactions do not. At F equal to the
+//!    watermark nothing is lost: W is the first that was *not* durable. *Prevents:* opening with a
+//!    hole in the middle as if it were a torn tail.
+//! 8. **The epoch's first CSN is a watermark.** Everything below it was decided and made durable
+//!    before the epoch served any request. *Prevents:* the same loss when the epoch has written no
+//!    record yet.
+//! 9. **Everything up to the last CSN is decided.** Void = above the checkpoint, at or below the
+//!    highest CSN that was found anywhere (behind holes too) or announced in the manifest, and not
+//!    replayed. CSNs continue above it. *Prevents:* an aborted CSN with bytes on the disk being
+//!    drawn again.
+//! 10. **Re-append from the highest watermark.** Replayed transactions at or above it may be in a
+//!     volatile cache only (after SIGKILL); they are to be copied into the new epoch and flushed
+//!     before anything is served. Those below it were durable when the watermark was computed.
+//!     *Prevents:* new work depending on a record that the next power cut removes.
+//! 11. **Chunks are records.** A chunk of a long transaction has a CSN, and rules 1 to 10 hold for
+//!     it as if it were a transaction. The record that commits the transaction has a DSN at or
+//!     above its chunks, so rule 6 replays it only if all of them are there. Chunks above what is
+//!     *covered* and at or below the checkpoint are in the log as far as a transaction above it may
+//!     need them; whether all are there is asked when that is replayed. A chunk whose transaction
+//!     did not commit changes nothing. *Prevents:* replaying a part of a transaction.
+//! 12. **Each record by its own rule.** A record that names the rule exact lists the direct
+//!     predecessors that were not committed when it asked to commit. It is replayed if and only if
+//!     each of them is below F or replayed. *Prevents:* losing acknowledged work: the exact rule
+//!     acknowledges above W, past a CSN that is lost. It keeps the set closed: by induction over
+//!     CSNs, a predecessor that is not listed was committed, so durable with all it depends on, and
+//!     is replayed. A chunk by that rule lists nothing: the one before it lies before it in the
+//!     same log.
+//! 13. **All fragments or none.** A transaction with fragments in several logs is replayed if and
+//!     only if all are found, and the first one passes rules 6 and 12. The others are void with it.
+//!     *Prevents:* replaying what one log had durable of a transaction, and replaying it later.
 
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
@@ -194,7 +208,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The entry that the next manifest must hold for the epoch that was running, besides the earlier entries.
+    /// The entry that the next manifest must hold for the epoch that was running, besides the
+    /// earlier entries.
     #[must_use]
     pub fn entry(&self, decided: &Decided<'_>) -> EpochEntry {
         EpochEntry {
@@ -230,22 +245,25 @@ impl Divided {
         Divided { found, running, end }
     }
 
-    /// Whether a block counts. Of an earlier epoch a hole below the accepted end does not matter: the recovery that accepted
-    /// it had seen none that did, and segments may have been reused since.
+    /// Whether a block counts. Of an earlier epoch a hole below the accepted end does not matter:
+    /// the recovery that accepted it had seen none that did, and segments may have been reused
+    /// since.
     fn counts(&self, sequence: u64) -> bool {
         Some(sequence) <= self.end
     }
 
-    /// Blocks that are witnesses of what must be there: those that count, and those of the running epoch behind the hole.
-    /// They passed their checksums, but nothing refers to them: what cannot be true is not believed.
+    /// Blocks that are witnesses of what must be there: those that count, and those of the running
+    /// epoch behind the hole. They passed their checksums, but nothing refers to them: what cannot
+    /// be true is not believed.
     fn witnesses(&self) -> impl Iterator<Item = &FoundBlock> {
         let there = self.found.blocks.iter().filter(|block| self.running || self.counts(block.sequence));
         there.filter(|block| block.last_csn < Csn::LIMIT)
     }
 }
 
-/// Rule 2: the last block of the run that begins with the first block above the checkpoint, or else the last block. A hole before
-/// that run does not end the log: if it held a chunk that is needed, that is found missing (rule 11).
+/// Rule 2: the last block of the run that begins with the first block above the checkpoint, or else
+/// the last block. A hole before that run does not end the log: if it held a chunk that is needed,
+/// that is found missing (rule 11).
 fn end_of_run(decided: &Decided<'_>, found: &FoundLog) -> Option<u64> {
     let Decided { checkpoint, covered, .. } = *decided;
     let mut needed = found.blocks.iter().filter(|block| block.last_csn > checkpoint);
@@ -289,8 +307,8 @@ impl<'a> Bounds<'a> {
         Bounds { decided, logs, voids, watermark, last_csn, end: Csn::MAX }
     }
 
-    /// What is above `end` is not looked at: records are left out, and what they vouch for. For a database that is to be as it
-    /// was at that CSN.
+    /// What is above `end` is not looked at: records are left out, and what they vouch for. For a
+    /// database that is to be as it was at that CSN.
     pub fn end_at(&mut self, end: Csn) {
         self.end = end;
         self.watermark = self.watermark.min(end.next());
@@ -330,7 +348,8 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// The block behind which `missing` must have been if it was in this log, if a hole is there: CSNs rise within a log.
+/// The block behind which `missing` must have been if it was in this log, if a hole is there: CSNs
+/// rise within a log.
 fn hole_at(log: &Divided, missing: Csn) -> Option<u64> {
     let blocks = &log.found.blocks;
     let before = blocks.iter().filter(|block| block.first_csn < missing).map(|block| block.sequence).max();
@@ -372,13 +391,14 @@ impl<'b> Selector<'b> {
         }
     }
 
-    /// `records` are all that count between two CSNs, above those of the call before, in any order: leaves those that are
-    /// to be replayed, and chunks that may belong to them (rule 11), one for each CSN, ascending. All fragments of a transaction are in one call. `listed` tells the predecessors that
-    /// one of them lists.
+    /// `records` are all that count between two CSNs, above those of the call before, in any order:
+    /// leaves those that are to be replayed, and chunks that may belong to them (rule 11), one for
+    /// each CSN, ascending. All fragments of a transaction are in one call. `listed` returns the
+    /// predecessors that a record lists.
     ///
     /// # Errors
-    /// `Corruption` if committed data is missing (rules 7, 8; names the CSN, and the log if only one can have held it) or
-    /// the records contradict each other or the manifest.
+    /// `Corruption` if committed data is missing (rules 7, 8; names the CSN, and the log if only
+    /// one can have held it) or the records contradict each other or the manifest.
     pub fn select(
         &mut self,
         records: &mut Vec<FoundRecord>,
@@ -511,8 +531,9 @@ impl<'b> Selector<'b> {
     }
 }
 
-/// True if a set of transactions, each with its DSN, all judged by that, is closed under reads-from: whatever a DSN covers is in the
-/// checkpoint, void, or in the set. For checkers; a [`Selector`] must only give sets like that.
+/// True if a set of transactions, each with its DSN, all judged by that, is closed under
+/// reads-from: whatever a DSN covers is in the checkpoint, void, or in the set. For checkers; a
+/// [`Selector`] must only give sets like that.
 #[must_use]
 pub fn is_closed(checkpoint: Csn, voids: &CsnSet, set: &[(Csn, Csn)]) -> bool {
     let members: CsnSet = set.iter().map(|(csn, _)| *csn).collect();

@@ -8,7 +8,8 @@ pub fn count() -> usize {
     crate::sync::thread::processors()
 }
 
-/// Runs `work` for each of `items`, each in a thread of its own as far as the system has any; the first in this thread.
+/// Runs `work` for each of `items`, each in a thread of its own as far as the system has any; the
+/// first in this thread.
 ///
 /// # Errors
 /// The first of `work`.

@@ -1,18 +1,22 @@
 //! The records of the log in CSN order, a window at a time.
 //!
-//! CSNs rise within each log and epoch, so merging them by block gives all records in order, however long the log is:
+//! CSNs rise within each log and epoch, so merging them by block gives all records in order,
+//! however long the log is:
 //!
 //! ```text
-//!   log 0   [ 1  3  4 ] [ 8  9 ] | [ 14 …          blocks are taken by their first CSN; the window ends where the first
-//!   log 1   [ 2  5 ] [ 6  7  10 ] | [ 11 …         block that was not taken begins (11 here): a record of a taken block
-//!                                                  at or above that is for the next window
+//!   log 0   [ 1  3  4 ] [ 8  9 ] | [ 14 …     blocks are taken by their first CSN
+//!   log 1   [ 2  5 ] [ 6  7  10 ] | [ 11 …
+//!   The window ends where the first block begins that was not taken (11 here). Records of taken
+//!   blocks from there on are for the next window.
 //! ```
 //!
-//! A window ends before a transaction that has fragments on both sides of where it would end, so each window has all or none of them.
+//! A window ends before a transaction that has fragments on both sides of where it would end, so
+//! each window has all or none of them.
 //!
-//! **Memory.** A window takes blocks until it has [`WindowLimits::records`] records, or [`WindowLimits::bytes`] bytes that
-//! the scan had not kept, but at least one block; as many bytes may have been read ahead. Blocks that were taken once are
-//! forgotten, and with its last block a segment that the scan had kept.
+//! **Memory.** A window takes blocks until it has [`WindowLimits::records`] records, or
+//! [`WindowLimits::bytes`] bytes that the scan had not kept, but at least one block; as many bytes
+//! may have been read ahead. Blocks that were taken once are forgotten, and with its last block a
+//! segment that the scan had kept.
 
 use super::select::{Bounds, FoundBlock, FoundLog, FoundRecord};
 use super::threads;
@@ -82,7 +86,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Of one of its records that is a part: which, the length of its operations, its block, and where in the payload it is.
+    /// Of one of its records that is a part: which, the length of its operations, its block, and
+    /// where in the payload it is.
     ///
     /// # Errors
     /// `Corruption` if it is none.
@@ -145,8 +150,8 @@ impl Windows {
         self.bytes_read_again
     }
 
-    /// Bytes of blocks that the scan has kept and no window has taken yet. Memory has more: a segment stays there whole until its last
-    /// block was taken.
+    /// Bytes of blocks that the scan has kept and no window has taken yet. Memory has more: a
+    /// segment stays there whole until its last block was taken.
     #[must_use]
     pub fn kept_bytes(&self) -> u64 {
         let left = self.sources.iter().flat_map(|source| source.blocks.as_slice());
@@ -156,7 +161,8 @@ impl Windows {
     /// The next window; `None` at the end.
     ///
     /// # Errors
-    /// `Corruption` with the place of a malformed record or a block that changed since it was scanned; I/O.
+    /// `Corruption` with the place of a malformed record or a block that changed since it was
+    /// scanned; I/O.
     pub fn next(&mut self) -> Result<Option<Window>> {
         let blocks = self.take_blocks()?;
         if blocks.is_empty() {
@@ -203,7 +209,8 @@ impl Windows {
     }
 }
 
-/// Where a window ends that would end at `end`: before a transaction of which that would leave out fragments.
+/// Where a window ends that would end at `end`: before a transaction of which that would leave out
+/// fragments.
 fn before_fragments(records: &[FoundRecord], end: Csn) -> Csn {
     let first = |record: &FoundRecord| {
         let fragment = record.fragment.filter(|fragment| fragment.last_of(record.csn) >= end)?;

@@ -165,7 +165,8 @@ impl LogReplay<'_> {
     }
 }
 
-/// Returns true if all fragments of the transaction whose first fragment has the CSN `first` are there.
+/// Returns true if all fragments of the transaction whose first fragment has the CSN `first` are
+/// there.
 fn is_whole(records: &Records, first: Csn, count: u32) -> bool {
     let is_there = |number| {
         let record = records.get(&Csn(first.0 + u64::from(number))).map(|bytes| Record::decode(bytes));
@@ -174,7 +175,8 @@ fn is_whole(records: &Records, first: Csn, count: u32) -> bool {
     (0..count).all(is_there)
 }
 
-/// Returns the operations of a long transaction that count, part by part; `None` if a part is missing.
+/// Returns the operations of a long transaction that count, part by part; `None` if a part is
+/// missing.
 fn put_together<'a>(
     records: &'a Records,
     earlier: &[Csn],

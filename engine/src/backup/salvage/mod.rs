@@ -4,7 +4,7 @@
 //!   manifest, mapping, catalog, as far as they are readable
 //!        │ otherwise: every whole block of the file, the newest first
 //!        ▼
-//!   roots ─▶ inner nodes ─▶ leaves ─▶ rows          an unreadable node leaves a gap in the keys of its table
+//!   roots ─▶ inner nodes ─▶ leaves ─▶ rows    unreadable nodes leave gaps in the keys of tables
 //!                                      ▲
 //!   leaves without a readable parent fill the gaps that their fences lie in
 //!        │
@@ -12,9 +12,9 @@
 //!   the log above the checkpoint, each transaction that is there whole
 //! ```
 //!
-//! Salvage takes a row only from a whole page whose fences contain the key, and each key from one page only. A row may be
-//! older than its newest committed version if only older images or a part of the log are left. The report names everything
-//! that could not be read.
+//! Salvage takes a row only from a whole page whose fences contain the key, and each key from one
+//! page only. A row may be older than its newest committed version if only older images or a part
+//! of the log are left. The report names everything that could not be read.
 
 mod report;
 mod pages;

@@ -12,7 +12,8 @@ use std::collections::HashSet;
 /// A range of keys: the lowest, and the first one above it.
 type Range = (Vec<u8>, Option<Vec<u8>>);
 
-/// Reads the rows of the pages of `scan` and writes them to `sink`. Returns the tables of the catalog.
+/// Reads the rows of the pages of `scan` and writes them to `sink`. Returns the tables of the
+/// catalog.
 ///
 /// # Errors
 /// Those of the sink. Damage is in the report.
@@ -42,8 +43,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Returns the tables of the catalog, and true. If the catalog cannot be read, returns the tables of the
-    /// newest readable older catalog, one more table for each other root, and false.
+    /// Returns the tables of the catalog, and true. If the catalog cannot be read, returns the
+    /// tables of the newest readable older catalog, one more table for each other root, and false.
     fn tables(&mut self) -> (Vec<TableRecord>, bool) {
         if self.scan.manifest.as_ref().is_some_and(|manifest| manifest.store.catalog.is_none()) {
             return (Vec::new(), true);
@@ -91,8 +92,8 @@ impl Walk<'_> {
         &image[..self.scan.page_bytes()]
     }
 
-    /// Reads the rows below `page`, which is for `range` and one level below `above`, or of any level. Because
-    /// levels fall from page to page, damaged references cannot form a loop.
+    /// Reads the rows below `page`, which is for `range` and one level below `above`, or of any
+    /// level. Because levels fall from page to page, damaged references cannot form a loop.
     fn below(&mut self, table: &str, page: PageId, range: Range, above: Option<u8>) -> Result<()> {
         self.visited.insert(page);
         let mut gaps = vec![range];
@@ -181,8 +182,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Puts leaves without a parent into the only table they can belong to. With `all`, leaves that could belong
-    /// to several tables get a table of their own.
+    /// Puts leaves without a parent into the only table they can belong to. With `all`, leaves that
+    /// could belong to several tables get a table of their own.
     fn fill_gaps(&mut self, all: bool) -> Result<()> {
         let mut lost_nodes =
             self.report.tables.values().flat_map(|table| &table.lost).filter(|lost| lost.level > 0);

@@ -22,7 +22,8 @@ fn it_grows_with_blocks_and_shrinks_in_calm_between_its_bounds() {
     assert_eq!(size.bytes(), 512 << 10, "a long block comes now and then");
 }
 
-/// A buffer has whole sectors: one of another length than is looked for would be given up when it comes back.
+/// A buffer has whole sectors: one of another length than is looked for would be given up when it
+/// comes back.
 #[test]
 fn it_is_always_as_long_as_a_buffer_can_be() {
     for (most, unit) in [(1_000_000, 300_000), (100_000, 4096), (70_000, 5000), (1 << 20, 100_000)] {

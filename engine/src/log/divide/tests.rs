@@ -45,7 +45,7 @@ fn operations_go_to_the_logs_of_their_pages_in_their_order() {
 }
 
 #[test]
-fn what_is_in_one_log_is_not_divided_and_what_was_taken_back_does_not_count() {
+fn redo_of_one_log_is_not_divided_and_truncated_does_not_count() {
     let mut redo = RedoBuffer::default();
     redo.in_log(LogId(2));
     redo.put(TABLE, b"a", b"");
@@ -64,7 +64,7 @@ fn what_is_in_one_log_is_not_divided_and_what_was_taken_back_does_not_count() {
 }
 
 #[test]
-fn a_row_that_moved_to_a_page_of_another_log_stays_in_the_log_of_its_first_operation() {
+fn a_row_moved_to_another_log_stays_in_the_log_it_began_in() {
     let mut redo = redo();
     redo.in_log(LogId(2));
     redo.changes_again();

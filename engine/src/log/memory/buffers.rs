@@ -1,11 +1,13 @@
-//! The mapped buffers of one log, while it is filled. Everything here happens under the log's latch.
+//! The mapped buffers of one log, while it is filled. Everything here happens under the log's
+//! latch.
 //!
 //! ```text
-//!   free ──take: entry stored, fenced──▶ filled ──sealed──▶ in flight ──block durable in its segment──▶ free
+//!   free ──take: entry fenced──▶ filled ──sealed──▶ in flight ──block durable in segment──▶ free
 //! ```
 //!
-//! **Dirty.** From an insertion to the next fence the log is *dirty*, and remembers its first record that is not fenced. A fence covers what
-//! its own thread has stored; where another thread left something unfenced a barrier covers all.
+//! **Dirty.** From an insertion to the next fence the log is *dirty*, and remembers its first
+//! record that is not fenced. A fence covers what its own thread has stored; where another thread
+//! left something unfenced a barrier covers all.
 
 use super::layout::{Entry, LogMemory};
 use crate::base::planted::{self, Bug};
@@ -32,7 +34,7 @@ struct Unfenced {
     /// `first` is that of a record.
     is_known: bool,
     last: Csn,
-    /// Who stored them; 0 for several threads.
+    /// The thread that stored them; 0 for several threads.
     by: u64,
 }
 
@@ -70,13 +72,15 @@ impl MemoryBuffers {
         self.count
     }
 
-    /// A free buffer for block `sequence`, if there is one. Nothing of the block it held before is believed any more.
+    /// A free buffer for block `sequence`, if there is one. Nothing of the block it held before is
+    /// believed any more.
     pub(in crate::log) fn take(&mut self, sequence: u64, previous_csn: Csn) -> Option<u32> {
         let buffer = self.free.pop()?;
         let entry = Entry { log: self.log, epoch: self.epoch, sequence, previous_csn };
         let memory = &self.shared;
         memory.memory.store(memory.layout.entry_offset(buffer), &memory.encode_entry(&entry));
-        // Before the first record: a crash that keeps some of the new records must not find the old entry.
+        // Before the first record: a crash that keeps some of the new records must not find the old
+        // entry.
         if !planted::is(Bug::BufferEntryNotFenced) {
             memory.memory.fence();
         }
@@ -129,7 +133,8 @@ impl MemoryBuffers {
         if own { Fenced::ByFence } else { Fenced::ByBarrier }
     }
 
-    /// Every record up to `csn` is durable: by a barrier that began after it was inserted, or in a segment.
+    /// Every record up to `csn` is durable: by a barrier that began after it was inserted, or in a
+    /// segment.
     pub(in crate::log) fn fenced_up_to(&mut self, csn: Csn) {
         self.unfenced = match self.unfenced {
             Some(left) if left.last > csn && left.first <= csn => {

@@ -11,11 +11,12 @@ use crate::log::names::path_of;
 use crate::log::record::Record;
 use crate::log::segment::Segment;
 
-/// Gives what the memory holds as a segment that is only in memory, with the blocks of `epoch` that have a
-/// record above `covered`. `None` if there are none. Its number is `id`.
+/// Gives what the memory holds as a segment that is only in memory, with the blocks of `epoch` that
+/// have a record above `covered`. `None` if there are none. Its number is `id`.
 ///
-/// `epoch` is the one that ran: a recovery has moved the blocks of any earlier one to a segment before it published the next. What the
-/// table still says of those is not true any more if the memory was divided anew since.
+/// `epoch` is the one that ran: a recovery has moved the blocks of any earlier one to a segment
+/// before it published the next. Entries of earlier epochs are outdated if the memory was divided
+/// again since.
 ///
 /// # Errors
 /// `Unsupported` for records that this build does not know.
@@ -35,8 +36,9 @@ pub fn find(memory: &LogMemory, (epoch, covered): (Epoch, Csn), id: SegmentId) -
 }
 
 impl LogMemory {
-    /// Makes durable what it holds: what a killed process left in a cache could vanish after it was served, also to one who only reads, and
-    /// a header that it stored and did not fence with it. For who serves what [`find`] finds.
+    /// Makes its content durable. A killed process may have left records, or a header that it
+    /// stored and did not fence, in a cache only; they could vanish after they were served, also by
+    /// a reader. To be called before the result of [`find`] is served.
     pub fn make_durable(&self) {
         if !planted::is(Bug::MemoryHeaderBelieved) {
             self.memory.flush();

@@ -3,7 +3,7 @@
 //! | offset | bytes | content |
 //! |---|---|---|
 //! | 0 | 4096 | header |
-//! | 4096 | 4096 | header again: they are written one after the other, so that one of them is always whole |
+//! | 4096 | 4096 | copy of the header, written after it, so that one of the two is always whole |
 //! | 8192 | 64 for each buffer | table of buffers; then zeros up to a multiple of 4096 |
 //! | | buffer bytes each | buffers |
 //!
@@ -37,7 +37,8 @@
 //! | 40 | 8 | CSN of the last record before it in its log and epoch, 0 if there is none |
 //! | 48 | 16 | 0 |
 //!
-//! A buffer holds records from byte 80 on, where they will be in the block; the first 80 bytes are not used.
+//! A buffer holds records from byte 80 on, where they will be in the block; the first 80 bytes are
+//! not used.
 
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
@@ -81,7 +82,7 @@ pub(super) struct Entry {
 /// What a mapped file is.
 #[derive(Debug)]
 pub enum MemoryState {
-    /// Nobody's: new, or its making was cut short.
+    /// Belongs to no database: new, or its creation was interrupted.
     Blank,
     /// The memory of a database, whichever.
     Formatted(DatabaseId, LogMemory),
@@ -111,8 +112,8 @@ impl Layout {
     }
 }
 
-/// The longest buffers, but not longer than `most`, of which `logs` logs find enough in `bytes`: four each if `most` allows. `None` if
-/// there is not even room for the shortest.
+/// The longest buffers, but not longer than `most`, of which `logs` logs find enough in `bytes`:
+/// four each if `most` allows. `None` if there is not even room for the shortest.
 #[must_use]
 pub fn buffer_bytes_that_fit(bytes: u64, logs: usize, most: u64) -> Option<u64> {
     let room = bytes.checked_sub(TABLE_OFFSET + HEADER_BYTES)?;
@@ -190,8 +191,8 @@ impl LogMemory {
     /// What `memory` is.
     ///
     /// # Errors
-    /// `Unsupported` for a newer format; `InvalidArgument` for something else than a memory of ours; `Corruption` if it has another
-    /// length than its header says.
+    /// `Unsupported` for a newer format; `InvalidArgument` for something else than a memory of
+    /// ours; `Corruption` if it has another length than its header says.
     pub fn look(memory: Arc<dyn MappedMemory>) -> Result<MemoryState> {
         Ok(match newest(&memory)? {
             None => MemoryState::Blank,
@@ -199,8 +200,9 @@ impl LogMemory {
         })
     }
 
-    /// Divides `memory` for `logs` logs of `database` with buffers of `buffer_bytes`. What was in it has to be in segments, or not to be
-    /// needed. One that the database needs has this `id`, and keeps it: wherever this is cut short the database finds its memory.
+    /// Divides `memory` for `logs` logs of `database` with buffers of `buffer_bytes`. What was in
+    /// it has to be in segments, or not to be needed. One that the database needs has this `id`,
+    /// and keeps it: wherever this is cut short the database finds its memory.
     ///
     /// # Errors
     /// As [`LogMemory::look`]; `InvalidArgument` if it is too small.
@@ -224,7 +226,7 @@ impl LogMemory {
         let generation = match &found {
             Some((generation, found)) if found.database == database => {
                 if found.layout == layout && found.id == id {
-                    // Durable: whoever finds what is needed in it flushes it.
+                    // Durable: an open that finds needed records in it flushes it.
                     return Ok(found.clone());
                 }
                 generation + 1
@@ -232,7 +234,8 @@ impl LogMemory {
             _ => 1,
         };
         let made = LogMemory { memory, database, id, layout };
-        // One after the other: wherever this is cut short one of them is whole. Where there was none, a torn one is as good as none.
+        // One after the other: wherever this is cut short one of them is whole. Where there was
+        // none, a torn one is as good as none.
         for copy in 0..2 {
             made.memory.store(copy * HEADER_BYTES, &made.encode_header(generation));
             made.memory.fence();

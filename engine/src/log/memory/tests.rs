@@ -99,9 +99,10 @@ fn fill(disk: &SimulatedStorage, count: u64, fenced: u64) -> MemoryBuffers {
     buffers
 }
 
-/// The crash test found a database whose memory was gone after a power cut: it had found it prepared by a process that was killed before its fence.
+/// The crash test found a database whose memory was gone after a power cut: it had found it
+/// prepared by a process that was killed before its fence.
 #[test]
-fn a_memory_that_a_killed_process_prepared_is_there_after_a_power_cut_once_another_has_looked_into_it() {
+fn memory_of_a_killed_process_survives_a_power_cut_once_read() {
     for seed in 0..20 {
         let disk = SimulatedStorage::new(seed);
         disk.ignore_fences();
@@ -137,9 +138,10 @@ fn what_was_fenced_is_found_and_a_lost_word_of_the_rest_ends_it() {
     assert!(seen[7] && seen[12] && seen.iter().filter(|seen| **seen).count() > 3, "{seen:?}");
 }
 
-/// The new records may be there and the words that say whose they are not: then the buffer would be the old block with other records.
+/// The new records may be there and the words that say whose they are not: then the buffer would be
+/// the old block with other records.
 #[test]
-fn a_buffer_that_is_used_again_is_never_taken_for_the_block_it_held_before() {
+fn a_reused_buffer_is_never_taken_for_its_earlier_block() {
     let mut new_ones = 0;
     for seed in 0..200 {
         let disk = SimulatedStorage::new(seed);
@@ -227,7 +229,7 @@ fn a_buffer_that_is_used_again_never_shows_what_it_held_before() {
 }
 
 #[test]
-fn records_of_another_epoch_or_below_the_block_before_are_not_taken() {
+fn records_of_other_epochs_or_below_the_last_block_are_ignored() {
     let disk = SimulatedStorage::new(1);
     let memory = prepare(&disk, 1);
     let mut buffers = memory.buffers_of(LogId(0), 1, Epoch(3));
@@ -279,7 +281,7 @@ fn a_fence_of_another_thread_is_no_fence_but_a_barrier_is() {
 }
 
 #[test]
-fn a_new_division_keeps_the_id_and_is_whole_wherever_it_is_cut_short() {
+fn a_new_division_keeps_the_id_and_survives_any_interruption() {
     for seed in 0..200 {
         let disk = SimulatedStorage::new(seed);
         let first = prepare(&disk, 1);
@@ -296,7 +298,7 @@ fn a_new_division_keeps_the_id_and_is_whole_wherever_it_is_cut_short() {
 }
 
 #[test]
-fn what_is_not_ours_too_small_or_of_a_newer_format_is_refused_with_the_reason() {
+fn foreign_small_or_newer_memory_is_refused_with_the_reason() {
     let disk = SimulatedStorage::new(1);
     let memory = map(&disk);
     assert!(matches!(LogMemory::look(memory.clone()).expect("new"), MemoryState::Blank));
@@ -360,10 +362,11 @@ fn buffers_are_as_long_as_fits_and_never_shorter_than_the_least() {
     assert_eq!(buffer_bytes_that_fit(16 << 20, 2, 1 << 20), Some(1 << 20));
 }
 
-/// The page cache writes the pages of a mapped file back when it likes: after a crash of the machine it held the first records of a block that a
-/// segment held whole, and the database was refused for two different blocks with one number.
+/// The page cache writes the pages of a mapped file back when it likes: after a crash of the
+/// machine it held the first records of a block that a segment held whole, and the database was
+/// refused for two different blocks with one number.
 #[test]
-fn of_a_block_that_a_segment_holds_whole_an_earlier_state_in_the_memory_does_not_count() {
+fn an_earlier_state_in_memory_of_a_whole_block_does_not_count() {
     let written = {
         let disk = SimulatedStorage::new(1);
         let _buffers = fill(&disk, 9, 9);

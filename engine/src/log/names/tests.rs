@@ -6,7 +6,7 @@ use crate::device::OpenMode;
 use crate::device::memory::MemoryStorage;
 
 #[test]
-fn a_number_that_cannot_be_counted_on_from_is_refused_with_the_name_of_the_file() {
+fn a_number_beyond_the_limit_is_refused_with_the_file_name() {
     assert_eq!(id_of("00000007.seg").expect("a segment"), Some(SegmentId(7)));
     assert_eq!(id_of("123456789.seg").expect("a segment"), Some(SegmentId(123_456_789)));
     for other in ["7", "x.seg", ".seg", "99999999999999999999.seg"] {

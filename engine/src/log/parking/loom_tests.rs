@@ -9,7 +9,7 @@ struct World {
     /// As of a log: read by acknowledgers without the latch.
     durable: AtomicU64,
     written: [AtomicBool; 4],
-    /// CSNs of which somebody was told.
+    /// The highest acknowledged CSN.
     told: AtomicU64,
 }
 
@@ -36,7 +36,8 @@ impl World {
     }
 }
 
-/// The owner's own write and those of two peers, in any order: nothing counts early, and the last to complete tells of all.
+/// The owner's own write and those of two peers, in any order: nothing counts early, and the last
+/// completion acknowledges all.
 #[test]
 fn flushes_of_owner_and_thieves_land_in_any_order() {
     loom::model(|| {

@@ -110,7 +110,8 @@ fn damaged_parts_are_refused() {
     redo.put(TABLE, b"a", b"1");
     let good = chunk(&mut redo, 4);
     assert!(Record::decode(&good).is_ok());
-    // A last part or whole record may not have the body of a first chunk, and an unknown kind is told apart.
+    // A last part or whole record may not have the body of a first chunk, and an unknown kind is
+    // recognised.
     let refused = |kind: RecordKind, part: Part, csn: u64| {
         let mut redo = RedoBuffer { prefix: PART_BYTES, ..RedoBuffer::default() };
         redo.body.extend_from_slice(&part.encode());

@@ -16,8 +16,8 @@ pub struct Segment {
     pub len: u64,
 }
 
-/// The number of blocks that have a place in a segment and are not written yet. Until they are written, the
-/// segment is not recycled.
+/// The number of blocks that have a place in a segment and are not written yet. Until they are
+/// written, the segment is not recycled.
 #[derive(Clone, Debug, Default)]
 pub struct OpenBlocks(Arc<AtomicU32>);
 

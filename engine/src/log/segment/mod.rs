@@ -1,21 +1,25 @@
-//! Segments: preallocated, zero-filled files, prepared off the commit path and recycled after checkpoints.
+//! Segments: preallocated, zero-filled files, prepared off the commit path and recycled after
+//! checkpoints.
 //!
 //! ```text
-//!   prepared by the preparer ──▶ READY ──take──▶ ACTIVE (a log writes it) ──retire──▶ RETIRED ──recycle──▶ READY
-//!                                                                             max CSN <= what is covered,
-//!                                                                             and no block of it is still to be written
+//!   preparer ──▶ READY ──take──▶ ACTIVE (a log writes it) ──retire──▶ RETIRED ──recycle──▶ READY
+//!                                                      max CSN <= what is covered, and
+//!                                                      no block of it is still to be written
 //! ```
 //!
-//! 1. Segments in use never take more than `log_bytes_max`; at the bound `take` says no, and the commit room waits for a
-//!    checkpoint.
-//! 2. A recycled segment is not written to become READY: its old blocks are recognised as stale by their epoch, sequence
-//!    and CSNs.
-//! 3. What a killed process left is removed, not recycled: a write of its may still be on its way, and would land on another block.
-//!    (In a file that has no name any more it harms nobody.)
-//! 4. A checkpoint may cover a block that is not written yet: its records are durable in mapped memory. Its place is nobody else's before it is.
+//! 1. Segments in use never take more than `log_bytes_max`; at the bound `take` says no, and the
+//!    commit room waits for a checkpoint.
+//! 2. A recycled segment is not written to become READY: its old blocks are recognised as stale by
+//!    their epoch, sequence and CSNs.
+//! 3. Segments of a killed process are removed, not recycled: a write of that process may still be
+//!    on its way, and would overwrite another block. (In a deleted file that write is harmless.)
+//! 4. A checkpoint may cover a block that is not written yet: its records are durable in mapped
+//!    memory. Its place is not reused before it is written.
 //! 5. The number in a file's name is a slot, it says nothing about order.
-//! 6. Every segment file is READY, ACTIVE, RETIRED, being made, or to be removed: what is none of these would stay until the next open.
-//! 7. A database that was not closed has at least one file, so that recovery can tell a lost log from an empty one.
+//! 6. Every segment file is READY, ACTIVE, RETIRED, being made, or to be removed: any other file
+//!    would stay until the next open.
+//! 7. A database that was not closed has at least one file, so that recovery can distinguish a lost
+//!    log from an empty one.
 
 mod file;
 mod state;

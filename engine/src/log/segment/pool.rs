@@ -26,18 +26,20 @@ pub struct SegmentPool {
     pub(super) spare: usize,
     pub(super) clock: Clock,
     pub(super) state: Mutex<State>,
-    /// Wakes the preparer, which keeps no pool alive while it sleeps: one that a failed open gives up ends with its thread.
+    /// Wakes the preparer, which keeps no pool alive while it sleeps: one that a failed open gives
+    /// up ends with its thread.
     pub(super) work: Arc<Event>,
-    /// Wakes those who wait for a segment.
+    /// Wakes threads that wait for a segment.
     pub(super) prepared: Event,
-    /// Happens when segments fill up and when somebody is refused: whoever makes checkpoints looks at
-    /// [`SegmentPool::bytes_in_use`] then.
+    /// Happens when a segment is full and when a committer is refused. The maintenance thread then
+    /// looks at [`SegmentPool::bytes_in_use`].
     pub(super) filled: Event,
     pub(super) preparer: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 impl SegmentPool {
-    /// A pool without segments; call [`SegmentPool::add_recovered`] for existing ones, then [`SegmentPool::start`].
+    /// A pool without segments; call [`SegmentPool::add_recovered`] for existing ones, then
+    /// [`SegmentPool::start`].
     ///
     /// # Errors
     /// I/O.
@@ -73,8 +75,8 @@ impl SegmentPool {
         }
     }
 
-    /// Does `work` for a recovery: what that appends has been in the log before, so there is room for it, whatever the bound says. Nobody
-    /// else is there who could make a checkpoint.
+    /// Does `work` for a recovery without the bound: the log held these records before, and no
+    /// other thread could make a checkpoint yet.
     ///
     /// # Errors
     /// Those of `work`.
@@ -98,7 +100,8 @@ impl SegmentPool {
         len.max(self.segment_bytes).next_multiple_of(SECTOR_BYTES as u64)
     }
 
-    /// The shortest READY segment with room for `len` bytes that may be taken: a longer one may not be within the bound.
+    /// The shortest READY segment with room for `len` bytes that may be taken: a longer one may not
+    /// be within the bound.
     pub(super) fn usable(&self, state: &State, len: u64) -> Option<usize> {
         let in_use = state.bytes_in_use();
         let fits = |segment: &Segment| segment.len >= len && self.within_bound(state, in_use, segment.len);
@@ -106,8 +109,8 @@ impl SegmentPool {
         usable.min_by_key(|(_, segment)| segment.len).map(|(index, _)| index)
     }
 
-    /// A READY segment with room for `len` bytes, now ACTIVE; `None` if there is none yet, or at the bound. Never blocks
-    /// on the device.
+    /// A READY segment with room for `len` bytes, now ACTIVE; `None` if there is none yet, or at
+    /// the bound. Never blocks on the device.
     #[must_use]
     pub fn take(&self, len: u64) -> Option<Segment> {
         let mut state = self.state.lock();
@@ -120,7 +123,7 @@ impl SegmentPool {
             Some(segment) => drop(state.active.insert(segment.id, segment.len)),
             None => {
                 state.requests.longest_missed = state.requests.longest_missed.max(len);
-                // Whoever waits looks again and again, also while it is made.
+                // A waiting committer asks again and again, also while the segment is made.
                 let is_made = state.requests.in_progress.is_some_and(|wish| wish >= len);
                 if !is_made && !state.requests.wanted.contains(&len) {
                     state.requests.wanted.push(len);
@@ -135,12 +138,14 @@ impl SegmentPool {
         segment
     }
 
-    /// An ACTIVE segment is full: RETIRED with the highest CSN in it, and the blocks that are still to be written there.
+    /// An ACTIVE segment is full: RETIRED with the highest CSN in it, and the blocks that are still
+    /// to be written there.
     pub fn retire(&self, segment: Segment, max_csn: Csn, open: OpenBlocks) {
         let mut state = self.state.lock();
         state.active.remove(&segment.id);
         state.retired.push(Retired { segment, max_csn, open, obsolete: false });
-        // Whoever opens the database after a kill on a full disk needs the room of a segment with nothing above the checkpoint.
+        // An open after a kill on a full disk needs the room of a segment with nothing above the
+        // checkpoint.
         state.checkpoints.requested |= state.attempts.disk_full.is_some() && state.ready.is_empty();
         drop(state);
         self.filled.notify_all();
@@ -152,12 +157,15 @@ impl SegmentPool {
         &self.filled
     }
 
-    /// Makes segments READY again that have nothing above `covered`, and whose blocks are written. That is the CSN of a durable checkpoint,
-    /// `checkpoint`, or one below it, from which on the log is kept; at a clean close, where nothing is needed any more, one above all. Removes
-    /// those that are too many, too large or not ours; before [`SegmentPool::await_ready`] that waits until there are others.
+    /// Makes segments READY again that have nothing above `covered`, and whose blocks are written.
+    /// `covered` is the CSN of a durable checkpoint, `checkpoint`, or a lower one from which on the
+    /// log is retained; at a clean close a CSN above all. Removes segments that are too many, too
+    /// large or not ours. Before [`SegmentPool::await_ready`] the removal waits until there are
+    /// others.
     ///
     /// # Errors
-    /// I/O while removing: the first one. All else is done, and what could not be removed is tried again the next time.
+    /// I/O while removing: the first one. All else is done, and what could not be removed is tried
+    /// again the next time.
     pub fn recycle(&self, covered: Csn, checkpoint: Csn) -> Result<()> {
         let started;
         {
@@ -222,7 +230,7 @@ impl SegmentPool {
         &self.prepared
     }
 
-    /// Length of a segment that nobody needs longer.
+    /// Returns the length of an ordinary segment.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.segment_bytes
@@ -254,7 +262,8 @@ impl SegmentPool {
         state.bytes_in_use() - state.bytes_retained()
     }
 
-    /// A transaction has ended for which the log was kept: the next checkpoint may free more.
+    /// Notes that a transaction has ended for which the log was retained: the next checkpoint may
+    /// free more.
     pub fn let_go(&self) {
         let kept = self.state.lock().retained.take();
         if kept.is_some() {
@@ -262,7 +271,8 @@ impl SegmentPool {
         }
     }
 
-    /// Returns the bytes of full segments whose newest record is above `above` and at or below `last`.
+    /// Returns the bytes of full segments whose newest record is above `above` and at or below
+    /// `last`.
     #[must_use]
     pub fn bytes_between(&self, above: Csn, last: Csn) -> u64 {
         self.state.lock().bytes_between(above, last)

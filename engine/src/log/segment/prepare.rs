@@ -10,7 +10,8 @@ use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A segment that is made beside commits has the device for one part of the time, and rests for so many.
+/// A segment that is made beside commits has the device for one part of the time, and rests for so
+/// many.
 const RESTS: u32 = 4;
 const REST_MAX: Duration = Duration::from_millis(5);
 
@@ -22,7 +23,7 @@ pub(super) enum Work {
     Nothing,
 }
 
-/// If the thread ends by a panic there are no new segments any more: who waits for one is told.
+/// If the thread panics there are no new segments any more: threads that wait for one get an error.
 struct Alive(std::sync::Weak<SegmentPool>);
 
 impl Drop for Alive {
@@ -72,7 +73,7 @@ impl SegmentPool {
             return Work::Closed;
         }
         if self.was_just_full(&state) {
-            // Whoever still wants one asks again.
+            // A committer that still needs one asks again.
             state.requests.wanted.clear();
         }
         while let Some(len) = state.requests.wanted.pop() {
@@ -142,7 +143,7 @@ impl SegmentPool {
         Ok(file)
     }
 
-    /// Leaves the device to commits, unless somebody waits for the segment, or will soon.
+    /// Leaves the device to commits, unless a thread waits for the segment, or will soon.
     fn rest(&self, took: Duration) {
         let hurry = {
             let state = self.state.lock();

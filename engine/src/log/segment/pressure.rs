@@ -1,8 +1,8 @@
-//! Who waits for log space, what he is told, and who makes room.
+//! Waiting for log space: requests for checkpoints, and refusals.
 //!
 //! ```text
-//!   committer: no segment ──press──▶ pressed ──▶ whoever makes checkpoints ──▶ recycle: not pressed, `prepared`
-//!        ▲ looks again, until                                           └───▶ checkpoint_failed: refusal
+//!   committer: no segment ──press──▶ requested ──▶ maintenance thread ──▶ recycle: `prepared`
+//!        ▲ looks again, until                                 └───▶ checkpoint_failed: refusal
 //!        └ a refusal, or too long
 //! ```
 
@@ -13,7 +13,7 @@ use crate::base::clock::{Nanos, WaitTimer};
 use crate::base::{Error, ErrorKind, Location};
 use std::time::Duration;
 
-/// How things stood when somebody began to wait for log space.
+/// The state when a thread began to wait for log space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceTicket {
     since: Nanos,
@@ -22,13 +22,14 @@ pub struct SpaceTicket {
 }
 
 impl SegmentPool {
-    /// Somebody waits for log space: whoever makes checkpoints should make one now. Cheap enough to be called often.
+    /// Requests a checkpoint, because a committer waits for log space. Cheap enough to be called
+    /// often.
     pub fn press(&self) {
         let pressed = {
             let mut state = self.state.lock();
             let at_bound = self.is_at_bound(&state);
-            // On a full disk a checkpoint makes room only if there is a segment that it can recycle.
-            // Others may wait for one for other reasons: it is taken back by its end only.
+            // On a full disk a checkpoint makes room only if there is a segment that it can
+            // recycle. Others may wait for one for other reasons: it is taken back by its end only.
             state.checkpoints.requested |=
                 at_bound || state.attempts.disk_full.is_some() && state.can_be_freed();
             state.checkpoints.requested
@@ -46,8 +47,8 @@ impl SegmentPool {
         SpaceTicket { since: self.clock.now(), checkpoints_failed, attempts }
     }
 
-    /// Why no segment could be made since `ticket`, or never will. An attempt that failed before, maybe long ago, says nothing of those that
-    /// are made for who waits now.
+    /// Why no segment could be made since `ticket`, or never will. An attempt that failed before
+    /// `ticket` does not count.
     #[must_use]
     pub fn failure_since(&self, ticket: SpaceTicket) -> Option<Error> {
         let state = self.state.lock();
@@ -57,8 +58,8 @@ impl SegmentPool {
         failure.map(Error::duplicate)
     }
 
-    /// Why waiting since `ticket` is in vain: the disk is full and no checkpoint can change that, or the checkpoint that could has
-    /// failed.
+    /// Returns why waiting since `ticket` cannot succeed: the disk is full and no checkpoint can
+    /// change that, or the checkpoint failed.
     #[must_use]
     pub fn refusal(&self, ticket: SpaceTicket) -> Option<Error> {
         let mut state = self.state.lock();
@@ -92,7 +93,7 @@ impl SegmentPool {
         !self.within_bound(state, state.bytes_in_use(), state.requests.longest_missed.max(self.segment_bytes))
     }
 
-    /// For whoever has waited for space in vain.
+    /// Returns the error for a committer that has waited too long.
     #[must_use]
     pub fn full(&self) -> Error {
         let state = self.state.lock();
@@ -121,7 +122,7 @@ impl SegmentPool {
         state.attempts.disk_full.is_some() && state.ready.len() < self.spare
     }
 
-    /// Somebody was refused at most `recently` ago because the disk is full.
+    /// Returns true if a committer was refused at most `recently` ago because the disk is full.
     #[must_use]
     pub fn has_refused(&self, recently: Duration) -> bool {
         self.state.lock().attempts.refused.is_some_and(|then| self.clock.now().since(then) <= recently)
@@ -138,7 +139,8 @@ impl SegmentPool {
         }
     }
 
-    /// Has a checkpoint made and waits for its end, at most `most` of a machine that runs; true if it made room.
+    /// Has a checkpoint made and waits for its end, at most `most` of a machine that runs; true if
+    /// it made room.
     pub fn await_checkpoint(&self, most: Duration) -> bool {
         let mut wait_timer = WaitTimer::start(&self.clock);
         let before = {
@@ -166,7 +168,8 @@ impl SegmentPool {
         }
     }
 
-    /// A checkpoint that should have made room failed: tells those who wait for it.
+    /// Notes that a checkpoint failed that should have made room, and wakes the threads that wait
+    /// for it.
     pub fn checkpoint_failed(&self, error: &Error) {
         let mut state = self.state.lock();
         state.checkpoints.requested = false;
@@ -176,7 +179,8 @@ impl SegmentPool {
         self.prepared.notify_all();
     }
 
-    /// True if somebody waits for space that only a checkpoint can give; taken back by the next recycling.
+    /// Returns true if a thread waits for space that only a checkpoint can give. The next recycling
+    /// clears this.
     #[must_use]
     pub fn is_pressed(&self) -> bool {
         self.state.lock().checkpoints.requested

@@ -1,10 +1,11 @@
-//! Files that are not needed any more, or never were: what a process left that was killed, and what is too much.
+//! Stale and excess files: segments of a killed process, and segments beyond the spare ones.
 //!
 //! ```text
-//!   found by recovery ── no block in it, or of later epochs only ──────────▶ excess ──another is READY──▶ removed
-//!                     ├─ needless: covered, or it counts for nobody ─▶ RETIRED ─┐ ▲
-//!                     └─ needed ──────────────────────────────────────▶ RETIRED ─┴─┘ a checkpoint covers it
-//!                                       needless, and the disk is full: excess at once, all but the last file
+//!   found by recovery
+//!     ├─ no block in it, or of later epochs only ─▶ excess ──another is READY──▶ removed
+//!     ├─ obsolete: covered, or not counted ───────▶ RETIRED ─┐ ▲
+//!     └─ needed ──────────────────────────────────▶ RETIRED ─┴─┘ a checkpoint covers it
+//!        obsolete, and the disk is full: excess at once, except the last file
 //! ```
 //!
 //! Nothing of this is written to again. A file that could not be removed stays excess.
@@ -16,14 +17,14 @@ use super::state::Retired;
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 
 impl SegmentPool {
-    /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`. `None`: the database was closed, and
-    /// nobody writes to it. It is recycled.
+    /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`.
+    /// `None`: the database was closed, so no write to it is on its way. It is recycled.
     pub fn add_recovered(&self, segment: Segment, max_csn: Option<Csn>) {
         self.retire_found(segment, max_csn, false);
     }
 
-    /// As [`SegmentPool::add_recovered`] one of a killed process that no recovery needs: what is in it is covered, or counts for nobody. It makes
-    /// room if the disk is full: see [`SegmentPool::remove_obsolete`].
+    /// Takes over a segment of a killed process that no recovery needs: its blocks are covered or
+    /// do not count. It makes room on a full disk: see [`SegmentPool::remove_obsolete`].
     pub fn add_obsolete(&self, segment: Segment, max_csn: Csn) {
         self.retire_found(segment, Some(max_csn), true);
     }
@@ -39,9 +40,10 @@ impl SegmentPool {
         state.retired.push(Retired { segment, max_csn, open: OpenBlocks::default(), obsolete });
     }
 
-    /// Takes over a segment in which recovery found no block that counts: a crash between its making and its first use, or the end of a
-    /// recovery. It is not used, since a write of the killed process may still be on its way to it, but removed when there are others,
-    /// so that recoveries that are interrupted again and again do not leave more and more.
+    /// Takes over a segment in which recovery found no block that counts: a crash between its
+    /// making and its first use, or the end of a recovery. It is not used, since a write of the
+    /// killed process may still be on its way to it, but removed when there are others, so that
+    /// recoveries that are interrupted again and again do not leave more and more.
     pub fn add_stale(&self, segment: &Segment) {
         let mut state = self.state.lock();
         state.ids.next = state.ids.next.max(segment.id.0 + 1);
@@ -49,8 +51,8 @@ impl SegmentPool {
         state.excess.push(segment.id);
     }
 
-    /// Whether there is a file of a killed process still (rule 3). Who opens the database after it was closed takes every file for one that
-    /// nobody writes to.
+    /// Returns true if a file of a killed process is left (rule 3). An open after a close assumes
+    /// that no write is on its way to any file.
     #[must_use]
     pub fn has_stale_files(&self) -> bool {
         let state = self.state.lock();
@@ -80,8 +82,9 @@ impl SegmentPool {
         }
     }
 
-    /// As [`SegmentPool::await_ready`], after that has found the disk full: first without what nobody needs, and if that gives room for one
-    /// segment only, with that one. The other logs get theirs when a checkpoint has freed something.
+    /// Waits like [`SegmentPool::await_ready`], after that has found the disk full. Removes
+    /// obsolete segments first; if these give room for one segment only, one is enough. The other
+    /// logs get theirs when a checkpoint has freed something.
     ///
     /// # Errors
     /// `OutOfSpace`, I/O.
@@ -98,8 +101,9 @@ impl SegmentPool {
         }
     }
 
-    /// Makes room for the first segment on a full disk: removes what recovery found and nobody needs. True if there was anything. The caller
-    /// has made durable what says that nobody needs it. One file stays (rule 7): the last one goes when another is READY.
+    /// Makes room for the first segment on a full disk: removes obsolete segments. Returns true if
+    /// there were any. The caller has made durable that they are obsolete. One file stays (rule 7):
+    /// the last one goes when another is READY.
     pub fn remove_obsolete(&self) -> bool {
         let (ids, closed) = {
             let mut state = self.state.lock();
@@ -134,7 +138,8 @@ impl SegmentPool {
         self.remove(&excess).1
     }
 
-    /// Removes excess files, durably. How many, and why the first of the others could not be. Each is excess until it is gone.
+    /// Removes excess files, durably. How many, and why the first of the others could not be. Each
+    /// is excess until it is gone.
     fn remove(&self, ids: &[SegmentId]) -> (usize, Result<()>) {
         let (mut removed, mut result) = (0, Ok(()));
         for id in ids {

@@ -68,22 +68,22 @@ pub(super) struct State {
     pub active: BTreeMap<SegmentId, u64>,
     /// The segment that is being prepared.
     pub making: Option<SegmentId>,
-    /// Too many or too large: to be removed once there are READY segments (rule 7). Also files that could not
-    /// be removed.
+    /// Too many or too large: to be removed once there are READY segments (rule 7). Also files that
+    /// could not be removed.
     pub excess: Vec<SegmentId>,
     pub ids: Ids,
     pub requests: Requests,
     pub attempts: Attempts,
     pub checkpoints: Checkpoints,
     pub started: bool,
-    /// Bytes that recovery found in use. Until a checkpoint frees them, `take` may exceed the bound a little.
-    /// Otherwise nothing could be appended, and no checkpoint could be made.
+    /// Bytes that recovery found in use. Until a checkpoint frees them, `take` may exceed the bound
+    /// a little. Otherwise nothing could be appended, and no checkpoint could be made.
     pub recovered_bytes: u64,
     /// The bound does not apply at the moment.
     pub beyond_bound: bool,
-    /// The last recycling retained segments whose newest record lies above the first CSN and not above the
-    /// second, because of chunks of transactions in progress. `None` if it retained none, or if one of these
-    /// transactions has ended since.
+    /// The last recycling retained segments whose newest record lies above the first CSN and not
+    /// above the second, because of chunks of transactions in progress. `None` if it retained none,
+    /// or if one of these transactions has ended since.
     pub retained: Option<(Csn, Csn)>,
     pub closed: bool,
     #[cfg(test)]
@@ -91,7 +91,8 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Forgets a failed preparation, because the device may succeed now. The end of the preparer's thread stands.
+    /// Forgets a failed preparation, because the device may succeed now. The end of the preparer's
+    /// thread stands.
     pub fn forget_failure(&mut self) {
         drop(self.attempts.failure.take_if(|failure| failure.kind() != ErrorKind::Poisoned));
     }
@@ -113,7 +114,8 @@ impl State {
         self.retained.map_or(0, |(covered, checkpoint)| self.bytes_between(covered, checkpoint))
     }
 
-    /// Returns the bytes of full segments whose newest record is above `above` and at or below `last`.
+    /// Returns the bytes of full segments whose newest record is above `above` and at or below
+    /// `last`.
     pub fn bytes_between(&self, above: Csn, last: Csn) -> u64 {
         let between = self.retired.iter().filter(|full| full.max_csn > above && full.max_csn <= last);
         between.map(|full| full.segment.len).sum()

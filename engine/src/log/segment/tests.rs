@@ -1,4 +1,5 @@
-//! How much log there may be, what a checkpoint is asked for, and a full disk. The calling thread prepares segments.
+//! How much log there may be, what a checkpoint is asked for, and a full disk. The calling thread
+//! prepares segments.
 
 use super::file::{OpenBlocks, Segment};
 use super::pool::{RECOVERY_SEGMENTS, SegmentPool};
@@ -60,7 +61,7 @@ fn add_recovered(pool: &SegmentPool, id: u64, csn: u64) {
     pool.add_recovered(found(pool, id), Some(Csn(csn)));
 }
 
-/// The same, and nobody needs it.
+/// As `add_recovered`, obsolete.
 fn add_obsolete(pool: &SegmentPool, id: u64, csn: u64) {
     pool.add_obsolete(found(pool, id), Csn(csn));
 }
@@ -88,7 +89,7 @@ fn segments_in_use_stay_within_the_bound() {
 }
 
 #[test]
-fn a_recovery_that_found_the_log_full_may_take_a_little_more_until_a_checkpoint() {
+fn after_recovery_a_full_log_may_exceed_its_bound_a_little() {
     let (pool, disk, _) = pool(2);
     (1..=3).for_each(|id| add_recovered(&pool, id, id));
     let taken: Vec<Segment> = std::iter::from_fn(|| take(&pool, 1)).take(9).collect();
@@ -108,7 +109,7 @@ fn a_recovery_that_found_the_log_full_may_take_a_little_more_until_a_checkpoint(
 }
 
 #[test]
-fn on_a_full_disk_a_checkpoint_is_asked_for_only_if_it_would_free_something() {
+fn on_a_full_disk_only_a_useful_checkpoint_is_requested() {
     let (pool, disk, _) = pool(20);
     fill(&pool, &[1, 2, 3]);
     let ticket = pool.begin_waiting();
@@ -139,10 +140,10 @@ fn on_a_full_disk_a_checkpoint_is_asked_for_only_if_it_would_free_something() {
     assert!(pool.refusal(ticket).is_none());
 }
 
-/// Once the whole list of what was to be removed was lost with the first file that could not be, and a checkpoint that was there was
-/// said to have failed.
+/// Once the whole list of what was to be removed was lost with the first file that could not be,
+/// and a checkpoint that was there was said to have failed.
 #[test]
-fn a_file_that_cannot_be_removed_keeps_no_other_and_goes_with_a_later_checkpoint() {
+fn an_unremovable_file_keeps_no_other_and_goes_later() {
     let (pool, disk, _) = pool(20);
     (1..=3).for_each(|id| add_recovered(&pool, id, id));
     prepare(&pool);
@@ -155,7 +156,7 @@ fn a_file_that_cannot_be_removed_keeps_no_other_and_goes_with_a_later_checkpoint
 }
 
 #[test]
-fn on_a_full_disk_what_nobody_needs_makes_room_but_for_the_last_file() {
+fn on_a_full_disk_obsolete_files_except_the_last_make_room() {
     let (pool, disk, _) = pool(20);
     (1..=2).for_each(|id| add_obsolete(&pool, id, id));
     pool.add_stale(&found(&pool, 3));
@@ -179,7 +180,8 @@ fn on_a_full_disk_what_nobody_needs_makes_room_but_for_the_last_file() {
     assert!(!pool.remove_obsolete());
 }
 
-/// What is ready after opening on a disk that is full, of two segments, with so many that are needed and so many that are not.
+/// What is ready after opening on a disk that is full, of two segments, with so many that are
+/// needed and so many that are not.
 fn ready_on_full_disk(needed: u64, obsolete: u64) -> Result<Vec<u64>> {
     let disk = SimulatedStorage::new(1);
     let pool = SegmentPool::new(Arc::new(disk.clone()), SEGMENT_BYTES, 20 * SEGMENT_BYTES, 2)?;
@@ -209,7 +211,7 @@ fn one_segment_will_do_on_a_full_disk() {
 }
 
 #[test]
-fn on_a_full_disk_a_checkpoint_is_asked_for_when_the_last_segment_is_in_use() {
+fn on_a_full_disk_the_last_segment_requests_a_checkpoint() {
     let (pool, disk, _) = pool(20);
     let segments = [take(&pool, 1), take(&pool, 1)].map(|segment| segment.expect("there is room"));
     let [first, second] = segments;
@@ -237,7 +239,7 @@ fn what_is_above_the_last_checkpoint_may_be_freed_by_the_next() {
 }
 
 #[test]
-fn a_full_disk_is_asked_again_after_a_while_and_another_failure_stands() {
+fn a_full_disk_is_retried_after_a_while_other_failures_stand() {
     let (pool, disk, clock) = pool(20);
     disk.set_capacity(Some(0));
     let begun = clock.now();
@@ -288,7 +290,7 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
         std::thread::sleep(5 * WaitTimer::POLL_INTERVAL_MAX);
         pool.recycle(Csn(1), Csn(1)).expect("no I/O");
     }));
-    // Somebody else presses meanwhile, who has no reason to ask for one.
+    // Another thread requests one meanwhile without a reason.
     let stands = AtomicBool::new(false);
     assert!(told_after(&|| {
         pool.press();
@@ -306,7 +308,8 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
     assert!(!told_after(&|| pool.close(false)));
 }
 
-/// Nobody got a segment then, though there was one or room for one: the first that was long enough was looked at alone.
+/// Once no segment was given although one, or room for one, was there: only the first that was long
+/// enough was considered.
 #[test]
 fn a_long_segment_that_is_beyond_the_bound_hides_no_short_one() {
     let (mut pool, ..) = pool(6);
@@ -330,7 +333,8 @@ fn a_long_segment_that_is_beyond_the_bound_hides_no_short_one() {
     assert!(pool.take(1).is_none() && matches!(pool.next_work(), Work::Nothing), "half a segment is no room");
 }
 
-/// Once whoever waited for a long segment, and looked again while it was made, had a second one made that nobody needed.
+/// Once a thread that waited for a long segment and asked again while it was made caused a second
+/// one, which was not needed.
 #[test]
 fn what_somebody_waits_for_is_made_once() {
     let (pool, ..) = pool(20);
@@ -355,7 +359,7 @@ fn what_somebody_waits_for_is_made_once() {
 }
 
 #[test]
-fn what_failed_before_somebody_waited_is_not_his_failure_unless_nothing_is_made_any_more() {
+fn a_failure_before_the_wait_counts_only_if_it_is_final() {
     let (pool, disk, _) = pool(20);
     let fails = |kind| Fault { operation: OperationKind::Open, after: 0, kind, error: 5 };
     disk.inject(fails(FaultKind::Once));
@@ -376,7 +380,7 @@ fn what_failed_before_somebody_waited_is_not_his_failure_unless_nothing_is_made_
 }
 
 #[test]
-fn every_file_is_known_in_each_state_until_it_is_gone_and_one_that_is_not_is_found() {
+fn every_file_is_known_in_each_state_and_a_leaked_one_is_found() {
     let (pool, disk, clock) = pool(8);
     let none_leaked = || assert_eq!(pool.leaked().expect("a healthy disk"), []);
     add_recovered(&pool, 1, 5);

@@ -10,10 +10,10 @@ use crate::transaction::{Replay, TableState, TransactionSystem};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// So many steps ahead the processor is told what will be read.
+/// Steps ahead for which memory is prefetched.
 const PREFETCH_STEPS: usize = 12;
-/// Whose step it is. Not inlined: in key order records come at random, and each look waits for memory, so nobody is to look
-/// before he has to.
+/// Returns the CSN of a step. Not inlined: in key order records come at random, and each access
+/// waits for memory, so the access is delayed until it is needed.
 #[inline(never)]
 fn csn_of(batch: &[Redo<'_>], step: &Step<'_>) -> Csn {
     batch[step.record as usize].csn
@@ -49,7 +49,8 @@ fn tables_of(system: &TransactionSystem) -> HashMap<u32, Arc<TableState>> {
     system.catalog.lock().tables().into_iter().map(|table| (table.id.0, table)).collect()
 }
 
-/// How far the leaves of steps have been asked for: of two windows, so that one is brought in while the other is worked on.
+/// How far the leaves of steps have been asked for: of two windows, so that one is brought in while
+/// the other is worked on.
 #[derive(Default)]
 struct ReadAhead {
     /// Steps before the last window, and to its end.

@@ -1,8 +1,9 @@
-//! Applying one transaction operation by operation, in its order: one that changes the catalog, has more steps than a batch, or
-//! has chunks.
+//! Applying one transaction operation by operation, in its order: one that changes the catalog, has
+//! more steps than a batch, or has chunks.
 //!
-//! Rows are applied sorted and side by side all the same, as many as there are between two operations that cannot be. A large value that goes on
-//! from part to part is written as it comes: its pages are all that is in memory of it.
+//! Rows are applied sorted and side by side all the same, as many as there are between two
+//! operations that cannot be. A large value that continues from part to part is written piece by
+//! piece: only its pages are in memory.
 
 use super::apply::apply_ranges;
 use super::step::{Effort, PARALLEL_AT, Redo, Step, range_of, splitters};
@@ -27,7 +28,7 @@ struct InOrder<'s> {
     system: &'s TransactionSystem,
     csn: Csn,
     effort: Effort,
-    /// A large value that goes on.
+    /// A large value that continues in the next part.
     value: Option<ReplayedValue>,
 }
 
@@ -67,7 +68,7 @@ impl InOrder<'_> {
         Ok(())
     }
 
-    /// The value of that row that goes on, or begins.
+    /// Returns the large value of that row that continues, or begins one.
     fn value_of(&mut self, table: TableId, key: &[u8]) -> Result<&mut ReplayedValue> {
         let value = match self.value.take() {
             Some(value) if value.is_of(table, key) => value,

@@ -1,20 +1,24 @@
 //! Redo: applies the selected records to the trees, in parallel.
 //!
-//! Row operations are independent between keys; within a key they must come in CSN order, since a patch changes bytes of
-//! what was there. So operations become *steps*, which are divided into ranges of keys; whichever thread is free takes the
-//! next range, sorts it by (table, key, CSN) and walks the leaves once from left to right. Of a row only what came after
-//! its last put or delete needs doing. Creating and dropping tables are barriers: operations before and after them in CSN
-//! order are in different batches. So is a transaction with chunks: it is applied part by part (`in_order`).
+//! Row operations are independent between keys; within a key they must come in CSN order, since a
+//! patch changes bytes of what was there. So operations become *steps*, which are divided into
+//! ranges of keys; whichever thread is free takes the next range, sorts it by (table, key, CSN) and
+//! walks the leaves once from left to right. Of a row only what came after its last put or delete
+//! needs doing. Creating and dropping tables are barriers: operations before and after them in CSN
+//! order are in different batches. So is a transaction with chunks: it is applied part by part
+//! (`in_order`).
 //!
 //! ```text
-//!   records, by CSN   │ r1 r2 r3 … r9 │ create │ r11 r12 … │      batches: at most `steps_max` steps, or to a barrier
+//!   records, by CSN   │ r1 r2 r3 … r9 │ create │ r11 r12 … │   batches: to a limit or a barrier
 //!   threads decode    │ r1…r5 │ r6…r9 │
-//!   ranges of keys      a..g  g..n  n..t  t..                     each taken by one thread: sort, apply
+//!   ranges of keys      a..g  g..n  n..t  t..              each by one thread: sort, apply
 //! ```
 //!
-//! **Memory.** A step is [`STEP_BYTES`] long and points into the log's bytes. A batch has at most `steps_max` steps, and
-//! each thread a copy of one range: together about `STEP_BYTES * steps_max * (1.25 + 1 / RANGES_PER_THREAD)` if keys spread. If all are
-//! equal it is one range and its copy, and each may have grown to twice what is in it: four times as much at the most. A transaction may be divided between batches.
+//! **Memory.** A step is [`STEP_BYTES`] long and points into the log's bytes. A batch has at most
+//! `steps_max` steps, and each thread a copy of one range: together about `STEP_BYTES * steps_max *
+//! (1.25 + 1 / RANGES_PER_THREAD)` if keys spread. If all are equal it is one range and its copy,
+//! and each may have grown to twice what is in it: four times as much at the most. A transaction
+//! may be divided between batches.
 
 mod step;
 mod apply;
@@ -61,7 +65,8 @@ fn batch_at<'r, 'a>(records: &'r [Redo<'a>], steps_max: usize) -> &'r [Redo<'a>]
     let mut steps = 0;
     let end = records.iter().position(|record| {
         steps += record.operations as usize;
-        // Changes of the catalog are records of their own; decoding finds any other, which only costs time.
+        // Changes of the catalog are records of their own; decoding finds any other, which only
+        // costs time.
         steps > steps_max
             || record.earlier.is_some()
             || record.operations >= OPERATIONS_UNKNOWN
@@ -70,7 +75,8 @@ fn batch_at<'r, 'a>(records: &'r [Redo<'a>], steps_max: usize) -> &'r [Redo<'a>]
     &records[..end.unwrap_or(records.len())]
 }
 
-/// Applies records in any order, and returns how many: all, or those before one that changes the catalog.
+/// Applies records in any order, and returns how many: all, or those before one that changes the
+/// catalog.
 fn apply_batch(system: &TransactionSystem, batch: &[Redo<'_>], effort: Effort) -> Result<usize> {
     if batch.is_empty() {
         return Ok(0);

@@ -46,14 +46,16 @@ pub(super) struct Step<'a> {
     pub(super) record: u32,
     /// First eight bytes of the key, big-endian: decides nearly every comparison.
     pub(super) prefix: u64,
-    /// The operation and what follows it in its record. So of two operations of a record the first has more bytes.
+    /// The operation and what follows it in its record. So of two operations of a record the first
+    /// has more bytes.
     pub(super) bytes: &'a [u8],
     pub(super) key_at: u32,
     pub(super) key_len: u32,
 }
 
 impl<'a> Step<'a> {
-    /// `bytes` begin with the encoded `operation`, which is the record's. `None` for a change of the catalog.
+    /// `bytes` begin with the encoded `operation`, which is the record's. `None` for a change of
+    /// the catalog.
     pub(super) fn new(record: usize, operation: &Operation<'a>, bytes: &'a [u8]) -> Option<Step<'a>> {
         let (table, key) = operation.row()?;
         let key_at = key.as_ptr().addr() - bytes.as_ptr().addr();

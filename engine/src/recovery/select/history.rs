@@ -1,8 +1,10 @@
-//! Random histories: commits, block writes that complete in any order, acknowledgments, checkpoints, kills, power cuts and
-//! interrupted recoveries, and after each crash what the rules promise, checked against what really happened.
+//! Random histories: commits, block writes that complete in any order, acknowledgments,
+//! checkpoints, kills, power cuts and interrupted recoveries, and after each crash what the rules
+//! promise, checked against what really happened.
 //!
-//! The history knows who read from whom; the selection knows only DSNs, and of transactions that are judged by the exact rule the
-//! predecessors that were not committed yet. Both rules come up side by side.
+//! The history knows which transaction read from which; the selection knows only DSNs, and of
+//! transactions that are judged by the exact rule the predecessors that were not committed yet.
+//! Both rules come up side by side.
 
 use super::tests::{Decision, ScannedLog, bounds, select_listed};
 use super::*;
@@ -330,7 +332,8 @@ impl History {
     }
 }
 
-/// Takes away each transaction that was certainly durable: opening must be refused while a watermark tells.
+/// Takes away each transaction that was certainly durable: opening must be refused while a
+/// watermark proves it.
 fn check_that_loss_is_found(
     selection: &Decision,
     decided: &Decided<'_>,

@@ -205,7 +205,7 @@ fn an_empty_log_replays_nothing_and_draws_from_the_start() {
 }
 
 #[test]
-fn a_torn_tail_above_every_watermark_is_normal_and_cuts_what_depends_on_it() {
+fn a_torn_tail_above_all_watermarks_cuts_only_its_dependents() {
     // 3 is missing; 4 does not depend on it, 5 may.
     let logs = [
         log(0, 1, vec![record(1, 1, 0, 1), record(1, 4, 2, 3)]),
@@ -234,7 +234,7 @@ fn missing_strictly_below_a_stored_watermark_is_refused() {
 }
 
 #[test]
-fn the_refusal_names_the_only_log_that_can_have_held_the_missing_transaction() {
+fn the_refusal_names_the_only_log_that_can_have_a_hole() {
     let holed = with_hole(log(7, 1, vec![record(1, 1, 0, 1)]), vec![record(1, 3, 0, 2)]);
     let whole = log(8, 1, vec![record(1, 4, 0, 3)]);
     refused(&first_run(0), &[holed, whole], 2, "log 7 of epoch 1 has a hole behind block 1");
@@ -251,7 +251,7 @@ fn watermarks_behind_holes_count_but_their_transactions_do_not() {
 }
 
 #[test]
-fn what_the_checkpoint_covers_is_neither_replayed_nor_missing_nor_void() {
+fn covered_records_are_neither_replayed_nor_missing_nor_void() {
     let epochs = [entry(1, (1, 8), &[(0, 8)], &[3, 8])];
     let mut decided = second_run(&epochs);
     decided.checkpoint = Csn(5);
@@ -294,7 +294,7 @@ fn records_of_an_old_epoch_beyond_its_accepted_end_are_ignored() {
 }
 
 #[test]
-fn epochs_without_an_entry_and_epochs_of_an_interrupted_recovery_count_not_at_all() {
+fn epochs_without_entry_or_of_interrupted_recovery_do_not_count() {
     let logs = [log(0, 1, vec![record(1, 1, 0, 1)]), log(0, 3, vec![record(1, 1, 0, 1), record(3, 7, 0, 7)])];
     let decided = Decided { epoch: Epoch(2), first_csn: Csn(1), next_csn: Csn(1), ..first_run(0) };
     let selection = select(&decided, &logs).expect("fine");
@@ -318,7 +318,7 @@ fn holes_left_by_segments_that_were_reused_do_not_matter() {
 }
 
 #[test]
-fn an_accepted_transaction_of_an_old_epoch_that_is_gone_is_refused_without_any_newer_record() {
+fn a_lost_accepted_transaction_of_an_old_epoch_is_refused() {
     let epochs = [entry(1, (1, 3), &[(0, 3)], &[2])];
     let logs = [log(0, 1, vec![record(1, 1, 0, 1)])];
     refused(&second_run(&epochs), &logs, 3, "log 0 of epoch 1 has a hole behind block 1");
@@ -340,7 +340,7 @@ fn reappended_copies_are_taken_once_and_must_be_identical() {
 }
 
 #[test]
-fn only_transactions_at_or_above_the_highest_watermark_are_appended_again() {
+fn only_transactions_from_the_watermark_on_are_appended_again() {
     let logs =
         [log(0, 1, vec![record(1, 1, 0, 1), record(1, 2, 0, 1), record(1, 3, 0, 3), record(1, 4, 0, 3)])];
     let selection = select(&first_run(0), &logs).expect("fine");
@@ -360,7 +360,7 @@ fn csns_announced_in_the_manifest_are_never_drawn_again() {
 }
 
 #[test]
-fn records_that_no_writer_of_ours_wrote_are_corruption_not_a_panic() {
+fn records_that_no_writer_writes_are_corruption_not_a_panic() {
     let epochs = [entry(1, (5, 9), &[(0, 9)], &[])];
     let mut decided = second_run(&epochs);
     decided.checkpoint = Csn(9);
@@ -431,7 +431,7 @@ fn csns(decision: &Decision) -> Vec<u64> {
 }
 
 #[test]
-fn a_transaction_of_which_a_fragment_is_missing_is_discarded_with_all_that_read_it() {
+fn a_transaction_with_a_lost_fragment_is_discarded_with_readers() {
     let of = |csn, dsn, number, count| fragment(record(1, csn, dsn, 1), number, count);
     // 1 to 3 are whole; of 4 to 6 the middle one is lost; 7 and 8 read nothing, 9 read 6.
     let first = log(0, 1, vec![of(1, 0, 0, 3), of(4, 3, 0, 3), of(7, 0, 0, 2)]);
@@ -491,9 +491,10 @@ fn a_record_that_lists_a_later_one_is_corrupt() {
     assert!(error.to_string().contains("lists itself"), "{error}");
 }
 
-/// The parts of a long transaction were written in any order, and only the last one arrived. It lists nothing, and its chunks are lost.
+/// The parts of a long transaction were written in any order, and only the last one arrived. It
+/// lists nothing, and its chunks are lost.
 #[test]
-fn a_log_that_lacks_its_first_block_above_the_checkpoint_has_none_that_counts() {
+fn a_log_without_its_first_block_above_the_checkpoint_is_empty() {
     let block = |sequence, csn, previous| FoundBlock {
         sequence,
         first_csn: Csn(csn),

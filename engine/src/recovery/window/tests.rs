@@ -37,7 +37,7 @@ fn windows(keep_bytes: u64, limits: WindowLimits) -> (Vec<Vec<u64>>, Vec<u64>, u
 }
 
 #[test]
-fn a_window_has_as_many_records_and_bytes_as_it_may_and_gives_back_what_the_scan_kept() {
+fn a_window_keeps_its_limits_and_releases_kept_segments() {
     let pairs: Vec<Vec<u64>> = (0..6).map(|block| vec![2 * block + 1, 2 * block + 2]).collect();
     let fours: Vec<Vec<u64>> = pairs.chunks(2).map(<[_]>::concat).collect();
     let blocks = |counts: &[u64]| -> Vec<u64> { counts.iter().map(|blocks| blocks * 4096).collect() };
