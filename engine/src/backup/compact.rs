@@ -17,7 +17,7 @@ const ROUNDS_IN_VAIN: u32 = 3;
 /// Images moved while no checkpoint can begin.
 const STEP: usize = 1024;
 
-/// What compacting gave back.
+/// The result of compacting.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CompactReport {
@@ -25,7 +25,7 @@ pub struct CompactReport {
     pub bytes_before: u64,
     /// And after.
     pub bytes_after: u64,
-    /// Of these, in use.
+    /// Used bytes of these.
     pub bytes_used: u64,
     /// Page images moved.
     pub pages_moved: u64,
@@ -50,7 +50,7 @@ pub fn compact(
     let length = || store.usage().blocks;
     let before = length();
     let (mut pages_moved, mut in_vain) = (0, 0);
-    // What is free after a checkpoint is known to be free.
+    // A checkpoint first, so that all free blocks are known.
     checkpointer.checkpoint()?;
     loop {
         let moved = checkpointer.repack(STEP)?;

@@ -60,7 +60,7 @@ pub struct Base {
     pub csn: Csn,
 }
 
-/// What is known of a backup.
+/// The description of a backup.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Description {
     /// Its identity.
@@ -86,7 +86,7 @@ impl Description {
         self.manifest.checkpoint
     }
 
-    /// Where the source had the image of `page`.
+    /// Returns the place of the image of `page` in the source.
     #[must_use]
     pub fn find(&self, page: PageId) -> Option<BlockRef> {
         let at = self.source.binary_search_by_key(&page, |(page, _)| *page).ok()?;

@@ -11,7 +11,7 @@ use crate::device::Storage;
 use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy};
 use crate::tree::image::validate_image_of;
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct BackupReport {
@@ -32,11 +32,11 @@ pub struct BackupReport {
 /// A checkpoint to be copied. The caller sees to it that its blocks stay (K1).
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Where the database is.
+    /// The storage of the database.
     pub storage: &'a dyn Storage,
     /// The manifest that names the checkpoint.
     pub manifest: &'a Manifest,
-    /// How the images in the copy are compressed.
+    /// Compression of the images in the copy.
     pub compression: Compression,
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Pages that were brought back.
 #[derive(Debug)]
 pub struct Restored {
-    /// Of the new database, published.
+    /// The published manifest of the new database.
     pub manifest: Manifest,
     /// Pages copied.
     pub pages: u64,
@@ -40,7 +40,7 @@ struct Link {
     name: String,
     description: Description,
     store: Arc<PageStore>,
-    /// Of its own images, ascending by page.
+    /// Its own images, ascending by page.
     pages: Vec<(PageId, BlockRef)>,
 }
 

@@ -44,7 +44,7 @@ impl BufferSize {
         BufferSize { bytes, least: bytes, most: bytes, calm: 0 }
     }
 
-    /// Of the next buffer.
+    /// Length of the next buffer.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -3,7 +3,7 @@
 use super::scanned::{LeftOut, ScannedBlock, leave_out};
 use crate::base::{Csn, Epoch, Error, LogId, Result, SegmentId};
 
-/// What one log holds of one epoch above what the checkpoint covers.
+/// The blocks of one log and epoch above what the checkpoint covers.
 #[derive(Clone, Debug)]
 pub struct Chain {
     /// The log.
@@ -62,7 +62,7 @@ pub(super) fn chains(
     Ok(chains.map(|blocks| chain(blocks.to_vec(), covered)).collect())
 }
 
-/// Whether `block` has only some of the records of `whole`, from the first on.
+/// Returns true if `block` has only some of the records of `whole`, from the first on.
 fn is_earlier_state(block: &ScannedBlock, whole: &ScannedBlock) -> bool {
     let place = |block: &ScannedBlock| {
         let header = &block.header;

@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Up to where a chain counts.
+/// The end of the part of a chain that counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChainEnd {
     /// The log.
@@ -67,9 +67,9 @@ pub struct LogDamage {
     /// True if the blocks are lost only as far as their transactions are needed, see
     /// [`ChainEnd::dense`].
     pub conditional: bool,
-    /// Where it begins.
+    /// The place where the damage begins.
     pub location: Location,
-    /// What is wrong.
+    /// The damage in words.
     pub what: String,
 }
 
@@ -125,7 +125,7 @@ impl Covered {
         offset < self.segment.len && !self.ranges.iter().any(|(start, end)| (*start..*end).contains(&offset))
     }
 
-    /// Where the bytes begin that nothing covers and that end at `offset`; `None` if there are
+    /// Returns the begin of the uncovered bytes that end at `offset`; `None` if there are
     /// none.
     fn uncovered_before(&self, offset: u64) -> Option<u64> {
         let before = self.ranges.iter().rev().find(|(start, _)| *start < offset);
@@ -136,7 +136,7 @@ impl Covered {
 
 type Sequences = BTreeMap<u64, Found>;
 
-/// What the segments hold of the chains that count.
+/// The blocks in the segments that belong to chains that count.
 #[derive(Debug, Default)]
 pub struct LogContents {
     /// Whole blocks that count.
@@ -148,19 +148,19 @@ pub struct LogContents {
     broken: Vec<Broken>,
     /// In blocks that are whole.
     malformed: Vec<(Csn, LogDamage)>,
-    /// What could not be read.
+    /// Errors of places that could not be read.
     unreadable: Vec<Error>,
 }
 
-/// What to read.
+/// The blocks to read.
 pub struct Wanted<'a> {
     /// Blocks of others do not count.
     pub database: DatabaseId,
     /// Blocks at or below do not count.
     pub covered: Csn,
-    /// What buffers are charged to.
+    /// The account that pays for buffers.
     pub memory: Option<&'a Arc<Account>>,
-    /// Up to which sequence the chain of a log and epoch counts; 0 for not at all.
+    /// Returns the last sequence that counts of a log and epoch; 0 if none does.
     pub last_sequence: &'a dyn Fn(LogId, Epoch) -> u64,
 }
 
@@ -305,13 +305,13 @@ impl LogContents {
         }
     }
 
-    /// True if there is no segment at all, readable or not.
+    /// Returns true if there is no segment at all, readable or not.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.segments.is_empty() && self.unreadable.is_empty()
     }
 
-    /// What could not be read, with its place.
+    /// Returns the errors of places that could not be read.
     #[must_use]
     pub fn unreadable(&self) -> &[Error] {
         &self.unreadable
@@ -436,7 +436,7 @@ impl LogContents {
         }
     }
 
-    /// Where between blocks of `epoch` are bytes that are none, if that is in one place only.
+    /// Returns the only gap between blocks of `epoch`; `None` if there are several or none.
     fn only_gap(&self, epoch: Epoch) -> Option<(usize, u64)> {
         let chains = self.chains.range((epoch, LogId(0))..=(epoch, LogId(u32::MAX)));
         let blocks = chains.flat_map(|(_, chain)| chain.values());
@@ -490,7 +490,7 @@ impl Records<'_> {
         Ok(record)
     }
 
-    /// What is wrong when all bytes are used.
+    /// Returns what is wrong with the block at the end of its bytes.
     fn at_the_end(&self) -> Option<String> {
         let header = self.header;
         if self.count != header.record_count {

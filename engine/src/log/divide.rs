@@ -12,7 +12,7 @@ mod tests;
 /// Operations that follow one another and belong to one log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// Where in the redo they begin.
+    /// Their offset in the redo.
     pub at: usize,
     /// Operations before them.
     pub operations: u32,
@@ -75,13 +75,13 @@ impl Fragments {
         self.parts[at].operations += operations;
     }
 
-    /// How many there are.
+    /// Returns the number of fragments.
     #[must_use]
     pub fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// True if there is no operation.
+    /// Returns true if there is no operation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
@@ -94,7 +94,7 @@ impl Fragments {
         }
     }
 
-    /// Of each its log, its body, the body's checksum and how many operations it has, ascending by
+    /// Returns the log, body, checksum of the body and number of operations of each, ascending by
     /// log.
     pub fn bodies(&self) -> impl Iterator<Item = (LogId, &[u8], u32, u32)> {
         self.parts.iter().map(|part| (part.log, &part.body[..], crc(&part.body), part.operations))

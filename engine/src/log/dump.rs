@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// A record, readable.
 #[derive(Clone, Debug)]
 pub struct DumpedRecord {
-    /// Where it is.
+    /// The place of the record.
     pub location: Location,
     /// Epoch of its CSN.
     pub epoch: u32,
@@ -36,7 +36,7 @@ pub struct DumpedRecord {
     pub part: Option<String>,
     /// The log that it is in.
     pub log: u32,
-    /// It stands behind a hole: recovery would not use it.
+    /// The record stands behind a hole: recovery would not use it.
     pub beyond_hole: bool,
     /// One line an operation.
     pub operations: Vec<String>,

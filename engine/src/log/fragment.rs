@@ -39,7 +39,7 @@ pub const FRAGMENTS_MAX: u32 = 256;
 pub struct Fragment {
     /// From 0.
     pub number: u32,
-    /// How many there are.
+    /// The number of fragments.
     pub count: u32,
 }
 

@@ -37,7 +37,7 @@ use crate::base::planted::{self, Bug};
 /// Bytes in front of the operations of a part.
 pub const PART_BYTES: usize = 24;
 
-/// What a record is of its transaction.
+/// The role of a record in its transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -48,7 +48,7 @@ pub enum RecordKind {
     Chunk = 1,
     /// The part that commits it.
     Last = 2,
-    /// What it has in one of several logs; see `fragment`.
+    /// A fragment in one of several logs; see `fragment`.
     Fragment = 3,
 }
 
@@ -80,9 +80,9 @@ impl RecordKind {
 pub struct Part {
     /// CSN of the transaction's first chunk; 0 in that one itself.
     pub first: Csn,
-    /// Where in the transaction's redo it begins.
+    /// Its offset in the transaction's redo.
     pub start: u64,
-    /// How many chunks come before it.
+    /// Number of chunks before it.
     pub number: u32,
 }
 
@@ -116,9 +116,9 @@ impl Part {
     }
 }
 
-/// How many bytes of operations count of each part of a transaction, the last one included: `parts`
-/// are all of them, each with the bytes that it has. `None` if one is missing or they do not fit
-/// together.
+/// Returns how many bytes of operations count of each part of a transaction, the last one included:
+/// `parts` are all of them, each with the bytes that it has. `None` if one is missing or they do
+/// not fit together.
 #[must_use]
 pub fn counting_bytes(parts: &[(Part, usize)]) -> Option<Vec<usize>> {
     let mut end = 0;

@@ -12,14 +12,14 @@ use std::sync::Arc;
 /// A stretch of a segment in memory.
 pub(super) struct Pieces {
     piece_bytes: usize,
-    /// What the buffer is charged to.
+    /// The account that pays for the buffer.
     account: Option<Arc<Account>>,
     buffer: Option<AlignedBuffer>,
     /// Offset of the buffer's first byte in the segment.
     base: usize,
     /// Bytes of the buffer that were read.
     filled: usize,
-    /// Up to here sectors are read one by one.
+    /// Sectors up to here are read one by one.
     careful_until: usize,
     /// The unreadable sectors up to here have been reported.
     reported_until: Option<usize>,
@@ -43,7 +43,7 @@ impl Pieces {
         self.buffer
     }
 
-    /// What follows is about another segment.
+    /// Begins another segment.
     pub(super) fn begin(&mut self) {
         (self.base, self.filled, self.careful_until, self.reported_until) = (0, 0, 0, None);
     }

@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// A log with fewer bytes is read sooner than another thread is there.
 const BYTES_PER_THREAD: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
 
-/// How to scan.
+/// Options of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanOptions {
     /// Whose log.
@@ -45,7 +45,7 @@ pub struct ScanOptions {
     pub covered: Csn,
     /// Threads that read.
     pub threads: usize,
-    /// Whether files are opened without the right to write.
+    /// True if files are opened without the right to write.
     pub read_only: bool,
     /// Bytes that each thread reads at a time.
     pub piece_bytes: usize,
@@ -67,7 +67,7 @@ pub struct ScannedSegment {
     pub lowest_epoch: Option<Epoch>,
 }
 
-/// The same, without the file.
+/// The extent of the blocks in a segment.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extent {
     max_csn: Csn,

@@ -53,7 +53,7 @@ pub enum DependencyRule {
     /// Commits when all of its predecessors that are listed are committed; all others were before
     /// it asked to.
     Exact {
-        /// How many are listed, at most [`LISTED_MAX`].
+        /// Number of listed predecessors, at most [`LISTED_MAX`].
         listed: u8,
     },
 }
@@ -88,9 +88,9 @@ impl DependencyRule {
     }
 }
 
-/// Where in a record its rule is.
+/// Offset of the rule in a record.
 const RULE_AT: usize = 20;
-/// Where its kind is.
+/// Offset of the kind in a record.
 const KIND_AT: usize = 21;
 
 /// A record's header, less lengths and checksum.
@@ -112,7 +112,7 @@ pub struct RecordHeader {
     pub op_count: u32,
     /// Acknowledgment rule.
     pub rule: DependencyRule,
-    /// What it is of its transaction.
+    /// Its kind.
     pub kind: RecordKind,
 }
 
@@ -258,12 +258,12 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What can be said of a record without believing it: no checksum is looked at.
+/// The fields of a record that a scan needs. No checksum is verified.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordFacts {
     pub csn: Csn,
     pub watermark: Csn,
-    /// Of the whole record; it is there.
+    /// Length of the whole record, which is there.
     pub len: usize,
     body_len: usize,
     /// Bytes of the body before the operations.
@@ -273,7 +273,7 @@ pub(super) struct RecordFacts {
 }
 
 impl RecordFacts {
-    /// Of the record at the start of `bytes`, if its lengths can be true.
+    /// Returns the facts of the record at the start of `bytes`, if its lengths are possible.
     #[inline]
     pub fn of(bytes: &[u8]) -> Option<RecordFacts> {
         let head = bytes.first_chunk::<RECORD_HEADER_BYTES>()?;
@@ -304,7 +304,7 @@ impl RecordFacts {
 pub enum Operation<'a> {
     /// The row has this value now.
     Put {
-        /// Of which table.
+        /// The table.
         table: TableId,
         /// The row.
         key: &'a [u8],
@@ -313,7 +313,7 @@ pub enum Operation<'a> {
     },
     /// The row has this value now, which is too long for an entry.
     PutLarge {
-        /// Of which table.
+        /// The table.
         table: TableId,
         /// The row.
         key: &'a [u8],
@@ -323,7 +323,7 @@ pub enum Operation<'a> {
     /// Bytes of a value that continues with the next operation of the transaction: another large
     /// part, or the put.
     LargePart {
-        /// Of which table.
+        /// The table.
         table: TableId,
         /// The row.
         key: &'a [u8],
@@ -332,18 +332,18 @@ pub enum Operation<'a> {
     },
     /// Some bytes of the row's value are replaced, its length stays.
     Patch {
-        /// Of which table.
+        /// The table.
         table: TableId,
         /// The row.
         key: &'a [u8],
         /// First byte replaced.
         offset: usize,
-        /// What is there now.
+        /// The new bytes.
         bytes: &'a [u8],
     },
     /// The row is gone.
     Delete {
-        /// Of which table.
+        /// The table.
         table: TableId,
         /// The row.
         key: &'a [u8],
@@ -453,7 +453,7 @@ fn malformed() -> Error {
     Error::corruption("an operation in a log record is malformed")
 }
 
-/// True if the first operation of an encoded body creates or drops a table.
+/// Returns true if the first operation of an encoded body creates or drops a table.
 #[must_use]
 pub fn begins_with_catalog_change(body: &[u8]) -> bool {
     matches!(body.first(), Some(&(CREATE_TABLE | DROP_TABLE)))

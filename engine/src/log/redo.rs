@@ -24,7 +24,7 @@ pub struct RedoBuffer {
     body: Vec<u8>,
     /// Bytes of that place: 0 until there is a chunk.
     prefix: usize,
-    /// Where in the redo the body's first operation is.
+    /// Offset in the redo of the body's first operation.
     base: u64,
     /// Operations in the body.
     op_count: u32,
@@ -43,7 +43,7 @@ pub struct RedoBuffer {
 pub struct RedoMark {
     at: u64,
     op_count: u32,
-    /// How many chunks there were.
+    /// Number of chunks so far.
     chunks: u32,
 }
 
@@ -120,7 +120,7 @@ impl RedoBuffer {
         let at = self.unwritten_len();
         match self.runs.last_mut() {
             Some(run) if run.log == log => {}
-            // No operation came of it.
+            // It gave no operation.
             Some(run) if run.at == at => run.log = log,
             _ => self.runs.push(Run { at, operations: self.op_count, log }),
         }
@@ -137,7 +137,7 @@ impl RedoBuffer {
         self.runs.first().map(|run| run.log)
     }
 
-    /// What there is by log, if it belongs to several.
+    /// Divides the redo by log. Returns `None` if it belongs to one log.
     ///
     /// # Errors
     /// `Corruption` if the buffer is malformed.
@@ -149,7 +149,7 @@ impl RedoBuffer {
         Ok(Some(fragments).filter(|fragments| fragments.len() > 1))
     }
 
-    /// What the body begins with, if there are chunks: to be called before it is committed.
+    /// Writes the prefix of the body, if there are chunks. To be called before the commit.
     pub fn seal_part(&mut self) {
         if let Some((first, number)) = self.chunks {
             let part = Part { first, start: self.base, number };
@@ -195,13 +195,13 @@ impl RedoBuffer {
         self.listed = csns.len() as u8;
     }
 
-    /// How many predecessors are listed.
+    /// Returns the number of listed predecessors.
     #[must_use]
     pub fn listed(&self) -> u8 {
         self.listed
     }
 
-    /// What the record is that commits what there is.
+    /// Returns the kind of the record that commits the redo.
     #[must_use]
     pub fn last_kind(&self) -> RecordKind {
         if self.chunks.is_some() { RecordKind::Last } else { RecordKind::Whole }
@@ -213,7 +213,7 @@ impl RedoBuffer {
         &self.body
     }
 
-    /// How many operations are in the body.
+    /// Returns the number of operations in the body.
     #[must_use]
     pub fn op_count(&self) -> u32 {
         self.op_count
@@ -249,7 +249,7 @@ impl RedoBuffer {
         self.body.capacity()
     }
 
-    /// Where the buffer ends now.
+    /// The end of the buffer now.
     #[must_use]
     pub fn mark(&self) -> RedoMark {
         let chunks = self.chunks.map_or(0, |(_, number)| number);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Bytes that [`load_all`] reads at a time.
 const LOAD_BYTES: usize = 1 << 20;
 
-/// What is left out, if something may be.
+/// The errors of places that a scan leaves out; `None` if an error ends the scan.
 pub(super) type LeftOut<'a> = Option<&'a Mutex<Vec<Error>>>;
 
 /// An error that ends the scan, unless it may be left out.
@@ -105,13 +105,13 @@ impl ScannedBlock {
         self.header.device_bytes()
     }
 
-    /// Whether the scan has kept its bytes.
+    /// Returns true if the scan has kept its bytes.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.source.kept.is_some()
     }
 
-    /// The same block, to be read from the device again even if the scan has kept it.
+    /// Returns the same block, to be read from the device again even if the scan has kept it.
     #[must_use]
     pub fn forget_bytes(&self) -> ScannedBlock {
         let source = Arc::new(Source { segment: self.source.segment.clone(), kept: None });
@@ -134,13 +134,13 @@ impl ScannedBlock {
         Ok(bytes)
     }
 
-    /// Whether it is the block at the same place.
+    /// Returns true if it is the block at the same place.
     #[must_use]
     pub fn is_at(&self, other: &ScannedBlock) -> bool {
         (self.source.segment.id, self.offset) == (other.source.segment.id, other.offset)
     }
 
-    /// Where byte `at` of the payload is.
+    /// Returns the place of byte `at` of the payload.
     #[must_use]
     pub fn location(&self, at: usize) -> Location {
         Location::Segment {
@@ -154,10 +154,10 @@ impl ScannedBlock {
 /// A block with its bytes.
 #[derive(Clone, Debug)]
 pub struct LoadedBlock {
-    /// What the scan said of it.
+    /// The block as the scan found it.
     pub block: ScannedBlock,
     bytes: Arc<AlignedBuffer>,
-    /// Where its payload is.
+    /// Offset of its payload.
     at: usize,
 }
 

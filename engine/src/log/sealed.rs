@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// [`SealedBlock::finish`].
 #[derive(Debug)]
 pub struct SealedBlock {
-    /// Where to.
+    /// The file to write to.
     pub file: Arc<dyn File>,
     /// The segment, for error messages.
     pub segment: SegmentId,
@@ -18,7 +18,7 @@ pub struct SealedBlock {
     pub offset: u64,
     /// The bytes.
     pub buffer: AlignedBuffer,
-    /// How many, a whole number of sectors.
+    /// Length on the device, a whole number of sectors.
     pub len: usize,
     /// Sequence of the block in its log.
     pub sequence: u64,

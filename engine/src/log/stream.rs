@@ -44,7 +44,7 @@ use std::sync::Arc;
 /// Buffers of one log: one is filled while the others are in flight.
 const BUFFERS: usize = 4;
 
-/// Whether a record may be appended.
+/// True if a record may be appended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reserve {
     /// Yes, and `append` cannot fail.
@@ -106,7 +106,7 @@ impl Active {
     }
 }
 
-/// Where a block goes.
+/// The place of a block.
 struct Place {
     file: Arc<dyn File>,
     segment: SegmentId,
@@ -142,7 +142,7 @@ pub struct Log {
     segments: Arc<SegmentPool>,
     /// Pays for the buffers.
     memory: Arc<Account>,
-    /// Of the next buffer. Written under the latch.
+    /// Length of the next buffer. Written under the latch.
     buffer_bytes: AtomicUsize,
     /// Bytes appended and not sealed. Written under the latch.
     unsealed: AtomicUsize,
@@ -327,7 +327,7 @@ impl LogGuard<'_> {
         Some((buffer, mapped))
     }
 
-    /// True if another buffer can be filled as soon as the filling one is sealed.
+    /// Returns true if another buffer can be filled as soon as the filling one is sealed.
     #[must_use]
     pub fn has_free_buffer(&self) -> bool {
         let most = self.state.memory.as_ref().map_or(BUFFERS, MemoryBuffers::count);
@@ -467,8 +467,8 @@ impl LogGuard<'_> {
         self.state.memory.as_ref().and_then(MemoryBuffers::last_unfenced)
     }
 
-    /// Whether [`LogGuard::first_volatile_csn`] is that of a record. Otherwise it is a bound, and
-    /// may be another log's.
+    /// Returns true if [`LogGuard::first_volatile_csn`] is that of a record. Otherwise it is a
+    /// bound, and may be another log's.
     #[must_use]
     pub fn knows_first_volatile(&self) -> bool {
         self.state.memory.as_ref().is_none_or(MemoryBuffers::knows_first_unfenced)
@@ -482,7 +482,7 @@ impl LogGuard<'_> {
         }
     }
 
-    /// True if what is appended now is durable without being written to a segment.
+    /// Returns true if what is appended now is durable without being written to a segment.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
         self.state.filling.as_ref().is_some_and(|filling| filling.mapped.is_some())

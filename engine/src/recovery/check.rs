@@ -20,16 +20,16 @@ use crate::store::{CsnSet, Manifest};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a running database knows of its log. Taken before the log is read, the watermark first.
+/// The ends of the logs of a running database. Taken before the log is read, the watermark first.
 #[derive(Clone, Debug)]
 pub struct Running {
     /// Every CSN below is durable in a segment.
     pub watermark: Csn,
-    /// How far each log is durable in segments.
+    /// The durable end of each log in segments.
     pub ends: Vec<ChainEnd>,
 }
 
-/// What was looked at, and what is wrong.
+/// The checked blocks and the problems found.
 #[derive(Clone, Debug, Default)]
 pub struct LogReport {
     /// Whole blocks above the checkpoint.

@@ -28,7 +28,7 @@ struct Chunk {
     /// Bytes of operations.
     bytes: usize,
     block: ScannedBlock,
-    /// Where in the block's payload its record is.
+    /// Offset of its record in the block's payload.
     at: usize,
 }
 
@@ -92,7 +92,7 @@ pub struct Earlier {
 }
 
 impl Earlier {
-    /// How many of the chunks have a CSN up to this one.
+    /// Returns the number of chunks with a CSN up to this one.
     pub fn up_to(&self, csn: Csn) -> u64 {
         self.slices.iter().filter(|(chunk, _)| chunk.csn <= csn).count() as u64
     }

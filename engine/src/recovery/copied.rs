@@ -32,7 +32,7 @@ pub struct CopiedLog {
     /// Every transaction up to here was committed, as the manifest beside the log says.
     known: Csn,
     to: Option<Csn>,
-    /// What mapped memory holds, as a segment that no file has.
+    /// The content of mapped memory, as a segment without a file.
     pub(super) memory: Option<Segment>,
 }
 
@@ -141,7 +141,7 @@ fn undecided(epoch: Epoch, source: &Manifest) -> Error {
     Error::invalid(format!("{what} ({epoch:?})")).at(place)
 }
 
-/// What the source's memory holds of the run that `source` knows; nothing is changed there.
+/// Returns the blocks in the source's memory of the run that `source` knows. Changes nothing there.
 fn read_memory(memory: &LogMemory, source: &Manifest, storage: &dyn Storage) -> Result<Option<Segment>> {
     match memory.newest_epoch() {
         Some(epoch) if epoch > source.epoch => Err(undecided(epoch, source)),

@@ -26,7 +26,7 @@ pub struct Recovered {
     pub segments: Arc<SegmentPool>,
     /// The first CSN to draw.
     pub first_csn: Csn,
-    /// What was done.
+    /// The work done.
     pub report: RecoveryReport,
 }
 
@@ -62,7 +62,7 @@ impl Recovery<'_> {
         Ok(Recovered { report, ..recovered })
     }
 
-    /// The same state in memory only: nothing is written.
+    /// Brings the same state to memory only: writes nothing.
     ///
     /// # Errors
     /// As [`Recovery::run`].
@@ -138,8 +138,8 @@ impl Recovery<'_> {
             // None is ever written to, not even one that looks empty: a write of the killed process
             // may still be on its way to it.
             if found.lowest_epoch.is_none_or(|epoch| epoch > manifest.epoch) {
-                // What a recovery that did not come to its end has appended again is where it took
-                // it from.
+                // An interrupted recovery appended these records again; the originals are still
+                // there.
                 segments.add_stale(&found.segment);
             } else if is_obsolete(&found, &manifest) {
                 segments.add_obsolete(found.segment, found.max_csn);
@@ -233,7 +233,7 @@ impl Recovery<'_> {
     }
 }
 
-/// Whether no recovery needs a segment: see the module's third rule.
+/// Returns true if no recovery needs a segment: see the module's third rule.
 fn is_obsolete(found: &ScannedSegment, manifest: &Manifest) -> bool {
     found.oldest.is_none_or(|epoch| epoch > manifest.epoch)
 }

@@ -5,7 +5,7 @@
 //! | 1/2 | segments kept from the scan until their records are replayed | `keep_bytes` |
 //! | 1/8 | blocks that are read again: as many in a window as ahead of it | 2 * `window.bytes` |
 //! | 3/16 | records of a window: found, and to be redone | [`RECORD_BYTES`] * `window.records` |
-//! | 3/16 | steps of a batch, a copy of one range a thread | [`STEP_BYTES`] * 2 * `redo.steps_max` |
+//! | 3/16 | steps of a batch, one copied range a thread | [`STEP_BYTES`] * 2 * `redo.steps_max` |
 //!
 //! The whole is half of `memory_bytes`. It is charged to the account of the pool, less what was
 //! kept and is replayed, until recovery ends. While the log is scanned, the threads that do it have
@@ -31,18 +31,18 @@ const PIECE_BYTES_MAX: u64 = 4 << 20;
 /// Threads that scan, at least: they wait for the device most of the time.
 const SCAN_THREADS: usize = 4;
 
-/// What a recovery with these settings could use.
+/// Returns the limits of a recovery with these settings.
 #[must_use]
 pub fn replay_limits(settings: &Settings) -> ReplayLimits {
     RecoveryMemory::of(settings, threads::count()).replay_limits(settings)
 }
 
-/// What each part of recovery may take.
+/// The memory of each part of recovery.
 #[derive(Clone, Copy, Debug)]
 pub struct RecoveryMemory {
     /// Threads that scan the log.
     pub scan_threads: usize,
-    /// What each of them reads at a time.
+    /// Bytes that each of them reads at a time.
     pub piece_bytes: usize,
     /// Segments that stay in memory after the scan.
     pub keep_bytes: u64,
@@ -53,7 +53,7 @@ pub struct RecoveryMemory {
 }
 
 impl RecoveryMemory {
-    /// What the model of recovery's time must know.
+    /// Returns the limits for the model of recovery's time.
     pub fn replay_limits(&self, settings: &Settings) -> ReplayLimits {
         ReplayLimits {
             threads: self.redo.threads as u64,
@@ -64,7 +64,7 @@ impl RecoveryMemory {
         }
     }
 
-    /// What it all comes to while segments of `kept_bytes` are kept.
+    /// Returns the total while segments of `kept_bytes` are kept.
     pub fn bytes(&self, kept_bytes: u64) -> u64 {
         // The parts that are not for keeping have as much as the part that is.
         self.keep_bytes + kept_bytes.min(self.keep_bytes)

@@ -22,27 +22,27 @@ use crate::transaction::{TableState, TransactionSystem};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What recovery works on.
+/// The inputs of a recovery.
 pub struct Recovery<'a> {
-    /// Where the database is.
+    /// The storage of the database.
     pub storage: &'a Arc<dyn Storage>,
     /// Its settings.
     pub settings: &'a Settings,
     /// Its page images.
     pub store: &'a PageStore,
-    /// Where pages go.
+    /// The pool that pages are loaded into.
     pub pool: &'a Pool,
-    /// Where tables and rows go.
+    /// The system that tables and rows are replayed into.
     pub system: &'a TransactionSystem,
     /// Time.
     pub clock: Clock,
     /// Number of logs of the new epoch.
     pub logs: usize,
-    /// What recovery takes of the budget; nothing when it has ended.
+    /// Recovery's share of the budget; nothing when it has ended.
     pub reserved: &'a Charge,
-    /// What to replay over the pages of a database that has just been restored.
+    /// The log to replay over the pages of a restored database.
     pub copied: Option<&'a CopiedLog>,
-    /// What mapped memory holds, as a segment that no file has.
+    /// The content of mapped memory, as a segment without a file.
     pub memory: Option<&'a Segment>,
 }
 
@@ -134,7 +134,7 @@ impl Recovery<'_> {
         let (mut copies, mut done, total) = (Vec::new(), 0, windows.record_count());
         let (mut kept, mut chunks) = (windows.kept_bytes(), ChunkIndex::default());
         while let Some(mut window) = windows.next()? {
-            // What this window holds is in it too: its segments are kept until it is done.
+            // The window's own segments count, too: they are kept until it is done.
             self.reserve(kept);
             kept = windows.kept_bytes();
             let mut records = std::mem::take(&mut window.records);
@@ -216,7 +216,7 @@ impl Recovery<'_> {
     }
 }
 
-/// What is to be done for the records of a window, chunks left out; `earlier` is what its last
+/// Returns the redo of the records of a window, without chunks; `earlier` is what its last
 /// parts continue.
 fn redo_of<'a>(window: &'a Window, records: &[FoundRecord], earlier: &'a [Earlier]) -> Vec<Redo<'a>> {
     let mut earlier = earlier.iter();

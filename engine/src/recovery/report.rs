@@ -5,7 +5,7 @@ use crate::checkpoint::MeasuredReplay;
 /// Called with the name of the step, the amount done and the total amount.
 pub type ProgressFn<'a> = &'a mut (dyn FnMut(&str, u64, u64) + Send);
 
-/// What recovery did at open.
+/// The work of recovery at open.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RecoveryReport {
@@ -29,16 +29,16 @@ pub struct RecoveryReport {
     pub log_file_bytes: u64,
     /// Page images read while transactions were replayed.
     pub pages_read: u64,
-    /// Of the time taken, what reading and checking the log took.
+    /// Seconds of reading and checking the log, part of the total.
     pub scan_seconds: f64,
-    /// Of the time taken, what replaying took.
+    /// Seconds of replaying, part of the total.
     pub replay_seconds: f64,
     /// Time taken.
     pub seconds: f64,
 }
 
 impl RecoveryReport {
-    /// What the model of the next recovery learns from this one.
+    /// Returns the measurements for the model of the next recovery.
     #[must_use]
     pub fn measured(&self) -> MeasuredReplay {
         MeasuredReplay {

@@ -8,7 +8,7 @@
 //!   csn     1 ... checkpoint | 41   42   43   44   45   46   47   stored watermark 44
 //!   found                    | yes  yes  yes  yes   -   yes  yes   F = 45: the first missing
 //!   dsn                      |  40   0   41   43        44   45
-//!   result     in the pages  | replay replay ...   void replay void   46 depends on nothing from F on
+//!   result     in the pages  | replay replay ...   void replay void   46 depends on none from F on
 //! ```
 //!
 //! The decision is made in two steps, since the records of a long log do not fit in memory.
@@ -96,11 +96,11 @@ pub struct FoundRecord {
     pub block_epoch: Epoch,
     /// Operations, as its header says; only handed back.
     pub operations: u16,
-    /// What it is of its transaction.
+    /// Its kind.
     pub kind: RecordKind,
     /// Which fragment of its transaction, if that has several.
     pub fragment: Option<Fragment>,
-    /// What it is judged by.
+    /// The rule that judges it.
     pub rule: DependencyRule,
     /// The transaction.
     pub csn: Csn,
@@ -110,7 +110,7 @@ pub struct FoundRecord {
     pub watermark: Csn,
     /// Equal for equal bytes: a checksum and, in the lower half, the length of the record.
     pub fingerprint: u64,
-    /// Where it is; only handed back.
+    /// Its place; only handed back.
     pub position: u64,
 }
 
@@ -137,7 +137,7 @@ pub struct FoundBlock {
     pub watermark: Csn,
 }
 
-/// What the scan found of one log in one epoch (the epoch of the blocks).
+/// The blocks that the scan found of one log in one epoch (the epoch of the blocks).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundLog {
     /// The log.
@@ -148,12 +148,12 @@ pub struct FoundLog {
     pub blocks: Vec<FoundBlock>,
 }
 
-/// What was decided before: from the manifest.
+/// Earlier decisions, from the manifest.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
     /// In the page images.
     pub checkpoint: Csn,
-    /// What is above it may be needed: chunks of transactions that are not in the page images.
+    /// Records above it may be needed: chunks of transactions that are not in the page images.
     pub covered: Csn,
     /// The epoch that was running.
     pub epoch: Epoch,
@@ -188,7 +188,7 @@ impl<'a> Decided<'a> {
     }
 }
 
-/// What is true, besides the records to replay.
+/// The decision, besides the records to replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selection {
     /// F (rule 6).
@@ -199,7 +199,7 @@ pub struct Selection {
     pub last_csn: Csn,
     /// All void CSNs above the checkpoint, old and new (rule 9).
     pub voids: CsnSet,
-    /// What was taken of the running epoch.
+    /// The accepted ends of the running epoch.
     pub accepted: Vec<AcceptedEnd>,
     /// Records to replay.
     pub replayed: u64,
@@ -245,9 +245,9 @@ impl Divided {
         Divided { found, running, end }
     }
 
-    /// Whether a block counts. Of an earlier epoch a hole below the accepted end does not matter:
-    /// the recovery that accepted it had seen none that did, and segments may have been reused
-    /// since.
+    /// Returns true if a block counts. Of an earlier epoch a hole below the accepted end does not
+    /// matter: the recovery that accepted it had seen none that did, and segments may have been
+    /// reused since.
     fn counts(&self, sequence: u64) -> bool {
         Some(sequence) <= self.end
     }
@@ -278,7 +278,7 @@ fn end_of_run(decided: &Decided<'_>, found: &FoundLog) -> Option<u64> {
     Some(run.last().map_or(first, |(block, _)| block.sequence))
 }
 
-/// What is decided before any record is looked at.
+/// Decisions before any record is looked at.
 #[derive(Debug)]
 pub struct Bounds<'a> {
     decided: Decided<'a>,
@@ -315,13 +315,14 @@ impl<'a> Bounds<'a> {
         self.last_csn = self.last_csn.min(end);
     }
 
-    /// Whether the records of a block are to be looked at: `log` is an index of what was found.
+    /// Returns true if the records of a block are to be looked at: `log` is an index of what was
+    /// found.
     #[must_use]
     pub fn counts(&self, log: usize, sequence: u64) -> bool {
         self.logs.get(log).is_some_and(|log| log.counts(sequence))
     }
 
-    /// Whether what was selected of `csn` is to be appended again (rule 10).
+    /// Returns true if what was selected of `csn` is to be appended again (rule 10).
     #[must_use]
     pub fn is_to_append_again(&self, csn: Csn) -> bool {
         csn >= self.watermark && csn > self.decided.checkpoint && !planted::is(Bug::NotAppendedAgain)
@@ -483,7 +484,8 @@ impl<'b> Selector<'b> {
         }
     }
 
-    /// Whether a CSN above the checkpoint that was asked about before is replayed: no gap holds it.
+    /// Returns true if a CSN above the checkpoint that was asked about before is replayed: no gap
+    /// holds it.
     fn is_replayed(&self, csn: Csn) -> bool {
         let after = self.voids.partition_point(|(first, _)| *first <= csn);
         let in_gap = after.checked_sub(1).is_some_and(|at| self.voids[at].1 >= csn);
@@ -531,7 +533,7 @@ impl<'b> Selector<'b> {
     }
 }
 
-/// True if a set of transactions, each with its DSN, all judged by that, is closed under
+/// Returns true if a set of transactions, each with its DSN, all judged by that, is closed under
 /// reads-from: whatever a DSN covers is in the checkpoint, void, or in the set. For checkers; a
 /// [`Selector`] must only give sets like that.
 #[must_use]
@@ -577,7 +579,7 @@ fn unify(records: &mut Vec<FoundRecord>) -> Result<()> {
     Ok(())
 }
 
-/// What no writer of ours can have written.
+/// Refuses a record that no writer can have written.
 #[inline]
 fn check_record(decided: &Decided<'_>, record: &FoundRecord) -> Result<()> {
     let (mut first, mut last) = (decided.first_csn, Csn::LIMIT);

@@ -24,7 +24,7 @@ use crate::base::{Csn, Error, Result};
 use crate::log::{Chain, LoadedBlock, Part, Record, ScannedBlock, load};
 use std::collections::VecDeque;
 
-/// How much a window may hold.
+/// Limits of a window.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowLimits {
     /// Bytes of blocks that are read again.
@@ -69,7 +69,7 @@ pub struct Windows {
     limits: WindowLimits,
     /// Blocks of the window before that have records for the next one.
     carried: Vec<LoadedBlock>,
-    /// Where the next window begins.
+    /// The first CSN of the next window.
     from: Csn,
     /// Records in all windows, copies counted twice.
     records: u64,
@@ -86,8 +86,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Of one of its records that is a part: which, the length of its operations, its block, and
-    /// where in the payload it is.
+    /// Returns for one of its records that is a part: the part, the length of its operations, its
+    /// block, and where in the payload it is.
     ///
     /// # Errors
     /// `Corruption` if it is none.
@@ -209,8 +209,8 @@ impl Windows {
     }
 }
 
-/// Where a window ends that would end at `end`: before a transaction of which that would leave out
-/// fragments.
+/// Returns the end of a window that would end at `end`: before a transaction that would lose
+/// fragments by that.
 fn before_fragments(records: &[FoundRecord], end: Csn) -> Csn {
     let first = |record: &FoundRecord| {
         let fragment = record.fragment.filter(|fragment| fragment.last_of(record.csn) >= end)?;
@@ -252,7 +252,7 @@ fn find_records(
     Ok(records)
 }
 
-/// What the decision needs to know of a chain.
+/// Returns what the decision needs of a chain.
 pub fn found(chain: &Chain) -> FoundLog {
     let blocks = chain.blocks.iter().map(|block| FoundBlock {
         sequence: block.sequence(),

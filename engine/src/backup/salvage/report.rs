@@ -71,7 +71,7 @@ pub struct SalvageReport {
 }
 
 impl SalvageReport {
-    /// True if nothing was missing.
+    /// Returns true if nothing was missing.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.remarks.is_empty() && self.tables.values().all(|table| table.lost.is_empty())

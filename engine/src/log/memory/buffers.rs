@@ -26,7 +26,7 @@ pub struct MemoryBuffers {
     unfenced: Option<Unfenced>,
 }
 
-/// What was inserted and not fenced.
+/// The records that were inserted and not fenced.
 #[derive(Clone, Copy, Debug)]
 struct Unfenced {
     /// At or below the first of them, above everything fenced.
@@ -38,10 +38,10 @@ struct Unfenced {
     by: u64,
 }
 
-/// How a log was made clean.
+/// The way in which a log became clean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fenced {
-    /// It was clean.
+    /// The log was clean.
     Nothing,
     /// By a fence of the thread that had stored.
     ByFence,
@@ -67,7 +67,7 @@ impl LogMemory {
 }
 
 impl MemoryBuffers {
-    /// How many there are.
+    /// Returns the number of buffers.
     pub(in crate::log) fn count(&self) -> usize {
         self.count
     }
@@ -109,7 +109,7 @@ impl MemoryBuffers {
         self.unfenced.map(|unfenced| unfenced.first)
     }
 
-    /// Whether that is a record's own.
+    /// Returns true if that is a record's own.
     pub(in crate::log) fn knows_first_unfenced(&self) -> bool {
         self.unfenced.is_none_or(|unfenced| unfenced.is_known)
     }

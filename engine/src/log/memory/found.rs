@@ -75,7 +75,7 @@ fn block_in(memory: &LogMemory, buffer: u32, epoch: Epoch) -> Result<Option<(Blo
         let csn = record.header.csn;
         let last = if header.record_count == 0 { entry.previous_csn } else { header.last_csn };
         if record.header.epoch != entry.epoch || csn <= last || csn >= Csn::LIMIT {
-            // What an earlier block left here.
+            // A remnant of an earlier block.
             break;
         }
         if header.record_count == 0 {

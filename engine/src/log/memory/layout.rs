@@ -70,7 +70,7 @@ pub(super) struct Layout {
     pub(super) buffers: u32,
 }
 
-/// What the table says of a buffer.
+/// An entry of the table of buffers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) log: LogId,
@@ -79,7 +79,7 @@ pub(super) struct Entry {
     pub(super) previous_csn: Csn,
 }
 
-/// What a mapped file is.
+/// The state of a mapped file.
 #[derive(Debug)]
 pub enum MemoryState {
     /// Belongs to no database: new, or its creation was interrupted.
@@ -122,7 +122,7 @@ pub fn buffer_bytes_that_fit(bytes: u64, logs: usize, most: u64) -> Option<u64> 
     (fits >= BUFFER_BYTES_LEAST && needed_bytes(logs, fits) <= bytes).then_some(fits)
 }
 
-/// How long a memory for `logs` logs with buffers of `buffer_bytes` has to be.
+/// Returns the length of a memory for `logs` logs with buffers of `buffer_bytes`.
 #[must_use]
 pub fn needed_bytes(logs: usize, buffer_bytes: u64) -> u64 {
     let buffers = logs as u64 * BUFFERS_EACH.0;
@@ -188,7 +188,7 @@ impl LogMemory {
 }
 
 impl LogMemory {
-    /// What `memory` is.
+    /// Returns the state of `memory`.
     ///
     /// # Errors
     /// `Unsupported` for a newer format; `InvalidArgument` for something else than a memory of
@@ -274,7 +274,7 @@ impl LogMemory {
         out
     }
 
-    /// What the table says of `buffer`; `None` if nothing whole of this memory.
+    /// Returns the entry of `buffer`; `None` if it is not a whole one of this memory.
     pub(super) fn entry(&self, buffer: u32) -> Option<Entry> {
         let mut bytes = [0; ENTRY_BYTES];
         self.memory.load(self.layout.entry_offset(buffer), &mut bytes);

@@ -236,26 +236,27 @@ impl SegmentPool {
         self.segment_bytes
     }
 
-    /// Why there is no segment, if preparing one failed.
+    /// Returns why preparing a segment failed, if it did.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         self.state.lock().attempts.failure.as_ref().map(Error::duplicate)
     }
 
-    /// Bytes of all segments, READY ones too.
+    /// Returns the bytes of all segments, READY ones too.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         let state = self.state.lock();
         state.bytes_in_use() + state.ready.iter().map(|segment| segment.len).sum::<u64>()
     }
 
-    /// Bytes of segments that hold records that may be needed.
+    /// Returns the bytes of segments that hold records that may be needed.
     #[must_use]
     pub fn bytes_in_use(&self) -> u64 {
         self.state.lock().bytes_in_use()
     }
 
-    /// Of these, bytes that a checkpoint may free: not those that the last one had to leave.
+    /// Returns the bytes in use that a checkpoint may free, without those that the last one
+    /// retained.
     #[must_use]
     pub fn bytes_to_free(&self) -> u64 {
         let state = self.state.lock();

@@ -49,7 +49,7 @@ fn tables_of(system: &TransactionSystem) -> HashMap<u32, Arc<TableState>> {
     system.catalog.lock().tables().into_iter().map(|table| (table.id.0, table)).collect()
 }
 
-/// How far the leaves of steps have been asked for: of two windows, so that one is brought in while
+/// How far leaves of steps have been requested: of two windows, so that one is brought in while
 /// the other is worked on.
 #[derive(Default)]
 struct ReadAhead {
@@ -61,7 +61,7 @@ struct ReadAhead {
 const WINDOW_LEAVES: usize = 64;
 
 impl ReadAhead {
-    /// Whether work on the last window is about to begin.
+    /// Returns true if work on the last window is about to begin.
     #[inline]
     fn is_due(&self, done: usize) -> bool {
         done >= self.window.0

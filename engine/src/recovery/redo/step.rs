@@ -10,18 +10,18 @@ use crate::recovery::chunks::Earlier;
 pub struct Redo<'a> {
     /// Its transaction.
     pub csn: Csn,
-    /// How many operations its header says it has; [`OPERATIONS_UNKNOWN`] for as many or more.
+    /// Number of operations as in its header; [`OPERATIONS_UNKNOWN`] for as many or more.
     pub operations: u32,
     /// The encoded operations, of a long transaction those of its last part.
     pub body: &'a [u8],
-    /// What comes before them.
+    /// The chunks before the body.
     pub earlier: Option<&'a Earlier>,
 }
 
 /// Records with so many operations do not say how many they have.
 pub(super) const OPERATIONS_UNKNOWN: u32 = 0xffff;
 
-/// How much redo may use.
+/// Limits of redo.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Threads.
