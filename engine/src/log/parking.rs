@@ -2,25 +2,25 @@
 //!
 //! ```text
 //!   sequences   7         8         9
-//!               flying    landed    landed       8 and 9 are parked: not acknowledged yet
-//!               landed                           7 lands: the frontier passes 7, 8 and 9 at once
+//!               in flight completed completed  8 and 9 are parked: not acknowledged yet
+//!               completed                      the frontier passes 7, 8 and 9 at once
 //! ```
 //!
-//! Writes of one log complete in any order: its own of different queues, and those of peers that
-//! carry its blocks. One that completes before an earlier one of the same log waits here. The
+//! Writes of one log complete in any order: its own of different queues, and those of helpers
+//! that piggyback its blocks. One that completes before an earlier one of the same log waits here. The
 //! completion of the earliest block acknowledges all of them.
 //!
-//! 1. The frontier is the last CSN of the gap-free prefix of landed blocks. It never falls, and
-//!    never passes a block that is flying.
-//! 2. Blocks are parked in the order of their sequences, under the log's latch, and land under it.
-//! 3. A sequence that is not flying is ignored: it cannot move the frontier.
+//! 1. The frontier is the last CSN of the gap-free prefix of completed blocks. It never falls, and
+//!    never passes a block that is in flight.
+//! 2. Blocks are parked in the order of their sequences, under the log's latch, and complete under it.
+//! 3. A sequence that is not in flight is ignored: it cannot move the frontier.
 
 use super::segment::OpenBlock;
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
 use std::collections::VecDeque;
 
-/// Blocks that may be flying before peers leave a log alone. Its own blocks are bounded by its
+/// Blocks that may be in flight before peers leave a log alone. Its own blocks are bounded by its
 /// buffers.
 pub(super) const PLACES: usize = 64;
 
@@ -29,7 +29,7 @@ struct Flight {
     sequence: u64,
     first_csn: Csn,
     last_csn: Csn,
-    landed: bool,
+    completed: bool,
     /// The mapped buffer that holds its records, fenced.
     mapped: Option<u32>,
     /// Its place is kept for it.
@@ -58,18 +58,18 @@ impl ParkingLot {
         debug_assert!(
             self.flights.back().is_none_or(|last| last.sequence < sequence && last.last_csn < first_csn)
         );
-        self.flights.push_back(Flight { sequence, first_csn, last_csn, landed: false, mapped, open });
+        self.flights.push_back(Flight { sequence, first_csn, last_csn, completed: false, mapped, open });
     }
 
     /// The write of a block has completed. Returns the frontier if it moved.
-    pub(super) fn land(&mut self, sequence: u64) -> Option<Csn> {
+    pub(super) fn complete(&mut self, sequence: u64) -> Option<Csn> {
         if let Some(flight) = self.flights.iter_mut().find(|flight| flight.sequence == sequence) {
-            flight.landed = true;
+            flight.completed = true;
             flight.open = None;
         }
         let mut frontier = None;
         let passes = |flight: &Flight| planted::is(Bug::FrontierIsHighest) && flight.sequence < sequence;
-        while let Some(flight) = self.flights.pop_front_if(|flight| flight.landed || passes(flight)) {
+        while let Some(flight) = self.flights.pop_front_if(|flight| flight.completed || passes(flight)) {
             frontier = Some(flight.last_csn);
         }
         frontier
@@ -80,23 +80,23 @@ impl ParkingLot {
         self.flights.iter_mut().find(|flight| flight.sequence == sequence)?.mapped.take()
     }
 
-    /// The first CSN of a block that is flying and in no mapped buffer.
+    /// The first CSN of a block that is in flight and in no mapped buffer.
     pub(super) fn first_unmapped_csn(&self) -> Option<Csn> {
-        let flight = self.flights.iter().find(|flight| !flight.landed && flight.mapped.is_none());
+        let flight = self.flights.iter().find(|flight| !flight.completed && flight.mapped.is_none());
         flight.map(|flight| flight.first_csn)
     }
 
-    /// The first CSN that is flying, or parked behind one that is.
+    /// The first CSN that is in flight, or parked behind one that is.
     pub(super) fn first_csn(&self) -> Option<Csn> {
         self.flights.front().map(|flight| flight.first_csn)
     }
 
-    /// The first sequence that has not landed, or is parked behind one.
+    /// The first sequence that has not completed, or is parked behind one.
     pub(super) fn first_sequence(&self) -> Option<u64> {
         self.flights.front().map(|flight| flight.sequence)
     }
 
-    /// Blocks flying or parked.
+    /// Blocks in flight or parked.
     pub(super) fn len(&self) -> usize {
         self.flights.len()
     }

@@ -587,7 +587,7 @@ impl LogGuard<'_> {
         if let (Some(memory), Some(mapped)) = (&mut state.memory, mapped) {
             memory.give_back(mapped);
         }
-        if let Some(frontier) = state.in_flight.land(sequence) {
+        if let Some(frontier) = state.in_flight.complete(sequence) {
             state.completed_csn = frontier;
         }
         match &state.memory {

@@ -77,12 +77,12 @@ impl World {
     }
 
     /// Log 0 writes, and carries what log 1 has.
-    pub fn steal(&mut self) -> (Sealed, Option<Sealed>) {
-        let mut thief = self.logs[0].lock();
-        let own = thief.seal().expect("has something");
-        let stolen = thief.carry(&own, &mut self.logs[1].lock(), own.buffer.len() - own.len);
-        drop(thief);
-        (self.write(own), stolen.map(|stolen| self.write(stolen)))
+    pub fn piggyback(&mut self) -> (Sealed, Option<Sealed>) {
+        let mut helper = self.logs[0].lock();
+        let own = helper.seal().expect("has something");
+        let piggybacked = helper.carry(&own, &mut self.logs[1].lock(), own.buffer.len() - own.len);
+        drop(helper);
+        (self.write(own), piggybacked.map(|piggybacked| self.write(piggybacked)))
     }
 
     pub fn write(&self, block: SealedBlock) -> Sealed {

@@ -14,18 +14,18 @@ fn a_stolen_block_is_its_owners_wherever_it_lies() {
     let mut world = World::new();
     let mine = world.append(1, 100);
     let first = world.seal(1);
-    let (own, stolen) = (world.append(0, 100), world.append(1, 200));
-    let (thief, carried) = world.steal();
-    let carried = carried.expect("there is room");
+    let (own, theirs) = (world.append(0, 100), world.append(1, 200));
+    let (helper, piggybacked) = world.piggyback();
+    let piggybacked = piggybacked.expect("there is room");
     assert_eq!(
-        (carried.path.as_str(), carried.offset),
-        (thief.path.as_str(), thief.offset + thief.len as u64)
+        (piggybacked.path.as_str(), piggybacked.offset),
+        (helper.path.as_str(), helper.offset + helper.len as u64)
     );
-    assert_ne!(carried.path, first.path);
-    assert_eq!((carried.log, carried.sequence), (LogId(1), 2));
+    assert_ne!(piggybacked.path, first.path);
+    assert_eq!((piggybacked.log, piggybacked.sequence), (LogId(1), 2));
     let later = world.append(1, 100);
     assert_eq!(world.seal(1).path, first.path, "the owner goes on in its own segment");
-    assert_eq!(world.found(1), (vec![mine.0, stolen.0, later.0], 0));
+    assert_eq!(world.found(1), (vec![mine.0, theirs.0, later.0], 0));
     assert_eq!(world.found(0), (vec![own.0], 0));
     let scanned = world.scan();
     let chain = scanned.chains.iter().find(|chain| chain.log == LogId(1)).expect("has blocks");
@@ -37,15 +37,15 @@ fn a_stolen_block_is_its_owners_wherever_it_lies() {
 fn what_is_torn_in_a_write_is_lost_alone() {
     for lose_own in [false, true] {
         let mut world = World::new();
-        let (own, stolen) = (world.append(0, 5000), world.append(1, 5000));
-        let (thief, carried) = world.steal();
+        let (own, theirs) = (world.append(0, 5000), world.append(1, 5000));
+        let (helper, piggybacked) = world.piggyback();
         let (own_later, later) = (world.append(0, 10), world.append(1, 10));
         world.seal(0);
         world.seal(1);
         // The second sector of one of them did not arrive.
-        world.damage(if lose_own { &thief } else { carried.as_ref().expect("there is room") }, 4100);
+        world.damage(if lose_own { &helper } else { piggybacked.as_ref().expect("there is room") }, 4100);
         let (whole, torn) = if lose_own { (1, 0) } else { (0, 1) };
-        let expected = [[own, own_later], [stolen, later]].map(|csns| csns.map(|csn| csn.0).to_vec());
+        let expected = [[own, own_later], [theirs, later]].map(|csns| csns.map(|csn| csn.0).to_vec());
         assert_eq!(
             world.found(whole),
             (expected[whole as usize].clone(), 0),
@@ -62,17 +62,17 @@ fn a_segment_stays_for_the_records_it_carries() {
     let mut world = World::new();
     world.append(0, 10);
     // The owner's CSN is the highest in the helper's segment.
-    let stolen = world.append(1, 10);
-    let (thief, carried) = world.steal();
-    assert!(carried.is_some());
+    let theirs = world.append(1, 10);
+    let (helper, piggybacked) = world.piggyback();
+    assert!(piggybacked.is_some());
     // The helper fills its segment with nothing above.
     while {
         world.append(0, 20_000);
-        world.seal(0).path == thief.path
+        world.seal(0).path == helper.path
     } {}
     let last_own = Csn(world.next - 2);
     let in_use = world.segments.bytes_in_use();
-    world.segments.recycle(Csn(stolen.0 - 1), Csn(stolen.0 - 1)).expect("memory");
+    world.segments.recycle(Csn(theirs.0 - 1), Csn(theirs.0 - 1)).expect("memory");
     assert_eq!(world.segments.bytes_in_use(), in_use, "nothing is covered");
     world.segments.recycle(last_own, last_own).expect("memory");
     assert!(world.segments.bytes_in_use() < in_use);
@@ -83,13 +83,13 @@ fn the_highest_csn_of_a_segment_may_be_a_carried_one() {
     let mut world = World::new();
     world.append(0, 40_000);
     let highest = (0..5).map(|_| world.append(1, 10)).last().expect("five");
-    let (thief, carried) = world.steal();
-    assert!(carried.is_some());
+    let (helper, piggybacked) = world.piggyback();
+    assert!(piggybacked.is_some());
     world.append(0, 40_000);
-    assert_ne!(world.seal(0).path, thief.path, "the next segment");
+    assert_ne!(world.seal(0).path, helper.path, "the next segment");
     let in_use = world.segments.bytes_in_use();
     world.segments.recycle(Csn(highest.0 - 1), Csn(highest.0 - 1)).expect("memory");
-    assert_eq!(world.segments.bytes_in_use(), in_use, "the stolen record is not covered");
+    assert_eq!(world.segments.bytes_in_use(), in_use, "the theirs record is not covered");
     world.segments.recycle(highest, highest).expect("memory");
     assert!(world.segments.bytes_in_use() < in_use);
 }
@@ -107,8 +107,8 @@ fn nothing_is_piggybacked_without_room_or_onto_a_promised_place() {
     let carry = |behind, room| world.logs[0].lock().carry(behind, &mut world.logs[1].lock(), room);
     assert!(carry(&own, 1 << 16).is_none(), "the block behind that one has the place");
     assert!(carry(&newest, 4095).is_none(), "the buffer has no room");
-    let stolen = carry(&newest, 4096).expect("now");
-    assert_eq!(stolen.offset, own.offset + 2 * 4096);
+    let theirs = carry(&newest, 4096).expect("now");
+    assert_eq!(theirs.offset, own.offset + 2 * 4096);
     assert!(carry(&newest, 4096).is_none(), "nothing is left");
     assert_eq!(world.logs[1].lock().first_volatile_csn(), Some(Csn(2)), "it is not idle while they fly");
 }
@@ -250,7 +250,7 @@ fn a_lost_piggybacked_block_is_located_among_the_helpers_blocks() {
         file.write_at(block.offset, &[0; 4096]).expect("memory");
         file.write_at(to, &bytes).expect("memory");
     };
-    // Mine are side by side without the second, which was carried between the peer's.
+    // Mine are side by side without the second, which was piggybacked between the peer's.
     shift(&mine[2], mine[1].offset);
     shift(&of_peer[1], of_peer[1].offset + 4096);
     file(&of_peer[1].path).write_at(of_peer[1].offset, &[0x77; 4096]).expect("memory");

@@ -10,7 +10,7 @@ struct World {
     durable: AtomicU64,
     written: [AtomicBool; 4],
     /// The highest acknowledged CSN.
-    told: AtomicU64,
+    acknowledged: AtomicU64,
 }
 
 impl World {
@@ -18,14 +18,14 @@ impl World {
         self.written[sequence as usize].store(true, Ordering::SeqCst);
         let moved = {
             let mut lot = self.lot.lock().expect("no panic");
-            let moved = lot.land(sequence);
+            let moved = lot.complete(sequence);
             if let Some(csn) = moved {
                 self.durable.store(csn.0, Ordering::SeqCst);
             }
             moved
         };
         if let Some(csn) = moved {
-            self.told.fetch_max(csn.0, Ordering::SeqCst);
+            self.acknowledged.fetch_max(csn.0, Ordering::SeqCst);
         }
     }
 
@@ -39,7 +39,7 @@ impl World {
 /// The owner's own write and those of two peers, in any order: nothing counts early, and the last
 /// completion acknowledges all.
 #[test]
-fn flushes_of_owner_and_thieves_land_in_any_order() {
+fn writes_of_owner_and_helpers_complete_in_any_order() {
     loom::model(|| {
         let mut lot = ParkingLot::new();
         (1..=3).for_each(|n| lot.depart(n, (Csn(n), Csn(n)), None, None));
@@ -47,7 +47,7 @@ fn flushes_of_owner_and_thieves_land_in_any_order() {
             lot: Mutex::new(lot),
             durable: AtomicU64::new(0),
             written: std::array::from_fn(|_| AtomicBool::new(false)),
-            told: AtomicU64::new(0),
+            acknowledged: AtomicU64::new(0),
         });
         let peers: Vec<_> = [3, 1]
             .into_iter()
@@ -63,6 +63,6 @@ fn flushes_of_owner_and_thieves_land_in_any_order() {
             peer.join().expect("no panic");
         }
         assert_eq!(world.durable.load(Ordering::SeqCst), 3);
-        assert_eq!(world.told.load(Ordering::SeqCst), 3, "no notification is lost in the lot");
+        assert_eq!(world.acknowledged.load(Ordering::SeqCst), 3, "no notification is lost in the lot");
     });
 }
