@@ -170,7 +170,7 @@ impl Checkpointer {
         (manifest.checkpoint, manifest.covered) = (csn, covered);
         (manifest.next_csn, manifest.next_table) = (csn.next(), next_table);
         manifest.store = finished.root().clone();
-        manifest.clean = closed_log.is_some_and(|segments| !segments.has_leftovers());
+        manifest.clean = closed_log.is_some_and(|segments| !segments.has_stale_files());
         if close {
             manifest.log_memory = None;
         }
@@ -224,7 +224,7 @@ impl Checkpointer {
 /// Marks the database as closed after the last checkpoint has removed segments of a killed process: the
 /// next open may then use every segment again (rule 3 of the segments).
 fn mark_closed(published: &mut Published, segments: &SegmentPool) -> Result<()> {
-    if segments.has_leftovers() {
+    if segments.has_stale_files() {
         tracing::warn!("log segments that a killed process left stay: the next open recovers the database");
         return Ok(());
     }
