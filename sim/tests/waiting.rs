@@ -47,8 +47,7 @@ fn live(disk: &SimulatedStorage, settings: Settings, seed: u64) {
 fn who_waits_for_a_block_that_others_seal_is_told() {
     let _alone = crate::support::alone();
     for seed in 0..depth(SEEDS) {
-        let gather_max = 2 + seed as usize % 2;
-        let settings = small(Preset::Queued, 1).with(|s| s.gather_max = gather_max);
+        let settings = small(Preset::PerTransaction, 1);
         let disk = SimulatedStorage::new(seed);
         simulation::run(Plan::of(seed), || live(&disk, settings, seed));
     }

@@ -338,7 +338,7 @@ impl Settings {
     #[must_use]
     pub fn flush_unit_bytes(&self) -> usize {
         match (self.flush_unit_bytes, self.preset) {
-            (0, Preset::Restricted) => self.log_buffer_bytes() / 4 * 3,
+            (0, Preset::Restricted) => self.log_buffer_bytes(),
             (0, _) => 16 << 10,
             (bytes, _) => bytes,
         }

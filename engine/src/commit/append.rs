@@ -89,7 +89,7 @@ impl Appending {
         preparing: impl FnOnce(),
     ) -> Result<Ticket> {
         let log = self.durability.log(log);
-        let latch = self.reserve_record(log, record.body.len(), !pending.waits)?;
+        let latch = self.reserve_record(log, record.body.len(), self.takes_entry(&pending))?;
         Ok(self.precommit_reserved(log, latch, record, pending, preparing))
     }
 
@@ -104,7 +104,7 @@ impl Appending {
         let log = self.durability.log(log);
         let bytes = record_bytes(record.body.len());
         let mut large = large_buffer(log, bytes);
-        match self.try_reserve(log, &mut Some((bytes, &mut large)), !pending.waits)? {
+        match self.try_reserve(log, &mut Some((bytes, &mut large)), self.takes_entry(&pending))? {
             Ok(latch) => Ok(Some(self.precommit_reserved(log, latch, record, pending, preparing))),
             Err(_) => Ok(None),
         }
@@ -133,6 +133,11 @@ impl Appending {
         ticket
     }
 
+    /// Returns whether a transaction takes a place in the queue.
+    pub(super) fn takes_entry(&self, pending: &Pending) -> bool {
+        !pending.waits || self.axes.queues_waiters
+    }
+
     /// Counts a record that was appended.
     pub(super) fn count_record(&self, record: Record<'_>) {
         self.environment.metrics.operations.add(record.operations.into());
@@ -159,15 +164,13 @@ impl Appending {
             self.mapped.fence(log, latch);
         }
         let due = if pending.waits {
-            if !self.mapped.is_used() {
-                log.cohort.joined(csn, latch);
-            }
+            self.joined(log, csn, &pending, latch);
             NEVER
         } else {
             let required = self.durability.required_for_queued(csn, dsn, &on);
             self.enqueue(log, latch, (csn, required), watermark, &Pending { dsn, ..pending })
         };
-        self.seal_if_bounded(log, latch);
+        self.count_in_block(log, latch);
         (csn, log.flush_request.due_after_append(due, was_empty))
     }
 
@@ -214,11 +217,24 @@ impl Appending {
         if planted::is(Bug::WatermarkNotStored) { Csn::ZERO } else { self.durability.watermark.get() }
     }
 
-    /// Seals the block if it has as many records as a block may have.
+    /// Counts a transaction whose thread waits.
     #[inline]
-    pub(super) fn seal_if_bounded(&self, log: &LogWriter, latch: &mut LogGuard<'_>) {
-        if let Some(most) = self.axes.records_per_block
-            && log.count_record(latch, most)
+    pub(super) fn joined(&self, log: &LogWriter, csn: Csn, pending: &Pending, latch: &LogGuard<'_>) {
+        if !self.mapped.is_used() {
+            log.cohort.joined(csn, latch);
+        }
+        if self.axes.queues_waiters {
+            self.acknowledgments.push(log.id, csn, pending, latch);
+        }
+    }
+
+    /// Seals the block if each record is one of its own; otherwise tells a leader when it need not gather any longer.
+    #[inline]
+    pub(super) fn count_in_block(&self, log: &LogWriter, latch: &mut LogGuard<'_>) {
+        if self.axes.one_record_a_block {
+            log.seal_ahead(latch);
+        } else if let Some(most) = self.axes.gather_max
+            && log.count_record(latch) == most
         {
             log.full.notify_all();
         }

@@ -18,13 +18,15 @@ pub(super) struct Gather {
 pub struct Axes {
     /// Which transactions share a log.
     pub layout: Layout,
+    /// Threads that begin one after the other and share a log; 1: they are spread over the logs.
+    pub threads_in_a_row: usize,
     /// Which thread writes.
     pub writer: Writer,
     /// Which thread acknowledges queued transactions.
     pub acknowledger: Acknowledger,
     /// Logs that workers acknowledge for each other.
     pub acknowledgment_group: usize,
-    /// Workers acknowledge after one transaction in so many; 0: log2 of the workers.
+    /// Workers acknowledge after one transaction in so many; 0: log2 of the threads that commit.
     pub(super) acknowledgment_odds: u32,
     /// Logs that workers write for each other; none: as the machine's caches say.
     pub(super) stealing_group: Option<usize>,
@@ -38,10 +40,14 @@ pub struct Axes {
     pub flush_interval: Duration,
     /// `flush_interval` is an upper bound, and a faster device is written more often. See `levels`.
     pub interval_follows_device: bool,
-    /// `flush_interval` holds for committers that wait, too.
-    pub(super) waiters_keep_interval: bool,
-    /// A block is sealed after so many records; none: when it is written.
-    pub(super) records_per_block: Option<u32>,
+    /// `flush_interval` is a window that the first record after a write opens, for committers that wait, too.
+    pub(super) window_after_arrival: bool,
+    /// Committers that wait take a place in the queue, too.
+    pub(super) queues_waiters: bool,
+    /// Each record is a block of its own.
+    pub(super) one_record_a_block: bool,
+    /// With so many commits a leader waits for no more.
+    pub(super) gather_max: Option<u32>,
     pub(super) gather: Option<Gather>,
     /// Committers wait for the others of their cohort, see `cohort`.
     pub(super) await_cohort: bool,

@@ -99,7 +99,7 @@ impl Appending {
             // The pin can be revoked meanwhile: the space may be what it keeps.
             drop(begun);
             let log = self.durability.log(chunks.log);
-            drop(self.reserve_record(log, record.body.len(), !pending.waits)?);
+            drop(self.reserve_record(log, record.body.len(), self.takes_entry(&pending))?);
         }
     }
 
@@ -120,7 +120,7 @@ impl Appending {
             if !is_durable {
                 log.flush_request.lower_due(levels::NOW);
             }
-            self.seal_if_bounded(log, &mut latch);
+            self.count_in_block(log, &mut latch);
             (header, is_durable)
         });
         drop(latch);

@@ -43,7 +43,7 @@ impl Appending {
         preparing: impl FnOnce(),
     ) -> Result<Ticket> {
         debug_assert!(fragments.windows(2).all(|two| two[0].0 < two[1].0));
-        let mut latches = self.reserve_all(fragments, !pending.waits)?;
+        let mut latches = self.reserve_all(fragments, self.takes_entry(&pending))?;
         let mut appended = Vec::with_capacity(fragments.len());
         preparing();
         let ticket =
@@ -143,8 +143,8 @@ impl Appending {
                 self.mapped.fence(writer, latch);
             }
             let due = if pending.waits {
-                if csn == last && !self.mapped.is_used() {
-                    writer.cohort.joined(csn, latch);
+                if csn == last {
+                    self.joined(writer, csn, &pending, latch);
                 }
                 NEVER
             } else if csn == last {
@@ -154,7 +154,7 @@ impl Appending {
             } else {
                 self.due_if_unawaited(writer, latch, pending.durability, pending.ready)
             };
-            self.seal_if_bounded(writer, latch);
+            self.count_in_block(writer, latch);
             appended.push(Appended { csn, due: writer.flush_request.due_after_append(due, was_empty) });
         }
         debug_assert_eq!(appended.last().map(|fragment| fragment.csn), Some(last));

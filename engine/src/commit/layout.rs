@@ -13,7 +13,7 @@
 //! buffer when it is first used.
 
 use super::protocol;
-use crate::base::settings::{Layout, Settings};
+use crate::base::settings::{Layout, Preset, Settings};
 use crate::base::{Error, Location, Result};
 
 const LOGS_MOST: usize = 256;
@@ -24,11 +24,14 @@ pub fn log_count(settings: &Settings, cores: usize) -> usize {
     if settings.logs > 0 {
         return settings.logs;
     }
+    let by_threads = || cores.div_ceil(settings.threads_per_log.max(1));
     let wanted = match settings.layout.unwrap_or(protocol::choices(settings).layout) {
         Layout::One => return 1,
         Layout::PerThread => cores,
         Layout::ByPage => cores.max(2),
-        Layout::ThreadsPerLog => cores.div_ceil(settings.threads_per_log.max(1)),
+        // With one log it would be another protocol.
+        Layout::ThreadsPerLog if settings.preset == Preset::Restricted => by_threads().max(2),
+        Layout::ThreadsPerLog => by_threads(),
     };
     wanted.clamp(1, LOGS_MOST).min(logs_with_room(settings))
 }
@@ -56,7 +59,6 @@ pub(super) fn check_room(settings: &Settings, logs: usize) -> Result<()> {
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests {
     use super::*;
-    use crate::base::settings::Preset;
 
     #[test]
     fn there_are_as_many_logs_as_the_layout_or_the_setting_says() {
@@ -66,6 +68,8 @@ mod tests {
         assert_eq!(count(Preset::Autonomous, 3), 3);
         assert_eq!(count(Preset::Group, 0), 1);
         assert_eq!(count(Preset::Restricted, 0), 3);
+        assert_eq!(log_count(&base(Preset::Restricted, 0), 2), 2, "a restricted log is one of several");
+        assert_eq!(log_count(&base(Preset::Auto, 0), 2), 1);
         let by_page = Settings { layout: Some(Layout::ByPage), ..base(Preset::Auto, 0) };
         assert_eq!((log_count(&by_page, 6), log_count(&by_page, 1)), (6, 2));
         assert_eq!(log_count(&Settings { threads_per_log: 4, ..base(Preset::Restricted, 0) }, 6), 2);

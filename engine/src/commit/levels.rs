@@ -55,6 +55,7 @@ pub(super) fn due(
     axes: &Axes,
 ) -> Nanos {
     match level {
+        Durability::Durable if axes.window_after_arrival => after(ready, interval),
         Durability::Durable => ready.max(after(last_write, interval)),
         // The last quarter is for the write itself.
         Durability::BoundedLoss if planted::is(Bug::BoundedLossNeverDue) => NEVER,

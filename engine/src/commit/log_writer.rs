@@ -214,11 +214,16 @@ impl LogWriter {
         latch.seal()
     }
 
-    /// Counts a record that was just appended and seals the block if it has enough of them. Returns whether it did.
-    pub(super) fn count_record(&self, latch: &mut LogGuard<'_>, records_per_block: u32) -> bool {
+    /// Counts a record that was just appended. Returns how many there are since the last seal.
+    pub(super) fn count_record(&self, _latch: &LogGuard<'_>) -> u32 {
         let count = self.flush_request.unsealed_records.load(Ordering::Relaxed) + 1;
         self.flush_request.unsealed_records.store(count, Ordering::Relaxed);
-        count >= records_per_block && self.seal_ahead(latch)
+        count
+    }
+
+    /// Returns how many records were counted since the last seal.
+    pub(super) fn counted_records(&self) -> u32 {
+        self.flush_request.unsealed_records.load(Ordering::Relaxed)
     }
 
     /// Seals everything appended, to be written by the next leader. Returns false if there is nothing. The block is

@@ -106,6 +106,7 @@ use stealing::Neighbours;
 use threads::Threads;
 use waiters::Wakers;
 use waiting::Waiting;
+use workers::Workers;
 use writes::Writes;
 
 /// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs lets be undecided,
@@ -148,6 +149,7 @@ pub struct Commit {
     waiting: Arc<Waiting>,
     appending: Appending,
     pins: Arc<Pins>,
+    workers: Workers,
     threads: Threads,
 }
 
@@ -169,6 +171,7 @@ impl Commit {
     fn new(settings: &Settings, start: Start) -> Commit {
         let count = start.logs.len();
         let mut axes = Axes::of(&Settings { logs: count, ..settings.clone() });
+        axes.threads_in_a_row = Axes::of(settings).threads_in_a_row;
         if start.storage.facts().direct_io.is_err() {
             // The page cache reports the error of one write to another's flush.
             axes.writes_in_flight = 1;
@@ -188,6 +191,7 @@ impl Commit {
             writes: writes.clone(),
             mapped: mapped.clone(),
             protocol: protocol.clone(),
+            queues_waiters: axes.queues_waiters,
         });
         let appending = Appending {
             axes,
@@ -212,6 +216,7 @@ impl Commit {
             protocol,
             waiting,
             appending,
+            workers: Workers::default(),
             pins: Arc::new(Pins::new(settings.chunked_log_bytes(count))),
         }
     }
@@ -311,7 +316,9 @@ impl Commit {
     /// # Errors
     /// As [`Commit::precommit`].
     pub fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
-        self.appending.reserve_record(self.durability.log(log), body_len, false).map(drop)
+        self.appending
+            .reserve_record(self.durability.log(log), body_len, self.appending.axes.queues_waiters)
+            .map(drop)
     }
 
     /// The disk is full: has a checkpoint made if it would make room for pages, and waits for it. False if there is no hope.
@@ -478,7 +485,7 @@ impl Commit {
     pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos, waited: bool) {
         let axes = &self.appending.axes;
         self.protocol.end_of_transaction(log, begun, now);
-        workers::acknowledge(&self.acknowledgments, axes, log, self.durability.logs.len());
+        self.workers.acknowledge(&self.acknowledgments, axes, log);
         workers::yield_now_and_then(&self.environment, &self.writes.neighbours, log, now, waited);
     }
 

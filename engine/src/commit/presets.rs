@@ -37,11 +37,14 @@ impl Axes {
         let writer = settings.writer.unwrap_or(writer);
         let one_log = settings.logs == 1 || settings.logs == 0 && layout == Layout::One;
         let rule = if one_log { Dependency::LogOrder } else { Dependency::Dsn };
-        let waiters_keep_interval = settings.preset == Preset::Queued;
+        let is_queued = settings.preset == Preset::Queued && writer == Writer::Background;
         let most = u32::try_from(settings.gather_max).ok().filter(|most| *most > 0);
         let flush_unit_bytes = settings.flush_unit_bytes();
+        let fills_logs =
+            settings.preset == Preset::Restricted && layout == Layout::ThreadsPerLog && settings.logs == 0;
         Axes {
             layout,
+            threads_in_a_row: if fills_logs { settings.threads_per_log } else { 1 },
             writer,
             acknowledger: settings.acknowledger.unwrap_or(acknowledger),
             acknowledgment_group: settings.acknowledgment_group,
@@ -54,14 +57,16 @@ impl Axes {
             interval_follows_device: settings.preset == Preset::Auto
                 && settings.flush_interval.is_none()
                 && writer != Writer::Memory,
-            waiters_keep_interval,
-            records_per_block: if writer == Writer::Committer { Some(1) } else { most },
+            window_after_arrival: is_queued,
+            queues_waiters: is_queued,
+            one_record_a_block: writer == Writer::Committer,
+            gather_max: most,
             gather: (!settings.gather_window.is_zero())
                 .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
             await_cohort: settings.await_cohort
                 && settings.gather_window.is_zero()
                 && !matches!(writer, Writer::Committer | Writer::Memory)
-                && !waiters_keep_interval,
+                && !is_queued,
             delegates_when_crowded: settings.preset == Preset::Auto
                 && writer == Writer::Leader
                 && settings.writer.is_none(),
@@ -97,8 +102,8 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     if !settings.gather_window.is_zero() && !matches!(writer, Writer::Leader | Writer::Worker) {
         return refuse("gather_window", format!("no leader gathers with preset {preset}, writer = {writer}"));
     }
-    if settings.gather_max > 0 && writer == Writer::Committer {
-        return refuse("gather_max", format!("preset {preset}, writer = committer: each block holds one"));
+    if settings.gather_max > 0 && !matches!(writer, Writer::Leader | Writer::Worker | Writer::Memory) {
+        return refuse("gather_max", format!("no leader gathers with preset {preset}, writer = {writer}"));
     }
     if settings.writes_in_flight != default.writes_in_flight && writer != Writer::Worker {
         let what = format!("writer = {writer} has one write of a log in flight; writer = worker has several");
@@ -134,7 +139,8 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
         let what = format!("log-order is no order between {logs} logs; csn or dsn is");
         return refuse("dependency", what);
     }
-    if let (Some(writer), Some(method)) = (settings.writer, settings.durability_method)
+    let is_named = settings.writer.is_some() || preset_is_worker(settings, writer);
+    if let Some(method) = settings.durability_method.filter(|_| is_named)
         && (writer == Writer::Worker) == (method == MethodSetting::Flusher)
     {
         let names = MethodSetting::ALL.into_iter().find(|(named, _)| *named == method);
@@ -143,6 +149,11 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     }
     check_memory(settings, writer)?;
     layout::check_room(settings, logs)
+}
+
+/// Returns whether the preset itself has workers write.
+fn preset_is_worker(settings: &Settings, writer: Writer) -> bool {
+    settings.preset == Preset::Autonomous && writer == Writer::Worker
 }
 
 /// What does not go with logs that belong to pages.
@@ -212,18 +223,20 @@ mod tests {
     #[test]
     fn a_preset_is_a_point_on_the_axes() {
         let axes = |preset| Axes::of(&settings(preset));
-        assert_eq!(axes(Preset::PerTransaction).records_per_block, Some(1));
-        assert_eq!(axes(Preset::Group).records_per_block, None);
-        assert_eq!(axes(Preset::Autonomous).writer, Writer::Leader);
+        assert!(axes(Preset::PerTransaction).one_record_a_block);
+        assert!(!axes(Preset::Group).one_record_a_block);
+        let autonomous = axes(Preset::Autonomous);
+        assert_eq!((autonomous.writer, autonomous.acknowledger), (Writer::Worker, Acknowledger::Workers));
         assert_eq!(axes(Preset::Pipelined).acknowledger, Acknowledger::Background);
         assert_eq!(axes(Preset::Queued).dependency, Dependency::LogOrder);
         let restricted = axes(Preset::Restricted);
         assert_eq!((restricted.dependency, restricted.flushers(3)), (Dependency::Dsn, 3));
         assert_eq!(
             restricted.flush_unit_bytes,
-            768 << 10,
-            "three quarters of 512 KiB for each of two threads"
+            1 << 20,
+            "a whole buffer, of 512 KiB for each of two threads"
         );
+        assert_eq!((restricted.threads_in_a_row, axes(Preset::Auto).threads_in_a_row), (2, 1));
         for preset in Preset::ALL {
             let settings = settings(preset);
             settings.validate().expect("alone");
@@ -240,9 +253,6 @@ mod tests {
         assert_eq!(rule(said), Dependency::Csn);
         let writer = Settings { writer: Some(Writer::Worker), ..settings(Preset::Pipelined) };
         assert_eq!(Axes::of(&writer).acknowledger, Acknowledger::Background);
-        let method =
-            Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
-        assert_eq!(Axes::of(&method).writer, Writer::Worker);
     }
 
     #[test]
@@ -284,10 +294,7 @@ mod tests {
                 &["`gather_window`", "per-transaction"],
             ),
             (Settings { gather_window: window, ..settings(Pipelined) }, &["`gather_window`", "background"]),
-            (
-                Settings { gather_max: 3, ..settings(PerTransaction) },
-                &["`gather_max`", "each block holds one"],
-            ),
+            (Settings { gather_max: 3, ..settings(PerTransaction) }, &["`gather_max`", "writer = committer"]),
             (Settings { writes_in_flight: 3, ..settings(Group) }, &["`writes_in_flight`", "writer = leader"]),
             (
                 Settings { acknowledgment_group: 4, ..settings(Group) },

@@ -50,7 +50,8 @@ impl Schedule {
     /// Returns until when the write of `log` waits for the others of its cohort. That is about the next block: while
     /// a leader writes there is nothing to decide, and a full block waits for no commit.
     pub(super) fn cohort_expected_until(&self, log: &LogWriter) -> Option<Nanos> {
-        if log.has_leader() || log.has_sealed() {
+        let enough = self.axes.gather_max.is_some_and(|most| log.counted_records() >= most);
+        if log.has_leader() || log.has_sealed() || enough {
             return None;
         }
         log.cohort.expected_until(self.clock.now())

@@ -37,6 +37,8 @@ pub(super) struct Waiting {
     pub writes: Arc<Writes>,
     pub mapped: Arc<MappedLogs>,
     pub protocol: Arc<dyn Protocol>,
+    /// A waiting committer has an entry in the queue, too, with which it is counted.
+    pub queues_waiters: bool,
 }
 
 impl Waiting {
@@ -46,7 +48,9 @@ impl Waiting {
         self.protocol.wait(ticket, true, None)?;
         self.acknowledgments.count_rule_wait(ticket, pending);
         self.await_others(ticket, None)?;
-        self.acknowledgments.count_one(self.durability.log(ticket.log), pending, true);
+        if !self.queues_waiters {
+            self.acknowledgments.count_one(self.durability.log(ticket.log), pending, true);
+        }
         Ok(())
     }
 

@@ -14,8 +14,10 @@ use super::stealing::Neighbours;
 use crate::base::LogId;
 use crate::base::clock::Nanos;
 use crate::base::settings::{Acknowledger, Writer};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::thread;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A thread that waited so long for its commit has slept.
@@ -26,19 +28,51 @@ const YIELD_EVERY_NS: u64 = 50_000;
 
 thread_local! {
     static YIELDED_AT: Cell<u64> = const { Cell::new(0) };
+    static ATTACHED: RefCell<Attached> = const { RefCell::new(Attached(Vec::new())) };
 }
 
-/// Acknowledges for the group of `log`, if this is a transaction after which its worker does that.
-pub(super) fn acknowledge(acknowledgments: &Acknowledgments, axes: &Axes, log: LogId, logs: usize) {
-    if axes.acknowledger != Acknowledger::Workers || axes.writer == Writer::Memory {
-        return;
+/// The threads that have ended a transaction and still run, as far as they were counted.
+#[derive(Default)]
+pub(super) struct Workers {
+    count: Arc<AtomicUsize>,
+}
+
+/// The counts in which a thread is included; it leaves them when it ends.
+struct Attached(Vec<Weak<AtomicUsize>>);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.iter().filter_map(Weak::upgrade).for_each(|count| {
+            count.fetch_sub(1, Ordering::Relaxed);
+        });
     }
-    let odds = match axes.acknowledgment_odds {
-        0 => logs.ilog2().max(1),
-        set => set,
-    };
-    if (odds == 1 || dice().is_multiple_of(odds.into())) && acknowledgments.acknowledge_group(log) {
-        acknowledgments.wake_futures();
+}
+
+impl Workers {
+    /// Counts the calling thread, once. Returns how many threads are counted.
+    fn attach(&self) -> usize {
+        ATTACHED.with_borrow_mut(|attached| {
+            if !attached.0.iter().any(|count| count.as_ptr() == Arc::as_ptr(&self.count)) {
+                attached.0.retain(|count| count.strong_count() > 0);
+                attached.0.push(Arc::downgrade(&self.count));
+                self.count.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Acknowledges for the group of `log`, if this is a transaction after which its worker does that.
+    pub(super) fn acknowledge(&self, acknowledgments: &Acknowledgments, axes: &Axes, log: LogId) {
+        if axes.acknowledger != Acknowledger::Workers || axes.writer == Writer::Memory {
+            return;
+        }
+        let odds = match axes.acknowledgment_odds {
+            0 => self.attach().max(1).ilog2().max(1),
+            set => set,
+        };
+        if (odds == 1 || dice().is_multiple_of(odds.into())) && acknowledgments.acknowledge_group(log) {
+            acknowledgments.wake_futures();
+        }
     }
 }
 

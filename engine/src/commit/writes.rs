@@ -267,12 +267,6 @@ impl Writes {
         helper.piggyback.completed();
     }
 
-    /// Wakes the threads that wait for `log` or for W, where no leader resigns to do it.
-    pub(super) fn wake_waiters(&self, log: &LogWriter) {
-        let woke = u64::from(log.event.notify_all()) + u64::from(self.environment.progress.notify_all());
-        self.environment.metrics.wake_ups.add(woke);
-    }
-
     /// If all that `log` has in flight is carried by others: completes a write of theirs, or sleeps until a thread that
     /// is at it resigns. Returns false if the log has something of its own to be written or reaped. The caller looks
     /// again whether `csn` is durable.

@@ -103,6 +103,13 @@ impl TreeObserver for Observer {
     }
 }
 
+/// How threads are given logs.
+struct LogChoice {
+    logs: AtomicUsize,
+    /// Threads with consecutive ordinals that share a log.
+    in_a_row: AtomicUsize,
+}
+
 /// The state that all transactions of a database share.
 pub struct TransactionSystem {
     /// Unique in the process, also among closed databases: an address could be reused.
@@ -125,7 +132,7 @@ pub struct TransactionSystem {
     pub(super) limits: Limits,
     pub(super) clock: Clock,
     pub(super) page_clocks: PageClocks,
-    logs: AtomicUsize,
+    log_choice: LogChoice,
     /// Read-write transactions in progress, for the gather window of a group commit.
     pub(super) in_progress: Arc<AtomicUsize>,
     pub(super) pool: Arc<Pool>,
@@ -173,7 +180,7 @@ impl TransactionSystem {
             limits,
             clock,
             page_clocks: PageClocks::new(pool.account()),
-            logs: AtomicUsize::new(1),
+            log_choice: LogChoice { logs: AtomicUsize::new(1), in_a_row: AtomicUsize::new(1) },
             in_progress: Arc::default(),
             pool,
         }
@@ -187,7 +194,8 @@ impl TransactionSystem {
 
     /// Connects the system to its `Commit`, once recovery knows the next CSN and epoch.
     pub fn connect(&self, commit: Arc<Commit>, logs: usize) {
-        self.logs.store(logs, Ordering::Relaxed);
+        self.log_choice.logs.store(logs, Ordering::Relaxed);
+        self.log_choice.in_a_row.store(commit.axes().threads_in_a_row, Ordering::Relaxed);
         self.committed.run(commit);
     }
 
@@ -232,11 +240,13 @@ impl TransactionSystem {
         Tree::create_hidden(self.pool.clone(), self.observer.clone())
     }
 
-    /// Returns the log that the calling thread writes to. Threads are spread over the logs in the
-    /// order of their first use.
+    /// Returns the log that the calling thread writes to. Threads are given logs in the order of
+    /// their first use.
     #[must_use]
     pub fn log_of_thread(&self) -> LogId {
-        LogId((thread_ordinal() % self.logs.load(Ordering::Relaxed).max(1)) as u32)
+        let LogChoice { logs, in_a_row } = &self.log_choice;
+        let nth = thread_ordinal() / in_a_row.load(Ordering::Relaxed).max(1);
+        LogId((nth % logs.load(Ordering::Relaxed).max(1)) as u32)
     }
 
     /// Reads `key` as `view`, which is pinned, sees it, into `value`. Returns whether the key

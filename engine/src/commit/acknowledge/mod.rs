@@ -81,6 +81,8 @@ pub(super) struct Acknowledgments {
     newest: AtomicU64,
     /// A commit returned before it was durable, at least once.
     any_returned_early: AtomicBool,
+    /// What the next write makes durable is acknowledged with it, although workers acknowledge.
+    forced: AtomicBool,
 }
 
 impl Acknowledgments {
@@ -110,6 +112,7 @@ impl Acknowledgments {
             passes_out_of_order: axes.dependency == Dependency::Exact,
             due: AtomicU64::new(levels::NEVER.0),
             any_returned_early: AtomicBool::new(false),
+            forced: AtomicBool::new(false),
         }
     }
 
@@ -154,9 +157,17 @@ impl Acknowledgments {
                 self.acknowledge_all(true);
             }
             Acknowledger::Background => self.schedule(levels::NOW),
+            Acknowledger::Workers if self.forced.swap(false, Ordering::SeqCst) => {
+                self.acknowledge_all(true);
+            }
             Acknowledger::Workers => self.schedule(levels::after(self.environment.clock.now(), GRACE)),
         }
         self.wake_futures();
+    }
+
+    /// Has the thread that completes the next write acknowledge, for workers that are idle.
+    pub(super) fn force(&self) {
+        self.forced.store(true, Ordering::SeqCst);
     }
 
     /// Wakes futures whose transaction is committed.

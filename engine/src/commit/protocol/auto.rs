@@ -37,6 +37,7 @@ pub(super) const PAGE: Page = Page {
         Arc::new(Auto {
             writes: parts.writes,
             gather: parts.axes.gather,
+            gather_max: parts.axes.gather_max,
             await_cohort: parts.axes.await_cohort,
         })
     },
@@ -45,6 +46,7 @@ pub(super) const PAGE: Page = Page {
 struct Auto {
     writes: Arc<Writes>,
     gather: Option<Gather>,
+    gather_max: Option<u32>,
     await_cohort: bool,
 }
 
@@ -89,7 +91,7 @@ impl Protocol for Auto {
             return true;
         }
         if let Some(gather) = self.gather {
-            gather_followers(writes, log, gather);
+            gather_followers(writes, log, gather, self.gather_max);
         }
         writes.write_as_leader(&leader, &writes.environment.metrics.leader_flushes)
     }

@@ -8,8 +8,8 @@
 //!    or if the log is due by time. It never blocks on either;
 //! 3. acknowledges the queued transactions of its group of logs, always or at random
 //!    (`acknowledgment_group`, `acknowledgment_odds`);
-//! 4. if it is idle between its transactions, leaves its log to the flusher at once (force commit), with the
-//!    probability average idle time / `idle_max`. A fixed bound instead would starve a worker just below it.
+//! 4. if it is idle between its transactions, has the flusher write its log and acknowledge, at once (force commit),
+//!    with the probability average idle time / `idle_max`. A fixed bound instead would starve a worker just below it.
 //!
 //! A committer that waits leads or follows, as with `group`. A worker that goes away leaves its log overdue, or with
 //! writes in flight: then the flusher takes over.
@@ -44,11 +44,11 @@ pub(super) const PAGE: Page = Page {
     choices: Choices {
         layout: Layout::PerThread,
         writer: Writer::Worker,
-        acknowledger: Acknowledger::Leader,
+        acknowledger: Acknowledger::Workers,
     },
     start: |parts: Parts<'_>| {
-        let Axes { gather, await_cohort, idle_max, .. } = *parts.axes;
-        Arc::new(Autonomous { writes: parts.writes, gather, await_cohort, idle_max })
+        let Axes { gather, gather_max, await_cohort, idle_max, .. } = *parts.axes;
+        Arc::new(Autonomous { writes: parts.writes, gather, gather_max, await_cohort, idle_max })
     },
 };
 
@@ -64,6 +64,7 @@ thread_local! {
 struct Autonomous {
     writes: Arc<Writes>,
     gather: Option<Gather>,
+    gather_max: Option<u32>,
     await_cohort: bool,
     idle_max: Duration,
 }
@@ -110,7 +111,7 @@ impl Protocol for Autonomous {
             return true;
         }
         if let Some(gather) = self.gather {
-            gather_followers(&self.writes, log, gather);
+            gather_followers(&self.writes, log, gather, self.gather_max);
         }
         self.writes.write_as_leader(&leader, &self.writes.environment.metrics.leader_flushes)
     }
@@ -162,6 +163,7 @@ impl Autonomous {
         let is_wanted = log.flush_request.due() != NEVER || log.in_flight() > 0;
         if is_wanted && !log.has_leader() && idle.forces(most, dice()) && !environment.poison.is_raised() {
             environment.metrics.idle_flushes.add(1);
+            self.writes.acknowledgments.force();
             self.writes.flushers.delegate(log, NOW);
         }
     }

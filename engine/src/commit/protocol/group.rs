@@ -8,7 +8,7 @@
 //! 3. If there is a leader, the committer is a follower: it sleeps. The leader wakes all followers with one system
 //!    call when its write has completed. Those that the write did not cover race to lead the next one.
 //! 4. Before it writes, a leader may gather followers for `gather_window`, if enough other transactions are in
-//!    progress (`gather_siblings`). Without a window a batch is what arrived during the previous write, and its cohort
+//!    progress (`gather_siblings`), and until there are `gather_max`. Without a window a batch is what arrived during the previous write, and its cohort
 //!    (`cohort`): committers let those return first that the previous write released. One committer keeps the time.
 //! 5. Where no thread waits, the background thread writes, every interval.
 //!
@@ -38,6 +38,7 @@ pub(super) const PAGE: Page = Page {
         Arc::new(Group {
             writes: parts.writes,
             gather: parts.axes.gather,
+            gather_max: parts.axes.gather_max,
             await_cohort: parts.axes.await_cohort,
         })
     },
@@ -46,6 +47,7 @@ pub(super) const PAGE: Page = Page {
 struct Group {
     writes: Arc<Writes>,
     gather: Option<Gather>,
+    gather_max: Option<u32>,
     await_cohort: bool,
 }
 
@@ -85,14 +87,14 @@ impl Protocol for Group {
             return true;
         }
         if let Some(gather) = self.gather {
-            gather_followers(&self.writes, log, gather);
+            gather_followers(&self.writes, log, gather, self.gather_max);
         }
         self.writes.write_as_leader(&leader, &self.writes.environment.metrics.leader_flushes)
     }
 }
 
 /// Gives followers time to arrive, if there are any.
-pub(super) fn gather_followers(writes: &Writes, log: &LogWriter, gather: Gather) {
+pub(super) fn gather_followers(writes: &Writes, log: &LogWriter, gather: Gather, most: Option<u32>) {
     let environment = &writes.environment;
     // Those that commit as well, or were just released, are not in progress, but they count.
     let others = (environment.hooks.in_progress)().saturating_add(log.cohort.others());
@@ -103,7 +105,8 @@ pub(super) fn gather_followers(writes: &Writes, log: &LogWriter, gather: Gather)
     loop {
         let full = log.full.ticket();
         let left = until.since(environment.clock.now());
-        if left.is_zero() || log.has_sealed() || environment.poison.is_raised() {
+        let enough = most.is_some_and(|most| log.counted_records() >= most) || log.has_sealed();
+        if left.is_zero() || enough || environment.poison.is_raised() {
             return;
         }
         log.full.wait(full, Some(left));

@@ -27,7 +27,7 @@ mod auto;
 
 pub(super) use page::{Choices, Page, Parts, Protocol};
 
-use crate::base::settings::{MethodSetting, Preset, Settings, Writer};
+use crate::base::settings::{Preset, Settings, Writer};
 
 /// Returns the page of a preset.
 fn page(preset: Preset) -> &'static Page {
@@ -45,17 +45,10 @@ fn page(preset: Preset) -> &'static Page {
 
 /// Returns the choices of a preset.
 pub(super) fn choices(settings: &Settings) -> Choices {
-    let mut choices = match settings.preset {
+    match settings.preset {
         Preset::Auto if settings.log_memory.is_some() => page(Preset::Passive).choices,
         preset => page(preset).choices,
-    };
-    if settings.preset == Preset::Autonomous {
-        choices.writer = match settings.durability_method {
-            Some(MethodSetting::WorkerDsync | MethodSetting::WorkerFlush) => Writer::Worker,
-            Some(MethodSetting::Flusher) | None => Writer::Leader,
-        };
     }
-    choices
 }
 
 /// Returns the page that runs: the preset's, unless `writer` is that of another one.

@@ -3,11 +3,13 @@
 //! **After**: nothing in particular; it is the floor that every other protocol is compared with. Throughput is bounded
 //! by one divided by the time of a durable write.
 //!
-//! **Here**: each record is a block of its own, sealed when it is appended. A committer writes its own block.
-//! Asynchronous commits are written by the background thread, one block after the other.
+//! **Here**: each record is a block of its own, sealed when it is appended. A committer becomes the leader of the log,
+//! writes its own block, and resigns: the writes of a log follow each other, and none is shared. Asynchronous commits
+//! are written by the background thread, one block after the other.
 //!
 //! ```text
-//!   committer    latch: draw CSN, append, seal | write its block, durably | committed
+//!   committer 1    latch: draw CSN, append, seal | leader: write ==== | committed
+//!   committer 2    latch: draw CSN, append, seal | sleep ............ | leader: write ==== | committed
 //! ```
 //!
 //! With one log there is no dependency to wait for. A record is durable when all before it in the log are, so a
@@ -51,10 +53,13 @@ impl Protocol for PerTransaction {
 
     /// Writes the block of `csn`, or an earlier one if that is written already.
     fn advance(&self, log: &LogWriter, csn: Csn, _by: Nanos) -> bool {
+        let Some(leader) = self.writes.try_become_leader(log) else { return false };
+        if csn <= log.log.durable_csn() {
+            return true;
+        }
         let Some(block) = log.take_block_for(csn) else { return false };
-        self.writes.write_inline(log, block, &self.writes.environment.metrics.leader_flushes);
+        self.writes.write_inline(leader.log(), block, &self.writes.environment.metrics.leader_flushes);
         self.writes.acknowledgments.publish();
-        self.writes.wake_waiters(log);
         true
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! **After**: the bounded-queue writer of commit logs with a periodic flush.
 //!
-//! **Here**: one background thread writes the log at most once every `flush_interval` (1 ms by default), for committers
-//! that wait, too. It acknowledges the transactions of a bounded queue (`queue_entries`); a committer that finds the
-//! queue full waits. Readers, checkpoints and others that need the log do not wait for the interval.
+//! **Here**: every commit, blocking or not, takes a place in a bounded queue (`queue_entries`); a committer that finds
+//! the queue full waits. The first to arrive opens a window of `flush_interval` (1 ms by default). When it ends, one
+//! background thread writes everything that has arrived with one durable write, and empties the queue. Readers,
+//! checkpoints and others that need the log do not wait for the window.
 //!
 //! ```text
-//!   committer    append | sleep ................................ | committed
-//!   background          interval since the last write | seal  write == durable | pop the queue, wake all
+//!   committer 1    append, queue | sleep ................................... | committed
+//!   committer 2         append, queue | sleep .............................. | committed
+//!   background     |----- window ------| seal  write ====== durable | pop the queue, wake all
 //! ```
 
-use super::super::levels::{self, NOW};
+use super::super::levels;
 use super::super::log_writer::LogWriter;
 use super::super::pending::Ticket;
 use super::super::writes::Writes;
@@ -28,15 +30,12 @@ pub(super) const PAGE: Page = Page {
         writer: Writer::Background,
         acknowledger: Acknowledger::Background,
     },
-    start: |parts: Parts<'_>| {
-        let interval = parts.axes.waiters_keep_interval.then_some(parts.axes.flush_interval);
-        Arc::new(Queued { writes: parts.writes, interval })
-    },
+    start: |parts: Parts<'_>| Arc::new(Queued { writes: parts.writes, window: parts.axes.flush_interval }),
 };
 
 struct Queued {
     writes: Arc<Writes>,
-    interval: Option<Duration>,
+    window: Duration,
 }
 
 impl Protocol for Queued {
@@ -44,14 +43,19 @@ impl Protocol for Queued {
         self.writes.flushers.of(log).wake_for(due);
     }
 
-    fn wait(&self, ticket: Ticket, _is_committer: bool, deadline: Option<Nanos>) -> Result<()> {
+    fn wait(&self, ticket: Ticket, is_committer: bool, deadline: Option<Nanos>) -> Result<()> {
         let log = self.writes.durability.log(ticket.log);
+        // The window of the first to arrive ends first, and its write takes the others along.
+        let by = levels::after(self.writes.environment.clock.now(), self.window);
         loop {
             let woken = log.event.ticket();
             if self.writes.is_durable(ticket)? {
+                if is_committer {
+                    // Its place in the queue is free before it returns.
+                    self.writes.acknowledgments.acknowledge_all(true);
+                }
                 return Ok(());
             }
-            let by = self.interval.map_or(NOW, |interval| levels::after(log.last_write().0, interval));
             if !self.advance(log, ticket.csn, by) {
                 self.writes.environment.sleep(&log.event, woken, deadline)?;
             }

@@ -317,6 +317,47 @@ fn a_full_buffer_is_sealed_and_the_next_one_filled() {
     }
 }
 
+/// They wrote side by side.
+#[test]
+fn per_transaction_writes_one_block_after_the_other() {
+    let world = World::with(settings(Preset::PerTransaction), Hooks::default());
+    world.disk.hold();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| world.blocking(0, Csn::ZERO).expect("commits"));
+        }
+        eventually("all are appended", || world.commit.newest_drawn() == Csn(3));
+        std::thread::sleep(Duration::from_millis(20));
+        let begun = world.disk.writes();
+        world.disk.release();
+        assert_eq!(begun, 1, "writes at a time");
+    });
+    assert_eq!(world.commit.metrics().flushes.get(), 3, "and none is shared");
+}
+
+/// A commit after a pause was written at once, and took no place in the queue.
+#[test]
+fn queued_opens_a_window_with_the_first_arrival() {
+    let clock = Clock::manual();
+    clock.advance(Duration::from_secs(1));
+    let settings = settings(Preset::Queued);
+    let window = settings.flush_interval();
+    let world = World::with_clock(settings, Hooks::default(), clock);
+    std::thread::scope(|scope| {
+        let committer = scope.spawn(|| world.blocking(0, Csn::ZERO).expect("commits"));
+        eventually("queued", || world.commit.acknowledgments.has_queued(LogId(0)));
+        world.clock.advance(window - Duration::from_micros(250));
+        let second = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(world.disk.writes(), 0, "before the window ends");
+        world.clock.advance(Duration::from_micros(250));
+        committer.join().expect("no panic");
+        eventually("both in one write", || world.commit.is_committed_ticket(second));
+    });
+    assert_eq!(world.commit.metrics().flushes.get(), 1);
+    eventually("each is counted once", || world.commit.metrics().committed.get() == 2);
+}
+
 #[test]
 fn queued_writes_no_more_often_than_its_interval() {
     let interval = Duration::from_millis(20);
@@ -402,7 +443,7 @@ fn trying_for_a_lead_that_is_taken_does_not_release_it() {
 #[test]
 fn a_later_block_that_completes_first_acknowledges_nothing() {
     let world = World::with(
-        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) },
+        Settings { acknowledger: Some(Acknowledger::Leader), ..settings(Preset::Autonomous) },
         Hooks::default(),
     );
     world.disk.complete_in_reverse();

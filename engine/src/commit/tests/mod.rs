@@ -71,7 +71,12 @@ pub fn all() -> Vec<Settings> {
         Settings { gather_max: 1, ..settings(Preset::Group) },
         Settings { queue: Some(Queue::Latched), ..settings(Preset::Pipelined) },
         Settings { acknowledger: Some(Acknowledger::Background), ..settings(Preset::Group) },
-        Settings { dependency: csn, ..settings(Preset::Autonomous) },
+        Settings { dependency: csn, writer: Some(Writer::Leader), ..settings(Preset::Autonomous) },
+        Settings {
+            writer: Some(Writer::Leader),
+            acknowledger: Some(Acknowledger::Leader),
+            ..settings(Preset::Autonomous)
+        },
         Settings { dependency: csn, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
         Settings {
             acknowledger: workers,

@@ -11,6 +11,7 @@ fn settings(logs: usize) -> Settings {
         flush_unit_bytes: 4096,
         flush_interval: Some(Duration::from_secs(1)),
         idle_max: Duration::ZERO,
+        acknowledger: Some(Acknowledger::Leader),
         ..super::settings(Preset::Autonomous)
     }
 }
@@ -109,12 +110,17 @@ fn what_is_written_because_it_is_due_takes_neighbours_along() {
     assert!(world.commit.watermark() > own.csn);
 }
 
-/// Bounded blocks are sealed ahead: behind the oldest, which is written, the next has its place already.
+/// Full buffers are sealed ahead: behind the oldest, which is written, the next has its place already.
 #[test]
 fn nothing_is_stolen_behind_a_block_that_is_not_the_newest() {
-    let world = world(Settings { gather_max: 2, ..settings(2) });
+    let world = world(settings(2));
     world.warm(2);
-    let mut all: Vec<Ticket> = (0..4).map(|_| world.fill(0, 0)).collect();
+    let mut all: Vec<Ticket> = Vec::new();
+    for n in 0..4 {
+        all.push(world.fill(0, 0));
+        let log = &world.commit.durability.logs[0];
+        assert!(n % 2 == 0 || log.seal_ahead(&mut log.log.lock()));
+    }
     all.push(world.fill(1, 0));
     world.clock.advance(Duration::from_secs(2));
     world.end(0);
@@ -234,43 +240,67 @@ fn an_idle_log_holds_nothing_back_so_no_barrier_is_needed() {
     assert_eq!(world.commit.metrics().device_writes.get(), 51, "and no log is written for it");
 }
 
-#[test]
-fn a_worker_acknowledges_with_a_probability() {
-    let rounds = |odds| {
-        let settings = Settings {
-            acknowledger: Some(Acknowledger::Workers),
-            acknowledgment_odds: odds,
-            acknowledgment_group: 8,
-            logs: 8,
-            stealing_group: None,
-            ..settings(8)
-        };
-        presets::check(&settings, 8).expect("a point on the axes");
-        let world = world(settings);
-        let (told, rounds) = (world.commit.metrics().committed.get(), 3000);
-        let mut at_once = 0;
-        for _ in 0..rounds {
-            let pending = world.pending(Csn::ZERO, Durability::Durable, false);
-            let ticket = world.precommit(0, pending).expect("pre-commits");
-            let core = &world.commit;
-            let lead = world.commit.writes.try_become_leader(&core.durability.logs[0]);
-            let block = core.durability.logs[0].take_block().expect("just appended");
-            core.writes.write_inline(
-                &core.durability.logs[0],
-                block,
-                &core.environment.metrics.leader_flushes,
-            );
-            core.durability.watermark.rescan();
-            drop(lead);
-            let before = core.environment.metrics.committed.get();
-            world.end(0);
-            at_once += u64::from(core.environment.metrics.committed.get() > before);
-            assert!(world.commit.is_committed_ticket(ticket));
-        }
-        assert!(world.commit.metrics().committed.get() > told);
-        at_once * 100 / rounds
+/// Percent of transactions after which a worker acknowledges, with eight workers.
+fn acknowledgments(odds: u32) -> u64 {
+    const WORKERS: usize = 8;
+    let settings = Settings {
+        acknowledger: Some(Acknowledger::Workers),
+        acknowledgment_odds: odds,
+        stealing_group: None,
+        ..settings(2)
     };
-    assert_eq!(rounds(1), 100);
-    assert!((25..42).contains(&rounds(0)), "log2 of 8 logs: one in three");
-    assert!((5..16).contains(&rounds(10)));
+    presets::check(&settings, 2).expect("a point on the axes");
+    let world = world(settings);
+    let (attached, done) = (std::sync::Barrier::new(WORKERS), std::sync::Barrier::new(WORKERS));
+    std::thread::scope(|scope| {
+        for _ in 1..WORKERS {
+            scope.spawn(|| {
+                world.end(1);
+                attached.wait();
+                done.wait();
+            });
+        }
+        attached.wait();
+        let (commit, rounds, mut at_once) = (&world.commit, 3000, 0);
+        for _ in 0..rounds {
+            let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+            let log = &commit.durability.logs[0];
+            let leader = commit.writes.try_become_leader(log);
+            let block = log.take_block().expect("just appended");
+            commit.writes.write_inline(log, block, &commit.metrics().leader_flushes);
+            commit.durability.rescan();
+            drop(leader);
+            let before = commit.metrics().committed.get();
+            world.end(0);
+            at_once += u64::from(commit.metrics().committed.get() > before);
+            assert!(commit.is_committed_ticket(ticket));
+        }
+        done.wait();
+        at_once * 100 / rounds
+    })
+}
+
+#[test]
+fn a_worker_acknowledges_with_odds_by_the_number_of_workers() {
+    assert_eq!(acknowledgments(1), 100);
+    let by_workers = acknowledgments(0);
+    assert!((25..42).contains(&by_workers), "log2 of 8 workers: one in three, not {by_workers} %");
+    assert!((5..16).contains(&acknowledgments(10)));
+}
+
+/// The transactions of an idle worker waited a millisecond for a worker to acknowledge them.
+#[test]
+fn a_forced_commit_is_acknowledged_with_its_write() {
+    let settings = Settings { idle_max: Duration::from_micros(50), ..super::settings(Preset::Autonomous) };
+    let clock = Clock::manual();
+    clock.advance(Duration::from_millis(1));
+    let world = World::with_clock(settings, Hooks::default(), clock);
+    let metrics = world.commit.metrics();
+    while metrics.idle_flushes.get() == 0 {
+        world.clock.advance(Duration::from_secs(1));
+        world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+        world.end(0);
+    }
+    let all = world.commit.newest_drawn().0;
+    eventually("acknowledged, while time stands still", || metrics.committed.get() == all);
 }
