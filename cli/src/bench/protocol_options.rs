@@ -91,7 +91,7 @@ pub struct ProtocolArgs {
     /// The leader waits only if at least this many other transactions are in progress
     #[arg(long, value_name = "TRANSACTIONS")]
     siblings: Option<usize>,
-    /// Transactions in one flush at most; 0: no limit
+    /// With so many commits a leader waits for no more; 0: no limit
     #[arg(long, value_name = "TRANSACTIONS")]
     gather_max: Option<usize>,
     /// Largest buffer of a log; default: 1m, with --preset restricted more

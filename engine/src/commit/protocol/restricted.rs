@@ -4,8 +4,8 @@
 //!
 //! **Here**: *k* threads share one log (`threads_per_log`, default 2), whose buffers grow with *k* (512 KiB a thread). So
 //! there are fewer and fuller writes than with a log for each thread. Each log has a flusher thread of its own, which
-//! writes when three quarters of a buffer are full, after `flush_interval` (1 ms), or when a committer waits. Committers
-//! sleep. Dependencies are tracked for each record: the rule is `dsn`.
+//! writes when a buffer is full, `flush_interval` (1 ms) after its last write, or when a committer waits. Committers sleep.
+//! There are at least two logs, and dependencies are tracked for each record: the rule is `dsn`.
 //!
 //! ```text
 //!   thread 0    append to log 0 | sleep ..................................... | DSN below W: committed
@@ -14,7 +14,7 @@
 //!   thread 2    append to log 1 | sleep ........ | flusher 1 ...
 //! ```
 //!
-//! **Different from Milliscale**: segments are files, not objects; a waiting committer has its log written at once
+//! **Different from Milliscale**: segments are files, not objects; the 1 ms are ours; a waiting committer has its log written at once
 //! instead of after the timeout; recovery exists and replays by the same rule.
 
 use super::super::levels::NOW;
