@@ -9,9 +9,10 @@
 //!   5 unlatch; wake the flusher if it sleeps too long
 //! ```
 //!
-//! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2). `Environment::latched` turns it into
-//! poison, and that of step 2, too, before the latch is free. So step 1 asks under the latch, and so does a thread that
-//! finds out what is durable: nothing is appended behind a hole, and no hole counts.
+//! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2).
+//! `Environment::latched` turns it into poison, and that of step 2, too, before the latch is free.
+//! So step 1 asks under the latch, and so does a thread that finds out what is durable: nothing is
+//! appended behind a hole, and no hole counts.
 
 use super::acknowledge::Acknowledgments;
 use super::axes::Axes;
@@ -40,7 +41,8 @@ use std::time::Duration;
 pub(super) const SPACE_WAIT: Duration = Duration::from_secs(5);
 /// The same where no segment can be made because the device fails: waiting longer frees nothing.
 const BROKEN_WAIT: Duration = Duration::from_millis(100);
-/// How often it looks without being woken: the thread that prepares segments does not know of waiters.
+/// How often it looks without being woken: the thread that prepares segments does not know of
+/// waiters.
 const SPACE_LOOK: Duration = Duration::from_millis(1);
 
 /// The rule that a record names, and whether it waits for no other log.
@@ -189,7 +191,8 @@ impl Appending {
         (rule, alone): Terms,
         dsn_of: impl FnOnce(Csn) -> Csn,
     ) -> RecordHeader {
-        // As of before the draw: a stored watermark must not cover the record that holds it (rule 15).
+        // As of before the draw: a stored watermark must not cover the record that holds it (rule
+        // 15).
         let watermark = self.watermark_to_store();
         let csn = self.durability.watermark.draw(log.id, latch);
         let gsn = match self.durability.clocks() {
@@ -228,7 +231,8 @@ impl Appending {
         }
     }
 
-    /// Seals the block if each record is one of its own; otherwise tells a leader when it need not gather any longer.
+    /// Seals the block if each record is one of its own; otherwise tells a leader when it need not
+    /// gather any longer.
     #[inline]
     pub(super) fn count_in_block(&self, log: &LogWriter, latch: &mut LogGuard<'_>) {
         if self.axes.one_record_a_block {
@@ -314,7 +318,8 @@ impl Appending {
         drop(latch);
         durability.rescan();
         if is_satisfied() {
-            // It became so while it was queued, and the thread that caused that may have found the queue empty.
+            // It became so while it was queued, and the thread that caused that may have found the
+            // queue empty.
             acknowledgments.publish();
         } else {
             acknowledgments.wake_flushers_behind(required);
@@ -322,7 +327,8 @@ impl Appending {
         Ok(())
     }
 
-    /// Waits until there is room for a record with a body of `body_len` bytes, and returns the latch.
+    /// Waits until there is room for a record with a body of `body_len` bytes, and returns the
+    /// latch.
     pub(super) fn reserve_record<'a>(
         &self,
         log: &'a LogWriter,
@@ -334,7 +340,8 @@ impl Appending {
         self.reserve(log, Some((bytes, &mut large)), entry)
     }
 
-    /// Steps 1 and 2: returns the latch of a log that has room for a record and, with `entry`, for a queue entry.
+    /// Steps 1 and 2: returns the latch of a log that has room for a record and, with `entry`, for
+    /// a queue entry.
     pub(super) fn reserve<'a>(
         &self,
         log: &'a LogWriter,
@@ -367,7 +374,8 @@ impl Appending {
                     }
                 }
                 Obstacle::Undecided => {
-                    // The acknowledger may be late, and a thread that fences for others wakes no committer.
+                    // The acknowledger may be late, and a thread that fences for others wakes no
+                    // committer.
                     let newest = self.durability.watermark.newest_drawn();
                     if !self.acknowledgments.acknowledge_all(true) && !self.waiting.advance_watermark(newest)
                     {
@@ -419,8 +427,8 @@ impl Appending {
         })
     }
 
-    /// Seals the filling buffer, which has no room for the next record, if another one is free. Returns false if all are
-    /// in use: then the committer has to wait for a write.
+    /// Seals the filling buffer, which has no room for the next record, if another one is free.
+    /// Returns false if all are in use: then the committer has to wait for a write.
     fn seal_full_buffer(&self, log: &LogWriter, latch: &mut LogGuard<'_>) -> bool {
         if !self.mapped.is_used() && !(latch.has_free_buffer() && log.has_few_sealed()) {
             return false;

@@ -1,4 +1,5 @@
-//! The point that runs on the axes of commit protocols: plain data, derived from the settings once, at open.
+//! The point that runs on the axes of commit protocols: plain data, derived from the settings once,
+//! at open.
 //!
 //! [`super::presets`] fills it; the protocol pages and the components read it.
 
@@ -40,7 +41,8 @@ pub struct Axes {
     pub flush_interval: Duration,
     /// `flush_interval` is an upper bound, and a faster device is written more often. See `levels`.
     pub interval_follows_device: bool,
-    /// `flush_interval` is a window that the first record after a write opens, for committers that wait, too.
+    /// `flush_interval` is a window that the first record after a write opens, for committers that
+    /// wait, too.
     pub(super) window_after_arrival: bool,
     /// Committers that wait take a place in the queue, too.
     pub(super) queues_waiters: bool,

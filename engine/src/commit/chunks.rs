@@ -1,4 +1,5 @@
-//! How does redo get into the log before its transaction asks to commit, and how long does the log keep it?
+//! How does redo get into the log before its transaction asks to commit, and how long does the log
+//! keep it?
 //!
 //! ```text
 //!   CSN      101       104        110       115                 130
@@ -7,18 +8,21 @@
 //!            └ pin: the log above 100 is kept, the checkpoint covers no more ┘
 //! ```
 //!
-//! A chunk is a record with a CSN (see `log::part`), so W, waiters and recovery treat it like any. It is written at once.
+//! A chunk is a record with a CSN (see `log::part`), so W, waiters and recovery treat it like any.
+//! It is written at once.
 //!
-//! **Pins.** A checkpoint contains nothing of a transaction in progress, so the log keeps its chunks until a checkpoint contains the
-//! transaction, or it has aborted. A pin is announced before the first chunk is drawn, with the newest CSN drawn by then: whoever
-//! chose a checkpoint's CSN at or above the chunk's finds the pin.
+//! **Pins.** A checkpoint contains nothing of a transaction in progress, so the log keeps its
+//! chunks until a checkpoint contains the transaction, or it has aborted. A pin is announced before
+//! the first chunk is drawn, with the newest CSN drawn by then: whoever chose a checkpoint's CSN at
+//! or above the chunk's finds the pin.
 //!
 //! # Bounds
-//! 1. What pins alone keep is at most [`Pins::most`] bytes of segments after a checkpoint. To get there the oldest pin is *revoked*:
-//!    its transaction cannot commit any more, and everybody else goes on. A transaction that waits for log space to commit can still be
-//!    revoked; one that has it cannot.
-//! 2. A transaction waits before it appends a chunk until W has passed its [`AHEAD`]th before: so neither log buffers fill up with
-//!    chunks, nor has recovery many of them to append again.
+//! 1. What pins alone keep is at most [`Pins::most`] bytes of segments after a checkpoint. To get
+//!    there the oldest pin is *revoked*: its transaction cannot commit any more, and everybody else
+//!    goes on. A transaction that waits for log space to commit can still be revoked; one that has
+//!    it cannot.
+//! 2. A transaction waits before it appends a chunk until W has passed its [`AHEAD`]th before: so
+//!    neither log buffers fill up with chunks, nor has recovery many of them to append again.
 
 use super::append::Appending;
 use super::levels;
@@ -32,8 +36,8 @@ use std::sync::Arc;
 /// Chunks of a transaction that may be above W.
 const AHEAD: usize = 8;
 
-/// The chunks of a transaction in progress. When it is dropped, the log need not keep them, unless the transaction has
-/// committed.
+/// The chunks of a transaction in progress. When it is dropped, the log need not keep them, unless
+/// the transaction has committed.
 pub struct Chunks {
     pins: Arc<Pins>,
     segments: Arc<SegmentPool>,
@@ -68,7 +72,8 @@ impl Appending {
         Chunks { pins: pins.clone(), segments, log, pin, newest, recent, count: 0 }
     }
 
-    /// Appends the next chunk, which has a CSN of its own and is written at once. Does not wait for the write.
+    /// Appends the next chunk, which has a CSN of its own and is written at once. Does not wait for
+    /// the write.
     pub(super) fn append_chunk(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
         chunks.pins.check(chunks.pin)?;
         let at = chunks.count % AHEAD;
@@ -106,7 +111,8 @@ impl Appending {
     fn append_one_chunk(&self, log: LogId, record: Record<'_>, previous: Csn) -> Result<Csn> {
         let log = self.durability.log(log);
         let mut latch = self.reserve_record(log, record.body.len(), false)?;
-        // By the exact rule a chunk lists nothing: the one before it lies before it in the same log.
+        // By the exact rule a chunk lists nothing: the one before it lies before it in the same
+        // log.
         let rule = if self.durability.lists_predecessors() {
             DependencyRule::Exact { listed: 0 }
         } else {
@@ -172,7 +178,8 @@ impl Pins {
         let mut pins = self.pins.lock();
         pins.1 += 1;
         let id = pins.1;
-        // Under the lock: whoever covers next finds the pin, and whoever did so before covers no more than has been drawn.
+        // Under the lock: whoever covers next finds the pin, and whoever did so before covers no
+        // more than has been drawn.
         pins.0.push(Pin { id, above: newest_drawn(), phase: Phase::Running, operations: 0, bytes: 0 });
         id
     }
@@ -192,7 +199,8 @@ impl Pins {
         running.fold((0, 0), |(operations, bytes), pin| (operations + pin.operations, bytes + pin.bytes))
     }
 
-    /// The transaction has ended. The pin of one that committed stays until a checkpoint contains it.
+    /// The transaction has ended. The pin of one that committed stays until a checkpoint contains
+    /// it.
     fn release(&self, id: u64) {
         self.pins.lock().0.retain(|pin| pin.id != id || matches!(pin.phase, Phase::Committed(_)));
     }
@@ -228,8 +236,8 @@ impl Pins {
         Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("log_bytes_max"))
     }
 
-    /// Returns up to where a checkpoint at `checkpoint` covers the log. `kept` returns how many bytes are kept because of a
-    /// pin above some CSN alone.
+    /// Returns up to where a checkpoint at `checkpoint` covers the log. `kept` returns how many
+    /// bytes are kept because of a pin above some CSN alone.
     pub(super) fn cover(&self, checkpoint: Csn, kept: &dyn Fn(Csn) -> u64) -> Csn {
         let pins = &mut self.pins.lock().0;
         pins.retain(|pin| !matches!(pin.phase, Phase::Committed(csn) if csn <= checkpoint));
@@ -268,41 +276,4 @@ impl Drop for Committing<'_> {
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_is_kept_for_whoever_a_checkpoint_does_not_contain() {
-        let pins = Pins::new(1000);
-        let cover = |csn| pins.cover(Csn(csn), &|_| 0).0;
-        assert_eq!(cover(10), 10);
-        let first = pins.announce(|| Csn(20));
-        let second = pins.announce(|| Csn(30));
-        assert_eq!(cover(15), 15, "its chunks are above the checkpoint");
-        assert_eq!(cover(40), 20);
-        pins.begin_commit(first).expect("not revoked").committed(Csn(45));
-        pins.release(first);
-        assert_eq!(cover(44), 20, "it committed after the checkpoint");
-        assert_eq!(cover(45), 30);
-        pins.release(second);
-        assert_eq!(cover(50), 50);
-    }
-
-    #[test]
-    fn the_oldest_pin_is_revoked_if_too_much_is_kept() {
-        let pins = Pins::new(1000);
-        let old = pins.announce(|| Csn(20));
-        let young = pins.announce(|| Csn(30));
-        let kept = |covered: Csn| if covered < Csn(30) { 1001 } else { 1000 };
-        assert_eq!(pins.cover(Csn(40), &kept), Csn(30));
-        let error = pins.check(old).expect_err("revoked");
-        assert!(error.kind() == ErrorKind::OutOfMemory && error.to_string().contains("log_bytes_max"));
-        assert!(pins.begin_commit(old).is_err() && pins.check(young).is_ok());
-        // One that is committing is not revoked, and one that gave up committing is.
-        let committing = pins.begin_commit(young).expect("not revoked");
-        assert_eq!(pins.cover(Csn(50), &|_| 1001), Csn(30));
-        drop(committing);
-        assert_eq!(pins.cover(Csn(50), &|_| 1001), Csn(50));
-        assert!(pins.check(young).is_err());
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
 //! Is it worth waiting for those who come back?
 //!
-//! Threads that commit one transaction after the other are released together when a write has completed, and come back with their
-//! next commit a little later. Whoever is back first finds the log free. If it wrote at once, it would write almost alone, the others
-//! would wait for that write first, and from then on two groups would take turns: each commit lasts two writes, and half of
+//! Threads that commit one transaction after the other are released together when a write has
+//! completed, and come back with their next commit a little later. Whoever is back first finds the
+//! log free. If it wrote at once, it would write almost alone, the others would wait for that write
+//! first, and from then on two groups would take turns: each commit lasts two writes, and half of
 //! the time the CPU has nothing to do. If it lets the others come back, all go with the next write.
 //!
 //! ```text
@@ -10,15 +11,20 @@
 //!   together     |== AB ==|..|== AB ==|..|== AB ==|       one, and the time until the last is back
 //! ```
 //!
-//! So the **cohort** of the next write is counted: the commits that the last write released, and those that had arrived by its end. Until all
-//! are there, nobody writes; **the last to arrive leads**, so that no thread is woken only to write. One of those who sleep, the first, keeps
-//! the time: when as much of it has passed since the write's end as a write takes, it leads whoever is there.
+//! So the **cohort** of the next write is counted: the commits that the last write released, and
+//! those that had arrived by its end. Until all are there, nobody writes; **the last to arrive
+//! leads**, so that no thread is woken only to write. One of those who sleep, the first, keeps the
+//! time: when as much of it has passed since the write's end as a write takes, it leads whoever is
+//! there.
 //!
-//! That pays where coming back takes less time than a write. Where it does not (long transactions, many threads on few cores, arrivals that
-//! have nothing to do with each other) the time passes in vain. After a second miss in a row nobody waits for a number of writes that doubles
-//! with each further miss. The cost is bounded by that: at most one write in [`PAUSE_MAX`] takes up to twice its time.
+//! That pays where coming back takes less time than a write. Where it does not (long transactions,
+//! many threads on few cores, arrivals that have nothing to do with each other) the time passes in
+//! vain. After a second miss in a row nobody waits for a number of writes that doubles with each
+//! further miss. The cost is bounded by that: at most one write in [`PAUSE_MAX`] takes up to twice
+//! its time.
 //!
-//! All is written under the log's latch. A committer reads it after it appended: the last to append sees all who came before.
+//! All is written under the log's latch. A committer reads it after it appended: the last to append
+//! sees all who came before.
 
 use super::levels;
 use crate::base::Csn;
@@ -125,7 +131,8 @@ impl Cohort {
         self.expected.store(if worthwhile { cohort } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Until when a committer that has appended should let others come before it writes; `None`: it should write now.
+    /// Until when a committer that has appended should let others come before it writes; `None`: it
+    /// should write now.
     pub(super) fn expected_until(&self, now: Nanos) -> Option<Nanos> {
         let until = Nanos(self.until.load(Ordering::Relaxed));
         let missing = self.arrived.load(Ordering::Relaxed) < self.expected.load(Ordering::Relaxed);
@@ -151,8 +158,9 @@ impl Cohort {
         self.size().max(self.arrived.load(Ordering::Relaxed) as usize).saturating_sub(1)
     }
 
-    /// Whether `csn` of a commit that joined keeps the time for the others; `None` if it is sealed. One look for both: who found its block open and
-    /// then another's first would sleep with nobody to keep the time.
+    /// Whether `csn` of a commit that joined keeps the time for the others; `None` if it is sealed.
+    /// One look for both: who found its block open and then another's first would sleep with nobody
+    /// to keep the time.
     pub(super) fn is_timekeeper(&self, csn: Csn) -> Option<bool> {
         let first = self.first.load(Ordering::Relaxed);
         (first != 0 && csn.0 >= first).then_some(csn.0 == first)
@@ -160,124 +168,4 @@ impl Cohort {
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-    use crate::base::settings::Preset;
-    use crate::commit::tests::World;
-
-    const WRITE: u64 = 100_000;
-
-    /// Threads that commit in turn, at times of the test's choosing.
-    struct Bank {
-        world: World,
-        cohort: Cohort,
-        csn: u64,
-        now: u64,
-    }
-
-    impl Bank {
-        fn new() -> Bank {
-            Bank { world: World::new(Preset::Group, 1), cohort: Cohort::new(), csn: 0, now: 1 }
-        }
-
-        fn latched(&self, f: impl FnOnce(&Cohort, &LogGuard<'_>)) {
-            f(&self.cohort, &self.world.commit.durability.logs[0].log.lock());
-        }
-
-        /// True if who appended writes at once.
-        fn appends(&mut self) -> bool {
-            self.csn += 1;
-            self.latched(|cohort, latch| cohort.joined(Csn(self.csn), latch));
-            self.cohort.expected_until(Nanos(self.now)).is_none()
-        }
-
-        fn seals(&self) {
-            self.latched(Cohort::sealed);
-        }
-
-        fn completes(&mut self) {
-            let begun = self.now;
-            self.now += WRITE;
-            self.latched(|cohort, latch| cohort.write_completed(Nanos(begun), Nanos(self.now), latch));
-        }
-
-        fn writes(&mut self) {
-            self.seals();
-            self.completes();
-        }
-    }
-
-    #[test]
-    fn one_alone_waits_for_nobody() {
-        let mut bank = Bank::new();
-        for _ in 0..5 {
-            assert!(bank.appends());
-            bank.writes();
-        }
-    }
-
-    #[test]
-    fn two_that_took_turns_go_together_and_the_last_leads() {
-        let mut bank = Bank::new();
-        assert!(bank.appends());
-        bank.seals();
-        assert!(bank.appends(), "the lead is taken, but that is not its business");
-        bank.completes();
-        assert!(bank.cohort.expected_until(Nanos(bank.now)).is_some(), "the first is expected back");
-        assert_eq!([1, 2, 3].map(|csn| bank.cohort.is_timekeeper(Csn(csn))), [None, Some(true), Some(false)]);
-        assert!(bank.appends(), "all are there");
-        bank.writes();
-        assert!(!bank.appends(), "now it waits for the other");
-        assert!(bank.appends());
-        bank.writes();
-    }
-
-    #[test]
-    fn the_time_is_that_of_a_write_and_ends() {
-        let mut bank = Bank::new();
-        bank.appends();
-        bank.appends();
-        bank.writes();
-        bank.appends();
-        let until = bank.cohort.expected_until(Nanos(bank.now)).expect("the other is expected");
-        assert_eq!(until, Nanos(bank.now + WRITE));
-        assert_eq!(bank.cohort.expected_until(until), None);
-    }
-
-    /// Writes for which nobody waits after the cohort did not come `misses` times.
-    fn pause_after(misses: u32) -> u32 {
-        let mut bank = Bank::new();
-        bank.appends();
-        bank.appends();
-        bank.writes();
-        let mut missed = 0;
-        while missed < misses {
-            if !bank.appends() {
-                missed += 1;
-            }
-            bank.now += 2 * WRITE;
-            // Two others that have nothing to do with those who were released.
-            bank.seals();
-            bank.appends();
-            bank.appends();
-            bank.completes();
-        }
-        let mut writes = 0;
-        while bank.cohort.expected_until(Nanos(bank.now)).is_none() {
-            bank.seals();
-            bank.appends();
-            bank.completes();
-            writes += 1;
-            assert!(writes <= 2 * PAUSE_MAX, "it is never tried again");
-        }
-        writes
-    }
-
-    #[test]
-    fn who_waits_in_vain_waits_less_and_less_often() {
-        let pauses: Vec<u32> = (1..14).map(pause_after).collect();
-        assert_eq!(pauses[0], 0, "one miss is an accident");
-        assert!(pauses.windows(2).all(|two| two[0] <= two[1]), "{pauses:?}");
-        assert!(pauses[12] >= PAUSE_MAX - 1 && pauses[12] <= PAUSE_MAX + 1, "{pauses:?}");
-    }
-}
+mod tests;

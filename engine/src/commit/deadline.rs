@@ -1,9 +1,10 @@
 //! What if a write of the log never completes?
 //!
-//! A device that fails answers with an error, and commits stop. A device that hangs does not answer: waiters would wait
-//! for ever, and so would `close`. So a thread looks, [`LOOKS`] times in `write_deadline`, at the logs with writes in
-//! flight. If a log had writes in flight at so many looks in a row and none of them has completed meanwhile, commits
-//! stop as after a failed write: waiters get `OutcomeUnknown`, and reopening finds out what is durable.
+//! A device that fails answers with an error, and commits stop. A device that hangs does not
+//! answer: waiters would wait for ever, and so would `close`. So a thread looks, [`LOOKS`] times in
+//! `write_deadline`, at the logs with writes in flight. If a log had writes in flight at so many
+//! looks in a row and none of them has completed meanwhile, commits stop as after a failed write:
+//! waiters get `OutcomeUnknown`, and reopening finds out what is durable.
 //!
 //! ```text
 //!   looks       |     |     |     |     |
@@ -11,18 +12,22 @@
 //!                                       ^ poisoned
 //! ```
 //!
-//! 1. A process that was stopped for long (a debugger, a suspended machine) finds one look missed, not a deadline.
-//! 2. While no write is in flight the thread sleeps without a timeout. It says so, then looks once more, then sleeps; a
-//!    writer counts its write first and then looks whether the thread sleeps. All four are sequentially consistent, so
-//!    one of the two sees the other.
-//! 3. A thread inside a hanging write stays there, with what belongs to it. So the commit layer is **abandoned**: its
-//!    threads are not waited for, and its queues are not dropped, which would wait. The process may end.
-//! 4. The thread continues when commits have stopped for another reason, say because the same device has failed another
-//!    write: `close` waits for the other threads and queues, or for this one to say that a write hangs.
-//! 5. A hanging write may arrive later all the same. Its block is of this epoch, behind the end that the next recovery
-//!    accepts.
+//! 1. A process that was stopped for long (a debugger, a suspended machine) finds one look missed,
+//!    not a deadline.
+//! 2. While no write is in flight the thread sleeps without a timeout. It says so, then looks once
+//!    more, then sleeps; a writer counts its write first and then looks whether the thread sleeps.
+//!    All four are sequentially consistent, so one of the two sees the other.
+//! 3. A thread inside a hanging write stays there, with what belongs to it. So the commit layer is
+//!    **abandoned**: its threads are not waited for, and its queues are not dropped, which would
+//!    wait. The process may end.
+//! 4. The thread continues when commits have stopped for another reason, say because the same
+//!    device has failed another write: `close` waits for the other threads and queues, or for this
+//!    one to say that a write hangs.
+//! 5. A hanging write may arrive later all the same. Its block is of this epoch, behind the end
+//!    that the next recovery accepts.
 //!
-//! Left out: reads, and writes of pages. A checkpoint that hangs stops no commit before the log is full.
+//! Left out: reads, and writes of pages. A checkpoint that hangs stops no commit before the log is
+//! full.
 
 use super::durability::Durability;
 use super::failure::Failure;
@@ -41,7 +46,8 @@ pub(super) struct WriteDeadline {
     /// Zero: no thread looks.
     patience: Duration,
     event: Event,
-    /// Stored by the thread before it sleeps without a timeout, and reset by the thread that wakes it.
+    /// Stored by the thread before it sleeps without a timeout, and reset by the thread that wakes
+    /// it.
     asleep: AtomicBool,
     stop: AtomicBool,
     /// A write has hung: do not wait for threads and queues.
@@ -50,7 +56,8 @@ pub(super) struct WriteDeadline {
     over: Event,
 }
 
-/// What was seen of a log: how many of its writes had ended, and at how many looks in a row that was so with others under way.
+/// What was seen of a log: how many of its writes had ended, and at how many looks in a row that
+/// was so with others under way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     ended: u64,

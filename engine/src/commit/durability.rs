@@ -1,7 +1,8 @@
-//! What is durable, and what is committed: all logs, the watermark W, and the dependency rule over them.
+//! What is durable, and what is committed: all logs, the watermark W, and the dependency rule over
+//! them.
 //!
-//! This object writes nothing and wakes no thread. It answers questions, and [`Durability::rescan`] brings its answers
-//! up to date.
+//! This object writes nothing and wakes no thread. It answers questions, and [`Durability::rescan`]
+//! brings its answers up to date.
 
 use super::dependency::{Clocks, DependsOn, Facts, Known, Obstacle, Rule, Undecided, rule_named};
 use super::log_writer::LogWriter;
@@ -96,8 +97,8 @@ impl Durability {
     pub(super) fn settle(&self, log: &LogWriter, latch: &LogGuard<'_>) {
         let first_volatile = latch.first_volatile_csn();
         self.watermark.settle(log.id, first_volatile, latch);
-        // Behind a drain beside which another thread stored, the first volatile record is not known; its clock is above what
-        // was settled before.
+        // Behind a drain beside which another thread stored, the first volatile record is not
+        // known; its clock is above what was settled before.
         let is_known = latch.knows_first_volatile() || planted::is(Bug::DrainedClockBelieved);
         if let Some(clocks) = self.clocks().filter(|_| is_known) {
             clocks.settle(log.id, first_volatile, latch);
@@ -109,7 +110,8 @@ impl Durability {
         self.completions.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns a number that changes whenever a transaction may be committed now that waited for another log before.
+    /// Returns a number that changes whenever a transaction may be committed now that waited for
+    /// another log before.
     pub(super) fn version(&self) -> u64 {
         let (completions, w) = (self.completions.load(Ordering::SeqCst), self.watermark.get().0);
         match self.lists_predecessors {
@@ -120,7 +122,8 @@ impl Durability {
         }
     }
 
-    /// Returns the rule that the record of a transaction names; what it lists stands at the end of its body.
+    /// Returns the rule that the record of a transaction names; what it lists stands at the end of
+    /// its body.
     #[inline]
     pub(super) fn rule_of(&self, pending: &Pending) -> DependencyRule {
         match pending.depends_on() {
@@ -157,7 +160,8 @@ impl Durability {
         }
     }
 
-    /// Returns whether exact dependencies would commit `csn`, a transaction above W whose record is durable.
+    /// Returns whether exact dependencies would commit `csn`, a transaction above W whose record is
+    /// durable.
     pub(super) fn is_exactly_committed(&self, csn: Csn, predecessors: &Predecessors) -> bool {
         let committed = |csn: &Csn| self.undecided.is_committed(*csn, self);
         match predecessors.all() {
@@ -227,18 +231,21 @@ impl Durability {
         ticket.csn <= self.log(ticket.log).log.durable_csn() || planted::is(Bug::AcknowledgedBeforeFlush)
     }
 
-    /// Returns whether the fragments of the transaction `csn` besides its last one are durable; true if there are none.
+    /// Returns whether the fragments of the transaction `csn` besides its last one are durable;
+    /// true if there are none.
     #[inline]
     pub(super) fn has_durable_fragments(&self, csn: Csn) -> bool {
         !self.is_by_page || planted::is(Bug::FragmentsNotAwaited) || self.volatile_fragment(csn).is_none()
     }
 
-    /// Returns a fragment of the transaction `csn` before its last one that is not durable, and its log.
+    /// Returns a fragment of the transaction `csn` before its last one that is not durable, and its
+    /// log.
     pub(super) fn volatile_fragment(&self, csn: Csn) -> Option<(&LogWriter, Csn)> {
         self.fragments_before(csn).find(|(log, csn)| *csn > log.log.durable_csn())
     }
 
-    /// Returns the fragments of the transaction `csn` before its last one that W has not passed, the newest first.
+    /// Returns the fragments of the transaction `csn` before its last one that W has not passed,
+    /// the newest first.
     pub(super) fn fragments_before(&self, csn: Csn) -> impl Iterator<Item = (&LogWriter, Csn)> {
         let mut at = csn;
         std::iter::from_fn(move || {

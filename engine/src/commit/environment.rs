@@ -1,4 +1,5 @@
-//! What all components of the commit layer share and none of them owns: time, storage, counters, whether commits stopped.
+//! What all components of the commit layer share and none of them owns: time, storage, counters,
+//! whether commits stopped.
 
 use super::metrics::CommitMetrics;
 use super::poison::Poison;
@@ -14,12 +15,13 @@ use std::time::Duration;
 
 /// What the commit layer asks of the layers above.
 pub struct Hooks {
-    /// Log space runs short: start a checkpoint, for example. Called by committers that wait; must not block.
+    /// Log space runs short: start a checkpoint, for example. Called by committers that wait; must
+    /// not block.
     pub on_log_pressure: Box<dyn Fn() + Send + Sync>,
     /// Returns whether a checkpoint would give back a good part of the page store's reserve.
     pub is_checkpoint_worthwhile: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Returns about how many read-write transactions are in progress that have not asked to commit. Asked by a leader
-    /// that may gather followers.
+    /// Returns about how many read-write transactions are in progress that have not asked to
+    /// commit. Asked by a leader that may gather followers.
     pub in_progress: Box<dyn Fn() -> usize + Send + Sync>,
 }
 
@@ -75,9 +77,9 @@ impl Environment {
         Ok(())
     }
 
-    /// Runs `step` under the latch of a log, or of several. If it panics, commits stop before another thread has the
-    /// latch: otherwise that thread would append behind what is not in the log, or not fenced, or wait for a CSN that
-    /// has no record (rule 2).
+    /// Runs `step` under the latch of a log, or of several. If it panics, commits stop before
+    /// another thread has the latch: otherwise that thread would append behind what is not in the
+    /// log, or not fenced, or wait for a CSN that has no record (rule 2).
     #[inline]
     pub(super) fn latched<T>(&self, step: impl FnOnce() -> T) -> T {
         let poison = PoisonUnlessFinished(&self.poison);
@@ -87,8 +89,8 @@ impl Environment {
     }
 }
 
-/// Poisons if it is dropped and not forgotten. Waiters are woken, and the failure is reported, by the `PoisonOnPanic`
-/// around it: either may run a user's code, which may wait for the latch.
+/// Poisons if it is dropped and not forgotten. Waiters are woken, and the failure is reported, by
+/// the `PoisonOnPanic` around it: either may run a user's code, which may wait for the latch.
 struct PoisonUnlessFinished<'a>(&'a Poison);
 
 impl Drop for PoisonUnlessFinished<'_> {

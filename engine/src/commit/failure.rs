@@ -62,8 +62,8 @@ impl Failure {
     }
 }
 
-/// Stops commits if it is dropped by a panic that began after it was made: the panic left something half done. A panic
-/// of the user's own code does not count.
+/// Stops commits if it is dropped by a panic that began after it was made: the panic left something
+/// half done. A panic of the user's own code does not count.
 #[must_use]
 pub struct PoisonOnPanic<'a> {
     failure: &'a Failure,

@@ -6,10 +6,10 @@
 //!      +---- due time, or an earlier one -------+
 //! ```
 //!
-//! One thread for all logs, or one for each. A pass seals every log that is due, or due within a pace, writes the blocks
-//! side by side through one queue, and publishes as completions arrive. The first flusher also acknowledges what is left
-//! to it, and drains mapped logs. An idle database has nothing due: the thread sleeps without a timeout. See `flushers`
-//! for why no due time is missed.
+//! One thread for all logs, or one for each. A pass seals every log that is due, or due within a
+//! pace, writes the blocks side by side through one queue, and publishes as completions arrive. The
+//! first flusher also acknowledges what is left to it, and drains mapped logs. An idle database has
+//! nothing due: the thread sleeps without a timeout. See `flushers` for why no due time is missed.
 
 use super::durability::Durability;
 use super::environment::Environment;

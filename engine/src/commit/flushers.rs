@@ -1,7 +1,9 @@
-//! The flusher threads as other threads see them: asleep until some moment, to be woken for an earlier one.
+//! The flusher threads as other threads see them: asleep until some moment, to be woken for an
+//! earlier one.
 //!
-//! While a flusher runs, `wakes_at` is zero, and handing work over costs a committer one load. While it sleeps, a
-//! committer wakes it only if it made some log due before `wakes_at`; only the first to see that pays the system call.
+//! While a flusher runs, `wakes_at` is zero, and handing work over costs a committer one load.
+//! While it sleeps, a committer wakes it only if it made some log due before `wakes_at`; only the
+//! first to see that pays the system call.
 
 use super::levels;
 use super::log_writer::LogWriter;
@@ -15,7 +17,8 @@ const RUNNING: u64 = 0;
 #[derive(Debug)]
 pub(super) struct Flusher {
     event: Event,
-    /// When it will look again; zero while it runs. Stored by the thread, and zeroed by the thread that wakes it.
+    /// When it will look again; zero while it runs. Stored by the thread, and zeroed by the thread
+    /// that wakes it.
     wakes_at: AtomicU64,
     stop: AtomicBool,
     alive: AtomicBool,
@@ -36,10 +39,12 @@ impl Flusher {
         }
     }
 
-    /// Sleeps until the moment that `plan` returns, if that is after `now`. Returns whether it slept.
+    /// Sleeps until the moment that `plan` returns, if that is after `now`. Returns whether it
+    /// slept.
     ///
-    /// No due time is missed: a committer lowers a due time, then loads `wakes_at`; this stores `wakes_at`, then
-    /// loads all due times. All four are sequentially consistent, so one of the two sees the other.
+    /// No due time is missed: a committer lowers a due time, then loads `wakes_at`; this stores
+    /// `wakes_at`, then loads all due times. All four are sequentially consistent, so one of the
+    /// two sees the other.
     pub(super) fn sleep(&self, now: Nanos, plan: impl FnOnce() -> Nanos) -> bool {
         let woken = self.event.ticket();
         self.wakes_at.store(levels::NEVER.0, Ordering::SeqCst);

@@ -1,7 +1,8 @@
 //! How does a transaction get a record into several logs?
 //!
-//! With the layout `by-page` a change belongs to the log of its page. A transaction that changed pages of several logs has a
-//! *fragment* in each (`log::fragment`), and is hardened when all of them are durable.
+//! With the layout `by-page` a change belongs to the log of its page. A transaction that changed
+//! pages of several logs has a *fragment* in each (`log::fragment`), and is hardened when all of
+//! them are durable.
 //!
 //! ```text
 //!   1 latches of its logs, in the order of their ids; room in all          may wait (without any latch) and fail
@@ -11,9 +12,10 @@
 //!   4 unlatch
 //! ```
 //!
-//! The last fragment has the transaction's CSN, its ticket and its entry in a queue; each of the others is the predecessor of the one after it.
-//! The ring of `dependency::undecided` says that it follows the one before it. So "are all fragments durable" is a walk back along the ring, and
-//! the exact rule needs nothing else.
+//! The last fragment has the transaction's CSN, its ticket and its entry in a queue; each of the
+//! others is the predecessor of the one after it. The ring of `dependency::undecided` says that it
+//! follows the one before it. So "are all fragments durable" is a walk back along the ring, and the
+//! exact rule needs nothing else.
 
 use super::append::{Appending, large_buffer};
 use super::dependency::DependsOn;
@@ -35,7 +37,8 @@ struct Appended {
 }
 
 impl Appending {
-    /// As [`Appending::precommit`], for a transaction with several `fragments`, one for each of their logs, which ascend.
+    /// As [`Appending::precommit`], for a transaction with several `fragments`, one for each of
+    /// their logs, which ascend.
     pub(super) fn precommit_fragments(
         &self,
         fragments: &[(LogId, Record<'_>)],
@@ -61,7 +64,8 @@ impl Appending {
         Ok(ticket)
     }
 
-    /// The latches of the logs of all fragments, each with room. An entry in a queue is for the last one.
+    /// The latches of the logs of all fragments, each with room. An entry in a queue is for the
+    /// last one.
     fn reserve_all(&self, fragments: &[(LogId, Record<'_>)], entry: bool) -> Result<Vec<LogGuard<'_>>> {
         let mut large: Vec<Option<AlignedBuffer>> = Vec::with_capacity(fragments.len());
         for (log, record) in fragments {

@@ -6,11 +6,12 @@
 //! | bounded loss | the same | before the loss window has passed |
 //! | lazy | the same | never of its own accord |
 //!
-//! Levels differ only in when a write is caused. Every write of a log block is durable and takes everything with it
-//! that the log holds, so a flush that levels share honours the strictest by construction (I15), and lazy records ride along.
-//! What a commit needs from other logs is due when the commit is, at the level durable and at bounded loss
-//! ([`super::writer::FlushRequest`]): until all of it is there, recovery would discard it. A waiter, at any level, causes the
-//! writes that it needs (rule 5, I14): these due times stand between nobody and the device.
+//! Levels differ only in when a write is caused. Every write of a log block is durable and takes
+//! everything with it that the log holds, so a flush that levels share honours the strictest by
+//! construction (I15), and lazy records ride along. What a commit needs from other logs is due when
+//! the commit is, at the level durable and at bounded loss ([`super::writer::FlushRequest`]): until
+//! all of it is there, recovery would discard it. A waiter, at any level, causes the writes that it
+//! needs (rule 5, I14): these due times stand between nobody and the device.
 
 use super::axes::Axes;
 use crate::base::clock::Nanos;
@@ -22,8 +23,9 @@ use std::time::Duration;
 pub(super) const NEVER: Nanos = Nanos(u64::MAX);
 /// As soon as somebody can.
 pub(super) const NOW: Nanos = Nanos(0);
-/// What is due within so long is written with what is due now, and a log that others need is written about so often. Measured: more
-/// often costs more CPU than it saves latency, see `docs/commit.md`.
+/// What is due within so long is written with what is due now, and a log that others need is
+/// written about so often. Measured: more often costs more CPU than it saves latency, see
+/// `docs/commit.md`.
 pub(super) const PACE: Duration = Duration::from_micros(200);
 
 /// `moment` plus `by`.
@@ -31,14 +33,17 @@ pub(super) fn after(moment: Nanos, by: Duration) -> Nanos {
     Nanos(moment.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// No log is written more often than this because the device is fast: a write costs its thread two switches.
+/// No log is written more often than this because the device is fast: a write costs its thread two
+/// switches.
 const INTERVAL_MIN: Duration = Duration::from_micros(50);
 
-/// How often a log is written that nobody waits for, on a device whose writes take `mean_write` lately (zero: nobody knows).
+/// How often a log is written that nobody waits for, on a device whose writes take `mean_write`
+/// lately (zero: nobody knows).
 ///
-/// Where it follows the device, a quarter more than a write takes, so that a commit waits about as long for its write as for the next one
-/// to begin, and some of the time is left to those who wait. Not more than the axes say: a slow device is busy all the time anyway, since a
-/// log has one write on its way, and what arrives meanwhile goes together.
+/// Where it follows the device, a quarter more than a write takes, so that a commit waits about as
+/// long for its write as for the next one to begin, and some of the time is left to those who wait.
+/// Not more than the axes say: a slow device is busy all the time anyway, since a log has one write
+/// on its way, and what arrives meanwhile goes together.
 pub(super) fn interval(axes: &Axes, mean_write: Duration) -> Duration {
     if !axes.interval_follows_device || mean_write.is_zero() {
         return axes.flush_interval;
@@ -46,7 +51,8 @@ pub(super) fn interval(axes: &Axes, mean_write: Duration) -> Duration {
     (mean_write + mean_write / 4).clamp(INTERVAL_MIN.min(axes.flush_interval), axes.flush_interval)
 }
 
-/// When a record that was ready at `ready` is due, in a log whose last write began at `last_write` and that is written every `interval`.
+/// When a record that was ready at `ready` is due, in a log whose last write began at `last_write`
+/// and that is written every `interval`.
 pub(super) fn due(
     level: Durability,
     ready: Nanos,
@@ -65,39 +71,4 @@ pub(super) fn due(
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-    use crate::base::settings::{Preset, Settings};
-
-    #[test]
-    fn each_level_is_due_when_it_promises() {
-        let loss_window = Duration::from_millis(8);
-        let settings = Settings { preset: Preset::Group, loss_window, ..Settings::default() };
-        let axes = Axes::of(&settings);
-        let due = |level, ready, last_write| due(level, ready, last_write, interval(&axes, PACE / 8), &axes);
-        let ready = Nanos(10_000_000);
-        assert_eq!(due(Durability::Durable, ready, Nanos(0)), ready);
-        assert_eq!(due(Durability::Durable, ready, ready), Nanos(10_200_000));
-        assert_eq!(due(Durability::BoundedLoss, ready, ready), Nanos(16_000_000));
-        assert_eq!(due(Durability::Lazy, ready, ready), NEVER);
-    }
-
-    #[test]
-    fn a_moment_beyond_all_time_is_never() {
-        assert_eq!(after(Nanos(5), Duration::from_secs(1 << 55)), NEVER);
-        assert_eq!(after(Nanos(5), Duration::from_secs(18_446_744_074)), NEVER);
-        assert_eq!(after(NEVER, Duration::from_nanos(1)), NEVER);
-    }
-
-    #[test]
-    fn the_interval_follows_a_fast_device_and_is_bounded() {
-        let auto = Settings { preset: Preset::Auto, ..Settings::default() };
-        let of =
-            |settings: &Settings, us| interval(&Axes::of(settings), Duration::from_micros(us)).as_micros();
-        let followed = [0, 1, 64, 120, 160, 10_000].map(|us| of(&auto, us));
-        assert_eq!(followed, [200, 50, 80, 150, 200, 200]);
-        let said = Settings { flush_interval: Some(Duration::from_micros(300)), ..auto };
-        assert_eq!(of(&said, 64), 300);
-        assert_eq!(of(&Settings { preset: Preset::Group, ..Settings::default() }, 64), 200);
-    }
-}
+mod tests;

@@ -6,14 +6,15 @@
 //! ```
 //!
 //! Invariants:
-//! 1. At most one thread at a time writes this log's blocks: its leader. A worker may leave blocks in its
-//!    queue and resign; completion then comes in any order, and the log advances its durable CSN over the
-//!    gap-free prefix of block sequences only, never by time.
-//! 2. A leader resigns first and notifies `event` second. A waiter takes its event ticket before it tries to
-//!    become leader. So a waiter that found another leader is woken when that one resigns, and no waiter is
-//!    stranded between two leaders. [`Leader`] does both when it is dropped, whatever happened.
-//! 3. `due` is lowered by appends and waiters, and raised to "never" only under the latch by the thread that
-//!    takes everything there is: no appended record is ever left without its due time.
+//! 1. At most one thread at a time writes this log's blocks: its leader. A worker may leave blocks
+//!    in its queue and resign; completion then comes in any order, and the log advances its durable
+//!    CSN over the gap-free prefix of block sequences only, never by time.
+//! 2. A leader resigns first and notifies `event` second. A waiter takes its event ticket before it
+//!    tries to become leader. So a waiter that found another leader is woken when that one resigns,
+//!    and no waiter is stranded between two leaders. [`Leader`] does both when it is dropped,
+//!    whatever happened.
+//! 3. `due` is lowered by appends and waiters, and raised to "never" only under the latch by the
+//!    thread that takes everything there is: no appended record is ever left without its due time.
 
 use super::axes::Axes;
 use super::cohort::Cohort;
@@ -33,8 +34,8 @@ use std::time::Duration;
 /// Blocks that may be sealed before anybody writes them; a log has fewer buffers than that.
 const SEALED_BLOCKS: usize = 64;
 
-/// Full buffers that committers seal ahead of the writes, at most. Records longer than a buffer bring their own memory,
-/// so the number of log buffers alone would not bound them.
+/// Full buffers that committers seal ahead of the writes, at most. Records longer than a buffer
+/// bring their own memory, so the number of log buffers alone would not bound them.
 const SEALED_AHEAD_MAX: u32 = 3;
 
 /// See the module's text.
@@ -88,14 +89,17 @@ pub(super) struct WorkerQueue {
     polled: AtomicU64,
 }
 
-/// Which blocks of this log are in writes of other logs, and which of other logs in writes of this one.
+/// Which blocks of this log are in writes of other logs, and which of other logs in writes of this
+/// one.
 pub(super) struct Piggyback {
-    /// Blocks of this log in writes of others. Raised under the latch, lowered when such a write has completed.
+    /// Blocks of this log in writes of others. Raised under the latch, lowered when such a write
+    /// has completed.
     stolen: AtomicU32,
-    /// What the writes in the worker queue carry besides their own block, by token. Under the leader.
+    /// What the writes in the worker queue carry besides their own block, by token. Under the
+    /// leader.
     piggybacked: Mutex<Vec<(u64, Vec<Piggybacked>)>>,
-    /// The lowest CSN in `piggybacked` or about to be: lowered before the owner's latch is released, raised
-    /// when the write has completed.
+    /// The lowest CSN in `piggybacked` or about to be: lowered before the owner's latch is
+    /// released, raised when the write has completed.
     lowest: AtomicU64,
 }
 
@@ -119,8 +123,8 @@ pub(super) struct Leader<'a> {
 
 /// Learns that a leader has resigned.
 pub(super) trait LeaderObserver {
-    /// The leader of `log` has resigned. `woke`: waking its sleepers took a system call. `panicked`: the leader
-    /// panicked during its work.
+    /// The leader of `log` has resigned. `woke`: waking its sleepers took a system call.
+    /// `panicked`: the leader panicked during its work.
     fn leader_resigned(&self, log: &LogWriter, woke: bool, panicked: bool);
 }
 
@@ -160,7 +164,8 @@ impl LogWriter {
         self.leader.load(Ordering::SeqCst)
     }
 
-    /// Takes the oldest block that waits to be written. If there is none, seals everything appended and takes that.
+    /// Takes the oldest block that waits to be written. If there is none, seals everything appended
+    /// and takes that.
     pub(super) fn take_block(&self) -> Option<SealedBlock> {
         self.take_block_and(|_, _| ()).map(|(block, ())| block)
     }
@@ -192,8 +197,8 @@ impl LogWriter {
         })
     }
 
-    /// Takes the sealed block that ends with `csn`, if it waits to be written; otherwise the oldest one below,
-    /// because `csn` is durable only when that block is.
+    /// Takes the sealed block that ends with `csn`, if it waits to be written; otherwise the oldest
+    /// one below, because `csn` is durable only when that block is.
     pub(super) fn take_block_for(&self, csn: Csn) -> Option<SealedBlock> {
         let _latch = self.log.lock();
         let mut sealed = self.sealed.lock();
@@ -202,7 +207,8 @@ impl LogWriter {
         let block = sealed.remove(at);
         self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
         if sealed.is_empty() && self.log.unsealed_bytes() == 0 {
-            // Otherwise the next record would not make the log due earlier, and would wake no flusher.
+            // Otherwise the next record would not make the log due earlier, and would wake no
+            // flusher.
             self.flush_request.due.store(NEVER.0, Ordering::SeqCst);
         }
         block
@@ -226,9 +232,9 @@ impl LogWriter {
         self.flush_request.unsealed_records.load(Ordering::Relaxed)
     }
 
-    /// Seals everything appended, to be written by the next leader. Returns false if there is nothing. The block is
-    /// counted before its bytes no longer are: otherwise a flusher that looks in between, without the latch,
-    /// would find nothing to write, and sleep.
+    /// Seals everything appended, to be written by the next leader. Returns false if there is
+    /// nothing. The block is counted before its bytes no longer are: otherwise a flusher that looks
+    /// in between, without the latch, would find nothing to write, and sleep.
     pub(super) fn seal_ahead(&self, latch: &mut LogGuard<'_>) -> bool {
         let mut sealed = self.sealed.lock();
         let before = sealed.len();
@@ -261,7 +267,8 @@ impl LogWriter {
         self.piggyback.stolen.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Returns whether all that is in flight of this log is in writes of others, as far as can be seen without the latch.
+    /// Returns whether all that is in flight of this log is in writes of others, as far as can be
+    /// seen without the latch.
     pub(super) fn is_only_piggybacked(&self) -> bool {
         self.piggyback.stolen.load(Ordering::SeqCst) > 0 && !self.has_unwritten() && self.in_flight() == 0
     }
@@ -310,7 +317,8 @@ impl LogWriter {
         f: impl FnOnce(&mut dyn WriteQueue) -> Result<R>,
     ) -> Result<R> {
         let mut place = self.worker_queue.queue.lock();
-        // Declared before the queue, so that it is dropped after it: dropping the queue waits for its writes.
+        // Declared before the queue, so that it is dropped after it: dropping the queue waits for
+        // its writes.
         let lost = LostQueue(self);
         let mut queue = match place.take() {
             Some(queue) => queue,
@@ -339,7 +347,8 @@ impl WorkerQueue {
         }
     }
 
-    /// Returns whether no worker has looked for completions for `every`; if so, counts the caller as looking now.
+    /// Returns whether no worker has looked for completions for `every`; if so, counts the caller
+    /// as looking now.
     pub(super) fn poll_is_due(&self, now: Nanos, every: Duration) -> bool {
         let due = now.since(Nanos(self.polled.load(Ordering::Relaxed))) >= every;
         if due {
@@ -383,7 +392,8 @@ impl Piggyback {
         self.lowest.fetch_min(first_csn.0, Ordering::SeqCst);
     }
 
-    /// Returns the lowest CSN of other logs in this log's writes; the highest there is if they carry nothing.
+    /// Returns the lowest CSN of other logs in this log's writes; the highest there is if they
+    /// carry nothing.
     pub(super) fn lowest(&self) -> Csn {
         Csn(self.lowest.load(Ordering::SeqCst))
     }
@@ -431,10 +441,11 @@ impl FlushRequest {
         due.0 < self.due.load(Ordering::Relaxed) && self.due.fetch_min(due.0, Ordering::SeqCst) > due.0
     }
 
-    /// Makes the log due at `due` because of a record that was appended; `was_empty`: nothing was unwritten before.
-    /// Returns when the flusher has to write, if it may not know. A first record is reported even if it does not
-    /// make the log due earlier: a waiter may have demanded it between its draw and its append, when the flusher
-    /// found nothing to write and went back to sleep.
+    /// Makes the log due at `due` because of a record that was appended; `was_empty`: nothing was
+    /// unwritten before. Returns when the flusher has to write, if it may not know. A first record
+    /// is reported even if it does not make the log due earlier: a waiter may have demanded it
+    /// between its draw and its append, when the flusher found nothing to write and went back to
+    /// sleep.
     pub(super) fn due_after_append(&self, due: Nanos, was_empty: bool) -> Option<Nanos> {
         if !was_empty {
             return self.lower_due(due).then_some(due);
@@ -451,8 +462,8 @@ impl FlushRequest {
         }
     }
 
-    /// A transaction of bounded loss waits for W to pass `csn` from `due` on. Under the latch, before the flusher is
-    /// woken for the record.
+    /// A transaction of bounded loss waits for W to pass `csn` from `due` on. Under the latch,
+    /// before the flusher is woken for the record.
     pub(super) fn require_watermark_later(&self, csn: Csn, due: Nanos) {
         self.required_later.fetch_max(csn.0, Ordering::SeqCst);
         self.requirement_due.fetch_min(due.0, Ordering::SeqCst);
@@ -463,7 +474,8 @@ impl FlushRequest {
         Nanos(self.requirement_due.load(Ordering::SeqCst))
     }
 
-    /// Turns the requirement of bounded loss into one for now, if it is due before `horizon`. Returns whether it was.
+    /// Turns the requirement of bounded loss into one for now, if it is due before `horizon`.
+    /// Returns whether it was.
     pub(super) fn take_due_requirement(&self, horizon: Nanos) -> bool {
         if self.requirement_due() > horizon {
             return false;
@@ -499,38 +511,4 @@ impl Drop for Leader<'_> {
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whoever_makes_a_log_due_earlier_is_told_so() {
-        let flush_request = FlushRequest::none();
-        assert!(flush_request.lower_due(Nanos(50)));
-        assert!(!flush_request.lower_due(Nanos(50)) && !flush_request.lower_due(Nanos(60)));
-        assert_eq!(flush_request.due(), Nanos(50));
-        assert!(flush_request.lower_due(Nanos(40)));
-        assert_eq!(flush_request.due(), Nanos(40));
-    }
-
-    #[test]
-    fn the_flusher_is_told_of_the_first_record_and_of_one_that_is_due_earlier() {
-        let flush_request = FlushRequest::none();
-        assert_eq!(flush_request.due_after_append(NEVER, true), None, "nobody waits");
-        assert_eq!(flush_request.due_after_append(Nanos(50), false), Some(Nanos(50)));
-        assert_eq!(flush_request.due_after_append(Nanos(60), false), None);
-        assert_eq!(flush_request.due_after_append(Nanos(40), false), Some(Nanos(40)));
-        // Demanded when there was nothing to write.
-        assert_eq!(flush_request.due_after_append(Nanos(60), true), Some(Nanos(40)));
-        assert_eq!(flush_request.due_after_append(NEVER, true), Some(Nanos(40)));
-    }
-
-    #[test]
-    fn what_is_needed_only_rises() {
-        let flush_request = FlushRequest::none();
-        flush_request.require_watermark(Csn(5));
-        flush_request.require_watermark(Csn(3));
-        assert_eq!(flush_request.required_watermark(), Csn(5));
-        flush_request.require_watermark(Csn(6));
-        assert_eq!(flush_request.required_watermark(), Csn(6));
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
 //! Log buffers in mapped memory: what is stored there is durable when it is fenced.
 //!
-//! A thread that did not fence what it stored leaves its log *dirty*. Others **drain** such a log: `membarrier(2)` makes
-//! every running thread of the process execute a barrier, which ends the stores it has under way, and a thread that is
-//! not running has executed one. So the stores of a thread are fenced for it, without its help.
+//! A thread that did not fence what it stored leaves its log *dirty*. Others **drain** such a log:
+//! `membarrier(2)` makes every running thread of the process execute a barrier, which ends the
+//! stores it has under way, and a thread that is not running has executed one. So the stores of a
+//! thread are fenced for it, without its help.
 
 use super::acknowledge::Acknowledgments;
 use super::durability::Durability;
@@ -58,7 +59,8 @@ impl MappedLogs {
         self.is_used && (pending.waits || pending.durability == Level::Durable)
     }
 
-    /// After a commit: brings W up to date if that is needed to acknowledge `ticket`, or was not done for long.
+    /// After a commit: brings W up to date if that is needed to acknowledge `ticket`, or was not
+    /// done for long.
     pub(super) fn scan_for(&self, ticket: Ticket) {
         let late = ticket.csn.0 >= self.durability.watermark.get().0 + SCAN_AT_LEAST;
         if late || !self.durability.are_satisfied(ticket) {
@@ -66,8 +68,9 @@ impl MappedLogs {
         }
     }
 
-    /// Fences every log that holds W back at or below `csn`, whichever thread stored there. Returns false if there is
-    /// nothing to do in memory: what holds W back is a block that has to be written.
+    /// Fences every log that holds W back at or below `csn`, whichever thread stored there. Returns
+    /// false if there is nothing to do in memory: what holds W back is a block that has to be
+    /// written.
     pub(super) fn drain_behind(&self, csn: Csn) -> bool {
         if !self.is_used {
             return false;
@@ -80,8 +83,8 @@ impl MappedLogs {
         self.drain(behind)
     }
 
-    /// Fences what the transaction of `ticket` depends on, if the rule is not satisfied. Returns true if nothing has to
-    /// be written for it.
+    /// Fences what the transaction of `ticket` depends on, if the rule is not satisfied. Returns
+    /// true if nothing has to be written for it.
     pub(super) fn drain_for(&self, ticket: Ticket) -> bool {
         let satisfied = || self.durability.are_satisfied(ticket);
         self.is_used
@@ -91,14 +94,16 @@ impl MappedLogs {
             })
     }
 
-    /// Fences these logs. Returns false if each of them holds W back with a block that has to be written.
+    /// Fences these logs. Returns false if each of them holds W back with a block that has to be
+    /// written.
     pub(super) fn drain<'a>(&self, logs: impl Iterator<Item = &'a LogWriter>) -> bool {
         let Some(memory) = &self.environment.memory else { return false };
         let (mut any, mut all_blocked) = (false, true);
         let mut dirty: Vec<(&LogWriter, Csn)> = Vec::new();
         for log in logs {
             any = true;
-            // A thread that is just storing there has the latch, and fences before it releases that.
+            // A thread that is just storing there has the latch, and fences before it releases
+            // that.
             let latch = log.log.lock();
             match latch.last_unfenced_csn() {
                 Some(last) => dirty.push((log, last)),

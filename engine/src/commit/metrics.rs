@@ -6,18 +6,19 @@
 //!   |<--------------------------------------- total latency --------------------------------------->|
 //! ```
 //!
-//! Commit latency is counted for transactions that wrote; total latency for all that came through here. `wait` and
-//! `acknowledge` are measured against the last write of the transaction's log, so for a transaction that waited for
-//! another log they are approximate; the sums are not.
+//! Commit latency is counted for transactions that wrote; total latency for all that came through
+//! here. `wait` and `acknowledge` are measured against the last write of the transaction's log, so
+//! for a transaction that waited for another log they are approximate; the sums are not.
 
 use crate::base::clock::Nanos;
 use crate::base::metrics::{Counter, LatencyBatch, LatencyHistogram};
 
-/// Counters and latencies of the commit room. All values are totals since open (or the last [`CommitMetrics::reset`],
-/// for the histograms).
+/// Counters and latencies of the commit room. All values are totals since open (or the last
+/// [`CommitMetrics::reset`], for the histograms).
 #[derive(Debug, Default)]
 pub struct CommitMetrics {
-    /// Transactions committed: durable with all they depend on. Read-only ones that had to wait are included.
+    /// Transactions committed: durable with all they depend on. Read-only ones that had to wait are
+    /// included.
     pub committed: Counter,
     /// Of these, transactions that wrote.
     pub committed_writers: Counter,
@@ -47,13 +48,15 @@ pub struct CommitMetrics {
     pub shared_flushes: Counter,
     /// System calls that woke sleeping waiters (one wakes all of them).
     pub wake_ups: Counter,
-    /// Times a waiter slept. More than one per waiter means that it was woken too early and looked again.
+    /// Times a waiter slept. More than one per waiter means that it was woken too early and looked
+    /// again.
     pub sleeps: Counter,
     /// Times the flusher thread woke.
     pub flusher_wake_ups: Counter,
     /// Transactions that the dependency rule held up when their record was durable.
     pub rule_waits: Counter,
-    /// Of these, those that exact dependencies would have let go; at least so many, see `acknowledge`.
+    /// Of these, those that exact dependencies would have let go; at least so many, see
+    /// `acknowledge`.
     pub false_waits: Counter,
     /// Fences in mapped memory by those who committed.
     pub fences: Counter,

@@ -1,14 +1,17 @@
 //! Rank 4: when may a transaction be called committed?
 //!
-//! **The life of a commit.** A transaction that asks to commit is *pre-committed* ([`Commit::precommit`]): under its log's
-//! latch it draws a CSN and appends its redo record to a log buffer. From here on it cannot abort; its effects are
-//! visible, and its locks are released. Nothing is durable yet, so a transaction that reads or overwrites its versions
-//! depends on it. If the thread waits ([`Commit::finish`]), it causes a write of its log, as the protocol says, or sleeps
-//! until another thread has written. If not, the transaction is queued, and a flusher or a worker writes. A write takes
-//! everything that was appended so far. When it has completed, the transaction is *hardened*: the log's durable prefix
-//! has passed its record. The watermark W is the CSN below which every record of every log is durable. A hardened
-//! transaction is *committed* when its dependency rule says so: by default, when its DSN, the highest CSN it depends on,
-//! is below W. Then it is *acknowledged*: its thread returns, its future is woken, its queue entry is popped.
+//! **The life of a commit.** A transaction that asks to commit is *pre-committed*
+//! ([`Commit::precommit`]): under its log's latch it draws a CSN and appends its redo record to a
+//! log buffer. From here on it cannot abort; its effects are visible, and its locks are released.
+//! Nothing is durable yet, so a transaction that reads or overwrites its versions depends on it. If
+//! the thread waits ([`Commit::finish`]), it causes a write of its log, as the protocol says, or
+//! sleeps until another thread has written. If not, the transaction is queued, and a flusher or a
+//! worker writes. A write takes everything that was appended so far. When it has completed, the
+//! transaction is *hardened*: the log's durable prefix has passed its record. The watermark W is
+//! the CSN below which every record of every log is durable. A hardened transaction is *committed*
+//! when its dependency rule says so: by default, when its DSN, the highest CSN it depends on, is
+//! below W. Then it is *acknowledged*: its thread returns, its future is woken, its queue entry is
+//! popped.
 //!
 //! ```text
 //!             latch: draw, append, enqueue            write          W := min(..)
@@ -18,15 +21,18 @@
 //! ```
 //!
 //! # Guarantees
-//! 1. A call says "committed" only if the record and everything below the DSN is durable as the device promises (I1, I5).
-//! 2. A waiter causes the writes it needs, and no timer stands between it and the device (I14), except those that were
-//!    asked for: a leader's gather window, and the interval of `queued`. Bounded loss is flushed in time without further
-//!    calls. An idle database has no awake thread.
-//! 3. After a failed write nothing is acknowledged but what was durable before: other waiters get `OutcomeUnknown`, new
-//!    commits `Poisoned` (I11).
-//! 4. After the CSN is drawn nothing can fail: whatever may be refused is refused before (I2, rule 2).
+//! 1. A call says "committed" only if the record and everything below the DSN is durable as the
+//!    device promises (I1, I5).
+//! 2. A waiter causes the writes it needs, and no timer stands between it and the device (I14),
+//!    except those that were asked for: a leader's gather window, and the interval of `queued`.
+//!    Bounded loss is flushed in time without further calls. An idle database has no awake thread.
+//! 3. After a failed write nothing is acknowledged but what was durable before: other waiters get
+//!    `OutcomeUnknown`, new commits `Poisoned` (I11).
+//! 4. After the CSN is drawn nothing can fail: whatever may be refused is refused before (I2, rule
+//!    2).
 //!
-//! Left out on purpose: barriers for idle logs. A log that has nothing volatile does not hold W back (see `watermark`).
+//! Left out on purpose: barriers for idle logs. A log that has nothing volatile does not hold W
+//! back (see `watermark`).
 
 mod acknowledge;
 mod append;
@@ -109,8 +115,9 @@ use waiting::Waiting;
 use workers::Workers;
 use writes::Writes;
 
-/// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs lets be undecided,
-/// halved because blocking committers need none. A model checker pays for every word.
+/// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs
+/// lets be undecided, halved because blocking committers need none. A model checker pays for every
+/// word.
 const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { 32_768 };
 /// All queues together take at most this part of all memory.
 const QUEUE_PART: u64 = 128;
@@ -261,14 +268,15 @@ impl Commit {
         }
     }
 
-    /// Flushes everything, commits in flight included, refuses new ones, and ends the threads, but for what a hanging write holds. Handles can be waited for
-    /// afterwards.
+    /// Flushes everything, commits in flight included, refuses new ones, and ends the threads, but
+    /// for what a hanging write holds. Handles can be waited for afterwards.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed, now or earlier. The room is closed all the same.
     pub fn close(&self) -> Result<()> {
         self.environment.closing.store(true, Ordering::SeqCst);
-        // Whoever holds a latch may not have seen it; whoever takes one later does. So the newest CSN is final.
+        // Whoever holds a latch may not have seen it; whoever takes one later does. So the newest
+        // CSN is final.
         self.durability.logs.iter().for_each(|log| drop(log.log.lock()));
         let flushed = self.waiting.flush_all();
         self.threads.end();
@@ -278,14 +286,15 @@ impl Commit {
         flushed
     }
 
-    /// Makes a transaction's redo record part of the log, under a new CSN. From here on the transaction cannot abort.
+    /// Makes a transaction's redo record part of the log, under a new CSN. From here on the
+    /// transaction cannot abort.
     ///
-    /// `preparing` runs under the log's latch just before the draw (rule 8: the descriptor becomes PREPARING); it must
-    /// not block, allocate, or panic.
+    /// `preparing` runs under the log's latch just before the draw (rule 8: the descriptor becomes
+    /// PREPARING); it must not block, allocate, or panic.
     ///
     /// # Errors
-    /// All before the draw, so that the transaction may still abort: `Poisoned`; `OutOfSpace` if no log space became free
-    /// in time; `InvalidArgument` for a closed database.
+    /// All before the draw, so that the transaction may still abort: `Poisoned`; `OutOfSpace` if no
+    /// log space became free in time; `InvalidArgument` for a closed database.
     pub fn precommit(
         &self,
         log: LogId,
@@ -296,8 +305,8 @@ impl Commit {
         self.appending.precommit(log, record, pending, preparing)
     }
 
-    /// As [`Commit::precommit`], for a caller that holds what others need: instead of waiting for room it returns `None`.
-    /// Then let go, call [`Commit::await_room`], and try again.
+    /// As [`Commit::precommit`], for a caller that holds what others need: instead of waiting for
+    /// room it returns `None`. Then let go, call [`Commit::await_room`], and try again.
     ///
     /// # Errors
     /// `Poisoned`; `InvalidArgument` for a closed database.
@@ -311,7 +320,8 @@ impl Commit {
         self.appending.precommit_now(log, record, pending, preparing)
     }
 
-    /// Waits until a record with a body of `body_len` bytes, whose committer waits, would find room. Others may take it first.
+    /// Waits until a record with a body of `body_len` bytes, whose committer waits, would find
+    /// room. Others may take it first.
     ///
     /// # Errors
     /// As [`Commit::precommit`].
@@ -321,7 +331,8 @@ impl Commit {
             .map(drop)
     }
 
-    /// The disk is full: has a checkpoint made if it would make room for pages, and waits for it. False if there is no hope.
+    /// The disk is full: has a checkpoint made if it would make room for pages, and waits for it.
+    /// False if there is no hope.
     #[must_use]
     pub fn await_checkpoint(&self) -> bool {
         if (self.environment.hooks.is_checkpoint_worthwhile)() {
@@ -332,7 +343,8 @@ impl Commit {
         false
     }
 
-    /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and counts it.
+    /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and
+    /// counts it.
     ///
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
@@ -350,7 +362,8 @@ impl Commit {
         tickets.into_iter().try_for_each(|ticket| self.waiting.await_committed(ticket, deadline))
     }
 
-    /// Waits at level durable until everything that a read-write transaction without writes read is committed, and counts it.
+    /// Waits at level durable until everything that a read-write transaction without writes read is
+    /// committed, and counts it.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed.
@@ -384,14 +397,14 @@ impl Commit {
         self.acknowledgments.is_committed(ticket)
     }
 
-    /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, instead of the one that was left at `place`, and the
-    /// writes that this needs are caused.
+    /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, instead of
+    /// the one that was left at `place`, and the writes that this needs are caused.
     pub fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
         self.waiting.poll(ticket, waker, place)
     }
 
-    /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs (rule 5). From then on it counts as
-    /// acknowledged: who read it may tell others.
+    /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs
+    /// (rule 5). From then on it counts as acknowledged: who read it may tell others.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed; `InvalidArgument` if it was never drawn.
@@ -401,7 +414,8 @@ impl Commit {
         Ok(())
     }
 
-    /// Waits until every CSN up to `csn` is durable, causing the writes that takes. From then on they count as acknowledged.
+    /// Waits until every CSN up to `csn` is durable, causing the writes that takes. From then on
+    /// they count as acknowledged.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed.
@@ -421,7 +435,8 @@ impl Commit {
         self.durability.is_committed(csn)
     }
 
-    /// True if a transaction that depends on `csn` might have to wait for it by the dependency rule. One log orders them anyway.
+    /// True if a transaction that depends on `csn` might have to wait for it by the dependency
+    /// rule. One log orders them anyway.
     #[inline]
     #[must_use]
     pub fn may_be_waited_for(&self, csn: Csn) -> bool {
@@ -434,7 +449,8 @@ impl Commit {
         self.durability.watermark.newest_drawn()
     }
 
-    /// A CSN at or above every one whose committer was told that it committed, early returns included (rule 10).
+    /// A CSN at or above every one whose committer was told that it committed, early returns
+    /// included (rule 10).
     #[must_use]
     pub fn newest_acknowledged(&self) -> Csn {
         self.acknowledgments.newest_acknowledged()
@@ -446,13 +462,15 @@ impl Commit {
         self.durability.watermark.get()
     }
 
-    /// The newest CSN below W, in one order with the pins of snapshots. None that is taken from now on is older.
+    /// The newest CSN below W, in one order with the pins of snapshots. None that is taken from now
+    /// on is older.
     #[must_use]
     pub fn newest_settled(&self) -> Csn {
         self.durability.watermark.newest_settled()
     }
 
-    /// Every CSN strictly below is durable in a segment: W, unless log buffers are in mapped memory.
+    /// Every CSN strictly below is durable in a segment: W, unless log buffers are in mapped
+    /// memory.
     #[must_use]
     pub fn watermark_in_segments(&self) -> Csn {
         self.mapped.watermark_in_segments()
@@ -480,8 +498,9 @@ impl Commit {
         self.environment.epoch
     }
 
-    /// To be called by a thread that uses `log` when it has ended a transaction that began at `begun`: reaps and submits writes where
-    /// workers do that, and gives up the CPU now and then, unless it `waited` for the commit.
+    /// To be called by a thread that uses `log` when it has ended a transaction that began at
+    /// `begun`: reaps and submits writes where workers do that, and gives up the CPU now and then,
+    /// unless it `waited` for the commit.
     pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos, waited: bool) {
         let axes = &self.appending.axes;
         self.protocol.end_of_transaction(log, begun, now);
@@ -533,7 +552,8 @@ impl Commit {
         self.environment.segments.file_bytes()
     }
 
-    /// Gives back log space up to `covered`, of the durable checkpoint at `checkpoint`, and lets committers go on that wait for space.
+    /// Gives back log space up to `covered`, of the durable checkpoint at `checkpoint`, and lets
+    /// committers go on that wait for space.
     ///
     /// # Errors
     /// I/O of the segment pool.
@@ -555,8 +575,8 @@ impl Commit {
         self.durability.clocks().map_or(Gsn(0), Clocks::reach)
     }
 
-    /// Returns the GSN of a transaction that may not be committed, and its log. None if it cannot list what it depends
-    /// on: then a transaction that met it cannot either.
+    /// Returns the GSN of a transaction that may not be committed, and its log. None if it cannot
+    /// list what it depends on: then a transaction that met it cannot either.
     #[must_use]
     pub fn clock_of(&self, csn: Csn) -> Option<(Gsn, LogId)> {
         match (self.durability.clocks(), self.durability.undecided.drawn_in(csn)) {
@@ -565,7 +585,8 @@ impl Commit {
         }
     }
 
-    /// Returns the predecessors that the record of a transaction is to list at the end of its body, if there are any.
+    /// Returns the predecessors that the record of a transaction is to list at the end of its body,
+    /// if there are any.
     #[inline]
     #[must_use]
     pub fn to_list<'a>(&self, pending: &'a Pending) -> Option<&'a [Csn]> {
@@ -581,7 +602,8 @@ impl Commit {
         self.durability.is_by_page().then_some(LogId((page.0 % logs) as u32))
     }
 
-    /// As [`Commit::precommit`], for a transaction with several `fragments`, one for each of their logs, which ascend.
+    /// As [`Commit::precommit`], for a transaction with several `fragments`, one for each of their
+    /// logs, which ascend.
     ///
     /// # Errors
     /// As [`Commit::precommit`].
@@ -600,16 +622,19 @@ impl Commit {
         self.appending.begin_chunks(&self.pins, log)
     }
 
-    /// Appends the next chunk. It has a CSN of its own and is written at once, but this does not wait for the write.
+    /// Appends the next chunk. It has a CSN of its own and is written at once, but this does not
+    /// wait for the write.
     ///
     /// # Errors
-    /// `Poisoned`; `OutOfSpace` if no log space became free in time; `OutOfMemory` if the log could not be kept for this
-    /// transaction any longer: it can only abort then; `InvalidArgument` for a closed database.
+    /// `Poisoned`; `OutOfSpace` if no log space became free in time; `OutOfMemory` if the log could
+    /// not be kept for this transaction any longer: it can only abort then; `InvalidArgument` for a
+    /// closed database.
     pub fn append_chunk(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
         self.appending.append_chunk(chunks, record)
     }
 
-    /// As [`Commit::precommit`], for the last part of a transaction with chunks. It goes to their log.
+    /// As [`Commit::precommit`], for the last part of a transaction with chunks. It goes to their
+    /// log.
     ///
     /// # Errors
     /// As [`Commit::precommit`] and [`Commit::append_chunk`].
@@ -623,23 +648,24 @@ impl Commit {
         self.appending.precommit_last(chunks, record, pending, preparing)
     }
 
-    /// Returns operations, and bytes of records, of the chunks of transactions in progress: what the next checkpoint does
-    /// not take off the log.
+    /// Returns operations, and bytes of records, of the chunks of transactions in progress: what
+    /// the next checkpoint does not take off the log.
     #[must_use]
     pub fn chunks_in_progress(&self) -> (u64, u64) {
         self.pins.in_progress()
     }
 
-    /// Returns up to where a checkpoint at `checkpoint` covers the log: at or below it, so that the chunks of transactions
-    /// that it does not contain are kept. Revokes pins that keep too much. To be called once everything up to
-    /// `checkpoint` is durable.
+    /// Returns up to where a checkpoint at `checkpoint` covers the log: at or below it, so that the
+    /// chunks of transactions that it does not contain are kept. Revokes pins that keep too much.
+    /// To be called once everything up to `checkpoint` is durable.
     #[must_use]
     pub fn cover(&self, checkpoint: Csn) -> Csn {
         let segments = &self.environment.segments;
         self.pins.cover(checkpoint, &|covered| segments.bytes_between(covered, checkpoint))
     }
 
-    /// The calling thread works inside the engine until the result is dropped. `who` is named if a panic drops it.
+    /// The calling thread works inside the engine until the result is dropped. `who` is named if a
+    /// panic drops it.
     #[inline]
     pub fn inside(&self, who: &'static str) -> PoisonOnPanic<'_> {
         self.failure.guard(who)
@@ -650,7 +676,8 @@ impl Commit {
         self.failure.panicked(who);
     }
 
-    /// Refuses to make memory durable after a panic inside the engine, which may have left something half done.
+    /// Refuses to make memory durable after a panic inside the engine, which may have left
+    /// something half done.
     ///
     /// # Errors
     /// `Poisoned`.
@@ -658,8 +685,8 @@ impl Commit {
         self.environment.poison.check_whole()
     }
 
-    /// Returns the time between two writes of a log that no thread waits for, at the moment, and what a write takes
-    /// lately: of the log that is written least often.
+    /// Returns the time between two writes of a log that no thread waits for, at the moment, and
+    /// what a write takes lately: of the log that is written least often.
     #[must_use]
     pub fn rhythm(&self) -> (Duration, Duration) {
         let of = |log: &LogWriter| (self.appending.schedule.interval(log), log.cohort.mean_write());
@@ -672,8 +699,8 @@ impl Commit {
         self.durability.logs.iter().map(|log| log.log.buffer_bytes()).max().unwrap_or(0)
     }
 
-    /// Returns whether a thread that writes several logs has one flush for them at the moment; none if it has not written
-    /// several yet.
+    /// Returns whether a thread that writes several logs has one flush for them at the moment; none
+    /// if it has not written several yet.
     #[must_use]
     pub fn shares_flush(&self) -> Option<bool> {
         self.sharing.usual()

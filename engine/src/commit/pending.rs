@@ -29,7 +29,8 @@ pub struct Pending {
     pub dsn: Csn,
     /// Its direct predecessors that may not be committed.
     pub predecessors: Predecessors,
-    /// All of these, and the last changes of the pages that it met, are in its own log. Only a rule that goes by clocks asks.
+    /// All of these, and the last changes of the pages that it met, are in its own log. Only a rule
+    /// that goes by clocks asks.
     pub alone: bool,
     /// When its commit returns.
     pub durability: Durability,
@@ -37,7 +38,8 @@ pub struct Pending {
     pub begun: Nanos,
     /// When it asked to commit.
     pub ready: Nanos,
-    /// Its thread calls [`super::Commit::finish`] next, so that no other thread need write or count it.
+    /// Its thread calls [`super::Commit::finish`] next, so that no other thread need write or count
+    /// it.
     pub waits: bool,
 }
 
@@ -59,7 +61,8 @@ impl Pending {
     }
 }
 
-/// What a pre-committed transaction holds: enough to find out whether it is committed, now or later.
+/// What a pre-committed transaction holds: enough to find out whether it is committed, now or
+/// later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     /// The log that holds its record.
@@ -73,7 +76,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Returns the CSN that has to be committed: its own or, without a record, that of the version it read.
+    /// Returns the CSN that has to be committed: its own or, without a record, that of the version
+    /// it read.
     pub(super) fn root(self) -> Csn {
         if self.csn == Csn::ZERO { self.dsn } else { self.csn }
     }

@@ -1,8 +1,8 @@
 //! Did a write or flush fail? Then nothing is acknowledged any more (I11).
 //!
-//! After a failed flush nobody knows which bytes the device holds, and asking again proves nothing: the kernel may have
-//! dropped the pages and reported the error once. So the first failure is kept, the database stops committing, and
-//! reopening finds out what is there.
+//! After a failed flush nobody knows which bytes the device holds, and asking again proves nothing:
+//! the kernel may have dropped the pages and reported the error once. So the first failure is kept,
+//! the database stops committing, and reopening finds out what is there.
 
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
@@ -78,18 +78,4 @@ pub(super) fn panic_of(who: &str) -> Error {
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_failure_is_kept() {
-        let poison = Poison::new();
-        assert!(poison.check().is_ok());
-        poison.raise(Error::invalid("first"));
-        poison.raise(Error::invalid("second"));
-        let error = poison.check().expect_err("poisoned");
-        assert_eq!(error.kind(), ErrorKind::Poisoned);
-        assert!(error.to_string().contains("first"), "{error}");
-        assert_eq!(poison.error(ErrorKind::OutcomeUnknown).kind(), ErrorKind::OutcomeUnknown);
-    }
-}
+mod tests;

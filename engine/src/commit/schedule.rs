@@ -1,7 +1,7 @@
 //! When does a flusher write a log? And does a waiter write, or leave that to a flusher?
 //!
-//! A log is due because of its own records ([`super::levels`]), because a transaction of another log requires W to pass
-//! it, or because its worker left writes in flight.
+//! A log is due because of its own records ([`super::levels`]), because a transaction of another
+//! log requires W to pass it, or because its worker left writes in flight.
 
 use super::acknowledge::GRACE;
 use super::axes::Axes;
@@ -15,8 +15,8 @@ use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Threads that wait, for each processor, above which a thread that only writes does better than a leader. Measured, see
-/// `docs/performance.md`.
+/// Threads that wait, for each processor, above which a thread that only writes does better than a
+/// leader. Measured, see `docs/performance.md`.
 const LEADER_WAITERS_MAX: usize = if cfg!(feature = "simulation") { 1 } else { 16 };
 
 /// See the module's text.
@@ -47,8 +47,9 @@ impl Schedule {
         !self.axes.waiters_write() || log.cohort.size() > self.max_leader_waiters
     }
 
-    /// Returns until when the write of `log` waits for the others of its cohort. That is about the next block: while
-    /// a leader writes there is nothing to decide, and a full block waits for no commit.
+    /// Returns until when the write of `log` waits for the others of its cohort. That is about the
+    /// next block: while a leader writes there is nothing to decide, and a full block waits for no
+    /// commit.
     pub(super) fn cohort_expected_until(&self, log: &LogWriter) -> Option<Nanos> {
         let enough = self.axes.gather_max.is_some_and(|most| log.counted_records() >= most);
         if log.has_leader() || log.has_sealed() || enough {
@@ -57,8 +58,9 @@ impl Schedule {
         log.cohort.expected_until(self.clock.now())
     }
 
-    /// Returns when a flusher has to write `log`, by its own records and by the CSN that transactions of any log
-    /// require W to pass. Not while the log has a leader: when a leader resigns, it wakes the flusher for what is left.
+    /// Returns when a flusher has to write `log`, by its own records and by the CSN that
+    /// transactions of any log require W to pass. Not while the log has a leader: when a leader
+    /// resigns, it wakes the flusher for what is left.
     pub(super) fn due(&self, log: &LogWriter, required: Option<Csn>) -> Nanos {
         let in_flight = log.in_flight() > 0;
         if log.has_leader() || !(in_flight || log.has_unwritten()) {

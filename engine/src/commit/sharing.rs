@@ -1,7 +1,8 @@
 //! Does one flush serve the writes of several logs?
 //!
-//! A thread that writes several logs in one round can make each write durable by itself, side by side; or write them all, wait until all have
-//! completed, and flush the device once. On a disk with a volatile cache and no FUA the first is a flush for each block.
+//! A thread that writes several logs in one round can make each write durable by itself, side by
+//! side; or write them all, wait until all have completed, and flush the device once. On a disk
+//! with a volatile cache and no FUA the first is a flush for each block.
 //!
 //! ```text
 //!   each for itself   write 0 ──▶ flush          shared   write 0 ──▶┐
@@ -9,15 +10,20 @@
 //!                     write 2 ──▶ flush                   write 2 ──▶┘
 //! ```
 //!
-//! Which is shorter is the device's business, and depends on how many there are: so it is measured, for each class of counts by itself. The running
-//! average of how long a block's round takes is kept for both; the one in use is given up for the other only if that is *clearly* shorter,
-//! and the other is tried again once in [`TRY_EVERY`] rounds, or nobody would find out that the device has changed.
+//! Which is shorter is the device's business, and depends on how many there are: so it is measured,
+//! for each class of counts by itself. The running average of how long a block's round takes is
+//! kept for both; the one in use is given up for the other only if that is *clearly* shorter, and
+//! the other is tried again once in [`TRY_EVERY`] rounds, or nobody would find out that the device
+//! has changed.
 //!
 //! # Why it is sound
-//! 1. A flush covers only writes that had completed when it was issued: all of the round are reaped before.
-//! 2. It covers another file only on the same device, past the page cache, and where the file system is known to pass a flush on:
+//! 1. A flush covers only writes that had completed when it was issued: all of the round are reaped
+//!    before.
+//! 2. It covers another file only on the same device, past the page cache, and where the file
+//!    system is known to pass a flush on:
 //!    [`Storage::shares_flush`](crate::device::Storage::shares_flush).
-//! 3. If the flush fails, or one of the writes, nothing of the round is believed: the room is poisoned.
+//! 3. If the flush fails, or one of the writes, nothing of the round is believed: the room is
+//!    poisoned.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -76,7 +82,8 @@ impl Sharing {
         self.always || usual != tries_other
     }
 
-    /// In a round of `blocks` blocks, which `shared` their flush or not, a block took `took` on average.
+    /// In a round of `blocks` blocks, which `shared` their flush or not, a block took `took` on
+    /// average.
     pub(super) fn note(&self, blocks: usize, shared: bool, took: Duration) {
         let class = self.class(blocks);
         let average = &class.average[usize::from(shared)];
@@ -90,7 +97,8 @@ impl Sharing {
         }
     }
 
-    /// Whether rounds share their flush at the moment, those of the class that there were most of; none if there was none.
+    /// Whether rounds share their flush at the moment, those of the class that there were most of;
+    /// none if there was none.
     pub(super) fn usual(&self) -> Option<bool> {
         let rounds = |class: &&Class| class.rounds.load(Ordering::Relaxed);
         let most = self.classes.iter().filter(|class| rounds(class) > 0).max_by_key(rounds)?;
@@ -99,45 +107,4 @@ impl Sharing {
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-
-    /// Rounds of `blocks` on a device where a block takes so long; returns how many were shared.
-    fn run(sharing: &Sharing, blocks: usize, rounds: u32, [each, shared]: [u64; 2]) -> u32 {
-        (0..rounds).fold(0, |count, _| {
-            let shares = sharing.decide(blocks);
-            sharing.note(blocks, shares, Duration::from_micros(if shares { shared } else { each }));
-            count + u32::from(shares)
-        })
-    }
-
-    #[test]
-    fn the_shorter_way_is_found_kept_and_given_up_when_the_device_changes() {
-        let sharing = Sharing::new(None, true);
-        assert!(run(&sharing, 4, 1000, [300, 150]) > 950);
-        assert_eq!(sharing.usual(), Some(true));
-        // As good as the same: stays.
-        assert!(run(&sharing, 4, 1000, [140, 150]) > 950);
-        let rounds = run(&sharing, 4, 1000, [100, 400]);
-        assert!((1..200).contains(&rounds), "{rounds}");
-        assert_eq!(sharing.usual(), Some(false));
-    }
-
-    #[test]
-    fn each_class_of_counts_decides_for_itself() {
-        let sharing = Sharing::new(None, true);
-        run(&sharing, 2, 500, [100, 150]);
-        run(&sharing, 8, 500, [400, 150]);
-        assert!(run(&sharing, 2, 64, [100, 150]) <= 1 && run(&sharing, 7, 64, [400, 150]) >= 63);
-        assert!(run(&sharing, 1000, 64, [400, 150]) > 0, "the last class has no end");
-    }
-
-    #[test]
-    fn what_was_said_holds_and_what_cannot_be_is_not() {
-        assert_eq!(run(&Sharing::new(Some(false), true), 4, 100, [400, 150]), 0);
-        assert_eq!(run(&Sharing::new(Some(true), true), 4, 100, [100, 500]), 100);
-        assert_eq!(run(&Sharing::new(None, false), 4, 100, [400, 150]), 0);
-        let one = Sharing::new(Some(true), true);
-        assert!(!one.decide(1) && one.usual().is_none());
-    }
-}
+mod tests;

@@ -1,37 +1,42 @@
 //! How does one write take the bytes of several logs? (Autonomous commit, SIGMOD 2025.)
 //!
-//! A worker that writes its log takes along what its neighbours have waiting. So one write, and on a disk with a
-//! volatile cache one flush, serves them all, and a worker that is off the CPU or gone is served by those that run.
+//! A worker that writes its log takes along what its neighbours have waiting. So one write, and on
+//! a disk with a volatile cache one flush, serves them all, and a worker that is off the CPU or
+//! gone is served by those that run.
 //!
 //! ```text
 //!   log 0 (helper)   own block 41 | carried: block 17 of log 1 | carried: block 8 of log 3      one write, in log 0's segment
 //!   log 1 (owner)    ... 15   16                                18 ...                          its blocks, in its own segment
 //! ```
 //!
-//! The helper turns stolen bytes into a block of their owner: the owner's next sequence, its own header and checksums.
-//! Only its place is the helper's. So a torn write loses whole blocks, CSNs rise with position in each log (I3), and
-//! recovery, which orders blocks by log and sequence wherever they lie, needs no rule for stealing.
+//! The helper turns stolen bytes into a block of their owner: the owner's next sequence, its own
+//! header and checksums. Only its place is the helper's. So a torn write loses whole blocks, CSNs
+//! rise with position in each log (I3), and recovery, which orders blocks by log and sequence
+//! wherever they lie, needs no rule for stealing.
 //!
 //! # When
-//! With *u* the flush unit and *b* the bits of the group's size, a worker with *d* waiting bytes at the end of a
-//! transaction writes
+//! With *u* the flush unit and *b* the bits of the group's size, a worker with *d* waiting bytes at
+//! the end of a transaction writes
 //! * its log alone if *d* >= *u*: the write is large enough;
 //! * its log with its neighbours' if *u / b* <= *d* < *u* and together they reach *u*;
-//! * them along as well whenever it writes less than *u* for another reason: the interval has passed, or it is idle.
+//! * them along as well whenever it writes less than *u* for another reason: the interval has
+//!   passed, or it is idle.
 //!
-//! The helper leaves alone a neighbour with a unit or more, which is about to be written; bytes that nothing requires
-//! (lazy), or whose committer waits and writes; a log with sealed blocks; and a log whose latch is taken.
+//! The helper leaves alone a neighbour with a unit or more, which is about to be written; bytes
+//! that nothing requires (lazy), or whose committer waits and writes; a log with sealed blocks; and
+//! a log whose latch is taken.
 //!
 //! # Why it is sound
-//! 1. **Two helpers never take the same bytes.** They are taken under the owner's latch, which is only tried, so that
-//!    two helpers of each other do not wait. See `docs/decisions/0011-stealing-whole-blocks.md`.
-//! 2. **The owner is not idle while its bytes are in flight** (rule 3). They stay in its slot: its first volatile CSN is
-//!    in its parking lot until the write has completed.
-//! 3. **Durable is the owner's gap-free prefix**, not the helper's: a hole in the helper's log hides nothing from
-//!    recovery, which looks at every sector.
+//! 1. **Two helpers never take the same bytes.** They are taken under the owner's latch, which is
+//!    only tried, so that two helpers of each other do not wait. See
+//!    `docs/decisions/0011-stealing-whole-blocks.md`.
+//! 2. **The owner is not idle while its bytes are in flight** (rule 3). They stay in its slot: its
+//!    first volatile CSN is in its parking lot until the write has completed.
+//! 3. **Durable is the owner's gap-free prefix**, not the helper's: a hole in the helper's log
+//!    hides nothing from recovery, which looks at every sector.
 //! 4. **A segment stays** until a checkpoint covers every block in it, those of other logs too.
-//! 5. **A waiter finds the helper.** It waits for the helper's write as for one of its own log: it becomes the leader of
-//!    the helper's log and reaps, or sleeps on that log's event.
+//! 5. **A waiter finds the helper.** It waits for the helper's write as for one of its own log: it
+//!    becomes the leader of the helper's log and reaps, or sleeps on that log's event.
 //! 6. **A failed write poisons**, whichever log it was of.
 
 use super::axes::Axes;
@@ -54,8 +59,8 @@ const GROUP_MOST: usize = 8;
 pub(super) struct Neighbours {
     /// Logs of a group: those whose numbers, divided by it, are equal. 1: no worker steals.
     group: usize,
-    /// Where the machine has several caches and the group is not set: the cache at which each log's worker was last
-    /// seen. Only logs at the same one are neighbours.
+    /// Where the machine has several caches and the group is not set: the cache at which each log's
+    /// worker was last seen. Only logs at the same one are neighbours.
     homes: Box<[AtomicU32]>,
     /// Waiting bytes at which a worker writes its log, alone.
     unit: usize,
@@ -105,7 +110,8 @@ impl Neighbours {
         group.iter().filter(move |writer| writer.id != log && home(writer.id.0 as usize) == home(own))
     }
 
-    /// Returns whether `log` and its neighbours together have enough for a write, although none has alone.
+    /// Returns whether `log` and its neighbours together have enough for a write, although none has
+    /// alone.
     pub(super) fn reach_unit_together(&self, logs: &[LogWriter], log: &LogWriter) -> bool {
         if self.group == 1 {
             return false;
@@ -118,8 +124,8 @@ impl Neighbours {
         own + others.sum::<usize>() >= self.unit
     }
 
-    /// Takes what the neighbours of `helper` have waiting, if the write of `block` is small. `block` was just sealed
-    /// under `latch`, and the caller leads.
+    /// Takes what the neighbours of `helper` have waiting, if the write of `block` is small.
+    /// `block` was just sealed under `latch`, and the caller leads.
     pub(super) fn steal(
         &self,
         logs: &[LogWriter],
@@ -138,7 +144,8 @@ impl Neighbours {
             }
             let Some(mut theirs) = owner.log.try_lock() else { continue };
             if owner.has_sealed() {
-                // Since that look. Stealing what lies behind a sealed block would take its due time away.
+                // Since that look. Stealing what lies behind a sealed block would take its due time
+                // away.
                 continue;
             }
             if let Some(carried) = latch.carry(block, &mut theirs, room) {
@@ -152,14 +159,16 @@ impl Neighbours {
     }
 }
 
-/// Returns how many bytes of `log` may be stolen: none if nothing requires them, or if its worker is about to write.
+/// Returns how many bytes of `log` may be stolen: none if nothing requires them, or if its worker
+/// is about to write.
 fn stealable(log: &LogWriter, unit: usize) -> usize {
     let bytes = log.log.unsealed_bytes();
     let wanted = bytes > 0 && bytes < unit && !log.has_sealed() && log.flush_request.due() != NEVER;
     if wanted { bytes } else { 0 }
 }
 
-/// Puts the bytes of stolen blocks behind those of `block`, where their places are, and gives their buffers back.
+/// Puts the bytes of stolen blocks behind those of `block`, where their places are, and gives their
+/// buffers back.
 pub(super) fn attach_stolen(
     environment: &Environment,
     logs: &[LogWriter],

@@ -73,8 +73,8 @@ impl Threads {
         }
     }
 
-    /// Waits until the flushers have ended, and the writes in the queues of workers. Returns false if one hangs: then
-    /// nothing is to be waited for.
+    /// Waits until the flushers have ended, and the writes in the queues of workers. Returns false
+    /// if one hangs: then nothing is to be waited for.
     fn await_end_of_writes(&self) -> bool {
         let Writes { flushers, deadline, durability, .. } = &*self.writes;
         loop {

@@ -1,13 +1,16 @@
 //! How do futures learn that their transaction is committed?
 //!
-//! Threads sleep on events and look for themselves (`leader.rs`). A future leaves its waker here, with its ticket; every
-//! acknowledgment wakes those whose transaction is committed. The bound is one waker per pending future of the caller: a future that is polled
-//! with another waker than before leaves that one instead.
-//! A future that is polled is a waiter like any other: it causes the writes it needs, through the flusher.
+//! Threads sleep on events and look for themselves (`leader.rs`). A future leaves its waker here,
+//! with its ticket; every acknowledgment wakes those whose transaction is committed. The bound is
+//! one waker per pending future of the caller: a future that is polled with another waker than
+//! before leaves that one instead. A future that is polled is a waiter like any other: it causes
+//! the writes it needs, through the flusher.
 //!
-//! Wakers are code of the caller: one may wait for another commit of the very log whose lead the acknowledger has, or drop the last handle of the
-//! database, which ends the flushers. So a thread of their own calls them, one after the other, and holds nothing of the room. It begins with
-//! the first future that is polled. Nobody waits for its end, as it may be the one who closes the database, or inside a waker that waits for that.
+//! Wakers are code of the caller: one may wait for another commit of the very log whose lead the
+//! acknowledger has, or drop the last handle of the database, which ends the flushers. So a thread
+//! of their own calls them, one after the other, and holds nothing of the room. It begins with the
+//! first future that is polled. Nobody waits for its end, as it may be the one who closes the
+//! database, or inside a waker that waits for that.
 
 use super::pending::Ticket;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -65,7 +68,8 @@ struct Left {
     waker: Waker,
 }
 
-/// Where a future leaves its waker, once it has left one: one of each future, and none of a clone of it.
+/// Where a future leaves its waker, once it has left one: one of each future, and none of a clone
+/// of it.
 #[derive(Debug, Default)]
 pub struct WakerPlace(Option<u64>);
 
@@ -153,7 +157,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Wakers that are in no list any more. They are called when this is dropped, also by a panic of who took them.
+/// Wakers that are in no list any more. They are called when this is dropped, also by a panic of
+/// who took them.
 #[derive(Default)]
 struct Woken(Vec<Waker>);
 
@@ -178,7 +183,8 @@ impl Wakers {
             self.caller.begin();
         }
         let mut waker = waker.clone();
-        // Declared after it, so that what was there is dropped without the mutex, as it is cloned: both are code of the caller.
+        // Declared after it, so that what was there is dropped without the mutex, as it is cloned:
+        // both are code of the caller.
         let mut list = self.list.lock();
         let known =
             place.0.and_then(|place| list.wakers.binary_search_by_key(&place, |left| left.place).ok());
@@ -210,49 +216,12 @@ impl Wakers {
         }
     }
 
-    /// The thread that calls them ends; nobody waits for that. Whoever wakes later calls them himself.
+    /// The thread that calls them ends; nobody waits for that. Whoever wakes later calls them
+    /// himself.
     pub(super) fn end(&self) {
         self.caller.end();
     }
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-    use crate::base::{Csn, LogId};
-    use std::task::Wake;
-
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    #[test]
-    fn a_future_that_is_polled_with_ever_new_wakers_leaves_one_and_a_clone_another() {
-        let wakers = Wakers::default();
-        let ticket = |csn| Ticket { log: LogId(0), csn: Csn(csn), dsn: Csn::ZERO, is_exact: false };
-        let counts: Vec<_> = (0..10).map(|_| Arc::new(Count(AtomicUsize::new(0)))).collect();
-        let mut place = WakerPlace::default();
-        counts[..9].iter().for_each(|count| wakers.put(ticket(1), &Waker::from(count.clone()), &mut place));
-        wakers.put(ticket(1), &Waker::from(counts[9].clone()), &mut place.clone());
-        assert_eq!(wakers.list.lock().wakers.len(), 2);
-        wakers.wake(|decided| decided == ticket(2));
-        wakers.wake(|decided| decided == ticket(1));
-        wakers.end();
-        while wakers.caller.calls.lock().thread != CallerState::Ended {
-            std::thread::yield_now();
-        }
-        let woken = || counts.iter().map(|count| count.0.load(Ordering::SeqCst)).collect::<Vec<_>>();
-        assert_eq!(woken(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
-        // Now whoever wakes calls it.
-        wakers.put(ticket(3), &Waker::from(counts[0].clone()), &mut WakerPlace::default());
-        // It was woken, and polled again nevertheless.
-        wakers.put(ticket(3), &Waker::from(counts[1].clone()), &mut place);
-        wakers.put(ticket(3), &Waker::from(counts[2].clone()), &mut place);
-        wakers.wake(|decided| decided == ticket(3));
-        assert_eq!(woken()[..3], [1, 0, 1]);
-    }
-}
+mod tests;

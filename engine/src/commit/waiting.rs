@@ -1,7 +1,8 @@
 //! How does a waiter cause the writes that it needs?
 //!
-//! A waiter needs two things: its own record durable, which is the protocol's business, and what the dependency rule
-//! says. The writes of other logs that it needs are started before its own, so that they run side by side.
+//! A waiter needs two things: its own record durable, which is the protocol's business, and what
+//! the dependency rule says. The writes of other logs that it needs are started before its own, so
+//! that they run side by side.
 //!
 //! ```text
 //!   own record    protocol.wait: lead, follow, or sleep
@@ -9,7 +10,8 @@
 //!                                                  several: their flushers, at once   } look again
 //! ```
 //!
-//! No waiter is stranded: it takes its event ticket before it looks, and a leader resigns before it notifies.
+//! No waiter is stranded: it takes its event ticket before it looks, and a leader resigns before it
+//! notifies.
 
 use super::acknowledge::Acknowledgments;
 use super::dependency::Obstacle;
@@ -54,7 +56,8 @@ impl Waiting {
         Ok(())
     }
 
-    /// Waits at level durable until everything that a transaction without writes read is committed, and counts it.
+    /// Waits at level durable until everything that a transaction without writes read is committed,
+    /// and counts it.
     pub(super) fn finish_read_only(&self, pending: &Pending) -> Result<()> {
         if pending.durability == Level::Durable {
             match pending.predecessors.all() {
@@ -65,8 +68,8 @@ impl Waiting {
                 _ => self.await_settled(pending.dsn, ErrorKind::Poisoned)?,
             }
         }
-        // Its caller knows what it read: a transaction that begins after that has to see it, too, although the committer
-        // may not have been told.
+        // Its caller knows what it read: a transaction that begins after that has to see it, too,
+        // although the committer may not have been told.
         self.acknowledgments.acknowledged_up_to(pending.dsn);
         if pending.durability == Level::Durable {
             self.acknowledgments.count_one(&self.durability.logs[0], pending, false);
@@ -149,8 +152,8 @@ impl Waiting {
             self.durability.watermark.holds_back(log.id, csn) && !log.is_only_piggybacked()
         };
         let mut behind = self.durability.logs.iter().filter(is_behind);
-        // A log that had announced itself below has drawn above since, or did so while its latch was waited for, and no
-        // thread is woken for that: W may have passed.
+        // A log that had announced itself below has drawn above since, or did so while its latch
+        // was waited for, and no thread is woken for that: W may have passed.
         let Some(first) = behind.next() else {
             return csn < self.durability.rescan() || self.writes.complete_helper_write_below(csn);
         };
@@ -163,7 +166,8 @@ impl Waiting {
         self.protocol.advance(first, csn, NOW) || csn < self.durability.rescan()
     }
 
-    /// Does one step towards the commit of `csn`, by the rule in force. Returns false if other threads are at it.
+    /// Does one step towards the commit of `csn`, by the rule in force. Returns false if other
+    /// threads are at it.
     fn advance_commit(&self, csn: Csn) -> bool {
         if self.mapped.drain_behind(csn) {
             return true;
@@ -191,7 +195,8 @@ impl Waiting {
         }
     }
 
-    /// Does one step for the transaction of `ticket`, whose record is durable. Returns false if other threads are at it.
+    /// Does one step for the transaction of `ticket`, whose record is durable. Returns false if
+    /// other threads are at it.
     fn advance_others(&self, ticket: Ticket) -> bool {
         if self.durability.is_judged_exactly(ticket) {
             return self.advance_commit(ticket.root());
@@ -232,8 +237,8 @@ impl Waiting {
         }
     }
 
-    /// Has the flushers write, now, every log that holds W back at or below `csn`, except the one of `own`, which its
-    /// committer sees to.
+    /// Has the flushers write, now, every log that holds W back at or below `csn`, except the one
+    /// of `own`, which its committer sees to.
     fn demand(&self, csn: Csn, own: Option<Ticket>) {
         let mut demanded = self.writes.hasten_helpers(csn);
         for log in self.durability.logs.iter().filter(|log| own.is_none_or(|own| own.log != log.id)) {
@@ -247,7 +252,8 @@ impl Waiting {
         }
     }
 
-    /// For a future: returns the outcome if it is known; otherwise leaves `waker` and causes the writes that are needed.
+    /// For a future: returns the outcome if it is known; otherwise leaves `waker` and causes the
+    /// writes that are needed.
     pub(super) fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
         if let Some(outcome) = self.outcome(ticket) {
             return Some(outcome);
@@ -263,7 +269,8 @@ impl Waiting {
         }
         self.durability.rescan();
         self.demand_others(ticket);
-        // A thread that acknowledged before the waker was there did not see it, nor does one that has drawn above since.
+        // A thread that acknowledged before the waker was there did not see it, nor does one that
+        // has drawn above since.
         self.durability.rescan();
         self.outcome(ticket)
     }

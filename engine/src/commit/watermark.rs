@@ -1,10 +1,11 @@
 //! Which CSNs are durable, everywhere? CSNs are drawn here, and W is computed here.
 //!
-//! **W**: every CSN strictly below it is durable, in whichever log it lies. A transaction whose own record is durable
-//! is committed when everything it depends on is: when its DSN is below W (rules 1, 7, 13).
+//! **W**: every CSN strictly below it is durable, in whichever log it lies. A transaction whose own
+//! record is durable is committed when everything it depends on is: when its DSN is below W (rules
+//! 1, 7, 13).
 //!
-//! Each log has a **slot**: a CSN at or below every CSN that the log owns and that is not yet durable; infinity when
-//! there is none. W is the minimum over `next_csn` and all slots.
+//! Each log has a **slot**: a CSN at or below every CSN that the log owns and that is not yet
+//! durable; infinity when there is none. W is the minimum over `next_csn` and all slots.
 //!
 //! ```text
 //!   drawing, under the log's latch            scanning, any thread, no latch
@@ -17,21 +18,24 @@
 //!
 //! Why c never lets W pass a CSN `c` that is not durable:
 //! - *Step 2 not yet seen by a*: then G0 <= c, and W <= c.
-//! - *Step 2 seen by a*: 2 is a release, a an acquire (and read-modify-writes carry a release on), so the scanner sees the
-//!   slot as step 1 left it, or a later value. It was <= c then: `next_csn` had not passed c. It becomes greater than c
-//!   only by 4, which happens when c is durable.
-//! - *Without step 1* the log looks idle between 2 and the append: another log's reader of c's version would be
-//!   acknowledged, and a crash loses c but keeps the reader. This is the interleaving that the model found.
+//! - *Step 2 seen by a*: 2 is a release, a an acquire (and read-modify-writes carry a release on),
+//!   so the scanner sees the slot as step 1 left it, or a later value. It was <= c then: `next_csn`
+//!   had not passed c. It becomes greater than c only by 4, which happens when c is durable.
+//! - *Without step 1* the log looks idle between 2 and the append: another log's reader of c's
+//!   version would be acknowledged, and a crash loses c but keeps the reader. This is the
+//!   interleaving that the model found.
 //! - *a after b* would be wrong: a log that announces after its slot was read could draw below G0.
-//! - *4 without the latch* could overwrite an announcement made since it looked at the log. Hence the latch, and the
-//!   witness in the signatures.
-//! - *Late scans*: a scanner that was off the CPU computes an old value. `fetch_max` keeps W from falling.
+//! - *4 without the latch* could overwrite an announcement made since it looked at the log. Hence
+//!   the latch, and the witness in the signatures.
+//! - *Late scans*: a scanner that was off the CPU computes an old value. `fetch_max` keeps W from
+//!   falling.
 //!
 //! # The ring
-//! A version whose CSN is at or above W may be committed all the same: its own record durable and its DSN below W, while
-//! an unrelated straggler holds W back. `ring[csn % N] = csn` remembers those, so that a reader does not wait for the
-//! straggler (rule 7). An entry that was overwritten only costs a needless wait. Draws are held up
-//! while N CSNs are undecided ([`Watermark::has_room`]), so in practice none is.
+//! A version whose CSN is at or above W may be committed all the same: its own record durable and
+//! its DSN below W, while an unrelated straggler holds W back. `ring[csn % N] = csn` remembers
+//! those, so that a reader does not wait for the straggler (rule 7). An entry that was overwritten
+//! only costs a needless wait. Draws are held up while N CSNs are undecided
+//! ([`Watermark::has_room`]), so in practice none is.
 
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, LogId};
@@ -90,7 +94,8 @@ impl Watermark {
         &self.slots[log.0 as usize]
     }
 
-    /// Draws a CSN for a record of `log` (steps 1 to 3). The caller appends it before it lets go of the latch.
+    /// Draws a CSN for a record of `log` (steps 1 to 3). The caller appends it before it lets go of
+    /// the latch.
     pub(super) fn draw(&self, log: LogId, _latch: &impl Latched) -> Csn {
         let slot = self.slot(log);
         let idle = slot.load(Ordering::Relaxed) == INFINITY && !planted::is(Bug::SlotNotAnnounced);
@@ -105,8 +110,9 @@ impl Watermark {
         Csn(csn)
     }
 
-    /// Draws a CSN for a record in each of `logs`, none between them; returns the first. Steps 1 to 3, each for all logs, under all their
-    /// latches. The argument above holds for each log: its slot is at or below its CSN before that is drawn.
+    /// Draws a CSN for a record in each of `logs`, none between them; returns the first. Steps 1 to
+    /// 3, each for all logs, under all their latches. The argument above holds for each log: its
+    /// slot is at or below its CSN before that is drawn.
     pub(super) fn draw_all(
         &self,
         logs: impl Iterator<Item = LogId> + Clone,
@@ -154,7 +160,8 @@ impl Watermark {
         Csn(self.settled.load(Ordering::Acquire))
     }
 
-    /// The newest CSN up to which everything is durable, in one order with the pins of snapshots: see `descriptor`.
+    /// The newest CSN up to which everything is durable, in one order with the pins of snapshots:
+    /// see `descriptor`.
     pub(super) fn newest_settled(&self) -> Csn {
         Csn(self.settled.load(Ordering::SeqCst) - 1)
     }
@@ -176,7 +183,8 @@ impl Watermark {
         self.slot(log).load(Ordering::SeqCst) <= csn.0
     }
 
-    /// Remembers that `csn` is committed. Nothing to do if W says so, as it always does for one log.
+    /// Remembers that `csn` is committed. Nothing to do if W says so, as it always does for one
+    /// log.
     pub(super) fn mark_committed(&self, csn: Csn) {
         if csn >= self.get()
             && let Some(tag) = self.ring_tag(csn)
@@ -232,8 +240,9 @@ pub(super) mod tests {
         assert!(!watermark.is_committed(Csn(other.0 + RING_SIZE)), "an old tag is not the new CSN");
     }
 
-    /// What loom explores with a few steps, with many: there is a moment between an announcement and its draw, and one between two looks
-    /// of a scan, in which a wrong order shows. Two threads meet it within some thousand rounds.
+    /// What loom explores with a few steps, with many: there is a moment between an announcement
+    /// and its draw, and one between two looks of a scan, in which a wrong order shows. Two threads
+    /// meet it within some thousand rounds.
     #[cfg(not(any(loom, miri, feature = "shuttle")))]
     #[test]
     fn w_never_passes_a_volatile_csn_while_another_thread_scans() {
@@ -368,7 +377,8 @@ mod loom_tests {
             {
                 let _latch = world.latches[1].lock().expect("no panic");
                 world.durable[csn.0 as usize].store(true, Ordering::SeqCst);
-                // As above: what is left of the log is the fragment, if that came first and is not durable.
+                // As above: what is left of the log is the fragment, if that came first and is not
+                // durable.
                 let fragment = Csn(if csn == Csn(1) { 3 } else { 2 });
                 let drawn = world.watermark.newest_drawn() >= fragment && csn != fragment;
                 let left = drawn && !world.durable[fragment.0 as usize].load(Ordering::SeqCst);

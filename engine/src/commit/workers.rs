@@ -1,10 +1,11 @@
-//! What a worker does between two transactions, with every protocol: it acknowledges, where workers do that, and gives up
-//! the CPU now and then.
+//! What a worker does between two transactions, with every protocol: it acknowledges, where workers
+//! do that, and gives up the CPU now and then.
 //!
-//! With more threads than cores, a thread that is preempted while it holds the latch of a shared log stalls all others
-//! for a scheduler's tick or more. A thread that has just yielded at the end of a transaction has a fresh time slice for
-//! the next latch. Measured: without this, half of the time at 16 threads on 2 cores is stall. A thread that waits for
-//! its commits sleeps often enough; to yield as well would only let other processes keep it waiting.
+//! With more threads than cores, a thread that is preempted while it holds the latch of a shared
+//! log stalls all others for a scheduler's tick or more. A thread that has just yielded at the end
+//! of a transaction has a fresh time slice for the next latch. Measured: without this, half of the
+//! time at 16 threads on 2 cores is stall. A thread that waits for its commits sleeps often enough;
+//! to yield as well would only let other processes keep it waiting.
 
 use super::acknowledge::Acknowledgments;
 use super::axes::Axes;
@@ -22,8 +23,9 @@ use std::time::Duration;
 
 /// A thread that waited so long for its commit has slept.
 const SLEPT: Duration = Duration::from_micros(20);
-/// How long a thread computes before it yields, in ns. Measured with 64 threads on 2 cores: with 200 us the flusher comes
-/// too late, and commits take twice as long; with less than 50 switching costs more than it saves.
+/// How long a thread computes before it yields, in ns. Measured with 64 threads on 2 cores: with
+/// 200 us the flusher comes too late, and commits take twice as long; with less than 50 switching
+/// costs more than it saves.
 const YIELD_EVERY_NS: u64 = 50_000;
 
 thread_local! {
@@ -61,7 +63,8 @@ impl Workers {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Acknowledges for the group of `log`, if this is a transaction after which its worker does that.
+    /// Acknowledges for the group of `log`, if this is a transaction after which its worker does
+    /// that.
     pub(super) fn acknowledge(&self, acknowledgments: &Acknowledgments, axes: &Axes, log: LogId) {
         if axes.acknowledger != Acknowledger::Workers || axes.writer == Writer::Memory {
             return;
@@ -95,6 +98,7 @@ pub(super) fn yield_now_and_then(
     if yielded_at != 0 {
         thread::yield_now();
     }
-    // Not the time before: among many threads it would be past by then, and every transaction would yield.
+    // Not the time before: among many threads it would be past by then, and every transaction would
+    // yield.
     YIELDED_AT.set(environment.clock.now().0);
 }

@@ -39,8 +39,8 @@ pub(super) struct Writes {
     pub neighbours: Neighbours,
 }
 
-/// A write of a log in flight. It ends when this is dropped: whether it completed, failed, or panicked, no thread need
-/// wait for it any more.
+/// A write of a log in flight. It ends when this is dropped: whether it completed, failed, or
+/// panicked, no thread need wait for it any more.
 pub(super) struct UnderWay<'a>(&'a Writes, &'a LogWriter);
 
 impl<'a> UnderWay<'a> {
@@ -68,7 +68,8 @@ impl LeaderObserver for Writes {
         }
         let woke_others = self.environment.progress.notify_all();
         self.environment.metrics.wake_ups.add(u64::from(woke) + u64::from(woke_others));
-        // The flusher does not plan for a log that has a leader: it has to be woken for what is left there.
+        // The flusher does not plan for a log that has a leader: it has to be woken for what is
+        // left there.
         let due = self.schedule.due(log, self.acknowledgments.required());
         if due != levels::NEVER {
             self.flushers.of(log).wake_for(due);
@@ -96,16 +97,16 @@ impl Writes {
         }
     }
 
-    /// Becomes leader of `log` and writes a block, if `csn` is not durable. Returns false if there is a leader, which
-    /// wakes the caller when it resigns, or nothing to write.
+    /// Becomes leader of `log` and writes a block, if `csn` is not durable. Returns false if there
+    /// is a leader, which wakes the caller when it resigns, or nothing to write.
     pub(super) fn lead(&self, log: &LogWriter, csn: Csn) -> bool {
         let Some(leader) = self.try_become_leader(log) else { return false };
         csn <= log.log.durable_csn()
             || self.write_as_leader(&leader, &self.environment.metrics.leader_flushes)
     }
 
-    /// Writes one block of the log that the caller leads, or waits for those in the worker's queue. Returns false if
-    /// there was nothing to do.
+    /// Writes one block of the log that the caller leads, or waits for those in the worker's queue.
+    /// Returns false if there was nothing to do.
     pub(super) fn write_as_leader(&self, leader: &Leader<'_>, counter: &Counter) -> bool {
         let log = leader.log();
         let wrote = match log.take_block() {
@@ -141,7 +142,8 @@ impl Writes {
         }
     }
 
-    /// Submits `block`, with the blocks stolen for it, to the queue of `log`'s worker. The caller leads.
+    /// Submits `block`, with the blocks stolen for it, to the queue of `log`'s worker. The caller
+    /// leads.
     ///
     /// # Errors
     /// Those of the device.
@@ -178,8 +180,8 @@ impl Writes {
         submitted
     }
 
-    /// Completes what the worker's queue has finished; with `wait`, at least one write. The caller leads. Returns
-    /// whether there was any.
+    /// Completes what the worker's queue has finished; with `wait`, at least one write. The caller
+    /// leads. Returns whether there was any.
     pub(super) fn reap(&self, log: &LogWriter, wait: bool) -> bool {
         let mut done = Vec::new();
         let make = |depth| self.environment.storage.write_queue(depth);
@@ -199,8 +201,8 @@ impl Writes {
         any
     }
 
-    /// Poisons if one of these failed, before any of them counts: without direct I/O, the error of one write may have
-    /// been reported to another's flush of the same file.
+    /// Poisons if one of these failed, before any of them counts: without direct I/O, the error of
+    /// one write may have been reported to another's flush of the same file.
     pub(super) fn fail_if_any_failed(&self, done: &[Completion]) {
         if let Some(error) = done.iter().find_map(|completion| completion.result.as_ref().err()) {
             self.failure.fail(error.duplicate());
@@ -248,8 +250,8 @@ impl Writes {
         self.durability.count_completion();
     }
 
-    /// Completes what the write of `helper` called `token`, which is durable, carried for others, and wakes their
-    /// waiters. The caller leads.
+    /// Completes what the write of `helper` called `token`, which is durable, carried for others,
+    /// and wakes their waiters. The caller leads.
     fn complete_piggybacked(&self, helper: &LogWriter, token: u64) {
         if helper.piggyback.lowest() == Csn::MAX {
             return;
@@ -267,9 +269,9 @@ impl Writes {
         helper.piggyback.completed();
     }
 
-    /// If all that `log` has in flight is carried by others: completes a write of theirs, or sleeps until a thread that
-    /// is at it resigns. Returns false if the log has something of its own to be written or reaped. The caller looks
-    /// again whether `csn` is durable.
+    /// If all that `log` has in flight is carried by others: completes a write of theirs, or sleeps
+    /// until a thread that is at it resigns. Returns false if the log has something of its own to
+    /// be written or reaped. The caller looks again whether `csn` is durable.
     ///
     /// # Errors
     /// `Timeout`.
@@ -292,7 +294,8 @@ impl Writes {
         self.helper_of(log).is_some_and(|helper| self.complete_write_of(helper))
     }
 
-    /// Completes a write that carries a CSN at or below `csn`. Returns false if there is none, or another thread is at it.
+    /// Completes a write that carries a CSN at or below `csn`. Returns false if there is none, or
+    /// another thread is at it.
     pub(super) fn complete_helper_write_below(&self, csn: Csn) -> bool {
         let helper = self.helpers().find(|helper| helper.piggyback.lowest() <= csn);
         helper.is_some_and(|helper| self.complete_write_of(helper))

@@ -6,16 +6,18 @@
 //!   wake          futures whose transaction is committed                                    per batch
 //! ```
 //!
-//! Queued transactions are acknowledged by the thread that completed the write (`leader`), by the first flusher, woken
-//! for it (`background`), or by workers between two transactions, each for the logs of its group (`workers`). Threads
-//! and futures that wait look for themselves. A committer that finds its queue full acknowledges, whatever the setting.
+//! Queued transactions are acknowledged by the thread that completed the write (`leader`), by the
+//! first flusher, woken for it (`background`), or by workers between two transactions, each for the
+//! logs of its group (`workers`). Threads and futures that wait look for themselves. A committer
+//! that finds its queue full acknowledges, whatever the setting.
 //!
-//! **False waits.** A transaction is *held up* if its record is durable and the rule makes it wait. It waits *falsely*
-//! if at that moment all its direct predecessors, and theirs, are committed by the same rule: exact dependencies would
-//! commit it. A transaction with too many predecessors to list, or whose predecessor itself waits falsely, is not
-//! counted. So the count is a lower bound.
+//! **False waits.** A transaction is *held up* if its record is durable and the rule makes it wait.
+//! It waits *falsely* if at that moment all its direct predecessors, and theirs, are committed by
+//! the same rule: exact dependencies would commit it. A transaction with too many predecessors to
+//! list, or whose predecessor itself waits falsely, is not counted. So the count is a lower bound.
 //!
-//! Once commits have stopped, nothing is popped: what was durable before stays acknowledged, the rest is unknown.
+//! Once commits have stopped, nothing is popped: what was durable before stays acknowledged, the
+//! rest is unknown.
 
 pub(super) mod out_of_order;
 pub(super) mod queue;
@@ -43,7 +45,8 @@ use std::time::Duration;
 
 /// Entries popped and counted at a time: bounds the memory of one acknowledgment.
 const BATCH: usize = 256;
-/// How long the first flusher leaves committed transactions to the workers, where workers acknowledge.
+/// How long the first flusher leaves committed transactions to the workers, where workers
+/// acknowledge.
 pub(super) const GRACE: Duration = Duration::from_millis(1);
 
 /// The transactions of one log that wait to be acknowledged.
@@ -200,13 +203,14 @@ impl Acknowledgments {
         self.wake_futures();
     }
 
-    /// Acknowledges committed transactions of all logs. Returns whether there were any. Without `wait`, queues are left
-    /// out from which another thread pops.
+    /// Acknowledges committed transactions of all logs. Returns whether there were any. Without
+    /// `wait`, queues are left out from which another thread pops.
     pub(super) fn acknowledge_all(&self, wait: bool) -> bool {
         self.acknowledge_logs(&self.durability.logs, wait)
     }
 
-    /// Acknowledges at the end of a transaction of `log`. Returns false if that is left to the first flusher.
+    /// Acknowledges at the end of a transaction of `log`. Returns false if that is left to the
+    /// first flusher.
     pub(super) fn acknowledge_as_worker(&self, log: LogId) -> bool {
         match self.acknowledger {
             Acknowledger::Workers => self.acknowledge_group(log),
@@ -219,13 +223,14 @@ impl Acknowledgments {
         true
     }
 
-    /// Acknowledges committed transactions of the logs of `log`'s group. Returns whether there were any.
+    /// Acknowledges committed transactions of the logs of `log`'s group. Returns whether there were
+    /// any.
     pub(super) fn acknowledge_group(&self, log: LogId) -> bool {
         let first = log.0 as usize / self.group * self.group;
         let last = self.durability.logs.len().min(first + self.group);
         let group = &self.durability.logs[first..last];
-        // A transaction that is committed now and was not at the last look became so because the log is durable
-        // further, or the version has changed.
+        // A transaction that is committed now and was not at the last look became so because the
+        // log is durable further, or the version has changed.
         let version = self.durability.version();
         let has_news = |log: &LogWriter| self.has_queued(log.id) && self.has_changed(log, version);
         group.iter().any(has_news) && self.acknowledge_logs(group, false)
@@ -259,7 +264,8 @@ impl Acknowledgments {
                 return any;
             }
             match self.required() {
-                // An asynchronous transaction waits for another log's CSN: the flushers know how to get it.
+                // An asynchronous transaction waits for another log's CSN: the flushers know how to
+                // get it.
                 Some(required) => self.wake_flushers_behind(required),
                 // W has risen meanwhile, and no other thread may have reason to look again.
                 None if watermark.get() != w => continue,
@@ -301,7 +307,8 @@ impl Acknowledgments {
                     if hardened && !self.are_satisfied(&entry, w) {
                         self.count_held_up_entry(&entry);
                     }
-                    // W never falls: an entry that is not held up now, but only behind others, never will be.
+                    // W never falls: an entry that is not held up now, but only behind others,
+                    // never will be.
                     hardened
                 },
             );
@@ -319,7 +326,8 @@ impl Acknowledgments {
         self.durability.are_satisfied_for_queued(entry.csn, entry.dsn, &entry.predecessors, w)
     }
 
-    /// Moves `entry`, which is held up, out of the way of those behind it, if that is worth it. Returns whether it did.
+    /// Moves `entry`, which is held up, out of the way of those behind it, if that is worth it.
+    /// Returns whether it did.
     fn set_out_of_order(&self, log: LogId, entry: Entry) -> bool {
         let passed = self.passes_out_of_order && self.of(log).out_of_order.put(entry);
         if passed {
@@ -353,9 +361,9 @@ impl Acknowledgments {
         waiting.map(|log| log.flush_request.required_watermark()).max().filter(|csn| *csn >= w)
     }
 
-    /// Wakes the flushers of logs that hold W back at or below `csn`. The first flusher looks at acknowledgments again
-    /// soon: a log that has announced itself below may be about to draw above, or to be fenced, and no thread reports
-    /// that.
+    /// Wakes the flushers of logs that hold W back at or below `csn`. The first flusher looks at
+    /// acknowledgments again soon: a log that has announced itself below may be about to draw
+    /// above, or to be fenced, and no thread reports that.
     pub(super) fn wake_flushers_behind(&self, csn: Csn) {
         self.schedule(levels::after(self.environment.clock.now(), GRACE));
         if let [the_only] = &**self.flushers {
@@ -367,7 +375,8 @@ impl Acknowledgments {
         }
     }
 
-    /// Counts a transaction whose record is durable and that the rule has held up, once, and whether it waits falsely.
+    /// Counts a transaction whose record is durable and that the rule has held up, once, and
+    /// whether it waits falsely.
     pub(super) fn count_held_up(
         &self,
         csn: Csn,
@@ -408,7 +417,8 @@ impl Acknowledgments {
     pub(super) fn is_committed(&self, ticket: Ticket) -> bool {
         let committed = self.durability.is_hardened(ticket) && self.durability.are_satisfied(ticket);
         if committed {
-            // Before the caller knows, because a transaction that begins after that has to find it acknowledged (rule 10).
+            // Before the caller knows, because a transaction that begins after that has to find it
+            // acknowledged (rule 10).
             self.durability.mark_committed(ticket.csn);
             self.acknowledged_up_to(ticket.csn);
         }
@@ -426,7 +436,8 @@ impl Acknowledgments {
     pub(super) fn newest_acknowledged(&self) -> Csn {
         let mut newest = Csn(self.newest.load(Ordering::SeqCst));
         if !planted::is(Bug::FlushNotAcknowledged) {
-            // A thread that looked at W may have reported it, although its writer has not come to acknowledging it.
+            // A thread that looked at W may have reported it, although its writer has not come to
+            // acknowledging it.
             newest = newest.max(self.durability.watermark.newest_settled());
         }
         if self.any_returned_early.load(Ordering::SeqCst) {

@@ -1,6 +1,7 @@
 //! Lamport clocks: how far are all logs durable, by their clocks?
 //!
-//! A **GSN** is a Lamport clock. Each page, transaction and log has one (the pages' are in the room `transaction`, which sees pages):
+//! A **GSN** is a Lamport clock. Each page, transaction and log has one (the pages' are in the room
+//! `transaction`, which sees pages):
 //!
 //! ```text
 //!   read a page     transaction := max(transaction, page)
@@ -8,18 +9,22 @@
 //!   draw            record      := max(transaction, log) + 1;   log, transaction and the pages that it wrote get that
 //! ```
 //!
-//! So the record of whoever saw another's change has the higher GSN, in whichever log, and GSNs rise with position within a log. **Reach** is a GSN
-//! up to which everything is durable in every log. A transaction is committed when its own GSN is at or below it: then all it depends
-//! on is durable, and much that it does not depend on, for pages are shared by rows and clocks by transactions.
+//! So the record of whoever saw another's change has the higher GSN, in whichever log, and GSNs
+//! rise with position within a log. **Reach** is a GSN up to which everything is durable in every
+//! log. A transaction is committed when its own GSN is at or below it: then all it depends on is
+//! durable, and much that it does not depend on, for pages are shared by rows and clocks by
+//! transactions.
 //!
-//! **Remote flush avoidance** (RFA). A transaction that only met what was last changed through its own log, or is at or below the reach, need not
-//! wait for other logs. It is not alone with that, though: it waits for those before it in its own log that do have to wait, since it may have
-//! read from them. So a log keeps the GSN of its newest transaction that needs others; that is what each waits for, its own included.
+//! **Remote flush avoidance** (RFA). A transaction that only met what was last changed through its
+//! own log, or is at or below the reach, need not wait for other logs. It is not alone with that,
+//! though: it waits for those before it in its own log that do have to wait, since it may have read
+//! from them. So a log keeps the GSN of its newest transaction that needs others; that is what each
+//! waits for, its own included.
 //!
 //! # The reach
 //!
-//! Each log has a **clock** and a **floor**: every record of the log that is not durable has a GSN above the floor; infinity when
-//! there is none.
+//! Each log has a **clock** and a **floor**: every record of the log that is not durable has a GSN
+//! above the floor; infinity when there is none.
 //!
 //! ```text
 //!   drawing, under the log's latch            scanning, any thread, no latch
@@ -30,14 +35,16 @@
 //!      or infinity
 //! ```
 //!
-//! Why d never lets the reach pass the GSN of a record that is not durable: if step 2 comes after b it draws above B. If it comes before, so
-//! does step 1, and c sees a floor below the record's GSN until 3 raises it, when the record is durable. Step b is also what keeps logs from
-//! holding the reach back: one that is idle has no floor, and one whose clock is behind draws above B from now on. That is the barrier of
-//! the literature, without a transaction for it.
+//! Why d never lets the reach pass the GSN of a record that is not durable: if step 2 comes after b
+//! it draws above B. If it comes before, so does step 1, and c sees a floor below the record's GSN
+//! until 3 raises it, when the record is durable. Step b is also what keeps logs from holding the
+//! reach back: one that is idle has no floor, and one whose clock is behind draws above B from now
+//! on. That is the barrier of the literature, without a transaction for it.
 //!
-//! Recovery knows nothing of clocks. Records list their predecessors as by the exact rule, whose recovered set contains all that this rule
-//! lets go: whatever a transaction depends on has a lower GSN. One that cannot list them needs W above its DSN, too, and so does whoever
-//! met it before it was committed.
+//! Recovery knows nothing of clocks. Records list their predecessors as by the exact rule, whose
+//! recovered set contains all that this rule lets go: whatever a transaction depends on has a lower
+//! GSN. One that cannot list them needs W above its DSN, too, and so does whoever met it before it
+//! was committed.
 
 use super::super::watermark::{Latched, RING_SIZE};
 use crate::base::planted::{self, Bug};
@@ -53,7 +60,8 @@ pub(in super::super) struct Clocks {
     logs: Box<[CachePadded<LogClock>]>,
     /// Everything at or below is durable. Raised by every scanner.
     reach: CachePadded<AtomicU64>,
-    /// By CSN, for those that W has not passed: the record's GSN, and what it waits for. Written under the latch.
+    /// By CSN, for those that W has not passed: the record's GSN, and what it waits for. Written
+    /// under the latch.
     drawn: Box<[[AtomicU64; 2]]>,
 }
 
@@ -85,7 +93,8 @@ impl Clocks {
         &self.drawn[(csn.0 % RING_SIZE) as usize]
     }
 
-    /// Draws a GSN above `gsn` for the record of `csn`, which was just drawn. `alone`: it does not wait for other logs.
+    /// Draws a GSN above `gsn` for the record of `csn`, which was just drawn. `alone`: it does not
+    /// wait for other logs.
     pub(in super::super) fn draw(
         &self,
         log: LogId,
@@ -139,8 +148,8 @@ impl Clocks {
         Gsn(self.drawn(csn)[0].load(Ordering::Acquire))
     }
 
-    /// The GSN that the reach has to come to for a transaction that W has not passed. A place that was used again says more than is
-    /// needed, and then W has passed it.
+    /// The GSN that the reach has to come to for a transaction that W has not passed. A place that
+    /// was used again says more than is needed, and then W has passed it.
     pub(in super::super) fn needed_by(&self, csn: Csn) -> Gsn {
         Gsn(self.drawn(csn)[1].load(Ordering::Acquire))
     }
@@ -152,41 +161,7 @@ impl Clocks {
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::super::super::watermark::tests::Held;
-    use super::*;
-
-    /// One transaction in log 0 met something at 100, far above its log's clock; another in log 1 met the first.
-    #[test]
-    fn a_record_is_above_what_its_transaction_met_and_waits_for_it() {
-        let clocks = Clocks::new(2);
-        // Log 0 has been written up to here.
-        let earlier = clocks.draw(LogId(0), Csn(1), Gsn(0), false, &Held);
-        let first = clocks.draw(LogId(0), Csn(2), Gsn(100), false, &Held);
-        clocks.settle(LogId(0), Some(Csn(2)), &Held);
-        let second = clocks.draw(LogId(1), Csn(3), first, false, &Held);
-        assert!(earlier < first && first > Gsn(100) && second > first);
-        clocks.settle(LogId(1), None, &Held);
-        clocks.rescan();
-        assert!(clocks.reach() < first, "it is not durable");
-        assert!(clocks.needed_by(Csn(3)) > clocks.reach(), "what it met is not durable");
-        assert!(clocks.holds_back(LogId(0), clocks.needed_by(Csn(3))));
-        clocks.settle(LogId(0), None, &Held);
-        clocks.rescan();
-        assert!(clocks.needed_by(Csn(3)) <= clocks.reach() && clocks.of(Csn(3)) == second);
-    }
-
-    #[test]
-    fn who_is_alone_waits_for_those_before_it_in_its_log_that_are_not() {
-        let clocks = Clocks::new(2);
-        let first = clocks.draw(LogId(0), Csn(1), Gsn(50), false, &Held);
-        let alone = clocks.draw(LogId(0), Csn(2), Gsn(0), true, &Held);
-        assert!(alone > first);
-        assert_eq!(clocks.needed_by(Csn(2)), first, "not its own");
-        let other = clocks.draw(LogId(1), Csn(3), Gsn(0), true, &Held);
-        assert!(clocks.needed_by(Csn(3)) < other, "nobody before it");
-    }
-}
+mod tests;
 
 #[cfg(all(test, loom))]
 mod loom_tests {

@@ -1,13 +1,14 @@
-//! GSN, with or without remote flush avoidance (RFA): the rule of autonomous commit (SIGMOD 2025) and, in the form of a
-//! clock per log, of passive group commit (VLDB 2014).
+//! GSN, with or without remote flush avoidance (RFA): the rule of autonomous commit (SIGMOD 2025)
+//! and, in the form of a clock per log, of passive group commit (VLDB 2014).
 //!
-//! A GSN is a Lamport clock. A transaction is committed when its record is durable and every log is durable up to its
-//! GSN. With RFA a transaction that only met what was last changed through its own log waits for no other log; see
-//! [`super::clocks`] for both.
+//! A GSN is a Lamport clock. A transaction is committed when its record is durable and every log is
+//! durable up to its GSN. With RFA a transaction that only met what was last changed through its
+//! own log waits for no other log; see [`super::clocks`] for both.
 //!
-//! Different from the papers: recovery knows nothing of clocks. Records list their predecessors as by the exact rule,
-//! whose recovered set contains everything that this rule acknowledges, because whatever a transaction depends on has a
-//! lower GSN. A transaction that cannot list them needs W above its DSN, too.
+//! Different from the papers: recovery knows nothing of clocks. Records list their predecessors as
+//! by the exact rule, whose recovered set contains everything that this rule acknowledges, because
+//! whatever a transaction depends on has a lower GSN. A transaction that cannot list them needs W
+//! above its DSN, too.
 
 use super::clocks::Clocks;
 use super::rule::{Known, Rule};

@@ -1,7 +1,7 @@
 //! Log order: with one log, a durable record is a committed transaction.
 //!
-//! Durable means in the gap-free prefix of the log, and every dependency lies before the record in the same log.
-//! So there is nothing to wait for.
+//! Durable means in the gap-free prefix of the log, and every dependency lies before the record in
+//! the same log. So there is nothing to wait for.
 
 use super::rule::Rule;
 use crate::base::Csn;

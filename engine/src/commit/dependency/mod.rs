@@ -16,16 +16,18 @@
 //! | [`exact`] | its direct predecessors are committed by the same rule |
 //! | [`gsn`] | all logs are durable up to its clock, or (RFA) it depends on its own log only |
 //!
-//! A transaction without a record has no CSN: it waits for its DSN, or for the versions that it read.
+//! A transaction without a record has no CSN: it waits for its DSN, or for the versions that it
+//! read.
 //!
-//! **Recovery replays whatever any of the rules acknowledged** (rule 13). Of a record that names the rule DSN it
-//! asks that the DSN is below F, the first missing CSN, and W never passes F. A DSN is below the transaction's own
-//! CSN, so below W under the CSN rule, and below the end of the durable prefix under log order. So the records of
-//! these three name the same rule. A record that names the rule exact lists the predecessors that were not
-//! committed when it asked to commit, and recovery asks that it has taken those. The rules that go by clocks
-//! acknowledge less than the exact one, so their records name that. A transaction that cannot list its
-//! predecessors (too many, or a change of the catalog) is acknowledged and replayed by its DSN. Each record names
-//! its rule, so a database may change between them at any open.
+//! **Recovery replays whatever any of the rules acknowledged** (rule 13). Of a record that names
+//! the rule DSN it asks that the DSN is below F, the first missing CSN, and W never passes F. A DSN
+//! is below the transaction's own CSN, so below W under the CSN rule, and below the end of the
+//! durable prefix under log order. So the records of these three name the same rule. A record that
+//! names the rule exact lists the predecessors that were not committed when it asked to commit, and
+//! recovery asks that it has taken those. The rules that go by clocks acknowledge less than the
+//! exact one, so their records name that. A transaction that cannot list its predecessors (too
+//! many, or a change of the catalog) is acknowledged and replayed by its DSN. Each record names its
+//! rule, so a database may change between them at any open.
 
 mod undecided;
 mod clocks;

@@ -14,12 +14,12 @@ pub(in super::super) struct Known<'a> {
 
 /// A dependency rule.
 pub(in super::super) trait Rule: Send + Sync {
-    /// Returns the CSN that W must have passed before the transaction `csn`, whose record is durable, is committed;
-    /// zero if none.
+    /// Returns the CSN that W must have passed before the transaction `csn`, whose record is
+    /// durable, is committed; zero if none.
     fn required_watermark(&self, csn: Csn, dsn: Csn) -> Csn;
 
-    /// Returns the CSN that W has to pass so that `csn`, which waits in a queue and depends on `on`, is committed.
-    /// It may be higher than necessary.
+    /// Returns the CSN that W has to pass so that `csn`, which waits in a queue and depends on
+    /// `on`, is committed. It may be higher than necessary.
     fn required_for_queued(&self, csn: Csn, dsn: Csn, _on: &DependsOn) -> Csn {
         self.required_watermark(csn, dsn)
     }
@@ -36,7 +36,8 @@ pub(in super::super) trait Rule: Send + Sync {
         }
     }
 
-    /// Returns whether records list their predecessors, and transactions are judged by these instead of by W.
+    /// Returns whether records list their predecessors, and transactions are judged by these
+    /// instead of by W.
     fn lists_predecessors(&self) -> bool {
         false
     }

@@ -1,7 +1,8 @@
 //! Which pre-committed transactions above W are committed, by what they really depend on?
 //!
-//! A transaction is committed if its record is durable and all its direct predecessors are committed, hence theirs, and so on. Those that
-//! were committed when it met them are forgotten at once, so most transactions have none; the others it **lists**.
+//! A transaction is committed if its record is durable and all its direct predecessors are
+//! committed, hence theirs, and so on. Those that were committed when it met them are forgotten at
+//! once, so most transactions have none; the others it **lists**.
 //!
 //! ```text
 //!   CSN         41        42        43        44        W = 41
@@ -9,21 +10,26 @@
 //!   durable     no        yes       yes       yes       42 has no predecessors: committed. 43 lists 42: committed. 44 lists 43: committed
 //! ```
 //!
-//! One word for each CSN, in a ring, says in which log its record is and how many predecessors it lists; the list is in a line of its own.
-//! Both are written under the log's latch, before anybody can see the transaction's versions. Whoever asks resolves the chain himself, at
-//! that moment: nobody searches queues for waiters, and a transaction without a list needs no more than a look at how far its log
-//! is durable. What was found committed is marked, so that it is found once.
+//! One word for each CSN, in a ring, says in which log its record is and how many predecessors it
+//! lists; the list is in a line of its own. Both are written under the log's latch, before anybody
+//! can see the transaction's versions. Whoever asks resolves the chain himself, at that moment:
+//! nobody searches queues for waiters, and a transaction without a list needs no more than a look
+//! at how far its log is durable. What was found committed is marked, so that it is found once.
 //!
 //! Why it is sound:
 //! 1. *Only what is true for ever is concluded*: "durable" and "committed" never become false.
-//! 2. *A word that was overwritten says nothing.* It has the upper part of its CSN. It is overwritten by a CSN that is higher by the size
-//!    of the ring, and so much is never undecided (`Watermark::has_room`): by then W has passed it.
-//! 3. *A line that was overwritten says nothing.* There are fewer lines than CSNs in the ring; each names its owner before and after its
-//!    content is read. Only a log's own producer writes its lines, under the latch.
-//! 4. *Saying nothing means "not yet"*: then W decides, which passes every CSN. Likewise for a transaction with more predecessors than
-//!    can be listed, or that depends on all before it: it needs W above its DSN, and its record says so.
-//! 5. *Listing a predecessor or not leaves a gap for nobody*: one that is not listed was committed, so it is durable with all it
-//!    depends on. Recovery, which takes a record if all that it lists was taken, takes it too.
+//! 2. *A word that was overwritten says nothing.* It has the upper part of its CSN. It is
+//!    overwritten by a CSN that is higher by the size of the ring, and so much is never undecided
+//!    (`Watermark::has_room`): by then W has passed it.
+//! 3. *A line that was overwritten says nothing.* There are fewer lines than CSNs in the ring; each
+//!    names its owner before and after its content is read. Only a log's own producer writes its
+//!    lines, under the latch.
+//! 4. *Saying nothing means "not yet"*: then W decides, which passes every CSN. Likewise for a
+//!    transaction with more predecessors than can be listed, or that depends on all before it: it
+//!    needs W above its DSN, and its record says so.
+//! 5. *Listing a predecessor or not leaves a gap for nobody*: one that is not listed was committed,
+//!    so it is durable with all it depends on. Recovery, which takes a record if all that it lists
+//!    was taken, takes it too.
 
 use super::super::predecessors::{PREDECESSORS, Predecessors};
 use super::super::watermark::{Latched, RING_SIZE};
@@ -51,7 +57,8 @@ const SEARCHED: usize = 64;
 /// What a word says in its lower bits besides the log: listed predecessors, or one of these.
 const COMMITTED: u64 = 0xff;
 const NEEDS_WATERMARK: u64 = 0xfe;
-/// A fragment that is not the first: what it depends on is the fragment before it, with the CSN below its own.
+/// A fragment that is not the first: what it depends on is the fragment before it, with the CSN
+/// below its own.
 const FOLLOWS: u64 = 0xfd;
 const NO_WORD: u64 = u64::MAX;
 const KIND_SHIFT: u32 = 8;
@@ -137,7 +144,8 @@ fn word(csn: Csn, log: LogId, kind: u64) -> u64 {
 #[inline]
 fn overwrite(place: &AtomicU64, word: u64) {
     if cfg!(loom) {
-        // Loom could place a store between what a compare-and-swap read and what it wrote; the language rules that out.
+        // Loom could place a store between what a compare-and-swap read and what it wrote; the
+        // language rules that out.
         place.swap(word, Ordering::Release);
     } else {
         place.store(word, Ordering::Release);
@@ -183,7 +191,8 @@ impl Undecided {
         overwrite(place, word(csn, log, kind));
     }
 
-    /// `csn` was just drawn for a record of `log`, together with the one below it, of whose transaction it is another fragment.
+    /// `csn` was just drawn for a record of `log`, together with the one below it, of whose
+    /// transaction it is another fragment.
     pub(in super::super) fn publish_follower(&self, csn: Csn, log: LogId, _latch: &impl Latched) {
         if let Some(place) = self.word_of(csn) {
             overwrite(place, word(csn, log, FOLLOWS));
@@ -202,7 +211,8 @@ impl Undecided {
         Some(self.known(csn)?.0)
     }
 
-    /// True if `csn` is a fragment that is not the first of its transaction, and not known to be committed.
+    /// True if `csn` is a fragment that is not the first of its transaction, and not known to be
+    /// committed.
     #[inline]
     pub(in super::super) fn follows(&self, csn: Csn) -> bool {
         self.known(csn).is_some_and(|(_, kind)| kind == FOLLOWS)
@@ -211,7 +221,8 @@ impl Undecided {
     fn write_line(&self, csn: Csn, log: LogId, csns: &[Csn]) -> u64 {
         if let Some(line) = self.line_of(log, csn) {
             line.owner.store(NO_OWNER, Ordering::Relaxed);
-            // Whoever reads new content sees that the line has no owner, or another: pairs with the fence in `said`.
+            // Whoever reads new content sees that the line has no owner, or another: pairs with the
+            // fence in `said`.
             fence(Ordering::Release);
             for (to, csn) in line.csns.iter().zip(csns) {
                 to.store(csn.0, Ordering::Relaxed);
@@ -232,7 +243,8 @@ impl Undecided {
         }
     }
 
-    /// The log of a transaction above W, and up to where W has to come for it if it cannot list what it depends on.
+    /// The log of a transaction above W, and up to where W has to come for it if it cannot list
+    /// what it depends on.
     pub(in super::super) fn drawn_in(&self, csn: Csn) -> Option<(LogId, Option<Csn>)> {
         match self.said(csn) {
             Known::Nothing => None,
@@ -292,8 +304,9 @@ impl Undecided {
         }
     }
 
-    /// Follows the chain of `root` down to what is not committed, or until `root` is found committed. Goes down one predecessor at a
-    /// time and marks what it finds, so it comes to an end.
+    /// Follows the chain of `root` down to what is not committed, or until `root` is found
+    /// committed. Goes down one predecessor at a time and marks what it finds, so it comes to an
+    /// end.
     #[cold]
     fn resolve(&self, root: Csn, facts: &dyn Facts) -> bool {
         let (mut way, mut depth) = ([root; DEPTH], 1);
@@ -303,7 +316,8 @@ impl Undecided {
                 Open::Something => return false,
                 Open::Through(predecessor) => {
                     if depth == DEPTH {
-                        // Forget how it came here; the next time the way is shorter by what was marked.
+                        // Forget how it came here; the next time the way is shorter by what was
+                        // marked.
                         depth = 0;
                     }
                     way[depth] = predecessor;
@@ -360,7 +374,8 @@ impl Undecided {
         through
     }
 
-    /// Tells `each` what is in the way of the commit of `root`, or of those that it depends on, as far as it can be seen now.
+    /// Tells `each` what is in the way of the commit of `root`, or of those that it depends on, as
+    /// far as it can be seen now.
     pub(in super::super) fn obstacles(&self, root: Csn, facts: &dyn Facts, mut each: impl FnMut(Obstacle)) {
         let (mut open, mut count, mut next) = ([root; SEARCHED], 1, 0);
         while next < count {
@@ -407,41 +422,4 @@ impl Undecided {
 mod loom_tests;
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::*;
-
-    struct Nothing;
-
-    impl Latched for Nothing {}
-
-    /// W is at 1; so far each log is durable.
-    struct Durable([u64; 3]);
-
-    impl Facts for Durable {
-        fn watermark(&self) -> Csn {
-            Csn(1)
-        }
-
-        fn durable(&self, log: LogId) -> Csn {
-            Csn(self.0[log.0 as usize])
-        }
-    }
-
-    /// 3 in log 2 read 2 in log 0, which read 1 in log 1.
-    #[test]
-    fn a_predecessor_is_committed_when_all_that_it_lists_is() {
-        let all = || {
-            let undecided = Undecided::new(3);
-            undecided.publish(Csn(1), LogId(1), DependsOn::Listed(Predecessors::default()), &Nothing);
-            undecided.publish(Csn(2), LogId(0), DependsOn::after(Csn(1)), &Nothing);
-            undecided.publish(Csn(3), LogId(2), DependsOn::after(Csn(2)), &Nothing);
-            undecided
-        };
-        for facts in [Durable([2, 0, 3]), Durable([0, 1, 3]), Durable([2, 1, 0])] {
-            assert!(!all().is_committed(Csn(3), &facts), "{:?} are durable", facts.0);
-        }
-        assert!(all().is_committed(Csn(3), &Durable([2, 1, 3])));
-        assert!(!all().is_committed(Csn(2), &Durable([2, 0, 3])));
-        assert!(all().is_committed(Csn(2), &Durable([2, 1, 0])));
-    }
-}
+mod tests;

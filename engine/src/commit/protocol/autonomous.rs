@@ -4,24 +4,26 @@
 //!
 //! **Here**, between two transactions a worker
 //! 1. reaps the writes that its log's queue has completed;
-//! 2. submits the next block if a flush unit waits, alone or with its neighbours' bytes ([`super::super::stealing`]),
-//!    or if the log is due by time. It never blocks on either;
+//! 2. submits the next block if a flush unit waits, alone or with its neighbours' bytes
+//!    ([`super::super::stealing`]), or if the log is due by time. It never blocks on either;
 //! 3. acknowledges the queued transactions of its group of logs, always or at random
 //!    (`acknowledgment_group`, `acknowledgment_odds`);
-//! 4. if it is idle between its transactions, has the flusher write its log and acknowledge, at once (force commit),
-//!    with the probability average idle time / `idle_max`. A fixed bound instead would starve a worker just below it.
+//! 4. if it is idle between its transactions, has the flusher write its log and acknowledge, at
+//!    once (force commit), with the probability average idle time / `idle_max`. A fixed bound
+//!    instead would starve a worker just below it.
 //!
-//! A committer that waits leads or follows, as with `group`. A worker that goes away leaves its log overdue, or with
-//! writes in flight: then the flusher takes over.
+//! A committer that waits leads or follows, as with `group`. A worker that goes away leaves its log
+//! overdue, or with writes in flight: then the flusher takes over.
 //!
 //! ```text
 //!   worker 0    append, queue | unit reached: steal, submit | next transaction | reap: durable | acknowledge its group
 //!   worker 1    append, queue | (bytes taken by worker 0)   | next transaction ...             | committed
 //! ```
 //!
-//! **Different from the paper**: stealing takes the owner's latch, if it is free, instead of a compare-and-swap on a
-//! cursor; an idle worker cannot reap what it submits, so a flusher thread writes for it; there are no barrier
-//! transactions, because an idle log does not hold W back; the rule is DSN unless `dependency` says otherwise.
+//! **Different from the paper**: stealing takes the owner's latch, if it is free, instead of a
+//! compare-and-swap on a cursor; an idle worker cannot reap what it submits, so a flusher thread
+//! writes for it; there are no barrier transactions, because an idle log does not hold W back; the
+//! rule is DSN unless `dependency` says otherwise.
 
 use super::super::acknowledge::GRACE;
 use super::super::axes::{Axes, Gather};
@@ -95,7 +97,8 @@ impl Protocol for Autonomous {
                 environment.metrics.sleeps.add(1);
                 continue;
             }
-            // A log whose bytes are in a helper's write has no leader to wait for: look for the helper.
+            // A log whose bytes are in a helper's write has no leader to wait for: look for the
+            // helper.
             if !self.advance(log, ticket.csn, NOW) && !log.is_only_piggybacked() {
                 environment.sleep(&log.event, woken, deadline)?;
             }
@@ -178,8 +181,9 @@ struct Idle {
 }
 
 impl Idle {
-    /// Notes a transaction that began at `begun` and asked to commit at `ended`. An idle time above twice `most` counts
-    /// as that, and a small part of `most` as nothing: a thread that does nothing else needs that long between two.
+    /// Notes a transaction that began at `begun` and asked to commit at `ended`. An idle time above
+    /// twice `most` counts as that, and a small part of `most` as nothing: a thread that does
+    /// nothing else needs that long between two.
     fn note(&mut self, begun: Nanos, ended: Nanos, most: u64) {
         if self.ended != 0 {
             let idle = begun.0.saturating_sub(self.ended);

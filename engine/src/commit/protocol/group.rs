@@ -1,15 +1,20 @@
 //! `group`: leader/follower group commit.
 //!
-//! **After**: group commit as PostgreSQL does it (`commit_delay`, `commit_siblings`; DeWitt et al., SIGMOD 1984).
+//! **After**: group commit as PostgreSQL does it (`commit_delay`, `commit_siblings`; DeWitt et al.,
+//! SIGMOD 1984).
 //!
 //! **Here**:
 //! 1. A committer appends its record and looks whether its log has a leader.
-//! 2. If not, it becomes the leader: it seals everything appended so far into one block and writes that, durably.
-//! 3. If there is a leader, the committer is a follower: it sleeps. The leader wakes all followers with one system
-//!    call when its write has completed. Those that the write did not cover race to lead the next one.
-//! 4. Before it writes, a leader may gather followers for `gather_window`, if enough other transactions are in
-//!    progress (`gather_siblings`), and until there are `gather_max`. Without a window a batch is what arrived during the previous write, and its cohort
-//!    (`cohort`): committers let those return first that the previous write released. One committer keeps the time.
+//! 2. If not, it becomes the leader: it seals everything appended so far into one block and writes
+//!    that, durably.
+//! 3. If there is a leader, the committer is a follower: it sleeps. The leader wakes all followers
+//!    with one system call when its write has completed. Those that the write did not cover race to
+//!    lead the next one.
+//! 4. Before it writes, a leader may gather followers for `gather_window`, if enough other
+//!    transactions are in progress (`gather_siblings`), and until there are `gather_max`. Without a
+//!    window a batch is what arrived during the previous write, and its cohort (`cohort`):
+//!    committers let those return first that the previous write released. One committer keeps the
+//!    time.
 //! 5. Where no thread waits, the background thread writes, every interval.
 //!
 //! ```text
@@ -18,8 +23,8 @@
 //!   late              append after the seal | sleep ........................ | become leader, write ...
 //! ```
 //!
-//! **Different from PostgreSQL**: the cohort, which replaces guessing a window; and a batch has no object of its own. A
-//! follower looks for its CSN, so none is stranded between two leaders.
+//! **Different from PostgreSQL**: the cohort, which replaces guessing a window; and a batch has no
+//! object of its own. A follower looks for its CSN, so none is stranded between two leaders.
 
 use super::super::axes::Gather;
 use super::super::levels::{self, NOW};

@@ -11,9 +11,10 @@
 //! | [`passive`] | no thread: the record is durable in memory | fences | passive group commit, 2014 |
 //! | [`auto`] | the first waiter; a thread where very many wait | leads, follows or sleeps | this engine |
 //!
-//! A preset names a page, and [`page`] is the one match from presets to pages. The setting `writer` chooses the page
-//! whose writer it names. Every page works with any number of logs, dependency rule and acknowledger that
-//! [`super::presets::check`] allows: those are components that a page uses.
+//! A preset names a page, and [`page`] is the one match from presets to pages. The setting `writer`
+//! chooses the page whose writer it names. Every page works with any number of logs, dependency
+//! rule and acknowledger that [`super::presets::check`] allows: those are components that a page
+//! uses.
 
 mod page;
 mod per_transaction;

@@ -2,29 +2,32 @@
 //!
 //! **After**: Wang and Johnson, *Scalable Logging through Emerging Non-Volatile Memory*, VLDB 2014.
 //!
-//! **Here**: a committer stores its record, fences it, and is hardened: no device, and no thread to wait for. What is
-//! left of group commit is to know that everything it depends on is fenced, too:
+//! **Here**: a committer stores its record, fences it, and is hardened: no device, and no thread to
+//! wait for. What is left of group commit is to know that everything it depends on is fenced, too:
 //!
 //! ```text
 //!   draw: slot := CSN     store record     fence     slot := infinity     queue     W := min(slots)     DSN < W: committed
 //!   | the log is dirty -------------------------| clean                          | any worker of the group acknowledges
 //! ```
 //!
-//! The log's slot of the [watermark](super::super::watermark) is both numbers that the paper keeps for each thread: the
-//! dirty bit (a CSN: dirty since that; infinity: clean) and how far the log is durable. It is set before the record is
-//! stored and cleared after the fence, so the minimum over slots passes nothing that a crash could take away.
+//! The log's slot of the [watermark](super::super::watermark) is both numbers that the paper keeps
+//! for each thread: the dirty bit (a CSN: dirty since that; infinity: clean) and how far the log is
+//! durable. It is set before the record is stored and cleared after the fence, so the minimum over
+//! slots passes nothing that a crash could take away.
 //!
-//! **Stragglers.** A transaction that need not be durable when its commit returns does not fence, and leaves its log
-//! dirty. A waiter drains such logs ([`super::super::mapped`]); for queued transactions the first flusher does the same
-//! after 1 ms, or when the loss window is about to end.
+//! **Stragglers.** A transaction that need not be durable when its commit returns does not fence,
+//! and leaves its log dirty. A waiter drains such logs ([`super::super::mapped`]); for queued
+//! transactions the first flusher does the same after 1 ms, or when the loss window is about to
+//! end.
 //!
-//! **De-staging.** A full buffer is sealed like any block, and the flusher writes it. If all buffers of a log are full,
-//! committers write one themselves. A record longer than a buffer is not in mapped memory: it is durable when its block
-//! is written.
+//! **De-staging.** A full buffer is sealed like any block, and the flusher writes it. If all
+//! buffers of a log are full, committers write one themselves. A record longer than a buffer is not
+//! in mapped memory: it is durable when its block is written.
 //!
-//! **Different from the paper**: a transaction has one record, written at commit, so it is dirty for its commit only;
-//! CSN and DSN do what the GSN does there; workers acknowledge instead of a daemon (`acknowledger = background` is the
-//! daemon); threads are drained by `membarrier(2)` instead of signals; buffers are not placed by socket.
+//! **Different from the paper**: a transaction has one record, written at commit, so it is dirty
+//! for its commit only; CSN and DSN do what the GSN does there; workers acknowledge instead of a
+//! daemon (`acknowledger = background` is the daemon); threads are drained by `membarrier(2)`
+//! instead of signals; buffers are not placed by socket.
 
 use super::super::acknowledge::{Acknowledgments, GRACE};
 use super::super::levels::{self, NOW};

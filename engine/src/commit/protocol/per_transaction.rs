@@ -1,19 +1,20 @@
 //! `per-transaction`: one durable write for each commit.
 //!
-//! **After**: nothing in particular; it is the floor that every other protocol is compared with. Throughput is bounded
-//! by one divided by the time of a durable write.
+//! **After**: nothing in particular; it is the floor that every other protocol is compared with.
+//! Throughput is bounded by one divided by the time of a durable write.
 //!
-//! **Here**: each record is a block of its own, sealed when it is appended. A committer becomes the leader of the log,
-//! writes its own block, and resigns: the writes of a log follow each other, and none is shared. Asynchronous commits
-//! are written by the background thread, one block after the other.
+//! **Here**: each record is a block of its own, sealed when it is appended. A committer becomes the
+//! leader of the log, writes its own block, and resigns: the writes of a log follow each other, and
+//! none is shared. Asynchronous commits are written by the background thread, one block after the
+//! other.
 //!
 //! ```text
 //!   committer 1    latch: draw CSN, append, seal | leader: write ==== | committed
 //!   committer 2    latch: draw CSN, append, seal | sleep ............ | leader: write ==== | committed
 //! ```
 //!
-//! With one log there is no dependency to wait for. A record is durable when all before it in the log are, so a
-//! committer whose own block is written may have to write an earlier one, too.
+//! With one log there is no dependency to wait for. A record is durable when all before it in the
+//! log are, so a committer whose own block is written may have to write an earlier one, too.
 
 use super::super::log_writer::LogWriter;
 use super::super::pending::Ticket;

@@ -2,17 +2,18 @@
 //!
 //! **After**: Johnson et al., *Aether: A Scalable Approach to Logging*, VLDB 2010.
 //!
-//! **Here**: a worker never blocks on a write. It hands the pre-committed transaction to a queue (`commit_async`) and runs
-//! the next one. One background thread writes the log and acknowledges queued transactions. It writes again as soon as
-//! it can, but at most once every interval. With a blocking commit the committer sleeps until the thread has written.
+//! **Here**: a worker never blocks on a write. It hands the pre-committed transaction to a queue
+//! (`commit_async`) and runs the next one. One background thread writes the log and acknowledges
+//! queued transactions. It writes again as soon as it can, but at most once every interval. With a
+//! blocking commit the committer sleeps until the thread has written.
 //!
 //! ```text
 //!   worker       append, queue | next transaction ...
 //!   background       due: seal  write ======= durable | pop the queue: committed
 //! ```
 //!
-//! **Different from Aether**: the thread waits for the cohort of blocking committers, as a leader would; and it is woken
-//! by due times instead of polling, so an idle database has no awake thread.
+//! **Different from Aether**: the thread waits for the cohort of blocking committers, as a leader
+//! would; and it is woken by due times instead of polling, so an idle database has no awake thread.
 
 use super::super::levels::NOW;
 use super::super::log_writer::LogWriter;

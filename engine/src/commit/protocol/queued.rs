@@ -2,10 +2,11 @@
 //!
 //! **After**: the bounded-queue writer of commit logs with a periodic flush.
 //!
-//! **Here**: every commit, blocking or not, takes a place in a bounded queue (`queue_entries`); a committer that finds
-//! the queue full waits. The first to arrive opens a window of `flush_interval` (1 ms by default). When it ends, one
-//! background thread writes everything that has arrived with one durable write, and empties the queue. Readers,
-//! checkpoints and others that need the log do not wait for the window.
+//! **Here**: every commit, blocking or not, takes a place in a bounded queue (`queue_entries`); a
+//! committer that finds the queue full waits. The first to arrive opens a window of
+//! `flush_interval` (1 ms by default). When it ends, one background thread writes everything that
+//! has arrived with one durable write, and empties the queue. Readers, checkpoints and others that
+//! need the log do not wait for the window.
 //!
 //! ```text
 //!   committer 1    append, queue | sleep ................................... | committed

@@ -2,10 +2,11 @@
 //!
 //! **After**: *Milliscale: Fast Commit on Low-Latency Object Storage*, 2026.
 //!
-//! **Here**: *k* threads share one log (`threads_per_log`, default 2), whose buffers grow with *k* (512 KiB a thread). So
-//! there are fewer and fuller writes than with a log for each thread. Each log has a flusher thread of its own, which
-//! writes when a buffer is full, `flush_interval` (1 ms) after its last write, or when a committer waits. Committers sleep.
-//! There are at least two logs, and dependencies are tracked for each record: the rule is `dsn`.
+//! **Here**: *k* threads share one log (`threads_per_log`, default 2), whose buffers grow with *k*
+//! (512 KiB a thread). So there are fewer and fuller writes than with a log for each thread. Each
+//! log has a flusher thread of its own, which writes when a buffer is full, `flush_interval` (1 ms)
+//! after its last write, or when a committer waits. Committers sleep. There are at least two logs,
+//! and dependencies are tracked for each record: the rule is `dsn`.
 //!
 //! ```text
 //!   thread 0    append to log 0 | sleep ..................................... | DSN below W: committed
@@ -14,8 +15,9 @@
 //!   thread 2    append to log 1 | sleep ........ | flusher 1 ...
 //! ```
 //!
-//! **Different from Milliscale**: segments are files, not objects; the 1 ms are ours; a waiting committer has its log written at once
-//! instead of after the timeout; recovery exists and replays by the same rule.
+//! **Different from Milliscale**: segments are files, not objects; the 1 ms are ours; a waiting
+//! committer has its log written at once instead of after the timeout; recovery exists and replays
+//! by the same rule.
 
 use super::super::levels::NOW;
 use super::super::log_writer::LogWriter;

@@ -82,7 +82,8 @@ fn a_lazy_commit_causes_no_write_until_somebody_waits_for_it() {
     }
 }
 
-/// Somebody demanded what was drawn and not yet appended: the flusher looked, found nothing, and slept again.
+/// Somebody demanded what was drawn and not yet appended: the flusher looked, found nothing, and
+/// slept again.
 #[test]
 fn a_record_that_was_demanded_before_it_was_there_is_written() {
     for settings in all() {
@@ -425,7 +426,8 @@ fn a_full_queue_holds_up_committers_and_lets_them_go_on() {
     eventually("all are counted", || world.commit.metrics().committed.get() == QUEUE_ENTRIES as u64);
 }
 
-/// An early version built the lead before it knew whether it was free; dropping it released the leader's.
+/// An early version built the lead before it knew whether it was free; dropping it released the
+/// leader's.
 #[test]
 fn trying_for_a_lead_that_is_taken_does_not_release_it() {
     let world = World::new(Preset::Group, 1);
@@ -470,7 +472,8 @@ fn a_later_block_that_completes_first_acknowledges_nothing() {
     assert_eq!(world.commit.metrics().committed.get(), 2);
 }
 
-/// Who had asked for the flush was told before whoever wrote the block had published that it is there, and snapshots did not see it.
+/// Who had asked for the flush was told before whoever wrote the block had published that it is
+/// there, and snapshots did not see it.
 #[test]
 fn what_a_flush_found_durable_is_acknowledged() {
     let world = World::with(settings(Preset::Autonomous), Hooks::default());
@@ -512,7 +515,8 @@ fn whatever_was_acknowledged_before_a_failure_at_any_write_is_durable() {
     }
 }
 
-/// One lazy, one asynchronous, one blocking commit that depends on the newest. False when the disk failed.
+/// One lazy, one asynchronous, one blocking commit that depends on the newest. False when the disk
+/// failed.
 fn commit_one(world: &World, thread: u32, told: &Mutex<Vec<Ticket>>) -> bool {
     let log = thread % world.commit.durability.logs.len() as u32;
     let outcome = || {

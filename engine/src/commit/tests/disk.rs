@@ -1,4 +1,5 @@
-//! A disk for tests of this room: remembers what is durable, can be slow, fail, or hold writes back.
+//! A disk for tests of this room: remembers what is durable, can be slow, fail, or hold writes
+//! back.
 
 use crate::base::clock::Clock;
 use crate::base::{Error, Location, Result};

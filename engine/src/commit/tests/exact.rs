@@ -99,7 +99,8 @@ fn a_reader_waits_for_each_version_that_it_read() {
     assert_eq!(tickets.len(), 2);
     world.commit.wait(tickets, None).expect("commits");
     world.commit.finish_read_only(pending).expect("committed already");
-    // With the straggler, if the flusher has come by: where nobody waits it writes all that lies below.
+    // With the straggler, if the flusher has come by: where nobody waits it writes all that lies
+    // below.
     eventually("all counted", || world.commit.metrics().total_latency.merged().len() >= 4);
 }
 
@@ -118,7 +119,8 @@ fn those_behind_one_that_is_held_up_are_acknowledged() {
     eventually("all counted", || world.commit.metrics().committed_writers.get() == 3);
 }
 
-/// Threads commit with random predecessors; whenever one is told that it is committed, all that it lists, directly or not, must be durable.
+/// Threads commit with random predecessors; whenever one is told that it is committed, all that it
+/// lists, directly or not, must be durable.
 fn run(rule: Dependency, threads: u32, commits: u64) -> World {
     let world = world_by(rule, 3);
     world.disk.set_delay(Duration::from_micros(30));

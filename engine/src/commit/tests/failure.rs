@@ -1,4 +1,5 @@
-//! Writes that never complete, buffers that never come back, threads that end or panic with bytes in their log.
+//! Writes that never complete, buffers that never come back, threads that end or panic with bytes
+//! in their log.
 
 use super::*;
 use std::time::Instant;
@@ -100,7 +101,8 @@ fn a_write_that_hangs_when_another_has_failed_does_not_keep_close_waiting() {
     }
 }
 
-/// Whoever makes segments hangs in the same device. `close` let it be, and then the room was dropped, and waited for it.
+/// Whoever makes segments hangs in the same device. `close` let it be, and then the room was
+/// dropped, and waited for it.
 #[test]
 fn neither_close_nor_the_end_of_the_room_waits_for_a_device_that_hangs() {
     let settings = Settings { write_deadline: Duration::from_millis(200), ..settings(Preset::Group) };
@@ -115,7 +117,8 @@ fn neither_close_nor_the_end_of_the_room_waits_for_a_device_that_hangs() {
     disk.release();
 }
 
-/// What had failed, or panicked, counted as under way for ever, so as hanging, and all that the room holds was left behind.
+/// What had failed, or panicked, counted as under way for ever, so as hanging, and all that the
+/// room holds was left behind.
 #[test]
 fn a_flush_that_failed_does_not_hang() {
     for (shared_flush, panics) in [(true, false), (false, false), (true, true), (false, true)] {
@@ -178,7 +181,8 @@ fn what_was_in_a_queue_that_panicked_has_ended() {
     assert_eq!(writer.in_flight(), 0);
 }
 
-/// A buffer has whole sectors. One that comes back longer than was asked for was no log's own any more, and soon there was none.
+/// A buffer has whole sectors. One that comes back longer than was asked for was no log's own any
+/// more, and soon there was none.
 #[test]
 fn log_buffers_of_any_length_come_back() {
     for preset in [Preset::Restricted, Preset::Group, Preset::Auto] {

@@ -37,7 +37,8 @@ fn held_up_by_the_disk() -> Vec<Settings> {
     settings
 }
 
-/// Who is left to the flusher is acknowledged by it when W has passed, and his waker was called by nobody.
+/// Who is left to the flusher is acknowledged by it when W has passed, and his waker was called by
+/// nobody.
 #[test]
 fn a_waker_is_called_by_whoever_acknowledges_what_was_left() {
     let settings = Settings { dependency: Some(Dependency::Dsn), ..settings(Preset::Autonomous) };
@@ -67,7 +68,8 @@ fn a_waker_is_called_by_whoever_acknowledges_what_was_left() {
     drop(leads);
 }
 
-/// Whoever acknowledges called wakers, with the lead of the log: one that waited for another commit of that log waited for ever, and everybody behind it.
+/// Whoever acknowledges called wakers, with the lead of the log: one that waited for another commit
+/// of that log waited for ever, and everybody behind it.
 #[test]
 fn a_waker_that_blocks_holds_up_nobody_but_other_wakers() {
     for settings in held_up_by_the_disk() {

@@ -15,7 +15,8 @@ fn a_stricter_rule_waits_for_what_has_nothing_to_do_with_the_commit() {
     }
 }
 
-/// Of a commit that depends on `read` of another log, is durable, and whose predecessors are not: held up, and falsely so.
+/// Of a commit that depends on `read` of another log, is durable, and whose predecessors are not:
+/// held up, and falsely so.
 fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
     let settings = Settings { dependency: Some(dependency), ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
@@ -40,7 +41,8 @@ fn a_wait_is_false_if_the_commit_depends_on_nobody_it_waits_for() {
     assert_eq!(waits_of(Dependency::Csn, true), (1, 0));
 }
 
-/// What it waited for became durable between the two questions: of a rule that waits for nothing else waits were counted as false.
+/// What it waited for became durable between the two questions: of a rule that waits for nothing
+/// else waits were counted as false.
 #[test]
 fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
     let settings = Settings { dependency: Some(Dependency::Exact), ..settings(Preset::Autonomous) };
@@ -71,7 +73,8 @@ fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
     }
 }
 
-/// Nobody wrote the lazy one's log for it: however old, it was lost with whatever else its log held from then on.
+/// Nobody wrote the lazy one's log for it: however old, it was lost with whatever else its log held
+/// from then on.
 #[test]
 fn a_commit_of_bounded_loss_is_not_held_up_by_anybodys_lazy_one() {
     for dependency in Dependency::ALL {
@@ -99,7 +102,8 @@ fn what_commits_of_bounded_loss_need_is_not_written_sooner_than_they_are() {
     world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("room");
     let first = world.asynchronous(0, Csn::ZERO, Durability::BoundedLoss).expect("room");
     world.asynchronous(0, first.csn, Durability::BoundedLoss).expect("room");
-    // Long after a lazy one would be written for somebody who waits. They are due at three quarters of their window.
+    // Long after a lazy one would be written for somebody who waits. They are due at three quarters
+    // of their window.
     world.clock.advance(loss_window / 2);
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(world.disk.writes(), 0);
@@ -107,7 +111,8 @@ fn what_commits_of_bounded_loss_need_is_not_written_sooner_than_they_are() {
     eventually("all written", || world.durable_csns().len() == 3);
 }
 
-/// Each write of one hardened the next, which needed the first: they were written as often as durable ones.
+/// Each write of one hardened the next, which needed the first: they were written as often as
+/// durable ones.
 #[test]
 fn commits_of_bounded_loss_that_follow_each_other_are_written_together() {
     for dependency in [Dependency::Dsn, Dependency::Csn, Dependency::Exact] {
@@ -138,8 +143,9 @@ fn commits_of_bounded_loss_that_follow_each_other_are_written_together() {
     }
 }
 
-/// A log that has announced itself below W, and then was fenced, or finished its append, told nobody. Whoever was held up by it waited for ever, unless the
-/// first flusher happened to look: not if another had been woken for it, nor if somebody was just writing.
+/// A log that has announced itself below W, and then was fenced, or finished its append, told
+/// nobody. Whoever was held up by it waited for ever, unless the first flusher happened to look:
+/// not if another had been woken for it, nor if somebody was just writing.
 #[test]
 fn whoever_was_held_up_by_a_log_that_had_nothing_to_write_is_told() {
     for (preset, logs) in [(Preset::Restricted, 3), (Preset::Autonomous, 3)] {

@@ -1,4 +1,5 @@
-//! Mapped memory for tests of this room: a store is durable when its thread has fenced, or anybody has sent a barrier. A power cut keeps nothing else.
+//! Mapped memory for tests of this room: a store is durable when its thread has fenced, or anybody
+//! has sent a barrier. A power cut keeps nothing else.
 
 use crate::device::mapped::{MappedMemory, MemoryFacts, Primitive, Survives};
 use crate::sync::thread;
@@ -42,7 +43,8 @@ impl Mapped {
         Mapped { bytes: Mutex::new(bytes), panic: Mutex::default() }
     }
 
-    /// Whoever stores or fences after `after` others have says so, waits until told to go on, and panics.
+    /// Whoever stores or fences after `after` others have says so, waits until told to go on, and
+    /// panics.
     pub fn panic_later(&self, after: u64) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((reached, is_reached), (tell, go_on)) = (mpsc::channel(), mpsc::channel());
         *self.panic.lock().expect("no panic under it") = Some(Panic { after, reached, go_on });

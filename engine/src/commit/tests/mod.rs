@@ -50,7 +50,8 @@ pub struct World {
     pub body_bytes: usize,
 }
 
-/// A preset with as many logs as it is about, and little enough of everything for a scheduler that explores.
+/// A preset with as many logs as it is about, and little enough of everything for a scheduler that
+/// explores.
 pub fn settings(preset: Preset) -> Settings {
     let several = matches!(preset, Preset::Autonomous | Preset::Restricted);
     // A scheduler that explores has no time that passes.
@@ -58,7 +59,8 @@ pub fn settings(preset: Preset) -> Settings {
     Settings { preset, logs: if several { 2 } else { 1 }, flush_interval, ..Settings::default() }
 }
 
-/// Every preset that writes, and points between them: each writer, acknowledger, rule and queue is in it. For mapped memory see `passive`.
+/// Every preset that writes, and points between them: each writer, acknowledger, rule and queue is
+/// in it. For mapped memory see `passive`.
 pub fn all() -> Vec<Settings> {
     let writes = |preset: &Preset| *preset != Preset::Passive;
     let mut all: Vec<_> = Preset::ALL.into_iter().filter(writes).map(settings).collect();

@@ -3,7 +3,8 @@
 use super::failure::in_time;
 use super::*;
 
-/// Somebody drained log 0 up to `last`; meanwhile a transaction of log 1, far ahead, drew the next CSN, and one of log 0 the one after that.
+/// Somebody drained log 0 up to `last`; meanwhile a transaction of log 1, far ahead, drew the next
+/// CSN, and one of log 0 the one after that.
 #[test]
 fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
     let settings =
@@ -75,8 +76,9 @@ fn who_was_held_up_by_a_straggler_is_told_when_another_commit_has_fenced_it() {
     eventually("counted", || world.commit.metrics().committed_writers.get() == 3);
 }
 
-/// One log held W back with a record that is not in mapped memory, another with one that was not fenced. That was fenced, which counted as all there
-/// was to do, and nobody wrote the first: a future slept for ever.
+/// One log held W back with a record that is not in mapped memory, another with one that was not
+/// fenced. That was fenced, which counted as all there was to do, and nobody wrote the first: a
+/// future slept for ever.
 #[test]
 fn what_has_to_be_written_is_demanded_though_there_was_something_to_fence() {
     let settings = Settings {
@@ -115,8 +117,8 @@ fn a_full_queue_is_emptied_by_whoever_finds_it_full() {
     in_time("a full queue", move || theirs.asynchronous(0, Csn::ZERO, Durability::Lazy)).expect("room");
 }
 
-/// Story: seed 726267. Whoever panicked in a store let go of the latch before the room was poisoned; who waited for it appended behind the hole, fenced,
-/// and was told.
+/// Story: seed 726267. Whoever panicked in a store let go of the latch before the room was
+/// poisoned; who waited for it appended behind the hole, fenced, and was told.
 #[test]
 fn nobody_is_told_who_waited_for_the_latch_of_one_who_panics_in_a_store_or_a_fence() {
     let mut struck = 0;

@@ -1,10 +1,12 @@
 //! A scheduler that takes threads off the processor.
 //!
-//! One that draws the next thread afresh at each step never leaves a thread behind: that it does not run for the fifty steps of somebody else's
-//! write has a chance of one in a million, and what goes wrong between two of its steps is not met. Here, in three schedules of
-//! four, a thread that has just run is now and then put off for up to 512 steps. Each schedule follows from its number.
+//! One that draws the next thread afresh at each step never leaves a thread behind: that it does
+//! not run for the fifty steps of somebody else's write has a chance of one in a million, and what
+//! goes wrong between two of its steps is not met. Here, in three schedules of four, a thread that
+//! has just run is now and then put off for up to 512 steps. Each schedule follows from its number.
 //!
-//! Not priorities, as in shuttle's `PctScheduler`: the thread that moves the clock would be the first in line for a whole schedule, or the last.
+//! Not priorities, as in shuttle's `PctScheduler`: the thread that moves the clock would be the
+//! first in line for a whole schedule, or the last.
 
 use crate::base::random::Random;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};

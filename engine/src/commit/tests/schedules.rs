@@ -1,7 +1,8 @@
-//! The whole commit path under a controlled scheduler: random interleavings of committers, leader, flusher and close.
+//! The whole commit path under a controlled scheduler: random interleavings of committers, leader,
+//! flusher and close.
 //!
-//! Time stands still unless a committer moves it, so that a due time never hides a lost wake-up: whoever is stranded stays so,
-//! and the scheduler reports the deadlock.
+//! Time stands still unless a committer moves it, so that a due time never hides a lost wake-up:
+//! whoever is stranded stays so, and the scheduler reports the deadlock.
 
 use super::preempting::Preempting;
 use super::*;
@@ -237,7 +238,8 @@ const WRITE: Duration = Duration::from_micros(100);
 /// How often somebody let others come.
 static WAITED: AtomicU64 = AtomicU64::new(0);
 
-/// Time passes only where a write or the last thread moves it, and that ends: whoever is then asleep stays so, and the scheduler says it.
+/// Time passes only where a write or the last thread moves it, and that ends: whoever is then
+/// asleep stays so, and the scheduler says it.
 #[test]
 fn who_waits_for_company_is_not_left_behind() {
     let leader = Some(Writer::Leader);

@@ -14,7 +14,8 @@ impl World {
     }
 }
 
-/// A room without log space, whose clock is moved by hand, and how often a committer has looked for some.
+/// A room without log space, whose clock is moved by hand, and how often a committer has looked for
+/// some.
 fn world_without_space() -> (World, Arc<AtomicUsize>) {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = looks.clone();
@@ -39,8 +40,9 @@ fn a_full_log_asks_for_space_and_goes_on_when_there_is_some() {
     });
 }
 
-/// A simulated clock leapt to the end of somebody else's sleep of 15 seconds while the thread that makes segments had no turn: the commit was
-/// refused at its next look, though the log was nearly empty.
+/// A simulated clock leapt to the end of somebody else's sleep of 15 seconds while the thread that
+/// makes segments had no turn: the commit was refused at its next look, though the log was nearly
+/// empty.
 #[test]
 fn a_wait_for_log_space_outlives_a_clock_that_leaps() {
     let (world, looks) = world_without_space();

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Two or more logs, workers that write and steal, and a clock that stands still: nothing is due by time.
+/// Two or more logs, workers that write and steal, and a clock that stands still: nothing is due by
+/// time.
 fn settings(logs: usize) -> Settings {
     Settings {
         logs,
@@ -28,7 +29,8 @@ fn world(settings: Settings) -> World {
 }
 
 impl World {
-    /// The log's first write has been: from now on the interval is to be waited for. Returns CSNs written.
+    /// The log's first write has been: from now on the interval is to be waited for. Returns CSNs
+    /// written.
     fn warm(&self, logs: u32) {
         for log in 0..logs {
             self.blocking(log, Csn::ZERO).expect("commits");
@@ -110,7 +112,8 @@ fn what_is_written_because_it_is_due_takes_neighbours_along() {
     assert!(world.commit.watermark() > own.csn);
 }
 
-/// Full buffers are sealed ahead: behind the oldest, which is written, the next has its place already.
+/// Full buffers are sealed ahead: behind the oldest, which is written, the next has its place
+/// already.
 #[test]
 fn nothing_is_stolen_behind_a_block_that_is_not_the_newest() {
     let world = world(settings(2));

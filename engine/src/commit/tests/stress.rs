@@ -4,8 +4,8 @@ use super::*;
 use crate::base::depth::depth;
 use crate::base::random::Random;
 
-/// Each thread commits with random levels and dependencies; whenever one is told that it is committed, its record and
-/// all below its DSN must be durable at that moment.
+/// Each thread commits with random levels and dependencies; whenever one is told that it is
+/// committed, its record and all below its DSN must be durable at that moment.
 fn run(settings: Settings, threads: u32, commits: u64, delay: Duration) -> World {
     let logs = settings.logs as u32;
     let world = World::with(settings, Hooks::default());
@@ -79,7 +79,8 @@ fn handing_over_the_lead_strands_nobody() {
         let world = run(settings, 16, depth(400).min(100), Duration::from_micros(200));
         let metrics = world.commit.metrics();
         eventually("all counted", || metrics.committed_writers.get() == world.commit.newest_drawn().0);
-        // Also where a leader waits for no follower: it writes what arrived during the previous write.
+        // Also where a leader waits for no follower: it writes what arrived during the previous
+        // write.
         assert!(metrics.group_size() > 1.0, "{}", metrics.group_size());
     }
 }
@@ -101,7 +102,8 @@ fn those_whom_a_write_released_are_in_the_next_one() {
             eventually("the first write has begun", || world.disk.writes() == 1);
             scope.spawn(|| world.blocking(0, Csn::ZERO).expect("commits"));
             eventually("the second waits", || world.commit.newest_drawn() == Csn(2));
-            // So long a write is worth as long a wait, and that does not end before the first is back.
+            // So long a write is worth as long a wait, and that does not end before the first is
+            // back.
             world.clock.advance(Duration::from_millis(100));
             world.disk.release();
         });
@@ -134,7 +136,8 @@ fn auto_follows_a_device_that_changes_its_speed() {
     until("fast again", &|interval, _| interval < most);
 }
 
-/// While the device does not answer a block gets long, and so do the buffers. Then blocks are short for long: so do they.
+/// While the device does not answer a block gets long, and so do the buffers. Then blocks are short
+/// for long: so do they.
 #[test]
 fn log_buffers_follow_a_device_that_changes_its_speed() {
     const RECORDS: u64 = 10_000;
@@ -244,7 +247,8 @@ fn closing_with_commits_in_flight_loses_nothing_that_was_accepted() {
     }
 }
 
-/// Where very many wait the flusher writes, and where few do one of them: with both in turn nobody is left behind.
+/// Where very many wait the flusher writes, and where few do one of them: with both in turn nobody
+/// is left behind.
 #[test]
 fn a_crowd_leaves_writing_to_the_flusher() {
     let world = World::new(Preset::Auto, 1);

@@ -1,4 +1,5 @@
-//! A list behind one lock: the producer's push and a whole batch of the acknowledger exclude each other. To compare with.
+//! A list behind one lock: the producer's push and a whole batch of the acknowledger exclude each
+//! other. To compare with.
 
 use super::entry::{ENTRY_LINES_MAX, Entry, Popped};
 use crate::sync::Mutex;

@@ -1,16 +1,19 @@
 //! The transactions of one log that wait to be acknowledged without a thread.
 //!
-//! A bounded queue. A committer pushes under the log's latch, so entries are in CSN order; an acknowledger,
-//! one at a time, pops many from the front. A blocking committer needs no entry: it looks for itself.
+//! A bounded queue. A committer pushes under the log's latch, so entries are in CSN order; an
+//! acknowledger, one at a time, pops many from the front. A blocking committer needs no entry: it
+//! looks for itself.
 //!
-//! Entries leave in order. A transaction that waits for W holds up those behind it, which are of the same
-//! session or share its log, and W passes them all within the same flush or two. By the exact rule that can
-//! take longer, so there the acknowledger moves such entries to [`super::out_of_order`].
+//! Entries leave in order. A transaction that waits for W holds up those behind it, which are of
+//! the same session or share its log, and W passes them all within the same flush or two. By the
+//! exact rule that can take longer, so there the acknowledger moves such entries to
+//! [`super::out_of_order`].
 //!
-//! Two kinds, to be compared: a [`ring`] that both ends use at the same time, and a list behind one lock
-//! ([`latched`]). Invariants of both:
-//! 1. The queue has a fixed number of lines. A producer asks [`PendingQueue::has_room`] before the draw,
-//!    under the latch, so that the push after the draw cannot fail (rule 2). The push allocates nothing.
+//! Two kinds, to be compared: a [`ring`] that both ends use at the same time, and a list behind one
+//! lock ([`latched`]). Invariants of both:
+//! 1. The queue has a fixed number of lines. A producer asks [`PendingQueue::has_room`] before the
+//!    draw, under the latch, so that the push after the draw cannot fail (rule 2). The push
+//!    allocates nothing.
 //! 2. An entry is seen whole, once, after those that were pushed before it.
 
 mod entry;
@@ -68,8 +71,9 @@ impl PendingQueue {
         }
     }
 
-    /// Pops entries from the front as long as `accept` takes them. Then shows `held_up` each entry that is left, once in its life, as
-    /// long as it says that it has seen it. `None` if `wait` is false and somebody else is popping.
+    /// Pops entries from the front as long as `accept` takes them. Then shows `held_up` each entry
+    /// that is left, once in its life, as long as it says that it has seen it. `None` if `wait` is
+    /// false and somebody else is popping.
     pub(in super::super) fn pop_while(
         &self,
         wait: bool,
@@ -84,108 +88,4 @@ impl PendingQueue {
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests {
-    use super::super::super::predecessors::Predecessors;
-    use super::super::super::watermark::tests::Held;
-    use super::*;
-    use crate::base::Csn;
-    use crate::base::clock::Nanos;
-
-    /// Every third names so many predecessors that it takes two lines, every fifth more than can be told apart.
-    fn entry(csn: u64) -> Entry {
-        let mut predecessors = Predecessors::default();
-        let count = if csn.is_multiple_of(5) { 9 } else { 2 * (csn % 3) + 1 };
-        (0..count).for_each(|n| predecessors.add(Csn(csn * 10 + n)));
-        Entry { csn: Csn(csn), dsn: Csn(csn - 1), begun: Nanos(csn), ready: Nanos(csn + 1), predecessors }
-    }
-
-    fn queues(entries: usize) -> [PendingQueue; 2] {
-        Queue::ALL.map(|kind| PendingQueue::new(kind, entries))
-    }
-
-    #[test]
-    fn entries_leave_in_order_up_to_the_first_refused() {
-        for queue in queues(4) {
-            let mut pushed = 0;
-            while queue.has_room(&Held) {
-                pushed += 1;
-                queue.push(entry(pushed), &Held);
-            }
-            assert!(pushed >= 2);
-            let (mut seen, mut held) = (Vec::new(), Vec::new());
-            let accept = |e: Entry| {
-                let accepted = e.csn < Csn(3);
-                seen.extend(accepted.then_some(e));
-                accepted
-            };
-            let popped = queue.pop_while(true, accept, |e| {
-                held.push(e.csn.0);
-                true
-            });
-            assert_eq!(popped, Some(Popped { count: 2, refused: pushed > 2 }));
-            assert_eq!(seen, [entry(1), entry(2)]);
-            assert_eq!(held, (3..=pushed).collect::<Vec<_>>());
-            assert!(queue.has_room(&Held));
-            let again = queue.pop_while(true, |_| false, |_| panic!("each is shown once"));
-            assert_eq!(again, Some(Popped { count: 0, refused: pushed > 2 }));
-            let rest = queue.pop_while(true, |_| true, |_| true);
-            assert_eq!(rest, Some(Popped { count: pushed - 2, refused: false }));
-            assert!(queue.is_empty());
-        }
-    }
-
-    #[test]
-    fn a_full_queue_is_not_an_empty_one_wherever_it_begins() {
-        for queue in queues(4) {
-            for round in 0..40 {
-                let mut pushed = 0;
-                while queue.has_room(&Held) {
-                    pushed += 1;
-                    queue.push(entry(round * 100 + pushed), &Held);
-                }
-                assert!(pushed > 0 && !queue.is_empty());
-                let mut next = round * 100;
-                let popped = queue.pop_while(
-                    true,
-                    |e| {
-                        next += 1;
-                        assert_eq!(e, entry(next));
-                        true
-                    },
-                    |_| true,
-                );
-                assert_eq!(popped, Some(Popped { count: pushed, refused: false }));
-                assert!(queue.is_empty());
-            }
-        }
-    }
-
-    #[test]
-    fn a_consumer_beside_the_producer_sees_every_entry_once_and_whole() {
-        for queue in queues(8) {
-            let total = if cfg!(miri) { 100 } else { 10_000 };
-            std::thread::scope(|scope| {
-                scope.spawn(|| {
-                    for csn in 1..=total {
-                        while !queue.has_room(&Held) {
-                            std::thread::yield_now();
-                        }
-                        queue.push(entry(csn), &Held);
-                    }
-                });
-                let mut next = 1;
-                while next <= total {
-                    queue.pop_while(
-                        true,
-                        |e| {
-                            assert_eq!(e, entry(next));
-                            next += 1;
-                            true
-                        },
-                        |_| true,
-                    );
-                }
-            });
-        }
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! A ring of cache lines that one producer and one consumer use at the same time, without waiting for each other.
+//! A ring of cache lines that one producer and one consumer use at the same time, without waiting
+//! for each other.
 //!
 //! ```text
 //!   lines     ... | entry | entry         | entry |  free  ...        an entry takes as many whole lines as it needs
@@ -6,13 +7,17 @@
 //! ```
 //!
 //! * The producer is whoever holds the log's latch, the consumer whoever holds `consumer`.
-//! * **Full is not empty.** Positions are 64 bits and never wrap: empty is `head = tail`, full is `tail - head = lines`.
-//! * **Wrap-around.** A position is reduced only to find a line, so an entry may begin in the last line and go on in the first.
-//! * **Backpressure.** [`Ring::has_room`] looks whether the longest entry fits. It keeps what it read of `head` (`head_seen`) and reads it
-//!   again only if that looks full, so that the producer seldom touches the consumer's line.
-//! * **No cursor is read again after a write.** A push takes `tail` once, writes the words, and stores `tail` (release): nothing that
-//!   others may change in between decides where it writes. A batch takes `tail` once (acquire), and stores `head` (release) after it has
-//!   read the words, so the producer overwrites nothing that is still to be read.
+//! * **Full is not empty.** Positions are 64 bits and never wrap: empty is `head = tail`, full is
+//!   `tail - head = lines`.
+//! * **Wrap-around.** A position is reduced only to find a line, so an entry may begin in the last
+//!   line and go on in the first.
+//! * **Backpressure.** [`Ring::has_room`] looks whether the longest entry fits. It keeps what it
+//!   read of `head` (`head_seen`) and reads it again only if that looks full, so that the producer
+//!   seldom touches the consumer's line.
+//! * **No cursor is read again after a write.** A push takes `tail` once, writes the words, and
+//!   stores `tail` (release): nothing that others may change in between decides where it writes. A
+//!   batch takes `tail` once (acquire), and stores `head` (release) after it has read the words, so
+//!   the producer overwrites nothing that is still to be read.
 
 use super::super::super::watermark::Latched;
 use super::entry::{ENTRY_LINES_MAX, Entry, LINE_WORDS, Popped, Words};
@@ -153,7 +158,8 @@ mod loom_tests {
         Entry { csn: Csn(csn), dsn: Csn(csn + 1), begun: Nanos(csn + 2), ready: Nanos(csn + 3), predecessors }
     }
 
-    /// Four entries, six lines, go through two lines: each is written over what was read before, wherever the consumer is.
+    /// Four entries, six lines, go through two lines: each is written over what was read before,
+    /// wherever the consumer is.
     #[test]
     fn a_ring_that_is_always_full_or_empty_loses_and_tears_nothing() {
         loom::model(|| {

@@ -90,7 +90,8 @@ fn who_comes_late_with_a_mark_does_not_commit_the_next_owner_of_the_word() {
     });
 }
 
-/// 1 in log 1, 2 in log 0 read it, 3 in log 2 read 2; the last two are durable. Two ask while 1 is written, and mark what they find.
+/// 1 in log 1, 2 in log 0 read it, 3 in log 2 read 2; the last two are durable. Two ask while 1 is
+/// written, and mark what they find.
 #[test]
 fn nobody_is_told_before_all_of_its_chain_is_durable_and_everybody_afterwards() {
     loom::model(|| {
@@ -114,7 +115,8 @@ fn nobody_is_told_before_all_of_its_chain_is_durable_and_everybody_afterwards() 
     });
 }
 
-/// 2 becomes visible when it is drawn. Who meets it lists it, and finds what it depends on in its turn.
+/// 2 becomes visible when it is drawn. Who meets it lists it, and finds what it depends on in its
+/// turn.
 #[test]
 fn who_meets_a_version_finds_what_its_transaction_lists() {
     loom::model(|| {
