@@ -167,12 +167,10 @@ pub struct Settings {
     /// Redo of an open transaction that stays in memory, in bytes, 512 to half of `log_buffer_bytes`; beyond
     /// it the transaction writes chunks to its log. 0 is a quarter of `log_buffer_bytes`. Default 0.
     pub chunk_bytes: usize,
-
-    // Group commit and waiting.
-    /// A committer delays its group commit briefly, so that threads released by the previous write can
-    /// join, if that has paid off recently. Default true.
+    /// Committers that wait for the next write first wait for the others that the last write
+    /// released, where that pays. Default true.
     pub await_cohort: bool,
-    /// How long a leader gathers followers, up to 1 s. Default 0.
+    /// Group commit: how long a leader gathers followers. Default zero.
     pub gather_window: Duration,
     /// Other open transactions from which on a leader gathers. Default 5.
     pub gather_siblings: usize,
