@@ -13,13 +13,13 @@
 //!
 //! **Pins.** A checkpoint contains nothing of a transaction in progress, so the log keeps its
 //! chunks until a checkpoint contains the transaction, or it has aborted. A pin is announced before
-//! the first chunk is drawn, with the newest CSN drawn by then: whoever chose a checkpoint's CSN at
-//! or above the chunk's finds the pin.
+//! the first chunk is drawn, with the newest CSN drawn by then: a checkpoint whose CSN is at or
+//! above the chunk's finds the pin.
 //!
 //! # Bounds
 //! 1. What pins alone keep is at most [`Pins::most`] bytes of segments after a checkpoint. To get
-//!    there the oldest pin is *revoked*: its transaction cannot commit any more, and everybody else
-//!    goes on. A transaction that waits for log space to commit can still be revoked; one that has
+//!    there the oldest pin is *revoked*: its transaction cannot commit any more, and all others
+//!    continue. A transaction that waits for log space to commit can still be revoked; one that has
 //!    it cannot.
 //! 2. A transaction waits before it appends a chunk until W has passed its [`AHEAD`]th before: so
 //!    neither log buffers fill up with chunks, nor has recovery many of them to append again.
@@ -178,7 +178,7 @@ impl Pins {
         let mut pins = self.pins.lock();
         pins.1 += 1;
         let id = pins.1;
-        // Under the lock: whoever covers next finds the pin, and whoever did so before covers no
+        // Under the lock: the next cover finds the pin, and one before it covers no
         // more than has been drawn.
         pins.0.push(Pin { id, above: newest_drawn(), phase: Phase::Running, operations: 0, bytes: 0 });
         id

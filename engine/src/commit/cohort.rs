@@ -1,30 +1,28 @@
-//! Is it worth waiting for those who come back?
+//! Is it worth waiting for the threads that the last write released?
 //!
 //! Threads that commit one transaction after the other are released together when a write has
-//! completed, and come back with their next commit a little later. Whoever is back first finds the
-//! log free. If it wrote at once, it would write almost alone, the others would wait for that write
-//! first, and from then on two groups would take turns: each commit lasts two writes, and half of
-//! the time the CPU has nothing to do. If it lets the others come back, all go with the next write.
+//! completed, and return with their next commit a little later. The first to return finds the log
+//! without a leader. If it wrote at once, it would write almost alone, the others would wait for that
+//! write first, and from then on two groups would take turns: each commit lasts two writes, and half
+//! of the time the CPU is idle. If it waits for the others, all are in the next write.
 //!
 //! ```text
 //!   at once      |== A ==|== B ==|== A ==|== B ==|        a commit lasts two writes
-//!   together     |== AB ==|..|== AB ==|..|== AB ==|       one, and the time until the last is back
+//!   together     |== AB ==|..|== AB ==|..|== AB ==|       one, and the time until the last returns
 //! ```
 //!
 //! So the **cohort** of the next write is counted: the commits that the last write released, and
-//! those that had arrived by its end. Until all are there, nobody writes; **the last to arrive
-//! leads**, so that no thread is woken only to write. One of those who sleep, the first, keeps the
-//! time: when as much of it has passed since the write's end as a write takes, it leads whoever is
-//! there.
+//! those that had arrived by its end. Until all have arrived no thread writes, and **the last to
+//! arrive leads**, so that no thread is woken only to write. The first keeps the time: when a mean
+//! write's time has passed since the last write's end, it leads.
 //!
-//! That pays where coming back takes less time than a write. Where it does not (long transactions,
-//! many threads on few cores, arrivals that have nothing to do with each other) the time passes in
-//! vain. After a second miss in a row nobody waits for a number of writes that doubles with each
-//! further miss. The cost is bounded by that: at most one write in [`PAUSE_MAX`] takes up to twice
-//! its time.
+//! That pays where returning takes less time than a write. Where it does not (long transactions, many
+//! threads on few cores, unrelated arrivals) the wait is a miss. After two misses in a row the wait is
+//! skipped for a number of writes that doubles with each further miss. So at most one write in
+//! [`PAUSE_MAX`] takes up to twice its time.
 //!
 //! All is written under the log's latch. A committer reads it after it appended: the last to append
-//! sees all who came before.
+//! sees all that came before.
 
 use super::levels;
 use crate::base::Csn;
@@ -37,14 +35,14 @@ use std::time::Duration;
 const MISSES: u32 = 2;
 /// Writes for which it is not tried, at most.
 const PAUSE_MAX: u32 = 1024;
-/// A write that takes less is over before anybody is asleep.
+/// A write that takes less is over before a thread is asleep.
 const WRITE_MIN: Duration = Duration::from_micros(20);
 /// No cohort is worth a longer wait, however slow the device is.
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// The newest write counts for one part in so many in the mean.
 const MEAN_OF: u64 = 8;
 
-/// Who is expected to join the next write of a log.
+/// The commits that are expected to join the next write of a log.
 #[derive(Debug)]
 pub(super) struct Cohort {
     /// Commits that a thread waits with, appended since the last seal.
@@ -55,13 +53,13 @@ pub(super) struct Cohort {
     on_their_way: AtomicU32,
     /// How many the last write released, and how many were there when it ended.
     size: AtomicU32,
-    /// How many are expected before the next write; 0: nobody is waited for.
+    /// How many are expected before the next write; 0: no commit is waited for.
     expected: AtomicU32,
     /// Until when.
     until: AtomicU64,
     /// What a write takes.
     mean_ns: AtomicU64,
-    /// Somebody let others come since the last write.
+    /// A committer waited for its cohort since the last write.
     waited: AtomicBool,
     misses: AtomicU32,
     /// Writes for which it is not tried.
@@ -153,7 +151,7 @@ impl Cohort {
         self.size.load(Ordering::Relaxed) as usize
     }
 
-    /// How many commit beside whoever asks, about.
+    /// Returns about how many threads commit beside the caller.
     pub(super) fn others(&self) -> usize {
         self.size().max(self.arrived.load(Ordering::Relaxed) as usize).saturating_sub(1)
     }

@@ -85,7 +85,7 @@ impl Appending {
             if latches.len() == fragments.len() {
                 return Ok(latches);
             }
-            // Nobody is kept from the other logs while this one makes room.
+            // The other logs stay free while this one makes room.
             let at = latches.len();
             drop(latches);
             let (log, record) = &fragments[at];

@@ -1,17 +1,17 @@
-//! How many logs are there, and who shares one?
+//! How many logs are there, and which threads share one?
 //!
 //! | layout | logs |
 //! |---|---|
 //! | one | 1 |
 //! | per thread | as many as cores |
-//! | threads per log | cores / `threads_per_log`, rounded up |
+//! | threads per log | cores / `threads_per_log`, rounded up; at least two with `restricted` |
 //! | by page | as many as cores, at least two |
 //!
-//! `logs` overrides the number. Threads are spread over the logs in the order of their first use,
-//! so with as many threads as cores each log has as many as the layout says, and with *n* times as
-//! many *n* times as many. A transaction has all its records in its thread's log, but by page: then
-//! each of its changes is in the log of the page that it changed ([`super::fragments`]). A log
-//! takes its first segment and buffer when it is first used.
+//! `logs` overrides the number. Threads are spread over the logs in the order of their first use;
+//! with `restricted` the first `threads_per_log` of them share the first log, and so on. A
+//! transaction has all its records in its thread's log, except by page: then each change is in the
+//! log of the page that it changed ([`super::fragments`]). A log takes its first segment and buffer
+//! when it is first used.
 
 use super::protocol;
 use crate::base::settings::{Layout, Preset, Settings};

@@ -1,17 +1,16 @@
-//! When must a record reach the device if nobody waits for it?
+//! When is a record due that no thread waits for?
 //!
 //! | level | blocking | asynchronous |
 //! |---|---|---|
-//! | durable | never by a timer: the committer has it written, now | soon: at once, or one interval after the log's last write |
+//! | durable | never by a timer: the committer causes the write | at once, or an interval after the last write |
 //! | bounded loss | the same | before the loss window has passed |
 //! | lazy | the same | never of its own accord |
 //!
 //! Levels differ only in when a write is caused. Every write of a log block is durable and takes
-//! everything with it that the log holds, so a flush that levels share honours the strictest by
-//! construction (I15), and lazy records ride along. What a commit needs from other logs is due when
-//! the commit is, at the level durable and at bounded loss ([`super::writer::FlushRequest`]): until
-//! all of it is there, recovery would discard it. A waiter, at any level, causes the writes that it
-//! needs (rule 5, I14): these due times stand between nobody and the device.
+//! everything that the log holds, so a shared flush honours the strictest level (I15), and lazy
+//! records are written with others. What a commit needs of other logs is due when the commit is, at
+//! the levels durable and bounded loss ([`super::log_writer::FlushRequest`]): until then, recovery
+//! would discard the commit. A waiter, at any level, causes the writes that it needs (rule 5, I14).
 
 use super::axes::Axes;
 use crate::base::clock::Nanos;
@@ -19,9 +18,9 @@ use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
 use std::time::Duration;
 
-/// Nothing has to be written by itself.
+/// No write is due.
 pub(super) const NEVER: Nanos = Nanos(u64::MAX);
-/// As soon as somebody can.
+/// As soon as a thread can.
 pub(super) const NOW: Nanos = Nanos(0);
 /// What is due within so long is written with what is due now, and a log that others need is
 /// written about so often. Measured: more often costs more CPU than it saves latency, see

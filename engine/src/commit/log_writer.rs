@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Blocks that may be sealed before anybody writes them; a log has fewer buffers than that.
+/// Sealed blocks that may wait to be written; a log has fewer buffers than that.
 const SEALED_BLOCKS: usize = 64;
 
 /// Full buffers that committers seal ahead of the writes, at most. Records longer than a buffer

@@ -58,9 +58,9 @@ pub struct CommitMetrics {
     /// Of these, those that exact dependencies would have let go; at least so many, see
     /// `acknowledge`.
     pub false_waits: Counter,
-    /// Fences in mapped memory by those who committed.
+    /// Fences in mapped memory by committers.
     pub fences: Counter,
-    /// Barriers in all threads, for logs in mapped memory that somebody had left dirty.
+    /// Barriers in all threads, for logs in mapped memory that were left dirty.
     pub drained: Counter,
     /// Waits for log space, buffers or queue room before a CSN could be drawn.
     pub backpressure_waits: Counter,

@@ -62,6 +62,7 @@ mod schedule;
 mod sharing;
 mod stealing;
 mod threads;
+mod start;
 mod waiters;
 mod waiting;
 mod watermark;
@@ -77,17 +78,15 @@ pub use failure::PoisonOnPanic;
 pub use metrics::CommitMetrics;
 pub use pending::{Pending, Record, Ticket};
 pub use predecessors::Predecessors;
+pub use start::Start;
 pub use waiters::WakerPlace;
 
-use crate::base::clock::{Clock, Nanos};
+use crate::base::clock::Nanos;
 use crate::base::settings::Settings;
 use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, LogId, PageId, Result};
-use crate::device::Storage;
 use crate::device::mapped::MemoryFacts;
-use crate::log::memory::LogMemory;
-use crate::log::{ChainEnd, Log, SegmentPool};
-use crate::sync::Event;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::log::ChainEnd;
+use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -96,52 +95,18 @@ use acknowledge::Acknowledgments;
 use append::Appending;
 use axes::Axes;
 use chunks::Pins;
-use deadline::WriteDeadline;
 use dependency::Clocks;
 use durability::Durability;
 use environment::Environment;
 use failure::Failure;
-use flushers::Flushers;
 use log_writer::LogWriter;
 use mapped::MappedLogs;
-use poison::Poison;
 use protocol::{Parts, Protocol};
-use schedule::Schedule;
 use sharing::Sharing;
-use stealing::Neighbours;
 use threads::Threads;
-use waiters::Wakers;
 use waiting::Waiting;
 use workers::Workers;
 use writes::Writes;
-
-/// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs
-/// lets be undecided, halved because blocking committers need none. A model checker pays for every
-/// word.
-const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { 32_768 };
-/// All queues together take at most this part of all memory.
-const QUEUE_PART: u64 = 128;
-const QUEUE_ENTRIES_PER_LOG_MIN: usize = if cfg!(feature = "shuttle") { 16 } else { 1024 };
-
-/// What the commit layer starts from.
-pub struct Start {
-    /// The storage of the logs.
-    pub storage: Arc<dyn Storage>,
-    /// The logs, in the order of their ids, which are 0, 1, 2...
-    pub logs: Vec<Arc<Log>>,
-    /// Mapped memory for their buffers, if they have it.
-    pub memory: Option<Arc<LogMemory>>,
-    /// Their segments.
-    pub segments: Arc<SegmentPool>,
-    /// The next CSN to be drawn; everything below is durable.
-    pub first_csn: Csn,
-    /// The epoch of the records.
-    pub epoch: Epoch,
-    /// Time.
-    pub clock: Clock,
-    /// What to ask of the layers above.
-    pub hooks: Hooks,
-}
 
 /// The commit layer of a database: its components. See the module's text.
 pub struct Commit {
@@ -185,7 +150,7 @@ impl Commit {
         }
         let shares_flush = start.storage.shares_flush(crate::log::DIRECTORY);
         let sharing = Arc::new(Sharing::new(axes.shared_flush, shares_flush));
-        let writes = Arc::new(Commit::writes(settings, start, &axes));
+        let writes = Arc::new(start::components(settings, start, &axes));
         let Writes { environment, durability, acknowledgments, failure, schedule, .. } = &*writes;
         let mapped =
             Arc::new(MappedLogs::new(environment.clone(), durability.clone(), acknowledgments.clone()));
@@ -228,46 +193,6 @@ impl Commit {
         }
     }
 
-    /// Makes the components that all protocols use.
-    fn writes(settings: &Settings, start: Start, axes: &Axes) -> Writes {
-        let Start { storage, logs, memory, segments, first_csn, epoch, clock, hooks } = start;
-        let count = logs.len();
-        let affordable = (settings.memory_bytes / QUEUE_PART / acknowledge::queue::ENTRY_BYTES) as usize;
-        let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
-        let entries = (most / count).max(QUEUE_ENTRIES_PER_LOG_MIN);
-        if let Some(memory) = &memory {
-            logs.iter().for_each(|log| log.attach(memory.buffers_of(log.id(), count, epoch)));
-        }
-        let environment = Arc::new(Environment {
-            epoch,
-            clock: clock.clone(),
-            hooks,
-            storage,
-            segments,
-            memory,
-            metrics: Arc::new(CommitMetrics::default()),
-            poison: Poison::new(),
-            progress: Event::new(),
-            space: Event::new(),
-            closing: AtomicBool::new(false),
-        });
-        let logs = logs.into_iter().map(|log| LogWriter::new(log, axes)).collect();
-        let durability = Arc::new(Durability::new(logs, axes.dependency, axes.is_by_page(), first_csn));
-        let (flushers, wakers) = (Arc::new(Flushers::new(axes.flushers(count))), Arc::new(Wakers::default()));
-        let (all, of) = ((environment.clone(), durability.clone()), (flushers.clone(), wakers.clone()));
-        Writes {
-            failure: Arc::new(Failure::new(all.0.clone(), all.1.clone(), of.0.clone(), of.1.clone())),
-            acknowledgments: Arc::new(Acknowledgments::new(all.0, all.1, of.0, of.1, axes, entries)),
-            schedule: Arc::new(Schedule::new(axes, clock, durability.clone())),
-            deadline: Arc::new(WriteDeadline::new(settings.write_deadline)),
-            neighbours: Neighbours::new(axes, count),
-            environment,
-            durability,
-            flushers,
-            wakers,
-        }
-    }
-
     /// Flushes everything, commits in flight included, refuses new ones, and ends the threads, but
     /// for what a hanging write holds. Handles can be waited for afterwards.
     ///
@@ -275,8 +200,8 @@ impl Commit {
     /// `Poisoned` if a write or flush failed, now or earlier. The room is closed all the same.
     pub fn close(&self) -> Result<()> {
         self.environment.closing.store(true, Ordering::SeqCst);
-        // Whoever holds a latch may not have seen it; whoever takes one later does. So the newest
-        // CSN is final.
+        // A thread that holds a latch may not have seen it, and one that takes a latch later does.
+        // So the newest CSN is final.
         self.durability.logs.iter().for_each(|log| drop(log.log.lock()));
         let flushed = self.waiting.flush_all();
         self.threads.end();
@@ -338,7 +263,7 @@ impl Commit {
         if (self.environment.hooks.is_checkpoint_worthwhile)() {
             return self.environment.segments.await_checkpoint(append::SPACE_WAIT);
         }
-        // Whoever makes checkpoints also asks a full disk again.
+        // The thread that makes checkpoints also asks a full disk again.
         self.environment.segments.filled().notify_all();
         false
     }
@@ -358,7 +283,7 @@ impl Commit {
     /// `OutcomeUnknown` if a write or flush failed; `Timeout`: then it may be waited for again.
     pub fn wait(&self, tickets: impl IntoIterator<Item = Ticket>, timeout: Option<Duration>) -> Result<()> {
         let (deadline, _inside) =
-            (self.environment.deadline(timeout), self.inside("who waited for a commit"));
+            (self.environment.deadline(timeout), self.inside("a thread that waited for a commit"));
         tickets.into_iter().try_for_each(|ticket| self.waiting.await_committed(ticket, deadline))
     }
 
@@ -403,8 +328,8 @@ impl Commit {
         self.waiting.poll(ticket, waker, place)
     }
 
-    /// Waits until `csn`, whose version somebody read, is committed. Causes the writes this needs
-    /// (rule 5). From then on it counts as acknowledged: who read it may tell others.
+    /// Waits until `csn`, whose version a transaction read, is committed. Causes the writes this
+    /// needs (rule 5). From then on it counts as acknowledged.
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed; `InvalidArgument` if it was never drawn.
@@ -423,7 +348,7 @@ impl Commit {
         self.waiting.await_settled(csn, ErrorKind::Poisoned)?;
         self.acknowledgments.acknowledged_up_to(csn);
         if self.mapped.is_used() {
-            // Who fences for others tells nobody.
+            // A thread that fences for others acknowledges nothing.
             self.acknowledgments.publish();
         }
         Ok(())
@@ -449,7 +374,7 @@ impl Commit {
         self.durability.watermark.newest_drawn()
     }
 
-    /// A CSN at or above every one whose committer was told that it committed, early returns
+    /// Returns a CSN at or above every one whose commit was acknowledged, early returns
     /// included (rule 10).
     #[must_use]
     pub fn newest_acknowledged(&self) -> Csn {
@@ -482,7 +407,7 @@ impl Commit {
         self.environment.memory.as_ref().map(|memory| memory.mapped().facts())
     }
 
-    /// How far each log is durable in segments: for whoever checks what they hold.
+    /// Returns how far each log is durable in segments, for a check of what they hold.
     #[must_use]
     pub fn durable_ends(&self) -> Vec<ChainEnd> {
         let ends = self.durability.logs.iter().map(|log: &LogWriter| {

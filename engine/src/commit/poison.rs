@@ -1,8 +1,8 @@
 //! Did a write or flush fail? Then nothing is acknowledged any more (I11).
 //!
-//! After a failed flush nobody knows which bytes the device holds, and asking again proves nothing:
+//! After a failed flush it is unknown which bytes the device holds, and a second flush proves nothing:
 //! the kernel may have dropped the pages and reported the error once. So the first failure is kept,
-//! the database stops committing, and reopening finds out what is there.
+//! the database stops committing, and reopening finds out what is durable.
 
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 /// The first failure, if there was one.
 #[derive(Debug)]
 pub(super) struct Poison {
-    /// Raised after `cause` was stored, never lowered. Written by whoever meets the failure.
+    /// Raised after `cause` was stored, never lowered. Written by the thread that meets the failure.
     raised: AtomicBool,
     cause: OnceLock<Error>,
     /// A thread panicked inside the engine. Never lowered.
@@ -43,7 +43,7 @@ impl Poison {
         self.panicked.store(true, Ordering::SeqCst);
     }
 
-    /// For who makes durable what is in memory.
+    /// Fails after a panic inside the engine, for a caller that makes memory durable.
     pub(super) fn check_whole(&self) -> Result<()> {
         if self.panicked.load(Ordering::SeqCst) { Err(self.error(ErrorKind::Poisoned)) } else { Ok(()) }
     }

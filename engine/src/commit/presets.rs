@@ -1,21 +1,9 @@
-//! Which protocol runs? The one `match` from a preset to the axes that the rest of this room reads,
-//! and what contradicts itself.
+//! From settings to a point on the axes, and what is refused.
 //!
-//! | axis | `per-transaction` | `group` | `queued` | `pipelined` | `autonomous` | `restricted` | `auto` | `passive` |
-//! |---|---|---|---|---|---|---|---|---|
-//! | log layout | one | one | one | one | per thread | threads per log | threads per log | per thread |
-//! | a block holds | one transaction | who arrived, or `gather_max` | who arrived | who arrived | who arrived | who arrived | who arrived | a buffer |
-//! | writer | committer | leader | background | background | leader, or worker as the probe says | flusher per log | leader | memory |
-//! | acknowledger | leader | leader | background | background | leader | leader | leader | workers |
-//! | dependency rule | log order | log order | log order | log order | DSN | DSN | as the number of logs says | DSN |
-//!
-//! With a log in mapped memory (`log_memory`) `auto` is `passive`, and where very many wait its
-//! leaders leave writing to the flusher.
-//!
-//! A setting makes one choice differently. Where it leaves one log the rule is log order, and where
-//! it leaves several, DSN. Choices that contradict each other, and numbers for choices that were
-//! not made, are refused with the reason: a setting that is silently without effect is a wrong
-//! measurement.
+//! A preset brings the choices of its page ([`super::protocol`]), and a setting changes one of them.
+//! With one log the dependency rule is log order, with several DSN. Choices that contradict each
+//! other, and numbers for choices that were not made, are refused with the reason: a setting that is
+//! silently without effect is a wrong measurement.
 
 use super::axes::Gather;
 use super::{layout, protocol};
@@ -124,7 +112,7 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
         return refuse("stealing_group", format!("writer = {writer} steals nothing; writer = worker does"));
     }
     if settings.stealing_group.is_some_and(|group| group > 1) && logs == 1 {
-        return refuse("stealing_group", "there is one log: nobody to steal from".to_string());
+        return refuse("stealing_group", "there is one log, and nothing to steal".to_string());
     }
     if settings.idle_max != default.idle_max && writer != Writer::Worker {
         return refuse("idle_max", format!("writer = {writer} does not look how idle workers are"));

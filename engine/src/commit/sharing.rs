@@ -1,29 +1,26 @@
 //! Does one flush serve the writes of several logs?
 //!
-//! A thread that writes several logs in one round can make each write durable by itself, side by
-//! side; or write them all, wait until all have completed, and flush the device once. On a disk
-//! with a volatile cache and no FUA the first is a flush for each block.
+//! A thread that writes several logs can make each write durable by itself, side by side; or write
+//! them all, wait until all have completed, and flush the device once. On a disk with a volatile
+//! cache and without FUA the first is a flush for each block.
 //!
 //! ```text
-//!   each for itself   write 0 ──▶ flush          shared   write 0 ──▶┐
-//!                     write 1 ──▶ flush                   write 1 ──▶├──▶ one flush ──▶ all are durable
-//!                     write 2 ──▶ flush                   write 2 ──▶┘
+//!   each for itself   write 0 --> flush          shared   write 0 -->|
+//!                     write 1 --> flush                   write 1 -->|--> one flush --> all are durable
+//!                     write 2 --> flush                   write 2 -->|
 //! ```
 //!
-//! Which is shorter is the device's business, and depends on how many there are: so it is measured,
-//! for each class of counts by itself. The running average of how long a block's round takes is
-//! kept for both; the one in use is given up for the other only if that is *clearly* shorter, and
-//! the other is tried again once in [`TRY_EVERY`] rounds, or nobody would find out that the device
-//! has changed.
+//! Which is shorter depends on the device and on how many logs there are, so it is measured, for each
+//! class of counts by itself. A running average of the time of a block is kept for both ways. The way
+//! in use changes only if the other one is *clearly* shorter, and the other one is tried again once in
+//! [`TRY_EVERY`] passes, because the device may change.
 //!
 //! # Why it is sound
-//! 1. A flush covers only writes that had completed when it was issued: all of the round are reaped
-//!    before.
-//! 2. It covers another file only on the same device, past the page cache, and where the file
-//!    system is known to pass a flush on:
+//! 1. A flush covers only writes that had completed when it was issued: all are reaped before.
+//! 2. It covers another file only on the same device, past the page cache, and where the file system
+//!    is known to pass a flush on:
 //!    [`Storage::shares_flush`](crate::device::Storage::shares_flush).
-//! 3. If the flush fails, or one of the writes, nothing of the round is believed: the room is
-//!    poisoned.
+//! 3. If the flush or one of the writes fails, nothing of the pass is believed, and commits stop.
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -39,12 +36,12 @@ const WEIGHT: u64 = 8;
 /// The other way is taken up if it takes less than this part of the time, in percent.
 const CLEARLY: u64 = 85;
 
-/// See the module's text. Written by the threads that write several logs, read by anybody.
+/// See the module's text. Written by the threads that write several logs, read by any thread.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
-    /// The storage can, and nobody has forbidden it.
+    /// The storage can, and the settings allow it.
     possible: bool,
-    /// Somebody wants it always.
+    /// The settings say always.
     always: bool,
     classes: [Class; CLASSES],
 }

@@ -1,16 +1,14 @@
 //! How do futures learn that their transaction is committed?
 //!
-//! Threads sleep on events and look for themselves (`leader.rs`). A future leaves its waker here,
-//! with its ticket; every acknowledgment wakes those whose transaction is committed. The bound is
-//! one waker per pending future of the caller: a future that is polled with another waker than
-//! before leaves that one instead. A future that is polled is a waiter like any other: it causes
-//! the writes it needs, through the flusher.
+//! Threads sleep on events and look for themselves. A future leaves its waker here, with its ticket,
+//! and every acknowledgment wakes the futures whose transaction is committed. A future that is
+//! polled with another waker leaves that one instead, so there is one waker per pending future. A
+//! future is a waiter like any other: polling it causes the writes that it needs.
 //!
-//! Wakers are code of the caller: one may wait for another commit of the very log whose lead the
-//! acknowledger has, or drop the last handle of the database, which ends the flushers. So a thread
-//! of their own calls them, one after the other, and holds nothing of the room. It begins with the
-//! first future that is polled. Nobody waits for its end, as it may be the one who closes the
-//! database, or inside a waker that waits for that.
+//! Wakers are code of the caller. One may wait for another commit of a log that the acknowledger
+//! leads, or drop the last handle of the database, which ends the flushers. So a thread of its own
+//! calls them, one after the other, and holds nothing of the commit layer. It starts with the first
+//! future that is polled. No thread waits for its end: it may itself be closing the database.
 
 use super::pending::Ticket;
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -36,11 +34,11 @@ struct List {
     last_place: u64,
 }
 
-/// Who calls wakers.
+/// The thread that calls wakers, and what it is to call.
 #[derive(Debug)]
 struct Caller {
     calls: Mutex<Calls>,
-    /// There is one to call, or it is told to end.
+    /// Notified when there is a waker to call, or when the thread is to end.
     asked: Event,
 }
 
@@ -51,7 +49,7 @@ struct Calls {
     ends: bool,
 }
 
-/// Whether there is the thread. Where there is none, whoever has a waker to call does so.
+/// State of the thread. Without it, the acknowledger calls wakers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum CallerState {
     #[default]
@@ -102,7 +100,7 @@ impl Caller {
         let this = self.clone();
         if let Err(error) = thread::spawn("quench-waker", move || this.run()) {
             drop(Running { caller: self, then: CallerState::NotBegun });
-            tracing::debug!(%error, "cannot start a thread for wakers: whoever acknowledges calls them");
+            tracing::debug!(%error, "cannot start a thread for wakers: acknowledgers call them");
         }
     }
 
@@ -115,7 +113,7 @@ impl Caller {
         }
     }
 
-    /// The thread. It ends when it was told to, and has called all.
+    /// Runs the thread until it is to end and has called all.
     fn run(&self) {
         let _running = Running { caller: self, then: CallerState::Ended };
         loop {
@@ -123,7 +121,7 @@ impl Caller {
             let woken = {
                 let mut calls = self.calls.lock();
                 if calls.ends && calls.wakers.is_empty() {
-                    // Under the same lock: nobody leaves one from here on.
+                    // Under the same lock: no waker is left here from now on.
                     calls.thread = CallerState::Ended;
                     return;
                 }

@@ -26,14 +26,17 @@ mod stealing;
 #[cfg(not(feature = "shuttle"))]
 mod stress;
 
+use super::start::QUEUE_ENTRIES;
 use super::*;
 use crate::base::SegmentId;
 use crate::base::checksum::crc;
-use crate::base::clock::{Nanos, WaitTimer};
+use crate::base::clock::{Clock, Nanos, WaitTimer};
 use crate::base::depth::spread;
 use crate::base::settings::{Acknowledger, Dependency, Durability, MethodSetting, Preset, Queue, Writer};
+use crate::device::Storage;
+use crate::log::memory::LogMemory;
 use crate::log::memory::{MemoryId, MemoryState, find, needed_bytes};
-use crate::log::{BufferSize, RecordKind};
+use crate::log::{BufferSize, Log, RecordKind, SegmentPool};
 use crate::sync::Mutex;
 use disk::Disk;
 use mapped::Mapped;

@@ -73,7 +73,7 @@ impl PendingQueue {
 
     /// Pops entries from the front as long as `accept` takes them. Then shows `held_up` each entry
     /// that is left, once in its life, as long as it says that it has seen it. `None` if `wait` is
-    /// false and somebody else is popping.
+    /// false and another thread is popping.
     pub(in super::super) fn pop_while(
         &self,
         wait: bool,

@@ -6,7 +6,7 @@
 //!                 ^ head                          ^ tail              positions only rise: line = position mod lines
 //! ```
 //!
-//! * The producer is whoever holds the log's latch, the consumer whoever holds `consumer`.
+//! * The producer is the holder of the log's latch, the consumer that of `consumer`.
 //! * **Full is not empty.** Positions are 64 bits and never wrap: empty is `head = tail`, full is
 //!   `tail - head = lines`.
 //! * **Wrap-around.** A position is reduced only to find a line, so an entry may begin in the last
@@ -25,7 +25,7 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
-/// A batch tells the producer of free lines after so many entries.
+/// A batch publishes its free lines to the producer after so many entries.
 const PUBLISH_EVERY: u64 = 64;
 
 /// See the module's text.

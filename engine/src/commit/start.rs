@@ -1,0 +1,94 @@
+//! What the commit layer starts from, and the components that all protocols use.
+
+use super::acknowledge::Acknowledgments;
+use super::acknowledge::queue::ENTRY_BYTES;
+use super::axes::Axes;
+use super::deadline::WriteDeadline;
+use super::durability::Durability;
+use super::environment::{Environment, Hooks};
+use super::failure::Failure;
+use super::flushers::Flushers;
+use super::log_writer::LogWriter;
+use super::metrics::CommitMetrics;
+use super::poison::Poison;
+use super::schedule::Schedule;
+use super::stealing::Neighbours;
+use super::waiters::Wakers;
+use super::writes::Writes;
+use crate::base::clock::Clock;
+use crate::base::settings::Settings;
+use crate::base::{Csn, Epoch};
+use crate::device::Storage;
+use crate::log::memory::LogMemory;
+use crate::log::{Log, SegmentPool};
+use crate::sync::Event;
+use crate::sync::atomic::AtomicBool;
+use std::sync::Arc;
+
+/// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs
+/// lets be undecided, halved because blocking committers need none. A model checker pays for every
+/// word.
+pub(super) const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { 32_768 };
+/// All queues together take at most this part of all memory.
+const QUEUE_PART: u64 = 128;
+const QUEUE_ENTRIES_PER_LOG_MIN: usize = if cfg!(feature = "shuttle") { 16 } else { 1024 };
+
+/// What the commit layer starts from.
+pub struct Start {
+    /// The storage of the logs.
+    pub storage: Arc<dyn Storage>,
+    /// The logs, in the order of their ids, which are 0, 1, 2...
+    pub logs: Vec<Arc<Log>>,
+    /// Mapped memory for their buffers, if they have it.
+    pub memory: Option<Arc<LogMemory>>,
+    /// Their segments.
+    pub segments: Arc<SegmentPool>,
+    /// The next CSN to be drawn; everything below is durable.
+    pub first_csn: Csn,
+    /// The epoch of the records.
+    pub epoch: Epoch,
+    /// Time.
+    pub clock: Clock,
+    /// What to ask of the layers above.
+    pub hooks: Hooks,
+}
+
+/// Makes the components that all protocols use.
+pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writes {
+    let Start { storage, logs, memory, segments, first_csn, epoch, clock, hooks } = start;
+    let count = logs.len();
+    let affordable = (settings.memory_bytes / QUEUE_PART / ENTRY_BYTES) as usize;
+    let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
+    let entries = (most / count).max(QUEUE_ENTRIES_PER_LOG_MIN);
+    if let Some(memory) = &memory {
+        logs.iter().for_each(|log| log.attach(memory.buffers_of(log.id(), count, epoch)));
+    }
+    let environment = Arc::new(Environment {
+        epoch,
+        clock: clock.clone(),
+        hooks,
+        storage,
+        segments,
+        memory,
+        metrics: Arc::new(CommitMetrics::default()),
+        poison: Poison::new(),
+        progress: Event::new(),
+        space: Event::new(),
+        closing: AtomicBool::new(false),
+    });
+    let logs = logs.into_iter().map(|log| LogWriter::new(log, axes)).collect();
+    let durability = Arc::new(Durability::new(logs, axes.dependency, axes.is_by_page(), first_csn));
+    let (flushers, wakers) = (Arc::new(Flushers::new(axes.flushers(count))), Arc::new(Wakers::default()));
+    let (all, of) = ((environment.clone(), durability.clone()), (flushers.clone(), wakers.clone()));
+    Writes {
+        failure: Arc::new(Failure::new(all.0.clone(), all.1.clone(), of.0.clone(), of.1.clone())),
+        acknowledgments: Arc::new(Acknowledgments::new(all.0, all.1, of.0, of.1, axes, entries)),
+        schedule: Arc::new(Schedule::new(axes, clock, durability.clone())),
+        deadline: Arc::new(WriteDeadline::new(settings.write_deadline)),
+        neighbours: Neighbours::new(axes, count),
+        environment,
+        durability,
+        flushers,
+        wakers,
+    }
+}
