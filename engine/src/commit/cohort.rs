@@ -2,9 +2,9 @@
 //!
 //! Threads that commit one transaction after the other are released together when a write has
 //! completed, and return with their next commit a little later. The first to return finds the log
-//! without a leader. If it wrote at once, it would write almost alone, the others would wait for that
-//! write first, and from then on two groups would take turns: each commit lasts two writes, and half
-//! of the time the CPU is idle. If it waits for the others, all are in the next write.
+//! without a leader. If it wrote at once, it would write almost alone, the others would wait for
+//! that write first, and from then on two groups would take turns: each commit lasts two writes,
+//! and half of the time the CPU is idle. If it waits for the others, all are in the next write.
 //!
 //! ```text
 //!   at once      |== A ==|== B ==|== A ==|== B ==|        a commit lasts two writes
@@ -16,10 +16,10 @@
 //! arrive leads**, so that no thread is woken only to write. The first keeps the time: when a mean
 //! write's time has passed since the last write's end, it leads.
 //!
-//! That pays where returning takes less time than a write. Where it does not (long transactions, many
-//! threads on few cores, unrelated arrivals) the wait is a miss. After two misses in a row the wait is
-//! skipped for a number of writes that doubles with each further miss. So at most one write in
-//! [`PAUSE_MAX`] takes up to twice its time.
+//! That pays where returning takes less time than a write. Where it does not (long transactions,
+//! many threads on few cores, unrelated arrivals) the wait is a miss. After two misses in a row the
+//! wait is skipped for a number of writes that doubles with each further miss. So at most one write
+//! in [`PAUSE_MAX`] takes up to twice its time.
 //!
 //! All is written under the log's latch. A committer reads it after it appended: the last to append
 //! sees all that came before.

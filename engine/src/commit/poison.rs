@@ -1,8 +1,8 @@
 //! Did a write or flush fail? Then nothing is acknowledged any more (I11).
 //!
-//! After a failed flush it is unknown which bytes the device holds, and a second flush proves nothing:
-//! the kernel may have dropped the pages and reported the error once. So the first failure is kept,
-//! the database stops committing, and reopening finds out what is durable.
+//! After a failed flush it is unknown which bytes the device holds, and a second flush proves
+//! nothing: the kernel may have dropped the pages and reported the error once. So the first failure
+//! is kept, the database stops committing, and reopening finds out what is durable.
 
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
@@ -12,7 +12,8 @@ use std::sync::OnceLock;
 /// The first failure, if there was one.
 #[derive(Debug)]
 pub(super) struct Poison {
-    /// Raised after `cause` was stored, never lowered. Written by the thread that meets the failure.
+    /// Raised after `cause` was stored, never lowered. Written by the thread that meets the
+    /// failure.
     raised: AtomicBool,
     cause: OnceLock<Error>,
     /// A thread panicked inside the engine. Never lowered.

@@ -10,15 +10,15 @@
 //!                     write 2 --> flush                   write 2 -->|
 //! ```
 //!
-//! Which is shorter depends on the device and on how many logs there are, so it is measured, for each
-//! class of counts by itself. A running average of the time of a block is kept for both ways. The way
-//! in use changes only if the other one is *clearly* shorter, and the other one is tried again once in
-//! [`TRY_EVERY`] passes, because the device may change.
+//! Which is shorter depends on the device and on how many logs there are, so it is measured, for
+//! each class of counts by itself. A running average of the time of a block is kept for both ways.
+//! The way in use changes only if the other one is *clearly* shorter, and the other one is tried
+//! again once in [`TRY_EVERY`] passes, because the device may change.
 //!
 //! # Why it is sound
 //! 1. A flush covers only writes that had completed when it was issued: all are reaped before.
-//! 2. It covers another file only on the same device, past the page cache, and where the file system
-//!    is known to pass a flush on:
+//! 2. It covers another file only on the same device, past the page cache, and where the file
+//!    system is known to pass a flush on:
 //!    [`Storage::shares_flush`](crate::device::Storage::shares_flush).
 //! 3. If the flush or one of the writes fails, nothing of the pass is believed, and commits stop.
 

@@ -1,9 +1,9 @@
 //! How do futures learn that their transaction is committed?
 //!
-//! Threads sleep on events and look for themselves. A future leaves its waker here, with its ticket,
-//! and every acknowledgment wakes the futures whose transaction is committed. A future that is
-//! polled with another waker leaves that one instead, so there is one waker per pending future. A
-//! future is a waiter like any other: polling it causes the writes that it needs.
+//! Threads sleep on events and look for themselves. A future leaves its waker here, with its
+//! ticket, and every acknowledgment wakes the futures whose transaction is committed. A future that
+//! is polled with another waker leaves that one instead, so there is one waker per pending future.
+//! A future is a waiter like any other: polling it causes the writes that it needs.
 //!
 //! Wakers are code of the caller. One may wait for another commit of a log that the acknowledger
 //! leads, or drop the last handle of the database, which ends the flushers. So a thread of its own
