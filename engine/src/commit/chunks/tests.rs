@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_log_is_kept_for_whoever_a_checkpoint_does_not_contain() {
+fn the_log_is_kept_for_transactions_in_progress() {
     let pins = Pins::new(1000);
     let cover = |csn| pins.cover(Csn(csn), &|_| 0).0;
     assert_eq!(cover(10), 10);

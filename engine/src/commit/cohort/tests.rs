@@ -47,7 +47,7 @@ impl Bank {
 }
 
 #[test]
-fn one_alone_waits_for_nobody() {
+fn a_single_committer_does_not_wait() {
     let mut bank = Bank::new();
     for _ in 0..5 {
         assert!(bank.appends());
@@ -113,7 +113,7 @@ fn pause_after(misses: u32) -> u32 {
 }
 
 #[test]
-fn who_waits_in_vain_waits_less_and_less_often() {
+fn misses_make_the_wait_for_a_cohort_rarer() {
     let pauses: Vec<u32> = (1..14).map(pause_after).collect();
     assert_eq!(pauses[0], 0, "one miss is an accident");
     assert!(pauses.windows(2).all(|two| two[0] <= two[1]), "{pauses:?}");

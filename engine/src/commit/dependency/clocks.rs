@@ -218,7 +218,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn the_reach_never_passes_a_volatile_record_and_passes_all_in_the_end() {
+    fn the_reach_passes_durable_records_only_and_all_of_them() {
         loom::model(|| {
             let world = world();
             // One log is ahead of the other.
@@ -235,7 +235,7 @@ mod loom_tests {
 
     /// 4 in log 1, which is ahead; 5 in log 0 met it; 6 in log 0 met 5, and is alone.
     #[test]
-    fn who_met_another_is_told_after_it_and_so_is_who_is_alone_behind_it() {
+    fn a_dependent_is_committed_after_its_predecessor() {
         loom::model(|| {
             let world = world();
             (1..=3).for_each(|csn| world.commit(1, csn));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn whoever_makes_a_log_due_earlier_is_told_so() {
+fn lowering_a_due_time_says_whether_it_changed() {
     let flush_request = FlushRequest::none();
     assert!(flush_request.lower_due(Nanos(50)));
     assert!(!flush_request.lower_due(Nanos(50)) && !flush_request.lower_due(Nanos(60)));
@@ -13,7 +13,7 @@ fn whoever_makes_a_log_due_earlier_is_told_so() {
 }
 
 #[test]
-fn the_flusher_is_told_of_the_first_record_and_of_one_that_is_due_earlier() {
+fn the_flusher_is_woken_for_a_first_or_an_earlier_record() {
     let flush_request = FlushRequest::none();
     assert_eq!(flush_request.due_after_append(NEVER, true), None, "nobody waits");
     assert_eq!(flush_request.due_after_append(Nanos(50), false), Some(Nanos(50)));

@@ -29,7 +29,7 @@ fn a_preset_is_a_point_on_the_axes() {
 }
 
 #[test]
-fn a_setting_moves_one_axis_and_the_rule_follows_the_number_of_logs() {
+fn a_setting_moves_one_axis_and_the_rule_follows_the_logs() {
     let rule = |settings: Settings| Axes::of(&settings).dependency;
     assert_eq!(rule(Settings { logs: 2, ..settings(Preset::Group) }), Dependency::Dsn);
     assert_eq!(rule(Settings { logs: 1, ..settings(Preset::Autonomous) }), Dependency::LogOrder);

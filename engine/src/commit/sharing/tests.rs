@@ -12,7 +12,7 @@ fn run(sharing: &Sharing, blocks: usize, rounds: u32, [each, shared]: [u64; 2]) 
 }
 
 #[test]
-fn the_shorter_way_is_found_kept_and_given_up_when_the_device_changes() {
+fn the_shorter_way_is_found_and_follows_the_device() {
     let sharing = Sharing::new(None, true);
     assert!(run(&sharing, 4, 1000, [300, 150]) > 950);
     assert_eq!(sharing.usual(), Some(true));

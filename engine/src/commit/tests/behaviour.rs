@@ -24,7 +24,7 @@ fn a_blocking_commit_is_durable_when_it_returns() {
 }
 
 #[test]
-fn an_asynchronous_commit_is_flushed_and_counted_without_further_calls() {
+fn an_asynchronous_commit_is_flushed_without_further_calls() {
     for settings in all() {
         let world = World::with(settings, Hooks::default());
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
@@ -35,7 +35,7 @@ fn an_asynchronous_commit_is_flushed_and_counted_without_further_calls() {
 }
 
 #[test]
-fn bounded_loss_is_flushed_in_time_and_the_thread_sleeps_afterwards() {
+fn bounded_loss_is_flushed_in_time_and_the_flusher_sleeps() {
     for settings in all() {
         let world = World::with(settings, Hooks::default());
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::BoundedLoss).expect("pre-commits");
@@ -70,7 +70,7 @@ fn bounded_loss_is_flushed_when_its_window_ends_and_not_before() {
 }
 
 #[test]
-fn a_lazy_commit_causes_no_write_until_somebody_waits_for_it() {
+fn a_lazy_commit_causes_no_write_until_it_is_awaited() {
     for settings in all() {
         let world = World::with(settings, Hooks::default());
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
@@ -113,7 +113,7 @@ fn waiting_for_ones_own_asynchronous_commit_does_not_deadlock() {
 }
 
 #[test]
-fn a_dependency_in_another_log_is_flushed_by_the_commit_that_waits_for_it() {
+fn a_waiting_commit_flushes_its_dependency_in_another_log() {
     let world = World::new(Preset::Autonomous, 3);
     let lazy = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     let other = world.asynchronous(2, lazy.csn, Durability::Lazy).expect("pre-commits");
@@ -123,7 +123,7 @@ fn a_dependency_in_another_log_is_flushed_by_the_commit_that_waits_for_it() {
 }
 
 #[test]
-fn an_asynchronous_durable_commit_gets_its_lazy_dependency_flushed() {
+fn a_durable_asynchronous_commit_flushes_a_lazy_dependency() {
     let world = World::new(Preset::Autonomous, 2);
     let lazy = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     let ticket = world.asynchronous(0, lazy.csn, Durability::Durable).expect("pre-commits");
@@ -142,7 +142,7 @@ fn a_hardened_commit_above_an_unrelated_straggler_is_committed() {
 }
 
 #[test]
-fn blocks_that_complete_out_of_order_acknowledge_only_the_gap_free_prefix() {
+fn only_the_gap_free_prefix_of_blocks_is_acknowledged() {
     let settings = settings(Preset::PerTransaction);
     let world = World::with(settings, Hooks::default());
     let pending = world.pending(Csn::ZERO, Durability::Durable, true);
@@ -175,7 +175,7 @@ fn a_read_only_transaction_waits_for_what_it_read() {
 }
 
 #[test]
-fn a_failed_write_reaches_every_member_of_the_batch_and_later_ones() {
+fn a_failed_write_reaches_its_batch_and_later_commits() {
     for settings in all() {
         let world = World::with(settings, Hooks::default());
         let before = world.blocking(0, Csn::ZERO).expect("the disk is whole");
@@ -202,7 +202,7 @@ fn a_failed_write_reaches_every_member_of_the_batch_and_later_ones() {
 }
 
 #[test]
-fn an_asynchronous_commit_that_fails_is_reported_to_whoever_waits() {
+fn an_asynchronous_commit_that_fails_is_reported_to_waiters() {
     for settings in all() {
         let world = World::with(settings, Hooks::default());
         world.disk.fail_from_write(1);
@@ -268,7 +268,7 @@ fn a_future_is_woken_when_its_transaction_is_committed() {
 }
 
 #[test]
-fn a_leader_gathers_until_the_block_is_full_and_not_for_nobody() {
+fn a_leader_gathers_until_there_are_enough_and_not_alone() {
     let gather = Settings {
         gather_window: Duration::from_secs(1),
         gather_siblings: 2,
@@ -376,7 +376,7 @@ fn queued_writes_no_more_often_than_its_interval() {
 }
 
 #[test]
-fn workers_acknowledge_their_group_and_the_flusher_what_idle_ones_left() {
+fn workers_acknowledge_their_group_and_the_flusher_the_rest() {
     let settings = Settings {
         logs: 3,
         acknowledger: Some(Acknowledger::Workers),
@@ -417,7 +417,7 @@ fn a_full_queue_is_emptied_by_the_committer_that_finds_it_full() {
 }
 
 #[test]
-fn a_full_queue_holds_up_committers_and_lets_them_go_on() {
+fn a_full_queue_holds_up_committers_until_it_has_room() {
     let world = World::new(Preset::Autonomous, 2);
     for _ in 0..QUEUE_ENTRIES {
         world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
@@ -490,7 +490,7 @@ fn what_a_flush_found_durable_is_acknowledged() {
 }
 
 #[test]
-fn whatever_was_acknowledged_before_a_failure_at_any_write_is_durable() {
+fn commits_acknowledged_before_a_failed_write_are_durable() {
     for settings in all() {
         for failure in spread(14, 4).map(|n| n + 1) {
             let world = World::with(settings.clone(), Hooks::default());
@@ -564,7 +564,7 @@ fn cost_of_an_asynchronous_commit() {
 }
 
 #[test]
-fn one_flush_serves_all_logs_that_are_written_together_and_its_failure_is_everybodys() {
+fn a_shared_flush_serves_and_fails_all_its_logs() {
     let settings = Settings {
         preset: Preset::Autonomous,
         logs: 4,

@@ -65,7 +65,7 @@ fn a_chain_is_committed_when_its_last_link_is_durable() {
 }
 
 #[test]
-fn whoever_reads_what_is_durable_waits_for_what_that_one_read() {
+fn a_reader_of_a_durable_version_waits_for_its_reads() {
     let world = world(3);
     let straggler = lazy(&world, 1, &[]);
     let between = lazy(&world, 0, &[straggler.csn]);
@@ -77,7 +77,7 @@ fn whoever_reads_what_is_durable_waits_for_what_that_one_read() {
 }
 
 #[test]
-fn whoever_reads_more_than_can_be_listed_waits_for_the_watermark() {
+fn a_reader_of_too_many_versions_waits_for_the_watermark() {
     let world = world(2);
     let straggler = lazy(&world, 1, &[]);
     let read: Vec<Csn> = (0..20).map(|_| lazy(&world, 0, &[]).csn).collect();
@@ -179,7 +179,7 @@ fn acknowledged_means_durable_with_all_that_is_listed() {
 }
 
 #[test]
-fn by_clocks_an_idle_log_holds_nobody_back_and_a_busy_one_does() {
+fn by_clocks_a_busy_log_holds_back_and_an_idle_one_does_not() {
     let world = world_by(Dependency::Gsn, 3);
     let first = committed(&world, 0, &[]);
     let second = committed(&world, 0, &[]);
@@ -194,7 +194,7 @@ fn by_clocks_an_idle_log_holds_nobody_back_and_a_busy_one_does() {
 }
 
 #[test]
-fn remote_flush_avoidance_waits_for_those_before_in_its_own_log_only() {
+fn rfa_waits_for_earlier_records_of_its_own_log_only() {
     let world = world_by(Dependency::GsnRfa, 3);
     let straggler = lazy(&world, 1, &[]);
     let local = lazy(&world, 0, &[]);

@@ -55,7 +55,7 @@ fn a_write_that_never_completes_is_given_up() {
 
 /// Who had no lead told nobody, and everybody behind him waited for ever.
 #[test]
-fn whoever_panics_in_a_write_those_behind_it_are_told() {
+fn a_panic_in_a_write_wakes_the_waiters_behind_it() {
     for settings in all() {
         let what = format!("{settings:?}");
         let world = Arc::new(World::with(settings, Hooks::default()));
@@ -79,7 +79,7 @@ fn whoever_panics_in_a_write_those_behind_it_are_told() {
 
 /// A dying device: one write has failed, another never ends.
 #[test]
-fn a_write_that_hangs_when_another_has_failed_does_not_keep_close_waiting() {
+fn a_hanging_write_beside_a_failed_one_does_not_block_close() {
     let background = |preset| Settings { writer: Some(Writer::Background), ..settings(preset) };
     let worker =
         Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
@@ -104,7 +104,7 @@ fn a_write_that_hangs_when_another_has_failed_does_not_keep_close_waiting() {
 /// Whoever makes segments hangs in the same device. `close` let it be, and then the room was
 /// dropped, and waited for it.
 #[test]
-fn neither_close_nor_the_end_of_the_room_waits_for_a_device_that_hangs() {
+fn close_and_drop_do_not_wait_for_a_device_that_hangs() {
     let settings = Settings { write_deadline: Duration::from_millis(200), ..settings(Preset::Group) };
     let world = World::with(settings, Hooks::default());
     let disk = world.disk.clone();

@@ -40,7 +40,7 @@ fn held_up_by_the_disk() -> Vec<Settings> {
 /// Who is left to the flusher is acknowledged by it when W has passed, and his waker was called by
 /// nobody.
 #[test]
-fn a_waker_is_called_by_whoever_acknowledges_what_was_left() {
+fn a_waker_is_called_by_the_late_acknowledger() {
     let settings = Settings { dependency: Some(Dependency::Dsn), ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
     let core = &world.commit;
@@ -71,7 +71,7 @@ fn a_waker_is_called_by_whoever_acknowledges_what_was_left() {
 /// Whoever acknowledges called wakers, with the lead of the log: one that waited for another commit
 /// of that log waited for ever, and everybody behind it.
 #[test]
-fn a_waker_that_blocks_holds_up_nobody_but_other_wakers() {
+fn a_waker_that_blocks_holds_up_other_wakers_only() {
     for settings in held_up_by_the_disk() {
         let what = format!("{settings:?}");
         let world = Arc::new(World::with(settings, Hooks::default()));

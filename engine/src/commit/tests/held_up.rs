@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_stricter_rule_waits_for_what_has_nothing_to_do_with_the_commit() {
+fn a_stricter_rule_waits_for_unrelated_commits() {
     for (dependency, waits) in [(Dependency::Dsn, false), (Dependency::Csn, true)] {
         let settings = Settings { dependency: Some(dependency), ..settings(Preset::Autonomous) };
         let world = World::with(settings, Hooks::default());
@@ -34,7 +34,7 @@ fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
 }
 
 #[test]
-fn a_wait_is_false_if_the_commit_depends_on_nobody_it_waits_for() {
+fn a_wait_for_unrelated_commits_alone_is_false() {
     assert_eq!(waits_of(Dependency::Dsn, false), (0, 0));
     assert_eq!(waits_of(Dependency::Dsn, true), (1, 0));
     assert_eq!(waits_of(Dependency::Csn, false), (1, 1));
@@ -95,7 +95,7 @@ fn a_commit_of_bounded_loss_is_not_held_up_by_anybodys_lazy_one() {
 
 /// The lazy one's log is written when its window has passed, and not before.
 #[test]
-fn what_commits_of_bounded_loss_need_is_not_written_sooner_than_they_are() {
+fn dependencies_of_bounded_loss_are_not_written_early() {
     let loss_window = Duration::from_secs(4);
     let settings = Settings { loss_window, ..settings(Preset::Autonomous) };
     let world = World::with_clock(settings, Hooks::default(), Clock::manual());
@@ -114,7 +114,7 @@ fn what_commits_of_bounded_loss_need_is_not_written_sooner_than_they_are() {
 /// Each write of one hardened the next, which needed the first: they were written as often as
 /// durable ones.
 #[test]
-fn commits_of_bounded_loss_that_follow_each_other_are_written_together() {
+fn successive_bounded_loss_commits_are_written_together() {
     for dependency in [Dependency::Dsn, Dependency::Csn, Dependency::Exact] {
         let loss_window = Duration::from_millis(80);
         let chosen =
@@ -147,7 +147,7 @@ fn commits_of_bounded_loss_that_follow_each_other_are_written_together() {
 /// nobody. Whoever was held up by it waited for ever, unless the first flusher happened to look:
 /// not if another had been woken for it, nor if somebody was just writing.
 #[test]
-fn whoever_was_held_up_by_a_log_that_had_nothing_to_write_is_told() {
+fn a_log_without_writes_releases_the_commits_it_held_up() {
     for (preset, logs) in [(Preset::Restricted, 3), (Preset::Autonomous, 3)] {
         let world = World::with(Settings { logs, ..settings(preset) }, Hooks::default());
         let core = &world.commit;

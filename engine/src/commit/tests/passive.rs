@@ -6,7 +6,7 @@ use super::*;
 /// Somebody drained log 0 up to `last`; meanwhile a transaction of log 1, far ahead, drew the next
 /// CSN, and one of log 0 the one after that.
 #[test]
-fn the_clock_of_a_drained_log_is_not_that_of_another_logs_record() {
+fn a_drained_log_does_not_take_another_logs_clock() {
     let settings =
         Settings { logs: 2, dependency: Some(Dependency::Gsn), ..super::settings(Preset::Passive) };
     let world = World::with(settings, Hooks::default());
@@ -63,7 +63,7 @@ fn what_was_committed_before_a_failure_can_be_read_after_it() {
 
 /// W rises when a log is fenced, and nobody has it computed who would tell of it.
 #[test]
-fn who_was_held_up_by_a_straggler_is_told_when_another_commit_has_fenced_it() {
+fn a_fenced_straggler_releases_the_commits_it_held_up() {
     let settings =
         Settings { logs: 2, dependency: Some(Dependency::Dsn), ..super::settings(Preset::Passive) };
     let world = World::with(settings, Hooks::default());
@@ -80,7 +80,7 @@ fn who_was_held_up_by_a_straggler_is_told_when_another_commit_has_fenced_it() {
 /// fenced. That was fenced, which counted as all there was to do, and nobody wrote the first: a
 /// future slept for ever.
 #[test]
-fn what_has_to_be_written_is_demanded_though_there_was_something_to_fence() {
+fn a_block_is_demanded_beside_a_fence() {
     let settings = Settings {
         logs: 3,
         dependency: Some(Dependency::Csn),
@@ -99,7 +99,7 @@ fn what_has_to_be_written_is_demanded_though_there_was_something_to_fence() {
 
 /// Who fences for others tells nobody; so a committer that finds a queue full has to.
 #[test]
-fn a_full_queue_is_emptied_by_whoever_finds_it_full() {
+fn a_full_queue_is_emptied_by_a_committer() {
     let settings = Settings {
         queue_entries: 1024,
         acknowledger: Some(Acknowledger::Leader),
@@ -120,7 +120,7 @@ fn a_full_queue_is_emptied_by_whoever_finds_it_full() {
 /// Story: seed 726267. Whoever panicked in a store let go of the latch before the room was
 /// poisoned; who waited for it appended behind the hole, fenced, and was told.
 #[test]
-fn nobody_is_told_who_waited_for_the_latch_of_one_who_panics_in_a_store_or_a_fence() {
+fn a_panic_under_the_latch_acknowledges_no_waiter() {
     let mut struck = 0;
     loop {
         let world = World::new(Preset::Passive, 1);

@@ -170,7 +170,7 @@ fn checked(points: Vec<Settings>) -> Vec<Settings> {
 }
 
 #[test]
-fn blocking_committers_are_never_stranded_and_never_told_too_early() {
+fn blocking_committers_are_woken_and_never_too_early() {
     for settings in points() {
         explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
             let world = &explored.world;
@@ -189,7 +189,7 @@ fn blocking_committers_are_never_stranded_and_never_told_too_early() {
 }
 
 #[test]
-fn waiters_for_records_that_nobody_flushes_are_never_stranded() {
+fn waiters_for_lazy_records_are_never_stranded() {
     for settings in points() {
         explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
             let world = &explored.world;
@@ -214,7 +214,7 @@ fn waiters_for_records_that_nobody_flushes_are_never_stranded() {
 
 /// Stragglers are stored while others are drained: a barrier counts for what was stored before it.
 #[test]
-fn whoever_depends_on_a_straggler_waits_until_it_is_fenced() {
+fn a_dependent_of_a_straggler_waits_until_it_is_fenced() {
     for settings in passive_points() {
         explore(&settings, COMMITTERS, as_it_is, |explored, thread| {
             let world = &explored.world;
@@ -241,7 +241,7 @@ static WAITED: AtomicU64 = AtomicU64::new(0);
 /// Time passes only where a write or the last thread moves it, and that ends: whoever is then
 /// asleep stays so, and the scheduler says it.
 #[test]
-fn who_waits_for_company_is_not_left_behind() {
+fn a_committer_that_waits_for_its_cohort_is_woken() {
     let leader = Some(Writer::Leader);
     for settings in [
         settings(Preset::Group),

@@ -29,7 +29,7 @@ fn world_without_space() -> (World, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn a_full_log_asks_for_space_and_goes_on_when_there_is_some() {
+fn a_full_log_asks_for_space_and_continues_with_it() {
     let (world, looks) = world_without_space();
     std::thread::scope(|scope| {
         let committer = scope.spawn(|| world.blocking(0, Csn::ZERO));

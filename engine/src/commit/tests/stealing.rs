@@ -58,7 +58,7 @@ impl World {
 }
 
 #[test]
-fn a_worker_writes_its_neighbours_bytes_with_its_own_in_one_write() {
+fn a_worker_writes_its_neighbours_bytes_in_the_same_write() {
     let world = world(settings(3));
     world.warm(3);
     let (own, first, second) = (world.fill(0, 2100), world.fill(1, 1200), world.fill(2, 1200));
@@ -134,7 +134,7 @@ fn nothing_is_stolen_behind_a_block_that_is_not_the_newest() {
 }
 
 #[test]
-fn nobody_steals_what_nobody_wants_or_outside_its_group_or_with_a_group_of_one() {
+fn lazy_bytes_and_other_groups_are_not_stolen() {
     let lazy = world(settings(2));
     lazy.warm(2);
     lazy.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
@@ -162,7 +162,7 @@ fn nobody_steals_what_nobody_wants_or_outside_its_group_or_with_a_group_of_one()
 }
 
 #[test]
-fn a_stolen_block_that_completes_before_an_earlier_one_is_parked() {
+fn a_stolen_block_that_completes_early_is_parked() {
     let world = world(settings(2));
     world.warm(2);
     let first = world.fill(1, 4096);
@@ -184,7 +184,7 @@ fn a_stolen_block_that_completes_before_an_earlier_one_is_parked() {
 }
 
 #[test]
-fn a_failure_of_the_thief_or_the_victim_is_told_to_both_and_nothing_is_acknowledged_after_it() {
+fn a_failed_write_of_helper_or_owner_reaches_both() {
     for victim_fails in [false, true] {
         let world = world(settings(2));
         world.warm(2);
@@ -219,7 +219,7 @@ fn a_failure_of_the_thief_or_the_victim_is_told_to_both_and_nothing_is_acknowled
 }
 
 #[test]
-fn close_and_readers_land_what_is_carried() {
+fn close_and_readers_complete_piggybacked_blocks() {
     let world = world(settings(3));
     world.warm(3);
     let (own, theirs) = (world.fill(0, 2100), world.fill(2, 2500));

@@ -73,7 +73,7 @@ fn acknowledged_means_durable_with_all_it_depends_on() {
 }
 
 #[test]
-fn handing_over_the_lead_strands_nobody() {
+fn a_change_of_leaders_strands_no_follower() {
     for gather_max in [0, 1] {
         let settings = Settings { preset: Preset::Group, logs: 1, gather_max, ..Settings::default() };
         let world = run(settings, 16, depth(400).min(100), Duration::from_micros(200));
@@ -86,7 +86,7 @@ fn handing_over_the_lead_strands_nobody() {
 }
 
 #[test]
-fn those_whom_a_write_released_are_in_the_next_one() {
+fn committers_released_by_a_write_are_in_the_next_one() {
     for preset in [Preset::Group, Preset::Pipelined] {
         let clock = Clock::manual();
         clock.advance(Duration::from_millis(1));
@@ -215,7 +215,7 @@ fn w_never_passes_a_csn_that_is_not_durable() {
 }
 
 #[test]
-fn closing_with_commits_in_flight_loses_nothing_that_was_accepted() {
+fn closing_with_commits_in_flight_loses_none() {
     for settings in all() {
         let logs = settings.logs;
         let what = format!("{settings:?}");

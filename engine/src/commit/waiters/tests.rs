@@ -13,7 +13,7 @@ impl Wake for Count {
 }
 
 #[test]
-fn a_future_that_is_polled_with_ever_new_wakers_leaves_one_and_a_clone_another() {
+fn a_future_leaves_one_waker_and_a_clone_another() {
     let wakers = Wakers::default();
     let ticket = |csn| Ticket { log: LogId(0), csn: Csn(csn), dsn: Csn::ZERO, is_exact: false };
     let counts: Vec<_> = (0..10).map(|_| Arc::new(Count(AtomicUsize::new(0)))).collect();

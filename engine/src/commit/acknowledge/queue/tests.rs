@@ -77,7 +77,7 @@ fn a_full_queue_is_not_an_empty_one_wherever_it_begins() {
 }
 
 #[test]
-fn a_consumer_beside_the_producer_sees_every_entry_once_and_whole() {
+fn a_consumer_beside_the_producer_sees_every_entry_once() {
     for queue in queues(8) {
         let total = if cfg!(miri) { 100 } else { 10_000 };
         std::thread::scope(|scope| {

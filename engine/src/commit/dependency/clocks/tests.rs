@@ -25,7 +25,7 @@ fn a_record_is_above_what_its_transaction_met_and_waits_for_it() {
 }
 
 #[test]
-fn who_is_alone_waits_for_those_before_it_in_its_log_that_are_not() {
+fn a_lone_transaction_waits_for_earlier_ones_of_its_log() {
     let clocks = Clocks::new(2);
     let first = clocks.draw(LogId(0), Csn(1), Gsn(50), false, &Held);
     let alone = clocks.draw(LogId(0), Csn(2), Gsn(0), true, &Held);

@@ -76,7 +76,7 @@ fn a_line_that_is_written_over_is_read_whole_or_not_at_all() {
 
 /// Somebody found 5 committed and was off the CPU until its word belonged to another.
 #[test]
-fn who_comes_late_with_a_mark_does_not_commit_the_next_owner_of_the_word() {
+fn a_late_mark_does_not_commit_the_next_owner() {
     loom::model(|| {
         let world = world([0; 3]);
         let next = 5 + RING_SIZE;
@@ -93,7 +93,7 @@ fn who_comes_late_with_a_mark_does_not_commit_the_next_owner_of_the_word() {
 /// 1 in log 1, 2 in log 0 read it, 3 in log 2 read 2; the last two are durable. Two ask while 1 is
 /// written, and mark what they find.
 #[test]
-fn nobody_is_told_before_all_of_its_chain_is_durable_and_everybody_afterwards() {
+fn a_commit_is_acknowledged_when_its_chain_is_durable() {
     loom::model(|| {
         let world = world([2, 0, 3]);
         world.publish(1, 1, &[]);
@@ -118,7 +118,7 @@ fn nobody_is_told_before_all_of_its_chain_is_durable_and_everybody_afterwards() 
 /// 2 becomes visible when it is drawn. Who meets it lists it, and finds what it depends on in its
 /// turn.
 #[test]
-fn who_meets_a_version_finds_what_its_transaction_lists() {
+fn a_reader_of_a_version_finds_its_transactions_list() {
     loom::model(|| {
         let world = world([0; 3]);
         world.publish(1, 1, &[]);
@@ -148,7 +148,7 @@ fn who_meets_a_version_finds_what_its_transaction_lists() {
 
 /// A transaction divided between two logs: 1 and 2.
 #[test]
-fn a_divided_transaction_is_committed_with_its_last_fragment_to_become_durable() {
+fn a_divided_transaction_is_committed_when_all_fragments_are() {
     loom::model(|| {
         let world = world([0; 3]);
         world.publish(1, 0, &[]);
