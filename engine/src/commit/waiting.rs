@@ -48,7 +48,9 @@ impl Waiting {
     pub(super) fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<()> {
         self.demand_others(ticket);
         self.protocol.wait(ticket, true, None)?;
-        self.acknowledgments.count_rule_wait(ticket, pending);
+        if !self.queues_waiters {
+            self.acknowledgments.count_rule_wait(ticket, pending);
+        }
         self.await_others(ticket, None)?;
         if !self.queues_waiters {
             self.acknowledgments.count_one(self.durability.log(ticket.log), pending, true);
