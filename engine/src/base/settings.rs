@@ -111,9 +111,9 @@ pub struct Settings {
     pub threads_per_log: usize,
     /// Which thread writes a log; `None` is the choice of the preset. Default `None`.
     pub writer: Option<Writer>,
-    /// Time between two writes of a log that no thread waits for, up to 1 s; with `queued` the window that the first
-    /// arrival opens. None chooses: 1 ms for `queued` and `restricted`, 50 to 200 us for `auto`, as the device is fast,
-    /// 200 us otherwise. Default none.
+    /// Time between two writes of a log without waiting commits, up to 1 s; with `queued` the window
+    /// that the first arrival opens, for waiting commits, too. `None` is 1 ms for `queued` and `restricted`, 50 to 200 us for `auto` by the speed
+    /// of the device, 200 us otherwise. Default `None`.
     pub flush_interval: Option<Duration>,
     /// Writes of one log that a worker may have in flight, 1 to 3, where workers write. Default 2.
     pub writes_in_flight: usize,
@@ -125,8 +125,8 @@ pub struct Settings {
     pub acknowledger: Option<Acknowledger>,
     /// Logs that workers acknowledge for each other, 1 to 64, where workers acknowledge. Default 2.
     pub acknowledgment_group: usize,
-    /// Workers acknowledge after one transaction in so many, at random, where workers acknowledge, 1 to 64; 0 chooses: log2 of the
-    /// number of threads that commit, at least 1. Default 1.
+    /// A worker acknowledges after one transaction in this many, at random, where workers acknowledge, 1 to
+    /// 64; 0 is log2 of the threads that commit, at least 1. Default 1.
     pub acknowledgment_odds: u32,
     /// Logs whose waiting bytes a worker writes with its own, including its own, 0 to 64, where workers
     /// write; 0 and 1 mean only its own. `None` is the number of CPUs that share a cache, at most 8.
@@ -144,8 +144,8 @@ pub struct Settings {
     /// Unacknowledged commits without a waiter, of all logs together, beyond which commits wait: 1024 to
     /// 32,768, and at most what fits in a 128th of the memory, but at least 1024 a log. Default 32,768.
     pub queue_entries: usize,
-    /// Bytes waiting in a log at which it is written although nobody waits (not for lazy commits alone), 4096 to 1 MiB; 0 chooses: 16 KiB, and
-    /// for `restricted` a log buffer. Default 0.
+    /// Waiting bytes at which a log without waiting commits is written (not for lazy commits alone), 4096 to
+    /// 1 MiB; 0 is 16 KiB, and with `restricted` a log buffer. Default 0.
     pub flush_unit_bytes: usize,
     /// Largest size of a log's buffers in bytes (in mapped memory their only size), 64 KiB to 16 MiB; 0 is
     /// 1 MiB, and with `restricted` 512 KiB for each of `threads_per_log`. Default 0.
@@ -167,14 +167,16 @@ pub struct Settings {
     /// Redo of an open transaction that stays in memory, in bytes, 512 to half of `log_buffer_bytes`; beyond
     /// it the transaction writes chunks to its log. 0 is a quarter of `log_buffer_bytes`. Default 0.
     pub chunk_bytes: usize,
-    /// Committers that wait for the next write first wait for the others that the last write
-    /// released, where that pays. Default true.
+
+    // Group commit and waiting.
+    /// A committer delays its group commit briefly, so that threads released by the previous write can
+    /// join, if that has paid off recently. Default true.
     pub await_cohort: bool,
-    /// Group commit: how long a leader gathers followers. Default zero.
+    /// How long a leader gathers followers, up to 1 s. Default 0.
     pub gather_window: Duration,
     /// Other open transactions from which on a leader gathers. Default 5.
     pub gather_siblings: usize,
-    /// Group commit: with so many commits a leader waits for no more; 0 means no limit. Default 0.
+    /// With so many commits a leader waits for no more; 0 is no limit. Default 0.
     pub gather_max: usize,
     /// With bounded loss, about how much a crash may lose, 1 ms to 60 s. Writes begin after three quarters
     /// of it. Default 10 ms.
