@@ -1,5 +1,6 @@
 //! Transactions whose redo does not fit in memory: it goes to the log in chunks while they run.
 
+use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -359,7 +360,7 @@ fn a_crash_at_any_moment_leaves_long_transactions_whole() {
         let storage = SimulatedStorage::new(seed);
         let mut story = Story { states: vec![Rows::new()], acknowledged: Vec::new() };
         story.tell(&storage, &open(&storage, &settings), b'1');
-        for at in 0..=storage.operations() {
+        for at in (0..=storage.operations()).step_by(if is_deep() { 1 } else { 7 }) {
             let kind = if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
             let context = format!("{preset:?}, {kind:?} after {at} of {}", storage.operations());
             let disk = storage.crash(kind, at, random.next_u64());
@@ -388,7 +389,7 @@ fn a_crash_at_any_moment_leaves_long_transactions_whole() {
             assert!(rows(&open(&disk, &settings)) == content, "{context}: another content the third time");
         }
     }
-    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+    assert!(!is_deep() || seen.iter().all(|count| *count > 0), "{seen:?}");
 }
 
 /// All of them wait for log space at once, and no checkpoint contains any of them. Whoever lasts longest may fall with the others: the
