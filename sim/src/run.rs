@@ -6,7 +6,7 @@ use crate::copies::{Backup, judge_backups, restore_with_log};
 use crate::figures::Figures;
 use crate::isolation;
 use crate::known::{Found, Known};
-use crate::look::look;
+use crate::look::{Seen, look};
 use crate::support::bank::{Id, Tables};
 use crate::support::past::Past;
 use crate::support::so_far;
@@ -146,17 +146,10 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
     record.opened_at = Some(disk.operations());
     note("has opened it");
     let works = script.judged && script.trouble.lets_work();
-    if works {
-        let found = script.known.judge(&db, &script.context);
-        for (seen, by) in [(restored, "a restored backup with the log"), (seen, "what only a reader saw")] {
-            seen.iter().for_each(|seen| seen.judge(&found, &format!("{}: {by}", script.context)));
-        }
-        figures.passed("rows with long keys found", found.long_keys() as u64);
-        record.found = Some(found);
+    let before = [(restored, "a restored backup with the log"), (seen, "what only a reader saw")];
+    record.found = judge_opened(&db, &script, before, figures);
+    if record.found.is_some() {
         note("has judged the content");
-    } else if !script.judged {
-        let answer = weak::judge(&db, &script.known, script.trouble, &script.context);
-        figures.passed(answer.name(), 1);
     }
     let tables = Tables::of(&db, script.tight);
     if let (true, Err(error)) = (works, &tables) {
@@ -191,6 +184,30 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
     record.shadows = shadows.into_iter().map(Arc::new).collect();
     judge_backups(&record.backups, &script, &record, figures);
     record
+}
+
+/// Judges the content of an opened database, also by what was found before the open. Returns the content if
+/// every promise is judged.
+fn judge_opened(
+    db: &Database,
+    script: &Script,
+    before: [(Option<Seen>, &str); 2],
+    figures: &mut Figures,
+) -> Option<Found> {
+    if !script.judged {
+        let answer = weak::judge(db, &script.known, script.trouble, &script.context);
+        figures.passed(answer.name(), 1);
+        return None;
+    }
+    if !script.trouble.lets_work() {
+        return None;
+    }
+    let found = script.known.judge(db, &script.context);
+    for (seen, by) in before {
+        seen.iter().for_each(|seen| seen.judge(&found, &format!("{}: {by}", script.context)));
+    }
+    figures.passed("rows with long keys found", found.long_keys() as u64);
+    Some(found)
 }
 
 /// Counts the faults inside the process.
