@@ -90,7 +90,7 @@ mod tests {
     use crate::device::simulated::SimulatedStorage;
 
     #[test]
-    fn attempts_become_rare_and_are_frequent_again_after_one_that_went_well() {
+    fn attempts_become_rare_until_one_succeeds() {
         let store = PageStore::create(&SimulatedStorage::new(1), DatabaseId(1), 4096).expect("a whole disk");
         let (clock, ms) = (Clock::manual(), Duration::from_millis);
         let mut attempts = Attempts::new(clock.clone());

@@ -101,7 +101,7 @@ impl Evictor {
             written: Vec::new(),
             leavers: Vec::new(),
             not_durable: Csn::ZERO,
-            hindrance: None,
+            eviction_error: None,
         };
         pool.eviction().set_attached(true);
         let started = thread::spawn("quench-evictor", move || work.run());
@@ -151,7 +151,7 @@ struct Pending {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
     /// The page as of the CSN of this checkpoint epoch (case 2b).
-    Round(u32),
+    Checkpoint(u32),
     /// The page as it is; nothing in it is newer than this CSN.
     Leave(Csn),
 }
@@ -188,7 +188,7 @@ struct Work {
     /// The newest CSN that kept a page in memory because it is not durable.
     not_durable: Csn,
     /// The error that kept pages of the current pass in memory, if it was not their content.
-    hindrance: Option<Error>,
+    eviction_error: Option<Error>,
 }
 
 /// If the thread ends by a panic, threads that wait for memory get an error.
@@ -258,7 +258,7 @@ impl Work {
             self.system.versions.lower_charges();
         }
         // An error of an earlier attempt does not count.
-        self.hindrance = None;
+        self.eviction_error = None;
         let (mut passed, mut freed) = (0, 0);
         loop {
             let wanted = self.pool.memory().pages_to_evict();
@@ -283,11 +283,11 @@ impl Work {
             if freed == 0 {
                 if self.writes {
                     self.wait_for_log();
-                    self.pool.eviction().pass_failed(self.hindrance.take());
+                    self.pool.eviction().pass_failed(self.eviction_error.take());
                 }
                 return Ok(false);
             }
-            self.hindrance = None;
+            self.eviction_error = None;
             (passed, freed) = (0, 0);
         }
     }
@@ -299,7 +299,7 @@ impl Work {
             && let Err(error) = self.system.committed.wait_up_to(csn)
         {
             tracing::debug!(%error, "pages stay in memory: what they hold cannot become durable");
-            self.hindrance.get_or_insert(error);
+            self.eviction_error.get_or_insert(error);
         }
     }
 
@@ -319,7 +319,7 @@ impl Work {
         if let Err(refused) = self.spares_block(state.dirty) {
             match if state.dirty { None } else { self.needs_none(page) } {
                 Some(version) => self.leavers.push(Leaver { page, version, settled: true }),
-                None => self.hindrance = Some(refused),
+                None => self.eviction_error = Some(refused),
             }
             return Ok(());
         }
@@ -407,9 +407,9 @@ impl Work {
             }
             let purpose = purpose_of(&state, newest, running.as_ref());
             let kind = match (purpose, &running) {
-                (Purpose::Round(round), Some((_, view))) => match as_of(view, out)? {
+                (Purpose::Checkpoint(epoch), Some((_, view))) => match as_of(view, out)? {
                     Shown::Nothing => {
-                        passed_by = Some((state.version, round));
+                        passed_by = Some((state.version, epoch));
                         return None;
                     }
                     _ => ImageKind::Settled,
@@ -422,20 +422,20 @@ impl Work {
         })?;
         debug_assert_eq!(pushed, pending.is_some());
         self.pending[token] = pending;
-        if let Some((version, round)) = passed_by {
-            self.pass_by(page, version, round);
+        if let Some((version, epoch)) = passed_by {
+            self.pass_by(page, version, epoch);
         }
         Ok(settled)
     }
 
     /// Case 2b for a page that is not in the checkpoint: it may leave at the next pass of the hand.
-    fn pass_by(&self, page: PageId, version: Version, round: u32) {
+    fn pass_by(&self, page: PageId, version: Version, epoch: u32) {
         let _gate = self.imager.gate();
-        let runs = self.imager.running().is_some_and(|(running, _)| running == round);
+        let runs = self.imager.running().is_some_and(|(running, _)| running == epoch);
         if let Some(claimed) = self.pool.claim_unchanged(page, version).filter(|_| runs)
-            && claimed.epoch() < round
+            && claimed.epoch() < epoch
         {
-            claimed.set_imaged(round);
+            claimed.set_imaged(epoch);
         }
     }
 
@@ -471,19 +471,19 @@ impl Work {
             Some((claimed, pending @ Pending { purpose: Purpose::Leave(newest), .. })) => {
                 self.complete_leaving(claimed, (newest, pending), written, leaving);
             }
-            Some((claimed, Pending { purpose: Purpose::Round(round), .. })) => {
-                self.complete_round(&claimed, round, written);
+            Some((claimed, Pending { purpose: Purpose::Checkpoint(epoch), .. })) => {
+                self.complete_checkpoint_image(&claimed, epoch, written);
             }
             None => self.store.discard(written.reference),
         }
     }
 
     /// Case 2b: the page has its image in the checkpoint now.
-    fn complete_round(&self, claimed: &Claimed<'_>, round: u32, written: &Written) {
-        let runs = self.imager.running().is_some_and(|(running, _)| running == round);
-        if runs && claimed.epoch() < round {
+    fn complete_checkpoint_image(&self, claimed: &Claimed<'_>, epoch: u32, written: &Written) {
+        let runs = self.imager.running().is_some_and(|(running, _)| running == epoch);
+        if runs && claimed.epoch() < epoch {
             self.store.record(written.page, written.reference, true);
-            claimed.set_imaged(round);
+            claimed.set_imaged(epoch);
         } else {
             self.store.discard(written.reference);
         }
@@ -506,7 +506,7 @@ impl Work {
             }
             return;
         }
-        let needs = self.imager.running().filter(|(round, _)| claimed.epoch() < *round);
+        let needs = self.imager.running().filter(|(epoch, _)| claimed.epoch() < *epoch);
         if needs.as_ref().is_some_and(|(_, view)| newest > view.csn())
             && !planted::is(Bug::ImageAfterCheckpoint)
         {
@@ -523,8 +523,8 @@ impl Work {
             self.store.discard(written.reference);
             return;
         }
-        if let Some((round, _)) = &needs {
-            claimed.set_imaged(*round);
+        if let Some((epoch, _)) = &needs {
+            claimed.set_imaged(*epoch);
         }
         claimed.set_clean(written.kind == ImageKind::Stamped);
         Self::leave(claimed, leaving);
@@ -581,8 +581,8 @@ struct Looked {
 fn purpose_of(state: &PageState, newest: Csn, running: Option<&(u32, Arc<CheckpointView>)>) -> Purpose {
     match running {
         _ if planted::is(Bug::ImageAfterCheckpoint) => Purpose::Leave(newest),
-        Some((round, view)) if state.dirty && state.epoch < *round && newest > view.csn() => {
-            Purpose::Round(*round)
+        Some((epoch, view)) if state.dirty && state.epoch < *epoch && newest > view.csn() => {
+            Purpose::Checkpoint(*epoch)
         }
         _ => Purpose::Leave(newest),
     }

@@ -21,7 +21,7 @@ pub(super) fn writer_bytes(memory_bytes: u64) -> u64 {
 
 /// A copy-on-write image, waiting to be written.
 pub(super) struct HandedOver {
-    round: u32,
+    epoch: u32,
     pub(super) page: PageId,
     pub(super) image: AlignedBuffer,
 }
@@ -49,7 +49,7 @@ pub struct Imager {
 
 impl std::fmt::Debug for Imager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let running = self.running.lock().as_ref().map(|(round, _)| *round);
+        let running = self.running.lock().as_ref().map(|(epoch, _)| *epoch);
         f.debug_struct("Imager").field("running", &running).finish_non_exhaustive()
     }
 }
@@ -65,8 +65,8 @@ impl Imager {
     }
 
     /// Begins an epoch. The pool calls it before any thread can see the new epoch.
-    pub(super) fn begin(&self, round: u32, view: Arc<CheckpointView>) {
-        *self.running.lock() = Some((round, view));
+    pub(super) fn begin(&self, epoch: u32, view: Arc<CheckpointView>) {
+        *self.running.lock() = Some((epoch, view));
     }
 
     /// Ends the epoch: structure changes make no more copy-on-write images.
@@ -83,9 +83,9 @@ impl Imager {
     /// Takes the copy-on-write images of the running epoch. Drops images of an earlier epoch, made
     /// by a thread that was in the middle of one when the epoch ended: they are as of an older CSN.
     pub(super) fn take_handed_over(&self) -> Vec<HandedOver> {
-        let round = self.running.lock().as_ref().map(|(round, _)| *round);
+        let epoch = self.running.lock().as_ref().map(|(epoch, _)| *epoch);
         let mut images = std::mem::take(&mut *self.handed_over.lock());
-        images.retain(|image| Some(image.round) == round);
+        images.retain(|image| Some(image.epoch) == epoch);
         images
     }
 
@@ -97,17 +97,17 @@ impl Imager {
         // without waiting for the latch. It must not skip one participant as it was and image
         // another as it will be.
         participants.iter().for_each(|guard| guard.mark_dirty());
-        let Some((round, view)) = self.running().filter(|_| !planted::is(Bug::NotHandedOver)) else { return };
-        for (guard, differs) in participants.iter().zip(differs).filter(|(guard, _)| guard.epoch() < round) {
+        let Some((epoch, view)) = self.running().filter(|_| !planted::is(Bug::NotHandedOver)) else { return };
+        for (guard, differs) in participants.iter().zip(differs).filter(|(guard, _)| guard.epoch() < epoch) {
             if differs {
                 let mut image = AlignedBuffer::charged(self.pool.page_bytes(), self.pool.account());
                 if image_latched(&view, guard.bytes(), &mut image).is_err() {
                     // The checkpoint of this epoch will fail.
                     continue;
                 }
-                self.handed_over.lock().push(HandedOver { round, page: guard.page_id(), image });
+                self.handed_over.lock().push(HandedOver { epoch, page: guard.page_id(), image });
             }
-            guard.set_imaged(round);
+            guard.set_imaged(epoch);
         }
     }
 
@@ -122,17 +122,17 @@ impl Imager {
 
     /// Makes the image of a dirty page without an image in this epoch.
     pub(super) fn image_page(&self, page: PageId, out: &mut [u8]) -> Result<Option<Imaged>> {
-        let Some((round, view)) = self.running() else { return Ok(None) };
+        let Some((epoch, view)) = self.running() else { return Ok(None) };
         if !self.pool.frames().is_allocated(page) || !self.pool.frames().is_resident(page) {
             return Ok(None);
         }
         // The page may have been freed since, or have left memory: then it equals its newest image.
         let Some(guard) = self.pool.shared_if_resident(page)? else { return Ok(None) };
         // The earlier look had no latch: only this one counts.
-        if self.pool.frames().epoch_of(page) >= round {
+        if self.pool.frames().epoch_of(page) >= epoch {
             return Ok(None);
         }
-        self.pool.frames().set_imaged(page, round);
+        self.pool.frames().set_imaged(page, epoch);
         if !self.pool.frames().is_dirty(page) {
             return Ok(None);
         }
@@ -207,7 +207,7 @@ mod tests {
     /// A split was about to change its clean parent when an epoch began: the checkpoint skipped the
     /// parent without waiting, and imaged the child as it was after the split.
     #[test]
-    fn a_round_that_begins_during_a_structure_change_waits_for_all_its_pages() {
+    fn epoch_begun_during_a_structure_change_images_all_its_pages() {
         let pool = Pool::new(4096, 1 << 20, Arc::new(Zeros)).expect("small");
         pool.restore([PageId(1)].into_iter()).expect("one page");
         let imager = Imager::new(pool.clone());

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_does_not_fit_is_read_twice_and_pages_that_do_not_fit_in_each_window() {
+    fn log_or_pages_larger_than_memory_are_read_again() {
         let rates = ReplayRates::default();
         let scan = |mib: u64| {
             rates.estimate(ReplayWork { log_bytes: mib << 20, ..work(0) }, LIMITS, 4096).scan_seconds

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_due_when_a_part_of_what_is_live_has_been_replaced_or_will_be() {
+    fn due_when_a_part_of_the_live_pages_is_replaced() {
         assert!(is_due(space(LIVE / 32, 0), seen(0)));
         assert!(is_due(space(1000, 2125), seen(0)));
         assert!(!is_due(space(1000, 2124), seen(0)));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn small_databases_are_let_be() {
+    fn small_database_is_not_due() {
         let small =
             |replaced| SpaceUse { live: 500, replaced, in_checkpoint: 0, changed: 0, block_bytes: 4096 };
         assert!(!is_due(small(1000), seen(0)), "all of it, twice");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_in_memory_alone_makes_none_due() {
+    fn changes_in_memory_alone_make_no_checkpoint_due() {
         let left = |left| Since { left, rewritten: 0 };
         assert!(!is_due(space(0, LIVE), left(0)));
         assert!(!is_due(space(2000, 40_000), left(4000)), "few pages leave");
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_each_checkpoint_writes_again_put_it_off() {
+    fn pages_rewritten_by_each_checkpoint_delay_the_next() {
         assert!(!is_due(space(3900, 9000), seen(8000)));
         assert!(
             is_due(space(4000, 9000), seen(8000)),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn while_it_is_made_not_much_more_may_change() {
+    fn running_checkpoint_allows_little_more_change() {
         assert_eq!(most_twice(space(1000, 5000)), 6000 + LIVE / 64);
     }
 }

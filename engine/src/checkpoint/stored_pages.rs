@@ -59,8 +59,8 @@ impl PageSource for StoredPages {
         self.store.disk_space().reserve(page)
     }
 
-    fn freed(&self, page: PageId, round: u32) {
-        self.store.freed(page, round);
+    fn freed(&self, page: PageId, epoch: u32) {
+        self.store.freed(page, epoch);
     }
 }
 

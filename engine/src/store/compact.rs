@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   before      [A][ ][B][ ][ ][ ][C][ ][D]      C and D are behind the bound
-//!   moved       [A][C][B][D][ ][ ][C][ ][D]      the copies count for the next round; a crash now changes nothing
+//!   moved       [A][C][B][D][ ][ ][C][ ][D]      the copies count for the next checkpoint; a crash changes nothing
 //!   checkpoint  [A][C][B][D][ ][ ][ ][ ][ ]      the old blocks are free, and the file is cut
 //! ```
 //!

@@ -324,7 +324,7 @@ mod tests {
     use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
 
     #[test]
-    fn a_sector_that_cannot_be_read_takes_nothing_else_with_it() {
+    fn unreadable_sector_affects_no_other_sector() {
         let disk = SimulatedStorage::new(1);
         disk.write_file(PAGES_PATH, &[7; 4 * SECTOR_BYTES]);
         let mode = OpenMode { create: false, read_only: true, direct: true };

@@ -23,7 +23,7 @@ fn await_that(what: &str, is_so: impl Fn() -> bool) {
 
 /// Clean pages could leave although writes failed, and that was taken for success: who evicts slept until somebody asked.
 #[test]
-fn pages_leave_after_a_failure_although_nobody_asks() {
+fn pages_leave_after_a_failure_without_a_request() {
     let disk = SimulatedStorage::new(7);
     let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("the disk works");
     let pool = Pool::new(4096, 256 << 12, Arc::new(Zeros)).expect("small");
@@ -48,7 +48,7 @@ fn pages_leave_after_a_failure_although_nobody_asks() {
 
 /// Each attempt, of ten in a second, lost the blocks that it tried.
 #[test]
-fn while_writes_fail_no_more_and_more_blocks_are_lost() {
+fn failing_writes_leak_a_bounded_number_of_blocks() {
     let disk = SimulatedStorage::new(7);
     let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("the disk works");
     let pool = Pool::new(4096, 256 << 12, Arc::new(Zeros)).expect("small");
@@ -78,7 +78,7 @@ fn while_writes_fail_no_more_and_more_blocks_are_lost() {
 
 /// When a checkpoint had made its images it had still to write its mapping, and who evicts took the last blocks for pages meanwhile.
 #[test]
-fn nothing_is_evicted_into_the_blocks_of_a_checkpoint_that_writes_its_mapping_on_a_full_disk() {
+fn eviction_on_a_full_disk_leaves_blocks_for_the_mapping() {
     let disk = SimulatedStorage::new(7);
     let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("the disk works");
     let demand = Arc::new(Demand::default());
@@ -87,9 +87,9 @@ fn nothing_is_evicted_into_the_blocks_of_a_checkpoint_that_writes_its_mapping_on
     let free_blocks = store.usage().free_blocks;
     // The mapping is as long as what is free, and longer.
     demand.page_ids.store(free_blocks << 10, Ordering::Relaxed);
-    let round = store.begin_checkpoint(1, Csn(1)).expect("the first");
+    let checkpoint = store.begin_checkpoint(1, Csn(1)).expect("the first");
     // As a checkpoint does: its imager runs no more.
-    round.close();
+    checkpoint.close();
     disk.set_capacity(Some(0));
 
     let pool = Pool::new(4096, 256 << 12, Arc::new(Zeros)).expect("small");
@@ -104,7 +104,7 @@ fn nothing_is_evicted_into_the_blocks_of_a_checkpoint_that_writes_its_mapping_on
     await_that("pages stay because of the checkpoint", || pool.eviction().has_error());
     assert_eq!(store.usage().free_blocks, free_blocks);
 
-    store.commit_checkpoint(round.finish().expect("its blocks are there"));
+    store.commit_checkpoint(checkpoint.finish().expect("its blocks are there"));
     await_that("pages leave after it", || !pool.memory().is_over_budget());
     assert!(store.usage().free_blocks < free_blocks);
 }

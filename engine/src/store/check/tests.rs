@@ -13,9 +13,9 @@ use std::sync::Arc;
 fn blocks_that_are_shared_or_marked_as_free_are_found() {
     let store = PageStore::create(&MemoryStorage::new(), DatabaseId(1), 4096).expect("memory");
     for csn in 1..=2 {
-        let round = written(&store, csn, 600);
-        assert_eq!(store.check_space(), [""; 0], "in the middle of a round");
-        let finished = round.finish().expect("memory");
+        let checkpoint = written(&store, csn, 600);
+        assert_eq!(store.check_space(), [""; 0], "in the middle of a checkpoint");
+        let finished = checkpoint.finish().expect("memory");
         store.commit_checkpoint(finished);
         assert_eq!(store.check_space(), [""; 0]);
     }
@@ -40,32 +40,32 @@ fn blocks_that_are_shared_or_marked_as_free_are_found() {
     assert!(problems[1].contains("page 550 is marked as free"), "{problems:?}");
 }
 
-/// A round that is to be finished, with an image of each of so many pages.
+/// A checkpoint that is to be finished, with an image of each of so many pages.
 fn written(store: &Arc<PageStore>, csn: u64, pages: u64) -> OpenCheckpoint {
-    let round = store.begin_checkpoint(csn as u32, Csn(csn)).expect("no other round");
+    let checkpoint = store.begin_checkpoint(csn as u32, Csn(csn)).expect("no other checkpoint");
     for page in 1..=pages {
         let mut image = AlignedBuffer::zeroed(4096);
         let block = store.write_block(BlockKind::Page, page, &mut image, Csn(csn)).expect("memory");
-        round.record(PageId(page), block);
+        checkpoint.record(PageId(page), block);
     }
-    round.write_blob(b"catalog").expect("memory");
-    round
+    checkpoint.write_blob(b"catalog").expect("memory");
+    checkpoint
 }
 
-fn rounds(store: &Arc<PageStore>, csns: std::ops::RangeInclusive<u64>) {
+fn checkpoints(store: &Arc<PageStore>, csns: std::ops::RangeInclusive<u64>) {
     for csn in csns {
         store.commit_checkpoint(written(store, csn, 20).finish().expect("memory"));
     }
 }
 
 #[test]
-fn blocks_that_nobody_owns_are_found_and_those_of_writers_and_holders_are_not() {
+fn leaked_blocks_are_found_and_owned_ones_are_not() {
     let storage = MemoryStorage::new();
     let store = PageStore::create(&storage, DatabaseId(1), 4096).expect("memory");
     store.compress(crate::base::settings::Compression::Lz4);
-    rounds(&store, 1..=2);
+    checkpoints(&store, 1..=2);
     let held = store.hold();
-    rounds(&store, 3..=3);
+    checkpoints(&store, 3..=3);
     assert!(store.usage().held_blocks > 0);
     // A pack of three images: one gets into a table, one is given back, one is still with its writer.
     let mut writer = store.writer(&storage, 256 << 10).expect("a queue");
@@ -101,23 +101,23 @@ fn blocks_that_nobody_owns_are_found_and_those_of_writers_and_holders_are_not() 
     assert!(is_leak(&problems, 2), "{problems:?}");
     let place = store.file.location(lost).to_string();
     assert!(problems[0].ends_with(&place), "{problems:?}");
-    // A round has such blocks.
-    let round = store.begin_checkpoint(4, Csn(4)).expect("no other round");
+    // A checkpoint has such blocks.
+    let checkpoint = store.begin_checkpoint(4, Csn(4)).expect("no other checkpoint");
     assert_eq!(store.check_space(), [""; 0]);
-    drop(round);
+    drop(checkpoint);
     assert!(is_leak(&store.check_space(), 2));
 }
 
 #[test]
-fn a_block_whose_write_failed_is_not_leaked_and_one_that_was_given_back_too_often_is_found() {
+fn failed_write_is_no_leak_and_a_double_free_is_found() {
     let disk = SimulatedStorage::new(1);
     let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("a whole disk");
-    rounds(&store, 1..=2);
+    checkpoints(&store, 1..=2);
     let free = store.usage().free_blocks;
     disk.inject(Fault { operation: OperationKind::Write, after: 0, kind: FaultKind::Once, error: 5 });
-    let round = store.begin_checkpoint(3, Csn(3)).expect("no other round");
-    round.write_blob(b"another catalog").expect_err("an error of the device");
-    drop(round);
+    let checkpoint = store.begin_checkpoint(3, Csn(3)).expect("no other checkpoint");
+    checkpoint.write_blob(b"another catalog").expect_err("an error of the device");
+    drop(checkpoint);
     assert_eq!((store.usage().free_blocks, store.check_space()), (free - 1, vec![]), "F3");
     {
         let mut state = store.state.lock();

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn removed_and_unknown_pages_are_told_apart() {
+    fn removed_and_unknown_pages_differ() {
         let mut overlay = Overlay::new(10);
         let reference = BlockRef(7 << 24);
         assert_eq!(overlay.set(PageId(25), reference), None);

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compressed_comes_back_and_noise_does_not_fit() {
+    fn compressed_text_round_trips_and_noise_does_not_fit() {
         let mut random = Random::from_seed(1);
         for codec in codecs() {
             let mut compressor = Compressor::new(codec);

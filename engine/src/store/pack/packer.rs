@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_compressing_does_not_pay_few_images_are_tried_and_a_success_ends_that() {
+    fn failed_compression_is_tried_rarely_until_one_pays() {
         let mut effort = Effort::default();
         let tries = |effort: &mut Effort, paid: bool| {
             let due = (0..1000).filter(|_| {

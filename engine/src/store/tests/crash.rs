@@ -18,18 +18,18 @@ fn checkpoint(
 ) -> Result<Expected> {
     let mut pages = pages.clone();
     let version = manifest.checkpoint.0 + 1;
-    let round = begin(store)?;
+    let checkpoint = begin(store)?;
     let mut packed = Vec::new();
     for _ in 0..random.below(12) {
         let page = 1 + random.below(20) * 200;
         if random.chance(1, 4) {
-            round.record(PageId(page), BlockRef::ABSENT);
+            checkpoint.record(PageId(page), BlockRef::ABSENT);
             pages.remove(&page);
         } else if random.chance(1, 2) {
             packed.push(page);
             pages.insert(page, version);
         } else {
-            write(store, &round, page, version)?;
+            write(store, &checkpoint, page, version)?;
             pages.insert(page, version);
         }
     }
@@ -42,11 +42,11 @@ fn checkpoint(
         })?;
     }
     writer.reap(true, &mut written)?;
-    written.iter().for_each(|image| round.record(image.page, image.reference));
+    written.iter().for_each(|image| checkpoint.record(image.page, image.reference));
     if random.chance(1, 2) {
-        round.write_blob(&version.to_le_bytes().repeat(600))?;
+        checkpoint.write_blob(&version.to_le_bytes().repeat(600))?;
     }
-    let finished = round.finish()?;
+    let finished = checkpoint.finish()?;
     let mut next = manifest.clone();
     next.store = finished.root().clone();
     (next.checkpoint, next.covered, next.next_csn) = (Csn(version), Csn(version), Csn(version + 1));
@@ -100,7 +100,7 @@ fn check(crashed: &SimulatedStorage, history: &History, operations: usize, what:
 }
 
 #[test]
-fn a_crash_after_any_operation_leaves_the_last_published_checkpoint() {
+fn crash_after_any_operation_keeps_the_published_checkpoint() {
     for seed in 0..2 {
         let disk = new_disk();
         let history = run(&disk, seed, None);

@@ -144,7 +144,7 @@ fn a_free_tail_can_be_cut_off_and_grown_again() {
 }
 
 #[test]
-fn a_pack_is_free_with_its_last_image_and_not_while_a_checkpoint_that_has_one_is_held() {
+fn pack_with_a_held_image_is_not_freed() {
     let mut space = FreeSpace::new(3);
     assert_eq!(space.allocate_run(2), Some((BlockNumber(1), 2)));
     space.becomes_pack(BlockNumber(1), 4);
@@ -200,7 +200,7 @@ fn each_image_of_a_pack_is_held_from_its_own_birth_on() {
 }
 
 #[test]
-fn an_image_that_replaces_another_of_its_page_in_one_pack_is_born_after_it() {
+fn image_replaced_in_the_same_pack_has_a_later_creation() {
     let pack = BlockNumber(1);
     let mut space = FreeSpace::new(2);
     assert!(space.allocate_run(1).is_some());
@@ -250,7 +250,7 @@ fn a_block_can_be_claimed_once_and_only_if_it_exists() {
 
 /// Between two slices anybody may pin, replace and allocate.
 #[test]
-fn what_is_given_back_a_little_at_a_time_stays_held_until_its_turn() {
+fn held_content_released_in_slices_stays_held_until_examined() {
     let mut space = FreeSpace::new(12);
     drain(&mut space);
     space.committed(5, vec![5]);

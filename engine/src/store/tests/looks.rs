@@ -9,15 +9,15 @@ fn new_store(disk: &SimulatedStorage) -> Arc<PageStore> {
 
 /// The end of a checkpoint counted all the pages that had changed in one hold.
 #[test]
-fn the_end_of_a_checkpoint_lets_others_in_between_the_parts_of_the_mapping() {
+fn commit_of_a_checkpoint_yields_between_mapping_parts() {
     let most = [300, 3000].map(|pages| {
         let store = new_store(&new_disk());
         commit(&store, 1..=pages, 1);
-        let round = begin(&store).expect("idle");
-        (1..=pages).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
-        round.record(PageId(pages), BlockRef::ABSENT);
+        let checkpoint = begin(&store).expect("idle");
+        (1..=pages).for_each(|page| write(&store, &checkpoint, page, 2).expect("the disk works"));
+        checkpoint.record(PageId(pages), BlockRef::ABSENT);
         let looks = examined_by(|| {
-            let finished = round.finish().expect("the disk works");
+            let finished = checkpoint.finish().expect("the disk works");
             assert_eq!(finished.root().pages, pages - 1);
             store.commit_checkpoint(finished);
         });
@@ -29,13 +29,13 @@ fn the_end_of_a_checkpoint_lets_others_in_between_the_parts_of_the_mapping() {
 
 /// A checkpoint that failed gave all its images to the next one in one hold.
 #[test]
-fn an_abandoned_round_lets_others_in_between_the_parts_of_the_mapping() {
+fn abandoned_checkpoint_yields_between_mapping_parts() {
     for pages in [300, 3000] {
         let store = new_store(&new_disk());
         commit(&store, 1..=pages, 1);
-        let round = begin(&store).expect("idle");
-        (1..=pages).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
-        let looks = examined_by(|| drop(round));
+        let checkpoint = begin(&store).expect("idle");
+        (1..=pages).for_each(|page| write(&store, &checkpoint, page, 2).expect("the disk works"));
+        let looks = examined_by(|| drop(checkpoint));
         assert!(looks.all >= pages as usize, "{looks:?}");
         assert!(looks.most <= references_per_block(PAGE), "{looks:?}");
         let usage = store.usage();
@@ -44,15 +44,15 @@ fn an_abandoned_round_lets_others_in_between_the_parts_of_the_mapping() {
     }
 }
 
-/// Others read, and their pages leave memory and are freed, while a round goes back part by part.
+/// Others read, and their pages leave memory and are freed, while a checkpoint goes back part by part.
 #[test]
 fn what_happens_while_a_round_is_abandoned_counts() {
     const PAGES: u64 = 4000;
     let store = new_store(&new_disk());
     commit(&store, 1..=PAGES, 1);
     for version in 2..6 {
-        let round = begin(&store).expect("idle");
-        (1..=PAGES).for_each(|page| write(&store, &round, page, version).expect("the disk works"));
+        let checkpoint = begin(&store).expect("idle");
+        (1..=PAGES).for_each(|page| write(&store, &checkpoint, page, version).expect("the disk works"));
         let evicts = |page| {
             let image = &mut image(page, version + 10);
             let block =
@@ -69,7 +69,7 @@ fn what_happens_while_a_round_is_abandoned_counts() {
                     assert_eq!(version_of(&store, page).expect("there"), version);
                 }
             });
-            drop(round);
+            drop(checkpoint);
         });
         assert_eq!(store.check_space(), [""; 0]);
         commit(&store, [], 0);
@@ -86,7 +86,7 @@ fn what_happens_while_a_round_is_abandoned_counts() {
 
 /// Each checkpoint looked at everything that was held, and the end of a backup gave all of it back, in one hold; nobody paid for the memory.
 #[test]
-fn what_is_held_is_looked_at_when_somebody_lets_go_and_a_slice_at_a_time() {
+fn held_content_is_examined_in_slices_after_a_release() {
     for pages in [300, 3000] {
         let (store, memory) = (new_store(&new_disk()), Arc::new(Account::default()));
         store.charge_to(&memory);
@@ -115,10 +115,11 @@ fn compacted(pages: u64) -> Examined {
     let disk = new_disk();
     let store = new_store(&disk);
     commit(&store, 1..=2 * pages, 1);
-    let round = begin(&store).expect("idle");
-    (1..=pages)
-        .for_each(|page| round.record(PageId(2 * page - u64::from(page <= pages / 2)), BlockRef::ABSENT));
-    store.commit_checkpoint(round.finish().expect("the disk works"));
+    let checkpoint = begin(&store).expect("idle");
+    (1..=pages).for_each(|page| {
+        checkpoint.record(PageId(2 * page - u64::from(page <= pages / 2)), BlockRef::ABSENT)
+    });
+    store.commit_checkpoint(checkpoint.finish().expect("the disk works"));
     let bound = store.disk_space().compact_blocks();
     let mut moved = 0;
     let looks = examined_by(|| {

@@ -99,7 +99,7 @@ fn a_manifest_that_contradicts_itself_is_not_written() {
 }
 
 #[test]
-fn a_manifest_too_long_for_a_slot_is_refused_and_publishing_goes_on() {
+fn manifest_too_long_for_a_slot_is_refused_once() {
     let (_disk, file) = created();
     let mut long = full();
     long.epochs[1].last_csn = Csn(2_000_000);
@@ -120,7 +120,7 @@ fn the_checkpoint_covers_epochs_and_voids_at_or_below_it() {
 }
 
 #[test]
-fn a_newer_version_in_either_slot_is_unsupported_and_names_both_versions() {
+fn newer_version_in_either_slot_names_both_versions() {
     for slot in 0..2 {
         let (disk, _file) = created();
         edit(&disk, MANIFEST_PATH, |bytes| {
@@ -203,7 +203,7 @@ fn after_a_failed_publication_nothing_is_published_any_more() {
 }
 
 #[test]
-fn a_crash_in_any_step_of_a_publication_leaves_the_old_or_the_new_manifest() {
+fn crash_in_a_publication_leaves_the_old_or_new_manifest() {
     let (disk, file) = created();
     let before = disk.operations();
     file.publish(&full()).expect("publishes");
@@ -220,7 +220,7 @@ fn a_crash_in_any_step_of_a_publication_leaves_the_old_or_the_new_manifest() {
 /// After a power cut between the two steps of a publication the slots differ, and only one holds the newest manifest: neither the open that finds
 /// them so nor the next publication, which may be torn, may lose that. The manifest before the newest is not enough, its blocks may have been used since.
 #[test]
-fn a_publication_that_is_cut_after_one_that_was_cut_leaves_what_was_found_or_newer() {
+fn second_interrupted_publication_never_goes_back() {
     // Longer than a sector: others are there whole or not at all.
     let long = Manifest { probe: vec![7; 2000], ..full() };
     let (disk, file) = created();
@@ -288,7 +288,7 @@ fn killed_in_step(step: u32, flush_failed: bool) -> SimulatedStorage {
 /// A process was killed between its write of a slot and the flush, or the flush failed: what is read then is not on the disk, and whoever
 /// acts on it uses blocks again that only the manifest before it names. And a slot that is left with that one wins should the newest rot.
 #[test]
-fn a_manifest_that_is_only_in_a_cache_is_made_durable_in_both_slots_before_anybody_acts_on_it() {
+fn cached_manifest_is_made_durable_in_both_slots_at_open() {
     for flush_failed in [false, true] {
         let killed = killed_in_step(1, flush_failed);
         let before = killed.operations();
@@ -312,7 +312,7 @@ fn a_manifest_that_is_only_in_a_cache_is_made_durable_in_both_slots_before_anybo
 /// Slots that read equal were taken for two durable ones, and the next publication began with the only one that was durable: a power cut in it left
 /// the manifest before, whose blocks had been used again, or none.
 #[test]
-fn a_slot_that_is_only_in_a_cache_is_made_durable_although_both_read_equal() {
+fn cached_slot_is_made_durable_although_both_read_equal() {
     for flush_failed in [false, true] {
         let killed = killed_in_step(2, flush_failed);
         let before = killed.operations();
@@ -333,7 +333,7 @@ fn a_slot_that_is_only_in_a_cache_is_made_durable_although_both_read_equal() {
 
 /// What was written over the newest manifest came from a second read of it, which nobody had checked.
 #[test]
-fn an_open_makes_durable_what_it_has_checked_whatever_another_read_would_find() {
+fn open_makes_the_decoded_bytes_durable() {
     let mut struck = 0;
     for (after, seed) in (0..8).flat_map(|after| (0..10).map(move |seed| (after, seed))) {
         let left = killed_in_step(1, false);
@@ -362,7 +362,7 @@ fn creation_is_complete_only_with_a_manifest() {
 }
 
 #[test]
-fn data_without_a_manifest_is_never_taken_for_an_empty_directory() {
+fn data_without_a_manifest_is_not_an_empty_directory() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1], 1);

@@ -35,13 +35,13 @@ fn image(page: u64, version: u64) -> AlignedBuffer {
     image
 }
 
-fn write(store: &PageStore, round: &OpenCheckpoint, page: u64, version: u64) -> Result<()> {
+fn write(store: &PageStore, checkpoint: &OpenCheckpoint, page: u64, version: u64) -> Result<()> {
     let reference = store.write_block(BlockKind::Page, page, &mut image(page, version), Csn(version))?;
-    round.record(PageId(page), reference);
+    checkpoint.record(PageId(page), reference);
     Ok(())
 }
 
-/// Begins the next round.
+/// Begins the next checkpoint.
 fn begin(store: &Arc<PageStore>) -> Result<OpenCheckpoint> {
     let number = store.state.lock().checkpoint.epoch + 1;
     store.begin_checkpoint(number, Csn(number.into()))
@@ -57,13 +57,13 @@ fn version_of(store: &PageStore, page: u64) -> Result<u64> {
     Ok(version)
 }
 
-/// Writes `pages` at `version` in one committed round.
+/// Writes `pages` at `version` in one committed checkpoint.
 fn commit(store: &Arc<PageStore>, pages: impl IntoIterator<Item = u64>, version: u64) -> StoreRoot {
-    let round = begin(store).expect("no other round");
+    let checkpoint = begin(store).expect("no other checkpoint");
     for page in pages {
-        write(store, &round, page, version).expect("the disk works");
+        write(store, &checkpoint, page, version).expect("the disk works");
     }
-    let finished = round.finish().expect("the disk works");
+    let finished = checkpoint.finish().expect("the disk works");
     let root = finished.root().clone();
     store.commit_checkpoint(finished);
     root

@@ -59,19 +59,19 @@ impl Life {
     /// Pages that leave memory while a checkpoint is written: some of a pack belong to it, others to the next.
     fn checkpoint(&mut self) {
         let number = self.store.state.lock().checkpoint.epoch + 1;
-        let round = self.store.begin_checkpoint(number, Csn(self.version)).expect("idle");
+        let checkpoint = self.store.begin_checkpoint(number, Csn(self.version)).expect("idle");
         let mut committed = self.now.clone();
         for Written { page, reference, token, .. } in self.write() {
             if self.random.chance(1, 3) {
                 self.store.record(page, reference, false);
             } else {
                 // The page may have got a newer one for the next checkpoint in between.
-                round.record(page, reference);
+                checkpoint.record(page, reference);
                 committed.insert(page.0, token);
             }
         }
         self.now.clone_from(&committed);
-        let finished = round.finish().expect("finishes");
+        let finished = checkpoint.finish().expect("finishes");
         self.manifest.store = finished.root().clone();
         let generation = self.file.publish(&self.manifest).expect("publishes");
         self.store.commit_checkpoint(finished.published_as(generation));
@@ -113,7 +113,7 @@ fn all(store: &PageStore) -> Versions {
 }
 
 #[test]
-fn readers_and_holds_see_their_checkpoints_whatever_becomes_of_the_packs() {
+fn readers_and_holds_see_their_checkpoints_beside_repacking() {
     for seed in 0..6 {
         let mut life = Life::new(seed);
         (0..10).for_each(|_| life.checkpoint());
@@ -171,7 +171,7 @@ fn readers_and_holds_see_their_checkpoints_whatever_becomes_of_the_packs() {
 }
 
 #[test]
-fn a_reader_of_packs_holds_no_more_than_its_checkpoint_however_long_it_stays() {
+fn long_reader_of_packs_holds_only_its_checkpoint() {
     let mut life = Life::new(5);
     (0..30).for_each(|_| life.checkpoint());
     let (_, reader) = PageStore::open_newest_checkpoint(&life.storage).expect("free");

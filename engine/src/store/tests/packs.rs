@@ -40,9 +40,9 @@ fn push(
 
 /// As [`commit`], packed.
 fn commit_packed(store: &Arc<PageStore>, disk: &SimulatedStorage, pages: &[(u64, u64)]) -> StoreRoot {
-    let round = begin(store).expect("no other round");
-    push(store, disk, pages, Heat::Cold, None).iter().for_each(|w| round.record(w.page, w.reference));
-    let finished = round.finish().expect("the disk works");
+    let checkpoint = begin(store).expect("no other checkpoint");
+    push(store, disk, pages, Heat::Cold, None).iter().for_each(|w| checkpoint.record(w.page, w.reference));
+    let finished = checkpoint.finish().expect("the disk works");
     let root = finished.root().clone();
     store.commit_checkpoint(finished);
     root
@@ -58,7 +58,7 @@ fn used(store: &PageStore) -> u64 {
 }
 
 #[test]
-fn cold_images_share_blocks_and_come_back_whatever_the_setting_is_later() {
+fn cold_images_share_blocks_and_are_read_with_any_setting() {
     let disk = new_disk();
     let store = created(&disk);
     let root = commit_packed(&store, &disk, &pages(1..=1000, 5));
@@ -87,7 +87,7 @@ fn cold_images_share_blocks_and_come_back_whatever_the_setting_is_later() {
 }
 
 #[test]
-fn images_that_do_not_shrink_or_are_alone_have_blocks_of_their_own() {
+fn incompressible_or_single_images_get_their_own_blocks() {
     let disk = new_disk();
     let store = created(&disk);
     let mut random = Random::from_seed(3);
@@ -103,7 +103,7 @@ fn images_that_do_not_shrink_or_are_alone_have_blocks_of_their_own() {
 }
 
 #[test]
-fn a_pack_is_free_when_the_last_of_its_images_is_replaced_or_discarded_and_not_before() {
+fn pack_is_freed_with_its_last_image() {
     let disk = new_disk();
     let store = created(&disk);
     commit_packed(&store, &disk, &pages(1..=4, 1));
@@ -173,15 +173,15 @@ fn no_block_is_lost_or_shared_wrongly_in_a_long_random_life() {
                     Relocation::new(&store, &disk, &|| ()).move_tail(bound, 40).expect("moves");
                 }
                 4..=6 => {
-                    let round = begin(&store).expect("idle");
+                    let checkpoint = begin(&store).expect("idle");
                     for w in push(&store, &disk, &some, heat, None) {
-                        round.record(w.page, w.reference);
+                        checkpoint.record(w.page, w.reference);
                         model.insert(w.page.0, version);
                     }
                     if random.chance(1, 3) {
-                        drop(round);
+                        drop(checkpoint);
                     } else {
-                        let finished = round.finish().expect("finishes");
+                        let finished = checkpoint.finish().expect("finishes");
                         (root, at_root) = (finished.root().clone(), model.clone());
                         store.commit_checkpoint(finished);
                     }
@@ -244,7 +244,7 @@ fn repacking_bounds_what_replaced_images_keep() {
 }
 
 #[test]
-fn compacting_packs_what_it_moves_and_an_image_keeps_the_checksum_that_it_had() {
+fn compaction_packs_images_and_keeps_their_checksums() {
     let disk = new_disk();
     let store = created(&disk);
     commit(&store, 1..=900, 1);
@@ -263,7 +263,7 @@ fn compacting_packs_what_it_moves_and_an_image_keeps_the_checksum_that_it_had() 
 }
 
 #[test]
-fn every_flipped_byte_of_a_pack_is_an_error_that_names_the_page_and_others_stay_readable() {
+fn flipped_byte_of_a_pack_is_an_error_that_names_the_page() {
     let disk = new_disk();
     let store = created(&disk);
     let root = commit_packed(&store, &disk, &pages(1..=200, 1));
@@ -342,7 +342,7 @@ fn an_older_pack_in_the_place_of_a_newer_one_is_a_lost_write() {
 }
 
 #[test]
-fn codecs_that_this_build_lacks_are_refused_at_open_with_the_place() {
+fn missing_codec_is_refused_at_open_with_the_place() {
     let disk = new_disk();
     let store = created(&disk);
     let root = commit_packed(&store, &disk, &pages(1..=9, 1));
@@ -358,7 +358,7 @@ fn codecs_that_this_build_lacks_are_refused_at_open_with_the_place() {
 }
 
 #[test]
-fn the_reserve_lets_everything_that_was_packed_be_written_alone_again_and_again() {
+fn reserve_suffices_to_write_packed_images_alone() {
     let disk = new_disk();
     let store = created(&disk);
     let all = pages(1..=600, 1);
@@ -380,11 +380,11 @@ fn the_reserve_lets_everything_that_was_packed_be_written_alone_again_and_again(
         .sum();
     disk.set_capacity(Some(len + others));
     for version in 2..14 {
-        let round = begin(&store).expect("idle");
+        let checkpoint = begin(&store).expect("idle");
         let heat = if version % 3 == 0 { Heat::Cold } else { Heat::Hot };
         let some: Vec<(u64, u64)> = all.iter().map(|(page, _)| (*page, version)).collect();
-        push(&store, &disk, &some, heat, None).iter().for_each(|w| round.record(w.page, w.reference));
-        let finished = round.finish().expect("there is room for it");
+        push(&store, &disk, &some, heat, None).iter().for_each(|w| checkpoint.record(w.page, w.reference));
+        let finished = checkpoint.finish().expect("there is room for it");
         store.commit_checkpoint(finished);
     }
     assert!(all.iter().all(|(page, _)| version_of(&store, *page).expect("reads") == 13));

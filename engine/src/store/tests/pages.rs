@@ -24,30 +24,30 @@ fn a_checkpoint_of_one_page_writes_one_part_of_the_mapping() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, 1..=5000, 1);
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     let free = store.usage().free_blocks;
-    write(&store, &round, 700, 2).expect("writes");
-    let finished = round.finish().expect("finishes");
+    write(&store, &checkpoint, 700, 2).expect("writes");
+    let finished = checkpoint.finish().expect("finishes");
     assert_eq!(free - store.usage().free_blocks, 3, "the page, a mapping block, the directory block");
     store.commit_checkpoint(finished);
     assert_eq!(store.usage().free_blocks, free, "and the blocks they replaced are free again");
 }
 
 #[test]
-fn reads_see_the_round_in_progress_and_the_next_one_has_it_if_it_is_abandoned() {
+fn reads_see_the_open_checkpoint_also_after_it_is_abandoned() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1, 2], 1);
     let before = store.usage();
-    let round = begin(&store).expect("idle");
-    write(&store, &round, 1, 2).expect("writes");
-    write(&store, &round, 1, 3).expect("writes");
-    round.record(PageId(2), BlockRef::ABSENT);
-    write(&store, &round, 9, 3).expect("writes");
+    let checkpoint = begin(&store).expect("idle");
+    write(&store, &checkpoint, 1, 2).expect("writes");
+    write(&store, &checkpoint, 1, 3).expect("writes");
+    checkpoint.record(PageId(2), BlockRef::ABSENT);
+    write(&store, &checkpoint, 9, 3).expect("writes");
     assert_eq!(version_of(&store, 1).expect("reads"), 3);
     assert!(!store.contains(PageId(2)) && store.contains(PageId(9)));
     let durable = store.root();
-    drop(round);
+    drop(checkpoint);
     let still = reopen(&disk, &durable).expect("opens");
     assert_eq!((version_of(&still, 1).expect("reads"), still.contains(PageId(2))), (1, true), "R1");
     assert_eq!(version_of(&store, 1).expect("reads"), 3);
@@ -60,7 +60,7 @@ fn reads_see_the_round_in_progress_and_the_next_one_has_it_if_it_is_abandoned() 
 }
 
 #[test]
-fn an_image_for_the_next_round_is_read_but_not_in_the_checkpoint() {
+fn image_for_the_next_checkpoint_is_read_but_not_committed() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1, 2, 3], 1);
@@ -70,13 +70,13 @@ fn an_image_for_the_next_round_is_read_but_not_in_the_checkpoint() {
         store.record(PageId(page), reference, in_round);
     };
     next(1, 2, false);
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     next(2, 3, true);
     next(1, 4, false);
     store.freed(PageId(3), 2);
-    round.close();
+    checkpoint.close();
     next(2, 5, true);
-    let finished = round.finish().expect("finishes");
+    let finished = checkpoint.finish().expect("finishes");
     let root = finished.root().clone();
     store.commit_checkpoint(finished);
     let checkpoint = reopen(&disk, &root).expect("opens");
@@ -89,21 +89,21 @@ fn an_image_for_the_next_round_is_read_but_not_in_the_checkpoint() {
     assert_eq!(checkpoint.usage(), store.usage(), "no block is lost");
 }
 
-/// A page got its first image in a round, and was freed while that was being written. The removal was forgotten, since there was no
+/// A page got its first image in a checkpoint, and was freed while that was being written. The removal was forgotten, since there was no
 /// image to remove yet; then the image arrived, and stayed in all later checkpoints, in no table.
 #[test]
-fn a_page_that_is_freed_while_its_first_image_is_on_its_way_is_not_in_the_next_checkpoint() {
+fn page_freed_during_its_first_write_is_not_in_the_checkpoint() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1], 1);
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     let number = store.state.lock().checkpoint.epoch;
     store.freed(PageId(2), number);
-    write(&store, &round, 2, 1).expect("writes");
-    let finished = round.finish().expect("finishes");
+    write(&store, &checkpoint, 2, 1).expect("writes");
+    let finished = checkpoint.finish().expect("finishes");
     let root = finished.root().clone();
     store.commit_checkpoint(finished);
-    assert!(reopen(&disk, &root).expect("opens").contains(PageId(2)), "as of the round it was there");
+    assert!(reopen(&disk, &root).expect("opens").contains(PageId(2)), "as of the checkpoint it was there");
     assert!(!store.contains(PageId(2)));
     let next = reopen(&disk, &commit(&store, [1], 2)).expect("opens");
     assert!(!next.contains(PageId(2)));
@@ -111,11 +111,11 @@ fn a_page_that_is_freed_while_its_first_image_is_on_its_way_is_not_in_the_next_c
 }
 
 #[test]
-fn images_are_written_side_by_side_and_reported_when_they_are_there() {
+fn images_are_written_adjacently_and_reported_when_complete() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let mut writer = store.writer(&disk, 1 << 20).expect("a queue");
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     let mut written = Vec::new();
     for page in 1..=500 {
         let wanted = page % 10 != 0;
@@ -130,11 +130,11 @@ fn images_are_written_side_by_side_and_reported_when_they_are_there() {
     assert_eq!(written.len(), 450);
     for image in written {
         assert_eq!((image.token, image.kind), (image.page.0 + 7, ImageKind::Stamped));
-        round.record(image.page, image.reference);
+        checkpoint.record(image.page, image.reference);
     }
     assert!(store.traffic().writes.get() < 100, "{} writes", store.traffic().writes.get());
     drop(writer);
-    let finished = round.finish().expect("finishes");
+    let finished = checkpoint.finish().expect("finishes");
     let root = finished.root().clone();
     store.commit_checkpoint(finished);
     let reopened = reopen(&disk, &root).expect("opens");
@@ -147,7 +147,7 @@ fn images_are_written_side_by_side_and_reported_when_they_are_there() {
 /// A writer that is given up after a failed write stopped waiting for the others at the next one that failed. Their blocks, which
 /// nobody gave back or recorded any more, counted as available for ever: on a full disk space was promised that was not there.
 #[test]
-fn no_block_is_with_a_writer_that_is_gone_however_many_of_its_writes_fail() {
+fn dropped_writer_with_failed_writes_keeps_no_block() {
     let give_up = |seed: u64, fault: Fault| {
         let disk = SimulatedStorage::new(seed);
         let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
@@ -177,10 +177,10 @@ fn removed_pages_give_back_their_blocks_and_the_mapping_shrinks() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, 1..=2000, 1);
-    let round = begin(&store).expect("idle");
-    (1..=2000).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
-    round.record(PageId(77_777), BlockRef::ABSENT);
-    let finished = round.finish().expect("finishes");
+    let checkpoint = begin(&store).expect("idle");
+    (1..=2000).for_each(|page| checkpoint.record(PageId(page), BlockRef::ABSENT));
+    checkpoint.record(PageId(77_777), BlockRef::ABSENT);
+    let finished = checkpoint.finish().expect("finishes");
     let root = finished.root().clone();
     store.commit_checkpoint(finished);
     assert_eq!(root, StoreRoot::default());
@@ -189,15 +189,15 @@ fn removed_pages_give_back_their_blocks_and_the_mapping_shrinks() {
 }
 
 #[test]
-fn blocks_of_the_last_checkpoint_are_not_written_before_the_next_is_committed() {
+fn blocks_of_the_last_checkpoint_are_not_reused_before_commit() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let old = commit(&store, 1..=50, 1);
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     for version in 2..6 {
-        (1..=50).for_each(|page| write(&store, &round, page, version).expect("writes"));
+        (1..=50).for_each(|page| write(&store, &checkpoint, page, version).expect("writes"));
     }
-    let finished = round.finish().expect("finishes");
+    let finished = checkpoint.finish().expect("finishes");
     let previous = reopen(&disk, &old).expect("I8: the old root is whole");
     assert!((1..=50).all(|page| version_of(&previous, page).expect("reads") == 1));
     store.commit_checkpoint(finished);
@@ -208,9 +208,9 @@ fn blocks_of_the_last_checkpoint_are_not_written_before_the_next_is_committed() 
 fn one_round_at_a_time_and_none_after_an_undecided_one() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     assert_eq!(begin(&store).expect_err("open").kind(), ErrorKind::Busy);
-    let finished = round.finish().expect("finishes");
+    let finished = checkpoint.finish().expect("finishes");
     assert_eq!(begin(&store).expect_err("finished").kind(), ErrorKind::Busy);
     store.abandon_checkpoint(finished);
     let finished = begin(&store).expect("idle again").finish().expect("finishes");
@@ -219,17 +219,17 @@ fn one_round_at_a_time_and_none_after_an_undecided_one() {
 }
 
 #[test]
-fn a_full_disk_is_out_of_space_sticks_to_the_round_and_harms_nothing() {
+fn full_disk_error_is_sticky_and_keeps_the_old_checkpoint() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let root = commit(&store, 1..=100, 1);
     // What the file has already can be written.
     disk.set_capacity(Some(150 * PAGE as u64));
-    let round = begin(&store).expect("idle");
-    let failed = (1000..2000).find_map(|page| write(&store, &round, page, 2).err()).expect("it is full");
+    let checkpoint = begin(&store).expect("idle");
+    let failed = (1000..2000).find_map(|page| write(&store, &checkpoint, page, 2).err()).expect("it is full");
     assert_eq!(failed.kind(), ErrorKind::OutOfSpace);
-    assert_eq!(round.write_blob(b"catalog").expect_err("R2").kind(), ErrorKind::OutOfSpace);
-    assert_eq!(round.finish().expect_err("R2").kind(), ErrorKind::OutOfSpace);
+    assert_eq!(checkpoint.write_blob(b"catalog").expect_err("R2").kind(), ErrorKind::OutOfSpace);
+    assert_eq!(checkpoint.finish().expect_err("R2").kind(), ErrorKind::OutOfSpace);
     assert!((1..=100).all(|page| version_of(&store, page).expect("reads") == 1));
     assert_eq!(reopen(&disk, &root).expect("opens").usage().pages, 100);
     disk.set_capacity(None);
@@ -241,20 +241,20 @@ fn a_full_disk_is_out_of_space_sticks_to_the_round_and_harms_nothing() {
 fn a_failed_write_sticks_and_a_failed_flush_ends_checkpoints() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     fail_once(&disk, OperationKind::Write, 0);
-    assert_eq!(round.write_blob(b"catalog").expect_err("fails").kind(), ErrorKind::Io);
-    assert_eq!(round.write_blob(b"catalog").expect_err("R2").kind(), ErrorKind::Io);
-    assert_eq!(round.finish().expect_err("R2").kind(), ErrorKind::Io);
-    let round = begin(&store).expect("a failed write is not a failed flush");
-    write(&store, &round, 1, 1).expect("writes");
+    assert_eq!(checkpoint.write_blob(b"catalog").expect_err("fails").kind(), ErrorKind::Io);
+    assert_eq!(checkpoint.write_blob(b"catalog").expect_err("R2").kind(), ErrorKind::Io);
+    assert_eq!(checkpoint.finish().expect_err("R2").kind(), ErrorKind::Io);
+    let checkpoint = begin(&store).expect("a failed write is not a failed flush");
+    write(&store, &checkpoint, 1, 1).expect("writes");
     fail_once(&disk, OperationKind::Flush, 0);
-    assert_eq!(round.finish().expect_err("the flush fails").kind(), ErrorKind::Io);
+    assert_eq!(checkpoint.finish().expect_err("the flush fails").kind(), ErrorKind::Io);
     assert_eq!(begin(&store).expect_err("S4").kind(), ErrorKind::Poisoned);
 }
 
 #[test]
-fn a_page_that_is_not_what_was_written_is_corruption_that_names_page_and_offset() {
+fn damaged_page_is_corruption_that_names_page_and_offset() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     commit(&store, [1, 2, 3], 1);
@@ -276,13 +276,13 @@ fn a_page_that_is_not_what_was_written_is_corruption_that_names_page_and_offset(
 }
 
 #[test]
-fn damage_anywhere_in_mapping_directory_catalog_or_header_is_found_at_open() {
+fn damage_of_mapping_catalog_or_header_is_found_at_open() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
-    let round = begin(&store).expect("idle");
-    (1..=600).for_each(|page| write(&store, &round, page, 1).expect("writes"));
-    round.write_blob(&[7; 9000]).expect("writes");
-    let finished = round.finish().expect("finishes");
+    let checkpoint = begin(&store).expect("idle");
+    (1..=600).for_each(|page| write(&store, &checkpoint, page, 1).expect("writes"));
+    checkpoint.write_blob(&[7; 9000]).expect("writes");
+    let finished = checkpoint.finish().expect("finishes");
     let root = finished.root().clone();
     store.commit_checkpoint(finished);
     // Blocks: header, 600 pages, 3 of the catalog, 2 of the mapping, 1 of the directory.
@@ -331,15 +331,15 @@ fn the_store_of_another_database_or_page_size_is_refused() {
 }
 
 #[test]
-fn the_catalog_survives_rounds_that_do_not_write_it_and_is_replaced_by_those_that_do() {
+fn catalog_survives_checkpoints_that_do_not_write_it() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     for (round_number, len) in [0usize, 1, 4056, 4057, 100_000].into_iter().enumerate() {
         let bytes: Vec<u8> = (0..len).map(|at| (at * 31 + round_number) as u8).collect();
-        let round = begin(&store).expect("idle");
-        round.write_blob(b"replaced in the same round").expect("writes");
-        round.write_blob(&bytes).expect("writes");
-        store.commit_checkpoint(round.finish().expect("finishes"));
+        let checkpoint = begin(&store).expect("idle");
+        checkpoint.write_blob(b"replaced in the same checkpoint").expect("writes");
+        checkpoint.write_blob(&bytes).expect("writes");
+        store.commit_checkpoint(checkpoint.finish().expect("finishes"));
         let root = commit(&store, [1], 1);
         let reopened = reopen(&disk, &root).expect("opens");
         assert_eq!(reopened.usage(), store.usage(), "no block is lost");
@@ -361,7 +361,7 @@ fn many_threads_write_a_round_while_others_read() {
                 let mut newest = [0; 201];
                 for page in (1..=200u64).cycle().skip(offset * 100) {
                     let version = version_of(store, page).expect("a page is always there");
-                    assert!(version >= newest[page as usize], "no round was abandoned");
+                    assert!(version >= newest[page as usize], "no checkpoint was abandoned");
                     newest[page as usize] = version;
                     if stop.load(std::sync::atomic::Ordering::Relaxed) {
                         break;
@@ -370,18 +370,18 @@ fn many_threads_write_a_round_while_others_read() {
             });
         }
         for version in 2..12 {
-            let round = begin(&store).expect("idle");
+            let checkpoint = begin(&store).expect("idle");
             std::thread::scope(|writers| {
                 for writer in 0..2 {
-                    let (store, round) = (&store, &round);
+                    let (store, checkpoint) = (&store, &checkpoint);
                     writers.spawn(move || {
                         (1..=200).filter(|page| page % 2 == writer).for_each(|page| {
-                            write(store, round, page, version).expect("writes");
+                            write(store, checkpoint, page, version).expect("writes");
                         });
                     });
                 }
             });
-            store.commit_checkpoint(round.finish().expect("finishes"));
+            store.commit_checkpoint(checkpoint.finish().expect("finishes"));
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });

@@ -25,7 +25,7 @@ fn slot(disk: &SimulatedStorage, number: usize) -> Arc<dyn File> {
 }
 
 #[test]
-fn readers_are_known_by_the_generation_they_opened_until_they_are_dropped() {
+fn readers_are_listed_with_their_generation_until_dropped() {
     let (disk, file, mut manifest) = database();
     assert_eq!(readers(&disk).generations(), [0; 0]);
     let (first, first_slot) = open_newest_checkpoint(&disk).expect("free");
@@ -81,11 +81,17 @@ fn a_locked_slot_that_says_nothing_holds_everything() {
     assert_eq!(readers(&disk).generations(), [0; 0], "nobody has it locked");
 }
 
-/// A page in a round of its own, published.
-fn checkpoint(store: &Arc<PageStore>, file: &ManifestFile, manifest: &mut Manifest, page: u64, version: u64) {
-    let round = store.begin_checkpoint(version as u32, Csn(version)).expect("no other");
-    write(store, &round, page, version).expect("the disk works");
-    let finished = round.finish().expect("the disk works");
+/// A page in a checkpoint of its own, published.
+fn make_checkpoint(
+    store: &Arc<PageStore>,
+    file: &ManifestFile,
+    manifest: &mut Manifest,
+    page: u64,
+    version: u64,
+) {
+    let checkpoint = store.begin_checkpoint(version as u32, Csn(version)).expect("no other");
+    write(store, &checkpoint, page, version).expect("the disk works");
+    let finished = checkpoint.finish().expect("the disk works");
     manifest.store = finished.root().clone();
     (manifest.checkpoint, manifest.next_csn) = (Csn(version), Csn(version + 1));
     let generation = file.publish(manifest).expect("the disk works");
@@ -99,7 +105,7 @@ fn blocks_of_a_reader_are_not_used_before_it_has_gone() {
     let mut store = PageStore::claim(&*storage)
         .and_then(|file| PageStore::open(&storage, &manifest, file))
         .expect("opens");
-    checkpoint(&store, &file, &mut manifest, 1, 1);
+    make_checkpoint(&store, &file, &mut manifest, 1, 1);
     let (_, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");
     for version in 2..60 {
         if version % 20 == 0 {
@@ -110,15 +116,15 @@ fn blocks_of_a_reader_are_not_used_before_it_has_gone() {
                 .and_then(|file| PageStore::open(&storage, &newest, file))
                 .expect("opens");
         }
-        checkpoint(&store, &file, &mut manifest, 1, version);
+        make_checkpoint(&store, &file, &mut manifest, 1, version);
         assert_eq!(version_of(&reader, 1).unwrap_or_else(|error| panic!("version {version}: {error}")), 1);
     }
     let held = store.usage().held_blocks;
     assert!(held > 0, "{:?}", store.usage());
-    (60..100).for_each(|version| checkpoint(&store, &file, &mut manifest, 1, version));
+    (60..100).for_each(|version| make_checkpoint(&store, &file, &mut manifest, 1, version));
     assert!(store.usage().held_blocks <= held + 4, "no more than its checkpoint, however long it stays");
     drop(reader);
-    checkpoint(&store, &file, &mut manifest, 1, 100);
+    make_checkpoint(&store, &file, &mut manifest, 1, 100);
     assert_eq!(store.usage().held_blocks, 0);
 }
 
@@ -132,10 +138,10 @@ fn a_reader_of_a_manifest_that_was_lost_keeps_its_blocks() {
         PageStore::claim(&*storage).and_then(|file| PageStore::open(&storage, manifest, file)).expect("opens")
     };
     let store = open(&manifest);
-    checkpoint(&store, &file, &mut manifest, 1, 1);
-    let round = store.begin_checkpoint(2, Csn(2)).expect("no other");
-    write(&store, &round, 2, 2).expect("the disk works");
-    let finished = round.finish().expect("the disk works");
+    make_checkpoint(&store, &file, &mut manifest, 1, 1);
+    let checkpoint = store.begin_checkpoint(2, Csn(2)).expect("no other");
+    write(&store, &checkpoint, 2, 2).expect("the disk works");
+    let finished = checkpoint.finish().expect("the disk works");
     manifest.store = finished.root().clone();
     fail_once(&disk, OperationKind::DurableWrite, 1);
     finished.undecided(&file.publish(&manifest).expect_err("killed"));
@@ -147,31 +153,31 @@ fn a_reader_of_a_manifest_that_was_lost_keeps_its_blocks() {
     assert_eq!(manifest.generation, 2);
     let store = open(&manifest);
     for version in 3..60 {
-        checkpoint(&store, &file, &mut manifest, version % 3 + 1, version);
+        make_checkpoint(&store, &file, &mut manifest, version % 3 + 1, version);
         for page in 1..3 {
             let read = version_of(&reader, page);
             assert_eq!(read.unwrap_or_else(|error| panic!("version {version}: {error}")), page);
         }
     }
     drop(reader);
-    checkpoint(&store, &file, &mut manifest, 1, 60);
+    make_checkpoint(&store, &file, &mut manifest, 1, 60);
     assert_eq!(store.usage().held_blocks, 0);
 }
 
 /// The manifest that was lost was known to be lost only to the first process that opened the database then: that made both slots alike. The next one gave
 /// its generation to another, and what the reader needed counted as no part of that.
 #[test]
-fn the_generation_of_a_manifest_that_is_read_is_given_to_no_other_however_often_the_database_is_opened() {
+fn generation_of_a_reader_is_never_reused_by_later_opens() {
     let (disk, file, mut manifest) = database();
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let open = |manifest: &Manifest| {
         PageStore::claim(&*storage).and_then(|file| PageStore::open(&storage, manifest, file)).expect("opens")
     };
     let store = open(&manifest);
-    checkpoint(&store, &file, &mut manifest, 1, 1);
-    let round = store.begin_checkpoint(2, Csn(2)).expect("no other");
-    write(&store, &round, 2, 2).expect("the disk works");
-    let finished = round.finish().expect("the disk works");
+    make_checkpoint(&store, &file, &mut manifest, 1, 1);
+    let checkpoint = store.begin_checkpoint(2, Csn(2)).expect("no other");
+    write(&store, &checkpoint, 2, 2).expect("the disk works");
+    let finished = checkpoint.finish().expect("the disk works");
     manifest.store = finished.root().clone();
     fail_once(&disk, OperationKind::DurableWrite, 1);
     finished.undecided(&file.publish(&manifest).expect_err("killed"));
@@ -183,19 +189,19 @@ fn the_generation_of_a_manifest_that_is_read_is_given_to_no_other_however_often_
     assert_eq!((manifest.generation, newest.generation), (2, 3));
     let store = open(&manifest);
     for version in 3..60 {
-        checkpoint(&store, &file, &mut manifest, version % 3 + 1, version);
+        make_checkpoint(&store, &file, &mut manifest, version % 3 + 1, version);
         for page in 1..3 {
             let read = version_of(&reader, page);
             assert_eq!(read.unwrap_or_else(|error| panic!("version {version}: {error}")), page);
         }
     }
     drop(reader);
-    checkpoint(&store, &file, &mut manifest, 1, 60);
+    make_checkpoint(&store, &file, &mut manifest, 1, 60);
     assert_eq!(store.usage().held_blocks, 0);
 }
 
 #[test]
-fn a_slot_of_a_generation_that_no_manifest_has_holds_everything_and_stops_no_publication() {
+fn slot_of_an_impossible_generation_holds_every_block() {
     let (disk, _, manifest) = database();
     let slot = slot(&disk, 0);
     assert!(slot.try_lock().expect("works"));
@@ -279,23 +285,23 @@ fn a_reader_compares_the_whole_manifest() {
 }
 
 #[test]
-fn a_full_disk_gets_the_space_of_readers_that_have_gone_without_a_checkpoint() {
+fn full_disk_gets_the_space_of_ended_readers() {
     let (disk, file, mut manifest) = database();
     let storage: Arc<dyn Storage> = Arc::new(disk.clone());
     let store = PageStore::claim(&*storage)
         .and_then(|file| PageStore::open(&storage, &manifest, file))
         .expect("opens");
-    checkpoint(&store, &file, &mut manifest, 1, 1);
+    make_checkpoint(&store, &file, &mut manifest, 1, 1);
     let (_, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");
-    (2..10).for_each(|version| checkpoint(&store, &file, &mut manifest, 1, version));
+    (2..10).for_each(|version| make_checkpoint(&store, &file, &mut manifest, 1, version));
     let (held, blocks) = (store.usage().held_blocks, store.usage().blocks);
     assert!(held > 2);
-    let round = store.begin_checkpoint(10, Csn(10)).expect("no other");
-    (0..store.usage().free_blocks).for_each(|page| write(&store, &round, page + 2, 10).expect("free"));
+    let checkpoint = store.begin_checkpoint(10, Csn(10)).expect("no other");
+    (0..store.usage().free_blocks).for_each(|page| write(&store, &checkpoint, page + 2, 10).expect("free"));
     disk.set_capacity(Some(0));
-    let error = write(&store, &round, 1, 10).expect_err("the disk is full");
+    let error = write(&store, &checkpoint, 1, 10).expect_err("the disk is full");
     assert_eq!(error.kind(), ErrorKind::OutOfSpace);
     drop(reader);
-    write(&store, &round, 1, 10).expect("there is space");
+    write(&store, &checkpoint, 1, 10).expect("there is space");
     assert_eq!((store.usage().blocks, store.usage().held_blocks), (blocks, 0));
 }

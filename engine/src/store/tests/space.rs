@@ -4,7 +4,7 @@ use super::*;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::thread;
 
-/// A new image of a page, outside any round or while one runs.
+/// A new image of a page, outside any checkpoint or while one runs.
 fn replace(store: &Arc<PageStore>, page: u64, version: u64, in_round: bool) {
     let block = store.write_block(BlockKind::Page, page, &mut image(page, version), Csn(version));
     store.record(PageId(page), block.expect("the disk works"), in_round);
@@ -28,14 +28,14 @@ fn what_the_next_checkpoint_gives_back_is_counted() {
     replace(&store, 200, 2, false);
     assert_eq!(replaced(&store), (10, 0), "a new page replaces nothing");
     assert_eq!(store.disk_space().measure().live, live + 1);
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     assert_eq!(replaced(&store), (0, 10));
     replace(&store, 20, 4, true);
     replace(&store, 1, 4, false);
     replace(&store, 200, 4, false);
-    assert_eq!(replaced(&store), (2, 11), "what the round has is replaced for the next");
+    assert_eq!(replaced(&store), (2, 11), "what the checkpoint has is replaced for the next");
     let free = store.usage().free_blocks;
-    let finished = round.finish().expect("the disk works");
+    let finished = checkpoint.finish().expect("the disk works");
     let taken = free - store.usage().free_blocks;
     store.commit_checkpoint(finished);
     assert_eq!(replaced(&store), (2, 0));
@@ -48,13 +48,13 @@ fn what_the_next_checkpoint_gives_back_is_counted() {
 fn an_abandoned_round_counts_for_the_next() {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
     commit(&store, 1..=50, 1);
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     (1..=5).for_each(|page| replace(&store, page, 2, true));
     replace(&store, 60, 2, true);
     replace(&store, 5, 3, false);
     replace(&store, 60, 3, false);
     assert_eq!(replaced(&store), (2, 5));
-    drop(round);
+    drop(checkpoint);
     assert_eq!(replaced(&store), (5, 0), "page 60 is in no checkpoint");
     commit(&store, [], 0);
     assert_eq!(replaced(&store), (0, 0));
@@ -81,31 +81,31 @@ fn assert_counts_are_exact(store: &PageStore, context: &str) {
     assert_eq!(counted, there, "{context}");
 }
 
-/// The first image of a page was still on its way into the round when a second one, for the next, was there: that replaced nothing, then. Given
-/// up, the round took from the count what had never been counted.
+/// The first image of a page was still on its way into the checkpoint when a second one, for the next, was there: that replaced nothing, then. Given
+/// up, the checkpoint took from the count what had never been counted.
 #[test]
-fn an_image_that_arrives_in_a_round_behind_a_newer_one_is_counted() {
+fn image_recorded_below_a_newer_one_is_counted() {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
     commit(&store, 1..=50, 1);
     for give_up in [true, false] {
-        let round = begin(&store).expect("idle");
+        let checkpoint = begin(&store).expect("idle");
         replace(&store, 7, 2, false);
         replace(&store, 60, 3, false);
         let number = store.state.lock().checkpoint.epoch;
         store.freed(PageId(61), number);
-        (60..=61).for_each(|page| write(&store, &round, page, 2).expect("the disk works"));
+        (60..=61).for_each(|page| write(&store, &checkpoint, page, 2).expect("the disk works"));
         assert_counts_are_exact(&store, "open");
         assert_eq!(replaced(&store).0, 3);
         if give_up {
-            drop(round);
+            drop(checkpoint);
         } else {
-            store.commit_checkpoint(round.finish().expect("the disk works"));
+            store.commit_checkpoint(checkpoint.finish().expect("the disk works"));
         }
         assert_counts_are_exact(&store, &format!("given up: {give_up}"));
     }
 }
 
-/// A round is given up, or becomes the mapping, part by part, and others go on between two parts.
+/// A checkpoint is given up, or becomes the mapping, part by part, and others go on between two parts.
 #[test]
 fn the_counts_are_exact_whatever_happens_while_a_round_ends() {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
@@ -116,16 +116,16 @@ fn the_counts_are_exact_whatever_happens_while_a_round_ends() {
             replace(&store, random.below(6000), n, false);
             store.freed(PageId(random.below(6000)), u32::MAX);
         }
-        let round = begin(&store).expect("idle");
+        let checkpoint = begin(&store).expect("idle");
         let arriving: Vec<u64> = (0..200).map(|_| random.below(6000)).collect();
         for page in arriving.iter().chain(&(0..200).map(|_| random.below(6000)).collect::<Vec<_>>()) {
             replace(&store, *page, n, false);
         }
         for page in arriving {
-            write(&store, &round, page, n).expect("the disk works");
+            write(&store, &checkpoint, page, n).expect("the disk works");
         }
         for _ in 0..50 {
-            round.record(PageId(random.below(6000)), BlockRef::ABSENT);
+            checkpoint.record(PageId(random.below(6000)), BlockRef::ABSENT);
         }
         assert_counts_are_exact(&store, &format!("{n}, open"));
         std::thread::scope(|scope| {
@@ -144,9 +144,9 @@ fn the_counts_are_exact_whatever_happens_while_a_round_ends() {
             });
             let others: Vec<_> = others.collect();
             if n % 3 > 0 {
-                drop(round);
+                drop(checkpoint);
             } else {
-                store.commit_checkpoint(round.finish().expect("the disk works"));
+                store.commit_checkpoint(checkpoint.finish().expect("the disk works"));
             }
             others.into_iter().for_each(|other| other.join().expect("no panic"));
         });
@@ -156,7 +156,7 @@ fn the_counts_are_exact_whatever_happens_while_a_round_ends() {
 }
 
 #[test]
-fn whoever_makes_checkpoints_hears_of_replaced_images_now_and_then() {
+fn listener_is_notified_of_replaced_images_now_and_then() {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
     commit(&store, 1..=1000, 1);
     let told = Arc::new(AtomicUsize::new(0));
@@ -200,9 +200,9 @@ fn the_file_is_as_long_as_it_had_to_be_lately_and_no_longer() {
 #[test]
 fn a_file_of_which_most_is_free_is_cut_at_once() {
     let (store, _clock) = grown();
-    let round = begin(&store).expect("idle");
-    (2..=4000).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
-    let finished = round.finish().expect("the disk works");
+    let checkpoint = begin(&store).expect("idle");
+    (2..=4000).for_each(|page| checkpoint.record(PageId(page), BlockRef::ABSENT));
+    let finished = checkpoint.finish().expect("the disk works");
     store.commit_checkpoint(finished);
     commit(&store, [1], 2);
     commit(&store, [1], 3);
@@ -223,9 +223,9 @@ fn half_empty(disk: &SimulatedStorage, dirty: u64) -> (Arc<PageStore>, Arc<Deman
     let demand = Arc::new(Demand::default());
     store.disk_space().keep_reserve(demand.clone(), Clock::manual());
     commit(&store, 1..=1000, 1);
-    let round = begin(&store).expect("idle");
-    (2..=500).step_by(2).for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
-    store.commit_checkpoint(round.finish().expect("the disk works"));
+    let checkpoint = begin(&store).expect("idle");
+    (2..=500).step_by(2).for_each(|page| checkpoint.record(PageId(page), BlockRef::ABSENT));
+    store.commit_checkpoint(checkpoint.finish().expect("the disk works"));
     demand.dirty.store(dirty, Ordering::Relaxed);
     store.disk_space().reserve(ReservedFor::Change).expect("a large disk");
     store.disk_space().cut_free_end().expect("the disk works");
@@ -257,7 +257,7 @@ fn compacting_leaves_the_reserve_to_what_is_dirty() {
 
 /// Clean pages were written, for their stamps, into blocks that were kept for dirty ones.
 #[test]
-fn clean_pages_leave_what_is_kept_and_ask_for_a_checkpoint_that_gives_blocks_back() {
+fn clean_pages_leave_the_reserve_and_request_a_checkpoint() {
     let disk = new_disk();
     let (store, demand) = half_empty(&disk, 300);
     disk.set_capacity(Some(0));
@@ -304,24 +304,24 @@ fn images_that_are_on_the_move_are_not_taken_for_free_blocks() {
 
 /// Nobody had asked the disk since it was filled, so the blocks that a checkpoint needed went to pages that were to leave memory.
 #[test]
-fn a_checkpoint_keeps_its_blocks_although_nobody_knows_that_the_disk_is_full() {
+fn checkpoint_keeps_its_blocks_before_a_full_disk_is_noticed() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let demand = Arc::new(Demand::default());
     store.disk_space().keep_reserve(demand.clone(), Clock::manual());
     demand.dirty.store(300, Ordering::Relaxed);
     store.disk_space().reserve(ReservedFor::Change).expect("a large disk");
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     assert!(store.disk_space().has_block_for_eviction());
     disk.set_capacity(Some(0));
     let mut pages = 1..;
     while store.usage().free_blocks > 300 {
-        write(&store, &round, pages.next().expect("endless"), 1).expect("a free block");
+        write(&store, &checkpoint, pages.next().expect("endless"), 1).expect("a free block");
     }
     assert!(!store.disk_space().is_disk_full(), "nobody has asked");
     assert!(!store.disk_space().has_block_for_eviction());
     assert!(store.disk_space().is_disk_full());
-    round.close();
+    checkpoint.close();
     assert!(store.disk_space().has_block_for_eviction(), "its images are made");
     // As if each page were in another part of the mapping.
     demand.page_ids.store(1 << 30, Ordering::Relaxed);
@@ -329,39 +329,39 @@ fn a_checkpoint_keeps_its_blocks_although_nobody_knows_that_the_disk_is_full() {
     disk.set_capacity(None);
     assert!(store.disk_space().has_block_for_eviction(), "the file grows");
     demand.page_ids.store(0, Ordering::Relaxed);
-    store.commit_checkpoint(round.finish().expect("the disk works"));
+    store.commit_checkpoint(checkpoint.finish().expect("the disk works"));
     assert!(store.disk_space().has_block_for_eviction(), "nothing needs them now");
 }
 
-/// A store with 300 dirty pages on a round's way, all but a few of its blocks written, on a disk that has `spare` blocks more.
-fn in_a_round(disk: &SimulatedStorage, spare: u64) -> (Arc<PageStore>, OpenCheckpoint, Clock) {
+/// A store with 300 dirty pages on a checkpoint's way, all but a few of its blocks written, on a disk that has `spare` blocks more.
+fn in_a_checkpoint(disk: &SimulatedStorage, spare: u64) -> (Arc<PageStore>, OpenCheckpoint, Clock) {
     let store = PageStore::create(disk, DATABASE, PAGE).expect("created");
     let (clock, demand) = (Clock::manual(), Arc::new(Demand::default()));
     store.disk_space().keep_reserve(demand.clone(), clock.clone());
     demand.dirty.store(300, Ordering::Relaxed);
     store.disk_space().reserve(ReservedFor::Change).expect("a large disk");
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     let mut pages = 1..;
     while store.usage().free_blocks > 50 {
-        write(&store, &round, pages.next().expect("endless"), 1).expect("a free block");
+        write(&store, &checkpoint, pages.next().expect("endless"), 1).expect("a free block");
     }
     let taken: usize = disk.files().iter().map(|path| disk.read_file(path).expect("there").len()).sum();
     disk.set_capacity(Some(taken as u64 + spare * PAGE as u64));
-    (store, round, clock)
+    (store, checkpoint, clock)
 }
 
-/// The disk was asked for all that the round could need of pages that it had imaged and that stayed dirty. It did not have so much, and no page left
-/// memory until the end of the round.
+/// The disk was asked for all that the checkpoint could need of pages that it had imaged and that stayed dirty. It did not have so much, and no page left
+/// memory until the end of the checkpoint.
 #[test]
 fn pages_leave_beside_a_round_while_the_disk_has_space_for_them() {
     let disk = new_disk();
-    let (store, _round, _clock) = in_a_round(&disk, 10);
+    let (store, _round, _clock) = in_a_checkpoint(&disk, 10);
     for page in 1000..1010 {
         assert!(store.disk_space().has_block_for_eviction(), "page {page}");
         let free = store.usage().free_blocks;
         replace(&store, page, 1, false);
         store.space.reserve.get().expect("kept").demand.dirty.fetch_sub(1, Ordering::Relaxed);
-        assert!((50..=60).contains(&free), "{free}: the round has what it had");
+        assert!((50..=60).contains(&free), "{free}: the checkpoint has what it had");
     }
     assert_eq!(store.usage().free_blocks, 50);
     assert!(!store.disk_space().has_block_for_eviction(), "the disk is full");
@@ -371,7 +371,7 @@ fn pages_leave_beside_a_round_while_the_disk_has_space_for_them() {
 #[test]
 fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
     let disk = new_disk();
-    let (store, round, _clock) = in_a_round(&disk, 0);
+    let (store, checkpoint, _clock) = in_a_checkpoint(&disk, 0);
     let push = |writer: &mut ImageWriter, page| {
         writer.push(PageId(page), Csn(1), Heat::Hot, |out| {
             out.copy_from_slice(&image(page, 1)[..out.len()]);
@@ -385,7 +385,7 @@ fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
         }
         assert!(push(&mut evicts, page).expect("a free block"));
     }
-    let mut writes = round.writer(&disk, 1 << 20).expect("a queue");
+    let mut writes = checkpoint.writer(&disk, 1 << 20).expect("a queue");
     std::thread::scope(|scope| {
         scope.spawn(move || {
             thread::sleep(std::time::Duration::from_millis(50));
@@ -405,25 +405,25 @@ fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
     };
     assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
     drop(writes);
-    round.write_blob(b"a catalog").expect("blocks have come back");
+    checkpoint.write_blob(b"a catalog").expect("blocks have come back");
 }
 
 /// Pages that were imaged and are dirty again kept all others in memory while the mapping was written and the manifest published.
 #[test]
 fn a_round_whose_images_are_made_keeps_what_its_mapping_takes() {
     let disk = new_disk();
-    let (store, round, _clock) = in_a_round(&disk, 0);
+    let (store, checkpoint, _clock) = in_a_checkpoint(&disk, 0);
     assert!(!store.disk_space().has_block_for_eviction());
-    round.close();
+    checkpoint.close();
     assert!(store.disk_space().has_block_for_eviction());
-    store.commit_checkpoint(round.finish().expect("blocks are kept"));
+    store.commit_checkpoint(checkpoint.finish().expect("blocks are kept"));
 }
 
 /// A disk that was found full by somebody who was not refused for that was said to be full for ever.
 #[test]
 fn a_disk_that_was_full_beside_a_round_is_asked_again() {
     let disk = new_disk();
-    let (store, _round, clock) = in_a_round(&disk, 0);
+    let (store, _round, clock) = in_a_checkpoint(&disk, 0);
     let second = std::time::Duration::from_secs(1);
     assert!(!store.disk_space().has_block_for_eviction());
     assert!(store.disk_space().is_disk_full() && store.disk_space().has_refused(second));
@@ -437,7 +437,7 @@ fn a_disk_that_was_full_beside_a_round_is_asked_again() {
 #[test]
 fn an_error_that_is_no_full_disk_keeps_no_page_in_memory() {
     let disk = new_disk();
-    let (store, _round, _clock) = in_a_round(&disk, 0);
+    let (store, _round, _clock) = in_a_checkpoint(&disk, 0);
     disk.set_capacity(None);
     disk.inject(Fault { operation: OperationKind::Write, after: 0, kind: FaultKind::ForEver, error: 5 });
     assert!(store.disk_space().has_block_for_eviction());
@@ -447,22 +447,22 @@ fn an_error_that_is_no_full_disk_keeps_no_page_in_memory() {
 
 /// With nothing dirty and no image on the move the file was cut to what was in use, and the catalog of the next checkpoint had no place.
 #[test]
-fn a_compacted_file_has_room_for_a_checkpoint_that_drops_a_table() {
+fn compacted_file_has_space_for_a_checkpoint_without_a_table() {
     let disk = new_disk();
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
     let demand = Arc::new(Demand::default());
     demand.page_ids.store(1001, Ordering::Relaxed);
     store.disk_space().keep_reserve(demand, Clock::manual());
     commit(&store, 1..=1000, 1);
-    let round = begin(&store).expect("idle");
-    round.write_blob(b"a catalog").expect("the disk is large");
-    store.commit_checkpoint(round.finish().expect("the disk works"));
+    let checkpoint = begin(&store).expect("idle");
+    checkpoint.write_blob(b"a catalog").expect("the disk is large");
+    store.commit_checkpoint(checkpoint.finish().expect("the disk works"));
     store.disk_space().cut_free_end().expect("the disk works");
     disk.set_capacity(Some(0));
-    let round = begin(&store).expect("idle");
-    [1, 1000].into_iter().for_each(|page| round.record(PageId(page), BlockRef::ABSENT));
-    round.write_blob(b"a catalog").expect("a block is kept");
-    store.commit_checkpoint(round.finish().expect("blocks are kept"));
+    let checkpoint = begin(&store).expect("idle");
+    [1, 1000].into_iter().for_each(|page| checkpoint.record(PageId(page), BlockRef::ABSENT));
+    checkpoint.write_blob(b"a catalog").expect("a block is kept");
+    store.commit_checkpoint(checkpoint.finish().expect("blocks are kept"));
 }
 
 /// What was asked for counted when the page had become dirty, which is later: threads that asked at once were all promised the same blocks.
@@ -486,12 +486,12 @@ fn what_is_promised_to_many_threads_at_once_is_there_for_each() {
             });
         }
     });
-    let round = begin(&store).expect("idle");
+    let checkpoint = begin(&store).expect("idle");
     for page in 501..501 + demand.dirty.load(Ordering::Relaxed) {
-        write(&store, &round, page, 2).expect("a block was promised");
+        write(&store, &checkpoint, page, 2).expect("a block was promised");
     }
-    round.write_blob(b"a catalog").expect("blocks are kept");
-    store.commit_checkpoint(round.finish().expect("blocks are kept"));
+    checkpoint.write_blob(b"a catalog").expect("blocks are kept");
+    store.commit_checkpoint(checkpoint.finish().expect("blocks are kept"));
     assert!((1..THREADS).contains(&promised.into_inner()));
 }
 
