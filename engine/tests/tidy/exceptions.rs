@@ -28,6 +28,7 @@ pub const LONG_FUNCTIONS: &[&str] = &[
 ];
 
 /// Places where names of tests may have more than 60 characters.
+pub const LONG_TEST_NAMES: &[&str] = &[];
 
 /// Places where comment lines may have more than 100 columns.
 pub const WIDE_COMMENTS: &[&str] = &[
