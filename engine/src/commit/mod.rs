@@ -34,40 +34,40 @@
 //! Left out on purpose: barriers for idle logs. A log that has nothing volatile does not hold W
 //! back (see `watermark`).
 
-mod acknowledge;
-mod append;
 mod axes;
-mod chunks;
-mod cohort;
-mod deadline;
-mod dependency;
-mod dice;
-mod durability;
-mod environment;
-mod failure;
-mod flusher;
-mod flushers;
-mod fragments;
-mod layout;
 mod levels;
-mod log_writer;
-mod mapped;
-pub mod metrics;
-mod pending;
 mod poison;
+pub mod metrics;
+mod watermark;
 mod predecessors;
-pub mod presets;
-mod protocol;
+mod dependency;
+mod pending;
+mod environment;
+mod dice;
+mod cohort;
+mod log_writer;
+mod durability;
+mod flushers;
+mod waiters;
+mod failure;
+mod acknowledge;
 mod schedule;
 mod sharing;
 mod stealing;
+mod deadline;
+mod writes;
+mod mapped;
+mod workers;
+mod protocol;
+mod layout;
+pub mod presets;
+mod waiting;
+mod append;
+mod chunks;
+mod fragments;
+mod flusher;
 mod threads;
 mod start;
-mod waiters;
-mod waiting;
-mod watermark;
-mod workers;
-mod writes;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -19,8 +19,8 @@
 //! Once commits have stopped, nothing is popped: what was durable before stays acknowledged, the
 //! rest is unknown.
 
-pub(super) mod out_of_order;
 pub(super) mod queue;
+pub(super) mod out_of_order;
 
 use super::axes::Axes;
 use super::durability::Durability;
