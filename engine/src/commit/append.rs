@@ -165,12 +165,14 @@ impl Appending {
         if self.mapped.hardens_at_once(&pending) {
             self.mapped.fence(log, latch);
         }
+        // Of a change of the catalog the DSN is known by now.
+        let pending = Pending { dsn, ..pending };
         let due = if pending.waits {
             self.joined(log, csn, &pending, latch);
             NEVER
         } else {
             let required = self.durability.required_for_queued(csn, dsn, &on);
-            self.enqueue(log, latch, (csn, required), watermark, &Pending { dsn, ..pending })
+            self.enqueue(log, latch, (csn, required), watermark, &pending)
         };
         self.count_in_block(log, latch);
         (csn, log.flush_request.due_after_append(due, was_empty))
