@@ -9,12 +9,9 @@ pub const IMPORTS: &[&str] = &["base::planted -> base"];
 pub const LONG_FUNCTIONS: &[&str] = &[
     "bench/src/tpcc/tests.rs::every_broken_condition_is_found",
     "checker/tests/judges.rs::run",
-    "engine/src/base/settings.rs::validate",
-    "engine/src/checkpoint/mod.rs::run",
     "engine/tests/concurrency.rs::nobody_reads_what_is_aborted",
     "engine/tests/concurrency.rs::readers_see_transfers_whole_beside_checkpoints",
     "engine/tests/crash.rs::run",
-    "sim/src/run.rs::execute_simulated",
 ];
 
 /// Places where names of tests may have more than 60 characters.
