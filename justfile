@@ -21,6 +21,6 @@ soak minutes="120":
 fuzz seconds="60":
     fuzz/run.sh --seconds {{seconds}}
 
-# The same workload on QuenchDB and on other engines; see docs/benchmark.md. Builds RocksDB: 20 to 30 minutes, once.
+# The same workload on QuenchDB and on other engines; see docs/guide/benchmark.md. Builds RocksDB: 20 to 30 minutes, once.
 compare *arguments:
     cargo run --release --manifest-path peers/Cargo.toml -- compare {{arguments}}

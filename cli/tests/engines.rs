@@ -21,7 +21,7 @@ fn other_engines_name_the_program_that_contains_them() {
     ] {
         refused(
             arguments,
-            &["is not part of this program", "--manifest-path peers/Cargo.toml", "docs/benchmark.md"],
+            &["is not part of this program", "--manifest-path peers/Cargo.toml", "docs/guide/benchmark.md"],
         );
     }
 }

@@ -190,7 +190,7 @@ fn links_in_documents_lead_somewhere() {
 /// and no row has a seed beyond that.
 #[test]
 fn the_table_of_planted_bugs_is_complete() {
-    let document = fs::read_to_string(root().join("docs/planted.md")).expect("it is there");
+    let document = fs::read_to_string(root().join("docs/internals/planted.md")).expect("it is there");
     let (_, generated) =
         document.split_once("-- planted --seeds ").expect("the command that makes the table");
     let (seeds, generated) = generated.split_once(' ').expect("a number of seeds");

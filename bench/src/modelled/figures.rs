@@ -1,5 +1,5 @@
 //! What is known of each modelled device. Sources and assumptions: the table in
-//! `docs/benchmark.md`.
+//! `docs/guide/benchmark.md`.
 
 /// Time of one access by its size: constant to a size, then proportional to what is beyond it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

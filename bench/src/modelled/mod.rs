@@ -5,7 +5,7 @@
 //!                          slots, shared rate, noise
 //! ```
 //!
-//! - [`figures`]: the figures of each device, and their sources (`docs/benchmark.md`).
+//! - [`figures`]: the figures of each device, and their sources (`docs/guide/benchmark.md`).
 //! - [`schedule`]: when an access completes on a device with these figures. It does not wait, so
 //!   tests can ask it.
 //! - [`storage`]: a [`quenchdb::internals::device::Storage`] that takes that long; [`queue`]: its

@@ -15,7 +15,7 @@ fn missing(engine: Engine) -> String {
         std::env::args().skip_while(|argument| argument != "bench").skip(1).collect();
     let command = format!("cargo run --release --manifest-path peers/Cargo.toml -- {}", arguments.join(" "));
     format!(
-        "{engine} is not part of this program; run `{}` instead (see docs/benchmark.md)",
+        "{engine} is not part of this program; run `{}` instead (see docs/guide/benchmark.md)",
         command.trim_end()
     )
 }

@@ -1,6 +1,6 @@
 //! The choices in which commit protocols differ, by name. A preset makes all choices; a setting overrides one.
 //!
-//! The layer `commit` and `docs/commit.md` describe the choices.
+//! The layer `commit` and `docs/guide/commit.md` describe the choices.
 
 use super::error::{Error, Location, Result};
 
@@ -48,7 +48,7 @@ macro_rules! choices {
 }
 
 choices! {
-    /// Which commit protocol runs. A preset is a point on the axes that `docs/commit.md` describes.
+    /// Which commit protocol runs. A preset is a point on the axes that `docs/guide/commit.md` describes.
     #[derive(Default)]
     Preset, "preset", {
         /// Each commit writes and flushes its own record alone. The baseline.

@@ -24,7 +24,7 @@ pub(super) const NEVER: Nanos = Nanos(u64::MAX);
 pub(super) const NOW: Nanos = Nanos(0);
 /// What is due within so long is written with what is due now, and a log that others need is
 /// written about so often. Measured: more often costs more CPU than it saves latency, see
-/// `docs/commit.md`.
+/// `docs/guide/commit.md`.
 pub(super) const PACE: Duration = Duration::from_micros(200);
 
 /// `moment` plus `by`.

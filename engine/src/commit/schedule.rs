@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Threads that wait, for each processor, above which a thread that only writes does better than a
-/// leader. Measured, see `docs/performance.md`.
+/// leader. Measured, see `docs/guide/performance.md`.
 const LEADER_WAITERS_MAX: usize = if cfg!(feature = "simulation") { 1 } else { 16 };
 
 /// See the module's text.

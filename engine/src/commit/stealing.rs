@@ -29,7 +29,7 @@
 //! # Why it is sound
 //! 1. **Two helpers never take the same bytes.** They are taken under the owner's latch, which is
 //!    only tried, so that two helpers of each other do not wait. See
-//!    `docs/decisions/0011-stealing-whole-blocks.md`.
+//!    `docs/internals/decisions/0011-stealing-whole-blocks.md`.
 //! 2. **The owner is not idle while its bytes are in flight** (rule 3). They stay in its slot: its
 //!    first volatile CSN is in its parking lot until the write has completed.
 //! 3. **Durable is the owner's gap-free prefix**, not the helper's: a hole in the helper's log

@@ -1,4 +1,4 @@
-//! Each model against the figures that `docs/benchmark.md` gives for it. The tests ask for
+//! Each model against the figures that `docs/guide/benchmark.md` gives for it. The tests ask for
 //! completion times and do not wait.
 
 use super::*;

@@ -77,8 +77,8 @@ fn fixed_samples_give_the_picture_of_the_documentation() {
         ends: false,
     };
     let picture = picture(&scene, (80, 24));
-    let documented = include_str!("../../../../docs/benchmark.md");
-    assert!(documented.contains(&picture), "docs/benchmark.md shows another picture than\n{picture}");
+    let documented = include_str!("../../../../docs/guide/benchmark.md");
+    assert!(documented.contains(&picture), "docs/guide/benchmark.md shows another picture than\n{picture}");
     for shown in ["p99.9", "flush wait", "lock wait", "37 %", "hits", "evicted", "30,000 of 31,500", "0.92 s"]
     {
         assert!(picture.contains(shown), "{shown} in\n{picture}");

@@ -20,7 +20,7 @@
 //! Armed for [`OperationKind::Memory`], a store to mapped memory is `Lost` or lacks one word (`Torn`), or a
 //! fence is a `LyingFlush`.
 //!
-//! "Beyond the contract": the disk breaks what `docs/assumptions.md` expects of it. Then the engine never
+//! "Beyond the contract": the disk breaks what `docs/guide/assumptions.md` expects of it. Then the engine never
 //! returns wrong bytes as right ones where checksums, identities and sequence numbers can tell.
 
 use super::device::SECTOR;

@@ -26,7 +26,7 @@
 //! The argument needs that every process sees each lock, write or read of these files that has
 //! returned. System calls on one machine guarantee it. A fence stands between 3 and 4 and between a
 //! and b, because hardware could still reorder memory accesses. A network file system gives no such
-//! guarantee: see `docs/assumptions.md`.
+//! guarantee: see `docs/guide/assumptions.md`.
 //!
 //! *The writer opens while readers exist.* It looks at the slots before it takes a block. A reader
 //! of an older g may need any block that the newest manifest does not have, so all of these are
