@@ -19,11 +19,11 @@
 //! 1. No checkpoint runs, or the page has its image in the running one: the image belongs to the
 //!    next checkpoint. Every change in it is committed before that one chooses its CSN.
 //! 2. A checkpoint at C runs, and the page has no image in it:
-//!    a. nothing in the page is newer than C: the image belongs to the running checkpoint, which
-//!       then needs no other image of it;
-//!    b. something is newer: first the image as of C is written for the checkpoint, and the page
-//!       stays; later it is case 1. A page of a large value that did not exist at C needs no image
-//!       in the checkpoint.
+//!    - If nothing in the page is newer than C, the image belongs to the running checkpoint, which
+//!      then needs no other image of it.
+//!    - Otherwise first the image as of C is written for the checkpoint, and the page stays; later
+//!      it is case 1. A page of a large value that did not exist at C needs no image in the
+//!      checkpoint.
 //!
 //! The decision and the recording happen under the imager's gate with the page held exclusively, so
 //! no checkpoint begins or ends in between.

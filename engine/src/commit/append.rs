@@ -432,10 +432,8 @@ impl Appending {
     /// Seals the filling buffer, which has no room for the next record, if another one is free.
     /// Returns false if all are in use: then the committer has to wait for a write.
     fn seal_full_buffer(&self, log: &LogWriter, latch: &mut LogGuard<'_>) -> bool {
-        if !self.mapped.is_used() && !(latch.has_free_buffer() && log.has_few_sealed()) {
-            return false;
-        }
-        if !log.seal_ahead(latch) {
+        let may_seal = self.mapped.is_used() || latch.has_free_buffer() && log.has_few_sealed();
+        if !may_seal || !log.seal_ahead(latch) {
             return false;
         }
         if self.mapped.is_used() {

@@ -13,7 +13,7 @@ pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseI
     let mut segments = Vec::new();
     for name in storage.list(DIRECTORY)? {
         let Some(id) = crate::log::segment_id(&name)? else { continue };
-        let mode = OpenMode { create: false, read_only: read_only, direct: true };
+        let mode = OpenMode { create: false, read_only, direct: true };
         let file = storage.open(&format!("{DIRECTORY}/{name}"), mode)?;
         let len = file.len()?;
         let of = if read_only { None } else { crate::log::database_of(&*file) };

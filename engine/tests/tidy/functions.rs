@@ -8,7 +8,7 @@ const TEST_NAME_CHARACTERS_MAX: usize = 60;
 
 /// Returns the name of the function that begins in this line.
 fn name(line: &str) -> Option<&str> {
-    let mut words = line.trim_start().split_whitespace();
+    let mut words = line.split_whitespace();
     let qualifiers = ["pub", "pub(crate)", "pub(super)", "const", "async", "unsafe", "extern", "\"C\""];
     let first = words.find(|word| !qualifiers.contains(word))?;
     let rest = (first == "fn").then(|| words.next())??;

@@ -309,7 +309,7 @@ fn a_full_buffer_is_sealed_and_the_next_one_filled() {
         let theirs = world.clone();
         let last = in_time("three more buffers are free", move || {
             let commit = |_| theirs.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
-            (0..150 << 10).step_by(600).map(commit).last().expect("some")
+            (0..150 << 10).step_by(600).map(commit).fold(None, |_, ticket| Some(ticket)).expect("some")
         });
         assert_eq!(world.commit.metrics().backpressure_waits.get(), 0, "{preset:?}");
         world.disk.release();
