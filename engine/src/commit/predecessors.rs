@@ -6,7 +6,7 @@ use crate::base::Csn;
 /// Predecessors that a list distinguishes.
 pub(super) const PREDECESSORS: usize = 6;
 
-/// A list of direct predecessors. It remembers up to [`PREDECESSORS`]; with more it only knows that
+/// A list of direct predecessors. It remembers up to `PREDECESSORS`; with more it only knows that
 /// there were too many.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Predecessors {

@@ -1,6 +1,6 @@
 //! From settings to a point on the axes, and what is refused.
 //!
-//! A preset brings the choices of its page ([`super::protocol`]), and a setting changes one of
+//! A preset brings the choices of its page (`protocol`), and a setting changes one of
 //! them. With one log the dependency rule is log order, with several DSN. Choices that contradict
 //! each other, and numbers for choices that were not made, are refused with the reason: a setting
 //! that is silently without effect is a wrong measurement.

@@ -7,12 +7,13 @@
 //! ```
 //!
 //! Writes of one log complete in any order: its own of different queues, and those of helpers
-//! that piggyback its blocks. One that completes before an earlier one of the same log waits here. The
-//! completion of the earliest block acknowledges all of them.
+//! that piggyback its blocks. A block that completes before an earlier one of the same log waits
+//! here. The completion of the earliest block acknowledges all of them.
 //!
 //! 1. The frontier is the last CSN of the gap-free prefix of completed blocks. It never falls, and
 //!    never passes a block that is in flight.
-//! 2. Blocks are parked in the order of their sequences, under the log's latch, and complete under it.
+//! 2. Blocks are parked in the order of their sequences, under the log's latch, and complete under
+//!    it.
 //! 3. A sequence that is not in flight is ignored: it cannot move the frontier.
 
 use super::segment::OpenBlock;

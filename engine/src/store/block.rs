@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_image_of_the_same_page_in_the_same_place_is_a_lost_write() {
+    fn older_image_of_the_same_page_in_its_place_is_a_lost_write() {
         let (old, identity, _) = sealed();
         let mut new = vec![10u8; 4096];
         let reference = seal(&mut new, identity, Csn(4), BlockNumber(12));
