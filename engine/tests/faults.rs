@@ -229,7 +229,7 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
         let error = db.checkpoint().expect_err("poisoned");
         // A device that opens nothing any more refuses the checkpoint's own writes first.
         let opens_nothing = fault.operation == OperationKind::Open && fault.kind == FaultKind::ForEver;
-        let refused = opens_nothing && error.kind() == ErrorKind::Io;
+        let refused = opens_nothing && matches!(error.kind(), ErrorKind::Io | ErrorKind::OutOfSpace);
         assert!(refused || error.kind() == ErrorKind::Poisoned, "{context}: {error}");
         reads_go_on(&db, &table, &work.told, context);
     }

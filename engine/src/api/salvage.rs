@@ -20,8 +20,8 @@ impl Database {
     /// Copies what is readable of the damaged database `source` to a new one in `target`, an empty
     /// directory (created if it is missing). The source is only read, so it may be on read-only
     /// media, and it must not be open. Works without a manifest, mapping or catalog:
-    /// `docs/guide/backup.md` says what is taken from where. The report lists what could not be read. The
-    /// log records above the checkpoint are held in memory. Pages of the new database are as long
+    /// `docs/guide/backup.md` says what is taken from where. The report lists what could not be
+    /// read. The log records above the checkpoint are held in memory. Pages of the new database are as long
     /// as the settings say, or as those of the source if these are longer, so that every key has
     /// room.
     ///

@@ -142,8 +142,9 @@ fn build_right(tree: &Tree, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGu
 }
 
 /// Gives a new page the checkpoint epoch of the page that its content comes from. Either the image
-/// of that page holds the content, or both pages will be imaged (`docs/internals/decisions/0004`). The epoch
-/// of the allocation would be wrong if the next epoch began in between.
+/// of that page holds the content, or both pages will be imaged
+/// (`docs/internals/decisions/0004`). The epoch of the allocation would be wrong if the next epoch
+/// began in between.
 fn inherit_epoch(page: &ExclusiveGuard<'_>, source: &ExclusiveGuard<'_>) {
     page.set_imaged(source.epoch());
 }
