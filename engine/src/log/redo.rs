@@ -141,6 +141,7 @@ impl RedoBuffer {
     ///
     /// # Errors
     /// `Corruption` if the buffer is malformed.
+    #[inline]
     pub fn divide(&self) -> Result<Option<Fragments>> {
         if self.chunks.is_some() || self.runs.len() < 2 {
             return Ok(None);

@@ -13,7 +13,7 @@ use super::counters::LOG_INSERTS_TIMED_ONE_IN;
 use super::descriptor::{Descriptors, Stamp};
 use super::garbage::ToCollect;
 use super::snapshot::remember_commit;
-use super::system::record_of;
+use super::system::{TransactionSystem, record_of};
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
 use crate::base::{Csn, Gsn, LogId, Result};
@@ -49,7 +49,7 @@ impl ActiveTransaction {
         let commit = system.commit();
         let _inside = commit.inside(USER);
         let waits = self.durability == Durability::Durable;
-        match self.precommit(waits)? {
+        match self.precommit(&system, waits)? {
             Precommitted::Written(ticket, pending, to_collect) => {
                 if pending.waits {
                     commit.finish(ticket, pending)?;
@@ -73,7 +73,7 @@ impl ActiveTransaction {
         let system = self.system.clone();
         let commit = system.commit();
         let _inside = commit.inside(USER);
-        Ok(match self.precommit(false)? {
+        Ok(match self.precommit(&system, false)? {
             Precommitted::Written(ticket, pending, to_collect) => {
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
                 system.versions.collect_after(to_collect);
@@ -92,9 +92,8 @@ impl ActiveTransaction {
     /// # Errors
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted
     /// and nothing was changed.
-    fn precommit(mut self, waits: bool) -> Result<Precommitted> {
+    fn precommit(mut self, system: &TransactionSystem, waits: bool) -> Result<Precommitted> {
         if self.inside.get() {
-            let system = self.system.clone();
             drop(self);
             return Err(system
                 .committed
@@ -110,10 +109,9 @@ impl ActiveTransaction {
             self.end();
             return Ok(Precommitted::ReadOnly(pending));
         }
-        let system = self.system.clone();
         let commit = system.commit();
         let mut divided = self.writes.redo.divide()?;
-        let log = self.writes.whole_log(&system, self.chunks.is_some());
+        let log = self.writes.whole_log(system, self.chunks.is_some());
         let (gsn, alone) = self.dependencies.clock(divided.is_none().then_some(log));
         let alone = alone && self.chunks.is_none();
         let mut pending = Pending { alone, ..self.pending(waits) };
@@ -131,7 +129,7 @@ impl ActiveTransaction {
         }
         let ticket = self.append(log, gsn, divided, pending)?;
         // From here on nothing can fail (invariant I2).
-        self.dependencies.raise_changed(&system, ticket);
+        self.dependencies.raise_changed(system, ticket);
         system.descriptors.set_ready(self.id, ticket.csn);
         if ticket.csn.0.is_multiple_of(LOG_INSERTS_TIMED_ONE_IN) {
             system.counters.log_inserts_timed.add(1);
@@ -140,9 +138,9 @@ impl ActiveTransaction {
         let (stamp, versions) = (Stamp::committed(ticket.csn), &system.versions.slots);
         self.writes.changes.iter().for_each(|change| versions.set_stamp(change.version, stamp));
         self.writes.values.iter().for_each(|value| versions.set_stamp(value.owner, stamp));
-        remember_commit(&system, ticket.csn);
+        remember_commit(system, ticket.csn);
         let shard = Descriptors::slot(self.id);
-        let worth_collecting = self.writes.queue_garbage(&system, shard, ticket.csn);
+        let worth_collecting = self.writes.queue_garbage(system, shard, ticket.csn);
         let replaced = !self.writes.replaced.is_empty();
         self.end();
         let to_collect = match (worth_collecting, replaced) {

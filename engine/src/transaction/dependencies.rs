@@ -96,6 +96,7 @@ impl Dependencies {
 
     /// Raises the clocks of the changed leaves to the GSN that the transaction drew, before its
     /// commit is visible.
+    #[inline]
     pub(super) fn raise_changed(&self, system: &TransactionSystem, ticket: Ticket) {
         let Some(clock) = &self.clock else { return };
         // If the watermark has passed the CSN, no transaction needs to wait for it.

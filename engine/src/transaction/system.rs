@@ -327,6 +327,7 @@ impl TransactionSystem {
         table.begin_use().or_else(|dropped| on_drop(table.drop_csn()).and(Err(dropped)))
     }
 
+    #[inline]
     pub(super) fn check_key(&self, table: &TableState, key: &[u8]) -> Result<()> {
         let max = self.limits.key_bytes_max;
         if key.is_empty() || key.len() > max {
