@@ -1,16 +1,17 @@
 //! Is there a cycle that the level forbids?
 //!
-//! Snapshot isolation allows a cycle of dependencies exactly if two anti-dependencies are adjacent in it. So
-//! the search walks a graph with two nodes for each transaction; a cycle of that graph is forbidden:
+//! Snapshot isolation allows a cycle of dependencies exactly if two anti-dependencies are adjacent
+//! in it. So the search walks a graph with two nodes for each transaction; a cycle of that graph is
+//! forbidden:
 //!
 //! ```text
 //!   (T, reached by an anti-dependency)     continues by: dependency
 //!   (T, reached by a dependency)           continues by: dependency, anti-dependency
 //! ```
 //!
-//! "Ended before the other began" is a dependency, too. All such pairs would be too many, so the ends form a
-//! chain by time: a transaction leads to its own end, each end to the next end, and the last end before a
-//! begin to the transaction that begins.
+//! "Ended before the other began" is a dependency, too. All such pairs would be too many, so the
+//! ends form a chain by time: a transaction leads to its own end, each end to the next end, and the
+//! last end before a begin to the transaction that begins.
 
 /// The reason why one transaction precedes another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +34,8 @@ pub(crate) struct Graph {
     anti_is_ordinary: bool,
 }
 
-/// A step of a cycle: from this transaction, by this edge (`None`: it ended before the next began) of this key.
+/// A step of a cycle: from this transaction, by this edge (`None`: it ended before the next began)
+/// of this key.
 pub(crate) type Step = (usize, Option<(Edge, u32)>);
 
 impl Graph {
@@ -89,11 +91,13 @@ struct Search<'g> {
     ends: Vec<(u64, u32)>,
 }
 
-/// A node: 2 t and 2 t + 1 are transaction t, reached by an anti-dependency or otherwise; from 2 n the ends.
+/// A node: 2 t and 2 t + 1 are transaction t, reached by an anti-dependency or otherwise; from 2 n
+/// the ends.
 type Node = usize;
 
 impl Search<'_> {
-    /// Returns the `index`th successor of `node`: `None` behind the last, `Some(None)` for one not judged.
+    /// Returns the `index`th successor of `node`: `None` behind the last, `Some(None)` for one not
+    /// judged.
     fn successor(&self, node: Node, index: usize) -> Option<Option<Node>> {
         let n = self.graph.times.len();
         if node >= 2 * n {
@@ -196,7 +200,8 @@ mod tests {
 
     #[test]
     fn an_end_before_a_beginning_is_a_dependency() {
-        // 0 ended before 1 began and read the state before 1's write: allowed. The reverse reads the past.
+        // 0 ended before 1 began and read the state before 1's write: allowed. The reverse reads
+        // the past.
         for (edge, forbidden) in [((0, 1, Edge::Anti), false), ((1, 0, Edge::Anti), true)] {
             let mut graph = Graph::new(vec![(0, Some(1)), (2, Some(3)), (4, Some(5))], false);
             graph.link(edge.0, edge.1, edge.2, 7);

@@ -1,14 +1,14 @@
 //! Judges what transactions saw: is there an order that snapshot isolation allows?
 //!
-//! The crate does not know the engine. A test runs transactions from many threads and records what each
-//! transaction read and wrote, and when it began and ended. The judges check this history:
+//! The crate does not know the engine. A test runs transactions from many threads and records what
+//! each transaction read and wrote, and when it began and ended. The judges check this history:
 //!
-//! - [`lists`]: transactions append numbers to lists and read whole lists. The order of versions follows
-//!   from what was read, so the judge trusts no statement of the database about itself. Outcomes may be
-//!   unknown, as after a crash.
-//! - [`versions`]: transactions read and write rows, and scan ranges. The order of commits is what the
-//!   database reported (the CSN). Each transaction must have seen the state after one of these commits,
-//!   absent rows included.
+//! - [`lists`]: transactions append numbers to lists and read whole lists. The order of versions
+//!   follows from what was read, so the judge trusts no statement of the database about itself.
+//!   Outcomes may be unknown, as after a crash.
+//! - [`versions`]: transactions read and write rows, and scan ranges. The order of commits is what
+//!   the database reported (the CSN). Each transaction must have seen the state after one of these
+//!   commits, absent rows included.
 //!
 //! Time and memory are proportional to the history: about a microsecond for a transaction of four
 //! operations.
@@ -52,10 +52,11 @@ pub enum Kind {
     Garbage,
     /// Two reads of a list disagree on its order.
     IncompatibleOrder,
-    /// A dependency cycle that the level forbids: a lost update, a long fork, a read in the past, ...
+    /// A dependency cycle that the level forbids: a lost update, a long fork, a read in the past,
+    /// ...
     Cycle,
-    /// The observed state is the state after no commit, or another transaction wrote a row of this one
-    /// after its snapshot.
+    /// The observed state is the state after no commit, or another transaction wrote a row of this
+    /// one after its snapshot.
     NoSnapshot,
 }
 

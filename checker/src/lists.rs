@@ -6,15 +6,16 @@
 //! ```
 //!
 //! Each number is appended to a list at most once. Then
-//! 1. all lists that were read from one key are prefixes of the longest, which is the order of versions;
+//! 1. all lists that were read from one key are prefixes of the longest, which is the order of
+//!    versions;
 //! 2. a transaction that read a prefix read from its last appender, and precedes the next appender;
 //! 3. a transaction sees one prefix of each list, followed by its own appends;
 //! 4. snapshot isolation holds if every cycle has two anti-dependencies in a row ([`Level`]), where
 //!    "ended before the other began" counts as a dependency: no transaction may read the past.
 //!
-//! A committed append that no read contains is ordered after all that were read. So any later read of the
-//! list finds a lost append; read all lists at the end. A transaction of unknown outcome is judged if a
-//! judged transaction saw one of its appends.
+//! A committed append that no read contains is ordered after all that were read. So any later read
+//! of the list finds a lost append; read all lists at the end. A transaction of unknown outcome is
+//! judged if a judged transaction saw one of its appends.
 
 use crate::graph::{Edge, Graph, Step};
 use crate::{Kind, Verdict};
@@ -34,7 +35,8 @@ pub enum Outcome {
 /// The promised isolation level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Strong snapshot isolation: a snapshot has everything that had been acknowledged when its transaction began.
+    /// Strong snapshot isolation: a snapshot has everything that had been acknowledged when its
+    /// transaction began.
     Snapshot,
     /// Strict serializability.
     Serializable,
@@ -51,7 +53,8 @@ struct Header {
     begun: u64,
     ended: u64,
     outcome: Outcome,
-    /// Index behind the transaction's last access; the first follows the previous transaction's last.
+    /// Index behind the transaction's last access; the first follows the previous transaction's
+    /// last.
     accesses_end: usize,
 }
 
@@ -66,7 +69,8 @@ pub struct History {
 }
 
 impl History {
-    /// Records that the current transaction appended `value` to the list `key`. Values in a list are unique.
+    /// Records that the current transaction appended `value` to the list `key`. Values in a list
+    /// are unique.
     pub fn append(&mut self, key: u32, value: u32) {
         self.accesses.push(Access::Append { key, value });
     }
@@ -78,8 +82,8 @@ impl History {
         self.accesses.push(Access::Read { key, start, len: self.elements.len() - start });
     }
 
-    /// Ends the current transaction. `begun` was read before it began and `ended` after it ended, from one
-    /// clock of all threads that never returns a number twice.
+    /// Ends the current transaction. `begun` was read before it began and `ended` after it ended,
+    /// from one clock of all threads that never returns a number twice.
     pub fn end(&mut self, begun: u64, ended: u64, outcome: Outcome) {
         self.headers.push(Header { begun, ended, outcome, accesses_end: self.accesses.len() });
     }
@@ -158,8 +162,8 @@ impl History {
 
     /// Returns the history in Jepsen's format for other judges: a line of JSON for each event.
     ///
-    /// Reads of a transaction of unknown outcome are left open, as in Jepsen: other judges treat a listed
-    /// read as reported.
+    /// Reads of a transaction of unknown outcome are left open, as in Jepsen: other judges treat a
+    /// listed read as reported.
     #[must_use]
     pub fn to_json_lines(&self) -> String {
         let mut events: Vec<(u64, String)> = Vec::with_capacity(2 * self.len());
@@ -233,8 +237,8 @@ impl<'h> Judge<'h> {
         }
     }
 
-    /// Finds the longest list of each key that a judged transaction read; its appenders are judged, too.
-    /// Returns true if a transaction became judged.
+    /// Finds the longest list of each key that a judged transaction read; its appenders are judged,
+    /// too. Returns true if a transaction became judged.
     fn find_orders(&mut self) -> bool {
         let history = self.history;
         for transaction in (0..history.headers.len()).filter(|transaction| self.counts[*transaction]) {

@@ -1,7 +1,8 @@
 //! Rows and ranges of rows against all their versions: no phantoms.
 //!
-//! Every writing commit has a number, its CSN. The state after a number is known: the writes of all commits
-//! up to it. A transaction under snapshot isolation saw the state after one number, in all its reads:
+//! Every writing commit has a number, its CSN. The state after a number is known: the writes of all
+//! commits up to it. A transaction under snapshot isolation saw the state after one number, in all
+//! its reads:
 //!
 //! ```text
 //!   CSN        4        5        6        7        8        9
@@ -12,12 +13,16 @@
 //!                                                                                               8: fine
 //! ```
 //!
-//! 1. Each row that was read, and each present or absent row of a scanned range, allows some numbers.
-//! 2. A snapshot contains every commit acknowledged before the begin, and not the transaction's own.
-//! 3. No other commit that wrote one of its rows lies between its snapshot and its own commit: the first updater wins.
+//! 1. Each row that was read, and each present or absent row of a scanned range, allows some
+//!    numbers.
+//! 2. A snapshot contains every commit acknowledged before the begin, and not the transaction's
+//!    own.
+//! 3. No other commit that wrote one of its rows lies between its snapshot and its own commit: the
+//!    first updater wins.
 //!
-//! If no number is left, the transaction was not isolated. Each transaction is judged alone, so long
-//! histories are cheap and a violation names its transaction. The reads must agree with the numbers.
+//! If no number is left, the transaction was not isolated. Each transaction is judged alone, so
+//! long histories are cheap and a violation names its transaction. The reads must agree with the
+//! numbers.
 
 use crate::{Kind, Verdict};
 use std::collections::BTreeMap;
@@ -104,7 +109,8 @@ fn narrow(versions: &[(u64, Value)], value: Value, allowed: &mut Vec<Interval>) 
     *allowed = left;
 }
 
-/// Judges committed transactions. Every writer must be in the list: a missing one counts as never run.
+/// Judges committed transactions. Every writer must be in the list: a missing one counts as never
+/// run.
 #[must_use]
 pub fn check(history: &[Observed]) -> Verdict {
     let mut verdict = Verdict { judged: history.len(), ..Verdict::default() };

@@ -1,5 +1,5 @@
-//! The judges are judged: a small database of lists under snapshot isolation, with bugs to order, whose histories our judge and `adya`, a
-//! checker by others, must both see through.
+//! The judges are judged: a small database of lists under snapshot isolation, with bugs to order,
+//! whose histories our judge and `adya`, a checker by others, must both see through.
 
 use adya::{Opts, Valid, Workload};
 use quench_checker::{History, Kind, Level, Observed, Outcome, Verdict, versions};
@@ -86,7 +86,8 @@ impl Lists {
     }
 }
 
-/// `transactions` of four sessions, interleaved at random. A row of the same name has the length of its list, 0 as absent.
+/// `transactions` of four sessions, interleaved at random. A row of the same name has the length of
+/// its list, 0 as absent.
 fn run(seed: u64, transactions: usize, bug: Bug) -> Run {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let (mut lists, mut now, mut csn, mut value) = (Lists::default(), 0, 0, 0);
@@ -160,7 +161,8 @@ fn run(seed: u64, transactions: usize, bug: Bug) -> Run {
             csn += 1;
             let halves = bug == Bug::HalfCommit && tx.appended.len() > 1 && random.chance(2);
             for (n, (key, value)) in tx.appended.iter().enumerate() {
-                // The second half has a number of its own: a snapshot that is one too old is between.
+                // The second half has a number of its own: a snapshot that is one too old is
+                // between.
                 if halves && n == tx.appended.len() / 2 {
                     csn += 1;
                     half = csn;
@@ -248,8 +250,8 @@ fn judges_agree_on_every_history_with_and_without_bugs() {
     }
 }
 
-/// Every third commit, and every third abort, is told to nobody. Our judge believes what a transaction read whose writes were seen; `adya` leaves
-/// it open.
+/// Every third commit, and every third abort, is told to nobody. Our judge believes what a
+/// transaction read whose writes were seen; `adya` leaves it open.
 #[test]
 fn judges_agree_where_outcomes_are_unknown() {
     for bug in [&[Bug::None][..], &BUGS].concat() {

@@ -105,7 +105,8 @@ fn a_database_open_elsewhere_is_read_and_backed_up() {
     let stat = json(&run(&["stat", path, "--checkpoint", "--json"]));
     assert_eq!((&stat["checkpoint_csn"], &stat["checkpoint_readers"]), (&csn.0.into(), &1.into()));
     let (backup, restored) = (directory.path().join("backup"), directory.path().join("restored"));
-    // That a checkpoint is copied is said when it was, and not beside the reason why it could not be.
+    // That a checkpoint is copied is said when it was, and not beside the reason why it could not
+    // be.
     let (full, none) = (directory.path().join("full"), directory.path().join("none"));
     std::fs::create_dir(&full).expect("ours");
     std::fs::write(full.join("letter"), b"dear").expect("ours");
@@ -138,7 +139,8 @@ fn copy_as_crashed(from: &Path, to: &Path) {
     }
 }
 
-/// A reader kept the program from opening the database for writing, and what was only in the log was missing from the backup.
+/// A reader kept the program from opening the database for writing, and what was only in the log
+/// was missing from the backup.
 #[test]
 fn a_backup_beside_readers_has_everything_or_is_refused() {
     let root = directory();

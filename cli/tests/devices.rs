@@ -1,4 +1,5 @@
-//! Modelled devices through the program: each measures as its figures say, and every workload runs on them.
+//! Modelled devices through the program: each measures as its figures say, and every workload runs
+//! on them.
 
 use crate::support::*;
 use quenchdb::internals::base::depth::some;
@@ -32,8 +33,9 @@ const RUNS_MAX: usize = 30;
 fn the_floor_of_every_model_is_about_its_figure() {
     for (name, figure) in some(&FLOORS, 3) {
         let mut seen: Vec<f64> = Vec::new();
-        // A quarter to either side is noise of few measurements. What comes on top is a busy machine's, which is never faster: the first
-        // run that is about as fast as it should be tells.
+        // A quarter to either side is noise of few measurements. What comes on top is a busy
+        // machine's, which is never faster: the first run that is about as fast as it should be
+        // tells.
         while seen.last().is_none_or(|p50| *p50 > 1.5 * figure + 300.0) {
             assert!(seen.len() < RUNS_MAX, "{name}: {seen:?} instead of {figure}");
             let report = bench(&["device", "--device", name, "--threads", "2", "--seconds", "1"]);

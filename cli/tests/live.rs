@@ -1,4 +1,5 @@
-//! On a terminal of its own: `--live` draws, ends when it is asked to, and gives the terminal back; long work says how far it is.
+//! On a terminal of its own: `--live` draws, ends when it is asked to, and gives the terminal back;
+//! long work says how far it is.
 
 use crate::support::*;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

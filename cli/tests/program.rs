@@ -68,8 +68,8 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
     let mut load = quench(&["load", text(&database), "t", "-", "--batch", "50"]);
     let mut child = load.stdin(Stdio::piped()).spawn().expect("starts");
     let mut input = child.stdin.take().expect("piped");
-    // The pipe holds 64 KiB of it and the program's buffer 256: of the rest all but the last batch is durable. The load cannot end, as the
-    // pipe stays open.
+    // The pipe holds 64 KiB of it and the program's buffer 256: of the rest all but the last batch
+    // is durable. The load cannot end, as the pipe stays open.
     let (send, taken) = std::sync::mpsc::channel();
     let all = lines.clone();
     std::thread::spawn(move || {
@@ -544,7 +544,8 @@ fn an_interrupt_leaves_no_directory_behind() {
     }
 }
 
-/// Two seconds for each preset, or QUENCH_TORTURE_SECONDS; a second for two of them if not at the whole depth.
+/// Two seconds for each preset, or QUENCH_TORTURE_SECONDS; a second for two of them if not at the
+/// whole depth.
 #[test]
 fn torture_finds_nothing_lost() {
     let seconds = std::env::var("QUENCH_TORTURE_SECONDS").unwrap_or(if is_deep() { "2" } else { "1" }.into());

@@ -1,7 +1,8 @@
-//! The real program on the real kernel: killed at every Nth system call and at random moments, with calls that fail, and with too
-//! little of everything that the system hands out.
+//! The real program on the real kernel: killed at every Nth system call and at random moments, with
+//! calls that fail, and with too little of everything that the system hands out.
 //!
-//! What needs strace, root, or a cgroup says so on the standard error and passes where that is missing; with `QUENCH_SKIP=deny` it fails.
+//! What needs strace, root, or a cgroup says so on the standard error and passes where that is
+//! missing; with `QUENCH_SKIP=deny` it fails.
 
 use crate::support::{directory, expect_code, json, run, run_with_input, skip, text};
 use quenchdb::internals::base::depth::{depth, is_deep, some};
@@ -14,13 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// At calls, with each of two presets, and at random: together more than 300 kills in a run of these tests.
-/// Kills at calls of each preset. Few of them do not strike each kind of call.
+/// At calls, with each of two presets, and at random: together more than 300 kills in a run of
+/// these tests. Kills at calls of each preset. Few of them do not strike each kind of call.
 fn kills_at_calls() -> u64 {
     if is_deep() { 70 } else { 18 }
 }
 const SIGKILL: i32 = 9;
-/// Round, preset, and what the group of the child may have: less than a tenth of its budget, and enough to begin.
+/// Round, preset, and what the group of the child may have: less than a tenth of its budget, and
+/// enough to begin.
 const LIVES_WITHOUT_MEMORY: [(&str, &str, u64); 3] =
     [("0", "auto", 20), ("1", "autonomous", 20), ("2", "auto", 24)];
 
@@ -71,7 +73,8 @@ fn killed_at_every_nth_system_call_it_loses_nothing() {
         let report = torture(&[&["--rounds", &kills], &way[..]].concat());
         assert_eq!(report["kills"].to_string(), kills, "{report}");
         println!("figures: {{\"kills\": {kills}}}");
-        // The others went on until they were killed without a call: most of them because there is no such call so often.
+        // The others went on until they were killed without a call: most of them because there is
+        // no such call so often.
         let every = [&FILE_CALLS[..], &[own]].concat();
         let (least, calls) = if is_deep() { (35, &every[..]) } else { (5, &[][..]) };
         expect_struck(&report, least, calls);
@@ -87,7 +90,8 @@ fn killed_at_random_moments_of_a_short_life_it_loses_nothing() {
     println!("figures: {{\"kills\": {kills}}}");
 }
 
-/// A child either says that a call failed, in one error, or goes on; nothing that it had acknowledged is lost.
+/// A child either says that a call failed, in one error, or goes on; nothing that it had
+/// acknowledged is lost.
 #[test]
 fn calls_that_fail_are_told_or_repeated_and_lose_nothing() {
     if no_strace() {
@@ -145,7 +149,8 @@ fn rows_file(directory: &Path, count: u32) -> (PathBuf, String) {
     (file, rows)
 }
 
-/// Where the system kills whoever writes beyond `ulimit -f`, that is a kill like any other; a program that ignores SIGXFSZ gets an error.
+/// Where the system kills whoever writes beyond `ulimit -f`, that is a kill like any other; a
+/// program that ignores SIGXFSZ gets an error.
 #[test]
 fn a_file_size_limit_kills_or_fails_and_loses_nothing() {
     const SIGXFSZ: i32 = 25;
@@ -225,7 +230,8 @@ fn a_file_system_that_is_too_small_fails_until_it_grows() {
 /// A group with a limit, removed when it is dropped. Version 1 or 2, as the machine has.
 struct Group(PathBuf);
 
-/// Where groups are, the limit of one, and the limit with what is swapped out: all of it in version 1, that alone in version 2.
+/// Where groups are, the limit of one, and the limit with what is swapped out: all of it in version
+/// 1, that alone in version 2.
 const GROUPS: [(&str, &str, &str); 2] = [
     ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"),
     ("/sys/fs/cgroup", "memory.max", "memory.swap.max"),
@@ -283,8 +289,9 @@ fn a_budget_below_the_limit_of_a_memory_cgroup_is_enough() {
     expect_code(&run(&["verify", text(dir.path())]), 0);
 }
 
-/// One whose budget is above the limit fills it, and is killed by the system at whatever it does then. Each life goes on with what the one before it
-/// left, which is more than it can have in memory.
+/// One whose budget is above the limit fills it, and is killed by the system at whatever it does
+/// then. Each life goes on with what the one before it left, which is more than it can have in
+/// memory.
 #[test]
 fn killed_for_want_of_memory_it_loses_nothing() {
     let dir = directory();

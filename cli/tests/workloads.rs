@@ -1,4 +1,5 @@
-//! The specified workloads through the program: checked after a run, after a kill, and after a close, with every preset.
+//! The specified workloads through the program: checked after a run, after a kill, and after a
+//! close, with every preset.
 
 use crate::support::*;
 use quenchdb::internals::base::depth::some;
@@ -184,7 +185,8 @@ fn an_open_loop_runs_at_its_rate_and_counts_from_the_arrival() {
     for (arrivals, commit) in some(&[("poisson", "blocking"), ("fixed", "async")], 1) {
         let options = ["--mix", "a", "--arrivals", arrivals, "--commit", commit, "--seconds", "2"];
         let mut seen: Vec<f64> = Vec::new();
-        // A machine that stands still for a moment has fewer, or more that were left from before the measurement.
+        // A machine that stands still for a moment has fewer, or more that were left from before
+        // the measurement.
         while seen.last().is_none_or(|rate| !(300.0..500.0).contains(rate)) {
             assert!(seen.len() < RUNS_MAX, "{arrivals}: {seen:?}");
             let report = open("400", &options);

@@ -1,4 +1,5 @@
-//! What a recovery has to write to the log again: where there is no room for it, and when it is interrupted.
+//! What a recovery has to write to the log again: where there is no room for it, and when it is
+//! interrupted.
 
 use crate::support::processes::in_own_process;
 use crate::support::{content, open};
@@ -7,8 +8,8 @@ use quenchdb::{Durability, Isolation, Settings};
 use std::sync::Barrier;
 use std::time::Duration;
 
-/// Two logs, the watermark held by one row that is nowhere durable, and about 700 KiB above it in the other log, of at most a MiB. The
-/// recovery has to write all of that again.
+/// Two logs, the watermark held by one row that is nowhere durable, and about 700 KiB above it in
+/// the other log, of at most a MiB. The recovery has to write all of that again.
 fn held_watermark() -> (SimulatedStorage, Settings) {
     let settings = crate::support::patient_workers(2).with(|s| s.log_bytes_max = 1 << 20);
     for attempt in 0.. {
@@ -73,7 +74,8 @@ fn appended_again() {
     is_removed_by_the_next(disk, &settings);
 }
 
-/// Nobody but the recovery could have made room, by a checkpoint that comes after it: it waited for ever.
+/// Nobody but the recovery could have made room, by a checkpoint that comes after it: it waited for
+/// ever.
 fn has_room_in_a_log_at_its_bound(disk: SimulatedStorage, settings: Settings) {
     let (opened, opens) = std::sync::mpsc::channel();
     std::thread::spawn(move || opened.send(open(&disk, &settings)));

@@ -1,7 +1,8 @@
 //! ARCHITECTURE.md names functions and types: each of them exists.
 //!
-//! A name is what stands between backquotes and has the form `Owner::name`. The owner is a type or a module; the name
-//! is a function of it (in one of the files that implement the owner), or a type in that module.
+//! A name is what stands between backquotes and has the form `Owner::name`. The owner is a type or
+//! a module; the name is a function of it (in one of the files that implement the owner), or a type
+//! in that module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -122,11 +123,13 @@ fn every_name_in_the_architecture_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Most files and layers that a blocking commit with the preset `auto` may enter, besides `base` and `sync`.
+/// Most files and layers that a blocking commit with the preset `auto` may enter, besides `base`
+/// and `sync`.
 const COMMIT_FILES_MAX: usize = 17;
 const COMMIT_LAYERS_MAX: usize = 4;
 
-/// The table lists each file with the functions that the commit enters there, in the order of the call.
+/// The table lists each file with the functions that the commit enters there, in the order of the
+/// call.
 #[test]
 fn one_commit_enters_few_files_and_each_function_is_in_its_file() {
     let document = document();

@@ -1,4 +1,5 @@
-//! Backups: full, in chains of increments, beside writers, and whatever can happen to source and target meanwhile.
+//! Backups: full, in chains of increments, beside writers, and whatever can happen to source and
+//! target meanwhile.
 
 use crate::support::{Content, content, place};
 use quenchdb::internals::base::random::Random;
@@ -131,7 +132,8 @@ fn a_backup_of_a_read_only_database_is_as_of_its_close() {
 #[test]
 fn every_increment_of_a_chain_restores_its_moment() {
     let (_, db) = sample();
-    // A page that was leaving memory beside a checkpoint may have an image in that one and another in the next.
+    // A page that was leaving memory beside a checkpoint may have an image in that one and another
+    // in the next.
     db.checkpoint().expect("works");
     let (full, report) = back_up(&db, None).expect("sound");
     let mut chain = vec![full];

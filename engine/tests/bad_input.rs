@@ -1,4 +1,5 @@
-//! Wrong use on real directories: paths that are no database, two users of one directory, limits, odd orders of dropping.
+//! Wrong use on real directories: paths that are no database, two users of one directory, limits,
+//! odd orders of dropping.
 //!
 //! Tests that need another process run this binary again with `QUENCH_CHILD` set: see [`child`].
 
@@ -115,7 +116,8 @@ fn few_descriptors(path: &Path) {
 /// Bytes that a file may have in the role `cut-write`.
 const FILE_LIMIT: usize = 64 << 10;
 
-/// Writes across the limit on the length of files: the system writes what is below it and says so, and refuses the rest.
+/// Writes across the limit on the length of files: the system writes what is below it and says so,
+/// and refuses the rest.
 fn cut_write(path: &Path) {
     use quenchdb::internals::device::file::FileStorage;
     use quenchdb::internals::device::{AlignedBuffer, OpenMode, Storage};
@@ -134,7 +136,8 @@ fn cut_write(path: &Path) {
     }
 }
 
-/// A write of which the system wrote a part is finished, or an error that says where it ended; never taken for whole.
+/// A write of which the system wrote a part is finished, or an error that says where it ended;
+/// never taken for whole.
 #[test]
 fn a_write_that_is_cut_short_is_an_error() {
     let directory = tempfile::tempdir().expect("space");
@@ -173,7 +176,8 @@ fn too_few_file_descriptors_are_named() {
     }
 }
 
-/// Story: the refusal used to come after the lock file had been made, so a mistyped path left a file `LOCK` behind.
+/// Story: the refusal used to come after the lock file had been made, so a mistyped path left a
+/// file `LOCK` behind.
 #[test]
 fn a_directory_of_something_else_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().expect("space");
@@ -210,9 +214,10 @@ fn a_directory_with_foreign_directories_is_refused() {
     assert!(error.to_string().contains("figures"), "{error}");
 }
 
-/// Story: whether direct I/O works was tried with a file of our own, before anybody had looked whose directory it was.
-/// On a file system without nameless files the creation of a database begins with a probe for direct writes. A process that was killed in it
-/// left its file; then the directory was one "of other files".
+/// Story: whether direct I/O works was tried with a file of our own, before anybody had looked
+/// whose directory it was. On a file system without nameless files the creation of a database
+/// begins with a probe for direct writes. A process that was killed in it left its file; then the
+/// directory was one "of other files".
 #[test]
 fn what_a_killed_probe_leaves_is_not_foreign_and_goes() {
     let directory = tempfile::tempdir().expect("space");
@@ -287,7 +292,8 @@ fn a_path_that_is_a_file_is_refused() {
     assert_eq!(std::fs::read(&path).expect("there"), b"x");
 }
 
-/// Story: a read-only open of a mistyped path made the directory, because `create` is on by default.
+/// Story: a read-only open of a mistyped path made the directory, because `create` is on by
+/// default.
 #[test]
 fn a_missing_directory_is_created_only_on_demand() {
     let directory = tempfile::tempdir().expect("space");
@@ -338,8 +344,8 @@ fn a_second_user_is_told_who_is_the_first() {
     assert_eq!(rows(&builder().open(directory.path()).expect("free again"), "t").len(), 2);
 }
 
-/// Story: the lock file names the last writer; a writer refused because of readers was told that a process long gone has
-/// the database open.
+/// Story: the lock file names the last writer; a writer refused because of readers was told that a
+/// process long gone has the database open.
 #[test]
 fn readers_exclude_a_writer_and_are_not_named_as_one() {
     let directory = tempfile::tempdir().expect("space");
@@ -442,8 +448,8 @@ fn table_names_are_held_to_their_limits() {
     assert_eq!(db.drop_table("u").expect_err("not there").kind(), ErrorKind::NotFound);
 }
 
-/// Story: a handle of another database (or of this one before it was reopened) was accepted, and the other database's
-/// tree was changed under CSNs that it had never drawn.
+/// Story: a handle of another database (or of this one before it was reopened) was accepted, and
+/// the other database's tree was changed under CSNs that it had never drawn.
 #[test]
 fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     let (one, two) = (builder().open_in_memory().expect("opens"), builder().open_in_memory().expect("opens"));
@@ -469,7 +475,8 @@ fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     assert_eq!(rows(&two, "t")[&b"a"[..]], b"theirs");
 }
 
-/// Somebody removes the lock, as a stale one, of a database that is open. Who opened it then wrote to the manifest before he found out.
+/// Somebody removes the lock, as a stale one, of a database that is open. Who opened it then wrote
+/// to the manifest before he found out.
 #[test]
 fn who_opens_a_database_whose_lock_was_removed_writes_nothing() {
     let directory = tempfile::tempdir().expect("space");
@@ -490,7 +497,8 @@ fn who_opens_a_database_whose_lock_was_removed_writes_nothing() {
     assert_eq!(rows(&builder().open(path).expect("opens"), "t").len(), 2);
 }
 
-/// Somebody moves the log of another database into this one's, to have it replayed: it is no use here, and was removed.
+/// Somebody moves the log of another database into this one's, to have it replayed: it is no use
+/// here, and was removed.
 #[test]
 fn a_log_segment_of_another_database_is_refused_and_left_alone() {
     for killed in [false, true] {

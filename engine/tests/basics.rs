@@ -141,8 +141,9 @@ fn savepoints_take_back_what_came_after_them() {
     assert_eq!(other.rollback_to(savepoint).expect_err("not its own").kind(), ErrorKind::InvalidArgument);
 }
 
-/// A savepoint of a state that was rolled back itself was accepted once the transaction had as many changes again: it took back nothing, and
-/// cut the redo in the middle of an operation. A crash made the database unreadable.
+/// A savepoint of a state that was rolled back itself was accepted once the transaction had as many
+/// changes again: it took back nothing, and cut the redo in the middle of an operation. A crash
+/// made the database unreadable.
 #[test]
 fn a_savepoint_of_a_state_that_was_rolled_back_is_refused() {
     let disk = SimulatedStorage::new(1);
@@ -284,7 +285,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Runs `change`, to which the device does not answer until `disk` is healed or stopped, and `run` meanwhile.
+/// Runs `change`, to which the device does not answer until `disk` is healed or stopped, and `run`
+/// meanwhile.
 fn while_it_is_not_durable(disk: &SimulatedStorage, change: impl FnOnce() + Send, run: impl FnOnce()) {
     disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
     std::thread::scope(|scope| {
@@ -331,7 +333,8 @@ fn a_table_is_there_only_when_its_creation_is_durable() {
     });
 }
 
-/// The twin: who was told of a drop, in whatever way, acted on it, and after a power cut the table was there with all its rows.
+/// The twin: who was told of a drop, in whatever way, acted on it, and after a power cut the table
+/// was there with all its rows.
 #[test]
 fn a_table_is_gone_only_when_its_drop_is_durable() {
     type Ask = fn(&Database, &Table, &Snapshot) -> Result<()>;
@@ -437,7 +440,8 @@ fn transfers_from_many_threads_keep_the_sum() {
 
 #[test]
 fn a_long_snapshot_does_not_keep_what_nobody_sees() {
-    // All versions together would take a few times as much; the device may be behind by many of them.
+    // All versions together would take a few times as much; the device may be behind by many of
+    // them.
     let db = Database::builder().version_bytes(16 << 20).open_in_memory().expect("opens");
     let table = db.create_table("t").expect("new");
     db.transact(|tx| tx.insert(&table, "hot", [0; 100])).expect("commits");

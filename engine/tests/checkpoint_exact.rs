@@ -1,11 +1,13 @@
-//! A checkpoint is a snapshot at one CSN, whatever happens to its pages while it is made: they leave memory, split, merge, and are
-//! changed by transactions that nobody has written yet.
+//! A checkpoint is a snapshot at one CSN, whatever happens to its pages while it is made: they
+//! leave memory, split, merge, and are changed by transactions that nobody has written yet.
 //!
-//! After a crash the log hides an image that is too new, since what it is ahead of is replayed. Whoever reads the checkpoint alone, as
-//! readers in other processes and backups do, sees it. So here it is read alone.
+//! After a crash the log hides an image that is too new, since what it is ahead of is replayed.
+//! Whoever reads the checkpoint alone, as readers in other processes and backups do, sees it. So
+//! here it is read alone.
 //!
-//! Each transaction moves money between two rows of different pages, and puts, changes or takes away a row in two tables at once. So a checkpoint
-//! with one page that is too new or too old has another sum, or a row without its twin.
+//! Each transaction moves money between two rows of different pages, and puts, changes or takes
+//! away a row in two tables at once. So a checkpoint with one page that is too new or too old has
+//! another sum, or a row without its twin.
 
 use crate::support::content;
 use quenchdb::internals::base::depth::{depth, is_deep};
@@ -117,7 +119,8 @@ fn checkpoints_are_exact(preset: Preset, memory_bytes: u64, seed: u64) {
                 let mut random = Random::from_seed(seed << 8 | thread);
                 while !stop.load(Ordering::Relaxed) {
                     match step(db, tables, &mut random) {
-                        // What is held for the checkpoint fills the memory for versions now and then.
+                        // What is held for the checkpoint fills the memory for versions now and
+                        // then.
                         Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
                         Err(error) if !error.is_retryable() => panic!("{error}"),
                         _ => {}
@@ -157,7 +160,8 @@ fn a_checkpoint_is_of_one_moment_while_pages_split_and_merge() {
     }
 }
 
-/// Pages with rows of an open transaction stay in memory, however short that is; the checkpoint has the rows as they were.
+/// Pages with rows of an open transaction stay in memory, however short that is; the checkpoint has
+/// the rows as they were.
 #[test]
 fn a_checkpoint_has_nothing_of_a_transaction_that_is_open() {
     for preset in [Preset::Group, Preset::Autonomous] {
@@ -170,7 +174,8 @@ fn a_checkpoint_has_nothing_of_a_transaction_that_is_open() {
             open.insert(&accounts, account.to_be_bytes(), value).expect("room");
         }
         for n in 0..4 {
-            // Whatever can leave memory does: all the others are read, one by one, since a scan would only copy them.
+            // Whatever can leave memory does: all the others are read, one by one, since a scan
+            // would only copy them.
             let (evicted, snapshot) = (db.statistics().pages_evicted, db.begin_read().expect("free"));
             for account in 0..ACCOUNTS {
                 assert!(snapshot.get(&accounts, account.to_be_bytes()).expect("readable").is_some());

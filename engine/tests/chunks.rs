@@ -270,7 +270,8 @@ fn the_log_is_printed_with_its_parts() {
     );
 }
 
-/// A database in one state after the other, as one thread commits them, with long transactions of every fate around them.
+/// A database in one state after the other, as one thread commits them, with long transactions of
+/// every fate around them.
 struct Story {
     states: Vec<Rows>,
     /// For each but the first, the number of disk operations when it was acknowledged.
@@ -296,7 +297,8 @@ impl Story {
         self.commit(storage, tx, rows);
     }
 
-    /// Long transactions whose chunks are older than checkpoints, that abort, that roll back into a chunk, that never end.
+    /// Long transactions whose chunks are older than checkpoints, that abort, that roll back into a
+    /// chunk, that never end.
     fn tell(&mut self, storage: &SimulatedStorage, db: &Database, name: u8) {
         let table = db.table_or_create("t").expect("room");
         self.short(storage, db, &table, 1);
@@ -347,7 +349,8 @@ impl Story {
     }
 }
 
-/// What a recovery has discarded stays discarded, and what it has served stays, whatever happens next.
+/// What a recovery has discarded stays discarded, and what it has served stays, whatever happens
+/// next.
 #[test]
 fn a_crash_at_any_moment_leaves_long_transactions_whole() {
     let mut seen = [0; 6];
@@ -392,8 +395,8 @@ fn a_crash_at_any_moment_leaves_long_transactions_whole() {
     assert!(!is_deep() || seen.iter().all(|count| *count > 0), "{seen:?}");
 }
 
-/// All of them wait for log space at once, and no checkpoint contains any of them. Whoever lasts longest may fall with the others: the
-/// log since its first chunk has the others' chunks in it.
+/// All of them wait for log space at once, and no checkpoint contains any of them. Whoever lasts
+/// longest may fall with the others: the log since its first chunk has the others' chunks in it.
 #[test]
 fn long_transactions_that_fill_the_log_commit_or_fail_clearly() {
     for preset in Preset::ALL {

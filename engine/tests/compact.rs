@@ -1,4 +1,5 @@
-//! Giving space back: the file becomes short, the content stays, and no moment of it is a bad one for a crash.
+//! Giving space back: the file becomes short, the content stays, and no moment of it is a bad one
+//! for a crash.
 
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -7,8 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Blocks that a checkpoint writes besides pages: the old ones are free after it, perhaps in the middle of a short file, and there is room for those of the next.
-/// And what a thread may have been promised.
+/// Blocks that a checkpoint writes besides pages: the old ones are free after it, perhaps in the
+/// middle of a short file, and there is room for those of the next. And what a thread may have been
+/// promised.
 const FEW_BYTES: u64 = (16 + 8) * 4096;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -208,8 +210,9 @@ fn crash_while_compacting(rows: u32, compression: Compression) {
     }
 }
 
-/// Story: compacting cut the file to what was in use and a twentieth, although the pages that a transaction in progress had changed were
-/// promised their space. Then somebody else took that of the disk: the transaction was committed, and no checkpoint could be made any more.
+/// Story: compacting cut the file to what was in use and a twentieth, although the pages that a
+/// transaction in progress had changed were promised their space. Then somebody else took that of
+/// the disk: the transaction was committed, and no checkpoint could be made any more.
 #[test]
 fn what_a_transaction_in_progress_was_promised_is_left_to_it() {
     let (disk, db, table) = thinned(20_000, 32 << 20, Compression::None);
@@ -253,8 +256,8 @@ fn a_large_file_that_is_mostly_free_shrinks_by_itself() {
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
 }
 
-/// Changes so many rows, one after the other, all over the table. Where a checkpoint for the sake of space is long overdue, it waits for
-/// one: who makes it may have to wait for a processor.
+/// Changes so many rows, one after the other, all over the table. Where a checkpoint for the sake
+/// of space is long overdue, it waits for one: who makes it may have to wait for a processor.
 fn change_all_over(db: &Database, table: &Table, rows: u32, changes: u32) {
     let mut random = Random::from_seed(5);
     let mut last = db.statistics();

@@ -381,7 +381,8 @@ fn nobody_reads_what_is_aborted() {
 
 const KEYS: u32 = 600;
 
-/// Each thread owns the keys of its residue and knows exactly what must be there; ranges run in both directions over all.
+/// Each thread owns the keys of its residue and knows exactly what must be there; ranges run in
+/// both directions over all.
 #[test]
 fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
     for preset in some(&Preset::ALL, 3) {
@@ -400,7 +401,8 @@ fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
                 let (db, table, stop) = (&db, &table, &stop);
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        // Both directions of one snapshot, and both ends at once, give the same rows.
+                        // Both directions of one snapshot, and both ends at once, give the same
+                        // rows.
                         let snapshot = db.begin_read().expect("free");
                         let all = |rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>| {
                             rows.map(|row| row.expect("readable")).collect::<Vec<_>>()
@@ -550,7 +552,8 @@ fn waits_for_rows_and_the_way_into_the_log_are_counted() {
     });
 }
 
-/// With so little log a transaction whose thread is off the CPU while the others fill it is given up.
+/// With so little log a transaction whose thread is off the CPU while the others fill it is given
+/// up.
 fn insert_again_if_given_up(db: &Database, table: &Table, key: [u8; 2], value: &[u8]) {
     for _ in 0..100 {
         match db.transact(|tx| tx.insert(table, key, value)) {
@@ -561,8 +564,8 @@ fn insert_again_if_given_up(db: &Database, table: &Table, key: [u8; 2], value: &
     panic!("given up a hundred times");
 }
 
-/// A record larger than a log buffer brings one of its own. While it waited for space, small records used that buffer up,
-/// and the large one waited for a buffer for ever.
+/// A record larger than a log buffer brings one of its own. While it waited for space, small
+/// records used that buffer up, and the large one waited for a buffer for ever.
 #[test]
 fn large_records_and_small_ones_share_a_log_that_is_often_full() {
     in_time(|| {

@@ -1,5 +1,6 @@
-//! What copies are made of, and what they say of it: logs in mapped memory, logs of a database that is open, which of several directories has
-//! an error, and directories in which nothing can be written.
+//! What copies are made of, and what they say of it: logs in mapped memory, logs of a database that
+//! is open, which of several directories has an error, and directories in which nothing can be
+//! written.
 
 use crate::support::{content, open, place, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -53,7 +54,8 @@ fn without_memory(disk: &SimulatedStorage) -> SimulatedStorage {
     copy
 }
 
-/// Commits were acknowledged by a fence, and their blocks not written yet. They were missing from what was restored, and nothing was said.
+/// Commits were acknowledged by a fence, and their blocks not written yet. They were missing from
+/// what was restored, and nothing was said.
 #[test]
 fn log_in_mapped_memory_of_the_source_is_restored_or_missed() {
     let disk = SimulatedStorage::new(1);
@@ -273,7 +275,8 @@ impl Drop for ReadOnly<'_> {
     }
 }
 
-/// A copy that nobody has opened yet has no `LOCK`, and none could be made: "cannot open the lock file".
+/// A copy that nobody has opened yet has no `LOCK`, and none could be made: "cannot open the lock
+/// file".
 #[test]
 fn a_copy_without_a_lock_is_read_where_writing_is_impossible() {
     let root = tempfile::tempdir().expect("a temporary directory");

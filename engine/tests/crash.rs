@@ -1,21 +1,28 @@
 //! Power cuts and kills at every moment, on the simulated disk.
 //!
-//! A workload runs once; its disk remembers every operation, so it can be crashed after each of them, with a different
-//! fate for what was not flushed each time. After each crash the database is opened and judged:
+//! A workload runs once; its disk remembers every operation, so it can be crashed after each of
+//! them, with a different fate for what was not flushed each time. After each crash the database is
+//! opened and judged:
 //!
-//! 1. every transaction that was acknowledged before the crash is there, and every one, at whatever level, that had committed when a flush,
-//!    a checkpoint or a closing began that returned before the crash;
+//! 1. every transaction that was acknowledged before the crash is there, and every one, at whatever
+//!    level, that had committed when a flush, a checkpoint or a closing began that returned before
+//!    the crash;
 //! 2. every transaction is there whole or not at all, and so is everything that it read;
 //! 3. opening again gives the same content;
 //! 4. `verify` finds nothing;
-//! 5. a reader that opened the newest checkpoint before the writer came back sees a consistent state, and the same to the end;
-//! 6. it can go on: more transactions run, and a second crash, inside recovery or after it, is judged the same way;
+//! 5. a reader that opened the newest checkpoint before the writer came back sees a consistent
+//!    state, and the same to the end;
+//! 6. it can go on: more transactions run, and a second crash, inside recovery or after it, is
+//!    judged the same way;
 //! 7. what was aborted is nowhere, and whoever only read is there only with whom it met;
-//! 8. rows that one thread owns are as one of its commits left them, and while it lives they are what it reads.
+//! 8. rows that one thread owns are as one of its commits left them, and while it lives they are
+//!    what it reads.
 //!
-//! No transaction fails on a whole disk, but for want of memory where that is short. Opening once more, with nothing pending, is no crash: it is counted apart.
+//! No transaction fails on a whole disk, but for want of memory where that is short. Opening once
+//! more, with nothing pending, is no crash: it is counted apart.
 //!
-//! Three of four crashes are power cuts, the others kills; each is counted. The number of crashes can be raised with `QUENCH_CRASHES`.
+//! Three of four crashes are power cuts, the others kills; each is counted. The number of crashes
+//! can be raised with `QUENCH_CRASHES`.
 
 use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, judge_both, one};
 use crate::support::past::{Keys, Owner, Past, Reached, judge_shadows};
@@ -40,7 +47,8 @@ struct Work {
     /// They must never be there.
     aborted: BTreeSet<Id>,
     shadows: Vec<Past>,
-    /// What a flush, a checkpoint or a closing made durable, with the number of disk operations when it returned.
+    /// What a flush, a checkpoint or a closing made durable, with the number of disk operations
+    /// when it returned.
     made_durable: Vec<(usize, Commit)>,
 }
 
@@ -65,7 +73,8 @@ fn settings(seed: u64) -> Settings {
     let mut random = Random::from_seed(seed);
     crate::support::any_protocol(seed, &mut random).with(|s| {
         s.compression = if random.chance(1, 4) { Compression::None } else { Compression::Lz4 };
-        // A pool of a dozen pages, and a recovery that reads the log twice, in windows; or everything fits.
+        // A pool of a dozen pages, and a recovery that reads the log twice, in windows; or
+        // everything fits.
         s.memory_bytes = if is_tight(seed) { 1 << 20 } else { 4 << 20 };
         s.segment_bytes = 64 << 10;
         s.log_buffer_bytes = 64 << 10;
@@ -100,7 +109,8 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
     })
 }
 
-/// A reader of the newest checkpoint, if the database was there yet. Whoever writes must leave it as it is.
+/// A reader of the newest checkpoint, if the database was there yet. Whoever writes must leave it
+/// as it is.
 fn open_checkpoint(disk: &SimulatedStorage, settings: &Settings, context: &str) -> Option<Database> {
     let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
     match builder.open_checkpoint("simulated") {
@@ -221,7 +231,8 @@ fn count_protocol(settings: &Settings, operations: u64) {
     *PROTOCOLS.lock().expect("no panic").entry(name).or_default() += 1;
 }
 
-/// Judges a database by what is known of its lives. Returns its content, and which state the rows of each thread are in.
+/// Judges a database by what is known of its lives. Returns its content, and which state the rows
+/// of each thread are in.
 fn judge(
     db: &Database,
     must: &BTreeSet<Id>,
@@ -236,7 +247,8 @@ fn judge(
     (content, states)
 }
 
-/// Writes the files of a disk into a directory of their own, for `quench` to look at. Returns its path.
+/// Writes the files of a disk into a directory of their own, for `quench` to look at. Returns its
+/// path.
 fn keep(disk: &SimulatedStorage, name: &str) -> String {
     let directory = std::env::temp_dir().join(format!("quench-crash-{}-{name}", std::process::id()));
     for path in disk.files() {
@@ -402,7 +414,8 @@ fn crashes_wanted() -> u64 {
     std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| depth(100_000))
 }
 
-/// Threads that crash workloads of their own: more than there are processors, since they wait for threads of their databases.
+/// Threads that crash workloads of their own: more than there are processors, since they wait for
+/// threads of their databases.
 const WORKERS: u64 = 4;
 
 #[test]

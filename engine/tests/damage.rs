@@ -1,8 +1,9 @@
 //! Damaged files: flipped bits, cut, missing, swapped and foreign pieces.
 //!
-//! A small database is built once, crashed in the middle of its life and, another, closed. Every damage is judged the same
-//! way: either it is harmless (the content is what it was), or it costs the newest transactions that no stored watermark
-//! vouches for, or it is refused with a clean error that names the place. Never a panic, a hang, or wrong data.
+//! A small database is built once, crashed in the middle of its life and, another, closed. Every
+//! damage is judged the same way: either it is harmless (the content is what it was), or it costs
+//! the newest transactions that no stored watermark vouches for, or it is refused with a clean
+//! error that names the place. Never a panic, a hang, or wrong data.
 
 use quenchdb::internals::base::checksum::crc;
 use quenchdb::internals::base::depth::is_deep;
@@ -40,7 +41,8 @@ fn open(disk: &SimulatedStorage, preset: Preset) -> Result<Database> {
     Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// A database on a disk, and its content after the checkpoint and after each transaction that followed.
+/// A database on a disk, and its content after the checkpoint and after each transaction that
+/// followed.
 struct Sample {
     disk: SimulatedStorage,
     preset: Preset,
@@ -50,7 +52,8 @@ struct Sample {
 const BEFORE: u32 = 30;
 const AFTER: u32 = 60;
 
-/// 30 transactions of ten rows, a checkpoint, and 60 more that change, delete and add; crashed or closed.
+/// 30 transactions of ten rows, a checkpoint, and 60 more that change, delete and add; crashed or
+/// closed.
 fn sample(preset: Preset, closed: bool) -> Sample {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, preset).expect("a whole disk");
@@ -235,7 +238,8 @@ fn is_log(path: &str) -> bool {
     path.starts_with("log/")
 }
 
-/// Segments with blocks of transactions after the checkpoint, oldest first: path, and CSNs of first and last block.
+/// Segments with blocks of transactions after the checkpoint, oldest first: path, and CSNs of first
+/// and last block.
 fn segments_in_order(sample: &Sample) -> Vec<(String, u64, u64)> {
     let mut found = Vec::new();
     for path in sample.disk.files().into_iter().filter(|path| is_log(path)) {
@@ -376,7 +380,8 @@ fn a_file_that_is_gone_is_missed() {
                 let place = segments.iter().position(|(segment, ..)| *segment == path);
                 match place {
                     None => assert_eq!(answer, Answer::Whole, "{context}: it was empty"),
-                    // The oldest may hold only what the checkpoint covers; the newest has no witness.
+                    // The oldest may hold only what the checkpoint covers; the newest has no
+                    // witness.
                     Some(i) if i + 1 == segments.len() => {
                         assert!(
                             matches!(answer, Answer::Prefix(_) | Answer::Refused(_)),
@@ -391,8 +396,9 @@ fn a_file_that_is_gone_is_missed() {
     }
 }
 
-/// Story: with every segment gone there is neither a hole nor a watermark to be seen, so the database opened as of its
-/// checkpoint and everything committed after it was silently lost. A running epoch always has segments.
+/// Story: with every segment gone there is neither a hole nor a watermark to be seen, so the
+/// database opened as of its checkpoint and everything committed after it was silently lost. A
+/// running epoch always has segments.
 #[test]
 fn a_crashed_database_without_any_log_is_refused() {
     for preset in Preset::ALL {

@@ -1,5 +1,6 @@
-//! What a transaction is told of is as durable as itself: whoever met a change that nobody had written yet, in whatever way, in another log, is
-//! acknowledged only when that change is durable too.
+//! What a transaction is told of is as durable as itself: whoever met a change that nobody had
+//! written yet, in whatever way, in another log, is acknowledged only when that change is durable
+//! too.
 //!
 //! ```text
 //!   log of thread 1   change a row, lazily: in the log buffer, and nobody writes it
@@ -7,8 +8,8 @@
 //!   power cut                                                                                              ▲ here
 //! ```
 //!
-//! Each way to meet a change has code of its own: a value, a row that is gone, a scan that passes by it, a row put where one was deleted, with
-//! and without a record of one's own.
+//! Each way to meet a change has code of its own: a value, a row that is gone, a scan that passes
+//! by it, a row put where one was deleted, with and without a record of one's own.
 
 use crate::support::{Content, beside, beside_others, content, open, small};
 use quenchdb::internals::device::simulated::{
@@ -108,7 +109,8 @@ fn look(db: &Database, table: &Table, meeting: Meeting) -> Result<()> {
     Ok(())
 }
 
-/// The content after a power cut at the moment at which the last transaction was told that it is committed.
+/// The content after a power cut at the moment at which the last transaction was told that it is
+/// committed.
 fn after_power_cut(
     settings: &Settings,
     meeting: Meeting,
@@ -186,7 +188,8 @@ fn judge_all(preset: Preset) {
                     continue;
                 }
                 salt += 1;
-                // Which logs the threads have is decided by who else lives: once in two times at least they are different ones.
+                // Which logs the threads have is decided by who else lives: once in two times at
+                // least they are different ones.
                 for others in [salt % 3, (salt + 1) % 3] {
                     judge(&settings, meeting, by_way_of_another, (salt, others));
                 }
@@ -210,8 +213,9 @@ fn an_acknowledged_reader_keeps_what_it_observed_passive() {
     judge_all(Preset::Passive);
 }
 
-/// The first drops a table, to which the device does not answer. The second finds that it is gone, and is told of its own commit no sooner than
-/// the first; and after a power cut before that it is not there without the drop.
+/// The first drops a table, to which the device does not answer. The second finds that it is gone,
+/// and is told of its own commit no sooner than the first; and after a power cut before that it is
+/// not there without the drop.
 fn judge_drop(preset: Preset, rule: Dependency, salt: u64) {
     let settings = settings(preset, rule);
     let context = format!("{preset}, {rule:?}");
@@ -261,7 +265,8 @@ fn observing_a_dropped_table_waits_until_the_drop_is_durable() {
     }
 }
 
-/// A commit that is refused has no record, and no crash leaves what it wrote: nobody may be told of it, neither meanwhile nor afterwards.
+/// A commit that is refused has no record, and no crash leaves what it wrote: nobody may be told of
+/// it, neither meanwhile nor afterwards.
 #[test]
 fn what_is_in_no_log_is_seen_by_nobody() {
     let old = Some(b"old".to_vec());

@@ -1,9 +1,9 @@
-//! A device that fails: every operation of a small workload in turn, once or for ever, with EIO and with ENOSPC, with every preset; and
-//! every read of one that has to read its pages first.
+//! A device that fails: every operation of a small workload in turn, once or for ever, with EIO and
+//! with ENOSPC, with every preset; and every read of one that has to read its pages first.
 //!
-//! Whatever fails, nothing panics or hangs, nothing acknowledged is lost, transactions stay whole, and what was committed can
-//! still be read. After a failed log write nothing commits any more until the database is reopened; after a failed
-//! checkpoint everything goes on.
+//! Whatever fails, nothing panics or hangs, nothing acknowledged is lost, transactions stay whole,
+//! and what was committed can still be read. After a failed log write nothing commits any more
+//! until the database is reopened; after a failed checkpoint everything goes on.
 
 mod space;
 
@@ -207,7 +207,8 @@ const VARIANTS: [(FaultKind, i32); 4] = [
     (FaultKind::Once, ENOSPC),
     (FaultKind::ForEver, ENOSPC),
 ];
-/// Threads of the engine do their operations in no fixed order, so some run may have one or two less than others.
+/// Threads of the engine do their operations in no fixed order, so some run may have one or two
+/// less than others.
 fn misses_most() -> u64 {
     if is_deep() { 3 } else { 1 }
 }
@@ -234,7 +235,8 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
         reads_go_on(&db, &table, &work.told, context);
     }
     if fault.operation == OperationKind::Write {
-        // Only checkpoints write without asking for durability. But nothing is committed that no checkpoint would have space for.
+        // Only checkpoints write without asking for durability. But nothing is committed that no
+        // checkpoint would have space for.
         let no_space = fault.kind == FaultKind::ForEver && fault.error == ENOSPC;
         let goes_on = |fate| fate == Fate::Acknowledged || no_space && fate == Fate::No;
         let all = work.told.iter().all(|(n, fate)| goes_on(*fate) || n % 5 == 1);
@@ -264,7 +266,8 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
     struck
 }
 
-/// The same of one that was closed, and has its pages on the disk alone: a read fails, and whoever needs it is told. Nothing else is harmed.
+/// The same of one that was closed, and has its pages on the disk alone: a read fails, and whoever
+/// needs it is told. Nothing else is harmed.
 fn one_read(preset: Preset, fault: Fault, context: &str) -> bool {
     let disk = SimulatedStorage::new(fault.after);
     let db = open(&disk, preset).expect("a whole disk");
@@ -313,7 +316,8 @@ fn one_read(preset: Preset, fault: Fault, context: &str) -> bool {
 /// Every N of each kind of operation, and some faults of each kind have to strike.
 fn every_fault(preset: Preset) {
     use OperationKind::{DurableWrite, Flush, Open, Read, Write, ZeroExtend};
-    // At least so many of each variant; of `ZeroExtend` of all four, since a segment may be ready before faults are armed.
+    // At least so many of each variant; of `ZeroExtend` of all four, since a segment may be ready
+    // before faults are armed.
     let operations = [(Read, 4), (Write, 6), (DurableWrite, 3), (Flush, 2), (ZeroExtend, 0), (Open, 3)];
     let mut runs = 0;
     for (operation, least) in operations {
@@ -387,10 +391,11 @@ fn any_operation_may_fail_auto() {
     every_fault(Preset::Auto);
 }
 
-/// Any operation of opening may fail, of a new, a crashed and a closed database: the next attempt succeeds.
+/// Any operation of opening may fail, of a new, a crashed and a closed database: the next attempt
+/// succeeds.
 ///
-/// Story: the thread that prepares segments kept its pool alive, so an open that failed after starting it left the thread
-/// and all its files behind, once per attempt.
+/// Story: the thread that prepares segments kept its pool alive, so an open that failed after
+/// starting it left the thread and all its files behind, once per attempt.
 #[test]
 fn a_failed_open_can_be_repeated() {
     use OperationKind::{DurableWrite, Flush, Open, Read, Write, ZeroExtend};

@@ -1,4 +1,5 @@
-//! Formats: databases of earlier versions open, or are refused with the version that opens them; newer versions are refused.
+//! Formats: databases of earlier versions open, or are refused with the version that opens them;
+//! newer versions are refused.
 //!
 //! The samples lie in `tests/data/`, one file for each database. They are made by
 //!
@@ -6,8 +7,8 @@
 //! cargo test -p quenchdb --test engine -- --ignored formats::make_samples
 //! ```
 //!
-//! when a format has changed and before that is released, with `QUENCH_SAMPLES=` and the names of those that are new. Existing samples
-//! stay as they are: they are what users have.
+//! when a format has changed and before that is released, with `QUENCH_SAMPLES=` and the names of
+//! those that are new. Existing samples stay as they are: they are what users have.
 
 mod samples;
 

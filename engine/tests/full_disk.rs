@@ -1,5 +1,5 @@
-//! A full disk: whatever was acknowledged can be checkpointed, new work is refused at once, reads go on, and work goes on by
-//! itself when there is space again.
+//! A full disk: whatever was acknowledged can be checkpointed, new work is refused at once, reads
+//! go on, and work goes on by itself when there is space again.
 
 use quenchdb::internals::base::depth::{is_deep, some, spread};
 use quenchdb::internals::base::random::Random;
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 /// Row number to the byte that its value is made of.
 type Rows = BTreeMap<u32, u8>;
 
-/// A refusal on a disk that is known to be full takes no longer: who waits for space that others may give back does so for five seconds.
+/// A refusal on a disk that is known to be full takes no longer: who waits for space that others
+/// may give back does so for five seconds.
 const PROMPT: Duration = Duration::from_secs(4);
 
 fn settings(preset: Preset, memory_bytes: u64) -> Settings {
@@ -48,10 +49,12 @@ fn size(disk: &SimulatedStorage) -> u64 {
     disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
 }
 
-/// A value that compresses well, so that pages that are not expected to change share blocks, is asked for with this, or more.
+/// A value that compresses well, so that pages that are not expected to change share blocks, is
+/// asked for with this, or more.
 const COMPRESSIBLE: u8 = 200;
 
-/// Below [`COMPRESSIBLE`] nothing that could be compressed, so that what is written takes the space that it seems to take.
+/// Below [`COMPRESSIBLE`] nothing that could be compressed, so that what is written takes the space
+/// that it seems to take.
 fn value(row: u32, fill: u8) -> Vec<u8> {
     if fill >= COMPRESSIBLE {
         return format!("row {row} with {fill};").into_bytes().into_iter().cycle().take(500).collect();
@@ -79,7 +82,8 @@ fn put_soon(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8, 
     soon(context, || put(db, table, rows.clone(), fill));
 }
 
-/// Inserts rows, a few in each transaction, until one is refused; returns the number of the next row.
+/// Inserts rows, a few in each transaction, until one is refused; returns the number of the next
+/// row.
 fn fill_up(db: &Database, table: &Table, rows: &mut Rows, next: u32, context: &str) -> u32 {
     fill_up_with(db, table, rows, next, 1, context)
 }
@@ -108,8 +112,9 @@ fn fill_up_with(
     panic!("{context}: the disk never was full");
 }
 
-/// [`fill_up_with`] until the disk is full and stays so. Between a refusal and a look at the statistics a checkpoint that was under
-/// way may have ended: what it needs no more is room for some rows, and the disk is not called full until somebody is refused again.
+/// [`fill_up_with`] until the disk is full and stays so. Between a refusal and a look at the
+/// statistics a checkpoint that was under way may have ended: what it needs no more is room for
+/// some rows, and the disk is not called full until somebody is refused again.
 fn fill_up_for_good(
     db: &Database,
     table: &Table,
@@ -219,8 +224,8 @@ fn pages_leave_a_small_memory_on_a_full_disk() {
     }
 }
 
-/// Pages that are not expected to change share blocks: a checkpoint that writes one of them cannot give its block back, and what leaves
-/// memory is written together.
+/// Pages that are not expected to change share blocks: a checkpoint that writes one of them cannot
+/// give its block back, and what leaves memory is written together.
 #[test]
 fn at_every_fill_level_packs_take_nothing_from_what_was_kept() {
     let mut packed = Vec::new();
@@ -237,7 +242,8 @@ fn at_every_fill_level_packs_take_nothing_from_what_was_kept() {
     assert!(many >= if is_deep() { 6 } else { 1 }, "images in packs: {packed:?}");
 }
 
-/// Rows that are there can be changed for ever: a checkpoint gives back the log and the blocks of the pages it replaces.
+/// Rows that are there can be changed for ever: a checkpoint gives back the log and the blocks of
+/// the pages it replaces.
 #[test]
 fn changes_in_place_go_on_while_the_disk_is_full() {
     for preset in some(&Preset::ALL, 2) {
@@ -263,8 +269,9 @@ fn changes_in_place_go_on_while_the_disk_is_full() {
     }
 }
 
-/// Transactions that are open during checkpoints keep their pages dirty: they are written, and will have to be written again. And the
-/// log is kept for them, up to its own bound: then the oldest ones are given up.
+/// Transactions that are open during checkpoints keep their pages dirty: they are written, and will
+/// have to be written again. And the log is kept for them, up to its own bound: then the oldest
+/// ones are given up.
 fn open_transactions(log_bytes_max: u64) -> usize {
     let context = format!("open transactions, {log_bytes_max} bytes of log");
     let settings = settings(Preset::Autonomous, 8 << 20).with(|s| s.log_bytes_max = log_bytes_max);
@@ -318,7 +325,8 @@ fn open_transactions_do_not_use_up_what_checkpoints_need() {
     assert!(open_transactions(1 << 20) > 0, "no disk would have room in this log");
 }
 
-/// A checkpoint cannot free the log that is kept for it, so nobody waits for that; when it has ended work goes on.
+/// A checkpoint cannot free the log that is kept for it, so nobody waits for that; when it has
+/// ended work goes on.
 #[test]
 fn a_long_transaction_on_a_full_disk_stops_nobody_for_long() {
     for preset in Preset::ALL {
@@ -393,8 +401,9 @@ fn many_threads_are_refused_together_and_go_on_together() {
     assert_survives(&disk, &settings, &rows, "threads");
 }
 
-/// Story: a process that is killed on a full disk leaves segments with nothing in them that is needed. Recovery wanted new ones before it
-/// let go of any: the database could not be opened, so nothing could be deleted.
+/// Story: a process that is killed on a full disk leaves segments with nothing in them that is
+/// needed. Recovery wanted new ones before it let go of any: the database could not be opened, so
+/// nothing could be deleted.
 #[test]
 fn a_database_on_a_full_disk_can_be_reopened_and_emptied() {
     for (step, preset) in Preset::ALL.into_iter().enumerate() {
@@ -448,7 +457,8 @@ fn opens_on_a_full_disk(preset: Preset, room: u64, kind: CrashKind, changes: u32
     assert_sound(&open(), &context);
 }
 
-/// `ENOSPC` where the reserve does not help, because the file system broke its promise: at each write in turn.
+/// `ENOSPC` where the reserve does not help, because the file system broke its promise: at each
+/// write in turn.
 #[test]
 fn a_checkpoint_stopped_by_a_full_disk_can_be_repeated() {
     let (mut struck_all, mut packed) = (0, 0);

@@ -127,8 +127,9 @@ fn handles_may_be_dropped_in_any_order() {
     });
 }
 
-/// Story: the thread for upkeep held the database for a moment; if the last handle was dropped just then, the drop returned
-/// at once, closing went on in that thread, and an open right after was refused as `Busy`.
+/// Story: the thread for upkeep held the database for a moment; if the last handle was dropped just
+/// then, the drop returned at once, closing went on in that thread, and an open right after was
+/// refused as `Busy`.
 #[test]
 fn a_database_is_closed_when_the_last_drop_returns() {
     let storage = Arc::new(quenchdb::internals::device::memory::MemoryStorage::new());
@@ -164,8 +165,8 @@ fn what_outlives_the_database_goes_on_or_says_why_not() {
     });
 }
 
-/// Story: a snapshot that had outlived its database read blocks that the next opening had used again. It said that the database was damaged,
-/// and was to be restored from a backup.
+/// Story: a snapshot that had outlived its database read blocks that the next opening had used
+/// again. It said that the database was damaged, and was to be restored from a backup.
 #[test]
 fn a_snapshot_that_outlives_its_database_sees_no_damage() {
     const ROWS: u32 = 8_000;
@@ -312,8 +313,9 @@ fn a_panic_in_a_closure_aborts_its_transaction_and_nothing_else() {
     assert_eq!(db.statistics().open_snapshots, 0);
 }
 
-/// Transactions that outlived their database made the file of pages longer, which the next owner had: behind his back, where he had cut it, and
-/// with zeros over what he had written there if the file system cannot set space aside.
+/// Transactions that outlived their database made the file of pages longer, which the next owner
+/// had: behind his back, where he had cut it, and with zeros over what he had written there if the
+/// file system cannot set space aside.
 #[test]
 fn a_transaction_of_a_closed_database_writes_to_no_file() {
     let directory = tempfile::tempdir().expect("space");
@@ -340,8 +342,8 @@ fn a_transaction_of_a_closed_database_writes_to_no_file() {
     next.close().expect("closes");
 }
 
-/// A task of an executor may own the database that its commit is of, and end with it. The thread that wrote the log woke it, closed the database, and
-/// waited for its own end.
+/// A task of an executor may own the database that its commit is of, and end with it. The thread
+/// that wrote the log woke it, closed the database, and waited for its own end.
 #[test]
 fn a_waker_may_have_the_last_handle() {
     struct Owns(Mutex<Option<Database>>);

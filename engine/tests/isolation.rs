@@ -1,12 +1,16 @@
-//! Snapshot isolation, judged from outside: threads write down what they did and saw, and judges that know nothing of the engine
-//! (`quench-checker`) look for an order that explains it.
+//! Snapshot isolation, judged from outside: threads write down what they did and saw, and judges
+//! that know nothing of the engine (`quench-checker`) look for an order that explains it.
 //!
-//! 1. Lists: transactions append to lists and read them, with every preset and layout, pages leaving memory and checkpoints beside. A
-//!    sample is judged by `adya`, a checker by others, as well.
-//! 2. Phantoms: transactions scan ranges and insert and delete rows in them; each saw the state after one commit, absent rows included.
-//! 3. Crashes: the same lists across power cuts and kills, one history over all of them; what nobody was told may be there or not.
+//! 1. Lists: transactions append to lists and read them, with every preset and layout, pages
+//!    leaving memory and checkpoints beside. A sample is judged by `adya`, a checker by others, as
+//!    well.
+//! 2. Phantoms: transactions scan ranges and insert and delete rows in them; each saw the state
+//!    after one commit, absent rows included.
+//! 3. Crashes: the same lists across power cuts and kills, one history over all of them; what
+//!    nobody was told may be there or not.
 //!
-//! Two million transactions each of the first two are judged (`QUENCH_JUDGED=N` for another number, per kind).
+//! Two million transactions each of the first two are judged (`QUENCH_JUDGED=N` for another number,
+//! per kind).
 
 use crate::support::lists::{Ended, Lists, list_transaction, read_all};
 use crate::support::ranges::{Ranges, range_transaction};
@@ -162,8 +166,9 @@ fn scans_see_no_phantoms() {
     println!("figures: {{\"judged\": {judged}}}");
 }
 
-/// A transaction at a weaker level read what nobody had been told to be committed, and was over; a snapshot that began after it was from
-/// before. The judge of lists found it within the first 100,000 transactions.
+/// A transaction at a weaker level read what nobody had been told to be committed, and was over; a
+/// snapshot that began after it was from before. The judge of lists found it within the first
+/// 100,000 transactions.
 #[test]
 fn a_snapshot_sees_what_any_transaction_read_before_it_began() {
     for preset in some(&Preset::ALL, 3) {
@@ -198,8 +203,9 @@ fn a_snapshot_sees_what_any_transaction_read_before_it_began() {
     }
 }
 
-/// A thread remembered its newest commit with the address of the database's state. Closed, and another opened at the same address: the
-/// thread's snapshots of that one were at the old one's number, and saw what was committed after they began. Found by the fuzzer of the API.
+/// A thread remembered its newest commit with the address of the database's state. Closed, and
+/// another opened at the same address: the thread's snapshots of that one were at the old one's
+/// number, and saw what was committed after they began. Found by the fuzzer of the API.
 #[test]
 fn another_database_does_not_date_a_snapshot_into_the_future() {
     for round in 0..10 {
@@ -220,7 +226,8 @@ fn another_database_does_not_date_a_snapshot_into_the_future() {
     }
 }
 
-/// A thread remembered its newest commit in one database only: one in another made it forget, and it did not see its own row.
+/// A thread remembered its newest commit in one database only: one in another made it forget, and
+/// it did not see its own row.
 #[test]
 fn a_thread_sees_what_it_committed_in_each_of_its_databases() {
     for databases in [1, 20] {
@@ -245,7 +252,8 @@ fn a_thread_sees_what_it_committed_in_each_of_its_databases() {
     }
 }
 
-/// When a transaction ran, in operations of its disk, and whether what it was told holds after a crash.
+/// When a transaction ran, in operations of its disk, and whether what it was told holds after a
+/// crash.
 #[derive(Clone, Copy)]
 struct Ran {
     run: usize,
@@ -304,8 +312,8 @@ impl Life {
         });
     }
 
-    /// The history with what became of each transaction of unknown outcome, as the reads at its end tell: `adya` does not judge what such a
-    /// transaction read, though somebody saw what it wrote.
+    /// The history with what became of each transaction of unknown outcome, as the reads at its end
+    /// tell: `adya` does not judge what such a transaction read, though somebody saw what it wrote.
     fn as_found(&self) -> History {
         let mut last: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut appended: Vec<Option<(u32, u32)>> = Vec::new();
@@ -346,9 +354,11 @@ impl Life {
     }
 }
 
-/// So many of a run's histories across crashes are judged by `adya`, too: with what nobody was told as unknown, and with what was found of it.
+/// So many of a run's histories across crashes are judged by `adya`, too: with what nobody was told
+/// as unknown, and with what was found of it.
 const JUDGED_BY_ADYA: u64 = 3;
-/// One run, crashed at many moments; after each the history goes on, is crashed again, and is judged with what is there in the end.
+/// One run, crashed at many moments; after each the history goes on, is crashed again, and is
+/// judged with what is there in the end.
 fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
     let mut random = Random::from_seed(seed);
     let settings = crate::support::any_protocol(seed, &mut random).with(|s| {

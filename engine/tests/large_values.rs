@@ -192,7 +192,8 @@ fn overwriting_deleting_and_aborting_free_every_page() {
     }
     assert_eq!(pages(&db), many, "rolled back");
     {
-        // Values of one transaction that are replaced behind a savepoint live as long as the transaction's snapshot.
+        // Values of one transaction that are replaced behind a savepoint live as long as the
+        // transaction's snapshot.
         let mut tx = db.begin().expect("free");
         tx.insert(&table, KEY, Pattern::all(10, 300_000)).expect("fits");
         tx.savepoint();
@@ -238,7 +239,8 @@ fn an_old_snapshot_reads_the_value_that_it_saw() {
     assert!(pages(&open(&storage)) < 10);
 }
 
-/// Once the lock counted as what had brought the value: it was freed under a snapshot from before the lock.
+/// Once the lock counted as what had brought the value: it was freed under a snapshot from before
+/// the lock.
 #[test]
 fn a_value_that_was_only_locked_is_as_old_as_it_was() {
     let (_storage, db, table) = database();
@@ -315,7 +317,8 @@ fn a_failing_reader_changes_nothing_in_its_transaction() {
     assert!(get(&db, &table) == Some(Pattern::all(1, 100_000)));
 }
 
-/// The count of a reader that says that it read more than it was given room for was believed: the engine panicked, and was poisoned.
+/// The count of a reader that says that it read more than it was given room for was believed: the
+/// engine panicked, and was poisoned.
 #[test]
 fn a_reader_that_reports_too_many_bytes_changes_nothing() {
     struct Boasting(u64, usize);
@@ -344,7 +347,8 @@ fn a_reader_that_reports_too_many_bytes_changes_nothing() {
     assert!(get(&db, &table) == Some(Pattern::all(1, 100_000)));
 }
 
-/// A file that the caller reads from and that is not there is no table that is not there, and a full disk of its own none of ours.
+/// A file that the caller reads from and that is not there is no table that is not there, and a
+/// full disk of its own none of ours.
 #[test]
 fn the_error_of_a_reader_is_io_whatever_it_is() {
     struct Failing(u64, std::io::ErrorKind);
@@ -391,7 +395,8 @@ fn limits_are_clear_errors() {
     pages(&db);
 }
 
-/// Values four times as long as the memory: written, replaced, read in pieces and whole, given up, and found again after crashes.
+/// Values four times as long as the memory: written, replaced, read in pieces and whole, given up,
+/// and found again after crashes.
 #[test]
 fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
     let memory_bytes = if is_deep() { 16 << 20 } else { 8 << 20 };
@@ -447,7 +452,8 @@ fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
     db.checkpoint().expect("a whole disk");
     drop((db, table));
 
-    // Whole, in the caller's memory. Committed, and in no checkpoint, unless one is made before the kill.
+    // Whole, in the caller's memory. Committed, and in no checkpoint, unless one is made before the
+    // kill.
     let (db, table) = open(&disk);
     let before = disk.operations();
     db.transact(|tx| tx.insert(&table, KEY, Pattern::all(5, len as usize))).expect("commits");
@@ -462,7 +468,8 @@ fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
     db.close().expect("closes");
 }
 
-/// A page of a value that nobody sees any more could not be read to be freed: what was below it stayed allocated for good.
+/// A page of a value that nobody sees any more could not be read to be freed: what was below it
+/// stayed allocated for good.
 #[test]
 fn a_value_unreadable_when_freed_leaks_no_page() {
     let mut struck = 0;
@@ -502,8 +509,9 @@ fn a_value_unreadable_when_freed_leaks_no_page() {
     assert!(struck >= 20, "{struck} faults that struck");
 }
 
-/// A checkpoint that frees a dropped table could not read a page of a value. The next one freed the leaf's values again from the beginning: their
-/// pages were another table's by then, and committed rows were lost.
+/// A checkpoint that frees a dropped table could not read a page of a value. The next one freed the
+/// leaf's values again from the beginning: their pages were another table's by then, and committed
+/// rows were lost.
 #[test]
 fn values_written_after_a_failed_drop_outlive_the_table() {
     const LEN: usize = 300 << 10;
@@ -547,8 +555,9 @@ fn values_written_after_a_failed_drop_outlive_the_table() {
     assert!(interrupted > 6, "{interrupted} checkpoints that were interrupted");
 }
 
-/// A value that a checkpoint had listed as waiting to be freed was freed before the round was closed, and so was not in its mapping. After a crash
-/// its pages were given to other values, and then it was freed once more.
+/// A value that a checkpoint had listed as waiting to be freed was freed before the round was
+/// closed, and so was not in its mapping. After a crash its pages were given to other values, and
+/// then it was freed once more.
 #[test]
 fn a_value_released_while_a_checkpoint_is_made_is_freed_once() {
     const LEN: usize = 100 << 10;

@@ -61,7 +61,8 @@ fn change(db: &Database, table: &Table, model: &mut Model, random: &mut Random, 
     }
 }
 
-/// One transaction; true if it was committed. While a checkpoint needs the memory for versions it is tried again.
+/// One transaction; true if it was committed. While a checkpoint needs the memory for versions it
+/// is tried again.
 fn apply(db: &Database, table: &Table, changes: &[Change], abort: bool) -> bool {
     for _ in 0..1000 {
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
@@ -216,7 +217,8 @@ fn a_transaction_larger_than_memory_is_refused_alone() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
-/// Story: while nothing could leave memory, who evicts looked at every page each millisecond, whether or not anybody needed memory.
+/// Story: while nothing could leave memory, who evicts looked at every page each millisecond,
+/// whether or not anybody needed memory.
 #[test]
 fn who_evicts_sleeps_while_nothing_can_leave_and_nobody_asks() {
     let db = open(&SimulatedStorage::new(7), Preset::Group);
@@ -227,7 +229,8 @@ fn who_evicts_sleeps_while_nothing_can_leave_and_nobody_asks() {
     assert_eq!(refused.expect("a pool of a few dozen pages").kind(), ErrorKind::OutOfMemory);
     let passes = || db.statistics().evictions_in_vain;
     assert!(passes() > 0);
-    // It would be hundreds, each time. A few are those of who asks now and then, and a checkpoint that is being made has many.
+    // It would be hundreds, each time. A few are those of who asks now and then, and a checkpoint
+    // that is being made has many.
     let quiet = (0..30).any(|_| {
         let before = passes();
         std::thread::sleep(Duration::from_millis(300));
@@ -395,11 +398,13 @@ fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
     assert_eq!(snapshot.range::<&[u8]>(&table, ..).count(), 40_000);
 }
 
-/// Threads that announce and change rows all over, while there is no memory for all that they announce at once.
+/// Threads that announce and change rows all over, while there is no memory for all that they
+/// announce at once.
 #[test]
 fn announcing_rows_in_a_tiny_memory_changes_nothing() {
     let disk = SimulatedStorage::new(8);
-    // A little more than elsewhere: versions count until they are freed, which threads of other tests, in the same epochs, delay.
+    // A little more than elsewhere: versions count until they are freed, which threads of other
+    // tests, in the same epochs, delay.
     let settings = settings(Preset::Group).with(|s| s.memory_bytes = 3 << 19);
     let db = Database::builder().settings(settings).storage(Arc::new(disk)).open("x").expect("opens");
     let table = db.create_table("t").expect("new");
@@ -433,8 +438,9 @@ fn announcing_rows_in_a_tiny_memory_changes_nothing() {
     assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
 }
 
-/// Story: the changes of one transaction left so little memory that each page of a descent pushed out the one before it. It
-/// never arrived, and since pages did come and go nobody who waited for memory gave up either.
+/// Story: the changes of one transaction left so little memory that each page of a descent pushed
+/// out the one before it. It never arrived, and since pages did come and go nobody who waited for
+/// memory gave up either.
 #[test]
 fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
     let disk = SimulatedStorage::new(1);
@@ -470,7 +476,8 @@ fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
     assert_eq!(content(&db.begin_read().expect("free"), &table).len(), 3000, "nothing was removed");
 }
 
-/// Rows that say little in many bytes, several times what fits in memory, overwritten again and again.
+/// Rows that say little in many bytes, several times what fits in memory, overwritten again and
+/// again.
 fn bytes_of_rows(compression: Compression) -> (u64, u64) {
     let disk = SimulatedStorage::new(6);
     let settings = || settings(Preset::Group).with(|s| s.compression = compression);
@@ -550,9 +557,9 @@ fn a_dropped_snapshot_returns_the_memory_for_versions() {
     }
 }
 
-/// Transactions of several threads that change rows all over: what is not committed takes nearly all memory, and threads push out
-/// each other's pages. A descent that lost its pages to others each time read a thousand of them before it was told, which took
-/// seconds.
+/// Transactions of several threads that change rows all over: what is not committed takes nearly
+/// all memory, and threads push out each other's pages. A descent that lost its pages to others
+/// each time read a thousand of them before it was told, which took seconds.
 #[test]
 fn threads_that_evict_each_other_progress_or_are_refused() {
     const THREADS: u64 = 4;

@@ -28,7 +28,8 @@ fn common(preset: Preset, logs: usize) -> Settings {
     })
 }
 
-/// Written by the flusher: a committer that writes for itself has no write in flight when the simulated disk is taken away.
+/// Written by the flusher: a committer that writes for itself has no write in flight when the
+/// simulated disk is taken away.
 fn by_flusher(settings: Settings) -> Settings {
     settings.with(|s| s.writer = Some(Writer::Background))
 }
@@ -121,7 +122,8 @@ fn a_segment_is_not_reused_while_late_writes_may_reach_it() {
     }
 }
 
-/// When it is killed: any time, or, where few writes are in flight at any time, most often while one is.
+/// When it is killed: any time, or, where few writes are in flight at any time, most often while
+/// one is.
 fn moment(disk: &SimulatedStorage, kind: &Kind, random: &mut Random) -> usize {
     let lines = disk.describe(0);
     let submitted = lines.iter().enumerate().filter(|(_, line)| line.starts_with("submitted log/"));
@@ -169,8 +171,9 @@ fn kill_again_and_again(kind: &Kind) -> usize {
     late
 }
 
-/// A block that is in mapped memory, and whose write lands after a recovery has flushed the segments and before it has read them: found there it was
-/// taken for durable, and the memory was used again.
+/// A block that is in mapped memory, and whose write lands after a recovery has flushed the
+/// segments and before it has read them: found there it was taken for durable, and the memory was
+/// used again.
 #[test]
 fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
     let settings = common(Preset::Passive, 3).with(|s| s.flush_interval = None);
@@ -216,8 +219,9 @@ fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
     assert!(late > 0, "no kill had late writes");
 }
 
-/// The next process covered what the killed one had left with the checkpoint of its close, and was killed before it had removed it: the one after
-/// that found a database that had been closed, and used the segments again, in which a write could still land.
+/// The next process covered what the killed one had left with the checkpoint of its close, and was
+/// killed before it had removed it: the one after that found a database that had been closed, and
+/// used the segments again, in which a write could still land.
 #[test]
 fn a_close_killed_before_removal_does_not_free_old_segments() {
     let (settings, mut random, mut late, mut closes) = ((KINDS[0].settings)(), Random::from_seed(3), 0, 0);
@@ -260,8 +264,9 @@ fn a_close_killed_before_removal_does_not_free_old_segments() {
     assert!(late >= 3 && closes > 0, "{late} kills with late writes, {closes} whole closes");
 }
 
-/// A block that lands when its transaction has been given up for lost has a CSN above all that follow. A checkpoint never covers that, but a close needs
-/// nothing of it: it left the segment, and so the next open recovered the database.
+/// A block that lands when its transaction has been given up for lost has a CSN above all that
+/// follow. A checkpoint never covers that, but a close needs nothing of it: it left the segment,
+/// and so the next open recovered the database.
 #[test]
 fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
     let (settings, mut random, mut late) = ((KINDS[0].settings)(), Random::from_seed(5), 0);
@@ -297,7 +302,8 @@ fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
     assert!(late >= 3, "{late} kills with late writes");
 }
 
-/// The same if a segment could not be removed: then the database is not closed cleanly, and the next open has another try.
+/// The same if a segment could not be removed: then the database is not closed cleanly, and the
+/// next open has another try.
 #[test]
 fn old_segments_a_close_cannot_remove_go_at_the_next_open() {
     let settings = common(Preset::Group, 1);

@@ -1,4 +1,5 @@
-//! What rows take that a transaction only locks: of the memory, and of the disk that may be full when it ends.
+//! What rows take that a transaction only locks: of the memory, and of the disk that may be full
+//! when it ends.
 
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -40,8 +41,9 @@ fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
     db.transact(|tx| tx.insert(&table, key(0), "x")).expect("the row is free");
 }
 
-/// A checkpoint imaged pages with locked rows and took them for clean; when the transaction ended they were dirty, and nobody had kept a block
-/// for them: if somebody else had filled the disk meanwhile, no checkpoint could be made until there was space again.
+/// A checkpoint imaged pages with locked rows and took them for clean; when the transaction ended
+/// they were dirty, and nobody had kept a block for them: if somebody else had filled the disk
+/// meanwhile, no checkpoint could be made until there was space again.
 #[test]
 fn a_checkpoint_fits_on_a_full_disk_after_many_unlocks() {
     const ROWS: u32 = 4000;

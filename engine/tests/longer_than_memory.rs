@@ -1,5 +1,6 @@
-//! Large values of transactions in progress that are longer than memory: their pages leave it before the transaction commits. Whatever
-//! happens then, a checkpoint holds nothing of them that a reader could meet, and nothing of them is lost space.
+//! Large values of transactions in progress that are longer than memory: their pages leave it
+//! before the transaction commits. Whatever happens then, a checkpoint holds nothing of them that a
+//! reader could meet, and nothing of them is lost space.
 
 use crate::support::{await_that, place};
 use quenchdb::internals::base::random::Random;
@@ -18,7 +19,8 @@ use std::time::Duration;
 const MEMORY_BYTES: u64 = 1 << 20;
 /// Of each value. All pages in memory hold less.
 const VALUE_BYTES: u64 = 640 << 10;
-/// A catalog of one table takes less, and one that lists the pages of a value in progress takes more.
+/// A catalog of one table takes less, and one that lists the pages of a value in progress takes
+/// more.
 const LISTS_PAGES: u64 = 60;
 
 fn settings(compression: Compression) -> Settings {
@@ -96,7 +98,8 @@ fn catalog_bytes(disk: &SimulatedStorage) -> [u64; 2] {
     })
 }
 
-/// A database in which one value is committed, and a transaction that has written another and is open.
+/// A database in which one value is committed, and a transaction that has written another and is
+/// open.
 fn with_one_open(disk: &SimulatedStorage, compression: Compression) -> (Database, Table) {
     let db = open(disk, compression);
     let table = db.create_table("t").expect("new");
@@ -145,7 +148,8 @@ fn in_use(db: &Database) -> u64 {
     statistics.store_bytes - statistics.store_free_bytes
 }
 
-/// Images of pages that were freed meanwhile may still be on their way to the disk: then it takes a moment.
+/// Images of pages that were freed meanwhile may still be on their way to the disk: then it takes a
+/// moment.
 fn assert_comes_back_to(before: u64, db: &Database, context: &str) {
     await_that(&format!("{context}: {before} bytes were in use, more are"), || {
         in_use(db) <= before + (64 << 10)
@@ -225,7 +229,8 @@ fn copies_of_a_checkpoint_have_nothing_of_a_value_in_progress() {
     }
 }
 
-/// Values are written, committed and given up while checkpoints run; then the power fails, anywhere.
+/// Values are written, committed and given up while checkpoints run; then the power fails,
+/// anywhere.
 #[test]
 fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
     let mut listed = 0;
@@ -294,7 +299,8 @@ fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
     assert!(listed > 5, "{listed} checkpoints listed pages");
 }
 
-/// Rows that are not committed stay in memory: a transaction with more of them than fit is refused, and is told what to do.
+/// Rows that are not committed stay in memory: a transaction with more of them than fit is refused,
+/// and is told what to do.
 #[test]
 fn too_many_changed_rows_are_refused_with_advice() {
     let disk = SimulatedStorage::new(7);

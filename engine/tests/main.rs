@@ -1,4 +1,5 @@
-//! The tests of the engine through its public interface, in one program: linking fifty would take longer than running them.
+//! The tests of the engine through its public interface, in one program: linking fifty would take
+//! longer than running them.
 
 mod support;
 

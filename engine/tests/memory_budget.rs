@@ -1,8 +1,9 @@
-//! Resident memory, measured from outside: what `memory_bytes` says is what the process has, and a twentieth.
+//! Resident memory, measured from outside: what `memory_bytes` says is what the process has, and a
+//! twentieth.
 //!
-//! Every act runs in a process of its own, which this program starts, so that nothing else is measured. It compares the most
-//! memory that the process ever had with what it had before it opened the database. The pages of the program itself do not
-//! count: they are the file system's.
+//! Every act runs in a process of its own, which this program starts, so that nothing else is
+//! measured. It compares the most memory that the process ever had with what it had before it
+//! opened the database. The pages of the program itself do not count: they are the file system's.
 
 use crate::support::processes::one_test;
 use quenchdb::internals::base::random::Random;
@@ -23,8 +24,9 @@ const VERSIONS_PAGES_PART: u64 = 4;
 /// Four times the memory.
 const ROWS: u64 = 4 * MEMORY_BYTES / 660;
 
-/// What a process does with the database in a directory; the last value says how often it is measured at most: memory that
-/// is freed stays in use while a thread that has begun to read is off the processor, so one run within the bound is enough.
+/// What a process does with the database in a directory; the last value says how often it is
+/// measured at most: memory that is freed stays in use while a thread that has begun to read is off
+/// the processor, so one run within the bound is enough.
 type Act = (&'static str, fn(&Path), u32);
 
 fn settings() -> Settings {
@@ -47,12 +49,14 @@ fn status(name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Begins a new count of the most memory that this process had; false if the system does not count it.
+/// Begins a new count of the most memory that this process had; false if the system does not count
+/// it.
 fn forget_most() -> bool {
     std::fs::write("/proc/self/clear_refs", "5").is_ok() && status("VmHWM").is_some()
 }
 
-/// Runs acts one after the other on one database, each in a process of its own, and judges those that are measured.
+/// Runs acts one after the other on one database, each in a process of its own, and judges those
+/// that are measured.
 fn judge(test: &str, acts: &[Act]) {
     if let (Some(directory), Some(act)) = (std::env::var_os(DIRECTORY), std::env::var_os(ACT)) {
         let (_, run, _) = acts.iter().find(|(name, ..)| *name == act).expect("named by the parent");
@@ -202,7 +206,8 @@ fn update(directory: &Path) {
     db.close().expect("closes");
 }
 
-/// A snapshot keeps versions until there is no room for more; afterwards pages get back what they can.
+/// A snapshot keeps versions until there is no room for more; afterwards pages get back what they
+/// can.
 fn update_beside_a_snapshot(directory: &Path) {
     let db = open(directory);
     let table = db.table("t").expect("loaded");
@@ -312,7 +317,8 @@ fn a_database_larger_than_memory_stays_within_its_budget() {
 
 const LARGE_BYTES: usize = 512 << 10;
 
-/// The caller's own bytes are on the stack and the heap of this function; a value is read in pieces.
+/// The caller's own bytes are on the stack and the heap of this function; a value is read in
+/// pieces.
 fn put_and_read_large_values(directory: &Path) {
     let db = open(directory);
     let table = db.create_table("t").expect("new");

@@ -1,4 +1,5 @@
-//! Reading a database whose log is, or was, in mapped memory, with settings that say so and with others.
+//! Reading a database whose log is, or was, in mapped memory, with settings that say so and with
+//! others.
 
 use crate::support::{content, difference, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -27,7 +28,8 @@ fn work(db: &Database, commits: u8) {
     }
 }
 
-/// Settings with a log in mapped memory were refused for reading where the database needs none: "preset passive has no log in mapped memory".
+/// Settings with a log in mapped memory were refused for reading where the database needs none:
+/// "preset passive has no log in mapped memory".
 #[test]
 fn settings_with_log_memory_read_a_database_without_any() {
     let auto = || settings(2).with(|s| s.preset = Preset::Auto);
@@ -56,7 +58,8 @@ fn settings_with_log_memory_read_a_database_without_any() {
     }
 }
 
-/// What a killed process had stored and not fenced was shown to readers, and a power cut after that took it away.
+/// What a killed process had stored and not fenced was shown to readers, and a power cut after that
+/// took it away.
 #[test]
 fn what_a_reader_saw_of_a_killed_process_survives_a_power_cut() {
     let disk = SimulatedStorage::new(1);

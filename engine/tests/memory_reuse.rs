@@ -43,9 +43,10 @@ fn killed_while_opened(left: &SimulatedStorage, settings: &Settings) -> Vec<Simu
     (0..=operations).step_by(2).map(|at| disk.crash(CrashKind::Kill, at, at as u64)).collect()
 }
 
-/// Story: seeds 702942, 713646, 725062 and 725774. Who opened the database without the memory moved what was in it to segments, and was killed.
-/// Whoever used it next divided it anew, under its old id, and was killed too: what had been in it before was found again, at
-/// other places, and a good database was refused.
+/// Story: seeds 702942, 713646, 725062 and 725774. Who opened the database without the memory moved
+/// what was in it to segments, and was killed. Whoever used it next divided it anew, under its old
+/// id, and was killed too: what had been in it before was found again, at other places, and a good
+/// database was refused.
 #[test]
 fn old_content_of_unused_log_memory_is_not_found_again() {
     let disk = SimulatedStorage::new(1);

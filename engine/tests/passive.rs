@@ -1,4 +1,5 @@
-//! Log buffers in mapped memory: nothing that was fenced is lost, whatever becomes of the memory, the segments, and who opens next.
+//! Log buffers in mapped memory: nothing that was fenced is lost, whatever becomes of the memory,
+//! the segments, and who opens next.
 
 use crate::support::{await_that, content, difference};
 use quenchdb::internals::base::depth::{depth, spread};
@@ -48,7 +49,8 @@ fn key(thread: u64, n: u64) -> [u8; 16] {
     ((u128::from(thread) << 64) | u128::from(n)).to_be_bytes()
 }
 
-/// Threads put rows of about `bytes` bytes and read one another's; acknowledged ones with the number of operations at that time.
+/// Threads put rows of about `bytes` bytes and read one another's; acknowledged ones with the
+/// number of operations at that time.
 fn work(
     db: &Database,
     disk: &SimulatedStorage,
@@ -296,7 +298,8 @@ fn a_straggler_is_drained_by_whoever_depends_on_it() {
             });
             lazy.join().expect("no panic").expect("told before it is durable");
         });
-        // On the log of this thread: what it read is in another one, not fenced, and its thread is gone.
+        // On the log of this thread: what it read is in another one, not fenced, and its thread is
+        // gone.
         let mut tx = db.begin().expect("free");
         assert_eq!(tx.get(&table, [n]).expect("readable"), Some(vec![1]));
         tx.insert(&table, [n, 1], [2]).expect("fits");
@@ -367,7 +370,8 @@ fn killed(directory: &Path, memory: &Path, rows: u64) -> PathBuf {
         tx.insert(&table, key(0, n), [5; 100]).expect("fits");
         tx.commit().expect("fenced");
     }
-    // What a kill leaves: all files as they are. The memory is copied, too, and put back after the close.
+    // What a kill leaves: all files as they are. The memory is copied, too, and put back after the
+    // close.
     copy(&at_work, &database);
     let bytes = std::fs::read(memory).expect("there");
     db.close().expect("closes");
@@ -528,8 +532,8 @@ fn killed_wherever_and_opened_again(opened: &SimulatedStorage, settings: &Settin
     }
 }
 
-/// The table of buffers outlives a new division, and with other buffers it told of one log what another had written: two different blocks
-/// were number 1, and no open succeeded any more.
+/// The table of buffers outlives a new division, and with other buffers it told of one log what
+/// another had written: two different blocks were number 1, and no open succeeded any more.
 #[test]
 fn table_entries_of_buffers_of_another_length_are_ignored() {
     for (first, then) in [(64 << 10, 128 << 10), (128 << 10, 64 << 10)] {
@@ -581,7 +585,8 @@ fn verify_of_a_refused_database_reads_its_log_memory_too() {
                 let put = |row| db.transact(|tx| tx.insert(table, key(n, row), [1; 3000])).expect("fenced");
                 put(0);
                 together.wait();
-                // Of one log buffers are written, with watermarks above the first rows of the others.
+                // Of one log buffers are written, with watermarks above the first rows of the
+                // others.
                 (1..100).filter(|_| n == 0).for_each(put);
                 together.wait();
             });

@@ -1,4 +1,5 @@
-//! The measurement of durability methods, which `autonomous` makes when it is first opened: what hinders it hinders nothing else.
+//! The measurement of durability methods, which `autonomous` makes when it is first opened: what
+//! hinders it hinders nothing else.
 
 use crate::support::small;
 use quenchdb::internals::device::memory::MemoryStorage;
@@ -116,7 +117,8 @@ fn open_and_close(device: &Arc<Device>) -> usize {
     device.probes.load(Ordering::SeqCst)
 }
 
-/// A database on a full disk could not be opened, although it had space for its log set aside: the measurement wanted 256 KiB.
+/// A database on a full disk could not be opened, although it had space for its log set aside: the
+/// measurement wanted 256 KiB.
 #[test]
 fn without_space_for_the_probe_it_runs_once_there_is_space() {
     let device = Device::new(Trouble::FullDisk);

@@ -9,7 +9,8 @@ use std::sync::Mutex;
 
 const DEPTH: u64 = 8;
 
-/// Submits `DEPTH` writes from a thread that ends at once, reaps them from this one and reads them back.
+/// Submits `DEPTH` writes from a thread that ends at once, reaps them from this one and reads them
+/// back.
 fn round(storage: &FileStorage, queue: &Mutex<Box<dyn WriteQueue>>, len: usize, round: u64) {
     let mode = OpenMode { create: true, read_only: false, direct: true };
     let file = storage.open("f", mode).expect("created");
@@ -36,8 +37,8 @@ fn round(storage: &FileStorage, queue: &Mutex<Box<dyn WriteQueue>>, len: usize, 
     }
 }
 
-/// A worker of the preset `autonomous` submitted its log's last block and ended with its workload. The kernel gave up
-/// what it had not started for that thread, and the database was poisoned.
+/// A worker of the preset `autonomous` submitted its log's last block and ended with its workload.
+/// The kernel gave up what it had not started for that thread, and the database was poisoned.
 #[test]
 fn writes_of_a_thread_that_ends_are_written_all_the_same() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");

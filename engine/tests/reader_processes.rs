@@ -1,6 +1,8 @@
-//! Readers of checkpoints and a writer in processes of their own, killed at any moment, on a real directory.
+//! Readers of checkpoints and a writer in processes of their own, killed at any moment, on a real
+//! directory.
 //!
-//! Other processes run this binary again with `QUENCH_CHILD` set: see [`child`]. `QUENCH_READER_SECONDS` makes it longer.
+//! Other processes run this binary again with `QUENCH_CHILD` set: see [`child`].
+//! `QUENCH_READER_SECONDS` makes it longer.
 
 use crate::support::processes::one_test;
 use quenchdb::internals::base::random::Random;
@@ -83,7 +85,8 @@ fn balance(row: &[u8]) -> i64 {
     i64::from_le_bytes(row[..8].try_into().expect("eight bytes"))
 }
 
-/// Moves money for ever; a checkpoint after every few moves, and now and then the file is made shorter.
+/// Moves money for ever; a checkpoint after every few moves, and now and then the file is made
+/// shorter.
 fn write(db: &Database) {
     let table = db.table_or_create("accounts").expect("works");
     let mut random = Random::from_entropy();

@@ -1,5 +1,5 @@
-//! Readers of checkpoints beside a writer: on the simulated disk with the steps of one between those of the other, and in
-//! processes of their own.
+//! Readers of checkpoints beside a writer: on the simulated disk with the steps of one between
+//! those of the other, and in processes of their own.
 
 use crate::support::interleaved::{Interleaved, set_interrupt};
 use quenchdb::internals::base::random::Random;
@@ -64,7 +64,8 @@ impl Writer {
         self.db.as_ref().expect("open but while it is reopened")
     }
 
-    /// Changes rows and makes a checkpoint; now and then gives space back, or closes, well or badly, and opens again.
+    /// Changes rows and makes a checkpoint; now and then gives space back, or closes, well or
+    /// badly, and opens again.
     fn step(&mut self) {
         let table = self.db().table_or_create("rows").expect("works");
         let mut changes = Vec::new();

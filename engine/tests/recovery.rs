@@ -30,7 +30,8 @@ fn open(disk: &SimulatedStorage, settings: Settings) -> Database {
     Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated").expect("opens")
 }
 
-/// Puts, changes of a few bytes and deletions on a few hundred rows, in a transaction of its own thread.
+/// Puts, changes of a few bytes and deletions on a few hundred rows, in a transaction of its own
+/// thread.
 fn change(db: &Database, table: &Table, random: &mut Random) -> quenchdb::Result<()> {
     let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy)?;
     for _ in 0..1 + random.below(4) {
@@ -48,7 +49,8 @@ fn change(db: &Database, table: &Table, random: &mut Random) -> quenchdb::Result
     tx.commit_async().map(drop)
 }
 
-/// A disk with some MiB of log from four threads, with tables that came and went, none of it in a checkpoint.
+/// A disk with some MiB of log from four threads, with tables that came and went, none of it in a
+/// checkpoint.
 fn crashed(preset: Preset) -> SimulatedStorage {
     let disk = SimulatedStorage::new(7);
     let db = open(&disk, settings(preset));
@@ -156,7 +158,8 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
     }
 }
 
-/// Each recovery wrote the voids of all earlier ones once more in each of their entries, until the manifest was too long.
+/// Each recovery wrote the voids of all earlier ones once more in each of their entries, until the
+/// manifest was too long.
 #[test]
 fn a_manifest_lists_aborted_csns_once_across_crashes() {
     // So many that the two threads hardly ever share one, whoever else is there.
@@ -247,7 +250,8 @@ fn the_replay_estimate_follows_commits_and_checkpoints() {
     assert!(again.work.stored_pages > 50 && again.read_seconds > 0.0, "{again:?}");
 }
 
-/// The parts of the estimate that are counted are compared with what the next recovery counts: time depends on what else the machine does.
+/// The parts of the estimate that are counted are compared with what the next recovery counts: time
+/// depends on what else the machine does.
 #[test]
 fn the_replay_estimate_is_exact_behind_a_partial_checkpoint() {
     for (preset, in_progress) in [(Preset::Group, false), (Preset::Group, true), (Preset::Autonomous, true)] {

@@ -1,6 +1,8 @@
-//! Recovery of a log far larger than memory, measured from outside: the most memory that the process ever had.
+//! Recovery of a log far larger than memory, measured from outside: the most memory that the
+//! process ever had.
 //!
-//! In a process of its own, since other tests of the same process would be measured too. A second process makes the log and kills itself.
+//! In a process of its own, since other tests of the same process would be measured too. A second
+//! process makes the log and kills itself.
 
 use crate::support::processes::{in_own_process, one_test};
 use quenchdb::{Database, Durability, Isolation, Settings};

@@ -1,4 +1,5 @@
-//! Restoring a backup and the log that was written after it: to the end, to a CSN, and as far as it goes.
+//! Restoring a backup and the log that was written after it: to the end, to a CSN, and as far as it
+//! goes.
 
 use crate::support::{Content, content, place};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -162,7 +163,8 @@ fn expect_refusal(result: Result<(SimulatedStorage, RestoreReport)>, kind: Error
     }
 }
 
-/// How far one comes without one block of the log, for each block, and what the error is that says so, if there is one.
+/// How far one comes without one block of the log, for each block, and what the error is that says
+/// so, if there is one.
 fn with_each_block_damaged(original: &Original, full: &SimulatedStorage) -> Vec<(Csn, String)> {
     let mut reached = Vec::new();
     for path in original.disk.files().iter().filter(|path| path.starts_with("log/")) {
@@ -308,7 +310,8 @@ fn a_transaction_open_at_the_backup_is_restored_or_refused() {
     }
 }
 
-/// All of it was in the log. But what the later checkpoint covers counted as gone, up to the backup.
+/// All of it was in the log. But what the later checkpoint covers counted as gone, up to the
+/// backup.
 #[test]
 fn a_checkpoint_after_the_backup_removes_no_needed_chunk() {
     let mut original = Original::new();
@@ -327,7 +330,8 @@ fn a_checkpoint_after_the_backup_removes_no_needed_chunk() {
     for log_only in [true, false] {
         expect_content(&[&full], Some(&original.remains(log_only)), None, end);
     }
-    // One that is really gone is missed when the transaction would be replayed, and one comes as far as that.
+    // One that is really gone is missed when the transaction would be replayed, and one comes as
+    // far as that.
     let reached = with_each_block_damaged(&original, &full);
     let committed = original.history.keys().rev().nth(1).expect("two at least");
     let missed = (Csn(committed.0 - 1), "not all are in the log");
@@ -422,7 +426,8 @@ fn a_crash_while_the_log_is_replayed_leaves_nothing_that_opens() {
     assert!(whole > 0);
 }
 
-/// A wrong `to` or a wrong directory used to be found out when all pages had been copied, and the target was spoilt.
+/// A wrong `to` or a wrong directory used to be found out when all pages had been copied, and the
+/// target was spoilt.
 #[test]
 fn what_can_be_refused_is_before_the_target_is_touched() {
     let mut original = Original::new();
@@ -468,7 +473,8 @@ fn what_can_be_refused_is_before_the_target_is_touched() {
     assert_eq!(&content(&open(&target).expect("it opens")), expected);
 }
 
-/// Settings that say that nothing is to be written would have it restored without the log, and call that done.
+/// Settings that say that nothing is to be written would have it restored without the log, and call
+/// that done.
 #[test]
 fn the_log_is_replayed_whatever_the_settings_say_of_opening() {
     let mut original = Original::new();

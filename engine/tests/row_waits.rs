@@ -3,7 +3,8 @@
 use quenchdb::{Database, Durability, ErrorKind, Isolation, Result, Table, Transaction};
 use std::time::Duration;
 
-/// Who waited for a row was not told when its holder took the change back: it waited out `lock_wait` for a row that nobody held.
+/// Who waited for a row was not told when its holder took the change back: it waited out
+/// `lock_wait` for a row that nobody held.
 #[test]
 fn a_rollback_to_a_savepoint_hands_the_row_to_its_waiter() {
     type Ask = fn(&mut Transaction, &Table) -> Result<()>;
@@ -58,7 +59,8 @@ fn a_waiter_of_a_rolled_back_row_does_not_wait_for_commit() {
     }
 }
 
-/// `lock_wait` began anew with each holder of the row: who waited for one that went from hand to hand waited for ever.
+/// `lock_wait` began anew with each holder of the row: who waited for one that went from hand to
+/// hand waited for ever.
 #[test]
 fn lock_wait_is_one_time_whoever_holds_the_row_meanwhile() {
     const LOCK_WAIT: Duration = Duration::from_millis(300);

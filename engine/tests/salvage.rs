@@ -38,7 +38,8 @@ fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>, len: usize) {
     .expect("commits");
 }
 
-/// Two tables with inner nodes and one with large values, closed or stopped with transactions in the log.
+/// Two tables with inner nodes and one with large values, closed or stopped with transactions in
+/// the log.
 fn sample(closed: bool, compression: Compression) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
     let settings = settings().with(|s| s.compression = compression);
@@ -254,7 +255,8 @@ fn nonsense_is_an_error_or_a_report_and_never_a_panic() {
     }
 }
 
-/// Salvage used to end at the first key that was too long for the pages of the new database, and left what it had by then.
+/// Salvage used to end at the first key that was too long for the pages of the new database, and
+/// left what it had by then.
 #[test]
 fn a_key_that_only_a_longer_page_holds_is_salvaged() {
     for with_manifest in [true, false] {

@@ -1,4 +1,5 @@
-//! A long snapshot on a full disk: pages that are written only for the stamps that it needs take nothing from what checkpoints need.
+//! A long snapshot on a full disk: pages that are written only for the stamps that it needs take
+//! nothing from what checkpoints need.
 
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -76,8 +77,9 @@ fn scene(settings: Settings) -> Scene {
     Scene { disk, db, seen, held, read }
 }
 
-/// Pages that a checkpoint had just written, and so were clean, left memory once more with the stamps that a snapshot needs, into the blocks that were
-/// kept for the pages of a transaction in progress.
+/// Pages that a checkpoint had just written, and so were clean, left memory once more with the
+/// stamps that a snapshot needs, into the blocks that were kept for the pages of a transaction in
+/// progress.
 #[test]
 fn pages_written_for_stamps_take_no_checkpoint_block() {
     let Scene { disk, db, seen, held, read } = scene(settings());

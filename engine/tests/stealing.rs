@@ -1,4 +1,5 @@
-//! Two workers that write each other's records: what a crash, a lost block and a flipped bit do to them.
+//! Two workers that write each other's records: what a crash, a lost block and a flipped bit do to
+//! them.
 
 use crate::support::processes::in_own_process;
 use crate::support::{beside_others, small};
@@ -33,7 +34,8 @@ fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
     Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// Row `n` of a thread: written after the newest row of the other thread was read, whose number is in it.
+/// Row `n` of a thread: written after the newest row of the other thread was read, whose number is
+/// in it.
 fn key(thread: u8, n: u32) -> Vec<u8> {
     [&[thread][..], &n.to_be_bytes()].concat()
 }
@@ -52,7 +54,8 @@ fn one(db: &Database, table: &Table, thread: u8, n: u32) -> Result<CommitHandle>
 /// What was acknowledged: thread, row, and operations of the disk by then.
 type Told = Vec<(u8, u32, usize)>;
 
-/// Two threads take turns, so that each always has something waiting when the other's transaction ends.
+/// Two threads take turns, so that each always has something waiting when the other's transaction
+/// ends.
 fn work(db: &Database, disk: &SimulatedStorage, checkpoint_at: Option<u32>) -> Told {
     let table = db.create_table("rows").expect("new");
     let (told, handles) = (Mutex::new(Told::new()), Mutex::new(Vec::<(u8, u32, CommitHandle)>::new()));
@@ -148,7 +151,8 @@ fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (Simula
         let stolen = db.statistics().stolen_blocks;
         disk.stop();
         drop(db);
-        // Both may have had the same log; or the machine was so busy that the flusher wrote what was to be stolen.
+        // Both may have had the same log; or the machine was so busy that the flusher wrote what
+        // was to be stolen.
         if stolen > 20 && told.len() > 100 {
             return (disk, told);
         }
@@ -161,7 +165,8 @@ fn crashes_wanted() -> u64 {
     std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
 }
 
-/// In a process of its own: threads get their logs in turn, and beside another test's the two of a sample might have the same.
+/// In a process of its own: threads get their logs in turn, and beside another test's the two of a
+/// sample might have the same.
 #[test]
 fn stolen_records_survive_crashes_and_their_rot_is_found() {
     in_own_process(module_path!(), "stolen_records_survive_crashes_and_their_rot_is_found", || {
@@ -202,8 +207,9 @@ fn stolen_records_survive() {
     }
 }
 
-/// A bit in a carried block, or in the thief's block before it: what is lost is refused, with the segment it was in and, if the header can
-/// still be read, the log whose it was. The newest blocks are a torn tail; or, if a newer record of the other log vouches for what was in the last block
+/// A bit in a carried block, or in the thief's block before it: what is lost is refused, with the
+/// segment it was in and, if the header can still be read, the log whose it was. The newest blocks
+/// are a torn tail; or, if a newer record of the other log vouches for what was in the last block
 /// of a log, the transactions are named that are missing.
 fn rot_is_found() {
     let settings = settings(Dependency::Dsn);

@@ -1,7 +1,9 @@
-//! A new thread for each transaction, very many of them: nothing of a thread stays when it has ended.
+//! A new thread for each transaction, very many of them: nothing of a thread stays when it has
+//! ended.
 //!
-//! In a process of its own, since the memory of the whole process is measured. `QUENCH_THREADS` says how many threads for each protocol and kind
-//! of commit; without it there are 7,200, more than 100,000 in all, at the whole depth.
+//! In a process of its own, since the memory of the whole process is measured. `QUENCH_THREADS`
+//! says how many threads for each protocol and kind of commit; without it there are 7,200, more
+//! than 100,000 in all, at the whole depth.
 
 use crate::support::processes::in_own_process;
 use quenchdb::internals::base::depth::is_deep;
@@ -9,7 +11,8 @@ use quenchdb::{Database, Dependency, Layout, Preset, Settings, Writer};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Threads that leave what stays of them anyway: pages, caches of the allocator, rings that are touched for the first time.
+/// Threads that leave what stays of them anyway: pages, caches of the allocator, rings that are
+/// touched for the first time.
 const FIRST: u64 = 1000;
 /// What the process may grow by while all the others come and go, however many they are.
 const SLACK_BYTES: u64 = 4 << 20;
@@ -56,7 +59,8 @@ fn resident_bytes() -> u64 {
     kib.unwrap_or(0) << 10
 }
 
-/// Threads of the process, when their number stays the same: those of a scope may end a little later than it.
+/// Threads of the process, when their number stays the same: those of a scope may end a little
+/// later than it.
 fn settled_threads() -> usize {
     let alive = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
     loop {
@@ -68,7 +72,8 @@ fn settled_threads() -> usize {
     }
 }
 
-/// One transaction in a thread of its own that ends with it. Those that do not wait are waited for by nobody but the last.
+/// One transaction in a thread of its own that ends with it. Those that do not wait are waited for
+/// by nobody but the last.
 fn churn(db: &Database, from: u64, count: u64, blocking: bool) {
     let table = db.table("t").expect("made");
     for n in from..from + count {

@@ -1,5 +1,6 @@
-//! Threads that end, panic or are too many, and a database that is closed under them: nothing acknowledged is lost, nobody hangs, and what
-//! they leave in a log's buffer becomes durable without them.
+//! Threads that end, panic or are too many, and a database that is closed under them: nothing
+//! acknowledged is lost, nobody hangs, and what they leave in a log's buffer becomes durable
+//! without them.
 
 use crate::support::{content, open, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -15,7 +16,8 @@ fn settings(preset: Preset, logs: usize) -> Settings {
     small(preset, logs).with(|s| s.segment_bytes = 256 << 10)
 }
 
-/// Every preset, with two logs where it can have them, and the writers and acknowledgers that live in the workers' threads.
+/// Every preset, with two logs where it can have them, and the writers and acknowledgers that live
+/// in the workers' threads.
 fn protocols(logs: usize) -> Vec<Settings> {
     let mut all: Vec<Settings> = Preset::ALL.into_iter().map(|preset| settings(preset, logs)).collect();
     let autonomous = || settings(Preset::Autonomous, logs);
@@ -132,7 +134,8 @@ fn work(db: &Database, disk: &SimulatedStorage, table: &Table, told: &Acknowledg
     }
 }
 
-/// Whatever was acknowledged by some operation is there after a power cut at that operation or later.
+/// Whatever was acknowledged by some operation is there after a power cut at that operation or
+/// later.
 fn judge_crashes(disk: &SimulatedStorage, settings: &Settings, told: &[(usize, [u8; 2])], crashes: usize) {
     let end = disk.operations();
     for crash in 1..=crashes {
@@ -170,7 +173,8 @@ fn many_more_threads_than_logs_lose_nothing() {
     });
 }
 
-/// Half of the threads panic in the middle of their work; the others, and those who follow in the same logs, go on.
+/// Half of the threads panic in the middle of their work; the others, and those who follow in the
+/// same logs, go on.
 #[test]
 fn threads_that_panic_hold_up_nobody() {
     in_time(|| {
@@ -246,7 +250,8 @@ fn closing_with_commits_in_flight_keeps_what_they_were_told() {
                                 }
                             }
                         }
-                        // Closing has made them durable; whether they are waited for before or after it.
+                        // Closing has made them durable; whether they are waited for before or
+                        // after it.
                         if thread % 4 == 1 {
                             while !closed.load(Ordering::SeqCst) {
                                 std::thread::yield_now();
@@ -289,7 +294,8 @@ impl std::io::Read for PanickingReader {
     }
 }
 
-/// Regression: half a value stayed in the redo of the transaction, which could be committed, and its pages' owner was never ended.
+/// Regression: half a value stayed in the redo of the transaction, which could be committed, and
+/// its pages' owner was never ended.
 #[test]
 fn a_panicking_reader_leaves_row_and_transaction_usable() {
     for settings in protocols(2) {
@@ -324,8 +330,8 @@ impl Drop for Farewell<'_> {
     }
 }
 
-/// Regression: a thread that wrote the log while it was unwinding counted as one that had panicked in the middle of that, and the database was
-/// poisoned.
+/// Regression: a thread that wrote the log while it was unwinding counted as one that had panicked
+/// in the middle of that, and the database was poisoned.
 #[test]
 fn a_destructor_that_commits_while_its_thread_panics_commits() {
     for settings in protocols(2) {

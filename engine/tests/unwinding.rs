@@ -1,5 +1,5 @@
-//! Code of the user that panics while a transaction is open: nothing of the transaction is left, its rows are free at once, and the
-//! database goes on.
+//! Code of the user that panics while a transaction is open: nothing of the transaction is left,
+//! its rows are free at once, and the database goes on.
 
 use quenchdb::{Database, Isolation, Table, Transaction};
 use std::io::Read;

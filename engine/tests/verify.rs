@@ -249,7 +249,8 @@ fn verify_beside_writers_and_checkpoints_finds_nothing() {
                         tx.remove(&table, format!("key {n:05}").as_bytes()).expect("own row");
                     }
                     tx.commit().expect("a whole disk");
-                    // Somebody may be collecting the deleted rows, or checking the table, at this moment.
+                    // Somebody may be collecting the deleted rows, or checking the table, at this
+                    // moment.
                     db_too.drop_table(&name).expect("neither is a user");
                 }
             });
@@ -403,7 +404,8 @@ fn unreadable_pages_of_dropped_tables_fail_one_checkpoint() {
     }
 }
 
-/// Once one page had failed twice, every other one was given up at its first failure, and what was below it stayed allocated for ever.
+/// Once one page had failed twice, every other one was given up at its first failure, and what was
+/// below it stayed allocated for ever.
 #[test]
 fn only_pages_that_fail_at_two_attempts_are_given_up() {
     let fail = |disk: &SimulatedStorage, after, error| {
@@ -442,7 +444,8 @@ fn only_pages_that_fail_at_two_attempts_are_given_up() {
     }
 }
 
-/// A page that had once not been read for another reason was given up at its first failed read, here the root with all of the table.
+/// A page that had once not been read for another reason was given up at its first failed read,
+/// here the root with all of the table.
 #[test]
 fn an_unrelated_error_does_not_give_up_a_page() {
     let disk = SimulatedStorage::new(1);
@@ -459,7 +462,8 @@ fn an_unrelated_error_does_not_give_up_a_page() {
     assert_sound(&db.verify(None).expect("runs"));
 }
 
-/// Whatever takes blocks and segments, or keeps them, gives every one back: after each step somebody owns each.
+/// Whatever takes blocks and segments, or keeps them, gives every one back: after each step
+/// somebody owns each.
 #[test]
 fn no_block_and_no_segment_is_leaked() {
     for compression in [Compression::None, Compression::Lz4] {

@@ -1,4 +1,5 @@
-//! `verify` beside writers: what it must find all the same, and that it keeps nobody waiting. And a checkpoint that frees a dropped table.
+//! `verify` beside writers: what it must find all the same, and that it keeps nobody waiting. And a
+//! checkpoint that frees a dropped table.
 
 use crate::support::interleaved::{Interleaved, Step, set_interrupt};
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -117,8 +118,8 @@ fn beside_writers<T>(db: &Database, done: &Arc<Done>, with: impl FnOnce() -> T) 
 const MISSED_MAX: u64 = 3;
 const A_WHILE: Duration = Duration::from_secs(10);
 
-/// Checkpoints waited while `verify` walked through the whole database once more, and who had to split a child of a root until it had walked
-/// through the table.
+/// Checkpoints waited while `verify` walked through the whole database once more, and who had to
+/// split a child of a root until it had walked through the table.
 #[test]
 fn while_verify_waits_for_a_read_commits_and_checkpoints_go_on() {
     let disk = SimulatedStorage::new(1);
@@ -223,8 +224,8 @@ fn a_value_replaced_by_an_open_transaction_is_not_leaked() {
     assert_sound(&db.verify(None).expect("runs"));
 }
 
-/// Large values are an entry's, a transaction's that has replaced them, nobody's that waits to be freed, and an entry's again, while `verify` looks for them; and tables
-/// come and go with theirs.
+/// Large values are an entry's, a transaction's that has replaced them, nobody's that waits to be
+/// freed, and an entry's again, while `verify` looks for them; and tables come and go with theirs.
 #[test]
 fn changing_values_and_dropped_tables_are_not_leaked() {
     let disk = SimulatedStorage::new(1);
@@ -279,7 +280,8 @@ fn changing_values_and_dropped_tables_are_not_leaked() {
     assert_sound(&db.verify(None).expect("runs"));
 }
 
-/// A transaction that is aborted draws no CSN. What it had made while `verify` walked elsewhere was met by nobody, and said to belong to nothing.
+/// A transaction that is aborted draws no CSN. What it had made while `verify` walked elsewhere was
+/// met by nobody, and said to belong to nothing.
 #[test]
 fn pages_of_an_aborted_transaction_are_not_leaked() {
     let disk = SimulatedStorage::new(1);
@@ -309,8 +311,8 @@ fn pages_of_an_aborted_transaction_are_not_leaked() {
     assert!(db.verify(None).expect("runs").pages > made_before, "no page was made");
 }
 
-/// A checkpoint announced its snapshot before it freed dropped tables, which may take as long as reading all their pages. Meanwhile no version could
-/// go, and in the end writers were refused.
+/// A checkpoint announced its snapshot before it freed dropped tables, which may take as long as
+/// reading all their pages. Meanwhile no version could go, and in the end writers were refused.
 #[test]
 fn while_a_checkpoint_frees_a_dropped_table_versions_go() {
     let disk = SimulatedStorage::new(6);

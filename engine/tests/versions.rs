@@ -1,4 +1,5 @@
-//! Memory for old versions: who keeps them, for how long, and what writers meet when it is nearly full.
+//! Memory for old versions: who keeps them, for how long, and what writers meet when it is nearly
+//! full.
 
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::memory::MemoryStorage;
@@ -39,8 +40,8 @@ fn change(db: &Database, table: &Table, rows: impl Iterator<Item = u64>) -> Resu
     tx.commit().map(drop)
 }
 
-/// The last flush of a checkpoint takes as long as the device likes. Versions of what is changed meanwhile were kept until it was over,
-/// and writers were refused.
+/// The last flush of a checkpoint takes as long as the device likes. Versions of what is changed
+/// meanwhile were kept until it was over, and writers were refused.
 #[test]
 fn versions_go_while_a_checkpoint_waits_for_its_flush() {
     let disk = SimulatedStorage::new(1);
@@ -69,7 +70,8 @@ fn versions_go_while_a_checkpoint_waits_for_its_flush() {
     });
 }
 
-/// How many calls are refused of threads that write far ahead of the device, and how many transactions waited.
+/// How many calls are refused of threads that write far ahead of the device, and how many
+/// transactions waited.
 fn refusals(db: &Database, table: &Table, threads: u64, rows: u64) -> (u64, u64) {
     let refused = std::thread::scope(|scope| {
         let work = |thread: u64| {
@@ -155,8 +157,9 @@ fn left(db: &Database) -> (u64, u64) {
     (report.pages, report.entries)
 }
 
-/// The end of a small transaction gives back some of the versions of a large one. Once it also went through all rows that the large one had
-/// deleted: of most nobody could say yet whether they might go, and they were forgotten.
+/// The end of a small transaction gives back some of the versions of a large one. Once it also went
+/// through all rows that the large one had deleted: of most nobody could say yet whether they might
+/// go, and they were forgotten.
 #[test]
 fn rows_deleted_at_once_are_purged_by_small_transactions() {
     let (db, table) = in_memory();
@@ -169,7 +172,8 @@ fn rows_deleted_at_once_are_purged_by_small_transactions() {
     assert!(pages < 20 && rows == 500, "{pages} pages, {rows} rows");
 }
 
-/// Once a deleted row that somebody held, or had set and then took back, when its time had come was never looked at again.
+/// Once a deleted row that somebody held, or had set and then took back, when its time had come was
+/// never looked at again.
 #[test]
 fn deleted_rows_that_were_held_meanwhile_are_gone_in_the_end() {
     type Hold = fn(&mut Transaction, &Table, [u8; 8]) -> Result<()>;

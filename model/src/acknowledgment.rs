@@ -119,7 +119,8 @@ impl Scenario {
             Dependencies::Csn => progress.csn.max(progress.dsn) < self.known_watermark(state),
             Dependencies::Exact => self.are_exactly_committed(state, progress.listed),
             Dependencies::Gsn | Dependencies::GsnRfa | Dependencies::GsnRfaTransitive => {
-                // A transaction without a record has no clock of its own: it waits for what it read.
+                // A transaction without a record has no clock of its own: it waits for what it
+                // read.
                 match self.transaction(id).kind {
                     Kind::ReadOnly => {
                         progress.listed.iter().all(|other| self.is_committed_by_clock(state, other))

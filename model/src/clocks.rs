@@ -1,8 +1,10 @@
-//! Lamport clocks of pages, transactions and logs: the rules GSN and GSN with remote flush avoidance (RFA).
+//! Lamport clocks of pages, transactions and logs: the rules GSN and GSN with remote flush
+//! avoidance (RFA).
 //!
-//! Each row is on a page of its own. A record's GSN is above the clocks of all pages that its transaction met, and above those of the log before it.
-//! A transaction waits until every log is durable up to its GSN. With RFA one that met only pages last changed through its own log waits for those
-//! before it in that log that wait for others.
+//! Each row is on a page of its own. A record's GSN is above the clocks of all pages that its
+//! transaction met, and above those of the log before it. A transaction waits until every log is
+//! durable up to its GSN. With RFA one that met only pages last changed through its own log waits
+//! for those before it in that log that wait for others.
 
 use crate::scenario::{ClockScan, Dependencies, LogId, ReadersClock, Rules, Scenario, TransactionId};
 use crate::state::{Phase, State};
@@ -36,7 +38,8 @@ impl Clocks {
 pub struct TransactionClock {
     /// The highest of what it met; once drawn its record's GSN.
     pub gsn: Gsn,
-    /// It met something that may not be durable everywhere and was last changed through another log.
+    /// It met something that may not be durable everywhere and was last changed through another
+    /// log.
     pub remote: bool,
     /// Once drawn: every log has to be durable up to here.
     pub needs: Gsn,
@@ -91,7 +94,8 @@ impl Scenario {
         state.progress_mut(id).clock = TransactionClock { gsn, needs, ..clock };
     }
 
-    /// A scan: raises every clock to the highest, so that whatever is drawn later is above it, and finds how far all logs are durable.
+    /// A scan: raises every clock to the highest, so that whatever is drawn later is above it, and
+    /// finds how far all logs are durable.
     pub fn scan_clocks(&self, state: &mut State) {
         let highest = state.clocks.logs.iter().copied().max().unwrap_or(0);
         if self.rules.clock_scan == ClockScan::RaisesClocks {

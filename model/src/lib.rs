@@ -1,10 +1,11 @@
 //! A model of when QuenchDB may say "committed", and of what is true after a crash.
 //!
-//! The engine's rules for acknowledgment and recovery were found by attacking an earlier wording with a model checker. This
-//! crate keeps them attacked: a small machine with two or three logs, a handful of transactions, writes that complete in any
-//! order, and crashes at any point, explored exhaustively with [stateright]. Each rule is a choice in [`Rules`]; the
-//! tests check that the engine's choice passes, and that each wrong choice that looks right has a counterexample, so that
-//! nobody makes it again.
+//! The engine's rules for acknowledgment and recovery were found by attacking an earlier wording
+//! with a model checker. This crate keeps them attacked: a small machine with two or three logs, a
+//! handful of transactions, writes that complete in any order, and crashes at any point, explored
+//! exhaustively with [stateright]. Each rule is a choice in [`Rules`]; the tests check that the
+//! engine's choice passes, and that each wrong choice that looks right has a counterexample, so
+//! that nobody makes it again.
 //!
 //! Read in this order:
 //!
@@ -18,9 +19,10 @@
 //! | [`machine`] | what can happen next, and what must never happen? |
 //! | [`snapshot`] | a second, smaller model: what does a reader see of a commit in progress? |
 //!
-//! Left out on purpose: checkpoints and segment reuse (random histories in the engine's `recovery/select` have them), large and page-partitioned transactions, the catalog, records of both rules side by side (in those histories, too), several
-//! concurrent watermark scans, failing devices, and liveness: the model shows that nothing wrong happens, not that
-//! something happens.
+//! Left out on purpose: checkpoints and segment reuse (random histories in the engine's
+//! `recovery/select` have them), large and page-partitioned transactions, the catalog, records of
+//! both rules side by side (in those histories, too), several concurrent watermark scans, failing
+//! devices, and liveness: the model shows that nothing wrong happens, not that something happens.
 
 pub mod acknowledgment;
 pub mod clocks;

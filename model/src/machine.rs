@@ -152,7 +152,8 @@ pub fn name(violation: Violation) -> &'static str {
     }
 }
 
-/// Reached: a commit is acknowledged while a lower CSN is volatile: what record-level dependencies are for.
+/// Reached: a commit is acknowledged while a lower CSN is volatile: what record-level dependencies
+/// are for.
 pub const REACHED_OUT_OF_ORDER: &str = "reached: acknowledged above a volatile CSN";
 /// Reached: a transaction is recovered although a lower CSN is void.
 pub const REACHED_VOID: &str = "reached: recovered above a void CSN";
@@ -196,7 +197,8 @@ impl Scenario {
         }
     }
 
-    /// True if a transaction is between announcing (or drawing) and appending: it holds the log's latch.
+    /// True if a transaction is between announcing (or drawing) and appending: it holds the log's
+    /// latch.
     fn is_latched(&self, state: &State, log: LogId) -> bool {
         self.ids().any(|id| {
             let holds = matches!(state.progress(id).phase, Phase::Announced | Phase::Drawn);
@@ -212,7 +214,8 @@ impl Scenario {
         victims.filter(has_records).collect::<Vec<_>>().into_iter()
     }
 
-    /// Starts one write of two buffers. It completes as a whole; what a crash leaves of it is decided block by block.
+    /// Starts one write of two buffers. It completes as a whole; what a crash leaves of it is
+    /// decided block by block.
     fn steal(&self, state: &mut State, thief: LogId, victim: LogId) {
         let [mut own, stolen] =
             [thief, victim].map(|log| std::mem::take(&mut state.buffers[usize::from(log)]));

@@ -51,7 +51,8 @@ impl Scenario {
         Conclusion { replayed: self.taken(state, counted, frontier), accepted, last_csn, watermark, refused }
     }
 
-    /// Of the records that count, those that are true. In the order of their CSNs: what one lists is decided before it.
+    /// Of the records that count, those that are true. In the order of their CSNs: what one lists
+    /// is decided before it.
     fn taken(&self, state: &State, counted: Set, frontier: Csn) -> Set {
         let mut ascending: Vec<TransactionId> = counted.iter().collect();
         ascending.sort_by_key(|id| state.progress(*id).csn);

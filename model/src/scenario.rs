@@ -70,14 +70,17 @@ pub enum Dependencies {
     Dsn,
     /// Transaction level: its own CSN is below W. Recovery judges it by its DSN all the same.
     Csn,
-    /// The engine's exact rule: the predecessors that its record lists are committed, whatever else is volatile. For recovery that judges
-    /// by lists, too.
+    /// The engine's exact rule: the predecessors that its record lists are committed, whatever else
+    /// is volatile. For recovery that judges by lists, too.
     Exact,
-    /// The engine's rule GSN: all logs are durable up to its clock. For recovery that judges by lists.
+    /// The engine's rule GSN: all logs are durable up to its clock. For recovery that judges by
+    /// lists.
     Gsn,
-    /// The engine's rule GSN with RFA: the same, but one that met only what was changed through its own log waits for those before it in that log.
+    /// The engine's rule GSN with RFA: the same, but one that met only what was changed through its
+    /// own log waits for those before it in that log.
     GsnRfa,
-    /// Wrong: as above, but such a one waits for nothing, as if what it read could be told because it is durable.
+    /// Wrong: as above, but such a one waits for nothing, as if what it read could be told because
+    /// it is durable.
     GsnRfaTransitive,
     /// Wrong: only the direct predecessors' own records are durable.
     DirectOnly,
@@ -135,12 +138,13 @@ pub enum Durable {
 pub enum Stealing {
     /// Nobody steals: for scenarios about something else.
     Off,
-    /// The engine's rule: they become the next block of their own log, in the same write, and stay in its slot until it is durable.
+    /// The engine's rule: they become the next block of their own log, in the same write, and stay
+    /// in its slot until it is durable.
     OwnersBlock,
     /// Wrong: the log they were taken from has forgotten them, so its slot does not wait for them.
     Forgotten,
-    /// Wrong: they are in the thief's block, count when its write completes, whatever precedes it in the thief's log, and recovery reads the
-    /// thief's log up to its first hole.
+    /// Wrong: they are in the thief's block, count when its write completes, whatever precedes it
+    /// in the thief's log, and recovery reads the thief's log up to its first hole.
     ThiefsBlockAlone,
     /// The same, but they count when all before is durable in the thief's log: right, too.
     ThiefsBlockInOrder,
@@ -151,8 +155,8 @@ pub enum Stealing {
 pub enum WatermarkScan {
     /// In one indivisible step: for scenarios about something else.
     Atomic,
-    /// The engine's rule: a log announces `slot := next_csn` before it draws; the scan loads G0 = next_csn, then the slots
-    /// one by one; W = min(G0, slots).
+    /// The engine's rule: a log announces `slot := next_csn` before it draws; the scan loads G0 =
+    /// next_csn, then the slots one by one; W = min(G0, slots).
     AnnounceBeforeDraw,
     /// Wrong: as above, but the slot is published only after the draw, with the record.
     PublishAfterDraw,
@@ -265,13 +269,14 @@ pub struct Scenario {
     pub in_flight_max: usize,
     /// Crashes until the end of the story; recovery follows each.
     pub crashes: u8,
-    /// The first crash is SIGKILL: the disk and its caches live on, writes in flight may land later. All others are power
-    /// cuts.
+    /// The first crash is SIGKILL: the disk and its caches live on, writes in flight may land
+    /// later. All others are power cuts.
     pub first_crash_is_kill: bool,
 }
 
 impl Scenario {
-    /// Transactions by the engine's rules, with a crash after which a second epoch runs, and a second crash.
+    /// Transactions by the engine's rules, with a crash after which a second epoch runs, and a
+    /// second crash.
     #[must_use]
     pub fn new(transactions: Vec<Transaction>) -> Scenario {
         let logs = transactions.iter().map(|t| t.log + 1).max().unwrap_or(1);

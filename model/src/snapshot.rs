@@ -1,17 +1,19 @@
 //! What does a reader see of a commit in progress?
 //!
-//! One writer commits two rows, another commits something else and is acknowledged in between; a reader takes a snapshot
-//! and reads both rows; versions that nobody needs are collected. Four rules, with what goes wrong without them:
+//! One writer commits two rows, another commits something else and is acknowledged in between; a
+//! reader takes a snapshot and reads both rows; versions that nobody needs are collected. Four
+//! rules, with what goes wrong without them:
 //!
-//! - **PREPARING before the draw.** A writer that has drawn its CSN and not yet stamped its versions is below the snapshot
-//!   of a reader that starts now. A reader that goes by the stamps alone sees the second row and not the first.
-//! - **Pin before choosing.** A reader that publishes its snapshot only after it has chosen one lets the collector pass in
-//!   between, and the version that it needs is gone.
-//! - **Bound before pins.** The collector loads its bound first and the pins after it. The other way round a reader can
-//!   pin an older snapshot between the two loads.
-//! - **The bound is the oldest snapshot that a new reader may take.** Durable read-only transactions start at the newest
-//!   acknowledged CSN. A collector that keeps only what the newest drawn CSN needs takes the version away from a reader
-//!   that has not begun yet.
+//! - **PREPARING before the draw.** A writer that has drawn its CSN and not yet stamped its
+//!   versions is below the snapshot of a reader that starts now. A reader that goes by the stamps
+//!   alone sees the second row and not the first.
+//! - **Pin before choosing.** A reader that publishes its snapshot only after it has chosen one
+//!   lets the collector pass in between, and the version that it needs is gone.
+//! - **Bound before pins.** The collector loads its bound first and the pins after it. The other
+//!   way round a reader can pin an older snapshot between the two loads.
+//! - **The bound is the oldest snapshot that a new reader may take.** Durable read-only
+//!   transactions start at the newest acknowledged CSN. A collector that keeps only what the newest
+//!   drawn CSN needs takes the version away from a reader that has not begun yet.
 
 use crate::state::Csn;
 use stateright::{Model, Property};
@@ -19,8 +21,8 @@ use stateright::{Model, Property};
 /// How a reader finds out about a version without a stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stamps {
-    /// The engine's rule: the writer's descriptor says PREPARING before the draw and the CSN after it; whoever meets
-    /// PREPARING waits.
+    /// The engine's rule: the writer's descriptor says PREPARING before the draw and the CSN after
+    /// it; whoever meets PREPARING waits.
     DescriptorWithPreparing,
     /// Wrong: the descriptor has the CSN after the draw, and says nothing before.
     DescriptorOnly,
@@ -140,7 +142,8 @@ pub enum Action {
     Other,
     /// The reader.
     Reader,
-    /// Loads bound and pins, in two steps; then collects the first row's old version, if no snapshot needs it.
+    /// Loads bound and pins, in two steps; then collects the first row's old version, if no
+    /// snapshot needs it.
     Collector,
 }
 
@@ -250,7 +253,8 @@ impl StartsAt {
 }
 
 impl Snapshots {
-    /// The old version is not needed if the oldest snapshot, and every one that may still be taken, has the new version.
+    /// The old version is not needed if the oldest snapshot, and every one that may still be taken,
+    /// has the new version.
     fn collect(&self, state: &mut State) -> Option<()> {
         let pin = state.pin.unwrap_or(Csn::MAX);
         let bound = self.bound.load(state);

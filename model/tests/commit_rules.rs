@@ -1,5 +1,5 @@
-//! The rules for acknowledgment and recovery: the engine's hold in every reachable state, each wrong one has a
-//! counterexample.
+//! The rules for acknowledgment and recovery: the engine's hold in every reachable state, each
+//! wrong one has a counterexample.
 
 use quench_model::machine::{
     REACHED_DISCARD, REACHED_OUT_OF_ORDER, REACHED_READ_ONLY, REACHED_SECOND_EPOCH, REACHED_STOLEN,
@@ -60,8 +60,8 @@ fn breaks(scenario: Scenario, violation: Violation) {
     println!("{violation:?}: {:?}", path.into_actions());
 }
 
-/// Three logs; each transaction reads what the one before wrote; one promises bounded loss, one only reads; a
-/// second epoch builds on what is left.
+/// Three logs; each transaction reads what the one before wrote; one promises bounded loss, one
+/// only reads; a second epoch builds on what is left.
 fn chain() -> Scenario {
     Scenario::new(vec![
         Transaction::durable(1, 0, &[], &[X]),
@@ -72,7 +72,8 @@ fn chain() -> Scenario {
     ])
 }
 
-/// Two independent commits of one log whose writes are in flight together, and one that reads the first of them.
+/// Two independent commits of one log whose writes are in flight together, and one that reads the
+/// first of them.
 fn two_writes_in_flight() -> Scenario {
     Scenario::new(vec![
         Transaction::durable(1, 0, &[], &[X]),
@@ -135,7 +136,8 @@ fn csn_acknowledgment_and_dsn_recovery_hold() {
 
 #[test]
 fn exact_acknowledgment_with_dsn_recovery_loses_commits() {
-    // Log 0 writes nothing durable; log 2's transaction depends on log 1's only, whose CSN is the higher one.
+    // Log 0 writes nothing durable; log 2's transaction depends on log 1's only, whose CSN is the
+    // higher one.
     let mut scenario = Scenario::new(vec![
         Transaction::durable(1, 0, &[], &[X]),
         Transaction::durable(1, 1, &[], &[Y]),
@@ -183,7 +185,8 @@ fn by_clocks(dependencies: Dependencies, scenario: Scenario) -> Scenario {
     scenario.with(|rules| (rules.dependencies, rules.judged) = (dependencies, Judged::ByList))
 }
 
-/// Log 0 is slow. In log 1 one transaction reads what is in log 0, and one reads only what that wrote; log 2 has nothing to do with them.
+/// Log 0 is slow. In log 1 one transaction reads what is in log 0, and one reads only what that
+/// wrote; log 2 has nothing to do with them.
 fn alone_behind_one_that_waits() -> Scenario {
     let mut scenario = Scenario::new(vec![
         Transaction::durable(1, 0, &[], &[X]),
@@ -195,7 +198,8 @@ fn alone_behind_one_that_waits() -> Scenario {
     scenario
 }
 
-/// A log that is far ahead, whose last record is lost, and two transactions in other logs, the second of which read the first.
+/// A log that is far ahead, whose last record is lost, and two transactions in other logs, the
+/// second of which read the first.
 fn behind_one_that_is_ahead() -> Scenario {
     let mut scenario = Scenario::new(vec![
         Transaction::durable(1, 0, &[], &[X]),
@@ -295,8 +299,8 @@ fn two_writes_in_flight_per_log_hold() {
     holds(two_writes_in_flight(), &[REACHED_OUT_OF_ORDER, REACHED_VOID, REACHED_DISCARD]);
 }
 
-/// Three logs whose workers write each other's records: one that two others read, one that depends on nothing, a reader in another log, and a
-/// second epoch.
+/// Three logs whose workers write each other's records: one that two others read, one that depends
+/// on nothing, a reader in another log, and a second epoch.
 fn stolen(stealing: Stealing) -> Scenario {
     let scenario = Scenario::new(vec![
         Transaction::durable(1, 0, &[], &[X]),

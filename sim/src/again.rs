@@ -1,5 +1,5 @@
-//! Recovers a crashed disk several times: twice identically, which must leave the same bytes, and once with
-//! another thread order, which must find the same rows.
+//! Recovers a crashed disk several times: twice identically, which must leave the same bytes, and
+//! once with another thread order, which must find the same rows.
 
 use crate::figures::Figures;
 use crate::known::Found;

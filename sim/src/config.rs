@@ -101,8 +101,8 @@ impl Trouble {
         }
     }
 
-    /// Draws, if there is no trouble, one inside the process once in `odds`. The separate draw keeps the rest of a
-    /// seed independent of it.
+    /// Draws, if there is no trouble, one inside the process once in `odds`. The separate draw
+    /// keeps the rest of a seed independent of it.
     #[must_use]
     pub fn or_inside(self, seed: u64, odds: u64) -> Trouble {
         let mut random = Random::from_seed(seed ^ INSIDE);
@@ -112,7 +112,8 @@ impl Trouble {
         self
     }
 
-    /// Draws a trouble inside the process: a panic at any operation, or refused memory or threads; mostly early.
+    /// Draws a trouble inside the process: a panic at any operation, or refused memory or threads;
+    /// mostly early.
     fn any_inside(random: &mut Random) -> Trouble {
         if random.chance(1, 8) {
             return Trouble::Threads(random.below(8), 1 + random.below(3));
@@ -133,7 +134,8 @@ impl Trouble {
         Trouble::Mishap(Mishap { operation: OperationKind::Any, after, kind: one_of(random, &kinds) })
     }
 
-    /// Returns true if nothing may be refused because of the trouble: the device is only slow or piecemeal.
+    /// Returns true if nothing may be refused because of the trouble: the device is only slow or
+    /// piecemeal.
     pub fn lets_work(self) -> bool {
         match self {
             Trouble::None => true,
@@ -238,7 +240,8 @@ fn page_bytes(seed: u64, tight: bool) -> usize {
     if tight { 4096 } else { one_of(&mut random, &[4096, 4096, 4096, 8192, 16 << 10]) }
 }
 
-/// Leaves after which a scan uses a scan buffer. Most tables are below the threshold that memory sets.
+/// Leaves after which a scan uses a scan buffer. Most tables are below the threshold that memory
+/// sets.
 fn scan_buffer_from(seed: u64) -> Option<u64> {
     one_of(&mut Random::from_seed(seed ^ SCANS), &[Some(0), Some(0), Some(12), None])
 }

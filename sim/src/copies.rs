@@ -72,8 +72,8 @@ pub fn judge_backups(backups: &[Backup], script: &Script, record: &RunRecord, fi
     }
 }
 
-/// Restores the last backup with the crashed disk's log, before the crashed database is opened. Returns None
-/// without a backup, or if the log does not continue it.
+/// Restores the last backup with the crashed disk's log, before the crashed database is opened.
+/// Returns None without a backup, or if the log does not continue it.
 pub fn restore_with_log(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> Option<Seen> {
     let backup = script.known.backups().last().filter(|_| script.judged && script.seed.is_multiple_of(4))?;
     let restore = || backup.judge(&script.known, Some(place(disk)), script, "restored with its log");

@@ -1,5 +1,5 @@
-//! Threads that end early: by a panic of user code inside or between calls of the engine, or by returning with
-//! open handles.
+//! Threads that end early: by a panic of user code inside or between calls of the engine, or by
+//! returning with open handles.
 //!
 //! Nothing here is ever committed except a whole row of the journal.
 

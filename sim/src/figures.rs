@@ -45,7 +45,8 @@ pub struct Figures {
     pub seeds: u64,
     pub power_cuts: u64,
     pub kills: u64,
-    /// Crashes inside recovery, by the number of crashes in a row inside a recovery or a checkpoint.
+    /// Crashes inside recovery, by the number of crashes in a row inside a recovery or a
+    /// checkpoint.
     #[serde(default)]
     pub in_recovery: BTreeMap<u64, u64>,
     /// Crashes inside a checkpoint, by the same number.

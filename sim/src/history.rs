@@ -1,5 +1,5 @@
-//! The history of one seed: a first run of the database, crashed at many points. Further runs and crashes
-//! follow each crash.
+//! The history of one seed: a first run of the database, crashed at many points. Further runs and
+//! crashes follow each crash.
 
 use crate::config::{Config, Trouble};
 use crate::figures::{Crash, Figures, Place};
@@ -46,7 +46,8 @@ const NESTED_DEPTH: u64 = 4;
 /// Disk operations printed before and after a crash.
 const SHOWN: usize = 6;
 
-/// Whether the next run judges the crashed disk. A run on a device that breaks its promises does not.
+/// Whether the next run judges the crashed disk. A run on a device that breaks its promises does
+/// not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Judged {
     Yes,
@@ -140,8 +141,8 @@ impl History<'_> {
         record
     }
 
-    /// Chooses after how many disk operations a run ends: inside its recovery, inside a checkpoint, while
-    /// several logs are written, or anywhere.
+    /// Chooses after how many disk operations a run ends: inside its recovery, inside a checkpoint,
+    /// while several logs are written, or anywhere.
     fn end_of(&mut self, disk: &SimulatedStorage, record: &RunRecord, before: &Crashed) -> usize {
         let end = disk.operations();
         let opened_at = record.opened_at.unwrap_or(end) as u64;
@@ -207,8 +208,8 @@ impl History<'_> {
         Crashed { disk, known, depth: before.depth + 1, nested: before.nested, chain, faults, context }
     }
 
-    /// Runs the database after a crash, and crashes it again up to the planned depth. Sometimes opens the last
-    /// disk once more.
+    /// Runs the database after a crash, and crashes it again up to the planned depth. Sometimes
+    /// opens the last disk once more.
     fn continue_after(&mut self, crashed: Crashed) {
         let deepest = if crashed.nested { NESTED_DEPTH } else { self.config.depth };
         let last = crashed.depth >= deepest;
@@ -265,7 +266,8 @@ impl History<'_> {
         }
     }
 
-    /// Runs on a device that breaks a promise, perhaps then with other troubles, and once without any.
+    /// Runs on a device that breaks a promise, perhaps then with other troubles, and once without
+    /// any.
     fn break_promises(&mut self, mut crashed: Crashed, script: Script) {
         let mut trouble = Trouble::any_broken_promise(&mut self.random);
         let deepest = crashed.depth + BROKEN_RUNS_MAX;

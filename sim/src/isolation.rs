@@ -1,10 +1,12 @@
-//! Transactions whose isolation is judged over all runs of a database: on lists, and on ranges of rows.
+//! Transactions whose isolation is judged over all runs of a database: on lists, and on ranges of
+//! rows.
 //!
-//! Two histories continue from run to run. A crash decides the outcomes of a run's transactions: one reported
-//! durable before the crash is present, one that began after it never was, any other may be present. The next
-//! working run begins by reading everything, and these reads join the histories. The judge of rows goes by CSNs:
-//! the marks that are found tell which transactions are present. The others are gone for ever, with their CSNs,
-//! and the present ones must be explained without them.
+//! Two histories continue from run to run. A crash decides the outcomes of a run's transactions:
+//! one reported durable before the crash is present, one that began after it never was, any other
+//! may be present. The next working run begins by reading everything, and these reads join the
+//! histories. The judge of rows goes by CSNs: the marks that are found tell which transactions are
+//! present. The others are gone for ever, with their CSNs, and the present ones must be explained
+//! without them.
 
 use crate::support::Content;
 use crate::support::lists::{Ended, Lists, SOME_TIME, elements, list_transaction, read_all};
@@ -196,7 +198,8 @@ impl Isolation {
             // If the time is unknown, it is not later than this.
             Observed { ended: transaction.ended.min(found.begun - 1), ..transaction }
         }));
-        // CSNs above the recovered ones are drawn again: a snapshot with a discarded CSN saw the same without it.
+        // CSNs above the recovered ones are drawn again: a snapshot with a discarded CSN saw the
+        // same without it.
         for snapshot in past.there.iter_mut().filter_map(|transaction| transaction.snapshot.as_mut()) {
             *snapshot = found.snapshot.map_or(*snapshot, |newest| newest.min(*snapshot));
         }

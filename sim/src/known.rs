@@ -100,7 +100,8 @@ impl Known {
         self.seen.judge_weakly(content, context);
     }
 
-    /// Returns the knowledge after the run of `record`, which began with `self`, was crashed after `operations`.
+    /// Returns the knowledge after the run of `record`, which began with `self`, was crashed after
+    /// `operations`.
     #[must_use]
     pub fn after(&self, record: &RunRecord, operations: usize) -> Known {
         let mut known = self.clone();

@@ -30,8 +30,8 @@ impl Seen {
     }
 }
 
-/// Opens the database read-only, with the settings of the next writer, and judges it. Returns None without a
-/// database, or if memory is too short.
+/// Opens the database read-only, with the settings of the next writer, and judges it. Returns None
+/// without a database, or if memory is too short.
 pub fn look(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> Option<Seen> {
     if !script.judged || script.number == 0 || !(script.seed / 4).is_multiple_of(ODDS) {
         return None;
@@ -62,7 +62,8 @@ mod tests {
     use quenchdb::internals::device::simulated::CrashKind;
     use quenchdb::internals::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage, WriteRequest};
 
-    /// A write of the killed process completed between the two opens, and the simulation blamed the engine.
+    /// A write of the killed process completed between the two opens, and the simulation blamed the
+    /// engine.
     #[test]
     fn writer_may_find_more_if_a_write_was_in_flight() {
         let mut random = Random::from_seed(1);

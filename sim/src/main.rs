@@ -1,4 +1,5 @@
-//! `quench-sim`: whole runs of QuenchDB on a simulated disk, clock and scheduler, each from one seed.
+//! `quench-sim`: whole runs of QuenchDB on a simulated disk, clock and scheduler, each from one
+//! seed.
 
 mod again;
 mod cargo;
@@ -24,7 +25,8 @@ mod work;
 use clap::{Parser, Subcommand};
 use scorecard::{Asked, Scorecard};
 
-/// Runs QuenchDB's engine on a simulated disk, clock and scheduler: crashes it, breaks its device, and judges what is left.
+/// Runs QuenchDB's engine on a simulated disk, clock and scheduler: crashes it, breaks its device,
+/// and judges what is left.
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
@@ -34,7 +36,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs many seeds and the measured tests, and prints a row for each; exit code 1 if a target is missed.
+    /// Runs many seeds and the measured tests, and prints a row for each; exit code 1 if a target
+    /// is missed.
     Scorecard {
         /// Run for this many minutes, and compare with the targets of a long run.
         #[arg(long)]
@@ -61,8 +64,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Runs one seed again and prints its trace: the disk operations of each run, the actions of threads among
-    /// them, and each crash.
+    /// Runs one seed again and prints its trace: the disk operations of each run, the actions of
+    /// threads among them, and each crash.
     Replay {
         /// The seed.
         seed: u64,
@@ -70,7 +73,8 @@ enum Command {
         #[arg(long, default_value_t = POINTS)]
         points: u64,
     },
-    /// Plants bugs in the engine, one at a time, and names their detectors; exit code 1 if one is missed.
+    /// Plants bugs in the engine, one at a time, and names their detectors; exit code 1 if one is
+    /// missed.
     Planted(planted::Asked),
     /// Runs one seed and prints its figures as JSON.
     Run {
@@ -135,8 +139,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Keeps this process on one of its processors: its threads run one at a time, and passing the baton to another
-/// processor takes four times as long. Without it the run is only slower.
+/// Keeps this process on one of its processors: its threads run one at a time, and passing the
+/// baton to another processor takes four times as long. Without it the run is only slower.
 fn stay_on(processor: usize) {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let Ok(allowed) = sched_getaffinity(None) else { return };

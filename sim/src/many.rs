@@ -1,5 +1,5 @@
-//! Runs many seeds, each in a process of its own: a panic, hang or leak does not affect other seeds, and every
-//! seed begins with the same process state.
+//! Runs many seeds, each in a process of its own: a panic, hang or leak does not affect other
+//! seeds, and every seed begins with the same process state.
 
 use crate::figures::Figures;
 use anyhow::{Context, Result, anyhow};

@@ -54,8 +54,9 @@ pub struct Script {
 /// The record of a run.
 #[derive(Debug, Default)]
 pub struct RunRecord {
-    /// Transactions that must survive, each with the disk operation from which on: acknowledged, of bounded
-    /// loss and older than the window, or committed before a flush, checkpoint or close began.
+    /// Transactions that must survive, each with the disk operation from which on: acknowledged, of
+    /// bounded loss and older than the window, or committed before a flush, checkpoint or close
+    /// began.
     pub acknowledged: Vec<(usize, Id)>,
     /// Transactions that must never appear.
     pub aborted: BTreeSet<Id>,
@@ -107,8 +108,8 @@ pub fn execute(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -
     record
 }
 
-/// Judges the newest checkpoint as readers and backups see it. An open may repair an error in a checkpoint,
-/// or hide it behind the log until a later crash.
+/// Judges the newest checkpoint as readers and backups see it. An open may repair an error in a
+/// checkpoint, or hide it behind the log until a later crash.
 fn judge_checkpoint(disk: &SimulatedStorage, script: &Script) {
     let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
     let report = match builder.open_checkpoint("simulated").and_then(|checkpoint| checkpoint.verify(None)) {
@@ -186,8 +187,8 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
     record
 }
 
-/// Judges the content of an opened database, also by what was found before the open. Returns the content if
-/// every promise is judged.
+/// Judges the content of an opened database, also by what was found before the open. Returns the
+/// content if every promise is judged.
 fn judge_opened(
     db: &Database,
     script: &Script,
@@ -231,7 +232,8 @@ pub fn wait_for(thread: thread::JoinHandle<()>) {
     }
 }
 
-/// Starts a thread that repairs the device until the run ends: stuck writes complete, a full disk gets space.
+/// Starts a thread that repairs the device until the run ends: stuck writes complete, a full disk
+/// gets space.
 fn heal_later(disk: &SimulatedStorage, script: &Script) -> Healer {
     let over = Arc::new(AtomicBool::new(false));
     let heals = matches!(script.trouble, Trouble::Mishap(_) | Trouble::Full(_));

@@ -1,7 +1,9 @@
-//! The scorecard: a row for each measure, with its figure, its target, and whether the target is met.
+//! The scorecard: a row for each measure, with its figure, its target, and whether the target is
+//! met.
 //!
-//! One round runs some thousand seeds, and then each test of another package that has a measure of its own. A
-//! long run repeats whatever is furthest from its target until its time is over, and can continue an earlier run.
+//! One round runs some thousand seeds, and then each test of another package that has a measure of
+//! its own. A long run repeats whatever is furthest from its target until its time is over, and can
+//! continue an earlier run.
 
 use crate::cargo;
 use crate::figures::{DEEP_ORDERS, Figures};
@@ -115,7 +117,8 @@ impl Sums {
         }
     }
 
-    /// Chooses the next part of a long run: a suite or seeds, whichever is furthest from its target.
+    /// Chooses the next part of a long run: a suite or seeds, whichever is furthest from its
+    /// target.
     fn most_behind(&self, asked: &Asked) -> Option<Suite> {
         let mut most = (self.figures.seeds as f64 / LONG_SEEDS as f64, None);
         for suite in asked.suites().iter() {
@@ -187,7 +190,8 @@ impl Sums {
         Ok(())
     }
 
-    /// Adds the report of a suite, and of its second run if it failed. A suite that fails once has failed.
+    /// Adds the report of a suite, and of its second run if it failed. A suite that fails once has
+    /// failed.
     fn note_outcome(&mut self, suite: &str, outcome: Outcome, again: Option<&Outcome>) {
         self.flaky += u64::from(again.is_some_and(|again| again.failure.is_none()));
         for (what, count) in outcome.figures {
@@ -268,7 +272,8 @@ impl Scorecard {
     /// Runs everything.
     ///
     /// # Errors
-    /// This program cannot be started again; cargo is missing; the record cannot be read or written.
+    /// This program cannot be started again; cargo is missing; the record cannot be read or
+    /// written.
     pub fn make(asked: &Asked) -> Result<Scorecard> {
         let (begun, mut sums) = (Instant::now(), Sums::of(asked)?);
         let (commit, before) = (cargo::commit(), sums.seconds);

@@ -1,5 +1,6 @@
-//! Measures outside of the simulation: tests of other packages, run by `cargo test`. Each prints its figures in
-//! lines `figures: {"what": 5}`, which are summed. A test that lacks something prints `SKIPPED: ` and passes.
+//! Measures outside of the simulation: tests of other packages, run by `cargo test`. Each prints
+//! its figures in lines `figures: {"what": 5}`, which are summed. A test that lacks something
+//! prints `SKIPPED: ` and passes.
 
 use crate::cargo;
 use anyhow::{Context, Result};
@@ -19,7 +20,8 @@ pub struct Suite {
     filters: &'static [&'static str],
     /// The figure that the suite is run for.
     pub figure: &'static str,
-    /// Target of the figure in a long run. None for a suite that is the same each time: it runs once.
+    /// Target of the figure in a long run. None for a suite that is the same each time: it runs
+    /// once.
     pub long: Option<u64>,
 }
 

@@ -15,8 +15,8 @@ struct Event {
     what: String,
 }
 
-/// The trace; clones share it. Every run records its trace, printed or not, so that a seed always behaves
-/// the same.
+/// The trace; clones share it. Every run records its trace, printed or not, so that a seed always
+/// behaves the same.
 #[derive(Clone, Default)]
 pub struct Trace {
     /// A mutex of the system, not of the simulation: the scheduler must not switch threads here.
@@ -37,8 +37,9 @@ impl Trace {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    /// Returns lines for the disk operations in `range`, with the actions among them. Operation n is the first
-    /// one that a crash after n operations discards; a mark for `crash` stands before it.
+    /// Returns lines for the disk operations in `range`, with the actions among them. Operation n
+    /// is the first one that a crash after n operations discards; a mark for `crash` stands before
+    /// it.
     pub fn lines(
         &self,
         disk: &SimulatedStorage,

@@ -1,9 +1,10 @@
 //! The judge of a database whose device has broken a promise.
 //!
-//! Acknowledged data may be missing then: a lying flush or a lost end of the log leaves no sign. But either the
-//! open, a read or `verify` reports damage, or the content makes sense: some transaction wrote every row,
-//! transactions are whole and present with everything that they observed, nothing aborted is present, the rows
-//! of each thread show one of its commits, and the observations of transactions are consistent.
+//! Acknowledged data may be missing then: a lying flush or a lost end of the log leaves no sign.
+//! But either the open, a read or `verify` reports damage, or the content makes sense: some
+//! transaction wrote every row, transactions are whole and present with everything that they
+//! observed, nothing aborted is present, the rows of each thread show one of its commits, and the
+//! observations of transactions are consistent.
 
 use crate::config::Trouble;
 use crate::known::Known;

@@ -23,8 +23,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Returns true if a transaction may fail with this error on a sound device: memory is short, another
-/// transaction was first, or the log is at a bound low enough for a run to reach.
+/// Returns true if a transaction may fail with this error on a sound device: memory is short,
+/// another transaction was first, or the log is at a bound low enough for a run to reach.
 pub fn is_expected(error: &quenchdb::Error, settings: &Settings) -> bool {
     let at_bound = error.kind() == ErrorKind::OutOfSpace && settings.log_bytes_max < ROOM;
     error.kind() == ErrorKind::OutOfMemory || error.is_retryable() || at_bound
@@ -101,7 +101,8 @@ pub struct Shared {
     pub notes: Mutex<Notes>,
     /// Mutexes of the system, because the simulation may switch threads or panic at its own.
     shadows: std::sync::Mutex<Vec<Past>>,
-    /// None in runs with troubles, and after a jump of the clock: then it is unknown what is overdue.
+    /// None in runs with troubles, and after a jump of the clock: then it is unknown what is
+    /// overdue.
     bounded: std::sync::Mutex<Option<Bounded>>,
 }
 

@@ -1,5 +1,5 @@
-//! A crash loses of the commits with bounded loss no more than those of the loss window: by the simulation's clock, which says when each was told and
-//! when the machine stopped.
+//! A crash loses of the commits with bounded loss no more than those of the loss window: by the
+//! simulation's clock, which says when each was told and when the machine stopped.
 
 use crate::support::bank::{Id, Tables, judge, step};
 use crate::support::loss::{Bounded, Moment};
@@ -32,8 +32,9 @@ fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
     builder.open("simulated").expect("a whole disk")
 }
 
-/// Commits of two threads that wait for nothing, with pauses. Each that is overdue is noted with the number of disk operations. A third commits
-/// lazily: nobody writes for it, and nobody else may be worse off for that.
+/// Commits of two threads that wait for nothing, with pauses. Each that is overdue is noted with
+/// the number of disk operations. A third commits lazily: nobody writes for it, and nobody else may
+/// be worse off for that.
 fn live(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, Id)> {
     let db = open(disk, settings);
     let overdue: Arc<Mutex<Vec<(usize, Id)>>> = Arc::default();

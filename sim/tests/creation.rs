@@ -1,5 +1,6 @@
-//! Tables are created and dropped while checkpoints are made: none may have a root without its table, or a table without its root.
-//! Regression: a round that began between the birth of a root and the moment it was hidden had its image (seed 142).
+//! Tables are created and dropped while checkpoints are made: none may have a root without its
+//! table, or a table without its root. Regression: a round that began between the birth of a root
+//! and the moment it was hidden had its image (seed 142).
 
 use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;

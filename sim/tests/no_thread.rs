@@ -1,4 +1,5 @@
-//! The system has no further thread: whoever opens a database is told so, or does without; nobody waits for ever, and nothing is lost.
+//! The system has no further thread: whoever opens a database is told so, or does without; nobody
+//! waits for ever, and nothing is lost.
 
 use quenchdb::internals::base::depth::{is_deep, some};
 use quenchdb::internals::base::environment::Environment;
@@ -22,7 +23,8 @@ fn add(db: &Database) -> Result<usize> {
     Ok(rows + 1)
 }
 
-/// Opens without the thread with number `after` and the `times - 1` behind it, and again with all. Whether a thread was refused, and whether that was told.
+/// Opens without the thread with number `after` and the `times - 1` behind it, and again with all.
+/// Whether a thread was refused, and whether that was told.
 fn without(disk: &SimulatedStorage, settings: &Settings, after: u64, times: u64) -> (bool, bool) {
     let own = Environment::current().expect("simulated");
     let rows = add(&open(disk, settings).expect("whole")).expect("whole");
@@ -90,7 +92,8 @@ fn block_on(mut handle: CommitHandle) -> Result<()> {
     }
 }
 
-/// Where the thread that calls wakers could not be started once, whoever acknowledged called them for as long as the database was open.
+/// Where the thread that calls wakers could not be started once, whoever acknowledged called them
+/// for as long as the database was open.
 #[test]
 fn futures_end_without_a_waker_thread_and_retry_to_start_it() {
     let _alone = crate::support::alone();

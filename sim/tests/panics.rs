@@ -1,6 +1,7 @@
-//! A thread of the engine panics, or one of the user's inside a call, at each of its first operations that may wait: nobody waits for ever, and
-//! after a crash everything acknowledged is there, and nothing half done. Panics are bugs, of the engine or of a device that a user brought; these are
-//! planned.
+//! A thread of the engine panics, or one of the user's inside a call, at each of its first
+//! operations that may wait: nobody waits for ever, and after a crash everything acknowledged is
+//! there, and nothing half done. Panics are bugs, of the engine or of a device that a user brought;
+//! these are planned.
 
 use crate::support::bank::{ALL_KINDS, Id, Tables, Told, judge, one};
 use crate::support::shadow::await_it;
@@ -99,7 +100,8 @@ fn live(
     simulation::planned_panic()
 }
 
-/// Panics at the first operations of `threads`, so many; returns whether they struck at least `least` threads: a tenth of both if not deep.
+/// Panics at the first operations of `threads`, so many; returns whether they struck at least
+/// `least` threads: a tenth of both if not deep.
 fn panics(threads: &'static str, operations: u64, least: u64) -> bool {
     let _alone = crate::support::alone();
     let mut struck = 0;
@@ -121,7 +123,8 @@ fn panics(threads: &'static str, operations: u64, least: u64) -> bool {
     struck >= if is_deep() { least } else { least / 20 }
 }
 
-/// Regression: wakers of futures that it had taken and called none of were lost (seed 1008131 of quench-sim).
+/// Regression: wakers of futures that it had taken and called none of were lost (seed 1008131 of
+/// quench-sim).
 #[test]
 fn a_flusher_panic_anywhere_ends_every_wait() {
     assert!(panics("quench-flusher", 120, 50 + 1));
@@ -151,8 +154,9 @@ fn a_read_ahead_or_deadline_panic_loses_nothing() {
     assert!(panics("quench-deadline", 20, 2));
 }
 
-/// Regressions: a commit that had drawn its number and was not ready kept readers of its rows waiting for ever; a creation of a table the next
-/// checkpoint, which looked again and again (seed 531086).
+/// Regressions: a commit that had drawn its number and was not ready kept readers of its rows
+/// waiting for ever; a creation of a table the next checkpoint, which looked again and again (seed
+/// 531086).
 #[test]
 fn a_panic_in_any_call_ends_every_wait() {
     assert!(panics("worker", 400, 300 + 1));

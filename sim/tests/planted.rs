@@ -1,9 +1,11 @@
-//! Planted bugs are caught: all of them with `QUENCH_DEEP=1`, otherwise a few, or those that `QUENCH_BUGS="NAME NAME"` names.
+//! Planted bugs are caught: all of them with `QUENCH_DEEP=1`, otherwise a few, or those that
+//! `QUENCH_BUGS="NAME NAME"` names.
 
 use quenchdb::internals::base::depth::is_deep;
 use std::process::Command;
 
-/// Bugs that are planted if not all are: by tests of the engine, of two of its layers, and by seeds.
+/// Bugs that are planted if not all are: by tests of the engine, of two of its layers, and by
+/// seeds.
 const FEW: &str =
     "fence-skipped failed-write-retried hole-is-torn-tail watermark-not-stored value-freed-early";
 

@@ -1,7 +1,10 @@
-//! A device that breaks its promises, one write at a time: each write of a small life is lost, torn, misdirected, done twice or not flushed although
-//! the device said so, each store to mapped memory loses a word or all of them, each fence does nothing, and each read of what is left finds a flipped bit; with
-//! one log, a log for each thread, transactions divided by page, and logs in mapped memory. Each time it is told what was struck (a log block, a page's image, a part of
-//! the mapping, the manifest), and what the engine finds of it when it opens, reads, and verifies. What cannot be found out is named here.
+//! A device that breaks its promises, one write at a time: each write of a small life is lost,
+//! torn, misdirected, done twice or not flushed although the device said so, each store to mapped
+//! memory loses a word or all of them, each fence does nothing, and each read of what is left finds
+//! a flipped bit; with one log, a log for each thread, transactions divided by page, and logs in
+//! mapped memory. Each time it is told what was struck (a log block, a page's image, a part of the
+//! mapping, the manifest), and what the engine finds of it when it opens, reads, and verifies. What
+//! cannot be found out is named here.
 
 mod rot;
 use crate::support::small;
@@ -27,7 +30,8 @@ type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 /// What was struck and how the database answered, with how often.
 type Found = BTreeMap<(&'static str, Answer), u64>;
 
-/// A life of one kind: its protocol, and how many threads take turns, each with a log of its own where there are several.
+/// A life of one kind: its protocol, and how many threads take turns, each with a log of its own
+/// where there are several.
 #[derive(Clone)]
 struct Life {
     settings: Settings,
@@ -73,7 +77,8 @@ impl Life {
         let threads: Vec<_> = (0..self.threads).map(start).collect();
         shared.await_turn(|turn| turn >= TRANSACTIONS);
         disk.stop();
-        // The first to begin ends last, so that the next life spreads its threads over the logs like this one.
+        // The first to begin ends last, so that the next life spreads its threads over the logs
+        // like this one.
         for (number, thread) in (1..).zip(threads).collect::<Vec<_>>().into_iter().rev() {
             shared.set_turn(TRANSACTIONS + number);
             thread.join().expect("no panic");
@@ -82,7 +87,8 @@ impl Life {
     }
 }
 
-/// `f` in a simulation and a thread of its own: nothing of its threads is left behind, so that the same comes out again.
+/// `f` in a simulation and a thread of its own: nothing of its threads is left behind, so that the
+/// same comes out again.
 fn simulate<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let result = Arc::new(Mutex::new(None));
     let of_thread = result.clone();
@@ -159,7 +165,8 @@ enum Answer {
     Prefix,
     /// It does not open, and says where the damage is.
     Refused,
-    /// It opens; what is damaged is refused when it is read, and found by `verify`. The rest is right.
+    /// It opens; what is damaged is refused when it is read, and found by `verify`. The rest is
+    /// right.
     FoundByReading,
 }
 
@@ -256,8 +263,9 @@ fn nameless(line: &str) -> String {
     words.join(" ")
 }
 
-/// What the operation held that did not become what it should have, by the journal of the life in which it was struck; `lines` are those of the
-/// life in which all went well: they differ from there on.
+/// What the operation held that did not become what it should have, by the journal of the life in
+/// which it was struck; `lines` are those of the life in which all went well: they differ from
+/// there on.
 fn struck_in(well: &SimulatedStorage, logs: usize, lines: &[String], struck: &[String]) -> &'static str {
     let same =
         lines.iter().zip(struck).take_while(|(well, struck)| nameless(well) == nameless(struck)).count();
@@ -351,14 +359,16 @@ fn answers(found: &Found, class: &str) -> BTreeSet<Answer> {
     found.keys().filter(|(of, _)| *of == class).map(|(_, answer)| *answer).collect()
 }
 
-/// Asserts what became of all that was struck of a class, and, of what is `found` at all, that something was.
+/// Asserts what became of all that was struck of a class, and, of what is `found` at all, that
+/// something was.
 fn assert_answers(found: &Found, class: &str, allowed: &[Answer]) {
     let answers = answers(found, class);
     assert!(!answers.is_empty(), "no {class} was struck: {found:?}");
     assert!(answers.iter().all(|answer| allowed.contains(answer)), "{class}: {answers:?}, not {allowed:?}");
 }
 
-/// What is damaged in the store is found by whoever opens, reads or verifies; what the next checkpoint replaced is missed by nobody.
+/// What is damaged in the store is found by whoever opens, reads or verifies; what the next
+/// checkpoint replaced is missed by nobody.
 const FOUND_OR_REPLACED: [Answer; 4] = [Whole, Refused, FoundByReading, FoundByVerify];
 
 /// The store and the manifest, as for each kind of mishap that harms them.
@@ -394,16 +404,18 @@ fn by_page() -> Life {
     Life { settings: life.settings.with(|s| s.layout = Some(Layout::ByPage)), threads: 1 }
 }
 
-/// With the logs on the device; and what becomes of the newest block of a log, if another log has a newer one, when it is lost. The newest transaction may
-/// have been told because of both, so a fragment of it is missed by nobody; that of an earlier one is.
-/// Only the one with several logs if tests do not run at their whole depth.
+/// With the logs on the device; and what becomes of the newest block of a log, if another log has a
+/// newer one, when it is lost. The newest transaction may have been told because of both, so a
+/// fragment of it is missed by nobody; that of an earlier one is. Only the one with several logs if
+/// tests do not run at their whole depth.
 fn on_the_device() -> Vec<(Life, Answer)> {
     let (first, most) = if is_deep() { (0, 3) } else { (1, 1) };
     let all = [(one_log(), Prefix), (several_logs(), Refused), (by_page(), Prefix)];
     all.into_iter().skip(first).take(most).collect()
 }
 
-/// As [`assert_answers`] for the newest block of a log beside one that is newer, where there are several logs.
+/// As [`assert_answers`] for the newest block of a log beside one that is newer, where there are
+/// several logs.
 fn assert_newest_of_its_log(life: &Life, found: &Found, allowed: &[Answer]) {
     if life.settings.logs > 1 {
         assert_answers(found, "newest block of its log", allowed);
@@ -420,7 +432,8 @@ fn a_lost_write_is_found_but_of_the_newest_log_block() {
         assert_answers(&found, "manifest", &[Whole]);
         assert_answers(&found, "log block below the checkpoint", &[Whole]);
         assert_answers(&found, "log block", &[Refused]);
-        // It looks like a block that was never written: a torn tail. A newer record in another log vouches for it.
+        // It looks like a block that was never written: a torn tail. A newer record in another log
+        // vouches for it.
         assert_newest_of_its_log(&life, &found, &[of_newest]);
         assert_answers(&found, "newest log block", &[Prefix]);
     }
@@ -449,14 +462,16 @@ fn a_misdirected_write_is_found_but_of_the_newest_log_block() {
         assert_store(&found);
         assert_answers(&found, "manifest", &FOUND_OR_REPLACED);
         assert_answers(&found, "log block below the checkpoint", &FOUND_OR_REPLACED);
-        // Recovery goes by what a block says of itself: it finds one that landed elsewhere in the log.
+        // Recovery goes by what a block says of itself: it finds one that landed elsewhere in the
+        // log.
         assert_answers(&found, "log block", &[Refused, Whole]);
         assert_newest_of_its_log(&life, &found, &[of_newest, Refused, Whole]);
         assert_answers(&found, "newest log block", &[Prefix, Refused, Whole]);
     }
 }
 
-/// Nothing that is in use is written to, so most are harmless; a block that was used again meanwhile is found.
+/// Nothing that is in use is written to, so most are harmless; a block that was used again
+/// meanwhile is found.
 #[test]
 fn a_write_that_is_done_twice_is_harmless_or_found() {
     for (life, _) in on_the_device() {
@@ -468,7 +483,8 @@ fn a_write_that_is_done_twice_is_harmless_or_found() {
     }
 }
 
-/// Then the power goes. What was told to be durable and was not is gone, in part or all; a flush that came later has done its work.
+/// Then the power goes. What was told to be durable and was not is gone, in part or all; a flush
+/// that came later has done its work.
 #[test]
 fn a_flush_that_lies_is_found_but_of_the_newest_log_block() {
     for (life, of_newest) in on_the_device() {
@@ -482,8 +498,9 @@ fn a_flush_that_lies_is_found_but_of_the_newest_log_block() {
     }
 }
 
-/// All of a store, or a word of it. Nothing tells the end of what a buffer holds from a record that is not whole, and all behind it is lost with it: also
-/// where the record itself was below the checkpoint. Only newer records of another log can vouch for what is gone.
+/// All of a store, or a word of it. Nothing tells the end of what a buffer holds from a record that
+/// is not whole, and all behind it is lost with it: also where the record itself was below the
+/// checkpoint. Only newer records of another log can vouch for what is gone.
 #[test]
 fn a_lost_word_of_log_memory_is_found_if_another_log_knows() {
     for kind in [MishapKind::Lost, MishapKind::Torn] {

@@ -1,4 +1,5 @@
-//! The scorecard, as the program makes it. `QUENCH_SEEDS=N` for more or fewer seeds, `QUENCH_SEED=N` to begin elsewhere.
+//! The scorecard, as the program makes it. `QUENCH_SEEDS=N` for more or fewer seeds,
+//! `QUENCH_SEED=N` to begin elsewhere.
 
 use quenchdb::internals::base::depth::depth;
 use std::process::Command;

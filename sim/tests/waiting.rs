@@ -1,6 +1,8 @@
-//! Whoever waits for a commit is told, in whatever order threads go on. Where blocks are full after so many records, they are sealed by whoever appends.
-//! Regression: a flusher that looked while a block was being sealed found neither its bytes nor the block, and slept; who had asked for the write
-//! waited until another commit asked (seed 1018802 of quench-sim, in which there was none: all threads waited for each other).
+//! Whoever waits for a commit is told, in whatever order threads go on. Where blocks are full after
+//! so many records, they are sealed by whoever appends. Regression: a flusher that looked while a
+//! block was being sealed found neither its bytes nor the block, and slept; who had asked for the
+//! write waited until another commit asked (seed 1018802 of quench-sim, in which there was none:
+//! all threads waited for each other).
 
 use crate::support::small;
 use quenchdb::internals::base::depth::depth;

@@ -1,7 +1,9 @@
-//! A file system that passes everything on to a directory and, by order, gets in the way: a FUSE device in this process.
+//! A file system that passes everything on to a directory and, by order, gets in the way: a FUSE
+//! device in this process.
 //!
-//! What is written is in the page cache of the directory's file system. That outlives a killed program, so a flush has nothing to do here:
-//! it is counted, and may fail. No power cut is simulated.
+//! What is written is in the page cache of the directory's file system. That outlives a killed
+//! program, so a flush has nothing to do here: it is counted, and may fail. No power cut is
+//! simulated.
 
 use super::trouble::{Fate, Kind, Orders, Trouble};
 use fuser::{
@@ -20,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Nobody but the kernel changes what is behind a mount while it is used, so it may remember for a while.
+/// Nobody but the kernel changes what is behind a mount while it is used, so it may remember for a
+/// while.
 const REMEMBERED: Duration = Duration::from_secs(1);
 /// More bytes in one call are several requests, of which one may fail.
 const REQUEST_BYTES: u32 = 256 << 10;
@@ -35,8 +38,9 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Mounts it in `directory`; `None`, and says so, where that is not possible. Whether files can be opened with `O_DIRECT` is `direct`;
-    /// the kernel keeps nothing of them in its cache in any case.
+    /// Mounts it in `directory`; `None`, and says so, where that is not possible. Whether files can
+    /// be opened with `O_DIRECT` is `direct`; the kernel keeps nothing of them in its cache in any
+    /// case.
     pub fn mount(directory: &Path, direct: bool) -> Option<Disk> {
         let (path, behind) = (directory.join("disk"), directory.join("behind"));
         for made in [&path, &behind] {

@@ -1,5 +1,5 @@
-//! The real program on the real kernel, on a device that does what it is told: it fails, falls short, fills up, dawdles, or the program is
-//! killed at its Nth request, for every N.
+//! The real program on the real kernel, on a device that does what it is told: it fails, falls
+//! short, fills up, dawdles, or the program is killed at its Nth request, for every N.
 //!
 //! Needs /dev/fuse and root; without them the tests say so and pass.
 
@@ -16,7 +16,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 use trouble::{CarriedOut, Kind, Trouble};
 
-/// Who writes, and how it becomes durable: threads with DSYNC, io_uring with DSYNC, io_uring with linked flushes.
+/// Who writes, and how it becomes durable: threads with DSYNC, io_uring with DSYNC, io_uring with
+/// linked flushes.
 const WAYS: [&[&str]; 4] = [
     &["--preset", "auto", "--no-io-uring"],
     &["--preset", "auto"],
@@ -44,7 +45,8 @@ impl<'a> Patient<'a> {
         Patient { database, way, round: 0, acknowledged: String::new() }
     }
 
-    /// A child opens the database, makes some commits and a checkpoint, and closes it, if nothing is in its way.
+    /// A child opens the database, makes some commits and a checkpoint, and closes it, if nothing
+    /// is in its way.
     fn live(&mut self, steps: u32) -> Output {
         self.round += 1;
         let mut child = quench(&["torture-child", text(&self.database), "--threads", "2", "--seed", "1"]);
@@ -56,8 +58,9 @@ impl<'a> Patient<'a> {
         output
     }
 
-    /// Lives with a trouble, which may end the life with one complaint; what was acknowledged is there after it, and after a life
-    /// without. How often the trouble came, and whether it ended the life.
+    /// Lives with a trouble, which may end the life with one complaint; what was acknowledged is
+    /// there after it, and after a life without. How often the trouble came, and whether it ended
+    /// the life.
     #[track_caller]
     fn suffer(&mut self, disk: &Disk, trouble: Trouble, complaint: &str) -> (u64, bool) {
         disk.order(trouble);
@@ -144,8 +147,8 @@ fn failed_requests_are_reported_once_and_lose_nothing() {
 
 /// What keeps the promises of a device is not an error.
 ///
-/// Short writes by io_uring only without `O_DIRECT`: with it Linux 6.18 itself writes what is left of a short write to a FUSE file at the
-/// place where the first part is, and says that all is well.
+/// Short writes by io_uring only without `O_DIRECT`: with it Linux 6.18 itself writes what is left
+/// of a short write to a FUSE file at the place where the first part is, and says that all is well.
 #[test]
 fn short_transfers_and_slow_replies_are_no_trouble() {
     let short = |kind, every| Trouble::Short { kind, every };
@@ -192,8 +195,9 @@ fn a_disk_full_from_any_byte_is_one_error_and_loses_nothing() {
     assert!(fired > 0 && told > 0, "{fired}, {told}");
 }
 
-/// Kills a life at its first request that changes something, the next life at its second, and so on, until one is over before. With
-/// `afresh` each of them creates its database, otherwise each goes on with what the one before has left. Returns the number of kills.
+/// Kills a life at its first request that changes something, the next life at its second, and so
+/// on, until one is over before. With `afresh` each of them creates its database, otherwise each
+/// goes on with what the one before has left. Returns the number of kills.
 fn kill_at_every_request(
     disk: &Disk,
     way: &[&str],
@@ -220,7 +224,8 @@ fn kill_at_every_request(
     unreachable!("a life has an end")
 }
 
-/// Every way, afresh and not, and again with other numbers of steps as long as `QUENCH_KILLS` asks for more.
+/// Every way, afresh and not, and again with other numbers of steps as long as `QUENCH_KILLS` asks
+/// for more.
 #[test]
 fn killed_at_every_nth_request_it_loses_nothing() {
     let dir = directory();

@@ -24,11 +24,13 @@ pub enum Kind {
 pub enum Trouble {
     #[default]
     None,
-    /// Whoever makes the Nth request that is not a read is killed: before it is carried out, after half of it, or after all of it.
+    /// Whoever makes the Nth request that is not a read is killed: before it is carried out, after
+    /// half of it, or after all of it.
     Kill { nth: u64, carried_out: CarriedOut },
     /// The Nth request of a kind fails with EIO; all later ones of the kind, too.
     Fail { kind: Kind, nth: u64, for_ever: bool },
-    /// Every so many-th request of a kind, with more than a sector, is carried out for half of its sectors, and says so.
+    /// Every so many-th request of a kind, with more than a sector, is carried out for half of its
+    /// sectors, and says so.
     Short { kind: Kind, every: u64 },
     /// Files may grow by so many bytes together; then there is no space.
     Full { bytes: u64 },
@@ -51,7 +53,8 @@ impl CarriedOut {
 /// What becomes of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Fate {
-    /// So many of its bytes are carried out; of a request without bytes, which counts as one byte: whether it is.
+    /// So many of its bytes are carried out; of a request without bytes, which counts as one byte:
+    /// whether it is.
     pub bytes: u64,
     /// The answer, if it is not the result.
     pub error: Option<Errno>,

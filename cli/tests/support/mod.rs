@@ -79,9 +79,11 @@ pub fn run_bench(arguments: &[&str]) -> Output {
     output.expect("the program starts")
 }
 
-/// The report of a run that is long enough to show something: what takes a moment here takes a busy machine, or a slow disk, longer.
+/// The report of a run that is long enough to show something: what takes a moment here takes a busy
+/// machine, or a slow disk, longer.
 ///
-/// What a run must not do, `run` itself has to judge; what it must show, whoever gets the last report.
+/// What a run must not do, `run` itself has to judge; what it must show, whoever gets the last
+/// report.
 #[track_caller]
 pub fn long_enough(seconds: f64, run: impl Fn(&str) -> Value, shows: impl Fn(&Value) -> bool) -> Value {
     for longer in [1.0, 5.0, 25.0] {

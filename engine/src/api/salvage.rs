@@ -21,9 +21,9 @@ impl Database {
     /// directory (created if it is missing). The source is only read, so it may be on read-only
     /// media, and it must not be open. Works without a manifest, mapping or catalog:
     /// `docs/guide/backup.md` says what is taken from where. The report lists what could not be
-    /// read. The log records above the checkpoint are held in memory. Pages of the new database are as long
-    /// as the settings say, or as those of the source if these are longer, so that every key has
-    /// room.
+    /// read. The log records above the checkpoint are held in memory. Pages of the new database are
+    /// as long as the settings say, or as those of the source if these are longer, so that every
+    /// key has room.
     ///
     /// # Errors
     /// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Busy` if the source is

@@ -1,10 +1,10 @@
 //! The memory account of a database: what everything except pages takes of `memory_bytes`.
 //!
-//! The owner of memory that is large, or that grows with use, holds a [`Charge`] for it. Pages get the
-//! rest of `memory_bytes`.
+//! The owner of memory that is large, or that grows with use, holds a [`Charge`] for it. Pages get
+//! the rest of `memory_bytes`.
 //!
-//! An allocator seldom returns freed memory to the system by itself. So memory that comes and goes in
-//! small allocations is charged with its peak since the allocator last returned what was free
+//! An allocator seldom returns freed memory to the system by itself. So memory that comes and goes
+//! in small allocations is charged with its peak since the allocator last returned what was free
 //! ([`PooledCharge`]). Large buffers are mapped instead, and charged while they exist.
 
 use std::sync::Arc;
@@ -79,8 +79,8 @@ impl Drop for Charge {
 
 /// The charge for memory that comes and goes in small allocations: their peak.
 ///
-/// The charge falls in three steps: [`PooledCharge::restart_peak`], the allocator returns what is free,
-/// [`PooledCharge::lower_to_peak`]. The charge is at no time lower than the bytes in use.
+/// The charge falls in three steps: [`PooledCharge::restart_peak`], the allocator returns what is
+/// free, [`PooledCharge::lower_to_peak`]. The charge is at no time lower than the bytes in use.
 #[derive(Debug)]
 pub struct PooledCharge {
     charge: Charge,
@@ -118,8 +118,8 @@ impl PooledCharge {
         self.charge.bytes()
     }
 
-    /// Resets the peak. The caller then reads the bytes in use and [notes](PooledCharge::note_use) them.
-    /// A thread that adds bytes meanwhile is included in that number, or sees the new peak.
+    /// Resets the peak. The caller then reads the bytes in use and [notes](PooledCharge::note_use)
+    /// them. A thread that adds bytes meanwhile is included in that number, or sees the new peak.
     pub fn restart_peak(&self) {
         self.peak.store(0, Ordering::SeqCst);
     }

@@ -1,4 +1,5 @@
-//! The choices in which commit protocols differ, by name. A preset makes all choices; a setting overrides one.
+//! The choices in which commit protocols differ, by name. A preset makes all choices; a setting
+//! overrides one.
 //!
 //! The layer `commit` and `docs/guide/commit.md` describe the choices.
 
@@ -48,7 +49,8 @@ macro_rules! choices {
 }
 
 choices! {
-    /// Which commit protocol runs. A preset is a point on the axes that `docs/guide/commit.md` describes.
+    /// Which commit protocol runs. A preset is a point on the axes that `docs/guide/commit.md`
+    /// describes.
     #[derive(Default)]
     Preset, "preset", {
         /// Each commit writes and flushes its own record alone. The baseline.
@@ -57,7 +59,8 @@ choices! {
         Group = "group",
         /// A dedicated writer drains a bounded queue, at most once every `flush_interval`.
         Queued = "queued",
-        /// Flush pipelining: workers hand their transactions to a queue; one background thread flushes and acknowledges.
+        /// Flush pipelining: workers hand their transactions to a queue; one background thread
+        /// flushes and acknowledges.
         Pipelined = "pipelined",
         /// One log per thread, flushed without ever blocking the worker on the I/O.
         Autonomous = "autonomous",
@@ -65,8 +68,9 @@ choices! {
         Restricted = "restricted",
         /// Log buffers in persistent memory: a commit is durable after a fence.
         Passive = "passive",
-        /// The best measured combination, adapted to the device's write time: a log for a few threads; a
-        /// waiting committer leads a cohort; the flusher writes the rest. With `log_memory` it is `passive`.
+        /// The best measured combination, adapted to the device's write time: a log for a few
+        /// threads; a waiting committer leads a cohort; the flusher writes the rest. With
+        /// `log_memory` it is `passive`.
         #[default]
         Auto = "auto",
     }
@@ -81,7 +85,8 @@ choices! {
         PerThread = "per-thread",
         /// One log for every `threads_per_log` cores.
         ThreadsPerLog = "threads-per-log",
-        /// Several logs, and each change goes to the log of its page: a transaction may have a record in each.
+        /// Several logs, and each change goes to the log of its page: a transaction may have a
+        /// record in each.
         ByPage = "by-page",
     }
 }
@@ -97,9 +102,11 @@ choices! {
         FlusherPerLog = "flusher-per-log",
         /// One thread for all logs; committers only sleep.
         Background = "background",
-        /// Each worker, through the queue of its log, between two transactions; with waiters their leader.
+        /// Each worker, through the queue of its log, between two transactions; with waiters their
+        /// leader.
         Worker = "worker",
-        /// Each committer stores its record in mapped memory and fences it; the background thread moves full buffers to segments.
+        /// Each committer stores its record in mapped memory and fences it; the background thread
+        /// moves full buffers to segments.
         Memory = "memory",
     }
 }
@@ -111,8 +118,8 @@ choices! {
         Leader = "leader",
         /// The background thread, for all logs.
         Background = "background",
-        /// Workers between two transactions, each for the logs of its group; for idle workers the background
-        /// thread.
+        /// Workers between two transactions, each for the logs of its group; for idle workers the
+        /// background thread.
         Workers = "workers",
     }
 }
@@ -124,13 +131,16 @@ choices! {
         LogOrder = "log-order",
         /// Transaction level: every transaction with a lower CSN is durable.
         Csn = "csn",
-        /// Record level: every transaction up to the newest one that it read or overwrote is durable.
+        /// Record level: every transaction up to the newest one that it read or overwrote is
+        /// durable.
         Dsn = "dsn",
         /// Everything that it read or overwrote is committed, including its dependencies.
         Exact = "exact",
-        /// Page level: all logs are durable up to its clock, which is above those of all pages it used.
+        /// Page level: all logs are durable up to its clock, which is above those of all pages it
+        /// used.
         Gsn = "gsn",
-        /// As `gsn`, but a transaction that used only changes of its own log waits only for that log.
+        /// As `gsn`, but a transaction that used only changes of its own log waits only for that
+        /// log.
         GsnRfa = "gsn-rfa",
     }
 }

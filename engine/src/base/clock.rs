@@ -69,9 +69,9 @@ impl Clock {
     }
 }
 
-/// Measures how long a thread has waited that polls a condition. Of the time between two polls at most
-/// [`WaitTimer::POLL_INTERVAL_MAX`] counts. So a suspended machine or a descheduled thread costs one
-/// interval, and the awaited thread still has nearly all of its time.
+/// Measures how long a thread has waited that polls a condition. Of the time between two polls at
+/// most [`WaitTimer::POLL_INTERVAL_MAX`] counts. So a suspended machine or a descheduled thread
+/// costs one interval, and the awaited thread still has nearly all of its time.
 #[derive(Debug)]
 pub struct WaitTimer {
     clock: Clock,

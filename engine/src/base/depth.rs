@@ -1,11 +1,13 @@
-//! How much of its repetitions a test makes: all of them if `QUENCH_DEEP=1` is set, otherwise a small, fixed part.
+//! How much of its repetitions a test makes: all of them if `QUENCH_DEEP=1` is set, otherwise a
+//! small, fixed part.
 
 /// Returns true if tests run at their whole depth.
 pub fn is_deep() -> bool {
     std::env::var("QUENCH_DEEP").is_ok_and(|deep| deep == "1")
 }
 
-/// Returns how often a test repeats something: `full` times at its whole depth, otherwise a twentieth of that.
+/// Returns how often a test repeats something: `full` times at its whole depth, otherwise a
+/// twentieth of that.
 pub fn depth(full: u64) -> u64 {
     if is_deep() { full } else { full.div_ceil(20) }
 }

@@ -1,7 +1,7 @@
 //! Little-endian integers and varints in byte slices, with every bound checked.
 //!
-//! A [`Reader`] never panics and never allocates by a length it has read: a short or wrong input is `None`, and the
-//! caller turns that into an error with the place (invariant I12).
+//! A [`Reader`] never panics and never allocates by a length it has read: a short or wrong input is
+//! `None`, and the caller turns that into an error with the place (invariant I12).
 
 /// Appends `value` as a varint: seven bits a byte, low bits first, at most ten bytes.
 pub fn put_varint(out: &mut Vec<u8>, mut value: u64) {

@@ -1,7 +1,7 @@
 //! What a simulation replaces of the machine: time, randomness of the operating system, failures.
 //!
-//! Only with the feature `simulation`. A thread of a simulation has its environment in a thread-local;
-//! all other threads use the machine.
+//! Only with the feature `simulation`. A thread of a simulation has its environment in a
+//! thread-local; all other threads use the machine.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -114,7 +114,8 @@ impl Environment {
         self.preemptions.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how often time has passed although threads were ready, as if they had been off the CPU.
+    /// Returns how often time has passed although threads were ready, as if they had been off the
+    /// CPU.
     #[must_use]
     pub fn preemptions(&self) -> u64 {
         self.preemptions.load(Ordering::Relaxed)

@@ -1,7 +1,9 @@
-//! One public error: a kind that says what to do, a sentence that says what happened, a place, and advice.
+//! One public error: a kind that says what to do, a sentence that says what happened, a place, and
+//! advice.
 //!
-//! Modules build errors with the constructor of the kind they mean and attach the place with [`Error::at`]. What a
-//! device or a caller hands us is never a reason to panic (invariant I12); it becomes one of these.
+//! Modules build errors with the constructor of the kind they mean and attach the place with
+//! [`Error::at`]. What a device or a caller hands us is never a reason to panic (invariant I12); it
+//! becomes one of these.
 
 use super::ids::{Csn, LogId, PageId, SegmentId};
 use std::fmt;
@@ -21,18 +23,20 @@ pub enum ErrorKind {
     NotFound,
     /// The named table or database exists already.
     AlreadyExists,
-    /// Another user has the database or the table, or a limit on open objects is reached. Try again later.
+    /// Another user has the database or the table, or a limit on open objects is reached. Try again
+    /// later.
     Busy,
     /// The disk or the log space is full. Free space; reads still work.
     OutOfSpace,
-    /// A limit of the database is reached, not of the disk: on memory (pages, versions) or on one transaction
-    /// (its size, the log kept for it). End long transactions or raise the limit.
+    /// A limit of the database is reached, not of the disk: on memory (pages, versions) or on one
+    /// transaction (its size, the log kept for it). End long transactions or raise the limit.
     OutOfMemory,
-    /// The device failed to read or write, a reader passed to a call failed, or the system refused a thread.
+    /// The device failed to read or write, a reader passed to a call failed, or the system refused
+    /// a thread.
     Io,
-    /// An earlier write or flush of the log failed, or the engine panicked: commits fail, reads of committed
-    /// data still work. Reopen to recover. From a checkpoint, a backup or a compaction it may also mean that
-    /// only these fail, while commits still work.
+    /// An earlier write or flush of the log failed, or the engine panicked: commits fail, reads of
+    /// committed data still work. Reopen to recover. From a checkpoint, a backup or a compaction it
+    /// may also mean that only these fail, while commits still work.
     Poisoned,
     /// The commit may or may not survive. Reopen and check.
     OutcomeUnknown,

@@ -1,4 +1,5 @@
-//! Identifiers, one type each, so that a log number can never be passed where a page number is meant.
+//! Identifiers, one type each, so that a log number can never be passed where a page number is
+//! meant.
 
 use std::fmt;
 
@@ -27,11 +28,13 @@ id!(
     PageId(u64), "page "
 );
 id!(
-    /// Commit sequence number: drawn when a transaction pre-commits; dense; 0 means "before everything".
+    /// Commit sequence number: drawn when a transaction pre-commits; dense; 0 means "before
+    /// everything".
     Csn(u64), "csn "
 );
 id!(
-    /// Global sequence number: a Lamport clock kept per page, transaction and log. 0 until a rule needs it.
+    /// Global sequence number: a Lamport clock kept per page, transaction and log. 0 until a rule
+    /// needs it.
     Gsn(u64), "gsn "
 );
 id!(
@@ -61,7 +64,8 @@ impl Csn {
     pub const ZERO: Csn = Csn(0);
     /// After every transaction that will ever be.
     pub const MAX: Csn = Csn(u64::MAX);
-    /// No CSN reaches this; what a file says beyond it is corruption, so that arithmetic on CSNs cannot overflow.
+    /// No CSN reaches this; what a file says beyond it is corruption, so that arithmetic on CSNs
+    /// cannot overflow.
     pub const LIMIT: Csn = Csn(1 << 62);
 
     /// The CSN after this one.
@@ -71,7 +75,8 @@ impl Csn {
     }
 }
 
-/// Random identity of a database, written into every block so that a file of another database is recognised.
+/// Random identity of a database, written into every block so that a file of another database is
+/// recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DatabaseId(pub u64);
 

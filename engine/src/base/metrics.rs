@@ -42,8 +42,8 @@ impl Counter {
     }
 }
 
-/// A histogram of nanoseconds, exact to 1 %, up to 100 s; larger values count as 100 s. A cell takes 30 KiB
-/// from its first value on; another digit would take ten times as much.
+/// A histogram of nanoseconds, exact to 1 %, up to 100 s; larger values count as 100 s. A cell
+/// takes 30 KiB from its first value on; another digit would take ten times as much.
 #[derive(Debug, Default)]
 pub struct LatencyHistogram {
     cells: [CachePadded<Mutex<Option<Histogram<u64>>>>; HISTOGRAM_CELLS],

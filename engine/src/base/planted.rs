@@ -1,8 +1,9 @@
 //! Planted bugs: named faults that tests switch on, one at a time, to see that something notices.
 //!
-//! A suite that never fails proves little. So each invariant that the engine insists on has a bug here that breaks it, at the place that keeps
-//! it, and some test has to catch it. Without the cargo feature `planted`, which only tests have, [`is`] is
-//! a constant `false`: the compiler removes the condition with what is behind it, and no trace is left.
+//! A suite that never fails proves little. So each invariant that the engine insists on has a bug
+//! here that breaks it, at the place that keeps it, and some test has to catch it. Without the
+//! cargo feature `planted`, which only tests have, [`is`] is a constant `false`: the compiler
+//! removes the condition with what is behind it, and no trace is left.
 //!
 //! A place that can be broken asks one short question, and has no second path of its own:
 //!
@@ -10,7 +11,8 @@
 //! let hardened = csn <= durable || planted::is(Bug::AcknowledgedBeforeFlush);
 //! ```
 //!
-//! With the feature a bug is chosen by `plant`, or by the environment variable `QUENCH_PLANTED`, which is read once. It holds for the whole process.
+//! With the feature a bug is chosen by `plant`, or by the environment variable `QUENCH_PLANTED`,
+//! which is read once. It holds for the whole process.
 
 /// Declares the bugs: variant, name, room, what is wrong, and what it breaks.
 macro_rules! bugs {
@@ -174,7 +176,8 @@ pub const fn is(bug: Bug) -> bool {
     false
 }
 
-/// Makes the moment longer in which `bug`, if it is planted, can be met by other threads. Without the feature nothing.
+/// Makes the moment longer in which `bug`, if it is planted, can be met by other threads. Without
+/// the feature nothing.
 #[cfg(not(feature = "planted"))]
 #[inline(always)]
 pub const fn linger(bug: Bug) {

@@ -1,4 +1,5 @@
-//! The engine's only source of randomness: SplitMix64 and xoshiro256++ (Blackman and Vigna, 2019), seeded.
+//! The engine's only source of randomness: SplitMix64 and xoshiro256++ (Blackman and Vigna, 2019),
+//! seeded.
 
 /// A small, fast generator for decisions and identities, not for secrets.
 #[derive(Clone, Debug)]
@@ -21,7 +22,8 @@ impl Random {
         Random { state }
     }
 
-    /// Returns a generator seeded by the operating system (through the standard library's hash keys).
+    /// Returns a generator seeded by the operating system (through the standard library's hash
+    /// keys).
     #[must_use]
     pub fn from_entropy() -> Random {
         use std::hash::{BuildHasher, Hasher};
@@ -48,7 +50,8 @@ impl Random {
         result
     }
 
-    /// Returns a number below `bound` (0 when `bound` is 0), by multiply-shift: the bias is below 2^-32 for bounds used here.
+    /// Returns a number below `bound` (0 when `bound` is 0), by multiply-shift: the bias is below
+    /// 2^-32 for bounds used here.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }

@@ -1,11 +1,13 @@
-//! Every setting, declared once: name, unit, default, range, effect. An open validates all together.
+//! Every setting, declared once: name, unit, default, range, effect. An open validates all
+//! together.
 
 pub use super::axes::{Acknowledger, Dependency, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer};
 use super::error::{Error, ErrorKind, Location, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How page images that are not expected to change soon are compressed. Each image names its method.
+/// How page images that are not expected to change soon are compressed. Each image names its
+/// method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 #[non_exhaustive]
 pub enum Compression {
@@ -57,11 +59,13 @@ pub enum Durability {
     /// When the transaction, and everything it depends on, survives a power cut.
     #[default]
     Durable,
-    /// When the record is in the log buffer. A crash loses about the last `loss_window` of such commits,
-    /// never out of order: the surviving commits are a consistent prefix. Their write begins after three
-    /// quarters of the window; a device that takes longer than the rest loses more.
+    /// When the record is in the log buffer. A crash loses about the last `loss_window` of such
+    /// commits, never out of order: the surviving commits are a consistent prefix. Their write
+    /// begins after three quarters of the window; a device that takes longer than the rest loses
+    /// more.
     BoundedLoss,
-    /// As `BoundedLoss` without the bound: causes no device write before half a log buffer has filled.
+    /// As `BoundedLoss` without the bound: causes no device write before half a log buffer has
+    /// filled.
     Lazy,
 }
 
@@ -79,8 +83,8 @@ pub enum DeviceTrust {
 
 /// All settings of a database. `Database::builder()` makes them.
 ///
-/// Each line gives effect, unit, range and default. `None` or 0 leaves a choice to the engine where the
-/// line says so.
+/// Each line gives effect, unit, range and default. `None` or 0 leaves a choice to the engine where
+/// the line says so.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
@@ -95,7 +99,8 @@ pub struct Settings {
     pub page_bytes: usize,
     /// How page images that are not expected to change soon are compressed. Default `lz4`.
     pub compression: Compression,
-    /// Memory for everything (pages, versions, log buffers) in bytes, 1 MiB to 16 TiB. Default 1 GiB.
+    /// Memory for everything (pages, versions, log buffers) in bytes, 1 MiB to 16 TiB. Default 1
+    /// GiB.
     pub memory_bytes: u64,
     /// Memory for old versions in bytes, 64 KiB to 16 TiB. Default 256 MiB.
     pub version_bytes: u64,
@@ -111,44 +116,46 @@ pub struct Settings {
     pub threads_per_log: usize,
     /// Which thread writes a log; `None` is the choice of the preset. Default `None`.
     pub writer: Option<Writer>,
-    /// Time between two writes of a log without waiting commits, up to 1 s; with `queued` the window
-    /// that the first arrival opens, for waiting commits, too. `None` is 1 ms for `queued` and `restricted`, 50 to 200 us for `auto` by the speed
-    /// of the device, 200 us otherwise. Default `None`.
+    /// Time between two writes of a log without waiting commits, up to 1 s; with `queued` the
+    /// window that the first arrival opens, for waiting commits, too. `None` is 1 ms for `queued`
+    /// and `restricted`, 50 to 200 us for `auto` by the speed of the device, 200 us otherwise.
+    /// Default `None`.
     pub flush_interval: Option<Duration>,
     /// Writes of one log that a worker may have in flight, 1 to 3, where workers write. Default 2.
     pub writes_in_flight: usize,
-    /// Whether a thread that writes several logs makes them durable with one flush, where the file system
-    /// allows that; `None` measures. Default `None`.
+    /// Whether a thread that writes several logs makes them durable with one flush, where the file
+    /// system allows that; `None` measures. Default `None`.
     pub shared_flush: Option<bool>,
-    /// Which thread acknowledges commits without a waiter; `None` is the choice of the preset. Default
-    /// `None`.
+    /// Which thread acknowledges commits without a waiter; `None` is the choice of the preset.
+    /// Default `None`.
     pub acknowledger: Option<Acknowledger>,
     /// Logs that workers acknowledge for each other, 1 to 64, where workers acknowledge. Default 2.
     pub acknowledgment_group: usize,
-    /// A worker acknowledges after one transaction in this many, at random, where workers acknowledge, 1 to
-    /// 64; 0 is log2 of the threads that commit, at least 1. Default 1.
+    /// A worker acknowledges after one transaction in this many, at random, where workers
+    /// acknowledge, 1 to 64; 0 is log2 of the threads that commit, at least 1. Default 1.
     pub acknowledgment_odds: u32,
-    /// Logs whose waiting bytes a worker writes with its own, including its own, 0 to 64, where workers
-    /// write; 0 and 1 mean only its own. `None` is the number of CPUs that share a cache, at most 8.
-    /// Default `None`.
+    /// Logs whose waiting bytes a worker writes with its own, including its own, 0 to 64, where
+    /// workers write; 0 and 1 mean only its own. `None` is the number of CPUs that share a cache,
+    /// at most 8. Default `None`.
     pub stealing_group: Option<usize>,
-    /// Idle time between transactions from which on a worker has each transaction written at once, on
-    /// average, where workers write; a shorter idle time does so with proportional probability. Up to
-    /// 10 ms; 0 is off. Default 50 us.
+    /// Idle time between transactions from which on a worker has each transaction written at once,
+    /// on average, where workers write; a shorter idle time does so with proportional probability.
+    /// Up to 10 ms; 0 is off. Default 50 us.
     pub idle_max: Duration,
-    /// What a transaction with a durable record still waits for; `None` is the choice of the preset.
-    /// Default `None`.
+    /// What a transaction with a durable record still waits for; `None` is the choice of the
+    /// preset. Default `None`.
     pub dependency: Option<Dependency>,
     /// The queue of commits without a waiter; `None` is `lock-free`. Default `None`.
     pub queue: Option<Queue>,
-    /// Unacknowledged commits without a waiter, of all logs together, beyond which commits wait: 1024 to
-    /// 32,768, and at most what fits in a 128th of the memory, but at least 1024 a log. Default 32,768.
+    /// Unacknowledged commits without a waiter, of all logs together, beyond which commits wait:
+    /// 1024 to 32,768, and at most what fits in a 128th of the memory, but at least 1024 a log.
+    /// Default 32,768.
     pub queue_entries: usize,
-    /// Waiting bytes at which a log without waiting commits is written (not for lazy commits alone), 4096 to
-    /// 1 MiB; 0 is 16 KiB, and with `restricted` a log buffer. Default 0.
+    /// Waiting bytes at which a log without waiting commits is written (not for lazy commits
+    /// alone), 4096 to 1 MiB; 0 is 16 KiB, and with `restricted` a log buffer. Default 0.
     pub flush_unit_bytes: usize,
-    /// Largest size of a log's buffers in bytes (in mapped memory their only size), 64 KiB to 16 MiB; 0 is
-    /// 1 MiB, and with `restricted` 512 KiB for each of `threads_per_log`. Default 0.
+    /// Largest size of a log's buffers in bytes (in mapped memory their only size), 64 KiB to 16
+    /// MiB; 0 is 1 MiB, and with `restricted` 512 KiB for each of `threads_per_log`. Default 0.
     pub log_buffer_bytes: usize,
 
     // Log space and checkpoints.
@@ -156,21 +163,24 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Log bytes after which a checkpoint starts automatically; 0 is never. Default 512 MiB.
     pub checkpoint_log_bytes: u64,
-    /// Longest recovery in seconds, 1 to 3600: automatic checkpoints keep the log short enough. Default 5.
+    /// Longest recovery in seconds, 1 to 3600: automatic checkpoints keep the log short enough.
+    /// Default 5.
     pub recovery_seconds: u32,
-    /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, two for each
-    /// log, and room for a transaction of `transaction_bytes_max` beside them. Default 2 GiB.
+    /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, two
+    /// for each log, and room for a transaction of `transaction_bytes_max` beside them. Default 2
+    /// GiB.
     pub log_bytes_max: u64,
-    /// Largest redo of one transaction in bytes, 4096 to 1 TiB; 0 is two thirds of what `log_bytes_max`
-    /// leaves beside the segments in use. Default 0.
+    /// Largest redo of one transaction in bytes, 4096 to 1 TiB; 0 is two thirds of what
+    /// `log_bytes_max` leaves beside the segments in use. Default 0.
     pub transaction_bytes_max: usize,
-    /// Redo of an open transaction that stays in memory, in bytes, 512 to half of `log_buffer_bytes`; beyond
-    /// it the transaction writes chunks to its log. 0 is a quarter of `log_buffer_bytes`. Default 0.
+    /// Redo of an open transaction that stays in memory, in bytes, 512 to half of
+    /// `log_buffer_bytes`; beyond it the transaction writes chunks to its log. 0 is a quarter of
+    /// `log_buffer_bytes`. Default 0.
     pub chunk_bytes: usize,
 
     // Group commit and waiting.
-    /// A committer delays its group commit briefly, so that threads released by the previous write can
-    /// join, if that has paid off recently. Default true.
+    /// A committer delays its group commit briefly, so that threads released by the previous write
+    /// can join, if that has paid off recently. Default true.
     pub await_cohort: bool,
     /// How long a leader gathers followers, up to 1 s. Default 0.
     pub gather_window: Duration,
@@ -178,31 +188,32 @@ pub struct Settings {
     pub gather_siblings: usize,
     /// With so many commits a leader waits for no more; 0 is no limit. Default 0.
     pub gather_max: usize,
-    /// With bounded loss, about how much a crash may lose, 1 ms to 60 s. Writes begin after three quarters
-    /// of it. Default 10 ms.
+    /// With bounded loss, about how much a crash may lose, 1 ms to 60 s. Writes begin after three
+    /// quarters of it. Default 10 ms.
     pub loss_window: Duration,
-    /// Longest write of the log, 100 ms to 1 h; then the database fails as after a failed write. 0 is no
-    /// limit. Default 60 s.
+    /// Longest write of the log, 100 ms to 1 h; then the database fails as after a failed write. 0
+    /// is no limit. Default 60 s.
     pub write_deadline: Duration,
-    /// How long a change waits for its row in all before it fails with a conflict, up to 1 h. Default 1 s.
+    /// How long a change waits for its row in all before it fails with a conflict, up to 1 h.
+    /// Default 1 s.
     pub lock_wait: Duration,
 
     // The device.
     /// What a device flush is expected to do. Default `Auto`.
     pub device_trust: DeviceTrust,
-    /// How writes become durable. `None`: with `autonomous` and no `writer` the result of a probe at the
-    /// first open for writing, otherwise DSYNC. Default `None`.
+    /// How writes become durable. `None`: with `autonomous` and no `writer` the result of a probe
+    /// at the first open for writing, otherwise DSYNC. Default `None`.
     pub durability_method: Option<MethodSetting>,
     /// Use io_uring where the kernel has it. Default true.
     pub io_uring: bool,
 
     // The log in mapped memory.
-    /// The file of the memory-mapped log. With `passive`, `auto` and `writer = memory` commits become
-    /// durable only there. Otherwise it names the place of the mapped log that an existing database needs.
-    /// Default `None`: the place that the database has stored, if it needs one.
+    /// The file of the memory-mapped log. With `passive`, `auto` and `writer = memory` commits
+    /// become durable only there. Otherwise it names the place of the mapped log that an existing
+    /// database needs. Default `None`: the place that the database has stored, if it needs one.
     pub log_memory: Option<PathBuf>,
-    /// Length of that file in bytes, 1 MiB to 64 GiB, a multiple of 4096; 0 is the length of the file, and
-    /// 16 MiB for a new file. Default 0.
+    /// Length of that file in bytes, 1 MiB to 64 GiB, a multiple of 4096; 0 is the length of the
+    /// file, and 16 MiB for a new file. Default 0.
     pub log_memory_bytes: u64,
     /// What a power cut does to the processor's caches. Default `volatile`.
     pub memory_cache: MemoryCache,
@@ -212,8 +223,8 @@ pub struct Settings {
     pub insertion_latency: Duration,
 
     // For tests.
-    /// Leaves after which a scan uses a scan buffer, whatever memory is free; `None` decides by memory. For
-    /// tests with small tables. Default `None`.
+    /// Leaves after which a scan uses a scan buffer, whatever memory is free; `None` decides by
+    /// memory. For tests with small tables. Default `None`.
     #[doc(hidden)]
     pub scan_buffer_from: Option<u64>,
 }
@@ -295,15 +306,16 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Returns the settings after `change`: `Settings::default().with(|settings| settings.logs = 2)`.
+    /// Returns the settings after `change`: `Settings::default().with(|settings| settings.logs =
+    /// 2)`.
     #[must_use]
     pub fn with(mut self, change: impl FnOnce(&mut Settings)) -> Settings {
         change(&mut self);
         self
     }
 
-    /// Returns the log bytes that `logs` logs need in use: each fills a segment, and takes the next one
-    /// before it releases the full one.
+    /// Returns the log bytes that `logs` logs need in use: each fills a segment, and takes the next
+    /// one before it releases the full one.
     #[must_use]
     pub fn bytes_of_segments_in_use(&self, logs: usize) -> u64 {
         2 * logs as u64 * self.segment_bytes
@@ -367,8 +379,8 @@ impl Settings {
     /// Checks the range of every setting and the relations between settings.
     ///
     /// # Errors
-    /// `InvalidArgument` that names the setting and its range, or the two settings that contradict each
-    /// other; `Unsupported` if this build lacks the compression.
+    /// `InvalidArgument` that names the setting and its range, or the two settings that contradict
+    /// each other; `Unsupported` if this build lacks the compression.
     pub fn validate(&self) -> Result<()> {
         self.validate_memory()?;
         self.validate_protocol()?;

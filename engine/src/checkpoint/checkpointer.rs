@@ -188,14 +188,15 @@ impl Checkpointer {
         self.system.commit().inside("a thread that made a checkpoint")
     }
 
-    /// Runs `f` while no checkpoint frees pages, writes images, or publishes. Waits for a running one.
+    /// Runs `f` while no checkpoint frees pages, writes images, or publishes. Waits for a running
+    /// one.
     pub fn while_idle<T>(&self, f: impl FnOnce() -> T) -> T {
         let _published = self.published();
         f()
     }
 
-    /// Relocates images from the end of the file of pages; see [`Relocation::move_tail`]. Waits for a
-    /// running checkpoint, and keeps others from beginning.
+    /// Relocates images from the end of the file of pages; see [`Relocation::move_tail`]. Waits for
+    /// a running checkpoint, and keeps others from beginning.
     ///
     /// # Errors
     /// As [`Relocation::move_tail`].

@@ -21,8 +21,8 @@ pub(super) struct Prepared {
 }
 
 impl Checkpointer {
-    /// Frees the pages of dropped tables, chooses C, lists the tables as of C, and opens the checkpoint.
-    /// No table is created or dropped and no image recorded between these steps.
+    /// Frees the pages of dropped tables, chooses C, lists the tables as of C, and opens the
+    /// checkpoint. No table is created or dropped and no image recorded between these steps.
     pub(super) fn prepare(&self, closing: bool) -> Result<Prepared> {
         let catalog = loop {
             let mut catalog = self.system.catalog.lock();
@@ -47,8 +47,8 @@ impl Checkpointer {
             .map(|table| TableRecord { id: table.id, name: table.name.clone(), root: table.tree.root() })
             .collect();
         let view = Arc::new(view);
-        // The store first: pages freed by a structure change that does not see the epoch yet are not in
-        // this checkpoint.
+        // The store first: pages freed by a structure change that does not see the epoch yet are
+        // not in this checkpoint.
         let open = self.pool.frames().begin_epoch(|epoch| {
             let open = self.store.begin_checkpoint(epoch, csn)?;
             self.imager.begin(epoch, view.clone());

@@ -56,8 +56,9 @@ impl Checkpointer {
         self.run(&mut self.published.lock(), Mode { pacer: Some(pacer), closed_log: None })
     }
 
-    /// The last checkpoint of a clean close: marks the database as needing no recovery, unless `segments`
-    /// still contain a segment that a killed process may write to. No transaction may be open.
+    /// The last checkpoint of a clean close: marks the database as needing no recovery, unless
+    /// `segments` still contain a segment that a killed process may write to. No transaction may be
+    /// open.
     ///
     /// # Errors
     /// As [`Checkpointer::checkpoint`].
@@ -65,8 +66,8 @@ impl Checkpointer {
         self.run(&mut self.published(), Mode { pacer: None, closed_log: Some(segments) })
     }
 
-    /// Returns the newest checkpoint, made now if `fresh`, and keeps its blocks until the second value is
-    /// dropped. No other checkpoint comes in between.
+    /// Returns the newest checkpoint, made now if `fresh`, and keeps its blocks until the second
+    /// value is dropped. No other checkpoint comes in between.
     ///
     /// # Errors
     /// As [`Checkpointer::checkpoint`].
@@ -83,7 +84,8 @@ impl Checkpointer {
         let _inside = self.poison_on_panic();
         self.system.commit().check_whole()?;
         if published.closed {
-            // The database was closed while this checkpoint waited. It would be marked as not closed.
+            // The database was closed while this checkpoint waited. It would be marked as not
+            // closed.
             return Err(Error::invalid("the database is closed"));
         }
         let (start, _running) = (self.clock.now(), Running::begin(&self.totals));
@@ -130,17 +132,17 @@ impl Checkpointer {
         };
         let Prepared { view, open, next_table, .. } = prepared;
         {
-            // In this order: a structure change between the two still hands over its images, and the pages
-            // that it frees are in this checkpoint.
+            // In this order: a structure change between the two still hands over its images, and
+            // the pages that it frees are in this checkpoint.
             let _gate = self.imager.gate();
             open.close();
             self.imager.end();
         }
-        // Values that are freed from now on are in the images of this checkpoint, and leave with the next.
-        // Freed earlier, a value would be listed but missing.
+        // Values that are freed from now on are in the images of this checkpoint, and leave with
+        // the next. Freed earlier, a value would be listed but missing.
         drop(frees_paused);
-        // All images are written, so versions that only the checkpoint kept can be freed while the device
-        // makes the rest durable.
+        // All images are written, so versions that only the checkpoint kept can be freed while the
+        // device makes the rest durable.
         let csn = view.csn();
         drop(view);
         Ok(PagesWritten { csn, open, next_table, counts: counts? })
@@ -165,7 +167,8 @@ impl Checkpointer {
         let mut manifest = published.manifest.clone();
         // A close aborts transactions that are still open.
         let covered = if close { csn } else { self.system.commit().cover(csn).max(manifest.covered) };
-        // A thread that panicked may have left half a change in the pages, and no longer keeps its chunks.
+        // A thread that panicked may have left half a change in the pages, and no longer keeps its
+        // chunks.
         self.system.commit().check_whole()?;
         (manifest.checkpoint, manifest.covered) = (csn, covered);
         (manifest.next_csn, manifest.next_table) = (csn.next(), next_table);
@@ -202,7 +205,8 @@ impl Checkpointer {
     /// Stage 5: recycles the log, frees versions, and relocates images that keep the file long.
     fn release(&self, published: &mut Published, mode: Mode<'_>) -> Result<()> {
         let (csn, covered) = (published.manifest.checkpoint, published.manifest.covered);
-        // A close also drops blocks behind C: late blocks of an earlier epoch that no recovery accepted.
+        // A close also drops blocks behind C: late blocks of an earlier epoch that no recovery
+        // accepted.
         let recycled = if mode.closed_log.is_some() { Csn::MAX } else { covered };
         if let Err(error) = self.system.commit().recycle(recycled, csn) {
             // The checkpoint is complete. Leftover segments are harmless.
@@ -221,8 +225,8 @@ impl Checkpointer {
     }
 }
 
-/// Marks the database as closed after the last checkpoint has removed segments of a killed process: the
-/// next open may then use every segment again (rule 3 of the segments).
+/// Marks the database as closed after the last checkpoint has removed segments of a killed process:
+/// the next open may then use every segment again (rule 3 of the segments).
 fn mark_closed(published: &mut Published, segments: &SegmentPool) -> Result<()> {
     if segments.has_stale_files() {
         tracing::warn!("log segments that a killed process left stay: the next open recovers the database");

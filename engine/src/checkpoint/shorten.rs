@@ -1,4 +1,5 @@
-//! After a checkpoint: relocates images out of sparse packs and from the end of a file that is too long.
+//! After a checkpoint: relocates images out of sparse packs and from the end of a file that is too
+//! long.
 
 use super::checkpointer::Checkpointer;
 use super::pace::Pacer;
@@ -13,7 +14,8 @@ const COMPACT_FROM_BYTES: u64 = 64 << 20;
 const REPACK_FROM: u64 = 16;
 /// Bytes of images relocated after one checkpoint.
 const COMPACT_STEP_BYTES: usize = 8 << 20;
-/// After a relocation the next checkpoint, which cuts the file, comes at the latest after this time.
+/// After a relocation the next checkpoint, which cuts the file, comes at the latest after this
+/// time.
 const SHORTEN_AGAIN: Duration = Duration::from_millis(500);
 
 impl Checkpointer {
@@ -24,7 +26,8 @@ impl Checkpointer {
         }
     }
 
-    /// Relocates some images if many packs are sparse, so that the next checkpoint frees these packs.
+    /// Relocates some images if many packs are sparse, so that the next checkpoint frees these
+    /// packs.
     pub(super) fn repack_a_little(&self, pacer: Option<&Pacer<'_>>) {
         let (sparse, usage) = (self.store.packs().sparse_packs, self.store.usage());
         if sparse < REPACK_FROM || sparse <= (usage.blocks - usage.free_blocks) / 8 {
@@ -38,8 +41,8 @@ impl Checkpointer {
         }
     }
 
-    /// Relocates some images if a large file is much longer than necessary, so that the next checkpoint can
-    /// cut it. Returns when to look again.
+    /// Relocates some images if a large file is much longer than necessary, so that the next
+    /// checkpoint can cut it. Returns when to look again.
     pub(super) fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) -> Option<Duration> {
         let usage = self.store.usage();
         if usage.blocks * usage.block_bytes as u64 <= COMPACT_FROM_BYTES {
@@ -61,15 +64,15 @@ impl Checkpointer {
         }
     }
 
-    /// Returns how long after the last checkpoint another one is due to shorten the file of pages, if
-    /// nothing else makes one due.
+    /// Returns how long after the last checkpoint another one is due to shorten the file of pages,
+    /// if nothing else makes one due.
     #[must_use]
     pub fn shortens_in(&self) -> Option<Duration> {
         *self.shortens_in.lock()
     }
 
-    /// Returns whether the next checkpoint is due because replaced images take too much space, or because
-    /// pages need it to leave memory.
+    /// Returns whether the next checkpoint is due because replaced images take too much space, or
+    /// because pages need it to leave memory.
     #[must_use]
     pub fn is_due_for_space(&self) -> bool {
         if self.store.disk_space().is_checkpoint_wanted() {

@@ -1,11 +1,11 @@
 //! When a checkpoint is due for the sake of space.
 //!
-//! A replaced image keeps its block until the next checkpoint is durable (I8), and a dirty page has a
-//! block in reserve. So the file is as long as the live content and the changes between two checkpoints,
-//! and a checkpoint is due when these changes reach a certain part of the live content. A checkpoint costs
-//! little where each page changes once or twice before it leaves memory anyway: it writes a little earlier
-//! what would have been written later. It costs much where pages stay in memory and change again and
-//! again. So it must also be worth its cost:
+//! A replaced image keeps its block until the next checkpoint is durable (I8), and a dirty page has
+//! a block in reserve. So the file is as long as the live content and the changes between two
+//! checkpoints, and a checkpoint is due when these changes reach a certain part of the live
+//! content. A checkpoint costs little where each page changes once or twice before it leaves memory
+//! anyway: it writes a little earlier what would have been written later. It costs much where pages
+//! stay in memory and change again and again. So it must also be worth its cost:
 //!
 //! ```text
 //!   due:   replaced + changed >= live / 32     and   replaced + changed >= 4 MiB

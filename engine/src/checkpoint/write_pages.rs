@@ -35,13 +35,15 @@ impl Checkpointer {
         let mut work = PageWork { checkpointer: self, prepared, csn, written, counts };
         let mut writer = prepared.open.writer(&*self.storage, bytes)?;
         let mut next = 1;
-        // The page count is read again each time: a structure change that was under way when the epoch
-        // began may create pages. It has ended when its other, latched pages have been imaged.
+        // The page count is read again each time: a structure change that was under way when the
+        // epoch began may create pages. It has ended when its other, latched pages have been
+        // imaged.
         while next < self.pool.page_count() {
             let end = self.pool.page_count().min(next + BATCH);
             (next..end).try_for_each(|id| work.write_page(&mut writer, PageId(id)))?;
             work.write_handed_over(&mut writer)?;
-            // A paced checkpoint waits for its writes: a pace means little while the device has a backlog.
+            // A paced checkpoint waits for its writes: a pace means little while the device has a
+            // backlog.
             work.complete(&mut writer, pacer.is_some())?;
             next = end;
             let done = next as f64 / self.pool.page_count() as f64;
@@ -73,9 +75,9 @@ struct PageWork<'a> {
 const TOKEN_NEWEST: u64 = 1 << 63;
 
 impl PageWork<'_> {
-    /// A page that the checkpoint before also wrote will change again soon: it is hot. Cold are pages of a
-    /// closing database, pages without an image, and pages that stayed unchanged for longer than a
-    /// checkpoint.
+    /// A page that the checkpoint before also wrote will change again soon: it is hot. Cold are
+    /// pages of a closing database, pages without an image, and pages that stayed unchanged for
+    /// longer than a checkpoint.
     fn heat(&self, page: PageId) -> Heat {
         let frames = self.checkpointer.pool.frames();
         let imaged_lately = frames.epoch_of(page).saturating_add(1) >= frames.epoch();

@@ -1,8 +1,9 @@
 //! Memory whose address is a multiple of the sector size, as direct I/O wants it.
 //!
-//! Larger buffers are mapped: what is not needed any more goes back to the system at once, which an allocator does when it pleases, and
-//! what is never touched takes no memory. The largest are mapped in huge pages where the system has them: the
-//! system clears them in one step for 2 MiB, and reading them at random misses the processor's translation cache less.
+//! Larger buffers are mapped: what is not needed any more goes back to the system at once, which an
+//! allocator does when it pleases, and what is never touched takes no memory. The largest are
+//! mapped in huge pages where the system has them: the system clears them in one step for 2 MiB,
+//! and reading them at random misses the processor's translation cache less.
 
 use crate::base::{Account, Charge};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -10,8 +11,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Writes are padded to, and buffers aligned to, this many bytes: the physical sector of the disks we know (rule: a
-/// smaller unit would make the drive rewrite durable neighbours).
+/// Writes are padded to, and buffers aligned to, this many bytes: the physical sector of the disks
+/// we know (rule: a smaller unit would make the drive rewrite durable neighbours).
 pub const SECTOR_BYTES: usize = 4096;
 
 /// A zero-filled byte buffer, aligned to [`SECTOR_BYTES`], of a length that is a multiple of it.
@@ -72,7 +73,8 @@ impl AlignedBuffer {
         // SAFETY: a new anonymous mapping at an address of the system's choice overlaps nothing.
         let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE) }.ok()?;
         if len >= HUGE_PAGES_FROM_BYTES {
-            // SAFETY: the mapping that was just made; the advice does not change its content. Without it all is only slower.
+            // SAFETY: the mapping that was just made; the advice does not change its content.
+            // Without it all is only slower.
             let _ = unsafe { madvise(start, len, Advice::LinuxHugepage) };
         }
         NonNull::new(start.cast())
@@ -98,7 +100,8 @@ impl DerefMut for AlignedBuffer {
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
         if Self::is_mapped(self.len) {
-            // SAFETY: exactly what was mapped in `map`; `&mut self` means that no reference into it is left.
+            // SAFETY: exactly what was mapped in `map`; `&mut self` means that no reference into it
+            // is left.
             let done = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len) };
             debug_assert!(done.is_ok(), "the mapping is ours");
         } else {

@@ -1,7 +1,8 @@
 //! A file that counts its reads and writes: the traffic of the page store.
 //!
-//! Every method calls the inner file. Only successful operations count. Left out on purpose: writes through a
-//! [`WriteQueue`](super::WriteQueue), which use the descriptor and not [`File`]; their submitter counts them.
+//! Every method calls the inner file. Only successful operations count. Left out on purpose: writes
+//! through a [`WriteQueue`](super::WriteQueue), which use the descriptor and not [`File`]; their
+//! submitter counts them.
 
 use super::storage::{File, ReadDone, ReadRequest};
 use crate::base::metrics::Counter;

@@ -18,7 +18,8 @@ static OPEN_DIRECTORIES: std::sync::Mutex<Option<HashSet<PathBuf>>> = std::sync:
 const LOCK_ATTEMPTS: u32 = 30;
 const STEP: Duration = Duration::from_millis(1);
 
-/// The lock of a directory: a file lock against other processes, and a set against the same process.
+/// The lock of a directory: a file lock against other processes, and a set against the same
+/// process.
 pub(super) struct DirectoryLock {
     directory: Option<PathBuf>,
     /// `None` for a reader if the file cannot be created.
@@ -105,7 +106,8 @@ fn busy(directory: &Path, file: &mut std::fs::File) -> Error {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // A process that was just forked may have a copy of the file: closing this one alone would leave the lock to it.
+        // A process that was just forked may have a copy of the file: closing this one alone would
+        // leave the lock to it.
         let _ = self.file.as_ref().map(std::fs::File::unlock);
         if let Some(directory) = &self.directory {
             let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

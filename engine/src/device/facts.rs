@@ -67,8 +67,8 @@ impl DeviceFacts {
     }
 }
 
-/// Looks up the block devices under `directory` and under those of its `parts` that are there. One that is made later is where the
-/// directory is.
+/// Looks up the block devices under `directory` and under those of its `parts` that are there. One
+/// that is made later is where the directory is.
 pub(super) fn of_database(directory: &Path, parts: &[&str], trust: DeviceTrust) -> DeviceFacts {
     let mut facts = of_directory(directory, trust);
     for part in parts {
@@ -80,7 +80,8 @@ pub(super) fn of_database(directory: &Path, parts: &[&str], trust: DeviceTrust) 
     facts
 }
 
-/// Looks up the block device under `directory`. Where nothing is known the cache counts as volatile.
+/// Looks up the block device under `directory`. Where nothing is known the cache counts as
+/// volatile.
 fn of_directory(directory: &Path, trust: DeviceTrust) -> DeviceFacts {
     let number = std::fs::metadata(directory).map_or(0, |metadata| metadata.dev());
     let device = block_device(number);

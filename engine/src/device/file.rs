@@ -1,8 +1,8 @@
 //! A database in a real directory.
 //!
-//! Log and page files are opened with `O_DIRECT`, so that a completed write is in the device and not in the page cache;
-//! durable writes carry `RWF_DSYNC`. If the file system refuses either, the engine does without, and the
-//! [`DeviceFacts`] give the reason.
+//! Log and page files are opened with `O_DIRECT`, so that a completed write is in the device and
+//! not in the page cache; durable writes carry `RWF_DSYNC`. If the file system refuses either, the
+//! engine does without, and the [`DeviceFacts`] give the reason.
 
 use super::blocking_queue::BlockingQueue;
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
@@ -29,18 +29,20 @@ const ZERO_CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of zeros in one write beside commits: a commit's write waits for less than its own time.
 const SMALL_ZERO_CHUNK_BYTES: usize = 64 << 10;
 
-/// Directories in the database's. Each may be a mount point, or a link to a directory of another disk.
+/// Directories in the database's. Each may be a mount point, or a link to a directory of another
+/// disk.
 const PARTS: [&str; 2] = ["log", "pages"];
 
 /// See the module's text.
 #[derive(Debug)]
 pub struct FileStorage {
     directory: PathBuf,
-    /// All but direct I/O, which is found out when it is first asked for: by then whoever opens the directory has looked
-    /// whether it is a database's.
+    /// All but direct I/O, which is found out when it is first asked for: by then whoever opens the
+    /// directory has looked whether it is a database's.
     facts: DeviceFacts,
     direct_io: OnceLock<std::result::Result<(), String>>,
-    /// Why a file is written through the page cache although direct I/O works in the directory: a part of it is elsewhere.
+    /// Why a file is written through the page cache although direct I/O works in the directory: a
+    /// part of it is elsewhere.
     buffered: OnceLock<String>,
     /// A ring could not be made since.
     ring_refused: AtomicBool,
@@ -91,7 +93,8 @@ impl FileStorage {
         self.directory.join(path)
     }
 
-    /// A ring takes a descriptor and memory, which may be short for a while: then the writes are done one by one, and nothing fails.
+    /// A ring takes a descriptor and memory, which may be short for a while: then the writes are
+    /// done one by one, and nothing fails.
     fn queue_of(&self, ring: Result<UringQueue>) -> Box<dyn WriteQueue> {
         match ring {
             Ok(queue) => Box::new(queue),
@@ -128,8 +131,9 @@ fn create_durably(directory: &Path) -> std::io::Result<()> {
 /// The file that is written for it, where there are no files without a name.
 pub(crate) const DIRECT_PROBE: &str = ".quench-direct-probe";
 
-/// Whether `O_DIRECT` works in `directory`. Where there is a file it is read; only in an empty directory, and only if a
-/// database is to be created there, something is written: to a file without a name if the file system knows such.
+/// Whether `O_DIRECT` works in `directory`. Where there is a file it is read; only in an empty
+/// directory, and only if a database is to be created there, something is written: to a file
+/// without a name if the file system knows such.
 fn probe_direct(directory: &Path, create: bool) -> std::result::Result<(), String> {
     if create {
         // What a process that was killed in here has left, if anything.
@@ -265,8 +269,8 @@ impl Storage for FileStorage {
         self.method.store(method as u8, Ordering::Relaxed);
     }
 
-    /// On ext4 a flush of any file empties the cache of the device, and a write over what is there changes nothing else. On XFS it may, if the file
-    /// shares blocks with a copy.
+    /// On ext4 a flush of any file empties the cache of the device, and a write over what is there
+    /// changes nothing else. On XFS it may, if the file shares blocks with a copy.
     fn shares_flush(&self, directory: &str) -> bool {
         let about = rustix::fs::statfs(self.path(directory));
         let known = about.is_ok_and(|about| about.f_type as u64 == EXT4_MAGIC);
@@ -331,8 +335,9 @@ impl RealFile {
         }
     }
 
-    /// Makes what was written through the page cache durable. Which write an error belongs to Linux does not say: it tells the first who asks,
-    /// and takes what is lost for clean. So they ask one after the other, and after the first error all have failed.
+    /// Makes what was written through the page cache durable. Which write an error belongs to Linux
+    /// does not say: it tells the first who asks, and takes what is lost for clean. So they ask one
+    /// after the other, and after the first error all have failed.
     fn flush_cache(&self) -> Result<()> {
         let mut failed = self.failed.lock();
         if *failed {
@@ -402,8 +407,9 @@ const CLAIM_WAIT: Duration = Duration::from_secs(5);
 const CLAIM_STEP: Duration = Duration::from_millis(1);
 
 impl File for RealFile {
-    /// The lock belongs to the open file description, which every request of an io_uring that is in flight keeps alive: the
-    /// kernel gives it up when the last of them has ended, however the process did.
+    /// The lock belongs to the open file description, which every request of an io_uring that is in
+    /// flight keeps alive: the kernel gives it up when the last of them has ended, however the
+    /// process did.
     fn claim(&self) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -509,7 +515,8 @@ impl File for RealFile {
         loop {
             match rustix::fs::fdatasync(&self.fd) {
                 Ok(()) => return Ok(()),
-                // Interrupted before it did anything; every other error is final: a failed flush is not retried.
+                // Interrupted before it did anything; every other error is final: a failed flush is
+                // not retried.
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(self.error("flush", 0, error)),
             }

@@ -1,7 +1,7 @@
 //! A database in memory: it exists as long as a handle or a [`MemoryStorage`] does.
 //!
-//! Reopening the same value sees what was written, so tests and caches can close and open. Nothing survives the process;
-//! a "durable" write is durable in that sense only, and the facts say so.
+//! Reopening the same value sees what was written, so tests and caches can close and open. Nothing
+//! survives the process; a "durable" write is durable in that sense only, and the facts say so.
 
 use super::blocking_queue::BlockingQueue;
 use super::facts::{DeviceFacts, DurabilityMethod};
@@ -50,7 +50,8 @@ pub(super) fn missing(path: &str) -> Error {
         .at(Location::File { path: path.to_string(), offset: 0 })
 }
 
-/// Exclusive use by one handle. A shared lock is no lock, because no other process can see the memory.
+/// Exclusive use by one handle. A shared lock is no lock, because no other process can see the
+/// memory.
 #[derive(Debug)]
 struct MemoryLock(Option<Arc<AtomicBool>>);
 

@@ -1,15 +1,19 @@
 //! Rank 2: how bytes become durable.
 //!
-//! Everything above sees two traits. A [`Storage`] is a directory of the database; a [`File`] is one file in it. Which
-//! kind of storage it is (a real directory, memory, a simulated disk) is decided once, at open.
+//! Everything above sees two traits. A [`Storage`] is a directory of the database; a [`File`] is
+//! one file in it. Which kind of storage it is (a real directory, memory, a simulated disk) is
+//! decided once, at open.
 //!
 //! # What an implementation promises
-//! 1. A read or write that returns `Ok` moved all bytes; a short transfer is continued or is an error.
+//! 1. A read or write that returns `Ok` moved all bytes; a short transfer is continued or is an
+//!    error.
 //! 2. After `write_at` returned, `read_at` sees the bytes. They are **not** durable.
-//! 3. After `flush` returned `Ok`, every write to this file that had completed before the call began is durable:
-//!    it survives a power cut on the hardware that [`DeviceFacts`] describes.
-//! 4. `write_durable_at` is `write_at` that is durable when it returns, by the method in [`Storage::durability`].
-//! 5. A failed flush or durable write is reported to every affected caller, and is never retried here.
+//! 3. After `flush` returned `Ok`, every write to this file that had completed before the call
+//!    began is durable: it survives a power cut on the hardware that [`DeviceFacts`] describes.
+//! 4. `write_durable_at` is `write_at` that is durable when it returns, by the method in
+//!    [`Storage::durability`].
+//! 5. A failed flush or durable write is reported to every affected caller, and is never retried
+//!    here.
 //! 6. No bytes in a file cause a panic.
 
 pub mod topology;

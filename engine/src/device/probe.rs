@@ -1,8 +1,10 @@
-//! Measuring a device: the raw floor that commits are compared with, and which durability method suits it.
+//! Measuring a device: the raw floor that commits are compared with, and which durability method
+//! suits it.
 //!
-//! On an idle machine a DSYNC write through io_uring looks best; beside busy threads its completion may wait for a
-//! scheduler tick, because it is delivered to the busy thread. So the methods are compared **beside computing threads**,
-//! by what they cost those threads and how long their tail is.
+//! On an idle machine a DSYNC write through io_uring looks best; beside busy threads its completion
+//! may wait for a scheduler tick, because it is delivered to the busy thread. So the methods are
+//! compared **beside computing threads**, by what they cost those threads and how long their tail
+//! is.
 
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::facts::DurabilityMethod;
@@ -52,7 +54,8 @@ impl Drop for Scratch {
     }
 }
 
-/// `writers` threads overwrite `bytes` at a time, durably, each in its own part of a file, for `duration`.
+/// `writers` threads overwrite `bytes` at a time, durably, each in its own part of a file, for
+/// `duration`.
 ///
 /// # Errors
 /// `OutOfSpace`, I/O.
@@ -173,11 +176,12 @@ fn beside_busy<T>(threads: usize, beside: impl FnOnce() -> Result<T>) -> Result<
     Ok((rounds.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64(), value))
 }
 
-/// Measures each method for `each` beside `threads` computing threads and chooses. Where the cache is durable, or there
-/// is no io_uring, there is nothing to choose: the flusher thread serves.
+/// Measures each method for `each` beside `threads` computing threads and chooses. Where the cache
+/// is durable, or there is no io_uring, there is nothing to choose: the flusher thread serves.
 ///
 /// # Errors
-/// `OutOfSpace`, I/O; `Busy` if a ring could not be made, so that something else was measured. The storage's method is as before.
+/// `OutOfSpace`, I/O; `Busy` if a ring could not be made, so that something else was measured. The
+/// storage's method is as before.
 pub fn choose(storage: &Arc<dyn Storage>, threads: usize, each: Duration) -> Result<ProbeReport> {
     let only = ProbeReport { measured: Vec::new(), chosen: MethodSetting::Flusher };
     if !storage.facts().volatile_cache || storage.facts().io_uring.is_err() {
@@ -220,11 +224,13 @@ fn measure(storage: &Arc<dyn Storage>, threads: usize, each: Duration) -> Result
     Ok(measured)
 }
 
-/// A worker's method has to be this much shorter than the flusher's: the flusher serves idle logs as well, its completions
-/// do not wait for a busy thread, and a short probe on a noisy machine errs.
+/// A worker's method has to be this much shorter than the flusher's: the flusher serves idle logs
+/// as well, its completions do not wait for a busy thread, and a short probe on a noisy machine
+/// errs.
 const CLEARLY: f64 = 0.7;
 
-/// The flusher, unless a worker's method is clearly shorter; of those the one that leaves most computation.
+/// The flusher, unless a worker's method is clearly shorter; of those the one that leaves most
+/// computation.
 fn best(measured: &[MethodMeasured]) -> MethodSetting {
     let cost = |m: &MethodMeasured| m.p50_us + m.p99_us / 10.0;
     let flusher = measured

@@ -15,14 +15,16 @@ pub struct OpenMode {
     pub create: bool,
     /// Refuse writes.
     pub read_only: bool,
-    /// Bypass the page cache where the storage can: offsets, lengths and buffers are then multiples of
-    /// [`SECTOR_BYTES`](super::SECTOR_BYTES). Callers obey that on every storage.
+    /// Bypass the page cache where the storage can: offsets, lengths and buffers are then multiples
+    /// of [`SECTOR_BYTES`](super::SECTOR_BYTES). Callers obey that on every storage.
     pub direct: bool,
 }
 
-/// A directory that holds one database. Paths are relative, with `/`, of at most two parts (`log/000001.seg`).
+/// A directory that holds one database. Paths are relative, with `/`, of at most two parts
+/// (`log/000001.seg`).
 pub trait Storage: Send + Sync + std::fmt::Debug {
-    /// Opens or creates a file. A created file's existence is durable after [`Storage::flush_directory`].
+    /// Opens or creates a file. A created file's existence is durable after
+    /// [`Storage::flush_directory`].
     ///
     /// # Errors
     /// `NotFound` without `create`; I/O.
@@ -34,8 +36,9 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// I/O.
     fn remove(&self, path: &str) -> Result<()>;
 
-    /// Names (not paths) of the files in `directory` (`""` is the root), sorted. A missing directory is empty. In the root
-    /// of a real directory all other entries are listed too, so that a foreign directory can be refused.
+    /// Names (not paths) of the files in `directory` (`""` is the root), sorted. A missing
+    /// directory is empty. In the root of a real directory all other entries are listed too, so
+    /// that a foreign directory can be refused.
     ///
     /// # Errors
     /// I/O.
@@ -53,7 +56,8 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// I/O; not to be retried and believed.
     fn flush_directory(&self, directory: &str) -> Result<()>;
 
-    /// Takes the database's lock, until the returned value is dropped: exclusive for a writer, shared for readers.
+    /// Takes the database's lock, until the returned value is dropped: exclusive for a writer,
+    /// shared for readers.
     ///
     /// # Errors
     /// `Busy` if another process (or another handle of this one) holds it.
@@ -68,14 +72,15 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// Changes the method, before files are opened for writing.
     fn set_durability(&self, method: DurabilityMethod);
 
-    /// Returns a queue of at most `depth` writes in flight, for one user at a time. If resources for a queue
-    /// are short, the queue performs each write while it is submitted.
+    /// Returns a queue of at most `depth` writes in flight, for one user at a time. If resources
+    /// for a queue are short, the queue performs each write while it is submitted.
     ///
     /// # Errors
     /// I/O.
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>>;
 
-    /// Returns whether [`Storage::flush_together`] is one flush for any number of files of `directory`.
+    /// Returns whether [`Storage::flush_together`] is one flush for any number of files of
+    /// `directory`.
     fn shares_flush(&self, _directory: &str) -> bool {
         false
     }
@@ -130,8 +135,9 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// `Corruption` if the file ends before; I/O.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Performs several reads, as many at a time as the storage can, and stores the result in each. Calls
-    /// `done` with each completed read and its index, in any order, while other reads are in flight.
+    /// Performs several reads, as many at a time as the storage can, and stores the result in each.
+    /// Calls `done` with each completed read and its index, in any order, while other reads are in
+    /// flight.
     fn read_many(&self, reads: &mut [ReadRequest<'_>], done: &mut ReadDone<'_>) {
         for (index, read) in reads.iter_mut().enumerate() {
             read.result = self.read_at(read.offset, read.buffer);
@@ -157,15 +163,16 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// I/O: then no completed write that was not yet durable counts as durable.
     fn flush(&self) -> Result<()>;
 
-    /// Makes the file `len` bytes long with zeros written (not just allocated) from its old end, durably, so that a
-    /// later overwrite changes no metadata.
+    /// Makes the file `len` bytes long with zeros written (not just allocated) from its old end,
+    /// durably, so that a later overwrite changes no metadata.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
     fn zero_extend(&self, len: u64) -> Result<()>;
 
-    /// As [`File::zero_extend`], in small writes beside commits. Calls `rest` after each write with the
-    /// time that it took, so that the caller can pause. A storage without writes need not call it.
+    /// As [`File::zero_extend`], in small writes beside commits. Calls `rest` after each write with
+    /// the time that it took, so that the caller can pause. A storage without writes need not call
+    /// it.
     ///
     /// # Errors
     /// As [`File::zero_extend`].
@@ -174,9 +181,9 @@ pub trait File: Send + Sync + std::fmt::Debug {
         self.zero_extend(len)
     }
 
-    /// Reserves space for the bytes `from..to`, so that a later write there cannot fail on a full disk, and
-    /// makes the file at least `to` bytes long. Existing bytes stay; new bytes read as zero and are durable
-    /// after a flush. After a failure the file has its old length.
+    /// Reserves space for the bytes `from..to`, so that a later write there cannot fail on a full
+    /// disk, and makes the file at least `to` bytes long. Existing bytes stay; new bytes read as
+    /// zero and are durable after a flush. After a failure the file has its old length.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
@@ -188,9 +195,9 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// I/O.
     fn set_len(&self, len: u64) -> Result<()>;
 
-    /// Claims the file for this handle until the handle is dropped *and* none of its writes is in flight.
-    /// Waits a few seconds for the writes of a killed owner, so that no earlier owner writes after this
-    /// returned.
+    /// Claims the file for this handle until the handle is dropped *and* none of its writes is in
+    /// flight. Waits a few seconds for the writes of a killed owner, so that no earlier owner
+    /// writes after this returned.
     ///
     /// # Errors
     /// `Busy`; I/O.
@@ -198,24 +205,28 @@ pub trait File: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
-    /// Locks the file until the handle is dropped or the process ends. Returns false if another handle, of
-    /// this or another process, has the lock. The lock is advisory and independent of [`File::claim`]. Other
-    /// processes see the lock, reads and writes of one thread in their order.
+    /// Locks the file until the handle is dropped or the process ends. Returns false if another
+    /// handle, of this or another process, has the lock. The lock is advisory and independent of
+    /// [`File::claim`]. Other processes see the lock, reads and writes of one thread in their
+    /// order.
     ///
     /// # Errors
     /// I/O.
     fn try_lock(&self) -> Result<bool>;
 
-    /// Returns whether another handle has the file locked. May briefly block other attempts to lock.
+    /// Returns whether another handle has the file locked. May briefly block other attempts to
+    /// lock.
     ///
     /// # Errors
     /// I/O.
     fn is_locked(&self) -> Result<bool>;
 
-    /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight and writes no more.
+    /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight and
+    /// writes no more.
     fn unclaim(&self) {}
 
-    /// Returns whether writes bypass the page cache: then a durable device cache makes flushes unnecessary.
+    /// Returns whether writes bypass the page cache: then a durable device cache makes flushes
+    /// unnecessary.
     fn is_direct(&self) -> bool {
         false
     }
@@ -276,7 +287,8 @@ pub trait WriteQueue: Send {
     /// I/O, when nothing could be started; the request is then dropped.
     fn submit(&mut self, request: WriteRequest) -> Result<()>;
 
-    /// Adds finished writes to `done`; with `wait` blocks until there is at least one, if any is in flight.
+    /// Adds finished writes to `done`; with `wait` blocks until there is at least one, if any is in
+    /// flight.
     ///
     /// # Errors
     /// I/O of the queue itself; results of writes are in the completions.

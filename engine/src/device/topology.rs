@@ -1,7 +1,8 @@
-//! Which CPUs share a cache, as the kernel reports in `/sys/devices/system/cpu/cpu*/cache/index*/shared_cpu_list`.
+//! Which CPUs share a cache, as the kernel reports in
+//! `/sys/devices/system/cpu/cpu*/cache/index*/shared_cpu_list`.
 //!
-//! The highest cache level counts: usually the third, one for each socket or part of a socket. If the kernel
-//! reports nothing, all CPUs count as sharing one cache.
+//! The highest cache level counts: usually the third, one for each socket or part of a socket. If
+//! the kernel reports nothing, all CPUs count as sharing one cache.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -18,8 +19,8 @@ pub struct CacheGroups {
 }
 
 impl CacheGroups {
-    /// Returns the groups of this machine, read once. A simulated machine has two CPUs that share a cache, so
-    /// that a seed gives the same run on every machine.
+    /// Returns the groups of this machine, read once. A simulated machine has two CPUs that share a
+    /// cache, so that a seed gives the same run on every machine.
     #[must_use]
     pub fn of_machine() -> &'static CacheGroups {
         #[cfg(feature = "simulation")]
@@ -31,7 +32,8 @@ impl CacheGroups {
         GROUPS.get_or_init(|| CacheGroups::read(Path::new(CPUS)))
     }
 
-    /// Returns the groups that a directory like `/sys/devices/system/cpu` describes. Ignores unreadable files.
+    /// Returns the groups that a directory like `/sys/devices/system/cpu` describes. Ignores
+    /// unreadable files.
     #[must_use]
     pub fn read(cpus: &Path) -> CacheGroups {
         let mut first = Vec::new();
@@ -69,7 +71,8 @@ impl CacheGroups {
     }
 }
 
-/// Returns the CPUs that share the highest cache level with this CPU; empty if the kernel reports none.
+/// Returns the CPUs that share the highest cache level with this CPU; empty if the kernel reports
+/// none.
 fn shared_with(cache: &Path) -> Vec<usize> {
     let Ok(indices) = std::fs::read_dir(cache) else { return Vec::new() };
     let caches = indices.filter_map(|index| {

@@ -1,16 +1,22 @@
 //! Writes through io_uring: many in flight, no thread that waits for each.
 //!
-//! 1. The queue owns request and buffer until the kernel has completed every operation on them; dropping the queue waits.
-//! 2. A write that is durable by flush is two linked operations; it is done when both are. If either failed, the write failed: it is
-//!    not repeated, for nobody knows what the flush of another write has made durable meanwhile.
-//! 3. A short write is continued from where it stopped. The kernel has not started the flush behind it; the rest brings its own.
-//! 4. What a thread submitted belongs to it: when it ends, the kernel gives up what it has not started (EFAULT, ECANCELED).
-//!    Nothing failed then, so whoever reaps starts the write again, from its beginning if it is durable by flush. A flush
-//!    that was given up was never tried, so this is not the repetition that 2 forbids.
-//! 5. The kernel may take fewer operations than it is offered; the others are offered again by the next call. If it took a write without
-//!    the flush that is linked to it, the two have nothing to do with each other any more, and that flush may come first. So it proves
-//!    nothing, and when both are done the write gets a flush of its own.
-//! 6. Plain completion says nothing of a write to the page cache: a file that is not direct is flushed after each.
+//! 1. The queue owns request and buffer until the kernel has completed every operation on them;
+//!    dropping the queue waits.
+//! 2. A write that is durable by flush is two linked operations; it is done when both are. If
+//!    either failed, the write failed: it is not repeated, for nobody knows what the flush of
+//!    another write has made durable meanwhile.
+//! 3. A short write is continued from where it stopped. The kernel has not started the flush behind
+//!    it; the rest brings its own.
+//! 4. What a thread submitted belongs to it: when it ends, the kernel gives up what it has not
+//!    started (EFAULT, ECANCELED). Nothing failed then, so whoever reaps starts the write again,
+//!    from its beginning if it is durable by flush. A flush that was given up was never tried, so
+//!    this is not the repetition that 2 forbids.
+//! 5. The kernel may take fewer operations than it is offered; the others are offered again by the
+//!    next call. If it took a write without the flush that is linked to it, the two have nothing to
+//!    do with each other any more, and that flush may come first. So it proves nothing, and when
+//!    both are done the write gets a flush of its own.
+//! 6. Plain completion says nothing of a write to the page cache: a file that is not direct is
+//!    flushed after each.
 
 use super::buffer::AlignedBuffer;
 use super::facts::DurabilityMethod;
@@ -24,7 +30,8 @@ use std::time::Duration;
 const DSYNC: i32 = 0x2;
 /// Marks the completion of a flush that follows a write.
 const FLUSH_BIT: u64 = 1 << 63;
-/// How long to wait when the kernel takes no operation, or does not let itself be asked for completions.
+/// How long to wait when the kernel takes no operation, or does not let itself be asked for
+/// completions.
 pub(super) const RETRY: Duration = Duration::from_micros(200);
 
 /// Whether the kernel lets us use io_uring, and why not.
@@ -69,7 +76,8 @@ impl Slot {
     }
 }
 
-/// Of the operations that are offered, oldest first, the kernel took so many: the slot whose write it took without the flush behind it.
+/// Of the operations that are offered, oldest first, the kernel took so many: the slot whose write
+/// it took without the flush behind it.
 fn lost_link(offered: &VecDeque<u64>, taken: usize) -> Option<usize> {
     let (last, next) = (*offered.get(taken.checked_sub(1)?)?, *offered.get(taken)?);
     (last & FLUSH_BIT == 0 && next == last | FLUSH_BIT).then_some(last as usize)
@@ -132,8 +140,9 @@ impl UringQueue {
     }
 
     fn push(&mut self, entries: &[squeue::Entry]) {
-        // SAFETY: the buffer and the file of each entry live in the slot until its completions are reaped: the slot is
-        // emptied only in `finish`, and dropping the queue reaps everything first.
+        // SAFETY: the buffer and the file of each entry live in the slot until its completions are
+        // reaped: the slot is emptied only in `finish`, and dropping the queue reaps everything
+        // first.
         unsafe {
             self.ring.submission().push_multiple(entries).expect(
                 "the ring has two entries for each slot, which offers nothing before all it offered is done",
@@ -149,8 +158,8 @@ impl UringQueue {
             match entered {
                 Ok(_) => return Ok(()),
                 Err(e) if e.raw_os_error() == Some(libc_eintr()) => {}
-                // The completion queue is full or memory is short: completions have to be taken first. What was not taken is
-                // offered again by whoever enters next.
+                // The completion queue is full or memory is short: completions have to be taken
+                // first. What was not taken is offered again by whoever enters next.
                 Err(e) if matches!(e.raw_os_error(), Some(11 | 16)) => {
                     if want > 0 {
                         std::thread::sleep(RETRY);
@@ -246,8 +255,8 @@ impl UringQueue {
     }
 }
 
-/// The thread that submitted the operation ended before the kernel had started it. Bad memory, the other reason for EFAULT,
-/// there is not: the slot owns it.
+/// The thread that submitted the operation ended before the kernel had started it. Bad memory, the
+/// other reason for EFAULT, there is not: the slot owns it.
 fn was_given_up(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     [Errno::FAULT, Errno::CANCELED].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

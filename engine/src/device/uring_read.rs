@@ -1,8 +1,9 @@
 //! Many reads at a time through io_uring, for a caller that waits for all of them.
 //!
-//! 1. A call returns, or unwinds, only when the kernel has completed every read that it was given: the buffers are the caller's.
-//! 2. A read that failed, fell short, or was never started is not judged here: the caller repeats it alone, and learns the
-//!    error with its place. Reads may be repeated.
+//! 1. A call returns, or unwinds, only when the kernel has completed every read that it was given:
+//!    the buffers are the caller's.
+//! 2. A read that failed, fell short, or was never started is not judged here: the caller repeats
+//!    it alone, and learns the error with its place. Reads may be repeated.
 
 use super::storage::{ReadDone, ReadRequest};
 use super::uring::RETRY;
@@ -12,9 +13,10 @@ use std::os::fd::RawFd;
 
 /// Reads in flight, at most: more gain nothing on any device that was looked at.
 const DEPTH: usize = 64;
-/// Rings that are kept for later calls. Each is a descriptor, of which a process has 1024 if nobody gave it more, and some pages of the
-/// kernel's memory. Few calls come at the same time, for each has up to [`DEPTH`] reads in flight, and a few keep any device
-/// busy; a call that finds none makes one.
+/// Rings that are kept for later calls. Each is a descriptor, of which a process has 1024 if nobody
+/// gave it more, and some pages of the kernel's memory. Few calls come at the same time, for each
+/// has up to [`DEPTH`] reads in flight, and a few keep any device busy; a call that finds none
+/// makes one.
 const IDLE_MOST: usize = 8;
 
 /// Rings for the reads of one file; as many as there are calls at the same time.
@@ -30,8 +32,8 @@ impl std::fmt::Debug for ManyReads {
 }
 
 impl ManyReads {
-    /// Reads from the file `descriptor`, which stays open meanwhile; tells `done` of each read that was. Returns which have to be done
-    /// again alone.
+    /// Reads from the file `descriptor`, which stays open meanwhile; tells `done` of each read that
+    /// was. Returns which have to be done again alone.
     pub(super) fn read(
         &self,
         descriptor: RawFd,
@@ -64,7 +66,8 @@ impl ManyReads {
     }
 }
 
-/// Reads that the kernel has been given. When this is dropped, also by a panic, it has completed them.
+/// Reads that the kernel has been given. When this is dropped, also by a panic, it has completed
+/// them.
 struct Flight<'m> {
     /// Taken when this is dropped.
     ring: Option<IoUring>,
@@ -85,7 +88,8 @@ impl Flight<'_> {
 
     /// Until one of them is completed, or not so long.
     fn wait(&mut self) {
-        // Interrupted, out of memory for the moment: what was pushed stays pushed, what was started completes.
+        // Interrupted, out of memory for the moment: what was pushed stays pushed, what was started
+        // completes.
         if self.ring().submit_and_wait(1).is_err() {
             std::thread::sleep(RETRY);
         }
@@ -118,8 +122,9 @@ fn push(ring: &mut IoUring, descriptor: RawFd, index: usize, read: &mut ReadRequ
         .offset(read.offset)
         .build()
         .user_data(index as u64);
-    // SAFETY: the borrow of the buffer ends only after the completion of this entry: the `Flight` that counts it waits for that, also when
-    // `read` unwinds. The descriptor's file is borrowed by the caller for as long.
+    // SAFETY: the borrow of the buffer ends only after the completion of this entry: the `Flight`
+    // that counts it waits for that, also when `read` unwinds. The descriptor's file is borrowed by
+    // the caller for as long.
     unsafe {
         ring.submission().push(&entry).expect("the ring has an entry for each read in flight");
     }

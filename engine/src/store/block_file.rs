@@ -121,8 +121,8 @@ impl BlockFile {
         }
     }
 
-    /// Returns a buffer of at least `len` bytes, for [`BlockFile::keep_buffer`] later: getting memory
-    /// from the system and giving it back costs more than reading into it.
+    /// Returns a buffer of at least `len` bytes, for [`BlockFile::keep_buffer`] later: getting
+    /// memory from the system and giving it back costs more than reading into it.
     pub(super) fn take_buffer(&self, len: usize) -> AlignedBuffer {
         let kept = self.buffers.lock().pop();
         kept.filter(|buffer| buffer.len() >= len).unwrap_or_else(|| self.buffer(len))
@@ -132,8 +132,8 @@ impl BlockFile {
         self.buffers.lock().push(buffer);
     }
 
-    /// Returns the image of `page` in a `block` that was read from `reference`; unpacked into `spare`
-    /// if the block is a pack.
+    /// Returns the image of `page` in a `block` that was read from `reference`; unpacked into
+    /// `spare` if the block is a pack.
     ///
     /// # Errors
     /// `Corruption`, `Unsupported`; without a place.

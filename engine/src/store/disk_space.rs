@@ -5,9 +5,9 @@
 //!     kept by the next checkpoint       freed by it     reserve and excess
 //! ```
 //!
-//! A replaced image stays until the next checkpoint is durable (I8). So the file is as long as the live
-//! images and all changes between two checkpoints, and only frequent checkpoints keep it short: the
-//! checkpoint scheduler decides by [`SpaceUse`].
+//! A replaced image stays until the next checkpoint is durable (I8). So the file is as long as the
+//! live images and all changes between two checkpoints, and only frequent checkpoints keep it
+//! short: the checkpoint scheduler decides by [`SpaceUse`].
 //!
 //! The file is cut down to the length that was needed recently (`RecentNeed`), so that it is not
 //! cut and extended in turn.
@@ -40,7 +40,8 @@ const EXCESS_PART: u64 = 8;
 pub struct SpaceUse {
     /// In use, less what the next checkpoint frees.
     pub live: u64,
-    /// Images replaced since the last checkpoint began, because their pages were evicted or relocated.
+    /// Images replaced since the last checkpoint began, because their pages were evicted or
+    /// relocated.
     pub replaced: u64,
     /// Images of the open checkpoint that replace others.
     pub in_checkpoint: u64,
@@ -248,8 +249,8 @@ impl DiskSpace {
         self.on_replaced.set(notify);
     }
 
-    /// Returns the length, in blocks, to which relocating images could cut the file, if the file is much
-    /// longer than was needed recently.
+    /// Returns the length, in blocks, to which relocating images could cut the file, if the file is
+    /// much longer than was needed recently.
     #[must_use]
     pub fn excessive_for(&self) -> Option<u64> {
         let state = self.state.lock();
@@ -271,8 +272,8 @@ impl DiskSpace {
         self.state.lock().blocks.need = Default::default();
     }
 
-    /// After a checkpoint: cuts off the free end of the file, without the reserve and the length that was
-    /// needed recently, if that is enough to matter.
+    /// After a checkpoint: cuts off the free end of the file, without the reserve and the length
+    /// that was needed recently, if that is enough to matter.
     pub(super) fn shrink(&self) -> Result<()> {
         let mut state = self.state.lock();
         if let Some(reserve) = self.reserve.get() {
@@ -289,8 +290,8 @@ impl DiskSpace {
         Ok(())
     }
 
-    /// Returns the length, in blocks, that the file need not exceed: blocks in use, and a twentieth more,
-    /// or the reserve if that is more.
+    /// Returns the length, in blocks, that the file need not exceed: blocks in use, and a twentieth
+    /// more, or the reserve if that is more.
     #[must_use]
     pub fn compact_blocks(&self) -> u64 {
         let state = self.state.lock();
@@ -318,9 +319,9 @@ impl DiskSpace {
         self.reserve.get().map_or(0, |reserve| reserve.kept(state.stored_blocks()))
     }
 
-    /// Writes to a leaked block, each time to another, to learn whether the disk accepts writes again.
-    /// Nothing refers to a leaked block before the next open (F3), so another failure loses nothing.
-    /// Does nothing if few blocks are leaked.
+    /// Writes to a leaked block, each time to another, to learn whether the disk accepts writes
+    /// again. Nothing refers to a leaked block before the next open (F3), so another failure loses
+    /// nothing. Does nothing if few blocks are leaked.
     ///
     /// # Errors
     /// I/O: the disk still fails.

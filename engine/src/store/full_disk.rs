@@ -1,5 +1,5 @@
-//! What may still be written when the disk is full: reservations, eviction, and the open checkpoint.
-//! The bound and why it suffices are explained in `allocator::reserve`.
+//! What may still be written when the disk is full: reservations, eviction, and the open
+//! checkpoint. The bound and why it suffices are explained in `allocator::reserve`.
 
 use super::allocator::ReservedFor;
 use super::allocator::holders::ReservationHolders;
@@ -31,12 +31,12 @@ impl DiskSpace {
         let _ = self.reserve.set(Reserve { demand, holders, clock, page_bytes });
     }
 
-    /// Makes sure that a page can be written; to be called before a clean page becomes dirty or a new one
-    /// is made. Takes the store's lock and grows the file now and then; never waits.
+    /// Makes sure that a page can be written; to be called before a clean page becomes dirty or a
+    /// new one is made. Takes the store's lock and grows the file now and then; never waits.
     ///
     /// # Errors
-    /// `OutOfSpace`: the disk is full, and dirty pages need the reserve. `InvalidArgument`: the store was
-    /// released.
+    /// `OutOfSpace`: the disk is full, and dirty pages need the reserve. `InvalidArgument`: the
+    /// store was released.
     pub fn reserve(&self, page: ReservedFor) -> Result<()> {
         let Some(reserve) = self.reserve.get() else { return Ok(()) };
         let mut state = self.state.lock();
@@ -58,8 +58,8 @@ impl DiskSpace {
                 Err(self.refusal(&error, missing))
             }
             Err(error) => {
-                // Not a full disk: the checkpoint will find out whether pages can be written, and that
-                // stops no change.
+                // Not a full disk: the checkpoint will find out whether pages can be written, and
+                // that stops no change.
                 tracing::debug!(%error, "the file of the page store does not grow");
                 Ok(())
             }
@@ -92,15 +92,15 @@ impl DiskSpace {
         if missing == 0 { Ok(()) } else { self.ask_disk(state, clock, missing) }
     }
 
-    /// Blocks that clean pages leave: also the next change, because nothing else would help if it was
-    /// refused while no page is dirty.
+    /// Blocks that clean pages leave: also the next change, because nothing else would help if it
+    /// was refused while no page is dirty.
     fn kept_from_clean(&self, state: &State) -> u64 {
         let demanded = |reserve: &Reserve| reserve.demanded(state.stored_blocks(), ReservedFor::Change);
         self.reserve.get().map_or(0, demanded)
     }
 
-    /// Checks that `pages` clean pages may be written: enough is left for dirty pages; the file grows for
-    /// them. If not, and a checkpoint would free blocks, requests one.
+    /// Checks that `pages` clean pages may be written: enough is left for dirty pages; the file
+    /// grows for them. If not, and a checkpoint would free blocks, requests one.
     ///
     /// # Errors
     /// Why the file does not grow.
@@ -121,15 +121,16 @@ impl DiskSpace {
         spared
     }
 
-    /// Returns whether the image of a clean page may be recorded: its block is not in the reserve. The
-    /// block itself is among the available ones.
+    /// Returns whether the image of a clean page may be recorded: its block is not in the reserve.
+    /// The block itself is among the available ones.
     pub(super) fn may_record_clean(&self, state: &State) -> bool {
         self.reserve.get().is_none() || self.kept_from_clean(state) < state.blocks.available()
     }
 
-    /// As [`DiskSpace::allocate_run`], for the open checkpoint, which has `own` of the in-flight blocks:
-    /// on a full disk it waits for the other ones. They count as free, because they are returned soon, or
-    /// their pages need no other block. Only checkpoints wait, so nothing waits for a checkpoint here.
+    /// As [`DiskSpace::allocate_run`], for the open checkpoint, which has `own` of the in-flight
+    /// blocks: on a full disk it waits for the other ones. They count as free, because they are
+    /// returned soon, or their pages need no other block. Only checkpoints wait, so nothing waits
+    /// for a checkpoint here.
     pub(super) fn await_run(
         &self,
         most: u64,
@@ -158,10 +159,10 @@ impl DiskSpace {
         self.state.lock().checkpoint.is_wanted
     }
 
-    /// Returns whether eviction may write a page that the open checkpoint, if any, does not need: enough
-    /// is left for that checkpoint; the file grows for it. A checkpoint needs blocks until it is decided,
-    /// because after its images it writes the mapping. Only a full disk gives false: the evictor finds out
-    /// itself whether pages can be written in spite of another error.
+    /// Returns whether eviction may write a page that the open checkpoint, if any, does not need:
+    /// enough is left for that checkpoint; the file grows for it. A checkpoint needs blocks until
+    /// it is decided, because after its images it writes the mapping. Only a full disk gives false:
+    /// the evictor finds out itself whether pages can be written in spite of another error.
     #[must_use]
     pub fn has_block_for_eviction(&self) -> bool {
         let Some(reserve) = self.reserve.get() else { return true };
@@ -179,8 +180,8 @@ impl DiskSpace {
         if available > needed.min(left) {
             return true;
         }
-        // One block is enough, whatever is missing: a page with a block of its own takes nothing from
-        // the checkpoint.
+        // One block is enough, whatever is missing: a page with a block of its own takes nothing
+        // from the checkpoint.
         match self.ask_disk(&mut state, &reserve.clock, 1) {
             Ok(()) => {
                 state.blocks.left_to_checkpoint = Some((epoch, available));

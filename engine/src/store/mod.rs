@@ -1,10 +1,10 @@
 //! Rank 3: where is a page image?
 //!
 //! Pages are never written in place. An image goes to a free block, written by a checkpoint or by
-//! eviction. A checkpoint contains the images made since the last one began and the images that it makes
-//! itself. It then writes the changed parts of the mapping, flushes, and returns the [`StoreRoot`] for the
-//! manifest. Until that manifest is durable the previous checkpoint is complete and untouched. So there
-//! are no torn pages to repair and nothing to undo.
+//! eviction. A checkpoint contains the images made since the last one began and the images that it
+//! makes itself. It then writes the changed parts of the mapping, flushes, and returns the
+//! [`StoreRoot`] for the manifest. Until that manifest is durable the previous checkpoint is
+//! complete and untouched. So there are no torn pages to repair and nothing to undo.
 //!
 //! ```text
 //!   look-up:   next  ──absent?──▶  in_checkpoint  ──absent?──▶  mapping
@@ -17,20 +17,20 @@
 //!
 //! # Invariants
 //! - S1 (I8): no block that the last durable manifest reaches is written. See `allocator::free`.
-//! - S2: a block is believed only if its checksum, database, kind, subject and the tag in the reference
-//!   to it agree. See `block`.
-//! - S3: one checkpoint is open at a time, and a finished one is decided (committed or abandoned) before the
-//!   next begins. If publishing the manifest failed, the outcome is unknown and either set of
-//!   blocks may be the durable one: no further checkpoint begins.
+//! - S2: a block is believed only if its checksum, database, kind, subject and the tag in the
+//!   reference to it agree. See `block`.
+//! - S3: one checkpoint is open at a time, and a finished one is decided (committed or abandoned)
+//!   before the next begins. If publishing the manifest failed, the outcome is unknown and either
+//!   set of blocks may be the durable one: no further checkpoint begins.
 //! - S4 (I11): after a failed flush no checkpoint begins.
-//! - S5: a recorded image stays until a newer one is recorded: a failed checkpoint loses none, because
-//!   its page may have left memory.
+//! - S5: a recorded image stays until a newer one is recorded: a failed checkpoint loses none,
+//!   because its page may have left memory.
 //!
-//! Images that are not expected to change soon are compressed, several to a block; see `pack`. Left out
-//! on purpose: blocks of several lengths.
+//! Images that are not expected to change soon are compressed, several to a block; see `pack`. Left
+//! out on purpose: blocks of several lengths.
 //!
-//! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block. (The file
-//! grows and is cut under it: both only change its length.)
+//! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block.
+//! (The file grows and is cut under it: both only change its length.)
 
 mod yielding_lock;
 pub mod block;

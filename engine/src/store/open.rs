@@ -39,8 +39,8 @@ impl PageStore {
     }
 
     /// Opens the file of pages and claims the right to write to it. To be called before anything is
-    /// written, also before the manifest: the lock file of the database may have been removed while another
-    /// process is at work.
+    /// written, also before the manifest: the lock file of the database may have been removed while
+    /// another process is at work.
     ///
     /// # Errors
     /// `NotFound`; `Busy` if another process has it, or writes of a killed process do not end; I/O.
@@ -52,8 +52,8 @@ impl PageStore {
     }
 
     /// Opens the page store as of the checkpoint of `manifest`, for writing to `file`, which was
-    /// [claimed](PageStore::claim) before the manifest was read. Loads the whole mapping: 8 bytes per
-    /// page. The caller has held the lock of the database since then.
+    /// [claimed](PageStore::claim) before the manifest was read. Loads the whole mapping: 8 bytes
+    /// per page. The caller has held the lock of the database since then.
     ///
     /// # Errors
     /// `Corruption`, `Unsupported` with the place; I/O.
@@ -65,7 +65,8 @@ impl PageStore {
         let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
         let readers = (Some(Readers::new(storage.clone(), database)), None);
         let store = Self::open_with(file, database, page_bytes, &manifest.store, readers)?;
-        // Before the first block is written: content of older checkpoints that a reader has is not free.
+        // Before the first block is written: content of older checkpoints that a reader has is not
+        // free.
         let generations = store.space.generations_read();
         let has_other_reader = generations.iter().any(|reader| *reader != manifest.generation);
         {
@@ -93,8 +94,9 @@ impl PageStore {
         Self::open_with(file, database, page_bytes, root, (None, None)).map(Arc::new)
     }
 
-    /// Opens the page store as of the newest durable checkpoint, beside the process that writes to it, if
-    /// any. The checkpoint stays as it is for as long as the store is open. Returns its manifest too.
+    /// Opens the page store as of the newest durable checkpoint, beside the process that writes to
+    /// it, if any. The checkpoint stays as it is for as long as the store is open. Returns its
+    /// manifest too.
     ///
     /// # Errors
     /// As [`open_newest_checkpoint`] and [`PageStore::open`].

@@ -61,7 +61,8 @@ impl PageStore {
         &self.space
     }
 
-    /// Reads and writes of the file since it was opened: faults, checkpoints, the mapping, the catalog.
+    /// Reads and writes of the file since it was opened: faults, checkpoints, the mapping, the
+    /// catalog.
     #[must_use]
     pub fn traffic(&self) -> &Traffic {
         &self.file.traffic
@@ -133,7 +134,8 @@ impl PageStore {
         !self.state.lock().images.look_up(page).is_absent()
     }
 
-    /// Ids of the pages of the last committed checkpoint, ascending; for use before the next checkpoint.
+    /// Ids of the pages of the last committed checkpoint, ascending; for use before the next
+    /// checkpoint.
     pub fn page_ids(&self) -> impl Iterator<Item = PageId> + '_ {
         let parts = self.state.lock().images.mapping.part_count();
         (0..parts).flat_map(move |part| self.state.lock().images.mapping.page_ids(part))
@@ -148,8 +150,8 @@ impl PageStore {
         pages.map(|page| (page, mapping.get(page))).collect()
     }
 
-    /// Returns at most `most` pages of the last committed checkpoint from all over it. Examines at most
-    /// `most` parts of the mapping.
+    /// Returns at most `most` pages of the last committed checkpoint from all over it. Examines at
+    /// most `most` parts of the mapping.
     #[must_use]
     pub fn sample_pages(&self, most: usize) -> Vec<PageId> {
         let parts = self.state.lock().images.mapping.part_count();
@@ -163,14 +165,14 @@ impl PageStore {
         sample.take(most).collect()
     }
 
-    /// Records the newest image of `page`. It belongs to the next checkpoint, and also to the open one if
-    /// `in_checkpoint`. The caller holds the page exclusively.
+    /// Records the newest image of `page`. It belongs to the next checkpoint, and also to the open
+    /// one if `in_checkpoint`. The caller holds the page exclusively.
     pub fn record(&self, page: PageId, reference: BlockRef, in_checkpoint: bool) {
         self.record_locked(self.state.lock(), page, reference, in_checkpoint);
     }
 
-    /// As [`PageStore::record`], for the image of a clean page; returns false, and records nothing, if
-    /// its block belongs to the reserve by now.
+    /// As [`PageStore::record`], for the image of a clean page; returns false, and records nothing,
+    /// if its block belongs to the reserve by now.
     #[must_use]
     pub fn record_clean(&self, page: PageId, reference: BlockRef, in_checkpoint: bool) -> bool {
         let state = self.state.lock();
@@ -202,8 +204,8 @@ impl PageStore {
     }
 
     /// Records that `page`, last imaged or created in checkpoint `epoch`, was freed: from the open
-    /// checkpoint on if it has no image in that, otherwise from the next one on. The caller holds the page
-    /// exclusively.
+    /// checkpoint on if it has no image in that, otherwise from the next one on. The caller holds
+    /// the page exclusively.
     pub fn freed(&self, page: PageId, epoch: u32) {
         let mut state = self.state.lock();
         if state.checkpoint.phase == Phase::Writing && epoch < state.checkpoint.epoch {
@@ -242,8 +244,8 @@ impl PageStore {
         blob::read(&self.file, blob).map(|(bytes, _)| bytes)
     }
 
-    /// Reads the images that `wanted` names, in the order of the file, verifies each, and calls `visit`
-    /// with it.
+    /// Reads the images that `wanted` names, in the order of the file, verifies each, and calls
+    /// `visit` with it.
     ///
     /// # Errors
     /// `Corruption` with the page; I/O; errors of `visit`.

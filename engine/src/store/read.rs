@@ -13,8 +13,8 @@ use crate::device::ReadRequest;
 pub type VisitImage<'a> = dyn FnMut(usize, Result<(ImageKind, &mut [u8])>) + 'a;
 
 impl PageStore {
-    /// Reads the newest image of `page` into `into` (of `page_bytes`), verifies it, and returns its kind.
-    /// Any thread, at any time.
+    /// Reads the newest image of `page` into `into` (of `page_bytes`), verifies it, and returns its
+    /// kind. Any thread, at any time.
     ///
     /// # Errors
     /// `Corruption` with [`Location::Page`] if there is no image or it is not what was written;
@@ -29,8 +29,8 @@ impl PageStore {
                 return Err(Error::corruption("the page has no image").at(Location::Page { page, offset: 0 }));
             }
             let result = self.file.read_image(page, reference, into);
-            // A failure counts only if the reference still stands: a newer image may have been recorded
-            // meanwhile, and the block freed and reused.
+            // A failure counts only if the reference still stands: a newer image may have been
+            // recorded meanwhile, and the block freed and reused.
             let mut state = self.state.lock();
             let now = state.images.look_up(page);
             if let (Ok(opened), true) = (&result, now == reference) {
@@ -44,8 +44,8 @@ impl PageStore {
         }
     }
 
-    /// Reads the newest images of several pages, adjacent ones with one read. `visit` gets the index of
-    /// each page, in any order, and the result that [`PageStore::read_page`] would give.
+    /// Reads the newest images of several pages, adjacent ones with one read. `visit` gets the
+    /// index of each page, in any order, and the result that [`PageStore::read_page`] would give.
     pub fn read_pages(&self, pages: &[PageId], visit: &mut VisitImage<'_>) {
         let (file, page_bytes) = (&self.file, self.file.page_bytes);
         let mut wanted: Vec<(BlockRef, usize)> = {
@@ -81,7 +81,8 @@ impl PageStore {
                 let whole = read.result.is_ok() && !reference.is_absent();
                 match file.open_block(page, *reference, &mut read.buffer[at..at + page_bytes], image) {
                     Ok((opened, image)) if whole => visit(*index, Ok((opened.kind, image))),
-                    // The image has moved meanwhile, or is damaged: a read of this page alone decides.
+                    // The image has moved meanwhile, or is damaged: a read of this page alone
+                    // decides.
                     _ => {
                         visit(*index, self.read_page(page, image).map(|kind| (kind, &mut *image)));
                     }

@@ -1,4 +1,5 @@
-//! What the store's lock protects: the images, the allocator, and the progress of the open checkpoint.
+//! What the store's lock protects: the images, the allocator, and the progress of the open
+//! checkpoint.
 
 use super::allocator::Allocator;
 use super::allocator::ReservedFor;
@@ -24,8 +25,8 @@ pub(super) enum Phase {
     FlushFailed,
 }
 
-/// The progress of the search for images to relocate, so that each step continues where the last one
-/// ended. Reset when a checkpoint begins.
+/// The progress of the search for images to relocate, so that each step continues where the last
+/// one ended. Reset when a checkpoint begins.
 #[derive(Debug, Default)]
 pub(super) struct RelocationSearch {
     /// Images at or behind this block are wanted; `None` = images in sparse packs.
@@ -195,7 +196,8 @@ impl State {
         self.used() + reserve.map_or(0, demanded)
     }
 
-    /// As [`State::needed`], or what was needed recently if that is more, but at most half more than now.
+    /// As [`State::needed`], or what was needed recently if that is more, but at most half more
+    /// than now.
     pub(super) fn needed_recently(&self, reserve: Option<&Reserve>) -> u64 {
         let now = self.needed(reserve);
         self.blocks.need.blocks().clamp(now, now + now / 2)

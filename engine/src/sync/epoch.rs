@@ -1,9 +1,10 @@
 //! Epoch-based reclamation behind a safe interface.
 //!
-//! An [`EpochCell`] owns at most one value. Readers look at it under a [`Guard`] without locks; a value that is
-//! replaced is dropped when no guard that could have seen it is left. The library is crossbeam-epoch; this file adds the
-//! rule that makes it safe to use without `unsafe` above: **a value leaves a cell only through the cell, which retires it
-//! once**, and the references handed out live no longer than the guard, nor than the cell, which frees its value when it is dropped.
+//! An [`EpochCell`] owns at most one value. Readers look at it under a [`Guard`] without locks; a
+//! value that is replaced is dropped when no guard that could have seen it is left. The library is
+//! crossbeam-epoch; this file adds the rule that makes it safe to use without `unsafe` above: **a
+//! value leaves a cell only through the cell, which retires it once**, and the references handed
+//! out live no longer than the guard, nor than the cell, which frees its value when it is dropped.
 //!
 //! ```compile_fail,E0505
 //! # use quenchdb::sync::epoch::{EpochCell, pin};
@@ -19,7 +20,8 @@ use std::sync::atomic::Ordering;
 
 pub use crossbeam_epoch::Guard;
 
-/// Enters an epoch: nothing that is reachable now is freed until the guard is dropped. Cheap and re-entrant.
+/// Enters an epoch: nothing that is reachable now is freed until the guard is dropped. Cheap and
+/// re-entrant.
 #[must_use]
 pub fn pin() -> Guard {
     // When something is freed must not depend on what the process did before the simulation.
@@ -46,8 +48,9 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
     /// The value, if there is one. Pairs with the release store of [`EpochCell::replace`].
     pub fn load<'g>(&'g self, guard: &'g Guard) -> Option<&'g T> {
         let shared = self.value.load(Ordering::Acquire, guard);
-        // SAFETY: the pointer is null or came from `Owned::new` in `replace`. What `replace` has retired, once since `swap` hands each
-        // pointer out once, outlives `guard`; `Drop` frees only when no reference to the cell is left, and so none to its value.
+        // SAFETY: the pointer is null or came from `Owned::new` in `replace`. What `replace` has
+        // retired, once since `swap` hands each pointer out once, outlives `guard`; `Drop` frees
+        // only when no reference to the cell is left, and so none to its value.
         unsafe { shared.as_ref() }
     }
 
@@ -56,8 +59,8 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
         let new = value.map_or_else(Shared::null, |v| Owned::new(v).into_shared(guard));
         let old = self.value.swap(new, Ordering::AcqRel, guard);
         if !old.is_null() {
-            // SAFETY: `old` was taken out of the cell by this swap alone, so it is retired once, and new readers can no
-            // longer reach it.
+            // SAFETY: `old` was taken out of the cell by this swap alone, so it is retired once,
+            // and new readers can no longer reach it.
             unsafe { guard.defer_destroy(old) };
         }
     }
@@ -65,7 +68,8 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
 
 impl<T: Send + Sync + 'static> Drop for EpochCell<T> {
     fn drop(&mut self) {
-        // SAFETY: `&mut self` means that nobody else holds the cell, hence neither the value: `load` borrows both.
+        // SAFETY: `&mut self` means that nobody else holds the cell, hence neither the value:
+        // `load` borrows both.
         unsafe {
             let value = std::mem::replace(&mut self.value, Atomic::null());
             drop(value.try_into_owned());

@@ -1,4 +1,5 @@
-//! An event: threads sleep until it happens. The notifier makes a system call only if a thread sleeps.
+//! An event: threads sleep until it happens. The notifier makes a system call only if a thread
+//! sleeps.
 //!
 //! ```text
 //!   waiter                                notifier
@@ -7,10 +8,10 @@
 //!   event.wait(ticket, ..)
 //! ```
 //!
-//! 1. No wake-up is lost: the waiter takes its ticket before it looks at the condition, and sleeps only while the
-//!    generation is still the ticket. It counts itself in `sleepers` before the kernel compares the generation, and the
-//!    notifier raises the generation before it reads `sleepers`; all four are sequentially consistent, so at least one
-//!    of them sees the other.
+//! 1. No wake-up is lost: the waiter takes its ticket before it looks at the condition, and sleeps
+//!    only while the generation is still the ticket. It counts itself in `sleepers` before the
+//!    kernel compares the generation, and the notifier raises the generation before it reads
+//!    `sleepers`; all four are sequentially consistent, so at least one of them sees the other.
 //! 2. Wake-ups may be spurious. Callers loop.
 
 use super::atomic::{AtomicU32, Ordering};
@@ -67,7 +68,8 @@ impl Event {
         true
     }
 
-    /// Sleeps until the event happens after `ticket` was taken, or `timeout` has passed. May return early.
+    /// Sleeps until the event happens after `ticket` was taken, or `timeout` has passed. May return
+    /// early.
     pub fn wait(&self, ticket: Ticket, timeout: Option<Duration>) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         order_for_loom();
@@ -106,7 +108,8 @@ impl Event {
             tv_sec: t.as_secs().min(i64::MAX as u64) as i64,
             tv_nsec: t.subsec_nanos().into(),
         });
-        // Every outcome (woken, generation moved on, timed out, interrupted) means: read the condition again.
+        // Every outcome (woken, generation moved on, timed out, interrupted) means: read the
+        // condition again.
         let _ = futex::wait(self.word(), futex::Flags::PRIVATE, ticket.0, timeout.as_ref());
     }
 
@@ -118,7 +121,8 @@ impl Event {
 
     #[cfg(any(loom, feature = "shuttle"))]
     fn sleep(&self, ticket: Ticket, timeout: Option<Duration>) {
-        // A controlled scheduler has no time: a timed sleep is a yield, and the caller reads the condition again.
+        // A controlled scheduler has no time: a timed sleep is a yield, and the caller reads the
+        // condition again.
         if timeout.is_some() {
             super::thread::yield_now();
             return;
@@ -130,8 +134,8 @@ impl Event {
     }
 }
 
-/// Loom takes sequentially consistent accesses for acquire and release only, and would find a lost wake-up that the
-/// language rules out; it does model fences.
+/// Loom takes sequentially consistent accesses for acquire and release only, and would find a lost
+/// wake-up that the language rules out; it does model fences.
 fn order_for_loom() {
     #[cfg(loom)]
     super::atomic::fence(Ordering::SeqCst);

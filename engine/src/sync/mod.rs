@@ -1,12 +1,12 @@
 //! Rank 1: how threads synchronize.
 //!
-//! The only door to the standard library's threads and primitives. Under `--cfg loom` or the feature `shuttle` the same
-//! names come from the model checker, so that it controls every interleaving of the code above. With the feature
-//! `simulation` they are those of our own scheduler, which repeats a whole run from a seed. Nothing here allocates on a hot
-//! path.
+//! The only door to the standard library's threads and primitives. Under `--cfg loom` or the
+//! feature `shuttle` the same names come from the model checker, so that it controls every
+//! interleaving of the code above. With the feature `simulation` they are those of our own
+//! scheduler, which repeats a whole run from a seed. Nothing here allocates on a hot path.
 //!
-//! A panic of a user's closure must not make a lock unusable, so [`Mutex`] has no poisoning: the holder keeps
-//! the data consistent at every point where code of the caller could run.
+//! A panic of a user's closure must not make a lock unusable, so [`Mutex`] has no poisoning: the
+//! holder keeps the data consistent at every point where code of the caller could run.
 
 pub mod backoff;
 pub mod epoch;
@@ -53,8 +53,8 @@ pub mod thread {
         }
     }
 
-    /// Returns the number of CPUs that this process may use, at least 1. Read once, because the system reads
-    /// several files for it.
+    /// Returns the number of CPUs that this process may use, at least 1. Read once, because the
+    /// system reads several files for it.
     #[must_use]
     pub fn processors() -> usize {
         #[cfg(feature = "simulation")]
@@ -102,11 +102,12 @@ pub mod thread {
         std::process::id()
     }
 
-    /// Calls `f` with each number below `count`, and returns the results; `None` is a panic in another thread.
+    /// Calls `f` with each number below `count`, and returns the results; `None` is a panic in
+    /// another thread.
     ///
-    /// Each call has its own thread, except the first, and those for which the system has no thread left.
-    /// These run in the calling thread, and their panics resume when all threads have ended. Under a
-    /// controlled scheduler all calls run in the calling thread.
+    /// Each call has its own thread, except the first, and those for which the system has no thread
+    /// left. These run in the calling thread, and their panics resume when all threads have ended.
+    /// Under a controlled scheduler all calls run in the calling thread.
     pub fn fan_out<T: Send>(count: usize, f: impl Fn(usize) -> T + Sync) -> Vec<Option<T>> {
         #[cfg(feature = "simulation")]
         if super::simulation::is_simulated() {

@@ -120,7 +120,8 @@ fn restore(stage: &mut Stage) {
     }
 }
 
-/// What was restored is all there; what was not is refused until it has been, which can be done again elsewhere.
+/// What was restored is all there; what was not is refused until it has been, which can be done
+/// again elsewhere.
 fn judge_restore(after: &After, context: &str) {
     match open(after.settings, &after.disks[0]) {
         Ok(db) => {

@@ -174,8 +174,9 @@ fn both() -> [impl Fn() + Send; 2] {
     [meets(to_another, from_another), meets(to_one, from_one)]
 }
 
-/// The run's writer and another, each in a thread, do `round` [some times](ROUNDS), until `taken`. Who gets which log is decided by which
-/// threads live, so the other is a new thread each time, and all live to the end.
+/// The run's writer and another, each in a thread, do `round` [some times](ROUNDS), until `taken`.
+/// Who gets which log is decided by which threads live, so the other is a new thread each time, and
+/// all live to the end.
 fn two_threads(
     stage: &mut Stage,
     db: &Database,
@@ -319,7 +320,8 @@ fn overflow(stage: &mut Stage) {
     stage.writer.put(&db, &table, Size(1, 10), How::Wait);
 }
 
-/// A value that is longer than memory leaves it before its transaction commits; another is taken back.
+/// A value that is longer than memory leaves it before its transaction commits; another is taken
+/// back.
 fn uncommitted_value(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -451,7 +453,8 @@ fn in_fragments(stage: &Stage, _: &Database) -> bool {
     segments.filter_map(|path| disk.read_file(&path)).any(has_fragment)
 }
 
-/// The log did not fit into what recovery keeps of it, and what had to be read again is more than one window.
+/// The log did not fit into what recovery keeps of it, and what had to be read again is more than
+/// one window.
 fn in_windows(stage: &Stage, db: &Database) -> bool {
     let report = db.recovery();
     let window_bytes = stage.settings.memory_bytes / 32;

@@ -1,16 +1,18 @@
 //! The Nth operation fails, for every N, in everything that the engine does with a disk.
 //!
-//! Each scenario is run again and again. In run N its Nth operation fails, once or from then on, with EIO or for lack of space; the last
-//! run is one that ended before the fault could strike, so none is left out. One run without a fault is kept with all its operations, and
-//! the machine is taken away after each of them, by a power cut and by a kill. Whatever happens:
+//! Each scenario is run again and again. In run N its Nth operation fails, once or from then on,
+//! with EIO or for lack of space; the last run is one that ended before the fault could strike, so
+//! none is left out. One run without a fault is kept with all its operations, and the machine is
+//! taken away after each of them, by a power cut and by a kill. Whatever happens:
 //!
 //! 1. nothing panics, and everything comes back within a deadline;
 //! 2. whoever is refused is told of the failure, with its place, and nobody is who need not be;
 //! 3. the database goes on when the disk is well again, or says that it must be reopened;
-//! 4. after reopening nothing acknowledged is missing, nothing refused is there, transactions are whole and in order, `verify` finds nothing,
-//!    and it can be written to.
+//! 4. after reopening nothing acknowledged is missing, nothing refused is there, transactions are
+//!    whole and in order, `verify` finds nothing, and it can be written to.
 //!
-//! `FAIL_NTH=name` runs the scenarios that have this in their name, `FAIL_FROM=N` begins with the Nth operation, `FAIL_WITH=28` fails only for lack of space.
+//! `FAIL_NTH=name` runs the scenarios that have this in their name, `FAIL_FROM=N` begins with the
+//! Nth operation, `FAIL_WITH=28` fails only for lack of space.
 
 mod copies;
 mod databases;
@@ -40,7 +42,8 @@ pub(crate) struct Scenario {
     pub(crate) judge: fn(&After, &str),
     /// Nothing is written, so nothing can be full and no crash can matter.
     pub(crate) reads_only: bool,
-    /// Whether a run did what the scenario is named for, if that can be told; it must in the run without a fault.
+    /// Whether a run did what the scenario is named for, if that can be told; it must in the run
+    /// without a fault.
     pub(crate) took_its_path: Option<fn(&Stage, &Database) -> bool>,
 }
 
@@ -201,7 +204,8 @@ struct Counts {
     /// For each disk the highest N that struck, plus 1.
     operations: Vec<u64>,
     runs: u64,
-    /// Of them, those that took the path that the scenario is named for; none if that cannot be told.
+    /// Of them, those that took the path that the scenario is named for; none if that cannot be
+    /// told.
     on_path: Option<u64>,
     crashes: u64,
     seconds: f64,

@@ -15,7 +15,8 @@ pub enum Fate {
 /// What a transaction did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
-    /// Wrote rows `[thread, n, 0..rows]` of `len` bytes each, after it had read the thread's chain and made it `n`.
+    /// Wrote rows `[thread, n, 0..rows]` of `len` bytes each, after it had read the thread's chain
+    /// and made it `n`.
     Rows {
         thread: u8,
         n: u8,
@@ -197,7 +198,8 @@ pub fn as_of(deeds: &[Deed], operations: usize) -> Vec<Deed> {
     deeds.iter().map(told).collect()
 }
 
-/// Whether the database holds what was acknowledged, nothing that was refused, and everything whole and in order.
+/// Whether the database holds what was acknowledged, nothing that was refused, and everything whole
+/// and in order.
 pub fn judge(db: &Database, deeds: &[Deed], context: &str) {
     judge_tables(db, deeds, context);
     let Ok(table) = db.table("t") else {

@@ -24,8 +24,8 @@ fn opening_on_a_full_disk_loses_nothing() {
     }
 }
 
-/// Story: a checkpoint that was published was said to have failed if a segment that nobody needed could not be removed, and the segments
-/// after that one were forgotten.
+/// Story: a checkpoint that was published was said to have failed if a segment that nobody needed
+/// could not be removed, and the segments after that one were forgotten.
 #[test]
 fn a_checkpoint_succeeds_if_old_segments_cannot_be_removed() {
     let disk = SimulatedStorage::new(1);

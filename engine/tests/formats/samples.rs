@@ -1,4 +1,5 @@
-//! Samples: databases with one of everything that the formats have, and the files in which they are kept.
+//! Samples: databases with one of everything that the formats have, and the files in which they are
+//! kept.
 
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::mapped::MapOptions;
@@ -41,7 +42,8 @@ impl Sample {
         keys.into_iter().for_each(|key| drop(self.expected.remove(&(name.to_string(), key))));
     }
 
-    /// Transactions whose redo is in chunks: rows, a large value, and one that rolls back into a chunk.
+    /// Transactions whose redo is in chunks: rows, a large value, and one that rolls back into a
+    /// chunk.
     fn fill_in_chunks(&mut self) {
         let long = self.db.table_or_create("long").expect("works");
         self.put(&long, "long", (0..120u8).map(|n| (vec![n], vec![n; 600])));
@@ -77,7 +79,8 @@ impl Sample {
         assert!(seen.is_some(), "whoever reads it waits until it is durable");
     }
 
-    /// One of everything that the formats have in version 1, `at` saying which values. The same on every call.
+    /// One of everything that the formats have in version 1, `at` saying which values. The same on
+    /// every call.
     fn fill(&mut self, at: u8) {
         let rows = self.db.table_or_create("rows").expect("works");
         let large = self.db.table_or_create("large values").expect("works");
@@ -142,7 +145,8 @@ fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) 
         sample.put(&ballast, "ballast", (0..20).map(|n| (vec![some, n], vec![some; 700])));
     }
     drop(snapshot);
-    // A value in progress of which there are pages that have left memory: the checkpoint lists them.
+    // A value in progress of which there are pages that have left memory: the checkpoint lists
+    // them.
     let unfinished = (!closed).then(|| {
         let large = sample.db.table_or_create("large values").expect("works");
         let mut tx = sample.db.begin().expect("free");
@@ -164,7 +168,8 @@ fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) 
     (killed, expected)
 }
 
-/// A backup of a closed database and what it restores to, and an increment of it, which adds a table.
+/// A backup of a closed database and what it restores to, and an increment of it, which adds a
+/// table.
 pub fn make_backups() -> [(SimulatedStorage, Content); 2] {
     let (disk, expected) = make(true);
     let (full, increment) = (SimulatedStorage::new(3), SimulatedStorage::new(4));
@@ -208,8 +213,8 @@ pub fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
 
-/// A storage in one file: for each file path and length, then runs: count, and one byte to repeat or, with the high bit of the
-/// count, as many bytes.
+/// A storage in one file: for each file path and length, then runs: count, and one byte to repeat
+/// or, with the high bit of the count, as many bytes.
 pub fn pack(disk: &SimulatedStorage) -> Vec<u8> {
     const LITERAL: u32 = 1 << 31;
     let mut packed = Vec::new();

@@ -1,8 +1,9 @@
 //! A workload whose rows say what happened, and the judge of what is left of them.
 //!
-//! Transfers between accounts, each with a row in a journal; chains of values that transactions read and lengthen; a large value
-//! for each chain. Balances follow from the journal, and a chain's journal rows have no gaps if everything that was read is there.
-//! Some transactions only read, and note whom they met; see `signs`.
+//! Transfers between accounts, each with a row in a journal; chains of values that transactions
+//! read and lengthen; a large value for each chain. Balances follow from the journal, and a chain's
+//! journal rows have no gaps if everything that was read is there. Some transactions only read, and
+//! note whom they met; see `signs`.
 
 use super::signs::{Signs, View};
 use super::so_far::{Commit, SoFar};
@@ -49,8 +50,8 @@ pub fn number(bytes: Option<Vec<u8>>) -> i64 {
     bytes.map_or(0, |b| i64::from_le_bytes(b.try_into().expect("eight bytes")))
 }
 
-/// Moves money, lengthens a chain that everybody reads, and writes both down: balances follow from the journal, and a
-/// chain's journal rows have no gaps if everything that was read is there.
+/// Moves money, lengthens a chain that everybody reads, and writes both down: balances follow from
+/// the journal, and a chain's journal rows have no gaps if everything that was read is there.
 pub fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) -> Result<()> {
     let (from, to) = (random.below(ACCOUNTS.into()) as u8, random.below(ACCOUNTS.into()) as u8);
     let chain = random.below(CHAINS.into()) as u8;
@@ -79,7 +80,8 @@ pub fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) 
     tx.insert(&tables.journal, id, row)
 }
 
-/// The first byte of a row of the journal that is not of the bank: the rest says whom its transaction met.
+/// The first byte of a row of the journal that is not of the bank: the rest says whom its
+/// transaction met.
 const MET: u8 = u8::MAX;
 /// The transaction took down no sign.
 const NO_SIGN: u8 = u8::MAX;
@@ -135,7 +137,8 @@ fn write_document(
     length: i64,
     random: &mut Random,
 ) -> Result<u8> {
-    // Where memory is to be short half of them are: the pages of the others leave it before their transaction commits.
+    // Where memory is to be short half of them are: the pages of the others leave it before their
+    // transaction commits.
     let small = tables.ballast.is_some() && length % 2 == 0;
     let savepoint = tx.savepoint();
     if random.chance(1, 8) {
@@ -171,7 +174,8 @@ pub enum Told {
     Aborted,
 }
 
-/// Whether a transaction that ended with this error is certainly not committed; see `Transaction::commit`.
+/// Whether a transaction that ended with this error is certainly not committed; see
+/// `Transaction::commit`.
 pub fn is_certain(error: &Error) -> bool {
     let before_anything_happened = [
         ErrorKind::Conflict,
@@ -311,7 +315,8 @@ fn judge_met(mut journal: BTreeMap<Vec<u8>, Vec<u8>>, context: &str) -> BTreeMap
     journal
 }
 
-/// The signs that are up are those of the transactions that are there, but for those that were taken down.
+/// The signs that are up are those of the transactions that are there, but for those that were
+/// taken down.
 fn judge_signs(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &str) {
     let mut expected: BTreeSet<&[u8]> = journal.keys().map(Vec::as_slice).collect();
     for (id, row) in journal.iter().filter(|(_, row)| row[20] != NO_SIGN) {

@@ -1,4 +1,5 @@
-//! Transactions that append to lists and read them, and what they saw: for judges that know nothing of the engine.
+//! Transactions that append to lists and read them, and what they saw: for judges that know nothing
+//! of the engine.
 
 use quench_checker::{History, Outcome};
 use quenchdb::internals::base::random::Random;

@@ -1,8 +1,10 @@
 //! Commits of bounded loss: when must they be there?
 //!
-//! A write of such a commit begins before its loss window has passed. So whoever knows the time when the call returned, and what a write takes,
-//! knows from when on a crash must not lose it. That needs a clock which stands still while nothing is waited for: the simulation's. By real clocks on a
-//! busy machine, and on a device that is slow or stuck, nobody can say; nor when the simulation has let time pass although threads were ready to go on.
+//! A write of such a commit begins before its loss window has passed. So whoever knows the time
+//! when the call returned, and what a write takes, knows from when on a crash must not lose it.
+//! That needs a clock which stands still while nothing is waited for: the simulation's. By real
+//! clocks on a busy machine, and on a device that is slow or stuck, nobody can say; nor when the
+//! simulation has let time pass although threads were ready to go on.
 
 use super::bank::Id;
 use std::time::Duration;

@@ -42,7 +42,8 @@ pub fn content(db: &Database) -> Content {
     content
 }
 
-/// Rows that are there now and were not before, or the other way round, or differ: how many, and the first of them.
+/// Rows that are there now and were not before, or the other way round, or differ: how many, and
+/// the first of them.
 pub fn difference(before: &Content, now: &Content) -> String {
     let told = |what: &str, of: &Content, other: &Content| {
         let rows: Vec<_> = of.iter().filter(|(key, value)| other.get(*key) != Some(*value)).collect();
@@ -62,7 +63,8 @@ pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Does `first` in a new thread and then, while that lives, `second`: a thread that has ended would leave its log to the next.
+/// Does `first` in a new thread and then, while that lives, `second`: a thread that has ended would
+/// leave its log to the next.
 pub fn beside<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     let (send, receive) = mpsc::channel();
     let (until_the_end, end) = mpsc::channel::<()>();
@@ -80,7 +82,8 @@ pub fn beside<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce(
     })
 }
 
-/// Does `work` while so many other threads live that have used the database: they decide which logs are left to those of `work`.
+/// Does `work` while so many other threads live that have used the database: they decide which logs
+/// are left to those of `work`.
 pub fn beside_others<T>(others: u64, db: &Database, work: impl FnOnce() -> T) -> T {
     let commit = || db.create_table(&format!("other {others}")).map(drop).expect("new");
     if others == 0 { work() } else { beside(commit, || beside_others(others - 1, db, work)).1 }
@@ -121,7 +124,8 @@ pub fn small(preset: Preset, logs: usize) -> Settings {
     })
 }
 
-/// Workers with logs of their own that leave alone what is lazy in another's: nobody steals, and an idle log is written a second later.
+/// Workers with logs of their own that leave alone what is lazy in another's: nobody steals, and an
+/// idle log is written a second later.
 pub fn patient_workers(logs: usize) -> Settings {
     small(Preset::Autonomous, logs).with(|s| {
         s.writer = Some(Writer::Worker);
@@ -134,7 +138,8 @@ pub fn patient_workers(logs: usize) -> Settings {
     })
 }
 
-/// One simulation at a time in a test process: what is put off until no thread can see it any more is done by any thread of the process.
+/// One simulation at a time in a test process: what is put off until no thread can see it any more
+/// is done by any thread of the process.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -145,7 +150,8 @@ pub fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
     Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
 }
 
-/// A preset, sometimes with other choices than its own: every choice that goes with another comes up.
+/// A preset, sometimes with other choices than its own: every choice that goes with another comes
+/// up.
 ///
 /// `pair` names preset and rule: as many in a row as there are pairs are all of them.
 pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
@@ -166,7 +172,8 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
             s.preset = preset;
             s.logs = if steals { 2 } else { 1 } + random.below(3) as usize;
             s.writer = if steals { Some(Writer::Worker) } else { sometimes(random, &Writer::ALL) };
-            // The number of logs says the rest; what is divided by page goes through code of its own.
+            // The number of logs says the rest; what is divided by page goes through code of its
+            // own.
             s.layout = (!steals && random.chance(1, 3)).then_some(Layout::ByPage);
             s.acknowledger = sometimes(random, &Acknowledger::ALL);
             s.stealing_group = if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) };

@@ -1,5 +1,6 @@
-//! What a thread did with rows and a table of its own, and the judge of what is left of them: they are as one of its commits left them, and the
-//! table is there or not as after one of its creations and drops; not earlier ones than the last of which it was told.
+//! What a thread did with rows and a table of its own, and the judge of what is left of them: they
+//! are as one of its commits left them, and the table is there or not as after one of its creations
+//! and drops; not earlier ones than the last of which it was told.
 
 use super::Content;
 use quenchdb::internals::base::random::Random;
@@ -31,7 +32,8 @@ pub fn count_key(owner: Owner) -> Vec<u8> {
 pub enum Keys {
     /// A few short ones.
     Short,
-    /// So many and so long ones that a tree has three levels. Two keys side by side differ in the last byte, mostly, so that separators are long, too.
+    /// So many and so long ones that a tree has three levels. Two keys side by side differ in the
+    /// last byte, mostly, so that separators are long, too.
     Long,
 }
 
@@ -207,7 +209,8 @@ impl Past {
     }
 }
 
-/// Judges what is there of the rows of some threads: a state of each, no earlier one than `least` says. Returns how far each has come.
+/// Judges what is there of the rows of some threads: a state of each, no earlier one than `least`
+/// says. Returns how far each has come.
 pub fn judge_shadows(
     content: &Content,
     tables: &[String],
@@ -224,7 +227,8 @@ pub fn judge_shadows(
             past.owner,
             past.first
         );
-        // A creation or a drop is durable when it returns, so whatever was committed then is not there without it.
+        // A creation or a drop is durable when it returns, so whatever was committed then is not
+        // there without it.
         let turn = turn.max(past.state_of_any_life(commit).map_or(0, |state| state.turn));
         judge(past, shared, own, turn, context)
     })
@@ -270,7 +274,8 @@ fn commit_of(past: &Past, shared: &Rows) -> usize {
     shared.get(&count_key(past.owner)).map_or(0, |count| usize::from(count[0]))
 }
 
-/// Which of its states the rows of an owner are in, and its table if that is there, after no fewer turns than `turn`.
+/// Which of its states the rows of an owner are in, and its table if that is there, after no fewer
+/// turns than `turn`.
 fn judge(past: &Past, shared: &Rows, own: Option<&Rows>, turn: usize, context: &str) -> Reached {
     let (owner, commit) = (past.owner, commit_of(past, shared));
     let state = past.state_of_any_life(commit);

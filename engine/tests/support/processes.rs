@@ -1,8 +1,10 @@
-//! Tests that must not share a process with others: they run this program again, for one test alone.
+//! Tests that must not share a process with others: they run this program again, for one test
+//! alone.
 
 use std::process::Command;
 
-/// A command that runs the test `name` of `module` (its `module_path!()`), and no other, in a process of its own.
+/// A command that runs the test `name` of `module` (its `module_path!()`), and no other, in a
+/// process of its own.
 pub fn one_test(module: &str, name: &str) -> Command {
     let module = module.split_once("::").map_or("", |(_, module)| module);
     let mut command = Command::new(std::env::current_exe().expect("a test is a program"));
@@ -10,8 +12,9 @@ pub fn one_test(module: &str, name: &str) -> Command {
     command
 }
 
-/// Runs `body`, which is all of the test `name` of `module`, in a process of its own: no thread of another test takes a log
-/// that threads of this one should have, and no memory of another test is measured.
+/// Runs `body`, which is all of the test `name` of `module`, in a process of its own: no thread of
+/// another test takes a log that threads of this one should have, and no memory of another test is
+/// measured.
 pub fn in_own_process(module: &str, name: &str, body: impl FnOnce()) {
     const NAME: &str = "QUENCH_OWN_PROCESS";
     if std::env::var_os(NAME).is_some_and(|own| own == name) {

@@ -1,4 +1,5 @@
-//! Transactions that scan ranges of rows and change rows in them, and what they saw: for the judge of phantoms.
+//! Transactions that scan ranges of rows and change rows in them, and what they saw: for the judge
+//! of phantoms.
 
 use super::lists::{SOME_TIME, Ticks};
 use quench_checker::{Observed, versions};
@@ -17,7 +18,8 @@ pub struct Ranges {
     rows: u64,
     /// Scans are so long at most.
     width: u64,
-    /// Whether each transaction that writes leaves a row that nobody else writes: whoever finds it knows that it is there.
+    /// Whether each transaction that writes leaves a row that nobody else writes: whoever finds it
+    /// knows that it is there.
     marks: bool,
 }
 
@@ -87,7 +89,8 @@ pub fn number(bytes: Vec<u8>) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Scans, then inserts and deletes rows there. `None` if it was aborted; an error may be a conflict.
+/// Scans, then inserts and deletes rows there. `None` if it was aborted; an error may be a
+/// conflict.
 pub fn range_transaction(
     db: &Database,
     table: &Table,

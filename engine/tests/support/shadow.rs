@@ -1,4 +1,5 @@
-//! Rows that one thread owns, beside a model of them: it knows what each of its reads must give. After a crash `past` judges what is left.
+//! Rows that one thread owns, beside a model of them: it knows what each of its reads must give.
+//! After a crash `past` judges what is left.
 
 use super::bank::{LOOSE_KINDS, is_certain};
 use super::past::{Keys, Owner, Past, Reached, SHARED, State, count_key, own_table};
@@ -84,7 +85,8 @@ impl Shadow {
         self.ask_handles(world, random)
     }
 
-    /// Looks at the state that is held. Returns its number if it was read: what a snapshot returned survives, whether or not it was acknowledged.
+    /// Looks at the state that is held. Returns its number if it was read: what a snapshot returned
+    /// survives, whether or not it was acknowledged.
     fn look_back(&self, random: &mut Random) -> Result<Option<usize>> {
         let Some((snapshot, commit)) = &self.held else { return Ok(None) };
         let (reader, state) = (Reader::Snapshot(snapshot), self.past.state(*commit));
@@ -226,7 +228,8 @@ impl Shadow {
         Ok(state)
     }
 
-    /// Says in the transaction which of its owner's it is. It may be there from now on, whatever the commit says. Returns its number.
+    /// Says in the transaction which of its owner's it is. It may be there from now on, whatever
+    /// the commit says. Returns its number.
     fn write_down(&mut self, tx: &mut Transaction, mut state: State) -> Result<usize> {
         let commit = self.past.newest().commit + 1;
         let count = count_key(self.past.owner);
@@ -305,7 +308,8 @@ impl Shadow {
         Ok(())
     }
 
-    /// Of a range that may have some of its rows: from `key` on or from before all of its rows, to somewhere.
+    /// Of a range that may have some of its rows: from `key` on or from before all of its rows, to
+    /// somewhere.
     fn bounds(&self, key: Vec<u8>, random: &mut Random) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         let [run, thread] = self.past.owner;
         let first = match random.below(8) {

@@ -1,8 +1,11 @@
-//! Rows that say who put them up, and transactions that only read them: whoever is there after a crash, so is everybody whom it met.
+//! Rows that say who put them up, and transactions that only read them: whoever is there after a
+//! crash, so is everybody whom it met.
 //!
-//! A transaction of the bank puts up a sign, and often takes down the one before it of its thread. Others look at signs, at one or at a range of
-//! them, and change none. What such a reader met is a list of transactions: of those whose signs it saw, and of those that had taken down the signs which it knew of
-//! and did not see. A reader that writes puts the list in the journal; one that does not, or a snapshot, is told, and whoever is told may rely on it.
+//! A transaction of the bank puts up a sign, and often takes down the one before it of its thread.
+//! Others look at signs, at one or at a range of them, and change none. What such a reader met is a
+//! list of transactions: of those whose signs it saw, and of those that had taken down the signs
+//! which it knew of and did not see. A reader that writes puts the list in the journal; one that
+//! does not, or a snapshot, is told, and whoever is told may rely on it.
 
 use super::bank::Id;
 use quenchdb::internals::base::random::Random;
@@ -62,7 +65,8 @@ impl Signs {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts up the sign of transaction `id`. Returns the number of the one of its thread that it takes down.
+    /// Puts up the sign of transaction `id`. Returns the number of the one of its thread that it
+    /// takes down.
     pub fn put_up(&self, tx: &mut Transaction, id: Id, random: &mut Random) -> Result<Option<u8>> {
         tx.insert(&self.table, id, id)?;
         let before = self.known().newest.get(&id[1]).copied().filter(|_| random.chance(2, 3));
@@ -83,7 +87,8 @@ impl Signs {
         self.known().acknowledged.insert(id[1], id);
     }
 
-    /// Signs that were up a moment ago. To be asked for before the transaction begins that looks for them.
+    /// Signs that were up a moment ago. To be asked for before the transaction begins that looks
+    /// for them.
     pub fn newest(&self) -> Vec<Id> {
         self.known().newest.values().copied().collect()
     }

@@ -1,5 +1,6 @@
-//! A test that is left out, because this machine lacks something, says so. It passes, so what it would have shown is not shown: whoever
-//! runs the tests can have a list of these, in the file that `QUENCH_SKIPPED` names. With `QUENCH_SKIP=deny` it fails instead.
+//! A test that is left out, because this machine lacks something, says so. It passes, so what it
+//! would have shown is not shown: whoever runs the tests can have a list of these, in the file that
+//! `QUENCH_SKIPPED` names. With `QUENCH_SKIP=deny` it fails instead.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;

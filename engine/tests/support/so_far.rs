@@ -1,5 +1,6 @@
-//! What `flush`, `checkpoint` and `close` promise: whatever had committed when the call began is durable when it returns `Ok`, at whatever
-//! level, by whichever thread, and whether or not somebody still waits for it.
+//! What `flush`, `checkpoint` and `close` promise: whatever had committed when the call began is
+//! durable when it returns `Ok`, at whatever level, by whichever thread, and whether or not
+//! somebody still waits for it.
 
 use super::bank::Id;
 use super::past::{Owner, Past};
@@ -15,7 +16,8 @@ pub enum Commit {
     Own(Owner, usize),
 }
 
-/// The commits of a life whose calls have returned. Not with the simulation's mutexes: nothing is waited for under it.
+/// The commits of a life whose calls have returned. Not with the simulation's mutexes: nothing is
+/// waited for under it.
 #[derive(Debug, Default)]
 pub struct SoFar(Mutex<Commits>);
 
@@ -41,7 +43,8 @@ impl SoFar {
         self.commits().returned.clone()
     }
 
-    /// Does `call`, which makes everything so far durable. Returns what is durable by it, and was not known to be.
+    /// Does `call`, which makes everything so far durable. Returns what is durable by it, and was
+    /// not known to be.
     pub fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<Vec<Commit>> {
         let so_far = self.commits().returned.len();
         call()?;
@@ -52,7 +55,8 @@ impl SoFar {
     }
 }
 
-/// Tells of commits that must be there, each from so many disk operations on: those of the journal to `journal`, others to whose they are.
+/// Tells of commits that must be there, each from so many disk operations on: those of the journal
+/// to `journal`, others to whose they are.
 pub fn tell(durable: &[(usize, Commit)], journal: &mut Vec<(usize, Id)>, pasts: &mut [Past]) {
     for (operations, commit) in durable {
         match commit {

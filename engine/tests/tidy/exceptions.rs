@@ -30,23 +30,7 @@ pub const LONG_FUNCTIONS: &[&str] = &[
 pub const LONG_TEST_NAMES: &[&str] = &[];
 
 /// Places where comment lines may have more than 100 columns.
-pub const WIDE_COMMENTS: &[&str] = &[
-    "checker/src/",
-    "checker/tests/",
-    "cli/tests/",
-    "engine/src/base/",
-    "engine/src/checkpoint/",
-    "engine/src/commit/",
-    "engine/src/device/",
-    "engine/src/store/",
-    "engine/src/sync/",
-    "engine/tests/",
-    "engine/tests/support/",
-    "model/src/",
-    "model/tests/",
-    "sim/src/",
-    "sim/tests/",
-];
+pub const WIDE_COMMENTS: &[&str] = &[];
 
 /// Places where comments may use words that others replace.
 pub const COINED_WORDS: &[&str] = &[

@@ -5,7 +5,8 @@ use quenchdb::internals::base::planted::Bug;
 /// Somebody who is asked whether something is wrong.
 #[derive(Clone, Copy, Debug)]
 pub enum Detector {
-    /// Tests of the engine: those of `binary` (`lib` for the ones inside the engine) whose names contain `filter`.
+    /// Tests of the engine: those of `binary` (`lib` for the ones inside the engine) whose names
+    /// contain `filter`.
     Tests { binary: &'static str, filter: &'static str },
     /// Seeds of the simulation, from the first to this one.
     Seeds(u64),
@@ -15,7 +16,8 @@ const fn tests(binary: &'static str, filter: &'static str) -> Detector {
     Detector::Tests { binary, filter }
 }
 
-/// Bugs that are asked about by seeds are met by one of the first few, in a second or two; so many are a minute.
+/// Bugs that are asked about by seeds are met by one of the first few, in a second or two; so many
+/// are a minute.
 const SEEDS: Detector = Detector::Seeds(300);
 
 const LEAVE_MEMORY: Detector =

@@ -1,8 +1,9 @@
 //! Planted bugs: each is planted in turn, in processes of its own, and somebody has to notice.
 //!
-//! Who is asked about which bug is said in [`mod@detectors`]: tests of the engine, which cargo builds, and seeds of the simulation, which are
-//! this program. One that hangs has noticed nothing: a test with a deadline of its own has to say so. Whoever notices has to find
-//! nothing when the bug is gone.
+//! Who is asked about which bug is said in [`mod@detectors`]: tests of the engine, which cargo
+//! builds, and seeds of the simulation, which are this program. One that hangs has noticed nothing:
+//! a test with a deadline of its own has to say so. Whoever notices has to find nothing when the
+//! bug is gone.
 
 mod detectors;
 mod seeds;
@@ -20,7 +21,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tests::Binaries;
 
-/// Whoever takes longer has noticed nothing. Long, as a busy machine is slow and the run without the bug has to end within it, too.
+/// Whoever takes longer has noticed nothing. Long, as a busy machine is slow and the run without
+/// the bug has to end within it, too.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// What is asked for.
@@ -37,7 +39,8 @@ pub struct Asked {
     /// For machines.
     #[arg(long)]
     pub json: bool,
-    /// Put the table into this document, behind its marker: of all bugs, with the first seed that notices.
+    /// Put the table into this document, behind its marker: of all bugs, with the first seed that
+    /// notices.
     #[arg(long, conflicts_with = "names", requires = "seeds")]
     write: Option<PathBuf>,
 }
@@ -75,7 +78,8 @@ pub struct Caught {
     pub by: String,
     /// Tests or seeds that were run before it was caught, this one too.
     pub runs: u64,
-    /// How often the tests were asked, this time too. More than once if all went well at first, as races may.
+    /// How often the tests were asked, this time too. More than once if all went well at first, as
+    /// races may.
     pub tries: u64,
     /// Since this detector was asked.
     pub seconds: f64,
@@ -94,7 +98,8 @@ impl Report {
     /// Runs all that is asked for; each bug is told on the way.
     ///
     /// # Errors
-    /// There is no such bug; the tests cannot be built or run; a detector finds something without any bug.
+    /// There is no such bug; the tests cannot be built or run; a detector finds something without
+    /// any bug.
     pub fn make(asked: &Asked) -> Result<Report> {
         let begun = Instant::now();
         let bugs = named(&asked.names)?;

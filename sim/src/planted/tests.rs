@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// So often tests are asked at most. Some notice only if threads meet at a moment, which a busy machine may not have them do.
+/// So often tests are asked at most. Some notice only if threads meet at a moment, which a busy
+/// machine may not have them do.
 const TRIES: u64 = 3;
 
 /// Test binaries by name.
@@ -27,8 +28,9 @@ impl Detector {
     }
 }
 
-/// Builds the tests that are asked about `bugs`. With the features of the whole workspace, so that they are those of
-/// `cargo test --workspace`, and nothing is left to build after it; without the packages that are of no use here.
+/// Builds the tests that are asked about `bugs`. With the features of the whole workspace, so that
+/// they are those of `cargo test --workspace`, and nothing is left to build after it; without the
+/// packages that are of no use here.
 pub fn build(bugs: &[Bug]) -> Result<Binaries> {
     let of_tests = |detector: &Detector| match detector {
         Detector::Tests { binary, .. } => Some(*binary),
@@ -76,8 +78,9 @@ fn test_of_engine(message: &serde_json::Value) -> Option<(String, PathBuf)> {
 }
 
 impl Binaries {
-    /// Runs the tests of `binary` whose names contain `filter` with `bug` planted, and again if all went well. If one fails, that
-    /// one has to pass without the bug; if the process was ended, all of them.
+    /// Runs the tests of `binary` whose names contain `filter` with `bug` planted, and again if all
+    /// went well. If one fails, that one has to pass without the bug; if the process was ended, all
+    /// of them.
     pub fn ask(&self, binary: &str, filter: &str, bug: Bug) -> Result<Outcome> {
         let begun = Instant::now();
         for tries in 1..=TRIES {
@@ -106,7 +109,8 @@ impl Binaries {
             .env("QUENCH_PLANTED", bug.map_or("", Bug::name))
             .env("QUENCH_DEEP", "1")
             .env("RUST_BACKTRACE", "0")
-            // No other test's threads take processors, or numbers that logs go by, from the one that is to notice.
+            // No other test's threads take processors, or numbers that logs go by, from the one
+            // that is to notice.
             .env("RUST_TEST_THREADS", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -10,7 +10,8 @@ use quenchdb::internals::device::simulated::{
     CrashKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
 
-/// A block of the log as it lies on the device in the end: where, what it is, and how many bytes of it its checksums cover.
+/// A block of the log as it lies on the device in the end: where, what it is, and how many bytes of
+/// it its checksums cover.
 struct Block {
     class: &'static str,
     path: String,
@@ -44,7 +45,8 @@ fn blocks(well: &SimulatedStorage) -> Vec<Block> {
     blocks
 }
 
-/// Bits of each block of the log that lies on the device flip at rest, in its header, in its records, and in what pads it.
+/// Bits of each block of the log that lies on the device flip at rest, in its header, in its
+/// records, and in what pads it.
 #[test]
 fn rot_of_any_but_the_newest_log_block_refuses_the_database() {
     for (life, of_newest) in on_the_device() {
@@ -61,7 +63,8 @@ fn rot_of_any_but_the_newest_log_block_refuses_the_database() {
                 left.write_file(&path, &file);
                 judge(&life, &left, &history, &format!("rot of a {class}, {path} at {offset}, byte {byte}"))
             };
-            // The checksum, the magic, the version, the log, the payload's checksum, sequence and length; then records.
+            // The checksum, the magic, the version, the log, the payload's checksum, sequence and
+            // length; then records.
             for byte in [0, 5, 8, 12, 28, 32, 40, 80, 80 + (covered - 80) / 2, covered - 1] {
                 *found.entry((class, rot(byte))).or_default() += 1;
             }
@@ -78,7 +81,8 @@ fn rot_of_any_but_the_newest_log_block_refuses_the_database() {
     }
 }
 
-/// Every read of an open finds a bit of what it reads flipped, for good: in the log, the manifest, the mapping, a page.
+/// Every read of an open finds a bit of what it reads flipped, for good: in the log, the manifest,
+/// the mapping, a page.
 #[test]
 fn rot_in_a_read_is_found_but_in_the_newest_log_block() {
     for (life, of_newest) in on_the_device().into_iter().chain([(in_memory(2), Refused)]) {

@@ -16,7 +16,8 @@ fn a_wrong_setting_is_named_with_its_range() {
     );
 }
 
-/// A number of milliseconds or microseconds beyond 64 bits was taken for its remainder, which is in the range.
+/// A number of milliseconds or microseconds beyond 64 bits was taken for its remainder, which is in
+/// the range.
 #[test]
 fn duration_beyond_64_bits_is_refused() {
     let (milliseconds, microseconds) = (

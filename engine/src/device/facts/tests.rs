@@ -13,7 +13,8 @@ fn device(name: &str, number: u64, volatile_cache: bool) -> DeviceFacts {
     }
 }
 
-/// The directory was on a disk without a cache, its `log` on one with a cache: what was written there was acknowledged unflushed.
+/// The directory was on a disk without a cache, its `log` on one with a cache: what was written
+/// there was acknowledged unflushed.
 #[test]
 fn cache_is_volatile_if_any_subdirectory_device_is() {
     let mut facts = device("vda", 1, false);

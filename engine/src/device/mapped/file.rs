@@ -1,4 +1,5 @@
-//! A mapped file: on a DAX file system it is the memory itself; on tmpfs, or in the page cache, it stands for it.
+//! A mapped file: on a DAX file system it is the memory itself; on tmpfs, or in the page cache, it
+//! stands for it.
 //!
 //! | the file is on | mapped with | fenced stores survive |
 //! |---|---|---|
@@ -6,11 +7,12 @@
 //! | tmpfs | | a crash of the process |
 //! | any other file system: the page cache | | a crash of the process |
 //!
-//! MAP_SYNC also means that a store which the processor accepted needs no `fsync` for the file's own metadata. A processor whose
-//! write-back this build does not know gives a crash of the process only, wherever the file is.
+//! MAP_SYNC also means that a store which the processor accepted needs no `fsync` for the file's
+//! own metadata. A processor whose write-back this build does not know gives a crash of the process
+//! only, wherever the file is.
 //!
-//! All blocks of the file are allocated before it is mapped: a store to a hole of a full file system would kill the process. A new file
-//! has no length before it has its blocks.
+//! All blocks of the file are allocated before it is mapped: a store to a hole of a full file
+//! system would kill the process. A new file has no length before it has its blocks.
 
 use super::memory::{MapOptions, MappedMemory, MemoryFacts, Survives, WORD_BYTES, absolute};
 use super::primitive::Primitive;
@@ -39,7 +41,8 @@ struct MappedFile {
     _fd: OwnedFd,
 }
 
-// SAFETY: the mapping belongs to this value alone and lives as long as it; what threads may do with its bytes is said at the trait.
+// SAFETY: the mapping belongs to this value alone and lives as long as it; what threads may do with
+// its bytes is said at the trait.
 unsafe impl Send for MappedFile {}
 // SAFETY: as above.
 unsafe impl Sync for MappedFile {}
@@ -55,8 +58,9 @@ fn failed(what: &str, path: &Path, error: rustix::io::Errno) -> Error {
 /// Maps the file at `path`.
 ///
 /// # Errors
-/// `NotFound` without `create`; `Busy` while another has it; `InvalidArgument` if it is no ordinary file or has another length than was
-/// said; `OutOfSpace`; `Unsupported` where the kernel or the processor lacks what is needed; I/O.
+/// `NotFound` without `create`; `Busy` while another has it; `InvalidArgument` if it is no ordinary
+/// file or has another length than was said; `OutOfSpace`; `Unsupported` where the kernel or the
+/// processor lacks what is needed; I/O.
 pub fn map_file(path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory>> {
     let path = absolute(path);
     let primitive = Primitive::choose(options.cache, options.store)?;
@@ -142,8 +146,9 @@ fn settle_length(fd: &OwnedFd, path: &Path, options: MapOptions) -> Result<usize
     usize::try_from(wanted).map_err(|_| Error::invalid("more bytes than addresses").at(place(path)))
 }
 
-/// Makes a file of `there` bytes, none or `wanted`, one of `wanted` bytes and with all its blocks. The length is set at the end and at once:
-/// one that a full disk, a kill or a power cut had left halfway would be taken for the memory's at the next open.
+/// Makes a file of `there` bytes, none or `wanted`, one of `wanted` bytes and with all its blocks.
+/// The length is set at the end and at once: one that a full disk, a kill or a power cut had left
+/// halfway would be taken for the memory's at the next open.
 fn allocate(
     fd: &OwnedFd,
     there: u64,
@@ -160,7 +165,8 @@ fn allocate(
     let grown =
         allocated.and_then(|()| if there < wanted { rustix::fs::ftruncate(fd, wanted) } else { Ok(()) });
     if grown.is_err() {
-        // Gives back blocks that will not be used. The length is what it was, whether this succeeds or not.
+        // Gives back blocks that will not be used. The length is what it was, whether this succeeds
+        // or not.
         let _ = rustix::fs::ftruncate(fd, there);
     }
     grown
@@ -170,8 +176,9 @@ fn allocate(
 fn map(fd: &OwnedFd, len: usize, read_only: bool) -> rustix::io::Result<(NonNull<u8>, bool)> {
     let access = if read_only { ProtFlags::READ } else { ProtFlags::READ | ProtFlags::WRITE };
     let map = |flags| {
-        // SAFETY: a new mapping at an address of the system's choice overlaps nothing. That other processes do not change the file
-        // is not relied on: its bytes are only copied, never borrowed.
+        // SAFETY: a new mapping at an address of the system's choice overlaps nothing. That other
+        // processes do not change the file is not relied on: its bytes are only copied, never
+        // borrowed.
         unsafe { mmap(std::ptr::null_mut(), len, access, flags | MapFlags::POPULATE, fd, 0) }
     };
     let (start, dax) = match map(MapFlags::SHARED_VALIDATE | MapFlags::SYNC) {
@@ -227,7 +234,8 @@ impl MappedMemory for MappedFile {
         );
         let begun = (!self.latency.is_zero()).then(Instant::now);
         let to = self.range(offset, bytes.len());
-        // SAFETY: inside the mapping, which begins at a page, aligned, and no other thread stores there now (the trait).
+        // SAFETY: inside the mapping, which begins at a page, aligned, and no other thread stores
+        // there now (the trait).
         unsafe { self.primitive.store(to, bytes) };
         if let Some(begun) = begun {
             while begun.elapsed() < self.latency {
@@ -242,7 +250,8 @@ impl MappedMemory for MappedFile {
 
     fn barrier(&self) {
         self.primitive.fence();
-        // Interrupts every running thread of the process with a full barrier; one that is not running has passed one.
+        // Interrupts every running thread of the process with a full barrier; one that is not
+        // running has passed one.
         let done = rustix::thread::membarrier(MembarrierCommand::PrivateExpedited);
         debug_assert!(done.is_ok(), "registered when the file was mapped");
     }

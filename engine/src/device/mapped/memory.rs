@@ -72,8 +72,8 @@ impl fmt::Display for MemoryFacts {
     }
 }
 
-/// See the module's text. Offsets and lengths of stores are multiples of [`WORD_BYTES`]. Two threads never store to the same bytes at
-/// the same time.
+/// See the module's text. Offsets and lengths of stores are multiples of [`WORD_BYTES`]. Two
+/// threads never store to the same bytes at the same time.
 pub trait MappedMemory: Send + Sync + fmt::Debug {
     /// What is known of it.
     fn facts(&self) -> MemoryFacts;
@@ -84,7 +84,8 @@ pub trait MappedMemory: Send + Sync + fmt::Debug {
     /// Copies out. All of it has to be inside.
     fn load(&self, offset: u64, into: &mut [u8]);
 
-    /// Copies in, and starts the write-back. All of it has to be inside, and the memory mapped for writing.
+    /// Copies in, and starts the write-back. All of it has to be inside, and the memory mapped for
+    /// writing.
     fn store(&self, offset: u64, bytes: &[u8]);
 
     /// What the calling thread has stored is durable.
@@ -100,7 +101,8 @@ pub trait MappedMemory: Send + Sync + fmt::Debug {
 /// The unit that is never torn.
 pub const WORD_BYTES: usize = 8;
 
-/// The path of a mapped file as it is kept: absolute, so that it means the same whatever the current directory is.
+/// The path of a mapped file as it is kept: absolute, so that it means the same whatever the
+/// current directory is.
 #[must_use]
 pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())

@@ -8,8 +8,8 @@
 //! | CLFLUSH | a store and CLFLUSH of its lines, each ordered after the one before | SFENCE |
 //! | none | a store | a fence; durable caches, or a processor without any of these |
 //!
-//! They are tried in this order, which is from fast to slow for small records: consecutive records share a line, which CLWB leaves in the
-//! cache, and which the others fetch again.
+//! They are tried in this order, which is from fast to slow for small records: consecutive records
+//! share a line, which CLWB leaves in the cache, and which the others fetch again.
 
 use crate::base::settings::{MemoryCache, MemoryStore};
 use crate::base::{Error, ErrorKind, Location, Result};
@@ -79,7 +79,8 @@ impl Primitive {
     /// Copies words to `to` and starts the write-back of their lines.
     ///
     /// # Safety
-    /// `to` is 8-aligned and valid for writes of `bytes.len()`, a multiple of 8, and nobody else writes there now.
+    /// `to` is 8-aligned and valid for writes of `bytes.len()`, a multiple of 8, and nobody else
+    /// writes there now.
     #[inline]
     pub(super) unsafe fn store(self, to: *mut u8, bytes: &[u8]) {
         let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
@@ -107,7 +108,8 @@ impl Primitive {
         let Primitive::Store(how) = self else { return };
         let first = start as usize & !(LINE_BYTES - 1);
         for line in (first..start as usize + len).step_by(LINE_BYTES) {
-            // SAFETY: the line holds a byte of the range, so it is mapped. Writing a line back changes no bytes.
+            // SAFETY: the line holds a byte of the range, so it is mapped. Writing a line back
+            // changes no bytes.
             unsafe { imp::write_back_line(how, line as *const u8) };
         }
     }
@@ -175,7 +177,8 @@ mod imp {
     /// The line is mapped; `how` is one that `has` found.
     #[inline]
     pub(super) unsafe fn write_back_line(how: MemoryStore, line: *const u8) {
-        // SAFETY: the caller's. Not marked as reading only: stores before it are not to be moved behind it.
+        // SAFETY: the caller's. Not marked as reading only: stores before it are not to be moved
+        // behind it.
         unsafe {
             match how {
                 MemoryStore::Clwb => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),

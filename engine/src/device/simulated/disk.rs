@@ -41,7 +41,8 @@ impl Disk {
         self.device
     }
 
-    /// Returns the reach of an orphaned write. Logs and pages use direct I/O where the device has it.
+    /// Returns the reach of an orphaned write. Logs and pages use direct I/O where the device has
+    /// it.
     fn reach_of_orphan(&self) -> Reach {
         self.device.reach(self.device.direct_io)
     }
@@ -193,9 +194,9 @@ impl Disk {
         file.put(Unsure { order, offset, bytes: bytes.clone() }, reach);
     }
 
-    /// Applies an operation that was in flight at the crash. At a power cut its write is a write that was
-    /// not flushed. At a kill nothing, a prefix or all of it is visible and none is durable; nothing
-    /// completes later, because the process ends when the write does.
+    /// Applies an operation that was in flight at the crash. At a power cut its write is a write
+    /// that was not flushed. At a kill nothing, a prefix or all of it is visible and none is
+    /// durable; nothing completes later, because the process ends when the write does.
     pub(super) fn apply_in_flight(
         &mut self,
         kind: CrashKind,

@@ -1,7 +1,7 @@
 //! Faults and mishaps that tests arm, and counts of what went wrong.
 //!
-//! A [`Fault`] makes an operation fail with an error. A [`Mishap`] makes it go wrong without an error, or
-//! delays it:
+//! A [`Fault`] makes an operation fail with an error. A [`Mishap`] makes it go wrong without an
+//! error, or delays it:
 //!
 //! | mishap | what happens | what the engine owes |
 //! |---|---|---|
@@ -17,11 +17,12 @@
 //! | `Rot` | a bit of the bytes read has flipped at rest | the same |
 //! | `LyingFlush` | a flush is reported as done but is not; the next honest flush does its work | the same after a power cut |
 //!
-//! Armed for [`OperationKind::Memory`], a store to mapped memory is `Lost` or lacks one word (`Torn`), or a
-//! fence is a `LyingFlush`.
+//! Armed for [`OperationKind::Memory`], a store to mapped memory is `Lost` or lacks one word
+//! (`Torn`), or a fence is a `LyingFlush`.
 //!
-//! "Beyond the contract": the disk breaks what `docs/guide/assumptions.md` expects of it. Then the engine never
-//! returns wrong bytes as right ones where checksums, identities and sequence numbers can tell.
+//! "Beyond the contract": the disk breaks what `docs/guide/assumptions.md` expects of it. Then the
+//! engine never returns wrong bytes as right ones where checksums, identities and sequence numbers
+//! can tell.
 
 use super::device::SECTOR;
 use crate::device::mapped::WORD_BYTES;
@@ -52,7 +53,8 @@ pub enum OperationKind {
     Memory,
     /// In a fault: any operation that can report an error, so all but `Memory`.
     Any,
-    /// In a fault: any operation that needs space: `Write`, `DurableWrite`, `ZeroExtend` and `Open`.
+    /// In a fault: any operation that needs space: `Write`, `DurableWrite`, `ZeroExtend` and
+    /// `Open`.
     AnyThatGrows,
 }
 
@@ -108,8 +110,8 @@ pub enum MishapKind {
     LyingFlush,
 }
 
-/// A mishap of operation number `after` (from 0) of those that it can strike, once, counted from the
-/// arming.
+/// A mishap of operation number `after` (from 0) of those that it can strike, once, counted from
+/// the arming.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mishap {
     /// Which of the operations that it can strike are counted.
@@ -214,7 +216,8 @@ pub const EVENT_NAMES: [&str; 31] = [
     "late write",
 ];
 
-/// How often each event of [`EVENT_NAMES`] occurred on one disk, including the crash that made the disk.
+/// How often each event of [`EVENT_NAMES`] occurred on one disk, including the crash that made the
+/// disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts(BTreeMap<&'static str, u64>);
 
@@ -241,7 +244,8 @@ impl FaultCounts {
     }
 }
 
-/// What a power cut did to a sequence of writes: the first write that lost bytes, and the last whole write.
+/// What a power cut did to a sequence of writes: the first write that lost bytes, and the last
+/// whole write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cut {
     first_lost: Option<u64>,

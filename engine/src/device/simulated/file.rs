@@ -35,8 +35,8 @@ impl SimulatedFile {
         self.storage.change(kind, &self.path, offset, change)
     }
 
-    /// Flushes the page cache. As on a file system, the first flush after a lost write reports its error.
-    /// So flushes are serialized, and after the first error all fail.
+    /// Flushes the page cache. As on a file system, the first flush after a lost write reports its
+    /// error. So flushes are serialized, and after the first error all fail.
     fn flush_cache(&self) -> Result<()> {
         let mut failed = self.failed.lock();
         if *failed {

@@ -1,4 +1,5 @@
-//! A file on the simulated device and in its caches: what is visible, what is pending, what is durable.
+//! A file on the simulated device and in its caches: what is visible, what is pending, what is
+//! durable.
 
 use super::change::log_of;
 use super::device::{Reach, SECTOR};
@@ -31,7 +32,8 @@ pub(super) struct FileImage {
     /// Pending when a flush failed: no later flush makes them durable.
     pub(super) doomed: Vec<Pending>,
     pub(super) in_flight: Vec<Unsure>,
-    /// The file is claimed: no other process uses it before the writes of its killed owner have ended.
+    /// The file is claimed: no other process uses it before the writes of its killed owner have
+    /// ended.
     pub(super) claimed: bool,
     /// The name survives a power cut.
     pub(super) name_durable: bool,
@@ -173,8 +175,8 @@ impl FileImage {
     }
 }
 
-/// Returns the parts of `writes` that a write of `offset..end` does not replace. The replaced parts can no
-/// longer reach the disk.
+/// Returns the parts of `writes` that a write of `offset..end` does not replace. The replaced parts
+/// can no longer reach the disk.
 fn without(writes: Vec<Pending>, offset: u64, end: u64) -> Vec<Pending> {
     let mut left = Vec::with_capacity(writes.len());
     for pending in writes {

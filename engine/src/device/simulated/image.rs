@@ -1,7 +1,7 @@
 //! The bytes of a file on the simulated disk, in pages that copies share.
 //!
-//! A crash copies the whole disk, and a disk has each file twice (visible and durable) at many points of
-//! the journal. Few of these bytes differ, and many are zero:
+//! A crash copies the whole disk, and a disk has each file twice (visible and durable) at many
+//! points of the journal. Few of these bytes differ, and many are zero:
 //!
 //! ```text
 //!   visible ──▶ [ page | page | -  | - ]        -: zero, takes no memory
@@ -9,7 +9,8 @@
 //!   durable ──▶ [ page'| page | -  | - ]        a write copies the page, and the list if it is shared
 //! ```
 //!
-//! Invariant: bytes beyond the end in the last page are zero, so that a longer image reads as zero there.
+//! Invariant: bytes beyond the end in the last page are zero, so that a longer image reads as zero
+//! there.
 
 use crate::base::{Error, Result};
 use std::sync::Arc;
@@ -26,8 +27,8 @@ pub(super) struct Image {
     pages: Arc<Vec<Option<Arc<Page>>>>,
 }
 
-/// Returns the parts of `start..start + len` by page: page number, offset in the page, offset from `start`,
-/// length.
+/// Returns the parts of `start..start + len` by page: page number, offset in the page, offset from
+/// `start`, length.
 fn parts(start: usize, len: usize) -> impl Iterator<Item = (usize, usize, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -1,4 +1,5 @@
-//! The disk with its journal and its faults: performs operations, and repeats the journal up to any of them.
+//! The disk with its journal and its faults: performs operations, and repeats the journal up to any
+//! of them.
 
 use super::change::Change;
 use super::device::{Reach, SECTOR};
@@ -115,8 +116,8 @@ impl JournaledDisk {
         Ok(())
     }
 
-    /// Records a failed operation. A failed write may have written some sectors; a failed flush dooms
-    /// the pending writes.
+    /// Records a failed operation. A failed write may have written some sectors; a failed flush
+    /// dooms the pending writes.
     fn fail(&mut self, change: &Change) {
         let partial = match change {
             Change::Write { path, offset, bytes, .. } => {

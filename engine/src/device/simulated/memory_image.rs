@@ -1,5 +1,5 @@
-//! The bytes of simulated mapped memory: stores are visible at once, and durable after a fence or barrier.
-//! A power cut keeps or loses each other word.
+//! The bytes of simulated mapped memory: stores are visible at once, and durable after a fence or
+//! barrier. A power cut keeps or loses each other word.
 //!
 //! ```text
 //!   store ──▶ visible, its write-back started ──fence by the same thread, or barrier──▶ durable
@@ -97,8 +97,8 @@ impl MemoryImage {
         self.started.clear();
     }
 
-    /// Keeps about `survives` in 16 of the volatile words, by word or by cache line. Returns true if some are
-    /// lost.
+    /// Keeps about `survives` in 16 of the volatile words, by word or by cache line. Returns true
+    /// if some are lost.
     pub(super) fn power_cut(&mut self, survives: u64, random: &mut Random) -> bool {
         const LINE_WORDS: usize = 8;
         let by_line = random.chance(1, 2);

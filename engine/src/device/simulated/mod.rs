@@ -1,7 +1,7 @@
 //! A simulated disk with a volatile cache: the device of crash and fault tests.
 //!
-//! A journal keeps every operation that changes the disk. A crash replays the journal up to some operation
-//! and decides by a seed what the disk holds:
+//! A journal keeps every operation that changes the disk. A crash replays the journal up to some
+//! operation and decides by a seed what the disk holds:
 //!
 //! ```text
 //!   write ──▶ visible, pending ──flush──▶ durable
@@ -14,9 +14,10 @@
 //!
 //! 1. What was flushed before the crash always survives.
 //! 2. The same journal, operation, kind and seed give the same storage.
-//! 3. A failed flush dooms the pending writes: a later flush succeeds but does not make them durable, as on
-//!    Linux.
-//! 4. A journal can be crashed at each of its operations, so one run of a workload gives thousands of crashes.
+//! 3. A failed flush dooms the pending writes: a later flush succeeds but does not make them
+//!    durable, as on Linux.
+//! 4. A journal can be crashed at each of its operations, so one run of a workload gives thousands
+//!    of crashes.
 
 mod device;
 mod image;

@@ -1,4 +1,5 @@
-//! The simulated disk's write queue: writes are in flight until they are reaped, and complete in any order.
+//! The simulated disk's write queue: writes are in flight until they are reaped, and complete in
+//! any order.
 
 use super::change::Change;
 use super::faults::OperationKind;

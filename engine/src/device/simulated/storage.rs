@@ -30,8 +30,8 @@ pub(super) struct Shared {
     /// Not part of the disk: file locks end with their process.
     pub(super) file_locks: Arc<FileLocks>,
     pub(super) device: Device,
-    /// The code of a `DurabilityMethod`. An atomic of the standard library, so that reading it is no
-    /// scheduling point of the simulation.
+    /// The code of a `DurabilityMethod`. An atomic of the standard library, so that reading it is
+    /// no scheduling point of the simulation.
     pub(super) method: AtomicU8,
 }
 
@@ -39,7 +39,8 @@ pub(super) struct Shared {
 const RETRY_PAUSE: Duration = Duration::from_micros(1);
 
 impl SimulatedStorage {
-    /// Returns an empty disk. `seed` decides the order of queue completions and the shape of faults.
+    /// Returns an empty disk. `seed` decides the order of queue completions and the shape of
+    /// faults.
     #[must_use]
     pub fn new(seed: u64) -> SimulatedStorage {
         SimulatedStorage::on(Disk::default(), seed)
@@ -185,7 +186,8 @@ impl SimulatedStorage {
         self.shared.disk.lock().unreadable.push((path.to_string(), bytes));
     }
 
-    /// Limits the sum of all file lengths to `bytes`; `None` is no limit. Files beyond it do not shrink.
+    /// Limits the sum of all file lengths to `bytes`; `None` is no limit. Files beyond it do not
+    /// shrink.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.disk.lock().capacity = bytes;
     }
@@ -280,8 +282,8 @@ impl SimulatedStorage {
         Ok(())
     }
 
-    /// Returns the positions in the journal at which blocks of several logs were written or in flight
-    /// and not durable: a power cut there can lose one block and keep another.
+    /// Returns the positions in the journal at which blocks of several logs were written or in
+    /// flight and not durable: a power cut there can lose one block and keep another.
     #[must_use]
     pub fn crash_points_between_logs(&self) -> Vec<usize> {
         let disk = self.shared.disk.lock();
@@ -318,8 +320,8 @@ impl SimulatedStorage {
         (disk.fate(kind, path, offset, bytes), disk.releases)
     }
 
-    /// Waits as the mishap demands, without the lock of the disk. `releases` is the number at the time
-    /// the mishap struck: a thread that sees the strike may release the operation at once.
+    /// Waits as the mishap demands, without the lock of the disk. `releases` is the number at the
+    /// time the mishap struck: a thread that sees the strike may release the operation at once.
     fn delay_operation(
         &self,
         (mishap, releases): (MishapKind, u64),

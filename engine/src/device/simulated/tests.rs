@@ -159,7 +159,8 @@ fn writes_in_flight_at_a_kill_complete_late_partly_or_never() {
     assert!(none > 0 && part > 0 && whole > 0 && late > 0, "{none} {part} {whole} {late}");
 }
 
-/// One page written by one operation that `kind` befalls, and what the file then is: old (1), new (2), or anything else (3), for each sector.
+/// One page written by one operation that `kind` befalls, and what the file then is: old (1), new
+/// (2), or anything else (3), for each sector.
 fn befallen(kind: MishapKind, durable: bool) -> (SimulatedStorage, Vec<u8>) {
     let (storage, file) = with_file();
     file.write_durable_at(0, &[1; 4 * SECTOR_BYTES]).expect("written");
@@ -254,7 +255,8 @@ fn a_flush_lies_until_the_next() {
     assert_eq!(storage.fault_counts().of("lying flush"), 1);
 }
 
-/// Four words of memory, all stored by one thread and fenced, after the mishap with number `after`: which of them a power cut leaves.
+/// Four words of memory, all stored by one thread and fenced, after the mishap with number `after`:
+/// which of them a power cut leaves.
 fn left_of_memory(kind: MishapKind, after: u64) -> Vec<bool> {
     let storage = SimulatedStorage::new(1);
     let options = MapOptions {

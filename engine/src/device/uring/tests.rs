@@ -53,7 +53,8 @@ fn kernel_without_a_needed_operation_is_refused() {
     assert_eq!(lacking(|code| code != opcode::Fsync::CODE), Some("flush"));
 }
 
-/// The log was on a file system that refuses O_DIRECT, its device's cache durable: what was in the page cache only was acknowledged.
+/// The log was on a file system that refuses O_DIRECT, its device's cache durable: what was in the
+/// page cache only was acknowledged.
 #[test]
 fn buffered_durable_write_is_flushed_with_plain_completion() {
     for direct in [false, true] {
@@ -74,7 +75,8 @@ fn link_is_lost_if_only_the_write_was_taken() {
     let lost: Vec<_> = (0..=offered.len()).map(|taken| lost_link(&offered, taken)).collect();
     assert_eq!(lost, [None, Some(3), None, None, Some(0), None, None, None]);
     assert_eq!(lost_link(&VecDeque::new(), 0), None);
-    // What was taken before is not there any more: this flush's write went without it, and that is known already.
+    // What was taken before is not there any more: this flush's write went without it, and that is
+    // known already.
     assert_eq!(lost_link(&[3 | FLUSH_BIT, 4].into(), 1), None);
 }
 
@@ -98,7 +100,8 @@ fn write_with_lost_link_is_flushed_before_completion() {
     expect_written(&file, &done, &[1]);
 }
 
-/// The kernel had no memory when a worker submitted; afterwards it only looked for completions, and there were none.
+/// The kernel had no memory when a worker submitted; afterwards it only looked for completions, and
+/// there were none.
 #[test]
 fn untaken_operations_are_offered_again_by_reap() {
     let Some((_directory, file, mut queue)) = queue(DurabilityMethod::WriteThenFlush, true) else {
@@ -120,7 +123,8 @@ fn untaken_operations_are_offered_again_by_reap() {
     expect_written(&file, &done, &[1]);
 }
 
-/// What had been taken with the one that failed was forgotten, and dropping the queue waited for it for ever.
+/// What had been taken with the one that failed was forgotten, and dropping the queue waited for it
+/// for ever.
 #[test]
 fn queue_error_loses_no_completion() {
     let Some((_directory, file, mut queue)) = queue(DurabilityMethod::Plain, true) else { return };

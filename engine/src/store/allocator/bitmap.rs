@@ -10,7 +10,8 @@ pub struct Bitmap {
     used: Vec<u64>,
     blocks: u64,
     free: u64,
-    /// Where the next search begins. Each checkpoint resets it to 0, so that the file stays compact.
+    /// Where the next search begins. Each checkpoint resets it to 0, so that the file stays
+    /// compact.
     cursor: u64,
     /// Where the next search for relocated images begins.
     relocation_cursor: u64,

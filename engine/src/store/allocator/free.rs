@@ -13,15 +13,17 @@
 //! ```
 //!
 //! A checkpoint is identified by the generation of its manifest; a backup or a reader pins the
-//! generation that it uses. Content with creation generation b that is missing from generation n on is
-//! needed by pins of b to n - 1. So a pin holds no more than its own checkpoint, however many follow.
-//! Creation generations are recorded only while something is pinned; content without one is as old
-//! as any pin. Images of one pack have different lifetimes, so each image has its own creation
-//! generation. A held image keeps its block; a block is held when only held images keep it.
+//! generation that it uses. Content with creation generation b that is missing from generation n on
+//! is needed by pins of b to n - 1. So a pin holds no more than its own checkpoint, however many
+//! follow. Creation generations are recorded only while something is pinned; content without one is
+//! as old as any pin. Images of one pack have different lifetimes, so each image has its own
+//! creation generation. A held image keeps its block; a block is held when only held images keep
+//! it.
 //!
 //! Held content is filed under one pinned generation that has it. When that generation is no longer
 //! pinned its list is examined again, a slice at a time, and each entry is filed under another
-//! generation or freed. A later pin has a newer generation than all held content, so it needs none of it.
+//! generation or freed. A later pin has a newer generation than all held content, so it needs none
+//! of it.
 //!
 //! # Invariants
 //! - F1 (I8): a live block that a checkpoint replaces is freed when the manifest without it is
@@ -43,7 +45,8 @@ use crate::base::{Account, PageId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One part of the creation table is forgotten per so many examined items: it is its own allocation.
+/// One part of the creation table is forgotten per so many examined items: it is its own
+/// allocation.
 const ITEMS_PER_PART: usize = 16;
 
 /// See the module's text.
@@ -53,8 +56,8 @@ pub struct FreeSpace {
     /// How full the blocks in use are.
     pub(in super::super) fills: Fills,
     pub(in super::super) pins: Pins,
-    /// Replaced content that a pin may need, by a generation that contains it and was pinned when the
-    /// content was examined last.
+    /// Replaced content that a pin may need, by a generation that contains it and was pinned when
+    /// the content was examined last.
     held: BTreeMap<u64, Vec<Held>>,
     /// Pays for `held` and the creation table.
     charge: Option<Charge>,
@@ -165,7 +168,8 @@ impl FreeSpace {
         Some(run)
     }
 
-    /// Frees a block that nothing refers to (F2), or one image of a pack, whose last image frees it.
+    /// Frees a block that nothing refers to (F2), or one image of a pack, whose last image frees
+    /// it.
     pub fn release(&mut self, block: BlockNumber) {
         debug_assert!(self.bitmap.is_used(block), "released twice");
         if self.bitmap.is_used(block) && self.fills.release(block) {
@@ -192,8 +196,8 @@ impl FreeSpace {
         self.held.keys().copied().collect()
     }
 
-    /// The blocks of content held for a generation, once for each item, without the first `skipped`.
-    /// Concurrent changes happen at the end.
+    /// The blocks of content held for a generation, once for each item, without the first
+    /// `skipped`. Concurrent changes happen at the end.
     pub fn held(&self, generation: u64, skipped: usize) -> impl Iterator<Item = BlockNumber> + '_ {
         let held = self.held.get(&generation).and_then(|held| held.get(skipped..)).unwrap_or_default();
         held.iter().map(|held| held.block)
@@ -222,8 +226,8 @@ impl FreeSpace {
         self.held.entry(generation).or_default().push(held);
     }
 
-    /// At open: every free block may belong to a checkpoint of an earlier process if a reader has an
-    /// older checkpoint, or a newer one that was lost.
+    /// At open: every free block may belong to a checkpoint of an earlier process if a reader has
+    /// an older checkpoint, or a newer one that was lost.
     pub fn hold_all_free(&mut self) {
         let committed = self.pins.committed();
         let lost = self.pins.newest_reader().filter(|reader| *reader > committed);
@@ -241,8 +245,8 @@ impl FreeSpace {
         self.held.keys().find(|generation| !self.pins.contains(**generation)).copied()
     }
 
-    /// Frees held content that no pin needs any more, examining at most `most` items. Returns whether
-    /// there may be more: an item that was not examined stays held (F1).
+    /// Frees held content that no pin needs any more, examining at most `most` items. Returns
+    /// whether there may be more: an item that was not examined stays held (F1).
     pub fn release_unneeded(&mut self, mut most: usize) -> bool {
         while let Some(generation) = self.unpinned() {
             let mut held = self.held.remove(&generation).unwrap_or_default();

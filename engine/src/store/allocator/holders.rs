@@ -1,14 +1,15 @@
 //! Reservation holders: threads between a reservation and the change that uses it.
 //!
-//! A thread does not say when it has used a reservation, so it counts until it ends. (The simulation
-//! ends a thread before it continues, so the count is the same whenever a seed is repeated.)
+//! A thread does not say when it has used a reservation, so it counts until it ends. (The
+//! simulation ends a thread before it continues, so the count is the same whenever a seed is
+//! repeated.)
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// The living threads with a reservation in one store. Changed under the store's lock, except when a
-/// thread ends.
+/// The living threads with a reservation in one store. Changed under the store's lock, except when
+/// a thread ends.
 #[derive(Debug, Default)]
 pub struct ReservationHolders(Arc<AtomicU64>);
 
@@ -21,8 +22,8 @@ thread_local! {
 }
 
 impl ReservationHolders {
-    /// Counts the calling thread from now on; true if it did not count before. A thread that reserves
-    /// while it ends is not counted.
+    /// Counts the calling thread from now on; true if it did not count before. A thread that
+    /// reserves while it ends is not counted.
     pub fn add_current(&self) -> bool {
         let added = HOLDS.try_with(|holds| {
             let mut holds = holds.borrow_mut();

@@ -1,4 +1,5 @@
-//! The length of the file that was needed recently, so that the file is not cut and extended in turn.
+//! The length of the file that was needed recently, so that the file is not cut and extended in
+//! turn.
 
 use crate::base::clock::Nanos;
 use std::time::Duration;

@@ -1,53 +1,56 @@
-//! The reserve: free blocks with space on the disk, so that every acknowledged change can be written
-//! even when the disk is full.
+//! The reserve: free blocks with space on the disk, so that every acknowledged change can be
+//! written even when the disk is full.
 //!
 //! ```text
 //!   a page becomes dirty ──▶ free blocks >= demand?  ──no──▶ the file grows ──disk full──▶ OutOfSpace, nothing was changed
 //! ```
 //!
 //! # The bound
-//! Let D be the dirty pages, N those of them without an image, and O the blocks of a whole mapping and
-//! of the catalog. Before a page becomes dirty there are at least `D + N + 2 * O` free blocks, that page
-//! included, and some for structure changes.
+//! Let D be the dirty pages, N those of them without an image, and O the blocks of a whole mapping
+//! and of the catalog. Before a page becomes dirty there are at least `D + N + 2 * O` free blocks,
+//! that page included, and some for structure changes.
 //!
 //! *A checkpoint fits.* It writes an image of each dirty page and at most O other blocks: D + O.
 //!
-//! *After it the bound holds again*, even if every page stayed dirty because transactions were writing
-//! to it all the time. The checkpoint took D + O blocks. Its end frees the old block of every page that
-//! had one, D - N, and the old blocks of the mapping and the catalog. So at most N blocks and those of
-//! new mapping blocks are gone for good, and the bound contained them; and every page has an image now.
+//! *After it the bound holds again*, even if every page stayed dirty because transactions were
+//! writing to it all the time. The checkpoint took D + O blocks. Its end frees the old block of
+//! every page that had one, D - N, and the old blocks of the mapping and the catalog. So at most N
+//! blocks and those of new mapping blocks are gone for good, and the bound contained them; and
+//! every page has an image now.
 //!
-//! *Many threads reserve at once.* A page counts when it has become dirty, which is after its thread
-//! reserved. So each reservation also leaves what all reservation holders may still use.
+//! *Many threads reserve at once.* A page counts when it has become dirty, which is after its
+//! thread reserved. So each reservation also leaves what all reservation holders may still use.
 //!
-//! *The end of a transaction reserves nothing*, whatever it rolls back: a page in which a transaction in
-//! progress has changed or only locked a row is dirty, with or without an image, and cannot leave memory.
+//! *The end of a transaction reserves nothing*, whatever it rolls back: a page in which a
+//! transaction in progress has changed or only locked a row is dirty, with or without an image, and
+//! cannot leave memory.
 //!
-//! *Eviction keeps the bound*: a page that leaves memory takes one block and is dirty no more. While a
-//! checkpoint is written eviction must not take its blocks: `has_block_for_eviction`. A clean page that
-//! is written for its stamps returns no block to the bound. It takes only a block outside of the bound:
-//! `check_blocks_for_clean`, `record_clean`.
+//! *Eviction keeps the bound*: a page that leaves memory takes one block and is dirty no more.
+//! While a checkpoint is written eviction must not take its blocks: `has_block_for_eviction`. A
+//! clean page that is written for its stamps returns no block to the bound. It takes only a block
+//! outside of the bound: `check_blocks_for_clean`, `record_clean`.
 //!
-//! *Relocating images and cutting the file leave the bound*: they use only blocks outside of the bound
-//! for dirty pages. If no page is dirty, they leave O: a close writes the catalog, and dropping a table,
-//! which reserves nothing, needs a checkpoint.
+//! *Relocating images and cutting the file leave the bound*: they use only blocks outside of the
+//! bound for dirty pages. If no page is dirty, they leave O: a close writes the catalog, and
+//! dropping a table, which reserves nothing, needs a checkpoint.
 //!
-//! *Packs.* A written image may need a block of its own, so nothing above becomes less. But a checkpoint
-//! does not free the block of a changed page if that block also holds an unchanged image. Let S be the
-//! images in packs beyond the first of each; at most min(D, S) blocks are not freed for that reason, and
-//! the bound is `D + N + min(D, S) + 2 * O`. (Let G be the blocks that hold images of dirty pages and no
-//! others; the need is `2 * D - G + 2 * O`, and the bound is never less. A checkpoint that writes b
-//! blocks leaves `2 * D - G + 2 * O - b + G`; if all its pages stay dirty, G is b now, and exactly the
-//! need is left. A pack makes b and the new G smaller by the same number.)
+//! *Packs.* A written image may need a block of its own, so nothing above becomes less. But a
+//! checkpoint does not free the block of a changed page if that block also holds an unchanged
+//! image. Let S be the images in packs beyond the first of each; at most min(D, S) blocks are not
+//! freed for that reason, and the bound is `D + N + min(D, S) + 2 * O`. (Let G be the blocks that
+//! hold images of dirty pages and no others; the need is `2 * D - G + 2 * O`, and the bound is
+//! never less. A checkpoint that writes b blocks leaves `2 * D - G + 2 * O - b + G`; if all its
+//! pages stay dirty, G is b now, and exactly the need is left. A pack makes b and the new G smaller
+//! by the same number.)
 //!
 //! # Invariants
-//! - V1: a block of the file has its space on the disk before it is allocated, as far as the file system
-//!   keeps its promise.
+//! - V1: a block of the file has its space on the disk before it is allocated, as far as the file
+//!   system keeps its promise.
 //! - V2: growth that fails changes nothing.
 //!
-//! Left out on purpose: recovery is not refused when it makes pages dirty. The blocks that it needs were
-//! free when the database went down, but a page may split another way; then the first checkpoint may
-//! find the disk full, and says so.
+//! Left out on purpose: recovery is not refused when it makes pages dirty. The blocks that it needs
+//! were free when the database went down, but a page may split another way; then the first
+//! checkpoint may find the disk full, and says so.
 
 use super::super::block::references_per_block;
 use super::holders::ReservationHolders;
@@ -56,14 +59,15 @@ use crate::base::planted::{self, Bug};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// Blocks for pages that merges, one after the other, or a rollback make dirty without a reservation.
+/// Blocks for pages that merges, one after the other, or a rollback make dirty without a
+/// reservation.
 const UNRESERVED: u64 = 32;
-/// Blocks that a thread may still use after its last reservation, before the counters show it: three
-/// for a new page, two for each of the two pages that a split changes besides, and the blocks
+/// Blocks that a thread may still use after its last reservation, before the counters show it:
+/// three for a new page, two for each of the two pages that a split changes besides, and the blocks
 /// other than images that these add.
 const PER_THREAD: u64 = 8;
-/// Blocks that a change of an existing page may use and a new page may not: rows can still be deleted
-/// when none can be added.
+/// Blocks that a change of an existing page may use and a new page may not: rows can still be
+/// deleted when none can be added.
 const FOR_CHANGES: u64 = 32;
 /// Bytes of a page in the catalog's list, at most: the distance to the page before.
 const LISTED_BYTES: u64 = 6;
@@ -86,7 +90,8 @@ pub struct Demand {
     pub new: AtomicU64,
     /// Every page id is below.
     pub page_ids: AtomicU64,
-    /// Pages that the next catalog may have to list because they are free although they have images.
+    /// Pages that the next catalog may have to list because they are free although they have
+    /// images.
     pub listed: AtomicU64,
 }
 
@@ -119,8 +124,8 @@ impl Reserve {
         self.demand.dirty.load(Ordering::Relaxed)
     }
 
-    /// Blocks of a mapping of all pages and of the catalog, with `more` new pages, some of them roots
-    /// of new tables.
+    /// Blocks of a mapping of all pages and of the catalog, with `more` new pages, some of them
+    /// roots of new tables.
     #[must_use]
     pub fn other_blocks(&self, stored: StoredBlocks, more: u64) -> u64 {
         let (demand, page_bytes) = (&self.demand, self.page_bytes);
@@ -149,8 +154,8 @@ impl Reserve {
         pages + more + UNRESERVED + PER_THREAD * self.holders.count()
     }
 
-    /// Free blocks that stay free, and by which the file is not cut: the bound for dirty pages or, if no
-    /// page is dirty, the blocks that a checkpoint writes besides images.
+    /// Free blocks that stay free, and by which the file is not cut: the bound for dirty pages or,
+    /// if no page is dirty, the blocks that a checkpoint writes besides images.
     #[must_use]
     pub fn kept(&self, stored: StoredBlocks) -> u64 {
         if self.dirty() > 0 {

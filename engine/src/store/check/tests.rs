@@ -67,7 +67,8 @@ fn leaked_blocks_are_found_and_owned_ones_are_not() {
     let held = store.hold();
     checkpoints(&store, 3..=3);
     assert!(store.usage().held_blocks > 0);
-    // A pack of three images: one gets into a table, one is given back, one is still with its writer.
+    // A pack of three images: one gets into a table, one is given back, one is still with its
+    // writer.
     let mut writer = store.writer(&storage, 256 << 10).expect("a queue");
     for page in 1..=3 {
         let image = |_: &mut [u8]| Some((ImageKind::Settled, 0));

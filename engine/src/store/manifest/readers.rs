@@ -10,12 +10,12 @@ use crate::sync::atomic::{Ordering, fence};
 /// Each repetition costs a checkpoint that came in between.
 const ANNOUNCEMENTS_MAX: u32 = 1000;
 
-/// Opens the newest durable checkpoint beside the writer; returns its manifest, and the slot that keeps
-/// its blocks.
+/// Opens the newest durable checkpoint beside the writer; returns its manifest, and the slot that
+/// keeps its blocks.
 ///
 /// # Errors
-/// `Busy` if all slots are taken, or checkpoints come faster than the manifest can be read; `Corruption` and `Unsupported` of
-/// the manifest; I/O.
+/// `Busy` if all slots are taken, or checkpoints come faster than the manifest can be read;
+/// `Corruption` and `Unsupported` of the manifest; I/O.
 pub fn open_newest_checkpoint(storage: &dyn Storage) -> Result<(Manifest, ReaderSlot)> {
     let file = lock_free_slot(storage)?;
     let mut manifest = ManifestFile::read_beside_writer(storage)?;

@@ -1,4 +1,5 @@
-//! The images of all pages: the mapping of the last committed checkpoint, and two overlays above it.
+//! The images of all pages: the mapping of the last committed checkpoint, and two overlays above
+//! it.
 //!
 //! ```text
 //!   look-up:   next  ──absent?──▶  in_checkpoint  ──absent?──▶  mapping
@@ -72,8 +73,8 @@ impl Images {
         self.replaced = Replaced { next: 0, in_checkpoint: self.replaced.next };
     }
 
-    /// Sets the image of a page for the next checkpoint; returns an image that no manifest needs (F2).
-    /// `more_may_arrive`: an image for the open checkpoint may still be with a writer.
+    /// Sets the image of a page for the next checkpoint; returns an image that no manifest needs
+    /// (F2). `more_may_arrive`: an image for the open checkpoint may still be with a writer.
     #[must_use = "the image is to be freed"]
     pub fn set_next(&mut self, page: PageId, reference: BlockRef, more_may_arrive: bool) -> Option<BlockRef> {
         let before = self.replaces(page);
@@ -88,7 +89,8 @@ impl Images {
         replaced.filter(|replaced| !replaced.is_absent())
     }
 
-    /// Sets the image of a page in the open checkpoint; returns an image that no manifest needs (F2).
+    /// Sets the image of a page in the open checkpoint; returns an image that no manifest needs
+    /// (F2).
     #[must_use = "the image is to be freed"]
     pub fn set_in_checkpoint(&mut self, page: PageId, reference: BlockRef) -> Option<BlockRef> {
         let before = self.replaces(page);
@@ -103,8 +105,8 @@ impl Images {
         replaced.filter(|replaced| !replaced.is_absent())
     }
 
-    /// Moves an image that was taken out of an abandoned checkpoint to the next one; returns an image
-    /// that no manifest needs (F2).
+    /// Moves an image that was taken out of an abandoned checkpoint to the next one; returns an
+    /// image that no manifest needs (F2).
     #[must_use = "the image is to be freed"]
     pub fn take_back(&mut self, page: PageId, reference: BlockRef) -> Option<BlockRef> {
         self.recount(self.replaces_with(page, Some(reference)), self.replaces(page));

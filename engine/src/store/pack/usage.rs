@@ -27,8 +27,8 @@ pub struct PackUsage {
     pub bytes_before: u64,
     /// Bytes of the packs that were written for them.
     pub bytes_after: u64,
-    /// Packs in the file, as far as is known: a pack with a single live image counts as an image until it
-    /// is read.
+    /// Packs in the file, as far as is known: a pack with a single live image counts as an image
+    /// until it is read.
     pub packs: u64,
     /// Live images in packs.
     pub live_images: u64,

@@ -80,7 +80,8 @@ fn run(disk: &SimulatedStorage, seed: u64, fault: Option<Fault>) -> History {
     history
 }
 
-/// After a crash behind `operations` operations the newest certain checkpoint, or the one being published, is there.
+/// After a crash behind `operations` operations the newest certain checkpoint, or the one being
+/// published, is there.
 fn check(crashed: &SimulatedStorage, history: &History, operations: usize, what: &str) {
     let fail = |error: Error| -> ! { panic!("{what}: {error}") };
     let (_, manifest) = ManifestFile::open(crashed, false).unwrap_or_else(|error| fail(error));
@@ -90,7 +91,8 @@ fn check(crashed: &SimulatedStorage, history: &History, operations: usize, what:
     let store = reopen(crashed, &manifest.store).unwrap_or_else(|error| fail(error));
     let version = |page: PageId| version_of(&store, page.0).unwrap_or_else(|error| fail(error));
     let found: Expected = store.page_ids().map(|page| (page.0, version(page))).collect();
-    // A publication that failed may have happened all the same; then its content is not in the history.
+    // A publication that failed may have happened all the same; then its content is not in the
+    // history.
     if let Some((_, expected)) = history.get(published) {
         assert_eq!(&found, expected, "{what}");
     }

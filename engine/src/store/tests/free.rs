@@ -83,7 +83,8 @@ fn a_reader_holds_no_more_than_its_checkpoint() {
     let mut live = space.allocate_run(1).expect("free").0;
     let mut catalog = space.allocate_run(1).expect("free").0;
     space.committed(1, Vec::new());
-    // A reader that is understood, one hold of this process, and later a reader that is not understood.
+    // A reader that is understood, one hold of this process, and later a reader that is not
+    // understood.
     let mut held = None;
     for generation in 2..20 {
         let readers = match generation {

@@ -1,4 +1,5 @@
-//! How much is looked at, and how much of it in one hold of the lock that every fault takes. Examined are counted, so nothing depends on time.
+//! How much is looked at, and how much of it in one hold of the lock that every fault takes.
+//! Examined are counted, so nothing depends on time.
 
 use super::*;
 use crate::store::yielding_lock::counted::{Examined, examined_by};
@@ -44,7 +45,8 @@ fn abandoned_checkpoint_yields_between_mapping_parts() {
     }
 }
 
-/// Others read, and their pages leave memory and are freed, while a checkpoint goes back part by part.
+/// Others read, and their pages leave memory and are freed, while a checkpoint goes back part by
+/// part.
 #[test]
 fn what_happens_while_a_round_is_abandoned_counts() {
     const PAGES: u64 = 4000;
@@ -84,7 +86,8 @@ fn what_happens_while_a_round_is_abandoned_counts() {
     }
 }
 
-/// Each checkpoint looked at everything that was held, and the end of a backup gave all of it back, in one hold; nobody paid for the memory.
+/// Each checkpoint looked at everything that was held, and the end of a backup gave all of it back,
+/// in one hold; nobody paid for the memory.
 #[test]
 fn held_content_is_examined_in_slices_after_a_release() {
     for pages in [300, 3000] {

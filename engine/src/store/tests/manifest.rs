@@ -217,8 +217,10 @@ fn crash_in_a_publication_leaves_the_old_or_new_manifest() {
     }
 }
 
-/// After a power cut between the two steps of a publication the slots differ, and only one holds the newest manifest: neither the open that finds
-/// them so nor the next publication, which may be torn, may lose that. The manifest before the newest is not enough, its blocks may have been used since.
+/// After a power cut between the two steps of a publication the slots differ, and only one holds
+/// the newest manifest: neither the open that finds them so nor the next publication, which may be
+/// torn, may lose that. The manifest before the newest is not enough, its blocks may have been used
+/// since.
 #[test]
 fn second_interrupted_publication_never_goes_back() {
     // Longer than a sector: others are there whole or not at all.
@@ -242,15 +244,16 @@ fn second_interrupted_publication_never_goes_back() {
     assert!(newest_in_one_slot > 0, "no cut was between the steps");
 }
 
-/// Longer than what is read at first, so that a write of it can be torn in many places and almost any byte that rots counts.
+/// Longer than what is read at first, so that a write of it can be torn in many places and almost
+/// any byte that rots counts.
 fn long() -> Manifest {
     let mut long = Manifest { generation: 2, ..full() };
     long.store.directory = (1..2500).map(|block| BlockRef(block << 24)).collect();
     long
 }
 
-/// Of a manifest that is longer than what is read at first the last sector was not read, unless it was full: it was taken for a damaged one, in both
-/// slots.
+/// Of a manifest that is longer than what is read at first the last sector was not read, unless it
+/// was full: it was taken for a damaged one, in both slots.
 #[test]
 fn a_long_manifest_is_read_to_its_end() {
     for more in [0, 1, 1000, 3000] {
@@ -262,8 +265,8 @@ fn a_long_manifest_is_read_to_its_end() {
     }
 }
 
-/// A disk on which a process that was killed in this step of a publication left [`long`] in slot 1, in a cache only; in the second step it is in slot
-/// 0, durably.
+/// A disk on which a process that was killed in this step of a publication left [`long`] in slot 1,
+/// in a cache only; in the second step it is in slot 0, durably.
 fn killed_in_step(step: u32, flush_failed: bool) -> SimulatedStorage {
     let (disk, _file) = created();
     let bytes = long().encode().expect("fits");
@@ -285,8 +288,9 @@ fn killed_in_step(step: u32, flush_failed: bool) -> SimulatedStorage {
     disk.crash(CrashKind::Kill, disk.operations(), 1)
 }
 
-/// A process was killed between its write of a slot and the flush, or the flush failed: what is read then is not on the disk, and whoever
-/// acts on it uses blocks again that only the manifest before it names. And a slot that is left with that one wins should the newest rot.
+/// A process was killed between its write of a slot and the flush, or the flush failed: what is
+/// read then is not on the disk, and whoever acts on it uses blocks again that only the manifest
+/// before it names. And a slot that is left with that one wins should the newest rot.
 #[test]
 fn cached_manifest_is_made_durable_in_both_slots_at_open() {
     for flush_failed in [false, true] {
@@ -309,8 +313,9 @@ fn cached_manifest_is_made_durable_in_both_slots_at_open() {
     }
 }
 
-/// Slots that read equal were taken for two durable ones, and the next publication began with the only one that was durable: a power cut in it left
-/// the manifest before, whose blocks had been used again, or none.
+/// Slots that read equal were taken for two durable ones, and the next publication began with the
+/// only one that was durable: a power cut in it left the manifest before, whose blocks had been
+/// used again, or none.
 #[test]
 fn cached_slot_is_made_durable_although_both_read_equal() {
     for flush_failed in [false, true] {
@@ -331,7 +336,8 @@ fn cached_slot_is_made_durable_although_both_read_equal() {
     }
 }
 
-/// What was written over the newest manifest came from a second read of it, which nobody had checked.
+/// What was written over the newest manifest came from a second read of it, which nobody had
+/// checked.
 #[test]
 fn open_makes_the_decoded_bytes_durable() {
     let mut struck = 0;

@@ -1,4 +1,5 @@
-//! Packs and whoever has a checkpoint: no image is lost under a reader, and no block stays longer than somebody needs it.
+//! Packs and whoever has a checkpoint: no image is lost under a reader, and no block stays longer
+//! than somebody needs it.
 
 use super::*;
 use crate::base::random::Random;
@@ -56,7 +57,8 @@ impl Life {
         written
     }
 
-    /// Pages that leave memory while a checkpoint is written: some of a pack belong to it, others to the next.
+    /// Pages that leave memory while a checkpoint is written: some of a pack belong to it, others
+    /// to the next.
     fn checkpoint(&mut self) {
         let number = self.store.state.lock().checkpoint.epoch + 1;
         let checkpoint = self.store.begin_checkpoint(number, Csn(self.version)).expect("idle");
@@ -178,7 +180,8 @@ fn long_reader_of_packs_holds_only_its_checkpoint() {
     let its = reader.usage().blocks - reader.usage().free_blocks;
     for _ in 0..200 {
         life.checkpoint();
-        // What was on its way when the reader came may be held beside its checkpoint, until it goes.
+        // What was on its way when the reader came may be held beside its checkpoint, until it
+        // goes.
         assert!(life.store.usage().held_blocks <= its, "{:?}", life.store.usage());
     }
     drop(reader);

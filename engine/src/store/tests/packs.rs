@@ -370,7 +370,8 @@ fn reserve_suffices_to_write_packed_images_alone() {
         store.disk_space().reserve(ReservedFor::Change).expect("room");
         demand.dirty.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
-    // From now on nothing more: all pages stay dirty, and are written packed or alone by one checkpoint after the other.
+    // From now on nothing more: all pages stay dirty, and are written packed or alone by one
+    // checkpoint after the other.
     let len = disk.read_file(PAGES_PATH).expect("there").len() as u64;
     let others: u64 = disk
         .files()

@@ -89,8 +89,9 @@ fn image_for_the_next_checkpoint_is_read_but_not_committed() {
     assert_eq!(checkpoint.usage(), store.usage(), "no block is lost");
 }
 
-/// A page got its first image in a checkpoint, and was freed while that was being written. The removal was forgotten, since there was no
-/// image to remove yet; then the image arrived, and stayed in all later checkpoints, in no table.
+/// A page got its first image in a checkpoint, and was freed while that was being written. The
+/// removal was forgotten, since there was no image to remove yet; then the image arrived, and
+/// stayed in all later checkpoints, in no table.
 #[test]
 fn page_freed_during_its_first_write_is_not_in_the_checkpoint() {
     let disk = new_disk();
@@ -144,8 +145,9 @@ fn images_are_written_adjacently_and_reported_when_complete() {
     assert_eq!(reopened.usage(), store.usage(), "no block is lost");
 }
 
-/// A writer that is given up after a failed write stopped waiting for the others at the next one that failed. Their blocks, which
-/// nobody gave back or recorded any more, counted as available for ever: on a full disk space was promised that was not there.
+/// A writer that is given up after a failed write stopped waiting for the others at the next one
+/// that failed. Their blocks, which nobody gave back or recorded any more, counted as available for
+/// ever: on a full disk space was promised that was not there.
 #[test]
 fn dropped_writer_with_failed_writes_keeps_no_block() {
     let give_up = |seed: u64, fault: Fault| {

@@ -128,8 +128,9 @@ fn blocks_of_a_reader_are_not_used_before_it_has_gone() {
     assert_eq!(store.usage().held_blocks, 0);
 }
 
-/// A process was killed between the two slots of a publication, somebody opened its checkpoint, and then the slot was lost: the next process found
-/// the manifest before it, and used the blocks that only the lost one named.
+/// A process was killed between the two slots of a publication, somebody opened its checkpoint, and
+/// then the slot was lost: the next process found the manifest before it, and used the blocks that
+/// only the lost one named.
 #[test]
 fn a_reader_of_a_manifest_that_was_lost_keeps_its_blocks() {
     let (disk, file, mut manifest) = database();
@@ -164,8 +165,9 @@ fn a_reader_of_a_manifest_that_was_lost_keeps_its_blocks() {
     assert_eq!(store.usage().held_blocks, 0);
 }
 
-/// The manifest that was lost was known to be lost only to the first process that opened the database then: that made both slots alike. The next one gave
-/// its generation to another, and what the reader needed counted as no part of that.
+/// The manifest that was lost was known to be lost only to the first process that opened the
+/// database then: that made both slots alike. The next one gave its generation to another, and what
+/// the reader needed counted as no part of that.
 #[test]
 fn generation_of_a_reader_is_never_reused_by_later_opens() {
     let (disk, file, mut manifest) = database();
@@ -271,7 +273,8 @@ impl Storage for Replacing {
     }
 }
 
-/// What was read first was lost, and another manifest got its generation before the reader looked again: it would have read pages of neither.
+/// What was read first was lost, and another manifest got its generation before the reader looked
+/// again: it would have read pages of neither.
 #[test]
 fn a_reader_compares_the_whole_manifest() {
     let (disk, ..) = database();

@@ -81,8 +81,9 @@ fn assert_counts_are_exact(store: &PageStore, context: &str) {
     assert_eq!(counted, there, "{context}");
 }
 
-/// The first image of a page was still on its way into the checkpoint when a second one, for the next, was there: that replaced nothing, then. Given
-/// up, the checkpoint took from the count what had never been counted.
+/// The first image of a page was still on its way into the checkpoint when a second one, for the
+/// next, was there: that replaced nothing, then. Given up, the checkpoint took from the count what
+/// had never been counted.
 #[test]
 fn image_recorded_below_a_newer_one_is_counted() {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
@@ -105,7 +106,8 @@ fn image_recorded_below_a_newer_one_is_counted() {
     }
 }
 
-/// A checkpoint is given up, or becomes the mapping, part by part, and others go on between two parts.
+/// A checkpoint is given up, or becomes the mapping, part by part, and others go on between two
+/// parts.
 #[test]
 fn the_counts_are_exact_whatever_happens_while_a_round_ends() {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
@@ -232,8 +234,9 @@ fn half_empty(disk: &SimulatedStorage, dirty: u64) -> (Arc<PageStore>, Arc<Deman
     (store, demand)
 }
 
-/// Once the file was cut to what was in use, and images moved into the blocks that were left in it, although a transaction in progress had
-/// been promised that what it had made dirty could be written.
+/// Once the file was cut to what was in use, and images moved into the blocks that were left in it,
+/// although a transaction in progress had been promised that what it had made dirty could be
+/// written.
 #[test]
 fn compacting_leaves_the_reserve_to_what_is_dirty() {
     let disk = new_disk();
@@ -289,7 +292,8 @@ fn clean_pages_leave_the_reserve_and_request_a_checkpoint() {
     assert_eq!((replaced(&store), version_of(&store, 560).expect("reads")), ((1, 0), 3));
 }
 
-/// What was being moved counted as blocks that would come back, and batch after batch took from the reserve what was in flight.
+/// What was being moved counted as blocks that would come back, and batch after batch took from the
+/// reserve what was in flight.
 #[test]
 fn images_that_are_on_the_move_are_not_taken_for_free_blocks() {
     for seed in 0..8 {
@@ -302,7 +306,8 @@ fn images_that_are_on_the_move_are_not_taken_for_free_blocks() {
     }
 }
 
-/// Nobody had asked the disk since it was filled, so the blocks that a checkpoint needed went to pages that were to leave memory.
+/// Nobody had asked the disk since it was filled, so the blocks that a checkpoint needed went to
+/// pages that were to leave memory.
 #[test]
 fn checkpoint_keeps_its_blocks_before_a_full_disk_is_noticed() {
     let disk = new_disk();
@@ -333,7 +338,8 @@ fn checkpoint_keeps_its_blocks_before_a_full_disk_is_noticed() {
     assert!(store.disk_space().has_block_for_eviction(), "nothing needs them now");
 }
 
-/// A store with 300 dirty pages on a checkpoint's way, all but a few of its blocks written, on a disk that has `spare` blocks more.
+/// A store with 300 dirty pages on a checkpoint's way, all but a few of its blocks written, on a
+/// disk that has `spare` blocks more.
 fn in_a_checkpoint(disk: &SimulatedStorage, spare: u64) -> (Arc<PageStore>, OpenCheckpoint, Clock) {
     let store = PageStore::create(disk, DATABASE, PAGE).expect("created");
     let (clock, demand) = (Clock::manual(), Arc::new(Demand::default()));
@@ -350,8 +356,8 @@ fn in_a_checkpoint(disk: &SimulatedStorage, spare: u64) -> (Arc<PageStore>, Open
     (store, checkpoint, clock)
 }
 
-/// The disk was asked for all that the checkpoint could need of pages that it had imaged and that stayed dirty. It did not have so much, and no page left
-/// memory until the end of the checkpoint.
+/// The disk was asked for all that the checkpoint could need of pages that it had imaged and that
+/// stayed dirty. It did not have so much, and no page left memory until the end of the checkpoint.
 #[test]
 fn pages_leave_beside_a_round_while_the_disk_has_space_for_them() {
     let disk = new_disk();
@@ -367,7 +373,8 @@ fn pages_leave_beside_a_round_while_the_disk_has_space_for_them() {
     assert!(!store.disk_space().has_block_for_eviction(), "the disk is full");
 }
 
-/// What was with somebody who evicts counted as free, as it soon was. A checkpoint on a full disk that came to it a moment earlier failed.
+/// What was with somebody who evicts counted as free, as it soon was. A checkpoint on a full disk
+/// that came to it a moment earlier failed.
 #[test]
 fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
     let disk = new_disk();
@@ -408,7 +415,8 @@ fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
     checkpoint.write_blob(b"a catalog").expect("blocks have come back");
 }
 
-/// Pages that were imaged and are dirty again kept all others in memory while the mapping was written and the manifest published.
+/// Pages that were imaged and are dirty again kept all others in memory while the mapping was
+/// written and the manifest published.
 #[test]
 fn a_round_whose_images_are_made_keeps_what_its_mapping_takes() {
     let disk = new_disk();
@@ -419,7 +427,8 @@ fn a_round_whose_images_are_made_keeps_what_its_mapping_takes() {
     store.commit_checkpoint(checkpoint.finish().expect("blocks are kept"));
 }
 
-/// A disk that was found full by somebody who was not refused for that was said to be full for ever.
+/// A disk that was found full by somebody who was not refused for that was said to be full for
+/// ever.
 #[test]
 fn a_disk_that_was_full_beside_a_round_is_asked_again() {
     let disk = new_disk();
@@ -445,7 +454,8 @@ fn an_error_that_is_no_full_disk_keeps_no_page_in_memory() {
     disk.heal();
 }
 
-/// With nothing dirty and no image on the move the file was cut to what was in use, and the catalog of the next checkpoint had no place.
+/// With nothing dirty and no image on the move the file was cut to what was in use, and the catalog
+/// of the next checkpoint had no place.
 #[test]
 fn compacted_file_has_space_for_a_checkpoint_without_a_table() {
     let disk = new_disk();
@@ -465,7 +475,8 @@ fn compacted_file_has_space_for_a_checkpoint_without_a_table() {
     store.commit_checkpoint(checkpoint.finish().expect("blocks are kept"));
 }
 
-/// What was asked for counted when the page had become dirty, which is later: threads that asked at once were all promised the same blocks.
+/// What was asked for counted when the page had become dirty, which is later: threads that asked at
+/// once were all promised the same blocks.
 #[test]
 fn what_is_promised_to_many_threads_at_once_is_there_for_each() {
     const THREADS: usize = 400;

@@ -1,7 +1,8 @@
-//! Epochs of a simulation: deferred frees of its threads run in them, or at the end of the simulation.
+//! Epochs of a simulation: deferred frees of its threads run in them, or at the end of the
+//! simulation.
 //!
-//! The library's default epochs belong to the process. With them the time of a free would depend on earlier
-//! simulations, and the engine asks what is free.
+//! The library's default epochs belong to the process. With them the time of a free would depend on
+//! earlier simulations, and the engine asks what is free.
 
 use crossbeam_epoch::{Collector, Guard, LocalHandle};
 use std::cell::RefCell;
@@ -26,7 +27,8 @@ impl Epochs {
     }
 }
 
-/// Prepares the calling thread to leave the simulation. Its deferred frees may block, and enter an epoch.
+/// Prepares the calling thread to leave the simulation. Its deferred frees may block, and enter an
+/// epoch.
 pub(super) fn leave() {
     let own = OWN.take();
     drop(own);
@@ -37,7 +39,8 @@ pub(super) fn takes_part() -> bool {
     OWN.try_with(|own| own.borrow().is_some()).unwrap_or(false)
 }
 
-/// Enters an epoch of the calling thread's simulation. Returns `None` if the thread takes part in none.
+/// Enters an epoch of the calling thread's simulation. Returns `None` if the thread takes part in
+/// none.
 pub(super) fn pin_own() -> Option<Guard> {
     OWN.try_with(|own| own.borrow().as_ref().map(LocalHandle::pin)).ok().flatten()
 }

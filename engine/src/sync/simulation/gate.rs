@@ -10,8 +10,8 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Opens the gate. The gate opens before the waiter is read, and the waiter registers before it checks
-    /// the gate, so one of the two sees the other.
+    /// Opens the gate. The gate opens before the waiter is read, and the waiter registers before it
+    /// checks the gate, so one of the two sees the other.
     pub(super) fn open(&self) {
         self.open.swap(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.get() {

@@ -1,10 +1,10 @@
-//! A planned panic of a thread at a blocking operation: locking a mutex, waiting for an event, sleeping, or
-//! using a device, whose disk is behind a mutex.
+//! A planned panic of a thread at a blocking operation: locking a mutex, waiting for an event,
+//! sleeping, or using a device, whose disk is behind a mutex.
 //!
-//! The panic stands for a bug of the engine, or of a device of the user. Operations on atomics and releases of
-//! locks never panic: they cannot fail, and invariants rely on that. An unwinding thread is spared, because a
-//! second panic would end the process; so is a thread that leaves the simulation, where nothing would catch
-//! the panic.
+//! The panic stands for a bug of the engine, or of a device of the user. Operations on atomics and
+//! releases of locks never panic: they cannot fail, and invariants rely on that. An unwinding
+//! thread is spared, because a second panic would end the process; so is a thread that leaves the
+//! simulation, where nothing would catch the panic.
 
 use std::backtrace::Backtrace;
 use std::sync::atomic::{AtomicUsize, Ordering};

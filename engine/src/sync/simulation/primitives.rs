@@ -1,4 +1,5 @@
-//! The standard library's primitives, each operation a place where the scheduler may let another thread run.
+//! The standard library's primitives, each operation a place where the scheduler may let another
+//! thread run.
 //!
 //! A thread that takes part in no simulation finds the standard library's behaviour.
 
@@ -68,7 +69,8 @@ macro_rules! atomic {
     };
 }
 
-/// Methods of an atomic that are those of the standard library's, after a place where another thread may run.
+/// Methods of an atomic that are those of the standard library's, after a place where another
+/// thread may run.
 macro_rules! operations {
     ($name:ident, $of:ty: $($method:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         impl $name {$(
@@ -108,7 +110,8 @@ macro_rules! operations_of_numbers {
         }
 
         impl $name {
-            /// As that of the standard library; each attempt is a place where another thread may run.
+            /// As that of the standard library; each attempt is a place where another thread may
+            /// run.
             #[allow(clippy::missing_errors_doc, reason = "said there")]
             pub fn fetch_update(
                 &self,

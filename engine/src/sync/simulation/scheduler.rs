@@ -68,7 +68,8 @@ pub fn is_simulated() -> bool {
 
 static PLACES: AtomicBool = AtomicBool::new(false);
 
-/// Records a backtrace whenever a thread begins to sleep, for the report of a run that is given up. Slow.
+/// Records a backtrace whenever a thread begins to sleep, for the report of a run that is given up.
+/// Slow.
 pub fn remember_places() {
     PLACES.store(true, Ordering::Relaxed);
 }
@@ -83,7 +84,8 @@ pub fn point() {
     });
 }
 
-/// Runs `f` without scheduling points, so that an observer does not change the run. `f` must not block.
+/// Runs `f` without scheduling points, so that an observer does not change the run. `f` must not
+/// block.
 pub fn aside<T>(f: impl FnOnce() -> T) -> T {
     let left = LEFT.get();
     if left > 0 {
@@ -349,7 +351,8 @@ impl Simulation {
         next
     }
 
-    /// Advances the time to the end of the next sleep. Returns false if no thread sleeps until a time.
+    /// Advances the time to the end of the next sleep. Returns false if no thread sleeps until a
+    /// time.
     fn pass_to_next_time(&self, state: &State) -> bool {
         let next = state.tasks.iter().filter_map(|task| match task.condition {
             Condition::Waits { until, .. } => until,
@@ -395,8 +398,8 @@ fn strike() {
     }
 }
 
-/// Lets `after` more blocking operations of threads whose names begin with `threads` succeed. The thread
-/// that starts the next one panics with [`PlannedPanic`].
+/// Lets `after` more blocking operations of threads whose names begin with `threads` succeed. The
+/// thread that starts the next one panics with [`PlannedPanic`].
 pub fn panic_later(threads: &'static str, after: u64) {
     in_simulation(|simulation, _| simulation.lock().panic.arm(Armed { threads, after }));
 }

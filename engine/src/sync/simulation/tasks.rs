@@ -21,7 +21,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan of `seed`, between a switch at every few operations and runs without interruption.
+    /// Returns the plan of `seed`, between a switch at every few operations and runs without
+    /// interruption.
     #[must_use]
     pub fn of(seed: u64) -> Plan {
         let mut random = Random::from_seed(seed ^ 0x5c4e_d01e);
@@ -98,8 +99,8 @@ pub(super) enum Condition {
 }
 
 impl Condition {
-    /// Returns the condition with the address replaced by its index in `seen`, so that repeated runs print
-    /// the same.
+    /// Returns the condition with the address replaced by its index in `seen`, so that repeated
+    /// runs print the same.
     pub(super) fn without_address(self, seen: &mut Vec<usize>) -> Condition {
         let Condition::Waits { address: Some(address), until } = self else { return self };
         let place = seen.iter().position(|known| *known == address).unwrap_or_else(|| {

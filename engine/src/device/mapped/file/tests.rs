@@ -39,7 +39,8 @@ fn stored_bytes_are_visible_after_mapping_again() {
     assert!(facts.to_string().contains("a crash of the process only"), "{facts}");
 }
 
-/// The length that a full disk left was taken for the memory's at the next open, which then had another one than was said, for ever.
+/// The length that a full disk left was taken for the memory's at the next open, which then had
+/// another one than was said, for ever.
 #[test]
 fn a_new_file_has_no_length_before_it_has_all_its_blocks() {
     let directory = directory();
@@ -47,7 +48,8 @@ fn a_new_file_has_no_length_before_it_has_all_its_blocks() {
     let file = std::fs::File::create_new(&path).expect("new");
     let fd = OwnedFd::from(file);
     let len = || rustix::fs::fstat(&fd).expect("open").st_size;
-    // The file system is full, or the process is killed, halfway: what is allocated by then counts, if it may.
+    // The file system is full, or the process is killed, halfway: what is allocated by then counts,
+    // if it may.
     let halfway = |flags: FallocateFlags| {
         if flags.contains(FallocateFlags::KEEP_SIZE) { Ok(()) } else { rustix::fs::ftruncate(&fd, 1 << 19) }
     };
