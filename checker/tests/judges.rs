@@ -24,7 +24,7 @@ impl Random {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Bug {
     None,
-    /// Commits do not look whether somebody else wrote the list.
+    /// Commits do not check whether another transaction wrote the list.
     LostUpdate,
     /// A snapshot is older than what was acknowledged.
     StaleSnapshot,
@@ -245,13 +245,13 @@ fn judges_agree_on_every_history_with_and_without_bugs() {
             rows += u64::from(!versions::check(&run.rows).is_valid());
         }
         println!("{bug:?}: in {histories} of 150, we find {ours}, adya {theirs}, the judge of rows {rows}");
-        // Not each is visible to anybody.
+        // Not every occurrence is visible.
         assert!(histories > 50 && ours * 3 > histories && ours == theirs, "{bug:?}: {ours} of {histories}");
     }
 }
 
-/// Every third commit, and every third abort, is told to nobody. Our judge believes what a
-/// transaction read whose writes were seen; `adya` leaves it open.
+/// The outcome of every third commit and abort is unknown. Our judge trusts the reads of an
+/// observed transaction; `adya` leaves them open.
 #[test]
 fn judges_agree_where_outcomes_are_unknown() {
     for bug in [&[Bug::None][..], &BUGS].concat() {
@@ -313,7 +313,7 @@ fn unknown_outcomes_count_if_somebody_saw_them() {
     history.end(3, 4, Outcome::Unknown);
     let nobody = history.check(Level::Snapshot);
     assert!(nobody.is_valid() && nobody.judged == 0);
-    // Who sees the second cannot miss the first, which it had read.
+    // A reader of the second cannot miss the first, which the second had read.
     history.read(2, [20]);
     history.read(1, []);
     history.end(5, 6, Outcome::Committed);

@@ -4,7 +4,7 @@
 //! Two histories continue from run to run. A crash decides the outcomes of a run's transactions:
 //! one reported durable before the crash is present, one that began after it never was, any other
 //! may be present. The next working run begins by reading everything, and these reads join the
-//! histories. The judge of rows goes by CSNs: the marks that are found tell which transactions are
+//! histories. The judge of rows goes by CSNs: the marks that are found show which transactions are
 //! present. The others are gone for ever, with their CSNs, and the present ones must be explained
 //! without them.
 

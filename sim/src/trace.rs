@@ -30,7 +30,7 @@ impl Debug for Trace {
 }
 
 impl Trace {
-    /// Records that `who` did `what` now.
+    /// Records that the thread `who` did `what` now.
     pub fn note(&self, disk: &SimulatedStorage, who: impl Display, what: impl Display) {
         let at = simulation::aside(|| disk.operations());
         let event = Event { at, who: who.to_string(), what: what.to_string() };

@@ -225,7 +225,7 @@ mod chosen {
     #[cold]
     fn ask() -> u8 {
         let bug = std::env::var(VARIABLE).ok().filter(|name| !name.is_empty()).map(|name| {
-            // Nothing planted would look like a bug that nobody notices.
+            // Planting nothing would look like a bug that no test notices.
             Bug::named(&name).unwrap_or_else(|| panic!("{VARIABLE} = {name}: there is no such planted bug"))
         });
         let chosen = bug.map_or(NOTHING, |bug| bug as u8);

@@ -2,7 +2,7 @@
 //!
 //! A checkpoint is an exact snapshot at one CSN, C: page images in the store that together contain
 //! every transaction up to C and nothing else, and a manifest that names them. After it the log up
-//! to C is no longer needed, except chunks of transactions still in progress. `run` tells its five
+//! to C is no longer needed, except chunks of transactions still in progress. `run` shows its five
 //! stages.
 //!
 //! # Why it blocks no transaction

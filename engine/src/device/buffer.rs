@@ -19,7 +19,7 @@ pub const SECTOR_BYTES: usize = 4096;
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     len: usize,
-    /// Who pays for it, if anybody does.
+    /// The charge for the buffer, if it is charged.
     charge: Option<Charge>,
 }
 

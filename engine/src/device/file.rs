@@ -37,8 +37,8 @@ const PARTS: [&str; 2] = ["log", "pages"];
 #[derive(Debug)]
 pub struct FileStorage {
     directory: PathBuf,
-    /// All but direct I/O, which is found out when it is first asked for: by then whoever opens the
-    /// directory has looked whether it is a database's.
+    /// All but direct I/O, which is probed at its first use: by then the open has checked
+    /// whether the directory is a database's.
     facts: DeviceFacts,
     direct_io: OnceLock<std::result::Result<(), String>>,
     /// Why a file is written through the page cache although direct I/O works in the directory: a
@@ -335,9 +335,9 @@ impl RealFile {
         }
     }
 
-    /// Makes what was written through the page cache durable. Which write an error belongs to Linux
-    /// does not say: it tells the first who asks, and takes what is lost for clean. So they ask one
-    /// after the other, and after the first error all have failed.
+    /// Makes what was written through the page cache durable. Linux does not say
+    /// which write an error belongs to: it reports the error to the first flush and then treats the
+    /// lost bytes as clean. So flushes run one after the other, and after the first error all fail.
     fn flush_cache(&self) -> Result<()> {
         let mut failed = self.failed.lock();
         if *failed {

@@ -3,14 +3,14 @@
 //! 1. The queue owns request and buffer until the kernel has completed every operation on them;
 //!    dropping the queue waits.
 //! 2. A write that is durable by flush is two linked operations; it is done when both are. If
-//!    either failed, the write failed: it is not repeated, for nobody knows what the flush of
-//!    another write has made durable meanwhile.
+//!    either failed, the write failed: it is not repeated, because it is unknown what the
+//!    flush of another write has made durable meanwhile.
 //! 3. A short write is continued from where it stopped. The kernel has not started the flush behind
 //!    it; the rest brings its own.
 //! 4. What a thread submitted belongs to it: when it ends, the kernel gives up what it has not
-//!    started (EFAULT, ECANCELED). Nothing failed then, so whoever reaps starts the write again,
-//!    from its beginning if it is durable by flush. A flush that was given up was never tried, so
-//!    this is not the repetition that 2 forbids.
+//!    started (EFAULT, ECANCELED). Nothing failed then, so the reaping thread starts the write
+//!    again, from its beginning if it is durable by flush. A flush that was given up was never
+//!    tried, so this is not the repetition that 2 forbids.
 //! 5. The kernel may take fewer operations than it is offered; the others are offered again by the
 //!    next call. If it took a write without the flush that is linked to it, the two have nothing to
 //!    do with each other any more, and that flush may come first. So it proves nothing, and when
@@ -159,7 +159,7 @@ impl UringQueue {
                 Ok(_) => return Ok(()),
                 Err(e) if e.raw_os_error() == Some(libc_eintr()) => {}
                 // The completion queue is full or memory is short: completions have to be taken
-                // first. What was not taken is offered again by whoever enters next.
+                // first. The next call that enters the kernel offers the rest again.
                 Err(e) if matches!(e.raw_os_error(), Some(11 | 16)) => {
                     if want > 0 {
                         std::thread::sleep(RETRY);
@@ -183,7 +183,7 @@ impl UringQueue {
         self.offered.drain(..taken);
     }
 
-    /// After an error of one the others are taken nevertheless: the kernel tells of each only once.
+    /// After an error of one the others are taken nevertheless: the kernel reports each only once.
     fn take_completions(&mut self) -> Result<()> {
         let completed: Vec<(u64, i32)> =
             self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
@@ -287,7 +287,7 @@ impl WriteQueue for UringQueue {
     fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> Result<()> {
         let mut result = self.take_completions();
         if result.is_ok() && !self.offered.is_empty() {
-            // Nobody else may come by.
+            // No other call may follow.
             result = self.enter(0);
         }
         if result.is_ok() && wait {

@@ -13,8 +13,8 @@ use std::os::fd::RawFd;
 
 /// Reads in flight, at most: more gain nothing on any device that was looked at.
 const DEPTH: usize = 64;
-/// Rings that are kept for later calls. Each is a descriptor, of which a process has 1024 if nobody
-/// gave it more, and some pages of the kernel's memory. Few calls come at the same time, for each
+/// Rings that are kept for later calls. Each is a descriptor, of which a process has 1024 by
+/// default, and some pages of the kernel's memory. Few calls come at the same time, for each
 /// has up to [`DEPTH`] reads in flight, and a few keep any device busy; a call that finds none
 /// makes one.
 const IDLE_MOST: usize = 8;
@@ -32,8 +32,8 @@ impl std::fmt::Debug for ManyReads {
 }
 
 impl ManyReads {
-    /// Reads from the file `descriptor`, which stays open meanwhile; tells `done` of each read that
-    /// was. Returns which have to be done again alone.
+    /// Reads from the file `descriptor`, which stays open meanwhile; calls `done` for each read
+    /// that completed. Returns the reads that must be repeated alone.
     pub(super) fn read(
         &self,
         descriptor: RawFd,

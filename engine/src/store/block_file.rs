@@ -1,6 +1,6 @@
 //! The file of blocks: reads, verifies and writes single blocks. It knows nothing of the mapping.
 //!
-//! A snapshot may outlive its database and go on reading. After [`BlockFile::release`] another
+//! A snapshot may outlive its database and continue to read. After [`BlockFile::release`] another
 //! process may reuse blocks, so a block that fails verification then is reported as
 //! `InvalidArgument`, not as damage.
 

@@ -1,7 +1,7 @@
 //! Copies page images from one store to another: backups, and databases restored from them.
 //!
 //! An image keeps its kind and its CSN. In a store of the same database the copy is bit-identical,
-//! so the tag in a reference tells whether a copy is what the reference in the original means,
+//! so the tag in a reference shows whether a copy is what the reference in the original means,
 //! wherever it is and whichever block it shares (P1).
 
 use super::block::{self, BLOCK_HEADER_BYTES};

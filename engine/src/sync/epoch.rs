@@ -68,7 +68,7 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
 
 impl<T: Send + Sync + 'static> Drop for EpochCell<T> {
     fn drop(&mut self) {
-        // SAFETY: `&mut self` means that nobody else holds the cell, hence neither the value:
+        // SAFETY: `&mut self` means that no other thread holds the cell, hence neither the value:
         // `load` borrows both.
         unsafe {
             let value = std::mem::replace(&mut self.value, Atomic::null());

@@ -34,14 +34,8 @@ pub const WIDE_COMMENTS: &[&str] = &[];
 
 /// Places where comments may use words that others replace.
 pub const COINED_WORDS: &[&str] = &[
-    "checker/tests/",
     "cli/tests/",
-    "engine/src/base/",
-    "engine/src/checkpoint/",
     "engine/src/commit/",
-    "engine/src/device/",
-    "engine/src/store/",
-    "engine/src/sync/",
     "engine/tests/",
     "engine/tests/support/",
     "model/src/",

@@ -1,12 +1,11 @@
-//! Who is to notice which bug, the cheapest first.
+//! The detectors of each planted bug, the cheapest first.
 
 use quenchdb::internals::base::planted::Bug;
 
-/// Somebody who is asked whether something is wrong.
+/// A test or simulation that should notice a bug.
 #[derive(Clone, Copy, Debug)]
 pub enum Detector {
-    /// Tests of the engine: those of `binary` (`lib` for the ones inside the engine) whose names
-    /// contain `filter`.
+    /// Tests of the engine: those of `binary` (`lib` for unit tests) whose names contain `filter`.
     Tests { binary: &'static str, filter: &'static str },
     /// Seeds of the simulation, from the first to this one.
     Seeds(u64),
@@ -16,8 +15,7 @@ const fn tests(binary: &'static str, filter: &'static str) -> Detector {
     Detector::Tests { binary, filter }
 }
 
-/// Bugs that are asked about by seeds are met by one of the first few, in a second or two; so many
-/// are a minute.
+/// Most seeds tried. One of the first few notices, in a second or two; this many take a minute.
 const SEEDS: Detector = Detector::Seeds(300);
 
 const LEAVE_MEMORY: Detector =
@@ -25,7 +23,7 @@ const LEAVE_MEMORY: Detector =
 
 macro_rules! detectors {
     ($($bug:ident: $($detector:expr),+;)*) => {
-        /// Whoever is to notice `bug`, to be asked in this order.
+        /// Returns the detectors of `bug`, in the order in which they run.
         pub fn detectors(bug: Bug) -> &'static [Detector] {
             match bug {
                 $(Bug::$bug => const { &[$($detector),+] },)*

@@ -1,9 +1,8 @@
-//! Planted bugs: each is planted in turn, in processes of its own, and somebody has to notice.
+//! Plants each bug in turn, in processes of its own, and checks that a detector notices.
 //!
-//! Who is asked about which bug is said in [`mod@detectors`]: tests of the engine, which cargo
-//! builds, and seeds of the simulation, which are this program. One that hangs has noticed nothing:
-//! a test with a deadline of its own has to say so. Whoever notices has to find nothing when the
-//! bug is gone.
+//! [`mod@detectors`] names the detectors of each bug: tests of the engine, which cargo builds, and
+//! seeds of the simulation, which are this program. A detector that hangs has noticed nothing, and
+//! a detector must find nothing when the bug is absent.
 
 mod detectors;
 mod seeds;
@@ -21,85 +20,82 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tests::Binaries;
 
-/// Whoever takes longer has noticed nothing. Long, as a busy machine is slow and the run without
-/// the bug has to end within it, too.
+/// Deadline of a detector. Long, because on a busy machine the run without the bug must end within
+/// it, too.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What is asked for.
+/// The options of a run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Asked {
-    /// Which; all if none is named.
+    /// The bugs to plant; empty for all.
     names: Vec<String>,
-    /// Look for the first seed of the simulation that notices, among so many, whoever else does.
+    /// Number of seeds among which to look for the first that notices, whatever else notices.
     #[arg(long, default_value_t = 0)]
     seeds: u64,
     /// Bugs at a time.
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, |n| n.get()))]
     processes: usize,
-    /// For machines.
+    /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Put the table into this document, behind its marker: of all bugs, with the first seed that
-    /// notices.
+    /// Write the table of all bugs into this document, behind its marker.
     #[arg(long, conflicts_with = "names", requires = "seeds")]
     write: Option<PathBuf>,
 }
 
-/// What became of all of them.
+/// The results of all bugs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub planted: usize,
     pub caught: usize,
     pub seconds: f64,
-    /// Among so many the first seed that notices was looked for, whoever else did.
+    /// Number of seeds among which the first that notices was looked for.
     pub seeds: u64,
     pub bugs: Vec<Row>,
 }
 
-/// What became of one.
+/// The result of one bug.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub bug: &'static str,
     pub room: &'static str,
     pub wrong: &'static str,
     pub breaks: &'static str,
-    /// Who caught it; nothing if nobody did.
+    /// The detector that caught it; None if it was missed.
     pub caught: Option<Caught>,
-    /// Of those who were asked and did not.
+    /// The detectors that noticed nothing.
     pub missed_by: Vec<String>,
-    /// The first seed that notices, if there is one among those that were run.
+    /// The first seed that notices, among the seeds that ran.
     pub first_seed: Option<u64>,
 }
 
-/// Who caught it, and how.
+/// A detector that caught a bug.
 #[derive(Clone, Debug, Serialize)]
 pub struct Caught {
     /// Test binary and test, or the seed.
     pub by: String,
-    /// Tests or seeds that were run before it was caught, this one too.
+    /// Tests or seeds that ran until it was caught.
     pub runs: u64,
-    /// How often the tests were asked, this time too. More than once if all went well at first, as
-    /// races may.
+    /// Number of attempts. More than one if the tests passed at first, as races may.
     pub tries: u64,
-    /// Since this detector was asked.
+    /// Time since the detector began.
     pub seconds: f64,
-    /// What it said.
+    /// The output of the detector.
     pub said: String,
 }
 
-/// What a detector found.
+/// The finding of a detector.
 enum Outcome {
     Noticed(Caught),
-    /// Nothing, and why not if not because all went well.
+    /// Nothing, and why, unless all passed.
     Nothing(&'static str),
 }
 
 impl Report {
-    /// Runs all that is asked for; each bug is told on the way.
+    /// Runs everything, and prints each bug as it ends.
     ///
     /// # Errors
-    /// There is no such bug; the tests cannot be built or run; a detector finds something without
-    /// any bug.
+    /// The bug does not exist; the tests cannot be built or run; a detector fails without a bug.
     pub fn make(asked: &Asked) -> Result<Report> {
         let begun = Instant::now();
         let bugs = named(&asked.names)?;
@@ -112,7 +108,7 @@ impl Report {
         let worker = |number: usize| -> Result<()> {
             while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let row = row(*bug, &binaries, number, asked.seeds).inspect_err(|_| {
-                    // The others need not go on.
+                    // The other detectors need not run.
                     next.store(bugs.len(), Ordering::Relaxed);
                 })?;
                 bar.inc(1);
@@ -139,13 +135,13 @@ impl Report {
         Ok(report)
     }
 
-    /// Whether all were caught.
+    /// Returns true if every bug was caught.
     #[must_use]
     pub fn is_met(&self) -> bool {
         self.caught == self.planted
     }
 
-    /// For people; the bugs themselves have been told.
+    /// Prints the summary for people; the bugs are printed already.
     #[must_use]
     pub fn summary(&self) -> String {
         let Report { planted, caught, seconds, .. } = self;
@@ -169,7 +165,7 @@ fn named(names: &[String]) -> Result<Vec<Bug>> {
         .collect()
 }
 
-/// Asks one detector after the other until one notices.
+/// Runs one detector after the other until one notices.
 fn row(bug: Bug, binaries: &Binaries, processor: usize, seeds: u64) -> Result<Row> {
     let (mut caught, mut missed_by, mut first_seed, mut looked_at) = (None, Vec::new(), None, 0);
     for detector in detectors(bug) {
@@ -204,7 +200,7 @@ fn row(bug: Bug, binaries: &Binaries, processor: usize, seeds: u64) -> Result<Ro
     })
 }
 
-/// A detector counts only if it finds nothing where nothing is planted.
+/// Checks that the detector finds nothing without the bug.
 fn must_be_sound(detector: &str, without_a_bug: &Outcome) -> Result<()> {
     match without_a_bug {
         Outcome::Nothing("") => Ok(()),

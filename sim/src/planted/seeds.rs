@@ -7,7 +7,7 @@ use quenchdb::internals::base::planted::Bug;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-/// Runs `seeds` with `bug` planted until one notices; which.
+/// Runs `seeds` with `bug` planted until one notices; returns that seed.
 pub fn ask(seeds: RangeInclusive<u64>, bug: Bug, processor: usize) -> Result<(Outcome, Option<u64>)> {
     let begun = Instant::now();
     for seed in seeds {
@@ -36,7 +36,7 @@ fn one(seed: u64, bug: Option<Bug>, processor: usize) -> Result<Outcome> {
         Err(said) if said.starts_with("no end") => return Ok(Outcome::Nothing(" (hangs)")),
         Err(said) => said,
     };
-    // Where it panicked comes first, what it said is the next line.
+    // The place of a panic comes first, its message is the next line.
     let line = said.lines().nth(1).or(said.lines().next()).unwrap_or_default();
     let said = line.chars().take(super::table::SAID_LENGTH).collect();
     Ok(Outcome::Noticed(Caught { by: format!("seed {seed}"), runs: 1, tries: 1, seconds: 0.0, said }))

@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// So often tests are asked at most. Some notice only if threads meet at a moment, which a busy
-/// machine may not have them do.
+/// Most attempts with tests. Some notice only if threads meet at a moment, which is rare on a busy
+/// machine.
 const TRIES: u64 = 3;
 
-/// Test binaries by name.
+/// Paths of test binaries by name.
 pub struct Binaries(BTreeMap<String, PathBuf>);
 
 impl Detector {
@@ -28,9 +28,8 @@ impl Detector {
     }
 }
 
-/// Builds the tests that are asked about `bugs`. With the features of the whole workspace, so that
-/// they are those of `cargo test --workspace`, and nothing is left to build after it; without the
-/// packages that are of no use here.
+/// Builds the tests that detect `bugs`, with the features of the whole workspace, so that they are
+/// those of `cargo test --workspace`.
 pub fn build(bugs: &[Bug]) -> Result<Binaries> {
     let of_tests = |detector: &Detector| match detector {
         Detector::Tests { binary, .. } => Some(*binary),
@@ -64,7 +63,7 @@ pub fn build(bugs: &[Bug]) -> Result<Binaries> {
     }
 }
 
-/// Name and path, if this message of cargo tells of a test of the engine.
+/// Returns name and path of a test program of the engine from a message of cargo.
 fn test_of_engine(message: &serde_json::Value) -> Option<(String, PathBuf)> {
     let executable = PathBuf::from(message["executable"].as_str()?);
     let target = &message["target"];
@@ -79,8 +78,7 @@ fn test_of_engine(message: &serde_json::Value) -> Option<(String, PathBuf)> {
 
 impl Binaries {
     /// Runs the tests of `binary` whose names contain `filter` with `bug` planted, and again if all
-    /// went well. If one fails, that one has to pass without the bug; if the process was ended, all
-    /// of them.
+    /// pass. A failing test must pass without the bug; after a killed process all tests must.
     pub fn ask(&self, binary: &str, filter: &str, bug: Bug) -> Result<Outcome> {
         let begun = Instant::now();
         for tries in 1..=TRIES {
@@ -98,19 +96,19 @@ impl Binaries {
         Ok(Outcome::Nothing(""))
     }
 
-    /// What it found, and which test did.
+    /// Returns the finding and the test that noticed.
     fn run(&self, binary: &str, arguments: &[&str], bug: Option<Bug>) -> Result<(Outcome, String)> {
         let begun = Instant::now();
         let program = &self.0[binary];
         let child = Command::new(program)
             .args(arguments.iter().filter(|argument| !argument.is_empty()))
-            // Where `cargo test` runs them.
+            // The directory in which `cargo test` runs tests.
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../engine"))
             .env("QUENCH_PLANTED", bug.map_or("", Bug::name))
             .env("QUENCH_DEEP", "1")
             .env("RUST_BACKTRACE", "0")
-            // No other test's threads take processors, or numbers that logs go by, from the one
-            // that is to notice.
+            // One test at a time: other tests would take processors or log numbers from the
+            // detector.
             .env("RUST_TEST_THREADS", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -137,7 +135,7 @@ impl Binaries {
     }
 }
 
-/// The first test that failed, and what it said. Without a name if the process was ended.
+/// Returns the first failed test and its output; without a name if the process was killed.
 fn who_and_what(text: &str) -> (String, String) {
     let failed = text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     let mut lines = text.lines().skip_while(|line| !line.contains("panicked at")).skip(1);

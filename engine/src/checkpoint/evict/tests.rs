@@ -1,4 +1,4 @@
-//! Who evicts, and what keeps pages in memory.
+//! The evictor, and what keeps pages in memory.
 
 use super::Evictor;
 use crate::base::clock::Clock;
@@ -21,8 +21,8 @@ fn await_that(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Clean pages could leave although writes failed, and that was taken for success: who evicts slept
-/// until somebody asked.
+/// Clean pages could leave although writes failed, and the evictor took that for success: it slept
+/// until a thread asked for memory.
 #[test]
 fn pages_leave_after_a_failure_without_a_request() {
     let disk = SimulatedStorage::new(7);
@@ -77,7 +77,7 @@ fn failing_writes_leak_a_bounded_number_of_blocks() {
     drop(charge);
 }
 
-/// When a checkpoint had made its images it had still to write its mapping, and who evicts took the
+/// A checkpoint that had made its images had still to write its mapping, and the evictor used the
 /// last blocks for pages meanwhile.
 #[test]
 fn eviction_on_a_full_disk_leaves_blocks_for_the_mapping() {

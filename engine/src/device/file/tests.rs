@@ -37,7 +37,7 @@ fn failed_buffered_durable_write_fails_all_later_ones() {
         many: None,
     };
     file.flush_cache().expect_err("there is nothing to flush");
-    // As if the device worked again: what the kernel has given up nobody writes any more.
+    // As if the device worked again: the kernel does not write again what it has given up.
     file.fd = tempfile::tempfile().expect("a file").into();
     let error = file.write_durable_at(0, &[1; 8]).expect_err("believed");
     assert!(error.to_string().contains("an earlier durable write"), "{error}");

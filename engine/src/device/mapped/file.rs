@@ -100,7 +100,7 @@ pub fn map_file(path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory
     }))
 }
 
-/// The kernel has to know beforehand who is going to ask for barriers.
+/// The kernel must know beforehand which process will ask for barriers.
 fn register_barrier() -> Result<()> {
     rustix::thread::membarrier(MembarrierCommand::RegisterPrivateExpedited).map_err(|error| {
         let what = format!("the kernel refuses membarrier(2), which draining stragglers needs: {error}");

@@ -13,8 +13,8 @@
 //!    [`MemoryFacts`] say.
 //! 3. After [`MappedMemory::barrier`] everything that *any* thread of this process had stored
 //!    before the call is durable.
-//! 4. After [`MappedMemory::flush`] everything that is visible is durable, whoever stored it, a
-//!    killed process included.
+//! 4. After [`MappedMemory::flush`] everything that is visible is durable, whichever process
+//!    stored it, a killed one included.
 //! 5. What is not durable may survive all the same, word by word: a word of 8 bytes is whole,
 //!    nothing longer is.
 //!

@@ -79,8 +79,8 @@ impl Primitive {
     /// Copies words to `to` and starts the write-back of their lines.
     ///
     /// # Safety
-    /// `to` is 8-aligned and valid for writes of `bytes.len()`, a multiple of 8, and nobody else
-    /// writes there now.
+    /// `to` is 8-aligned and valid for writes of `bytes.len()`, a multiple of 8, and no other
+    /// thread writes there now.
     #[inline]
     pub(super) unsafe fn store(self, to: *mut u8, bytes: &[u8]) {
         let words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
@@ -99,7 +99,7 @@ impl Primitive {
         unsafe { self.write_back(to, bytes.len()) };
     }
 
-    /// Starts the write-back of the lines of a range, whoever stored to them.
+    /// Starts the write-back of the lines of a range, whichever thread stored to them.
     ///
     /// # Safety
     /// The range is mapped.
@@ -186,7 +186,7 @@ mod imp {
                     asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags));
                 }
                 MemoryStore::Clflush => asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags)),
-                // A line that somebody has in the cache all the same, as after a kill.
+                // A line that is in the cache all the same, as after a kill.
                 MemoryStore::NonTemporal => {
                     asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags));
                 }

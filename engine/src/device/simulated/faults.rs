@@ -22,7 +22,7 @@
 //!
 //! "Beyond the contract": the disk breaks what `docs/guide/assumptions.md` expects of it. Then the
 //! engine never returns wrong bytes as right ones where checksums, identities and sequence numbers
-//! can tell.
+//! can detect them.
 
 use super::device::SECTOR;
 use crate::device::mapped::WORD_BYTES;

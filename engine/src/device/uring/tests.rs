@@ -88,7 +88,7 @@ fn write_with_lost_link_is_flushed_before_completion() {
     queue.submit(request(&file, 1)).expect("submitted");
     queue.slots[0].as_mut().expect("in flight").link_lost = true;
     let begun = Instant::now();
-    // Both operations have ended when the slot begins anew.
+    // Both operations have ended when the slot is reused.
     while queue.slots[0].as_ref().is_some_and(|slot| slot.link_lost) {
         queue.take_completions().expect("taken");
         assert!(begun.elapsed() < Duration::from_secs(60), "they never end");

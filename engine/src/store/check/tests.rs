@@ -122,7 +122,7 @@ fn failed_write_is_no_leak_and_a_double_free_is_found() {
     assert_eq!((store.usage().free_blocks, store.check_space()), (free - 1, vec![]), "F3");
     {
         let mut state = store.state.lock();
-        // Held for somebody who reads the last checkpoint, and in the mapping still.
+        // Held for a reader of the last checkpoint, and still in the mapping.
         let (generation, reference) = (state.blocks.free.pins.hold(), state.images.mapping.get(PageId(5)));
         state.blocks.free.committed(generation + 1, Vec::new());
         state.blocks.free.release_image(PageId(5), reference.block());

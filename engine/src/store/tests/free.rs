@@ -1,4 +1,4 @@
-//! Free space: what is handed out, what is kept for whom, and how long.
+//! Free space: which blocks are handed out, which are kept for readers, and how long.
 
 use super::*;
 use crate::store::manifest::READS_ANYTHING;
@@ -177,7 +177,7 @@ fn each_image_of_a_pack_is_held_from_its_own_birth_on() {
     let mut space = FreeSpace::new(2);
     assert!(space.allocate_run(1).is_some());
     space.becomes_pack(pack, 3);
-    // Page 1 is in it before anybody pins, page 2 from generation 6 on, page 3 from 8.
+    // Page 1 is in it before any pin, page 2 from generation 6 on, page 3 from 8.
     space.committed(4, Vec::new());
     space.pins.note_created(Content::Image(PageId(1)));
     let fifth = {
@@ -249,7 +249,7 @@ fn a_block_can_be_claimed_once_and_only_if_it_exists() {
     assert!(!space.claim(BlockNumber(3)));
 }
 
-/// Between two slices anybody may pin, replace and allocate.
+/// Between two slices any thread may pin, replace and allocate.
 #[test]
 fn held_content_released_in_slices_stays_held_until_examined() {
     let mut space = FreeSpace::new(12);

@@ -87,7 +87,7 @@ fn what_happens_while_a_round_is_abandoned_counts() {
 }
 
 /// Each checkpoint looked at everything that was held, and the end of a backup gave all of it back,
-/// in one hold; nobody paid for the memory.
+/// in one hold; the memory was not charged.
 #[test]
 fn held_content_is_examined_in_slices_after_a_release() {
     for pages in [300, 3000] {

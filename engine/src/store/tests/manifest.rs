@@ -289,8 +289,8 @@ fn killed_in_step(step: u32, flush_failed: bool) -> SimulatedStorage {
 }
 
 /// A process was killed between its write of a slot and the flush, or the flush failed: what is
-/// read then is not on the disk, and whoever acts on it uses blocks again that only the manifest
-/// before it names. And a slot that is left with that one wins should the newest rot.
+/// read then is not on the disk, and a process that acts on it reuses blocks that only the previous
+/// manifest names. And a slot that is left with that one wins should the newest rot.
 #[test]
 fn cached_manifest_is_made_durable_in_both_slots_at_open() {
     for flush_failed in [false, true] {
@@ -336,8 +336,8 @@ fn cached_slot_is_made_durable_although_both_read_equal() {
     }
 }
 
-/// What was written over the newest manifest came from a second read of it, which nobody had
-/// checked.
+/// What was written over the newest manifest came from a second, unchecked read
+/// of it.
 #[test]
 fn open_makes_the_decoded_bytes_durable() {
     let mut struck = 0;

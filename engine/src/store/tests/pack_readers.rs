@@ -1,5 +1,5 @@
-//! Packs and whoever has a checkpoint: no image is lost under a reader, and no block stays longer
-//! than somebody needs it.
+//! Packs and readers of checkpoints: no image is lost under a reader, and no block stays longer
+//! than a reader needs it.
 
 use super::*;
 use crate::base::random::Random;

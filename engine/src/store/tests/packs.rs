@@ -113,7 +113,7 @@ fn pack_is_freed_with_its_last_image() {
         commit(&store, [page], 2);
         assert!((page + 1..=4).all(|page| version_of(&store, page).expect("reads") == 1));
     }
-    // Kept for whoever holds: the pack, a mapping and a directory block.
+    // Kept for the hold: the pack, a mapping and a directory block.
     assert_eq!((used(&store), store.usage().held_blocks), (before + 4 + 2, 3));
     drop(held);
     assert_eq!(used(&store), before - 1 + 4, "the pack is free, and each page has a block");

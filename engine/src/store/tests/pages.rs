@@ -146,8 +146,8 @@ fn images_are_written_adjacently_and_reported_when_complete() {
 }
 
 /// A writer that is given up after a failed write stopped waiting for the others at the next one
-/// that failed. Their blocks, which nobody gave back or recorded any more, counted as available for
-/// ever: on a full disk space was promised that was not there.
+/// that failed. Their blocks, neither returned nor recorded, counted as available for ever: on a
+/// full disk space was promised that did not exist.
 #[test]
 fn dropped_writer_with_failed_writes_keeps_no_block() {
     let give_up = |seed: u64, fault: Fault| {

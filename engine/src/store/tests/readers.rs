@@ -1,4 +1,4 @@
-//! Slots of readers: who holds what, whatever is in them.
+//! Slots of readers: which blocks they hold, whatever their content.
 
 use super::*;
 use crate::base::TableId;
@@ -128,7 +128,7 @@ fn blocks_of_a_reader_are_not_used_before_it_has_gone() {
     assert_eq!(store.usage().held_blocks, 0);
 }
 
-/// A process was killed between the two slots of a publication, somebody opened its checkpoint, and
+/// A process was killed between the two slots of a publication, a reader opened its checkpoint, and
 /// then the slot was lost: the next process found the manifest before it, and used the blocks that
 /// only the lost one named.
 #[test]

@@ -106,8 +106,8 @@ fn image_recorded_below_a_newer_one_is_counted() {
     }
 }
 
-/// A checkpoint is given up, or becomes the mapping, part by part, and others go on between two
-/// parts.
+/// A checkpoint is abandoned, or becomes the mapping, part by part, and other threads continue
+/// between two parts.
 #[test]
 fn the_counts_are_exact_whatever_happens_while_a_round_ends() {
     let store = PageStore::create(&new_disk(), DATABASE, PAGE).expect("created");
@@ -243,7 +243,7 @@ fn compacting_leaves_the_reserve_to_what_is_dirty() {
     let (store, demand) = half_empty(&disk, 300);
     let kept = store.usage().free_blocks;
     assert!((300..400).contains(&kept), "{kept}");
-    // Nobody knows yet that there is no more.
+    // The store does not know yet that there is no more.
     disk.set_capacity(Some(0));
     assert!(!store.disk_space().is_disk_full());
     assert_eq!(Relocation::new(&store, &disk, &|| ()).move_tail(700, 1000).expect("the disk works"), 0);
@@ -306,8 +306,8 @@ fn images_that_are_on_the_move_are_not_taken_for_free_blocks() {
     }
 }
 
-/// Nobody had asked the disk since it was filled, so the blocks that a checkpoint needed went to
-/// pages that were to leave memory.
+/// The disk had not been asked since it was filled, so evicted pages took the blocks that a
+/// checkpoint needed.
 #[test]
 fn checkpoint_keeps_its_blocks_before_a_full_disk_is_noticed() {
     let disk = new_disk();
@@ -373,8 +373,8 @@ fn pages_leave_beside_a_round_while_the_disk_has_space_for_them() {
     assert!(!store.disk_space().has_block_for_eviction(), "the disk is full");
 }
 
-/// What was with somebody who evicts counted as free, as it soon was. A checkpoint on a full disk
-/// that came to it a moment earlier failed.
+/// The blocks of a running eviction counted as free, as they soon were. A checkpoint on a full disk
+/// that needed them a moment earlier failed.
 #[test]
 fn a_round_on_a_full_disk_waits_for_blocks_that_are_with_others() {
     let disk = new_disk();
@@ -427,7 +427,7 @@ fn a_round_whose_images_are_made_keeps_what_its_mapping_takes() {
     store.commit_checkpoint(checkpoint.finish().expect("blocks are kept"));
 }
 
-/// A disk that was found full by somebody who was not refused for that was said to be full for
+/// A disk that was found full by a thread that was not refused for it was reported as full for
 /// ever.
 #[test]
 fn a_disk_that_was_full_beside_a_round_is_asked_again() {

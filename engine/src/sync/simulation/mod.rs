@@ -47,7 +47,7 @@ use scheduler::{in_simulation, may_strike, wait, wake};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Sleeps while `word` is `expected`, until somebody calls [`wake_all`] with it, or for `timeout`:
+/// Sleeps while `word` is `expected`, until a thread calls [`wake_all`] with it, or for `timeout`:
 /// a futex.
 pub fn wait_while(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     may_strike();
@@ -57,7 +57,7 @@ pub fn wait_while(word: &AtomicU32, expected: u32, timeout: Option<Duration>) {
     }
 }
 
-/// Whoever sleeps on `word` can go on.
+/// Wakes the threads that sleep on `word`.
 pub fn wake_all(word: &AtomicU32) {
     wake(std::ptr::from_ref(word) as usize);
 }

@@ -193,7 +193,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The lock, if nobody holds it.
+    /// Returns the lock if it is free.
     ///
     /// # Errors
     /// As the standard library's.
