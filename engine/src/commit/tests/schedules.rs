@@ -182,7 +182,7 @@ fn blocking_committers_are_woken_and_never_too_early() {
                     false => explored.precommit(log, pending),
                 };
                 world.commit.finish(ticket, pending).expect("commits");
-                explored.told(ticket);
+                explored.acknowledged_early(ticket);
             }
         });
     }
@@ -206,7 +206,7 @@ fn waiters_for_lazy_records_are_never_stranded() {
                 world.commit.wait_committed(handle.csn).expect("commits");
             }
             world.commit.wait([handle], None).expect("commits");
-            explored.told(handle);
+            explored.acknowledged_early(handle);
             world.clock.advance(Duration::from_micros(300));
         });
     }
@@ -227,7 +227,7 @@ fn a_dependent_of_a_straggler_waits_until_it_is_fenced() {
                 let pending = explored.pending(Durability::Durable, true);
                 let ticket = explored.precommit(log, pending);
                 world.commit.finish(ticket, pending).expect("commits");
-                explored.told(ticket);
+                explored.acknowledged_early(ticket);
             }
         });
     }
@@ -274,7 +274,7 @@ fn a_committer_that_waits_for_its_cohort_is_woken() {
                     WAITED.fetch_add(1, Ordering::Relaxed);
                 }
                 world.commit.finish(ticket, pending).expect("commits");
-                explored.told(ticket);
+                explored.acknowledged_early(ticket);
             }
             explored.over.fetch_add(1, Ordering::Relaxed);
         });
