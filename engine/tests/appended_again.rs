@@ -1,5 +1,4 @@
-//! What a recovery has to write to the log again: where there is no room for it, and when it is
-//! interrupted.
+//! Records that a recovery appends to the log again: without room for them, and interrupted.
 
 use crate::support::processes::in_own_process;
 use crate::support::{content, open};
@@ -8,8 +7,9 @@ use quenchdb::{Durability, Isolation, Settings};
 use std::sync::Barrier;
 use std::time::Duration;
 
-/// Two logs, the watermark held by one row that is nowhere durable, and about 700 KiB above it in
-/// the other log, of at most a MiB. The recovery has to write all of that again.
+/// Returns a killed database with two logs. The first log's unwritten row holds the watermark down,
+/// and the second has about 700 KiB above the watermark, of at most 1 MiB. Recovery has to append
+/// all of that again.
 fn held_watermark() -> (SimulatedStorage, Settings) {
     let settings = crate::support::patient_workers(2).with(|s| s.log_bytes_max = 1 << 20);
     for attempt in 0.. {
@@ -24,7 +24,7 @@ fn held_watermark() -> (SimulatedStorage, Settings) {
     unreachable!("it ends above")
 }
 
-/// `None` if both threads have the same log, or took so long that the row was written.
+/// Returns `None` if both threads have the same log, or were so slow that the row was written.
 fn with_held_watermark(
     disk: &SimulatedStorage,
     settings: &Settings,
@@ -32,7 +32,7 @@ fn with_held_watermark(
 ) -> Option<SimulatedStorage> {
     let db = open(disk, settings);
     let create = || db.create_table("t").expect("new");
-    // Where a thread of its own does it, the turns of those that follow are others.
+    // In a thread of its own, so that later threads get other logs.
     let of_its_own = || std::thread::scope(|scope| scope.spawn(create).join().expect("no panic"));
     let table = if attempt % 2 == 1 { of_its_own() } else { create() };
     let put = |key: u8, len: usize, durability| {
@@ -50,7 +50,7 @@ fn with_held_watermark(
         let other = scope.spawn(|| {
             begun.wait();
             (0..40).for_each(|n| put(n, 16 << 10, Durability::Durable));
-            // Before the first thread ends, which would write its row.
+            // Kills before the first thread ends, because its end would write its row.
             let killed = disk.crash(CrashKind::Kill, disk.operations(), 1);
             ended.wait();
             killed
@@ -61,7 +61,7 @@ fn with_held_watermark(
     (content(&open(&killed.duplicate(), &roomy)).len() == 40).then_some(killed)
 }
 
-/// In a process of its own, because it depends on the threads that live which log a thread gets.
+/// Uses a process of its own, because a thread's log depends on which other threads live.
 #[test]
 fn reappended_records_fit_and_the_next_recovery_removes_them() {
     let name = "reappended_records_fit_and_the_next_recovery_removes_them";
@@ -74,8 +74,7 @@ fn appended_again() {
     is_removed_by_the_next(disk, &settings);
 }
 
-/// Nobody but the recovery could have made room, by a checkpoint that comes after it: it waited for
-/// ever.
+/// Regression: recovery waited forever for log space that only a checkpoint after it could free.
 fn has_room_in_a_log_at_its_bound(disk: SimulatedStorage, settings: Settings) {
     let (opened, opens) = std::sync::mpsc::channel();
     std::thread::spawn(move || opened.send(open(&disk, &settings)));
@@ -98,7 +97,7 @@ fn is_removed_by_the_next(mut disk: SimulatedStorage, settings: &Settings) {
         let operations = copy.describe(0);
         copy.stop();
         drop(db);
-        // Killed before either slot got the manifest, with all that was appended again behind it.
+        // Kills before either slot gets the manifest, after everything was appended again.
         let writes = operations.iter().enumerate().filter(|(_, what)| what.contains(" MANIFEST "));
         let (published, _) = writes.rev().nth(1).expect("two slots");
         let killed = copy.crash(CrashKind::Kill, published, attempt);
@@ -107,7 +106,7 @@ fn is_removed_by_the_next(mut disk: SimulatedStorage, settings: &Settings) {
             attempt > 0 || bytes > before + (500 << 10),
             "{before}, then {bytes}: it was not killed late"
         );
-        // Once for what was found, once for what this one has added.
+        // Once for the log that was found, once for what this recovery has added.
         assert!(bytes < 2 * before + (8 << 16), "attempt {attempt}: {before}, then {bytes}");
         disk = killed;
     }

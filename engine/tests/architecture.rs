@@ -1,14 +1,14 @@
-//! ARCHITECTURE.md names functions and types: each of them exists.
+//! Checks that every function and type that ARCHITECTURE.md names exists.
 //!
-//! A name is what stands between backquotes and has the form `Owner::name`. The owner is a type or
-//! a module; the name is a function of it (in one of the files that implement the owner), or a type
+//! A name stands between backquotes and has the form `Owner::name`. The owner is a type or a
+//! module. The name is a function of it (in one of the files that implement the owner), or a type
 //! in that module.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 struct Source {
-    /// Path below `engine/src`, without the ending: `commit/mod`.
+    /// Path below `engine/src`, without the extension: `commit/mod`.
     path: String,
     text: String,
 }
@@ -44,7 +44,7 @@ fn is_identifier(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// All `Owner::name` between backquotes. Lines of code blocks are passed over.
+/// Returns all `Owner::name` between backquotes. Skips code blocks.
 fn names_in(document: &str) -> Vec<(String, String)> {
     let mut names = Vec::new();
     let mut in_block = false;
@@ -66,7 +66,7 @@ fn names_in(document: &str) -> Vec<(String, String)> {
     names
 }
 
-/// True if `word` occurs in `text` right behind one of `keywords`, as a whole word.
+/// Returns whether `word` occurs in `text` as a whole word directly after one of `keywords`.
 fn declares(text: &str, keywords: &[&str], word: &str) -> bool {
     keywords.iter().any(|keyword| {
         let wanted = format!("{keyword} {word}");
@@ -79,7 +79,7 @@ fn declares(text: &str, keywords: &[&str], word: &str) -> bool {
     })
 }
 
-/// True if a line of `text` begins an implementation or the declaration of `owner`.
+/// Returns whether a line of `text` begins the declaration or an implementation of `owner`.
 fn implements(text: &str, owner: &str) -> bool {
     text.lines().any(|line| {
         let code = line.trim_start();
@@ -95,7 +95,7 @@ fn is_module(source: &Source, owner: &str) -> bool {
         || source.path.ends_with(&format!("/{owner}/mod"))
 }
 
-/// What is wrong with a name, if anything.
+/// Returns what is wrong with a name, if anything.
 fn problem(sources: &[Source], owner: &str, name: &str) -> Option<String> {
     const TYPES: [&str; 4] = ["struct", "enum", "trait", "type"];
     let is_type = sources.iter().any(|source| declares(&source.text, &TYPES, owner));
@@ -123,13 +123,12 @@ fn every_name_in_the_architecture_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Most files and layers that a blocking commit with the preset `auto` may enter, besides `base`
-/// and `sync`.
+/// Maximum number of files and layers that a blocking commit with the preset `auto` may enter,
+/// besides `base` and `sync`.
 const COMMIT_FILES_MAX: usize = 17;
 const COMMIT_LAYERS_MAX: usize = 4;
 
-/// The table lists each file with the functions that the commit enters there, in the order of the
-/// call.
+/// The table lists each file with the functions that the commit enters there, in call order.
 #[test]
 fn one_commit_enters_few_files_and_each_function_is_in_its_file() {
     let document = document();
@@ -168,7 +167,7 @@ fn a_wrong_name_is_found() {
     assert_eq!(wrong("`Commit::precommit`, `select::select`, `Watermark`, `a + b`"), 0);
     assert_eq!(wrong("`Commit::precommits`"), 1);
     assert_eq!(wrong("`Commits::precommit`"), 1);
-    // Both parts exist, but do not belong together.
+    // Both parts exist, but the function is not in that module.
     assert_eq!(wrong("`Manifest::precommit`"), 1);
     assert_eq!(wrong("`blob::precommit`"), 1);
 }

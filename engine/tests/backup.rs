@@ -1,5 +1,4 @@
-//! Backups: full, in chains of increments, beside writers, and whatever can happen to source and
-//! target meanwhile.
+//! Backups: full, incremental, beside writers, and with failures of source and target.
 
 use crate::support::{Content, content, place};
 use quenchdb::internals::base::random::Random;
@@ -29,7 +28,7 @@ fn open(disk: &SimulatedStorage) -> Result<Database> {
 }
 
 fn open_read_only(disk: &SimulatedStorage) -> Result<Database> {
-    // What is replayed has to stay in memory.
+    // The replayed changes have to fit in memory.
     let settings = settings().with(|s| s.memory_bytes = 16 << 20);
     Database::builder().settings(settings).read_only(true).storage(Arc::new(disk.clone())).open("simulated")
 }
@@ -38,7 +37,7 @@ fn back_up(db: &Database, base: Option<&SimulatedStorage>) -> Result<(SimulatedS
     let target = SimulatedStorage::new(7);
     let options = BackupOptions::default().with(|s| s.base = base.map(place));
     let report = db.backup(place(&target), options)?;
-    // What is not durable now never was.
+    // Drops everything that is not durable yet.
     Ok((target.crash(CrashKind::PowerCut, target.operations(), 3), report))
 }
 
@@ -48,7 +47,7 @@ fn restore(backups: &[SimulatedStorage]) -> Result<SimulatedStorage> {
     Ok(target.crash(CrashKind::PowerCut, target.operations(), 4))
 }
 
-/// Content of what is restored from `backups`, after it was checked and used.
+/// Restores `backups`, checks and uses the result, and returns its content.
 fn restored_content(backups: &[SimulatedStorage]) -> Content {
     let disk = restore(backups).expect("sound backups");
     let db = open(&disk).expect("a restored database opens");
@@ -80,7 +79,7 @@ fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>, value: &str) {
     }
 }
 
-/// A database of about a hundred pages.
+/// Returns a database of about a hundred pages.
 fn sample() -> (SimulatedStorage, Database) {
     sample_with(Settings::default().compression)
 }
@@ -132,8 +131,7 @@ fn a_backup_of_a_read_only_database_is_as_of_its_close() {
 #[test]
 fn every_increment_of_a_chain_restores_its_moment() {
     let (_, db) = sample();
-    // A page that was leaving memory beside a checkpoint may have an image in that one and another
-    // in the next.
+    // A page that is evicted beside a checkpoint may have an image in this one and in the next.
     db.checkpoint().expect("works");
     let (full, report) = back_up(&db, None).expect("sound");
     let mut chain = vec![full];
@@ -146,7 +144,7 @@ fn every_increment_of_a_chain_restores_its_moment() {
             2 => db.drop_table("b").expect("nobody uses it"),
             3 => fill(&db, "c", 0..200, "third"),
             4 => {
-                // Pages go away, and their ids come back for others.
+                // Frees pages, so that their ids are used again.
                 let table = db.table("a").expect("there");
                 for start in (0..1500).step_by(50) {
                     db.transact(|tx| {
@@ -180,7 +178,7 @@ fn every_increment_of_a_chain_restores_its_moment() {
 
 const ACCOUNTS: u32 = 400;
 
-/// Ends everybody's loops when one of the threads ends, by a panic too.
+/// Stops the loops of all threads when one of the threads ends, also by a panic.
 struct StopsAll<'a>(&'a AtomicBool);
 
 impl Drop for StopsAll<'_> {
@@ -256,7 +254,7 @@ fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
         let total: i64 = found.values().map(|value| sum_of(value)).sum();
         assert_eq!((found.len(), total), (ACCOUNTS as usize, i64::from(ACCOUNTS) * 100));
     }
-    // What was held is free again.
+    // Blocks held for the backup are free again.
     let before = db.statistics().store_bytes;
     for _ in 0..20 {
         db.checkpoint().expect("a whole disk");
@@ -339,7 +337,7 @@ fn nothing_that_is_there_is_overwritten() {
     expect_refusal(onto(&full), kind, "there is a backup");
     expect_refusal(onto(&restored), kind, "there is a database");
     expect_refusal(onto(&foreign), ErrorKind::InvalidArgument, "other files");
-    // What a kill leaves of finding out about direct I/O is nothing.
+    // A killed probe for direct I/O leaves a file that does not count as content.
     let probed = SimulatedStorage::new(1);
     probed.write_file(".quench-direct-probe", &[0; 4096]);
     target(&probed.duplicate()).expect("as good as empty");
@@ -520,7 +518,7 @@ fn a_target_that_fails_gives_no_complete_backup() {
                     let disk = restored.expect("a backup that was reported can be restored");
                     assert_eq!(content(&open(&disk).expect("restored")), before);
                 }
-                // It may be whole although its maker could not be sure.
+                // The backup may be complete although the call returned an error.
                 (Err(_), Ok(disk)) => assert_eq!(content(&open(&disk).expect("restored")), before),
                 (Err(_), Err(_)) => {}
             }
@@ -536,7 +534,7 @@ fn a_restored_database_refuses_log_and_increments_of_its_source() {
     fill(&db, "a", 0..100, "later");
     let (increment, _) = back_up(&db, Some(&full)).expect("sound");
     let restored = restore(std::slice::from_ref(&full)).expect("sound");
-    // All of the original's log, under the names that the copy would use.
+    // Puts the original's log where the copy would create its own files.
     for path in disk.files().iter().filter(|path| path.starts_with("log/")) {
         restored.write_file(path, &disk.read_file(path).expect("listed"));
     }

@@ -1,5 +1,5 @@
-//! Wrong use on real directories: paths that are no database, two users of one directory, limits,
-//! odd orders of dropping.
+//! Wrong use on real directories: paths without a database, two users of one directory, limits, odd
+//! orders of dropping.
 //!
 //! Tests that need another process run this binary again with `QUENCH_CHILD` set: see [`child`].
 
@@ -18,7 +18,7 @@ fn builder() -> quenchdb::Builder {
         .checkpoint_log_bytes(0)
 }
 
-/// Every file below `directory` with its bytes.
+/// Returns every file below `directory` with its bytes.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(directory).expect("a directory") {
@@ -53,7 +53,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// No test of its own: what the other tests let another process do.
+/// Not a test: the code that other tests run in another process.
 #[test]
 fn child() {
     let Ok(role) = std::env::var("QUENCH_CHILD") else { return };
@@ -113,11 +113,11 @@ fn few_descriptors(path: &Path) {
     panic!("24 descriptors are not enough");
 }
 
-/// Bytes that a file may have in the role `cut-write`.
+/// Maximum file length in the role `cut-write`.
 const FILE_LIMIT: usize = 64 << 10;
 
-/// Writes across the limit on the length of files: the system writes what is below it and says so,
-/// and refuses the rest.
+/// Writes across the limit on file length: the system writes the bytes below the limit, reports
+/// that number, and refuses the rest.
 fn cut_write(path: &Path) {
     use quenchdb::internals::device::file::FileStorage;
     use quenchdb::internals::device::{AlignedBuffer, OpenMode, Storage};
@@ -136,13 +136,12 @@ fn cut_write(path: &Path) {
     }
 }
 
-/// A write of which the system wrote a part is finished, or an error that says where it ended;
-/// never taken for whole.
+/// A partial write by the system is continued, or becomes an error that says where it ended.
 #[test]
 fn a_write_that_is_cut_short_is_an_error() {
     let directory = tempfile::tempdir().expect("space");
     let child = one_test(module_path!(), "child");
-    // Only a shell can have a child ignore the signal that comes with the error.
+    // Only a shell can make a child ignore the signal that comes with the error.
     let script = format!("trap '' XFSZ; ulimit -f {} && exec \"$0\" \"$@\"", FILE_LIMIT / 512);
     let output = Command::new("/bin/sh")
         .args(["-c", &script])
@@ -176,8 +175,7 @@ fn too_few_file_descriptors_are_named() {
     }
 }
 
-/// Story: the refusal used to come after the lock file had been made, so a mistyped path left a
-/// file `LOCK` behind.
+/// Regression: the lock file was created before the refusal, so a mistyped path got a `LOCK`.
 #[test]
 fn a_directory_of_something_else_is_refused_and_left_alone() {
     let directory = tempfile::tempdir().expect("space");
@@ -214,10 +212,9 @@ fn a_directory_with_foreign_directories_is_refused() {
     assert!(error.to_string().contains("figures"), "{error}");
 }
 
-/// Story: whether direct I/O works was tried with a file of our own, before anybody had looked
-/// whose directory it was. On a file system without nameless files the creation of a database
-/// begins with a probe for direct writes. A process that was killed in it left its file; then the
-/// directory was one "of other files".
+/// Regression: the probe for direct I/O created its file before the directory was checked. A
+/// process killed in the probe left the file. The next open then refused the directory as one of
+/// other files. This happens on file systems without unnamed files.
 #[test]
 fn what_a_killed_probe_leaves_is_not_foreign_and_goes() {
     let directory = tempfile::tempdir().expect("space");
@@ -258,7 +255,7 @@ fn a_foreign_file_with_our_name_is_no_manifest() {
     assert_eq!(std::fs::read(directory.path().join("MANIFEST")).expect("there"), before);
 }
 
-/// Story: the number after the one in such a name overflowed.
+/// Regression: computing the number after the one in such a name overflowed.
 #[test]
 fn a_log_file_with_an_impossible_number_is_named() {
     let directory = tempfile::tempdir().expect("space");
@@ -292,7 +289,7 @@ fn a_path_that_is_a_file_is_refused() {
     assert_eq!(std::fs::read(&path).expect("there"), b"x");
 }
 
-/// Story: a read-only open of a mistyped path made the directory, because `create` is on by
+/// Regression: a read-only open of a mistyped path created the directory, because `create` is on by
 /// default.
 #[test]
 fn a_missing_directory_is_created_only_on_demand() {
@@ -344,8 +341,8 @@ fn a_second_user_is_told_who_is_the_first() {
     assert_eq!(rows(&builder().open(directory.path()).expect("free again"), "t").len(), 2);
 }
 
-/// Story: the lock file names the last writer; a writer refused because of readers was told that a
-/// process long gone has the database open.
+/// Regression: the lock file names the last writer. A writer refused because of readers got an
+/// error that named this process, although it had ended long ago.
 #[test]
 fn readers_exclude_a_writer_and_are_not_named_as_one() {
     let directory = tempfile::tempdir().expect("space");
@@ -416,7 +413,8 @@ fn keys_and_values_are_held_to_their_limits() {
             for key_len in [1, key_max / 2, key_max] {
                 let mut key = vec![i; key_len];
                 key[0] = i;
-                // Only a few that are one byte too long for an entry: each takes pages of its own.
+                // Only a few are one byte too long for an entry, because each takes pages of its
+                // own.
                 let longest = entry_max - key_len + usize::from(i % 8 == 0);
                 for value_len in [0, 1, longest] {
                     tx.insert(&table, &key, vec![i; value_len]).expect("within the limits");
@@ -426,7 +424,7 @@ fn keys_and_values_are_held_to_their_limits() {
         }
         tx.commit().expect("commits");
         assert_eq!(rows(&db, "t"), expected);
-        // Limits of ranges are no keys: anything goes.
+        // Limits of ranges are not keys, so any bytes are allowed.
         let snapshot = db.begin_read().expect("free");
         let long = vec![0xff; key_max * 3];
         assert_eq!(snapshot.range::<&[u8]>(&table, &[][..]..&long[..]).count(), expected.len());
@@ -448,8 +446,8 @@ fn table_names_are_held_to_their_limits() {
     assert_eq!(db.drop_table("u").expect_err("not there").kind(), ErrorKind::NotFound);
 }
 
-/// Story: a handle of another database (or of this one before it was reopened) was accepted, and
-/// the other database's tree was changed under CSNs that it had never drawn.
+/// Regression: a handle of another database, or of this one before it was reopened, was accepted.
+/// Then the other database's tree was changed under CSNs that it had never assigned.
 #[test]
 fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     let (one, two) = (builder().open_in_memory().expect("opens"), builder().open_in_memory().expect("opens"));
@@ -475,8 +473,8 @@ fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     assert_eq!(rows(&two, "t")[&b"a"[..]], b"theirs");
 }
 
-/// Somebody removes the lock, as a stale one, of a database that is open. Who opened it then wrote
-/// to the manifest before he found out.
+/// Regression: after the lock of an open database was removed as stale, a second writer changed the
+/// manifest before it noticed the first.
 #[test]
 fn who_opens_a_database_whose_lock_was_removed_writes_nothing() {
     let directory = tempfile::tempdir().expect("space");
@@ -497,8 +495,8 @@ fn who_opens_a_database_whose_lock_was_removed_writes_nothing() {
     assert_eq!(rows(&builder().open(path).expect("opens"), "t").len(), 2);
 }
 
-/// Somebody moves the log of another database into this one's, to have it replayed: it is no use
-/// here, and was removed.
+/// Regression: a segment of another database, which a user had moved into the log directory, was
+/// removed.
 #[test]
 fn a_log_segment_of_another_database_is_refused_and_left_alone() {
     for killed in [false, true] {

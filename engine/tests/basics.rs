@@ -141,9 +141,9 @@ fn savepoints_take_back_what_came_after_them() {
     assert_eq!(other.rollback_to(savepoint).expect_err("not its own").kind(), ErrorKind::InvalidArgument);
 }
 
-/// A savepoint of a state that was rolled back itself was accepted once the transaction had as many
-/// changes again: it took back nothing, and cut the redo in the middle of an operation. A crash
-/// made the database unreadable.
+/// Regression: the savepoint of a state that was itself rolled back was accepted once the
+/// transaction had made as many changes again. The rollback undid nothing and cut the redo inside
+/// an operation. After a crash the database was unreadable.
 #[test]
 fn a_savepoint_of_a_state_that_was_rolled_back_is_refused() {
     let disk = SimulatedStorage::new(1);
@@ -168,7 +168,7 @@ fn a_savepoint_of_a_state_that_was_rolled_back_is_refused() {
     }
     tx.rollback_to(fourth).expect("own savepoint");
     tx.rollback_to(fourth).expect("it stays valid");
-    // Of a transaction with the same number.
+    // A savepoint of another database's transaction with the same number.
     let other = elsewhere.begin().expect("free").savepoint();
     assert_eq!(tx.rollback_to(other).expect_err("not its own").kind(), ErrorKind::InvalidArgument);
     tx.commit().expect("commits");
@@ -235,7 +235,7 @@ fn a_closed_database_replays_nothing_and_a_dropped_one_neither() {
     assert!(db.verify(None).expect("runs").problems.is_empty());
 }
 
-/// The second was told that all was well.
+/// Regression: the second call returned `Ok` although the first had failed.
 #[test]
 fn who_closes_a_database_again_is_told_what_the_first_was() {
     for fails in [false, true] {
@@ -285,8 +285,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// Runs `change`, to which the device does not answer until `disk` is healed or stopped, and `run`
-/// meanwhile.
+/// Runs `change` without letting it become durable until `disk` is healed or stopped, and runs
+/// `run` meanwhile.
 fn while_it_is_not_durable(disk: &SimulatedStorage, change: impl FnOnce() + Send, run: impl FnOnce()) {
     disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
     std::thread::scope(|scope| {
@@ -299,7 +299,7 @@ fn while_it_is_not_durable(disk: &SimulatedStorage, change: impl FnOnce() + Send
     });
 }
 
-/// Begins to create the table "t".
+/// Runs `run` while the creation of table "t" is not durable.
 fn with_a_table_that_is_not_durable(run: impl FnOnce(&SimulatedStorage, &Database)) {
     let disk = SimulatedStorage::new(1);
     let db = Database::builder().storage(Arc::new(disk.clone())).open("x").expect("opens");
@@ -319,7 +319,8 @@ fn a_table_exists_already_only_when_its_creation_is_durable() {
     });
 }
 
-/// Who was told that a table is there acted on it, and after a power cut there was none.
+/// Regression: a caller saw a table whose creation was not durable. After a power cut the table was
+/// missing.
 #[test]
 fn a_table_is_there_only_when_its_creation_is_durable() {
     with_a_table_that_is_not_durable(|disk, db| {
@@ -333,8 +334,8 @@ fn a_table_is_there_only_when_its_creation_is_durable() {
     });
 }
 
-/// The twin: who was told of a drop, in whatever way, acted on it, and after a power cut the table
-/// was there with all its rows.
+/// Regression: a caller saw a drop that was not durable. After a power cut the table was there
+/// again with all its rows.
 #[test]
 fn a_table_is_gone_only_when_its_drop_is_durable() {
     type Ask = fn(&Database, &Table, &Snapshot) -> Result<()>;
@@ -367,7 +368,7 @@ fn a_table_is_gone_only_when_its_drop_is_durable() {
     while_it_is_not_durable(&disk, || db.drop_table("t").expect("nobody uses it"), meanwhile);
 }
 
-/// It cannot become durable any more: nobody is told of it.
+/// The drop cannot become durable any more, so it must not be visible.
 #[test]
 fn nobody_is_told_of_a_drop_that_may_be_lost() {
     let disk = SimulatedStorage::new(1);
@@ -440,8 +441,8 @@ fn transfers_from_many_threads_keep_the_sum() {
 
 #[test]
 fn a_long_snapshot_does_not_keep_what_nobody_sees() {
-    // All versions together would take a few times as much; the device may be behind by many of
-    // them.
+    // All versions together would take several times as much. The device may be many versions
+    // behind.
     let db = Database::builder().version_bytes(16 << 20).open_in_memory().expect("opens");
     let table = db.create_table("t").expect("new");
     db.transact(|tx| tx.insert(&table, "hot", [0; 100])).expect("commits");
@@ -466,7 +467,7 @@ fn version_memory_is_bounded_by_a_clear_error() {
     };
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
     assert!(error.to_string().contains("version_bytes"), "{error}");
-    // What an abort gives up is free when no thread of this process can be looking at it any more.
+    // Deferred frees of an abort run once no thread of this process can still read the memory.
     let goes_on = |_| {
         std::thread::sleep(Duration::from_millis(10));
         db.transact(|tx| tx.insert(&table, "k", "v")).is_ok()
@@ -518,7 +519,7 @@ fn a_catalog_change_waiting_for_log_space_lets_checkpoints_run() {
         .checkpoint_log_bytes(0)
         .open_in_memory()
         .expect("fits");
-    // Each of them takes a block of its own, and the log holds 64.
+    // Each takes a block of its own, and the log holds 64.
     for n in 0..150 {
         let start = std::time::Instant::now();
         db.create_table(&format!("t{n}")).expect("a checkpoint makes room");
@@ -528,7 +529,7 @@ fn a_catalog_change_waiting_for_log_space_lets_checkpoints_run() {
     assert!(db.statistics().checkpoints >= 4);
 }
 
-/// It was refused as a contradiction with `read_only`, which the caller had not said.
+/// Regression: the setting was refused as contradicting `read_only`, which the caller had not set.
 #[test]
 fn what_only_reads_goes_by_no_device_trust() {
     let directory = tempfile::tempdir_in(".").expect("a directory");

@@ -1,5 +1,5 @@
-//! Changes divided between logs by page: a transaction is there with all its fragments or not at
-//! all, whatever the disk had of them.
+//! Changes divided between logs by page: after a crash each transaction is there with all its
+//! fragments or not at all.
 
 use crate::support::{content, open, place, small};
 use quenchdb::internals::base::depth::{depth, is_deep};
@@ -20,7 +20,7 @@ fn settings(preset: Preset) -> Settings {
     small(preset, LOGS).with(|s| s.layout = Some(Layout::ByPage))
 }
 
-/// Every preset that can be, with every rule, and who else may write or tell.
+/// Returns all valid presets, with every dependency rule and several writers and acknowledgers.
 fn protocols() -> Vec<Settings> {
     let presets = [
         Preset::Group,
@@ -49,16 +49,15 @@ fn row(transaction: u64, n: u64) -> [u8; 8] {
     ((transaction * 37 + n * 83) % ROWS).to_be_bytes()
 }
 
-/// A value as long as an eighth of a page, so that a few rows make a page and splits move them to
-/// pages of other logs.
+/// Returns a value of an eighth of a page, so that splits soon move rows to pages of other logs.
 fn value(transaction: u64) -> Vec<u8> {
     let mut value = transaction.to_be_bytes().to_vec();
     value.resize(500 + transaction as usize % 90, transaction as u8);
     value
 }
 
-/// Transactions one after the other, each with a row of its own that says it was there. Those
-/// acknowledged, with the disk's operations by then.
+/// Runs transactions one after the other, each with a row of its own that proves its commit.
+/// Returns the acknowledged ones with the number of disk operations at that time.
 fn work(db: &Database, disk: &SimulatedStorage, from: u64, count: u64) -> Vec<(usize, u64)> {
     let table = db.table_or_create("t").expect("made");
     let told = Mutex::new(Vec::new());
@@ -71,10 +70,10 @@ fn work(db: &Database, disk: &SimulatedStorage, from: u64, count: u64) -> Vec<(u
                         let mut tx =
                             db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
                         let mut rows: Vec<_> = (0..EACH).map(|n| row(transaction, n)).collect();
-                        // In one order, or threads wait for each other.
+                        // Sorted, because otherwise threads deadlock.
                         rows.sort_unstable();
                         let put = rows.iter().try_for_each(|row| tx.insert(table, row, value(transaction)));
-                        // Again, after splits that the first ones may have caused.
+                        // Writes the row again, after splits that the first writes may have caused.
                         let put = put.and_then(|()| tx.insert(table, rows[0], value(transaction)));
                         let put = put.and_then(|()| {
                             tx.insert(table, [b"done", &transaction.to_be_bytes()[..]].concat(), "x")
@@ -103,8 +102,8 @@ fn work(db: &Database, disk: &SimulatedStorage, from: u64, count: u64) -> Vec<(u
     told.into_inner().expect("no panic")
 }
 
-/// The transactions that are there; each row is of one of them, and of the newest that wrote it if
-/// the two threads did not meet in it.
+/// Returns the transactions that are there. Checks that each row is of one of them, and of its
+/// newest writer unless both threads wrote the row.
 fn judge(db: &Database, told: &[(usize, u64)], by: usize, what: &str) -> Vec<u64> {
     let all = content(db);
     let number = |bytes: &[u8]| u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"));
@@ -186,8 +185,8 @@ fn a_transaction_is_whole_or_absent_after_any_two_crashes() {
             let db = open(&once, &settings);
             let there = judge(&db, &told, at, &what);
             lost += db.recovery().discarded;
-            // What was discarded stays discarded, and what was recovered stays, when others have
-            // come and the next crash.
+            // Discarded transactions stay discarded and recovered ones stay, after more commits and
+            // another crash.
             let more = work(&db, &once, 1000, 10);
             once.stop();
             drop(db);
@@ -223,8 +222,8 @@ fn what_does_not_go_with_pages_is_refused_with_the_reason() {
     assert!(order.contains("log-order"), "{order}");
 }
 
-/// A transaction that is long goes to one log in chunks; large values and rows that are taken back
-/// are divided like others.
+/// A long transaction goes to one log in chunks. Large values and rolled-back rows are divided like
+/// others.
 #[test]
 fn long_transactions_large_values_and_savepoints_are_recovered() {
     let settings = settings(Preset::Autonomous).with(|s| s.chunk_bytes = 4096);
@@ -260,8 +259,8 @@ fn long_transactions_large_values_and_savepoints_are_recovered() {
     assert!(found == expected, "{} rows of {}", found.len(), expected.len());
 }
 
-/// Salvage applied each fragment by itself, so that of a transaction that nobody was told of a half
-/// was there, and counted as one.
+/// Regression: salvage applied each fragment by itself, so half of an unacknowledged transaction
+/// was there and counted as one.
 #[test]
 fn salvage_takes_all_fragments_of_a_transaction_or_none() {
     let (mut missing, mut random) = (0, Random::from_seed(6));

@@ -1,13 +1,13 @@
-//! A checkpoint is a snapshot at one CSN, whatever happens to its pages while it is made: they
-//! leave memory, split, merge, and are changed by transactions that nobody has written yet.
+//! A checkpoint is a snapshot at one CSN, whatever happens to its pages while it is written: they
+//! are evicted, split, merged, and changed by transactions whose records are not written yet.
 //!
-//! After a crash the log hides an image that is too new, since what it is ahead of is replayed.
-//! Whoever reads the checkpoint alone, as readers in other processes and backups do, sees it. So
-//! here it is read alone.
+//! After a crash the replay of the log hides an image that is too new. Readers in other processes
+//! and backups read only the checkpoint, so they would see the error. Therefore these tests read
+//! only the checkpoint.
 //!
-//! Each transaction moves money between two rows of different pages, and puts, changes or takes
-//! away a row in two tables at once. So a checkpoint with one page that is too new or too old has
-//! another sum, or a row without its twin.
+//! Each transaction moves money between two rows of different pages, and inserts, changes or
+//! removes one row in two tables at once. So a checkpoint with a page that is too new or too old
+//! has another sum, or a row without its twin.
 
 use crate::support::content;
 use quenchdb::internals::base::depth::{depth, is_deep};
@@ -50,7 +50,7 @@ fn balance(value: &[u8]) -> i64 {
     i64::from_le_bytes(value[..8].try_into().expect("eight bytes"))
 }
 
-/// One transaction; nobody waits for it.
+/// Runs one transaction and does not wait for durability.
 fn step(db: &Database, [accounts, left, right]: &[Table; 3], random: &mut Random) -> Result<()> {
     let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss)?;
     let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
@@ -76,7 +76,7 @@ fn builder(disk: &SimulatedStorage, preset: Preset, memory_bytes: u64) -> Builde
     Database::builder().settings(settings(preset, memory_bytes)).storage(Arc::new(disk.clone()))
 }
 
-/// A new database with all accounts and no twins.
+/// Creates a database with all accounts and no twins.
 fn filled(builder: Builder, seed: u64) -> (Database, [Table; 3]) {
     let db = builder.open("x").expect("opens");
     let tables = ["accounts", "left", "right"].map(|name| db.create_table(name).expect("new"));
@@ -109,7 +109,7 @@ fn checkpoints_are_exact(preset: Preset, memory_bytes: u64, seed: u64) {
     let disk = SimulatedStorage::new(seed);
     let builder = || builder(&disk, preset, memory_bytes);
     let (db, tables) = filled(builder(), seed);
-    // Writes that take a while, so that a checkpoint has a middle.
+    // Slow writes, so that changes happen while the checkpoint is written.
     disk.set_delay(Duration::from_micros(200));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -119,8 +119,7 @@ fn checkpoints_are_exact(preset: Preset, memory_bytes: u64, seed: u64) {
                 let mut random = Random::from_seed(seed << 8 | thread);
                 while !stop.load(Ordering::Relaxed) {
                     match step(db, tables, &mut random) {
-                        // What is held for the checkpoint fills the memory for versions now and
-                        // then.
+                        // Versions kept for the checkpoint sometimes fill their memory.
                         Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
                         Err(error) if !error.is_retryable() => panic!("{error}"),
                         _ => {}
@@ -160,8 +159,8 @@ fn a_checkpoint_is_of_one_moment_while_pages_split_and_merge() {
     }
 }
 
-/// Pages with rows of an open transaction stay in memory, however short that is; the checkpoint has
-/// the rows as they were.
+/// Pages with uncommitted rows stay in memory, however little there is. The checkpoint has the rows
+/// as they were before the transaction.
 #[test]
 fn a_checkpoint_has_nothing_of_a_transaction_that_is_open() {
     for preset in [Preset::Group, Preset::Autonomous] {
@@ -174,8 +173,8 @@ fn a_checkpoint_has_nothing_of_a_transaction_that_is_open() {
             open.insert(&accounts, account.to_be_bytes(), value).expect("room");
         }
         for n in 0..4 {
-            // Whatever can leave memory does: all the others are read, one by one, since a scan
-            // would only copy them.
+            // Reads rows one by one, so that all clean pages are evicted. A scan would only copy
+            // them.
             let (evicted, snapshot) = (db.statistics().pages_evicted, db.begin_read().expect("free"));
             for account in 0..ACCOUNTS {
                 assert!(snapshot.get(&accounts, account.to_be_bytes()).expect("readable").is_some());

@@ -42,7 +42,7 @@ fn check(db: &Database, expected: &Rows, context: &str) {
     assert_eq!(report.problems, Vec::<String>::new(), "{context}");
 }
 
-/// Random changes with savepoints, also of large values, in a transaction and in its model.
+/// Makes random changes in a transaction and in its model, with savepoints and large values.
 fn long_transaction(tx: &mut Transaction, table: &Table, model: &mut Rows, random: &mut Random, steps: u64) {
     let mut savepoints = Vec::new();
     for _ in 0..steps {
@@ -93,7 +93,8 @@ fn long_transactions_survive_whole_or_not_at_all() {
             if random.chance(1, 2) {
                 db.checkpoint().expect("a whole disk");
             }
-            // Commits beside it, in the same logs, before and after its next chunks.
+            // Commits beside the long transaction, in the same logs, before and after its next
+            // chunks.
             let mut beside = db.begin().expect("free");
             beside.insert(&table, [b'n', round], [round]).expect("room");
             beside.commit().expect("commits");
@@ -108,7 +109,7 @@ fn long_transactions_survive_whole_or_not_at_all() {
             }
         }
         check(&db, &model, &context);
-        // One that is in progress when the power fails.
+        // A transaction that is in progress when the power fails.
         let mut tx = db.begin().expect("free");
         long_transaction(&mut tx, &table, &mut model.clone(), &mut random, 60);
         db.flush().expect("a whole disk");
@@ -118,7 +119,7 @@ fn long_transactions_survive_whole_or_not_at_all() {
         drop((tx, db));
         let db = open(&disk, &settings);
         check(&db, &model, &context);
-        // Long ones are appended again too, and the first checkpoint lets go of their chunks.
+        // Long transactions are appended again too; the first checkpoint releases their chunks.
         let table = db.table("t").expect("there");
         let mut tx = db.begin().expect("free");
         long_transaction(&mut tx, &table, &mut model, &mut random, 60);
@@ -161,7 +162,7 @@ fn a_checkpoint_keeps_the_log_for_an_open_transaction() {
     let kept = db.statistics().log_bytes_in_use;
     assert!(kept > 1 << 20, "the chunks of a transaction in progress are kept: {kept}");
     tx.commit().expect("commits");
-    // Nothing of it is in a checkpoint.
+    // No checkpoint contains any of it.
     let disk = crashed(&storage, CrashKind::PowerCut, 1);
     check(&open(&disk, &settings()), &model, "recovered");
     db.checkpoint().expect("a whole disk");
@@ -193,7 +194,7 @@ fn a_transaction_that_pins_too_much_log_is_given_up_alone() {
     assert!(error.to_string().contains("log_bytes_max"), "{error}");
     let there = db.begin_read().expect("free").get(&table, [3]).expect("readable");
     assert_eq!(there, None, "it is aborted");
-    // The same for one that finds out while it goes on.
+    // The same for a transaction that finds out while it runs.
     let mut tx = db.begin().expect("free");
     let mut refused = None;
     for n in 0..4_000u32 {
@@ -246,7 +247,7 @@ fn the_log_is_printed_with_its_parts() {
     }
     tx.insert(&table, "large", vec![3; 5000]).expect("room");
     tx.commit().expect("commits");
-    // As a kill would leave it: nothing is in a checkpoint yet.
+    // Copies the files as a kill would leave them. No checkpoint contains the transaction yet.
     let copy = directory.path().join("copy");
     for under in ["", "log", "pages"] {
         std::fs::create_dir(copy.join(under)).expect("new");
@@ -270,11 +271,11 @@ fn the_log_is_printed_with_its_parts() {
     );
 }
 
-/// A database in one state after the other, as one thread commits them, with long transactions of
-/// every fate around them.
+/// The successive states of a database as one thread commits them. Around the commits, long
+/// transactions commit, abort and stay open.
 struct Story {
     states: Vec<Rows>,
-    /// For each but the first, the number of disk operations when it was acknowledged.
+    /// For each state but the first: the number of disk operations when it was acknowledged.
     acknowledged: Vec<usize>,
 }
 
@@ -289,7 +290,7 @@ impl Story {
         self.states.last().expect("one at least").clone()
     }
 
-    /// A short transaction.
+    /// Commits a short transaction.
     fn short(&mut self, storage: &SimulatedStorage, db: &Database, table: &Table, n: u8) {
         let (mut tx, mut rows) = (db.begin().expect("free"), self.now());
         tx.insert(table, [b's', n], [n; 40]).expect("room");
@@ -297,8 +298,8 @@ impl Story {
         self.commit(storage, tx, rows);
     }
 
-    /// Long transactions whose chunks are older than checkpoints, that abort, that roll back into a
-    /// chunk, that never end.
+    /// Runs long transactions: with chunks older than checkpoints, aborted, rolled back into a
+    /// chunk, and never ended.
     fn tell(&mut self, storage: &SimulatedStorage, db: &Database, name: u8) {
         let table = db.table_or_create("t").expect("room");
         self.short(storage, db, &table, 1);
@@ -333,11 +334,11 @@ impl Story {
         self.short(storage, db, &table, 4);
         write(&mut unfinished, &mut Rows::new(), b'u', 12..20);
         db.flush().expect("a whole disk");
-        // It ends with the disk.
+        // The transaction ends with the disk.
         storage.stop();
     }
 
-    /// Which state a database is in, that was crashed after `at` operations.
+    /// Returns the state of a database that was crashed after `at` operations.
     fn judge(&self, db: &Database, at: usize, context: &str) -> usize {
         let least = self.acknowledged.partition_point(|told| *told <= at);
         let found = rows(db);
@@ -349,7 +350,7 @@ impl Story {
     }
 }
 
-/// What a recovery has discarded stays discarded, and what it has served stays, whatever happens
+/// Transactions that a recovery discarded stay discarded, and recovered ones stay, whatever happens
 /// next.
 #[test]
 fn a_crash_at_any_moment_leaves_long_transactions_whole() {
@@ -374,7 +375,7 @@ fn a_crash_at_any_moment_leaves_long_transactions_whole() {
             let mut next = Story { states: vec![story.states[state].clone()], acknowledged: Vec::new() };
             next.tell(&disk, &db, b'2');
             drop(db);
-            // In the recovery, or in what came after it.
+            // During recovery, or in the commits after it.
             let again = random.below(disk.operations() as u64 + 1) as usize;
             let kind = if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
             let context = format!("{context}; then {kind:?} after {again} (recovery ended at {served})");
@@ -395,8 +396,8 @@ fn a_crash_at_any_moment_leaves_long_transactions_whole() {
     assert!(!is_deep() || seen.iter().all(|count| *count > 0), "{seen:?}");
 }
 
-/// All of them wait for log space at once, and no checkpoint contains any of them. Whoever lasts
-/// longest may fall with the others: the log since its first chunk has the others' chunks in it.
+/// All of them wait for log space at once, and no checkpoint contains any of them. Even the last
+/// one may fail, because the log since its first chunk contains the other transactions' chunks.
 #[test]
 fn long_transactions_that_fill_the_log_commit_or_fail_clearly() {
     for preset in Preset::ALL {
@@ -417,11 +418,11 @@ fn long_transactions_that_fill_the_log_commit_or_fail_clearly() {
                     scope.spawn(move || {
                         let mut tx = db.begin().expect("free");
                         together.wait();
-                        // Each alone would have room.
+                        // Each transaction alone would have room.
                         let written = (0..600u32).try_for_each(|n| {
                             tx.insert(table, [&[thread], &n.to_be_bytes()[..]].concat(), vec![thread; 500])
                         });
-                        // None has ended before all have written what they can.
+                        // No transaction ends before all have written what they can.
                         together.wait();
                         match written.and_then(|()| tx.commit()) {
                             Ok(_) => Some(thread),

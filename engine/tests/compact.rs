@@ -1,5 +1,4 @@
-//! Giving space back: the file becomes short, the content stays, and no moment of it is a bad one
-//! for a crash.
+//! Compaction: the file becomes short, the content stays, and a crash at any moment loses nothing.
 
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -8,9 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Blocks that a checkpoint writes besides pages: the old ones are free after it, perhaps in the
-/// middle of a short file, and there is room for those of the next. And what a thread may have been
-/// promised.
+/// Blocks beyond the pages: those that the previous and the next checkpoint need besides pages, and
+/// those reserved for a thread.
 const FEW_BYTES: u64 = (16 + 8) * 4096;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -38,7 +36,7 @@ fn content(db: &Database) -> Content {
     snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
 }
 
-/// Half of it can be compressed: packs are of two or three pages.
+/// Half of the value is compressible, so that a pack has two or three pages.
 fn row(n: u32) -> ([u8; 4], Vec<u8>) {
     let mut random = Random::from_seed(n.into());
     let value = (0..350).map(|_| random.below(256) as u8).chain([n as u8; 350]);
@@ -64,7 +62,7 @@ fn remove(db: &Database, table: &Table, rows: impl Iterator<Item = u32>) {
     }
 }
 
-/// A database of which little is left, all over the file.
+/// Returns a database with few rows left, spread all over the file.
 fn thinned(rows: u32, memory_bytes: u64, compression: Compression) -> (SimulatedStorage, Database, Table) {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, memory_bytes, compression).expect("an empty disk");
@@ -118,7 +116,7 @@ fn what_is_compact_already_stays() {
     );
 }
 
-/// The checkpoints that were still to come said that nobody had closed it.
+/// Regression: the remaining checkpoints of the compaction marked the database as not closed.
 #[test]
 fn a_database_closed_during_compaction_stays_closed() {
     let (disk, db, table) = thinned(4_000, 3 << 20, Compression::Lz4);
@@ -189,7 +187,7 @@ fn a_crash_at_any_moment_of_compacting_packs_is_harmless() {
 }
 
 fn crash_while_compacting(rows: u32, compression: Compression) {
-    // Versions count until they are freed, which threads of other tests, in the same epochs, delay.
+    // Versions count until they are freed. Threads of other tests share the epochs and delay this.
     let memory_bytes = 3 << 20;
     let (disk, db, _) = thinned(rows, memory_bytes, compression);
     let expected = content(&db);
@@ -210,9 +208,9 @@ fn crash_while_compacting(rows: u32, compression: Compression) {
     }
 }
 
-/// Story: compacting cut the file to what was in use and a twentieth, although the pages that a
-/// transaction in progress had changed were promised their space. Then somebody else took that of
-/// the disk: the transaction was committed, and no checkpoint could be made any more.
+/// Regression: compaction cut the file down to the used blocks plus a twentieth. This gave away
+/// space that was reserved for pages of a transaction in progress. Another process filled the disk,
+/// the transaction committed, and no checkpoint succeeded any more.
 #[test]
 fn what_a_transaction_in_progress_was_promised_is_left_to_it() {
     let (disk, db, table) = thinned(20_000, 32 << 20, Compression::None);
@@ -256,8 +254,8 @@ fn a_large_file_that_is_mostly_free_shrinks_by_itself() {
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
 }
 
-/// Changes so many rows, one after the other, all over the table. Where a checkpoint for the sake
-/// of space is long overdue, it waits for one: who makes it may have to wait for a processor.
+/// Changes `changes` rows all over the table. Waits for a checkpoint that is long overdue, because
+/// the checkpoint thread may have to wait for a processor.
 fn change_all_over(db: &Database, table: &Table, rows: u32, changes: u32) {
     let mut random = Random::from_seed(5);
     let mut last = db.statistics();
@@ -303,7 +301,7 @@ fn the_file_stays_short_by_itself_while_rows_change_all_over_it() {
     let after = db.statistics();
     let made = after.checkpoints - before.checkpoints;
     assert!(made >= 3, "{made} checkpoints that only the space asked for");
-    // Without them nearly every page would be there twice.
+    // Without extra checkpoints nearly every page would be stored twice.
     assert!(after.store_bytes < used * 17 / 10, "{} bytes for {used}", after.store_bytes);
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 fn settings(preset: Preset) -> Settings {
     Settings::default().with(|s| {
         s.preset = preset;
-        // Versions for a reader that the machine leaves standing for a while.
+        // Memory for versions that a descheduled reader keeps.
         s.memory_bytes = 64 << 20;
         s.segment_bytes = 256 << 10;
         s.log_bytes_max = 16 << 20;
@@ -27,7 +27,7 @@ fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
     Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("x").expect("opens")
 }
 
-/// Ends the test if `run` does not come back.
+/// Fails the test if `run` does not return.
 fn in_time(run: impl FnOnce() + Send + 'static) {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -44,7 +44,7 @@ fn number(bytes: Option<Vec<u8>>) -> u64 {
     bytes.map_or(0, |bytes| u64::from_be_bytes(bytes[..].try_into().expect("eight bytes")))
 }
 
-/// Runs `step` until it commits; conflicts begin again.
+/// Runs `step` until it commits, and retries conflicts.
 fn until_committed(db: &Database, durability: Durability, step: impl Fn(&mut Transaction) -> Result<()>) {
     loop {
         let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
@@ -381,8 +381,8 @@ fn nobody_reads_what_is_aborted() {
 
 const KEYS: u32 = 600;
 
-/// Each thread owns the keys of its residue and knows exactly what must be there; ranges run in
-/// both directions over all.
+/// Each thread owns the keys of one residue and knows their exact content. Ranges run over all keys
+/// in both directions.
 #[test]
 fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
     for preset in some(&Preset::ALL, 3) {
@@ -401,8 +401,8 @@ fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
                 let (db, table, stop) = (&db, &table, &stop);
                 scope.spawn(move || {
                     while !stop.load(Ordering::Relaxed) {
-                        // Both directions of one snapshot, and both ends at once, give the same
-                        // rows.
+                        // Both directions, and both ends at once, give the same rows in one
+                        // snapshot.
                         let snapshot = db.begin_read().expect("free");
                         let all = |rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>| {
                             rows.map(|row| row.expect("readable")).collect::<Vec<_>>()
@@ -453,7 +453,7 @@ fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
     let mine = |key: &[u8]| u32::from_be_bytes(key[..4].try_into().expect("four bytes")) % threads == me;
     let end = Instant::now() + Duration::from_millis(if is_deep() { 1500 } else { 300 });
     let mut round = 0;
-    // On a machine that is busy with something else a little longer.
+    // Runs longer if the machine is busy.
     while Instant::now() < end || round <= 10 {
         round += 1;
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
@@ -469,7 +469,7 @@ fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
                 next.insert(key, value);
             }
         }
-        // Its own changes are seen in both directions before they are committed.
+        // A transaction sees its own changes in both directions before it commits.
         let start = (random.below(KEYS.into()) as u32).to_be_bytes();
         let back = random.chance(1, 2);
         let range = tx.range(table, &start[..]..);
@@ -552,8 +552,8 @@ fn waits_for_rows_and_the_way_into_the_log_are_counted() {
     });
 }
 
-/// With so little log a transaction whose thread is off the CPU while the others fill it is given
-/// up.
+/// The log is so small that a transaction is aborted if its thread is off the CPU while others fill
+/// the log.
 fn insert_again_if_given_up(db: &Database, table: &Table, key: [u8; 2], value: &[u8]) {
     for _ in 0..100 {
         match db.transact(|tx| tx.insert(table, key, value)) {
@@ -564,8 +564,8 @@ fn insert_again_if_given_up(db: &Database, table: &Table, key: [u8; 2], value: &
     panic!("given up a hundred times");
 }
 
-/// A record larger than a log buffer brings one of its own. While it waited for space, small
-/// records used that buffer up, and the large one waited for a buffer for ever.
+/// Regression: a record larger than a log buffer gets a buffer of its own. While it waited for
+/// space, small records used that buffer up, and the large record waited forever.
 #[test]
 fn large_records_and_small_ones_share_a_log_that_is_often_full() {
     in_time(|| {

@@ -1,6 +1,5 @@
-//! What copies are made of, and what they say of it: logs in mapped memory, logs of a database that
-//! is open, which of several directories has an error, and directories in which nothing can be
-//! written.
+//! Sources of backups and restores: logs in mapped memory, logs of an open database, several
+//! directories of which one has an error, and read-only directories.
 
 use crate::support::{content, open, place, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -47,15 +46,15 @@ fn expect_said<T>(result: Result<T>, kind: ErrorKind, what: &str) -> Error {
     error
 }
 
-/// The same files, without the mapped memory.
+/// Returns the same files without the mapped memory.
 fn without_memory(disk: &SimulatedStorage) -> SimulatedStorage {
     let copy = SimulatedStorage::new(7);
     disk.files().iter().for_each(|path| copy.write_file(path, &disk.read_file(path).expect("listed")));
     copy
 }
 
-/// Commits were acknowledged by a fence, and their blocks not written yet. They were missing from
-/// what was restored, and nothing was said.
+/// Regression: commits acknowledged by a fence, whose blocks were not written yet, were missing
+/// from the restored database without an error.
 #[test]
 fn log_in_mapped_memory_of_the_source_is_restored_or_missed() {
     let disk = SimulatedStorage::new(1);
@@ -87,7 +86,7 @@ fn log_in_mapped_memory_of_the_source_is_restored_or_missed() {
     }
 }
 
-/// Only the memory knows of the later run.
+/// Only the mapped memory has records of the later run.
 #[test]
 fn a_later_run_in_mapped_memory_needs_only_its_manifest() {
     let disk = SimulatedStorage::new(1);
@@ -96,7 +95,7 @@ fn a_later_run_in_mapped_memory_needs_only_its_manifest() {
     put(&db, &table, 0..10);
     let full = back_up(&db, None).expect("sound");
     let disk = disk.crash(CrashKind::Kill, disk.operations(), 5);
-    // Nothing was to be appended again.
+    // Recovery appended nothing again.
     let db = open(&disk, &passive());
     let table = db.table("t").expect("there");
     put(&db, &table, 10..20);
@@ -111,7 +110,7 @@ fn a_later_run_in_mapped_memory_needs_only_its_manifest() {
     );
 }
 
-/// Copies the files of a database that is open: what a kill at this moment would leave.
+/// Copies the files of an open database, as a kill at this moment would leave them.
 fn copy_as_killed(from: &Path, to: &Path) {
     for part in ["", "log", "pages"] {
         std::fs::create_dir(to.join(part)).expect("ours");
@@ -124,7 +123,7 @@ fn copy_as_killed(from: &Path, to: &Path) {
     }
 }
 
-/// The settings say where the memory is, and are those of the database that is restored, too.
+/// The settings name the memory's path. The restored database uses the same settings.
 #[test]
 fn a_moved_mapped_file_is_named_by_settings_and_only_read() {
     let root = tempfile::tempdir().expect("a temporary directory");
@@ -145,7 +144,7 @@ fn a_moved_mapped_file_is_named_by_settings_and_only_read() {
         });
         Database::restore([&path("full")], path(target), options)
     };
-    // The database is open: its memory is in use.
+    // The database is open, so its memory is in use.
     expect_said(restore(settings.clone(), "one"), ErrorKind::Busy, "memory");
     assert!(!path("one").exists(), "nothing was made");
     let before = std::fs::read(path("moved")).expect("there");
@@ -157,7 +156,7 @@ fn a_moved_mapped_file_is_named_by_settings_and_only_read() {
     assert_eq!(content(&db).len(), 30);
 }
 
-/// Of ten backups one was damaged, and the error said at which byte of "pages/data".
+/// Regression: one of ten backups was damaged, and the error named only a byte of "pages/data".
 #[test]
 fn errors_of_copies_say_which_of_the_directories_they_are_of() {
     let disk = SimulatedStorage::new(1);
@@ -172,7 +171,7 @@ fn errors_of_copies_say_which_of_the_directories_they_are_of() {
     let damaged = |disk: &SimulatedStorage, path: &str| {
         let copy = disk.duplicate();
         let mut bytes = copy.read_file(path).expect("there");
-        // Every block, but not the end of a file that may be longer than what is used.
+        // Damages every block, except the unused end of the file.
         bytes.iter_mut().skip(40).step_by(4096).for_each(|byte| *byte ^= 4);
         copy.write_file(path, &bytes);
         copy
@@ -185,7 +184,7 @@ fn errors_of_copies_say_which_of_the_directories_they_are_of() {
     }
     let broken = damaged(&chain[1], "BACKUP");
     expect_said(back_up(&db, Some(&broken)), ErrorKind::Corruption, "the base");
-    // What is full, or fails, is one of the two.
+    // One of the two directories is full or fails.
     for capacity in [8 << 10, 64 << 10] {
         let full = || {
             let target = SimulatedStorage::new(9);
@@ -213,7 +212,7 @@ fn errors_of_copies_say_which_of_the_directories_they_are_of() {
     expect_said(error, ErrorKind::Corruption, path("full").to_str().expect("UTF-8"));
 }
 
-/// Manifest and segments were read at different moments while somebody wrote.
+/// Regression: manifest and segments were read at different moments while another process wrote.
 #[test]
 fn a_log_is_not_replayed_while_its_database_is_open() {
     let root = tempfile::tempdir().expect("a temporary directory");
@@ -232,7 +231,7 @@ fn a_log_is_not_replayed_while_its_database_is_open() {
     assert!(!path("target").exists(), "the same call is to work later");
     drop(table);
     db.close().expect("closes");
-    // Beside readers it may be replayed.
+    // Beside readers the log may be replayed.
     let reader = Database::builder().read_only(true).open(path("db")).expect("opens");
     assert_eq!(restore().expect("nobody writes").replayed, 20);
     drop(reader);
@@ -242,7 +241,7 @@ fn a_log_is_not_replayed_while_its_database_is_open() {
     assert!(!path("db/LOCK").exists(), "the directory is only read");
 }
 
-/// A directory that is mounted where nothing can be written; unmounted when it is dropped.
+/// A directory mounted read-only; unmounted when it is dropped.
 struct ReadOnly<'p>(&'p Path);
 
 fn skip(why: &dyn std::fmt::Display) {
@@ -275,8 +274,8 @@ impl Drop for ReadOnly<'_> {
     }
 }
 
-/// A copy that nobody has opened yet has no `LOCK`, and none could be made: "cannot open the lock
-/// file".
+/// Regression: a copy that was never opened has no `LOCK`, and none could be created. The open
+/// failed with "cannot open the lock file".
 #[test]
 fn a_copy_without_a_lock_is_read_where_writing_is_impossible() {
     let root = tempfile::tempdir().expect("a temporary directory");

@@ -1,28 +1,27 @@
 //! Power cuts and kills at every moment, on the simulated disk.
 //!
-//! A workload runs once; its disk remembers every operation, so it can be crashed after each of
-//! them, with a different fate for what was not flushed each time. After each crash the database is
-//! opened and judged:
+//! A workload runs once. Its disk records every operation, so it can be crashed after each of them,
+//! with a different fate of unflushed writes each time. After each crash the database is opened and
+//! checked:
 //!
-//! 1. every transaction that was acknowledged before the crash is there, and every one, at whatever
-//!    level, that had committed when a flush, a checkpoint or a closing began that returned before
-//!    the crash;
-//! 2. every transaction is there whole or not at all, and so is everything that it read;
-//! 3. opening again gives the same content;
-//! 4. `verify` finds nothing;
-//! 5. a reader that opened the newest checkpoint before the writer came back sees a consistent
-//!    state, and the same to the end;
-//! 6. it can go on: more transactions run, and a second crash, inside recovery or after it, is
-//!    judged the same way;
-//! 7. what was aborted is nowhere, and whoever only read is there only with whom it met;
-//! 8. rows that one thread owns are as one of its commits left them, and while it lives they are
-//!    what it reads.
+//! 1. Every transaction that was acknowledged before the crash is there. So is every transaction,
+//!    at any durability level, that committed before the start of a flush, checkpoint or close that
+//!    returned before the crash.
+//! 2. Every transaction is there whole or not at all, and so is everything that it read.
+//! 3. Opening again gives the same content.
+//! 4. `verify` finds nothing.
+//! 5. A reader that opened the newest checkpoint before the writer sees a consistent and constant
+//!    state.
+//! 6. More transactions run. A second crash, inside recovery or after it, is checked the same way.
+//! 7. No aborted transaction is visible. A reader's record is there only with all that it observed.
+//! 8. Rows that one thread owns are as after one of its commits, and its reads return its own
+//!    model.
 //!
-//! No transaction fails on a whole disk, but for want of memory where that is short. Opening once
-//! more, with nothing pending, is no crash: it is counted apart.
+//! No transaction fails on a healthy disk, except for lack of memory in runs with little memory. A
+//! reopen without a crash is counted separately.
 //!
-//! Three of four crashes are power cuts, the others kills; each is counted. The number of crashes
-//! can be raised with `QUENCH_CRASHES`.
+//! Three of four crashes are power cuts, the others kills; each is counted. `QUENCH_CRASHES` raises
+//! the number of crashes.
 
 use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, judge_both, one};
 use crate::support::past::{Keys, Owner, Past, Reached, judge_shadows};
@@ -39,21 +38,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What the threads of a life know of it.
+/// What the threads of a run know about its transactions.
 #[derive(Default)]
 struct Work {
     /// Acknowledged transactions with the number of disk operations at that time.
     acknowledged: Vec<(usize, Id)>,
-    /// They must never be there.
+    /// Aborted transactions, which must never be visible.
     aborted: BTreeSet<Id>,
     shadows: Vec<Past>,
-    /// What a flush, a checkpoint or a closing made durable, with the number of disk operations
+    /// Commits that a flush, checkpoint or close made durable, with the number of disk operations
     /// when it returned.
     made_durable: Vec<(usize, Commit)>,
 }
 
 impl Work {
-    /// What was made durable besides what was acknowledged must be there, too.
+    /// Adds the commits in `made_durable` to the acknowledged ones.
     fn tell(&mut self) {
         MADE_DURABLE.fetch_add(self.made_durable.len() as u64, Ordering::Relaxed);
         so_far::tell(&self.made_durable, &mut self.acknowledged, &mut self.shadows);
@@ -64,7 +63,7 @@ impl Work {
     }
 }
 
-/// Whether pages have to leave memory in this run.
+/// Returns whether this run has so little memory that pages are evicted.
 fn is_tight(seed: u64) -> bool {
     seed.is_multiple_of(3)
 }
@@ -73,15 +72,15 @@ fn settings(seed: u64) -> Settings {
     let mut random = Random::from_seed(seed);
     crate::support::any_protocol(seed, &mut random).with(|s| {
         s.compression = if random.chance(1, 4) { Compression::None } else { Compression::Lz4 };
-        // A pool of a dozen pages, and a recovery that reads the log twice, in windows; or
-        // everything fits.
+        // Either a pool of a dozen pages, and a recovery that reads the log twice, in windows; or
+        // memory for everything.
         s.memory_bytes = if is_tight(seed) { 1 << 20 } else { 4 << 20 };
         s.segment_bytes = 64 << 10;
         s.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 8 << 20;
         s.checkpoint_log_bytes = if random.chance(1, 3) { 64 << 10 } else { 0 };
         s.flush_unit_bytes = 4096;
-        // Most transactions are written in chunks, or only those with long documents.
+        // Writes most transactions in chunks, or only those with long documents.
         s.chunk_bytes = if random.chance(1, 2) { 512 } else { 0 };
     })
 }
@@ -90,7 +89,7 @@ fn open(storage: &SimulatedStorage, settings: &Settings) -> Result<Database> {
     Database::builder().settings(settings.clone()).storage(Arc::new(storage.clone())).open("simulated")
 }
 
-/// The same sizes with another protocol: a database may be opened with any.
+/// Returns the same sizes with another protocol: any protocol may open a database.
 fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
     let other = crate::support::any_protocol(random.next_u64(), random);
     settings.clone().with(|s| {
@@ -109,8 +108,7 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
     })
 }
 
-/// A reader of the newest checkpoint, if the database was there yet. Whoever writes must leave it
-/// as it is.
+/// Opens a reader of the newest checkpoint, if there is one. Writers must keep the checkpoint.
 fn open_checkpoint(disk: &SimulatedStorage, settings: &Settings, context: &str) -> Option<Database> {
     let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
     match builder.open_checkpoint("simulated") {
@@ -120,7 +118,7 @@ fn open_checkpoint(disk: &SimulatedStorage, settings: &Settings, context: &str) 
     }
 }
 
-/// A life on a whole disk.
+/// One run of the workload on a healthy disk.
 #[derive(Clone, Copy)]
 struct Life {
     run: u8,
@@ -130,12 +128,12 @@ struct Life {
     seed: u64,
 }
 
-/// Long keys for one life in four: trees of three levels.
+/// Long keys in one of four runs: trees of three levels.
 fn keys(seed: u64) -> Keys {
     if Random::from_seed(seed).chance(1, 4) { Keys::Long } else { Keys::Short }
 }
 
-/// Transactions of several threads. Returns what they know, and what has committed.
+/// Runs transactions in several threads. Returns what the threads know, and the commits.
 fn work(db: &Database, storage: &SimulatedStorage, life: Life) -> (Work, Arc<SoFar>) {
     let tables = Tables::of(db, life.tight).expect("a whole disk");
     let done = Mutex::new(Work::default());
@@ -204,21 +202,21 @@ fn work_in(
     done().shadows.push(shadow.end());
 }
 
-/// Pages that left memory in all runs together.
+/// Pages evicted in all runs together.
 static EVICTED: AtomicU64 = AtomicU64::new(0);
-/// Page images that shared a block with others, likewise.
+/// Page images that shared a block with others, in all runs.
 static PACKED: AtomicU64 = AtomicU64::new(0);
 
-/// Commits of which a flush, a checkpoint or a closing said first that they are durable, likewise.
+/// Commits first reported as durable by a flush, a checkpoint or a close, in all runs.
 static MADE_DURABLE: AtomicU64 = AtomicU64::new(0);
 
-/// Blocks that workers wrote for other logs, likewise.
+/// Blocks that workers wrote for other logs, in all runs.
 static STOLEN: AtomicU64 = AtomicU64::new(0);
 
-/// Chunks older than the checkpoint that recoveries replayed.
+/// Replayed chunks that were older than the checkpoint, in all runs.
 static OLD_CHUNKS: AtomicU64 = AtomicU64::new(0);
 
-/// Transactions that were refused for want of memory.
+/// Transactions refused for lack of memory.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// Workloads by preset and dependency rule.
@@ -231,8 +229,8 @@ fn count_protocol(settings: &Settings, operations: u64) {
     *PROTOCOLS.lock().expect("no panic").entry(name).or_default() += 1;
 }
 
-/// Judges a database by what is known of its lives. Returns its content, and which state the rows
-/// of each thread are in.
+/// Checks a database against what its runs know. Returns its content and how far each thread's own
+/// rows have come.
 fn judge(
     db: &Database,
     must: &BTreeSet<Id>,
@@ -247,8 +245,7 @@ fn judge(
     (content, states)
 }
 
-/// Writes the files of a disk into a directory of their own, for `quench` to look at. Returns its
-/// path.
+/// Writes the files of a disk into a new directory, for inspection with `quench`. Returns its path.
 fn keep(disk: &SimulatedStorage, name: &str) -> String {
     let directory = std::env::temp_dir().join(format!("quench-crash-{}-{name}", std::process::id()));
     for path in disk.files() {
@@ -259,7 +256,7 @@ fn keep(disk: &SimulatedStorage, name: &str) -> String {
     directory.display().to_string()
 }
 
-/// Crashes, and how often a database was opened once more after that.
+/// Numbers of crashes and of reopens without a crash.
 #[derive(Clone, Copy, Default)]
 struct Done {
     power_cuts: u64,
@@ -280,7 +277,7 @@ impl Done {
         }
     }
 
-    /// How the next crash is made: three of four are power cuts, which can lose more.
+    /// Returns the kind of the next crash: three of four are power cuts, which can lose more.
     fn next_crash(&mut self, random: &mut Random) -> CrashKind {
         if random.chance(3, 4) {
             self.power_cuts += 1;
@@ -292,7 +289,7 @@ impl Done {
     }
 }
 
-/// One workload, crashed `points` times, each followed by a second crash.
+/// Runs one workload and crashes it `points` times, each time followed by a second crash.
 fn run(seed: u64, points: u64) -> Done {
     let settings = settings(seed);
     let mut random = Random::from_seed(seed.wrapping_mul(0x9e37));
@@ -367,7 +364,7 @@ fn run(seed: u64, points: u64) -> Done {
         let mut must_now = must.clone();
         must_now.extend(more.acknowledged_by(at));
         if at >= recovered_at {
-            // Whatever was served must stay.
+            // Whatever reads returned must stay.
             must_now.extend(
                 before
                     .keys()
@@ -387,7 +384,7 @@ fn run(seed: u64, points: u64) -> Done {
             panic!("{context}: {error}; see {kept:?}")
         });
         let least = |past: &Past| match states.get(&past.owner) {
-            // Of the second life.
+            // The owner is of the second run.
             None => past.told_by(at),
             Some(state) if at >= recovered_at => *state,
             Some(_) => past.told_by(first_at),
@@ -397,7 +394,7 @@ fn run(seed: u64, points: u64) -> Done {
         assert!(watermark >= Csn(csn.0), "{context}: something recovered is not durable");
         disk.stop();
         drop(db);
-        // Now and then, and whatever the protocol was.
+        // Sometimes, with any protocol.
         if point % 9 == 0 {
             let again = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
             let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}; reopened: {error}"));
@@ -414,8 +411,8 @@ fn crashes_wanted() -> u64 {
     std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| depth(100_000))
 }
 
-/// Threads that crash workloads of their own: more than there are processors, since they wait for
-/// threads of their databases.
+/// Threads that run workloads: more than processors, because they wait for threads of their
+/// databases.
 const WORKERS: u64 = 4;
 
 #[test]

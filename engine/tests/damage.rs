@@ -1,9 +1,9 @@
-//! Damaged files: flipped bits, cut, missing, swapped and foreign pieces.
+//! Damaged files: flipped bits, and cut, missing, swapped and foreign pieces.
 //!
-//! A small database is built once, crashed in the middle of its life and, another, closed. Every
-//! damage is judged the same way: either it is harmless (the content is what it was), or it costs
-//! the newest transactions that no stored watermark vouches for, or it is refused with a clean
-//! error that names the place. Never a panic, a hang, or wrong data.
+//! Two small databases are built once: one crashed during its work, one closed. Each kind of damage
+//! must have one of three results. It is harmless: the content is as before. Or it loses the newest
+//! transactions, if no stored watermark proves that they existed. Or it is refused with an error
+//! that names the place. A panic, a hang or wrong data is a failure.
 
 use quenchdb::internals::base::checksum::crc;
 use quenchdb::internals::base::depth::is_deep;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const SECTOR: usize = 4096;
 const SLOT: usize = 1 << 20;
-/// Of the formats that this build writes.
+/// The manifest version that this build writes.
 const MANIFEST_VERSION: u32 = 1;
 const LOG_VERSION: u16 = 4;
 const TABLES: [&str; 2] = ["a", "b"];
@@ -41,8 +41,7 @@ fn open(disk: &SimulatedStorage, preset: Preset) -> Result<Database> {
     Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// A database on a disk, and its content after the checkpoint and after each transaction that
-/// followed.
+/// A database on a disk, and its content after the checkpoint and after each later transaction.
 struct Sample {
     disk: SimulatedStorage,
     preset: Preset,
@@ -52,8 +51,8 @@ struct Sample {
 const BEFORE: u32 = 30;
 const AFTER: u32 = 60;
 
-/// 30 transactions of ten rows, a checkpoint, and 60 more that change, delete and add; crashed or
-/// closed.
+/// Commits 30 transactions of ten rows, a checkpoint, and 60 transactions that change, delete and
+/// add rows. Then crashes or closes the database.
 fn sample(preset: Preset, closed: bool) -> Sample {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, preset).expect("a whole disk");
@@ -96,16 +95,16 @@ fn sample(preset: Preset, closed: bool) -> Sample {
     Sample { disk: disk.duplicate(), preset, history }
 }
 
-/// How a damaged database answered.
+/// The result of opening and reading a damaged database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
-    /// As if nothing had happened.
+    /// The content is as before.
     Whole,
-    /// The content after this many transactions, the newest being gone.
+    /// The content after this many transactions; the newest ones are lost.
     Prefix(usize),
-    /// Refused at open.
+    /// The open was refused.
     Refused(ErrorKind),
-    /// Open, but some reads are refused; all others are right.
+    /// The open succeeded, some reads are refused, and all others are right.
     Partly(ErrorKind),
 }
 
@@ -124,7 +123,7 @@ fn check_error(error: &Error, context: &str) -> ErrorKind {
     kind
 }
 
-/// Opens a copy of a damaged disk, reads everything in every way, and judges.
+/// Opens a copy of a damaged disk, reads everything in every way, and returns the result.
 fn judge(disk: &SimulatedStorage, sample: &Sample, context: &str) -> Answer {
     let disk = disk.duplicate();
     let db = match open(&disk, sample.preset) {
@@ -187,7 +186,7 @@ fn judge_open(db: &Database, sample: &Sample, context: &str) -> Answer {
     Answer::Partly(kind)
 }
 
-/// Runs every job on two threads; one that does not come back in 20 s is a hang.
+/// Runs every job on two threads. A job that takes longer than 20 s is a hang.
 fn all_in_time<J: Send + Sync + Clone + 'static>(
     jobs: Vec<J>,
     name: impl Fn(&J) -> String,
@@ -218,7 +217,7 @@ fn all_in_time<J: Send + Sync + Clone + 'static>(
     }
 }
 
-/// Whole sectors of a file that hold anything.
+/// Returns the sectors of a file that are not all zero.
 fn used_sectors(bytes: &[u8]) -> Vec<usize> {
     (0..bytes.len() / SECTOR)
         .map(|i| i * SECTOR)
@@ -238,8 +237,7 @@ fn is_log(path: &str) -> bool {
     path.starts_with("log/")
 }
 
-/// Segments with blocks of transactions after the checkpoint, oldest first: path, and CSNs of first
-/// and last block.
+/// Returns the segments with blocks after the checkpoint, oldest first: path, first and last CSN.
 fn segments_in_order(sample: &Sample) -> Vec<(String, u64, u64)> {
     let mut found = Vec::new();
     for path in sample.disk.files().into_iter().filter(|path| is_log(path)) {
@@ -289,7 +287,7 @@ fn every_flipped_bit_is_harmless_or_refused_with_its_place() {
                     (48, 811)
                 };
                 let step = if slot_start { 1 } else { 7 };
-                // Different bytes of each block, so that together they cover a block well.
+                // Damages different bytes of each block, so that together they cover a block well.
                 let shift = at / SECTOR * 13;
                 let head = (shift % step..head).step_by(step);
                 for i in head.chain((100 + shift % 300..SECTOR).step_by(stride)) {
@@ -300,7 +298,7 @@ fn every_flipped_bit_is_harmless_or_refused_with_its_place() {
         if !closed {
             println!("{} flips", flips.len());
         } else {
-            // Nothing reads the log of a closed database; a few flips show that.
+            // An open after a close does not read the log; a few flips show that.
             flips = flips
                 .into_iter()
                 .enumerate()
@@ -324,7 +322,7 @@ fn every_flipped_bit_is_harmless_or_refused_with_its_place() {
                     Answer::Refused(_) => {
                         assert!(!closed || !is_log(path), "{context}: nobody needs this log")
                     }
-                    // A second slot is there to be used.
+                    // The second slot is used instead.
                     Answer::Partly(_) => assert!(path == "pages/data" || path == "pages", "{context}"),
                 }
                 assert!(
@@ -348,7 +346,7 @@ fn a_truncated_file_is_noticed_unless_only_its_tail_is_lost() {
                 let disk = damaged(&sample, &path, |bytes| bytes.truncate(len));
                 let answer = judge(&disk, &sample, &context);
                 match path.as_str() {
-                    // The other slot may be enough; never an older state.
+                    // The other slot may be enough, but must not give an older state.
                     "MANIFEST" => assert!(
                         answer == Answer::Whole || matches!(answer, Answer::Refused(_)),
                         "{context}: {answer:?}"
@@ -380,8 +378,8 @@ fn a_file_that_is_gone_is_missed() {
                 let place = segments.iter().position(|(segment, ..)| *segment == path);
                 match place {
                     None => assert_eq!(answer, Answer::Whole, "{context}: it was empty"),
-                    // The oldest may hold only what the checkpoint covers; the newest has no
-                    // witness.
+                    // The oldest may hold only what the checkpoint covers. No later record proves
+                    // the newest.
                     Some(i) if i + 1 == segments.len() => {
                         assert!(
                             matches!(answer, Answer::Prefix(_) | Answer::Refused(_)),
@@ -396,9 +394,9 @@ fn a_file_that_is_gone_is_missed() {
     }
 }
 
-/// Story: with every segment gone there is neither a hole nor a watermark to be seen, so the
-/// database opened as of its checkpoint and everything committed after it was silently lost. A
-/// running epoch always has segments.
+/// Regression: without any segment there is neither a hole nor a watermark. So the database opened
+/// as of its checkpoint, and all later commits were silently lost. A running epoch always has
+/// segments.
 #[test]
 fn a_crashed_database_without_any_log_is_refused() {
     for preset in Preset::ALL {
@@ -414,7 +412,7 @@ fn a_crashed_database_without_any_log_is_refused() {
 
 #[test]
 fn a_hole_in_the_log_is_refused_in_every_preset() {
-    // With `passive` all of this log is in mapped memory, and in no segment.
+    // With `passive` all of this log is in mapped memory, and none in a segment.
     for preset in Preset::ALL.into_iter().filter(|preset| *preset != Preset::Passive) {
         let sample = sample(preset, false);
         let segments = segments_in_order(&sample);
@@ -522,7 +520,7 @@ fn files_of_another_database_are_not_believed() {
                 _ => {}
             }
         }
-        // Blocks of a foreign page file in mine, one by one.
+        // Replaces blocks of this page file by those of another database, one by one.
         let pages =
             mine.disk.files().into_iter().find(|path| path.starts_with("pages")).expect("a page store");
         let foreign = other.disk.read_file(&pages).expect("a page store");
@@ -538,7 +536,7 @@ fn files_of_another_database_are_not_believed() {
     }
 }
 
-/// Where the records of the block at the start of a segment end.
+/// Returns where the records of the first block in a segment end.
 fn payload_end(segment: &[u8]) -> usize {
     80 + u32::from_le_bytes(segment[40..44].try_into().expect("four bytes")) as usize
 }
@@ -566,7 +564,8 @@ fn a_newer_format_is_unsupported() {
     });
     assert_eq!(judge(&disk, &sample, "a newer log block"), unsupported);
     let disk = damaged(&sample, &path, |bytes| {
-        // The rule of the block's first record; then the checksums of record, payload and block.
+        // The dependency rule of the block's first record; then the checksums of record, payload
+        // and block.
         bytes[80 + 20] = 9;
         for (crc_at, from, to) in [(80, 84, 136), (28, 80, payload_end(bytes)), (0, 4, 80)] {
             let check = crc(&bytes[from..to]);

@@ -1,15 +1,14 @@
-//! What a transaction is told of is as durable as itself: whoever met a change that nobody had
-//! written yet, in whatever way, in another log, is acknowledged only when that change is durable
-//! too.
+//! A transaction is acknowledged only when every unwritten change that it observed is durable, too.
+//! This holds for changes in another log and for every way to observe them.
 //!
 //! ```text
-//!   log of thread 1   change a row, lazily: in the log buffer, and nobody writes it
-//!   log of thread 2       meet that, lazily or durably  ── in between, perhaps: another who met it ──▶ ask for durability, be told
-//!   power cut                                                                                              ▲ here
+//!   log of thread 1   changes a row, lazily: the record is in the log buffer, not written
+//!   log of thread 2     observes the change (directly, or through a third transaction) ──▶ is acknowledged
+//!   power cut                                                                                          ▲ here
 //! ```
 //!
-//! Each way to meet a change has code of its own: a value, a row that is gone, a scan that passes
-//! by it, a row put where one was deleted, with and without a record of one's own.
+//! Each way to observe a change has its own code: a value, a deleted row, a scan across it, an
+//! insert where a row was deleted, with and without a record of the observer.
 
 use crate::support::{Content, beside, beside_others, content, open, small};
 use quenchdb::internals::device::simulated::{
@@ -22,7 +21,7 @@ use std::time::Duration;
 
 const LOGS: usize = 3;
 
-/// How the second transaction meets what the first did.
+/// How the second transaction observes the change of the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meeting {
     ReadsValue,
@@ -55,12 +54,12 @@ const ALL: [Meeting; 11] = [
 ];
 
 impl Meeting {
-    /// The first transaction deletes the row instead of changing it.
+    /// Returns whether the first transaction deletes the row instead of changing it.
     fn is_of_deletion(self) -> bool {
         !matches!(self, ReadsValue | OverwritesValue | LooksOnly | Snapshot)
     }
 
-    /// The second one has a record, and so may be met itself.
+    /// Returns whether the second transaction writes, so that others can observe it in turn.
     fn writes(self) -> bool {
         !matches!(self, LooksOnly | LooksOnlyAtAbsence | Snapshot | SnapshotOfAbsence | SnapshotScans)
     }
@@ -80,7 +79,7 @@ fn commit(
     tx.commit().map(drop)
 }
 
-/// Does what the meeting says in a transaction; `mark` is what it leaves.
+/// Observes the change in a transaction; `mark` is what the observer writes.
 fn meet(tx: &mut Transaction, table: &Table, meeting: Meeting, mark: &str) -> Result<()> {
     match meeting {
         ReadsValue => assert_eq!(tx.get(table, "row")?.as_deref(), Some(&b"new"[..])),
@@ -109,8 +108,7 @@ fn look(db: &Database, table: &Table, meeting: Meeting) -> Result<()> {
     Ok(())
 }
 
-/// The content after a power cut at the moment at which the last transaction was told that it is
-/// committed.
+/// Returns the content after a power cut at the moment when the last transaction was acknowledged.
 fn after_power_cut(
     settings: &Settings,
     meeting: Meeting,
@@ -127,7 +125,7 @@ fn after_power_cut(
         let (db, table) = (&db, &table);
         let change = |tx: &mut Transaction| {
             tx.insert(table, "first", "x")?;
-            // So many that who ends gives back old versions: these have to stay.
+            // So many rows that a transaction's end would free old versions; these have to stay.
             (0..100_u8).try_for_each(|n| tx.insert(table, [n], "x"))?;
             match meeting.is_of_deletion() {
                 true => tx.remove(table, "row").map(drop),
@@ -188,8 +186,8 @@ fn judge_all(preset: Preset) {
                     continue;
                 }
                 salt += 1;
-                // Which logs the threads have is decided by who else lives: once in two times at
-                // least they are different ones.
+                // Other living threads decide which logs these threads get. At least once in two
+                // times the logs differ.
                 for others in [salt % 3, (salt + 1) % 3] {
                     judge(&settings, meeting, by_way_of_another, (salt, others));
                 }
@@ -213,9 +211,8 @@ fn an_acknowledged_reader_keeps_what_it_observed_passive() {
     judge_all(Preset::Passive);
 }
 
-/// The first drops a table, to which the device does not answer. The second finds that it is gone,
-/// and is told of its own commit no sooner than the first; and after a power cut before that it is
-/// not there without the drop.
+/// The first transaction drops a table while the device does not answer. The second observes the
+/// drop. It must not be acknowledged before the first, and must not survive a power cut without it.
 fn judge_drop(preset: Preset, rule: Dependency, salt: u64) {
     let settings = settings(preset, rule);
     let context = format!("{preset}, {rule:?}");
@@ -265,8 +262,7 @@ fn observing_a_dropped_table_waits_until_the_drop_is_durable() {
     }
 }
 
-/// A commit that is refused has no record, and no crash leaves what it wrote: nobody may be told of
-/// it, neither meanwhile nor afterwards.
+/// A refused commit has no record and no crash keeps it, so no other transaction may observe it.
 #[test]
 fn what_is_in_no_log_is_seen_by_nobody() {
     let old = Some(b"old".to_vec());

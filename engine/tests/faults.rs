@@ -1,9 +1,10 @@
-//! A device that fails: every operation of a small workload in turn, once or for ever, with EIO and
-//! with ENOSPC, with every preset; and every read of one that has to read its pages first.
+//! A failing device: every operation of a small workload fails in turn, once or forever, with EIO
+//! and with ENOSPC, with every preset. So does every read of a database that has to read its pages
+//! first.
 //!
 //! Whatever fails, nothing panics or hangs, nothing acknowledged is lost, transactions stay whole,
-//! and what was committed can still be read. After a failed log write nothing commits any more
-//! until the database is reopened; after a failed checkpoint everything goes on.
+//! and committed rows can still be read. After a failed log write nothing commits until the
+//! database is reopened. After a failed checkpoint everything continues.
 
 mod space;
 
@@ -38,7 +39,7 @@ fn open(disk: &SimulatedStorage, preset: Preset) -> Result<Database> {
     Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// Panics if `run` does not come back.
+/// Panics if `run` does not return.
 fn in_time<T: Send + 'static>(context: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || drop(send.send(run())));
@@ -57,11 +58,11 @@ fn in_time<T: Send + 'static>(context: &str, run: impl FnOnce() -> T + Send + 's
 enum Fate {
     Acknowledged,
     Unknown,
-    /// Refused before it could happen.
+    /// Refused before it could take effect.
     No,
 }
 
-/// Transaction number to what its committer was told. Each wrote rows `[n, 0]` and `[n, 1]`.
+/// Transaction number to its outcome. Each transaction wrote rows `[n, 0]` and `[n, 1]`.
 type Told = BTreeMap<u8, Fate>;
 
 struct Work {
@@ -81,7 +82,7 @@ fn fate(error: &Error, context: &str) -> Fate {
     }
 }
 
-/// Commits of all kinds, two checkpoints, and enough bytes for several segments.
+/// Commits in every way, makes two checkpoints, and writes enough bytes for several segments.
 fn work(db: &Database, table: &Table, first: u8, context: &str) -> Work {
     let mut work = Work { told: Told::new(), checkpoints: Vec::new() };
     let mut handles = Vec::new();
@@ -99,7 +100,7 @@ fn work(db: &Database, table: &Table, first: u8, context: &str) -> Work {
                 continue;
             }
         };
-        // Everybody depends on the one before.
+        // Each transaction depends on the one before.
         let chained = tx.get_for_update(table, "chain").and_then(|_| tx.insert(table, "chain", [n]));
         let committed = chained.and_then(|()| match n % 5 {
             0 | 2 => {
@@ -133,7 +134,7 @@ fn wait_all(handles: &mut Vec<(u8, quenchdb::CommitHandle)>, told: &mut Told, co
     }
 }
 
-/// What was acknowledged can be read in the database that met the failure.
+/// Checks that acknowledged rows can be read in the database that met the failure.
 fn reads_go_on(db: &Database, table: &Table, told: &Told, context: &str) {
     let snapshot = db.begin_read().unwrap_or_else(|error| panic!("{context}: no snapshot: {error}"));
     for (n, fate) in told {
@@ -151,7 +152,7 @@ fn reads_go_on(db: &Database, table: &Table, told: &Told, context: &str) {
     }
 }
 
-/// After reopening: everything acknowledged, everything whole, the order kept, and it goes on.
+/// Reopens and checks that everything acknowledged is there, whole and in order. Then writes again.
 fn judge(disk: &SimulatedStorage, preset: Preset, told: &Told, context: &str) {
     let db = open(disk, preset).unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
     let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -207,13 +208,13 @@ const VARIANTS: [(FaultKind, i32); 4] = [
     (FaultKind::Once, ENOSPC),
     (FaultKind::ForEver, ENOSPC),
 ];
-/// Threads of the engine do their operations in no fixed order, so some run may have one or two
-/// less than others.
+/// The engine's threads perform operations in varying order, so some runs may have one or two
+/// fewer.
 fn misses_most() -> u64 {
     if is_deep() { 3 } else { 1 }
 }
 
-/// One run with one fault; false if the workload ended before it struck.
+/// Runs once with one fault. Returns false if the workload ended before the fault struck.
 fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
     let disk = SimulatedStorage::new(fault.after);
     let db = open(&disk, preset).expect("a whole disk");
@@ -228,15 +229,15 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
         assert_eq!(error.kind(), ErrorKind::Poisoned, "{context}: {error}");
         assert_eq!(db.flush().expect_err("poisoned").kind(), ErrorKind::Poisoned, "{context}");
         let error = db.checkpoint().expect_err("poisoned");
-        // A device that opens nothing any more refuses the checkpoint's own writes first.
+        // A device on which every open fails refuses the checkpoint's own writes first.
         let opens_nothing = fault.operation == OperationKind::Open && fault.kind == FaultKind::ForEver;
         let refused = opens_nothing && matches!(error.kind(), ErrorKind::Io | ErrorKind::OutOfSpace);
         assert!(refused || error.kind() == ErrorKind::Poisoned, "{context}: {error}");
         reads_go_on(&db, &table, &work.told, context);
     }
     if fault.operation == OperationKind::Write {
-        // Only checkpoints write without asking for durability. But nothing is committed that no
-        // checkpoint would have space for.
+        // Only checkpoints write without asking for durability. But no commit is accepted that a
+        // checkpoint would have no space for.
         let no_space = fault.kind == FaultKind::ForEver && fault.error == ENOSPC;
         let goes_on = |fate| fate == Fate::Acknowledged || no_space && fate == Fate::No;
         let all = work.told.iter().all(|(n, fate)| goes_on(*fate) || n % 5 == 1);
@@ -247,7 +248,7 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
         }
         if struck && no_space {
             disk.heal();
-            // A full disk is not asked all the time.
+            // The engine asks a full disk only once in a while.
             let end = Instant::now() + Duration::from_secs(30);
             while let Err(error) = db.transact(|tx| tx.insert(&table, [201, 0], "x")) {
                 assert!(Instant::now() < end, "{context}: there is space again, but {error}");
@@ -266,8 +267,8 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
     struck
 }
 
-/// The same of one that was closed, and has its pages on the disk alone: a read fails, and whoever
-/// needs it is told. Nothing else is harmed.
+/// The same for a closed database, whose pages are only on the disk: the reader that needs the page
+/// gets the error, and nothing else is affected.
 fn one_read(preset: Preset, fault: Fault, context: &str) -> bool {
     let disk = SimulatedStorage::new(fault.after);
     let db = open(&disk, preset).expect("a whole disk");
@@ -313,11 +314,11 @@ fn one_read(preset: Preset, fault: Fault, context: &str) -> bool {
     struck
 }
 
-/// Every N of each kind of operation, and some faults of each kind have to strike.
+/// Runs every N of each kind of operation. Some faults of each kind have to strike.
 fn every_fault(preset: Preset) {
     use OperationKind::{DurableWrite, Flush, Open, Read, Write, ZeroExtend};
-    // At least so many of each variant; of `ZeroExtend` of all four, since a segment may be ready
-    // before faults are armed.
+    // Minimum number of faults for each variant. For `ZeroExtend` over all four variants, because a
+    // segment may be ready before faults are armed.
     let operations = [(Read, 4), (Write, 6), (DurableWrite, 3), (Flush, 2), (ZeroExtend, 0), (Open, 3)];
     let mut runs = 0;
     for (operation, least) in operations {
@@ -391,11 +392,11 @@ fn any_operation_may_fail_auto() {
     every_fault(Preset::Auto);
 }
 
-/// Any operation of opening may fail, of a new, a crashed and a closed database: the next attempt
+/// Any operation of opening may fail, for a new, a crashed and a closed database. The next attempt
 /// succeeds.
 ///
-/// Story: the thread that prepares segments kept its pool alive, so an open that failed after
-/// starting it left the thread and all its files behind, once per attempt.
+/// Regression: the thread that prepares segments kept its pool alive. So each open that failed
+/// after its start leaked the thread and all its files.
 #[test]
 fn a_failed_open_can_be_repeated() {
     use OperationKind::{DurableWrite, Flush, Open, Read, Write, ZeroExtend};
@@ -473,7 +474,7 @@ fn fill_up(preset: Preset, context: &str) {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, preset).expect("a whole disk");
     let table = db.create_table("t").expect("a whole disk");
-    // Spare segments are made in the background; from here on nothing grows by itself.
+    // Spare segments are made in the background; from here on no file grows by itself.
     std::thread::sleep(Duration::from_millis(300));
     let size: usize =
         disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len()).sum();
@@ -521,7 +522,8 @@ fn fill_up(preset: Preset, context: &str) {
         };
         while let Err(error) = commit() {
             assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
-            // A full disk is not asked all the time. Once it goes on it goes on.
+            // The engine asks a full disk only once in a while. Once it continues, it must not fail
+            // again.
             let may_be_full = n == 101 && Instant::now() < end;
             assert!(may_be_full, "{context}: there is space again, but {n}: {error}");
             std::thread::sleep(Duration::from_millis(5));
@@ -532,10 +534,10 @@ fn fill_up(preset: Preset, context: &str) {
     after_the_failure(&disk, db, preset, &told, context, 4);
 }
 
-/// Waiters in other threads learn of the failure, all of them.
+/// Waiters in all threads get the error.
 #[test]
 fn every_waiter_learns_of_a_failed_write() {
-    // With `passive` nobody waits for a write.
+    // With `passive` no commit waits for a write.
     for preset in Preset::ALL.into_iter().filter(|preset| *preset != Preset::Passive) {
         for after in 0..6 {
             let context = format!("{preset:?}, after {after}");

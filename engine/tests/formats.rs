@@ -7,8 +7,8 @@
 //! cargo test -p quenchdb --test engine -- --ignored formats::make_samples
 //! ```
 //!
-//! when a format has changed and before that is released, with `QUENCH_SAMPLES=` and the names of
-//! those that are new. Existing samples stay as they are: they are what users have.
+//! when a format has changed, before its release, with the new names in `QUENCH_SAMPLES=`. Existing
+//! samples stay as they are, because they are what users have.
 
 mod samples;
 
@@ -27,7 +27,7 @@ const SECTOR: usize = 4096;
 /// Block kind.
 const PACK: u8 = 7;
 
-/// So little memory that pages have to leave it: their images have stamps.
+/// So little memory that pages are evicted: their images have stamps.
 fn settings() -> Settings {
     Settings::default().with(|s| {
         s.memory_bytes = 2 << 20;
@@ -53,7 +53,7 @@ const NEWEST_LOG: u16 = 1;
 /// Version of a manifest.
 const NEWEST_MANIFEST: u32 = 1;
 
-/// Kinds of the blocks of the page store, and of the images in packs, whatever counts of them.
+/// Returns the kinds of all blocks of the page store, and of images in packs.
 fn kinds(disk: &SimulatedStorage) -> Vec<u8> {
     let bytes = disk.read_file("pages/data").expect("there");
     let blocks = || bytes.chunks(SECTOR).filter(|block| block[4..6] == *b"QB");
@@ -70,7 +70,7 @@ fn kinds(disk: &SimulatedStorage) -> Vec<u8> {
 fn make_samples() {
     let wanted = std::env::var("QUENCH_SAMPLES").unwrap_or_default();
     let is_wanted = |name: &&String| wanted.split(' ').any(|wanted| wanted == name.as_str());
-    // A backup is made with the increment that adds to it.
+    // A backup is made together with the increment that adds to it.
     for name in names().iter().filter(is_wanted).filter(|name| !name.contains("backup")) {
         let (disks, _) = make_named(name);
         for (disk, name) in disks.iter().rev().zip([name, &name.replace("increment", "backup")]) {
@@ -124,7 +124,7 @@ fn no_sample_is_missing_and_none_is_left_out() {
     assert_eq!(found, names());
 }
 
-/// A database whose newest commits are only in mapped memory is refused without that memory.
+/// Checks that a database whose newest commits are only in mapped memory needs that memory.
 fn expect_memory_is_missed(disk: &SimulatedStorage) {
     let missing = SimulatedStorage::new(3);
     disk.files().iter().for_each(|path| missing.write_file(path, &disk.read_file(path).expect("listed")));
@@ -198,7 +198,7 @@ fn backups_of_every_version_restore_and_can_be_added_to() {
     }
 }
 
-/// Names file, found and supported version.
+/// Checks that the error names the file, the found and the supported version.
 #[track_caller]
 fn expect_newer(error: &Error, path: &str, found: u32, context: &str) {
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{context}: {error}");
@@ -230,7 +230,7 @@ fn raise_prefix(bytes: &mut [u8]) -> u32 {
     raise_prefix_from(u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")), bytes)
 }
 
-/// The same above `newest`.
+/// Raises the version to the one above `newest`.
 fn raise_prefix_from(newest: u32, bytes: &mut [u8]) -> u32 {
     let version = newest + 1;
     bytes[8..12].copy_from_slice(&version.to_le_bytes());
@@ -264,7 +264,7 @@ fn newer_log_blocks_are_refused() {
     for path in segments {
         let bytes = disk.read_file(&path).expect("listed");
         for at in (0..bytes.len()).step_by(SECTOR).filter(|at| bytes[at + 4..at + 8] == *b"QLOG") {
-            // The header's checksum covers it to its end, wherever that is in this version.
+            // The header's checksum covers the header to its end, which depends on the version.
             let covered = |end: &usize| bytes[at..at + 4] == crc(&bytes[at + 4..at + end]).to_le_bytes();
             let end = (40..256).step_by(4).find(covered).expect("a block's header");
             versions.insert(u16::from_le_bytes([bytes[at + 8], bytes[at + 9]]));
@@ -288,7 +288,7 @@ fn newer_blocks_of_the_page_store_are_refused_at_every_read() {
     refuse_newer_blocks(Compression::Lz4, [1, 3, 4, 5, PACK]);
 }
 
-/// In a database that has blocks of these kinds, at least.
+/// Uses a database that has blocks of at least these kinds.
 fn refuse_newer_blocks(compression: Compression, expected_kinds: [u8; 5]) {
     let (disk, expected) = make_with(true, compression);
     let path = "pages/data";
@@ -313,7 +313,7 @@ fn refuse_newer_blocks(compression: Compression, expected_kinds: [u8; 5]) {
             Ok(db) => {
                 let problems = db.verify(None).expect("runs").problems;
                 if problems.is_empty() {
-                    // An old image: nothing refers to it.
+                    // An old image, which nothing refers to.
                     assert!(content(&db) == expected, "{context}");
                     continue;
                 }
@@ -351,7 +351,7 @@ fn damage_is_not_taken_for_a_newer_version() {
     let (disk, _) = make(true);
     let mut random = Random::from_seed(1);
     for _ in 0..20 {
-        // The version without its checksum, in both slots.
+        // Damages the version in both slots without updating the checksum.
         let flip = 1 << random.below(8);
         let damaged = changed(&disk, "MANIFEST", |bytes| {
             for slot in [0, 1 << 20] {

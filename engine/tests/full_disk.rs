@@ -1,5 +1,5 @@
-//! A full disk: whatever was acknowledged can be checkpointed, new work is refused at once, reads
-//! go on, and work goes on by itself when there is space again.
+//! A full disk: everything acknowledged can be checkpointed, new work is refused at once, reads
+//! succeed, and writes resume by themselves when there is space again.
 
 use quenchdb::internals::base::depth::{is_deep, some, spread};
 use quenchdb::internals::base::random::Random;
@@ -11,11 +11,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Row number to the byte that its value is made of.
+/// Row number to the byte that fills its value.
 type Rows = BTreeMap<u32, u8>;
 
-/// A refusal on a disk that is known to be full takes no longer: who waits for space that others
-/// may give back does so for five seconds.
+/// Maximum time of a refusal on a disk known to be full. A wait for space that another thread may
+/// release takes five seconds.
 const PROMPT: Duration = Duration::from_secs(4);
 
 fn settings(preset: Preset, memory_bytes: u64) -> Settings {
@@ -37,7 +37,7 @@ fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
     Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// A database with a table, on a new disk that is not full.
+/// Creates a database with a table on a new disk with free space.
 fn start(seed: u64, settings: &Settings) -> (SimulatedStorage, Database, Table) {
     let disk = SimulatedStorage::new(seed);
     let db = open(&disk, settings.clone()).expect("a whole disk");
@@ -49,12 +49,10 @@ fn size(disk: &SimulatedStorage) -> u64 {
     disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
 }
 
-/// A value that compresses well, so that pages that are not expected to change share blocks, is
-/// asked for with this, or more.
+/// Fill bytes from this one on give values that compress well, so that cold pages share blocks.
 const COMPRESSIBLE: u8 = 200;
 
-/// Below [`COMPRESSIBLE`] nothing that could be compressed, so that what is written takes the space
-/// that it seems to take.
+/// Below [`COMPRESSIBLE`] the value is incompressible, so that it takes its full length on disk.
 fn value(row: u32, fill: u8) -> Vec<u8> {
     if fill >= COMPRESSIBLE {
         return format!("row {row} with {fill};").into_bytes().into_iter().cycle().take(500).collect();
@@ -67,7 +65,7 @@ fn put(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8) -> Re
     db.transact(|tx| rows.clone().try_for_each(|row| tx.insert(table, row.to_be_bytes(), value(row, fill))))
 }
 
-/// Does what a disk may still refuse that was full a moment ago.
+/// Retries `work`, which a disk that was just full may still refuse.
 fn soon(context: &str, mut work: impl FnMut() -> Result<()>) {
     let begun = Instant::now();
     while let Err(error) = work() {
@@ -77,13 +75,12 @@ fn soon(context: &str, mut work: impl FnMut() -> Result<()>) {
     }
 }
 
-/// Inserts rows although the disk was full a moment ago.
+/// Inserts rows, with retries after the disk was full.
 fn put_soon(db: &Database, table: &Table, rows: std::ops::Range<u32>, fill: u8, context: &str) {
     soon(context, || put(db, table, rows.clone(), fill));
 }
 
-/// Inserts rows, a few in each transaction, until one is refused; returns the number of the next
-/// row.
+/// Inserts rows, a few in each transaction, until one is refused. Returns the next row's number.
 fn fill_up(db: &Database, table: &Table, rows: &mut Rows, next: u32, context: &str) -> u32 {
     fill_up_with(db, table, rows, next, 1, context)
 }
@@ -112,9 +109,8 @@ fn fill_up_with(
     panic!("{context}: the disk never was full");
 }
 
-/// [`fill_up_with`] until the disk is full and stays so. Between a refusal and a look at the
-/// statistics a checkpoint that was under way may have ended: what it needs no more is room for
-/// some rows, and the disk is not called full until somebody is refused again.
+/// Repeats [`fill_up_with`] until the statistics call the disk full. A checkpoint that ends after a
+/// refusal may release space, and then the disk counts as full only after the next refusal.
 fn fill_up_for_good(
     db: &Database,
     table: &Table,
@@ -153,7 +149,7 @@ fn assert_sound(db: &Database, context: &str) {
     assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
 }
 
-/// The database of a disk on which everything is visible, or that lost its power.
+/// Opens the database after a kill and after a power cut, and checks its rows.
 fn assert_survives(disk: &SimulatedStorage, settings: &Settings, rows: &Rows, context: &str) {
     for kind in [CrashKind::PowerCut, CrashKind::Kill] {
         let context = format!("{context}, after {kind:?}");
@@ -177,7 +173,7 @@ fn refuses_keeps_and_resumes(settings: Settings, room: u64, fill: u8) -> u64 {
     let next = fill_up_for_good(&db, &table, &mut rows, 10, fill, &context);
     assert_rows(&db, &table, &rows, &context);
     assert_survives(&disk, &settings, &rows, &context);
-    // What the reserve is for.
+    // The reserve is for these checkpoints.
     for _ in 0..3 {
         db.checkpoint().unwrap_or_else(|error| panic!("{context}: no room was kept: {error}"));
         packed = packed.max(db.statistics().packs.images_packed);
@@ -224,8 +220,8 @@ fn pages_leave_a_small_memory_on_a_full_disk() {
     }
 }
 
-/// Pages that are not expected to change share blocks: a checkpoint that writes one of them cannot
-/// give its block back, and what leaves memory is written together.
+/// Cold pages share blocks. A checkpoint that writes one of them cannot free the block, and evicted
+/// pages are written together.
 #[test]
 fn at_every_fill_level_packs_take_nothing_from_what_was_kept() {
     let mut packed = Vec::new();
@@ -242,8 +238,8 @@ fn at_every_fill_level_packs_take_nothing_from_what_was_kept() {
     assert!(many >= if is_deep() { 6 } else { 1 }, "images in packs: {packed:?}");
 }
 
-/// Rows that are there can be changed for ever: a checkpoint gives back the log and the blocks of
-/// the pages it replaces.
+/// Existing rows can be changed without end, because a checkpoint frees the log and the blocks of
+/// the pages that it replaces.
 #[test]
 fn changes_in_place_go_on_while_the_disk_is_full() {
     for preset in some(&Preset::ALL, 2) {
@@ -269,9 +265,8 @@ fn changes_in_place_go_on_while_the_disk_is_full() {
     }
 }
 
-/// Transactions that are open during checkpoints keep their pages dirty: they are written, and will
-/// have to be written again. And the log is kept for them, up to its own bound: then the oldest
-/// ones are given up.
+/// Transactions that are open during checkpoints keep their pages dirty: the pages are written now
+/// and again later. The log is kept for them up to its own bound; then the oldest ones are aborted.
 fn open_transactions(log_bytes_max: u64) -> usize {
     let context = format!("open transactions, {log_bytes_max} bytes of log");
     let settings = settings(Preset::Autonomous, 8 << 20).with(|s| s.log_bytes_max = log_bytes_max);
@@ -325,8 +320,8 @@ fn open_transactions_do_not_use_up_what_checkpoints_need() {
     assert!(open_transactions(1 << 20) > 0, "no disk would have room in this log");
 }
 
-/// A checkpoint cannot free the log that is kept for it, so nobody waits for that; when it has
-/// ended work goes on.
+/// A checkpoint cannot free the log that is kept for the long transaction, so no thread waits for
+/// that. When the transaction has ended, writes resume.
 #[test]
 fn a_long_transaction_on_a_full_disk_stops_nobody_for_long() {
     for preset in Preset::ALL {
@@ -336,7 +331,7 @@ fn a_long_transaction_on_a_full_disk_stops_nobody_for_long() {
         disk.set_capacity(Some(size(&disk) + (2 << 20)));
         let mut tx = db.begin().expect("within the limit");
         let mut refused = None;
-        // One row over and over: the log is what it fills.
+        // Changes one row again and again, so that only the log grows.
         for n in 0..100_000u32 {
             let begun = Instant::now();
             let savepoint = tx.savepoint();
@@ -367,7 +362,7 @@ fn a_long_transaction_on_a_full_disk_stops_nobody_for_long() {
     }
 }
 
-/// Somebody else takes the last space while several threads write and checkpoints are made.
+/// Another process takes the last space while several threads write and make checkpoints.
 #[test]
 fn many_threads_are_refused_together_and_go_on_together() {
     let settings = settings(Preset::Autonomous, 2 << 20);
@@ -401,14 +396,14 @@ fn many_threads_are_refused_together_and_go_on_together() {
     assert_survives(&disk, &settings, &rows, "threads");
 }
 
-/// Story: a process that is killed on a full disk leaves segments with nothing in them that is
-/// needed. Recovery wanted new ones before it let go of any: the database could not be opened, so
-/// nothing could be deleted.
+/// Regression: a process killed on a full disk leaves unused segments. Recovery created new
+/// segments before it released any of these. So the database could not be opened, and nothing could
+/// be deleted.
 #[test]
 fn a_database_on_a_full_disk_can_be_reopened_and_emptied() {
     for (step, preset) in Preset::ALL.into_iter().enumerate() {
         for kind in [CrashKind::Kill, CrashKind::PowerCut] {
-            // To be replayed; without any not one segment is needed.
+            // With changes to replay, and without: then no segment is needed.
             for changes in [0, 3] {
                 opens_on_a_full_disk(preset, 400_000 + step as u64 * 91_811, kind, changes);
             }
@@ -457,8 +452,8 @@ fn opens_on_a_full_disk(preset: Preset, room: u64, kind: CrashKind, changes: u32
     assert_sound(&open(), &context);
 }
 
-/// `ENOSPC` where the reserve does not help, because the file system broke its promise: at each
-/// write in turn.
+/// `ENOSPC` although space was reserved, because the file system broke its promise: at each write
+/// in turn.
 #[test]
 fn a_checkpoint_stopped_by_a_full_disk_can_be_repeated() {
     let (mut struck_all, mut packed) = (0, 0);
@@ -510,7 +505,7 @@ fn skip(why: &dyn std::fmt::Display) {
 }
 
 impl SmallDisk {
-    /// `None` where that is not permitted.
+    /// Returns `None` if mounting is not permitted.
     fn mount(bytes: u64) -> Option<SmallDisk> {
         let parent = tempfile::tempdir().expect("a temporary directory");
         let path = parent.path().join("disk");
@@ -568,13 +563,13 @@ fn a_real_file_system_fills_up(fill: u8, bytes: u64) {
     let mut rows = Rows::new();
     let mut next = fill_up_for_good(&db, &table, &mut rows, 0, fill, "tmpfs");
     assert!(rows.len() > 1000, "{} rows", rows.len());
-    // Packs are what cold pages come to: those that leave memory.
+    // Cold pages that are evicted go to packs.
     let packed = db.statistics().packs.images_packed;
     assert!(packed > 100 || fill < COMPRESSIBLE, "{packed} images packed of {} rows", rows.len());
     assert_rows(&db, &table, &rows, "tmpfs, full");
     let refused = loop {
         let begun = Instant::now();
-        // A checkpoint that was under way may have made room for some.
+        // A checkpoint that was in progress may have made room for some rows.
         match put(&db, &table, next..next + 500, fill + 1) {
             Ok(()) => rows.extend((next..next + 500).map(|row| (row, fill + 1))),
             Err(refused) if begun.elapsed() < PROMPT => break refused,

@@ -1,4 +1,4 @@
-//! Threads that come and go, snapshots by the hundred, and handles dropped in any order.
+//! Threads that start and end, hundreds of snapshots, and handles dropped in any order.
 
 use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Table, Transaction};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ fn builder() -> quenchdb::Builder {
         .checkpoint_log_bytes(0)
 }
 
-/// Panics if `run` does not come back.
+/// Panics if `run` does not return.
 fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || drop(send.send(run())));
@@ -127,9 +127,9 @@ fn handles_may_be_dropped_in_any_order() {
     });
 }
 
-/// Story: the thread for upkeep held the database for a moment; if the last handle was dropped just
-/// then, the drop returned at once, closing went on in that thread, and an open right after was
-/// refused as `Busy`.
+/// Regression: the maintenance thread held the database for a moment. If the last handle was
+/// dropped then, the drop returned while closing continued in that thread. An open directly after
+/// was refused as `Busy`.
 #[test]
 fn a_database_is_closed_when_the_last_drop_returns() {
     let storage = Arc::new(quenchdb::internals::device::memory::MemoryStorage::new());
@@ -165,8 +165,8 @@ fn what_outlives_the_database_goes_on_or_says_why_not() {
     });
 }
 
-/// Story: a snapshot that had outlived its database read blocks that the next opening had used
-/// again. It said that the database was damaged, and was to be restored from a backup.
+/// Regression: a snapshot that outlived its database read blocks that the next open had reused. The
+/// error called the database damaged and advised to restore a backup.
 #[test]
 fn a_snapshot_that_outlives_its_database_sees_no_damage() {
     const ROWS: u32 = 8_000;
@@ -186,7 +186,7 @@ fn a_snapshot_that_outlives_its_database_sees_no_damage() {
     let db = open();
     change(&db, 1);
     db.close().expect("closes");
-    // Nothing is in memory yet.
+    // No page is in memory yet.
     let db = open();
     let (table, snapshot) = (db.table("t").expect("there"), db.begin_read().expect("free"));
     db.close().expect("closes");
@@ -313,16 +313,16 @@ fn a_panic_in_a_closure_aborts_its_transaction_and_nothing_else() {
     assert_eq!(db.statistics().open_snapshots, 0);
 }
 
-/// Transactions that outlived their database made the file of pages longer, which the next owner
-/// had: behind his back, where he had cut it, and with zeros over what he had written there if the
-/// file system cannot set space aside.
+/// Regression: transactions that outlived their database extended the page file of its next owner.
+/// This undid the owner's truncation. On file systems that cannot reserve space, it also overwrote
+/// the owner's data with zeros.
 #[test]
 fn a_transaction_of_a_closed_database_writes_to_no_file() {
     let directory = tempfile::tempdir().expect("space");
     let db = builder().open(directory.path()).expect("opens");
     let table = db.create_table("t").expect("new");
     put(&db, &table, "a", "first");
-    // None writes so much that some of it would go to the log before its commit.
+    // No transaction writes so much that chunks go to the log before its commit.
     let mut stale: Vec<_> = (0..40).map(|_| db.begin().expect("free")).collect();
     db.close().expect("closes");
     let next = builder().open(directory.path()).expect("the transactions do not keep it");
@@ -342,8 +342,8 @@ fn a_transaction_of_a_closed_database_writes_to_no_file() {
     next.close().expect("closes");
 }
 
-/// A task of an executor may own the database that its commit is of, and end with it. The thread
-/// that wrote the log woke it, closed the database, and waited for its own end.
+/// Regression: an async task may own the database of its commit and end with it. The thread that
+/// wrote the log woke the task, closed the database, and waited for its own end.
 #[test]
 fn a_waker_may_have_the_last_handle() {
     struct Owns(Mutex<Option<Database>>);
@@ -352,13 +352,13 @@ fn a_waker_may_have_the_last_handle() {
             drop(self.0.lock().expect("no panic").take());
         }
     }
-    // With the others nearly every commit is durable when the call returns.
+    // With the other presets nearly every commit is durable when the call returns.
     for preset in [Preset::Group, Preset::Queued, Preset::Pipelined, Preset::Autonomous, Preset::Restricted] {
         let directory = tempfile::tempdir().expect("space");
         let open = || builder().preset(preset).open(directory.path());
         let db = open().expect("opens");
         let table = db.create_table("t").expect("new");
-        // Until one was not committed at once.
+        // Until a commit was not durable at once.
         loop {
             let mut tx = db.begin().expect("free");
             tx.insert(&table, "a", "1").expect("free row");
@@ -371,7 +371,7 @@ fn a_waker_may_have_the_last_handle() {
         }
         drop((db, table));
         let begun = std::time::Instant::now();
-        // Closed by the waker, when it is called.
+        // The waker closes the database when it is called.
         while let Err(error) = open() {
             assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
             assert!(begun.elapsed() < Duration::from_secs(30), "{preset}: {error}");

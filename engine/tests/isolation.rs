@@ -1,16 +1,15 @@
-//! Snapshot isolation, judged from outside: threads write down what they did and saw, and judges
-//! that know nothing of the engine (`quench-checker`) look for an order that explains it.
+//! Snapshot isolation, checked from outside: threads record what they did and saw. Checkers that
+//! are independent of the engine (`quench-checker`) look for an order that explains the record.
 //!
-//! 1. Lists: transactions append to lists and read them, with every preset and layout, pages
-//!    leaving memory and checkpoints beside. A sample is judged by `adya`, a checker by others, as
-//!    well.
-//! 2. Phantoms: transactions scan ranges and insert and delete rows in them; each saw the state
-//!    after one commit, absent rows included.
-//! 3. Crashes: the same lists across power cuts and kills, one history over all of them; what
-//!    nobody was told may be there or not.
+//! 1. Lists: transactions append to lists and read them, with every preset and layout, with
+//!    evictions and checkpoints beside. `adya` also checks a sample.
+//! 2. Phantoms: transactions scan ranges, and insert and delete rows in them. Each must see the
+//!    state after one commit, absent rows included.
+//! 3. Crashes: the same lists across power cuts and kills, in one history. Unacknowledged
+//!    transactions may be there or not.
 //!
-//! Two million transactions each of the first two are judged (`QUENCH_JUDGED=N` for another number,
-//! per kind).
+//! Two million transactions each of the first two are checked (`QUENCH_JUDGED=N` for another
+//! number, per kind).
 
 use crate::support::lists::{Ended, Lists, list_transaction, read_all};
 use crate::support::ranges::{Ranges, range_transaction};
@@ -29,7 +28,7 @@ fn wanted() -> u64 {
     std::env::var("QUENCH_JUDGED").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| depth(2_000_000))
 }
 
-/// Where the rounds, which are seeds, begin.
+/// Returns the first round; its number is also its seed.
 fn first_round() -> u64 {
     std::env::var("QUENCH_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
@@ -100,7 +99,7 @@ fn judged_by_adya(history: &History, context: &str) {
     assert_eq!(report.valid, adya::Valid::True, "{context}: {:?}", report.anomalies);
 }
 
-/// Histories as short as this are judged by `adya`, too.
+/// Histories as short as this are checked by `adya`, too.
 const SAMPLE: u64 = 4_000;
 
 #[test]
@@ -119,7 +118,7 @@ fn lists_of_many_threads_are_isolated() {
     println!("figures: {{\"judged\": {judged}}}");
 }
 
-/// So many that there are always some that others change.
+/// So many rows that other transactions always change some.
 const ROWS: u64 = 400;
 
 fn judged_rows(round: u64, transactions: u64) -> u64 {
@@ -166,9 +165,9 @@ fn scans_see_no_phantoms() {
     println!("figures: {{\"judged\": {judged}}}");
 }
 
-/// A transaction at a weaker level read what nobody had been told to be committed, and was over; a
-/// snapshot that began after it was from before. The judge of lists found it within the first
-/// 100,000 transactions.
+/// Regression: a transaction at a weaker level read an unacknowledged commit, and ended. A snapshot
+/// that began later did not see this commit. The list checker found it within the first 100,000
+/// transactions.
 #[test]
 fn a_snapshot_sees_what_any_transaction_read_before_it_began() {
     for preset in some(&Preset::ALL, 3) {
@@ -181,7 +180,7 @@ fn a_snapshot_sees_what_any_transaction_read_before_it_began() {
             disk.set_delay(Duration::from_millis(10));
             let mut writer = db.begin().expect("free");
             writer.insert(&table, "key", "new").expect("no conflict");
-            // The handle is not asked, and nobody is told.
+            // The handle is not polled, so the commit is not acknowledged.
             let _unasked = writer.commit_async().expect("ready");
             let level =
                 [Durability::BoundedLoss, Durability::Lazy, Durability::Durable, Durability::Lazy][how];
@@ -203,9 +202,9 @@ fn a_snapshot_sees_what_any_transaction_read_before_it_began() {
     }
 }
 
-/// A thread remembered its newest commit with the address of the database's state. Closed, and
-/// another opened at the same address: the thread's snapshots of that one were at the old one's
-/// number, and saw what was committed after they began. Found by the fuzzer of the API.
+/// Regression: a thread remembered its newest commit by the address of the database's state. After
+/// a close, another database was opened at the same address. Snapshots of that one used the old
+/// commit's number and saw later commits. The fuzzer of the API found it.
 #[test]
 fn another_database_does_not_date_a_snapshot_into_the_future() {
     for round in 0..10 {
@@ -226,8 +225,8 @@ fn another_database_does_not_date_a_snapshot_into_the_future() {
     }
 }
 
-/// A thread remembered its newest commit in one database only: one in another made it forget, and
-/// it did not see its own row.
+/// Regression: a thread remembered its newest commit in one database only. After a commit in
+/// another database it did not see its own row.
 #[test]
 fn a_thread_sees_what_it_committed_in_each_of_its_databases() {
     for databases in [1, 20] {
@@ -252,8 +251,7 @@ fn a_thread_sees_what_it_committed_in_each_of_its_databases() {
     }
 }
 
-/// When a transaction ran, in operations of its disk, and whether what it was told holds after a
-/// crash.
+/// When a transaction ran, in operations of its disk, and whether its outcome holds after a crash.
 #[derive(Clone, Copy)]
 struct Ran {
     run: usize,
@@ -262,7 +260,7 @@ struct Ran {
     durable: bool,
 }
 
-/// A history that goes on over crashes.
+/// A history that continues across crashes.
 #[derive(Clone, Default)]
 struct Life {
     history: History,
@@ -270,7 +268,7 @@ struct Life {
 }
 
 impl Life {
-    /// Threads work until each has done `each` transactions.
+    /// Runs threads until each has done `each` transactions.
     fn work(
         &mut self,
         disk: &SimulatedStorage,
@@ -312,8 +310,9 @@ impl Life {
         });
     }
 
-    /// The history with what became of each transaction of unknown outcome, as the reads at its end
-    /// tell: `adya` does not judge what such a transaction read, though somebody saw what it wrote.
+    /// Returns the history with the outcome of each transaction of unknown outcome, as the last
+    /// reads show it. Without an outcome `adya` ignores what such a transaction read, although
+    /// others saw its writes.
     fn as_found(&self) -> History {
         let mut last: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut appended: Vec<Option<(u32, u32)>> = Vec::new();
@@ -340,11 +339,11 @@ impl Life {
         found
     }
 
-    /// What is known when the disk of `run` crashed after `at` operations.
+    /// Revises outcomes to what is known when the disk of `run` crashed after `at` operations.
     fn crash(&mut self, run: usize, at: usize) {
         let ran = &self.ran;
         self.history.revise(|index, outcome| match ran[index] {
-            // The write that was to be the next operation is on its way, and may be there.
+            // The next operation's write is in flight and may be there.
             now if now.run == run && now.begun > at => Outcome::Aborted,
             now if now.run == run && (now.ended > at || !now.durable) && outcome == Outcome::Committed => {
                 Outcome::Unknown
@@ -354,11 +353,11 @@ impl Life {
     }
 }
 
-/// So many of a run's histories across crashes are judged by `adya`, too: with what nobody was told
-/// as unknown, and with what was found of it.
+/// Number of each run's histories across crashes that `adya` checks, too: with unacknowledged
+/// transactions as unknown, and with the outcomes that were found.
 const JUDGED_BY_ADYA: u64 = 3;
-/// One run, crashed at many moments; after each the history goes on, is crashed again, and is
-/// judged with what is there in the end.
+/// Crashes one run at many moments. After each crash the history continues, is crashed again, and
+/// is checked with what is there in the end.
 fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
     let mut random = Random::from_seed(seed);
     let settings = crate::support::any_protocol(seed, &mut random).with(|s| {
@@ -389,7 +388,7 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
             life.crash(run, at);
             disk = disk.crash(kind, at, random.next_u64());
             let db = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}, {settings:?}"));
-            // Reads of the database as it was recovered are part of the history, too.
+            // Reads of the recovered database are part of the history, too.
             life.work(&disk, &db, &lists, run + 1, 20, random.next_u64());
             if run == 2 {
                 let table = db.table("lists").expect("made");
@@ -406,7 +405,7 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
             judged_by_adya(&life.history, &context);
             judged_by_adya(&life.as_found(), &context);
         }
-        // Those of the first life are the same at each point: they count once.
+        // Transactions of the first run are the same at each point, so they count once.
         let (mut of_first, mut index) = (0, 0);
         life.history.visit(|_, _, outcome, _| {
             of_first += u64::from(outcome == Outcome::Committed && life.ran[index].run == 0);

@@ -1,4 +1,4 @@
-//! Values that do not fit in an entry: what comes out is what went in, and every page comes back.
+//! Values that do not fit in an entry: reads return what was written, and every page is freed.
 
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::device::memory::MemoryStorage;
@@ -13,7 +13,7 @@ fn settings() -> Settings {
     Settings::default().with(|s| s.memory_bytes = 512 << 20)
 }
 
-/// The least memory there is: a value leaves it while it is written.
+/// The least memory possible: a value's pages are evicted while it is written.
 fn tight() -> Settings {
     Settings::default().with(|s| {
         s.memory_bytes = 1 << 20;
@@ -34,7 +34,7 @@ fn database() -> (Arc<MemoryStorage>, Database, Table) {
     (storage, db, table)
 }
 
-/// Bytes in which no page is like another.
+/// Bytes in which no two pages are alike.
 struct Pattern {
     seed: u64,
     at: u64,
@@ -66,7 +66,7 @@ impl Read for Pattern {
     }
 }
 
-/// Pages in use, after everything that can go has gone; nothing may be lost.
+/// Returns the pages in use after all garbage is freed. Checks that none is leaked.
 fn pages(db: &Database) -> u64 {
     db.flush().expect("a whole device");
     let report = db.verify(None).expect("runs");
@@ -192,8 +192,7 @@ fn overwriting_deleting_and_aborting_free_every_page() {
     }
     assert_eq!(pages(&db), many, "rolled back");
     {
-        // Values of one transaction that are replaced behind a savepoint live as long as the
-        // transaction's snapshot.
+        // Values that one transaction replaces after a savepoint live as long as its snapshot.
         let mut tx = db.begin().expect("free");
         tx.insert(&table, KEY, Pattern::all(10, 300_000)).expect("fits");
         tx.savepoint();
@@ -230,7 +229,7 @@ fn an_old_snapshot_reads_the_value_that_it_saw() {
     let row = old.first(&table).expect("readable").expect("there");
     assert!(row.1 == Pattern::all(1, 500_000));
     let with_old = db.statistics().pages;
-    // What nobody could see any more is not kept, although the old snapshot is there.
+    // Values that no snapshot can see are freed, although an older snapshot exists.
     assert!(with_old < 3 * 500_000 / 4048 + 100, "{with_old} pages");
     drop(reader);
     drop(old);
@@ -239,8 +238,8 @@ fn an_old_snapshot_reads_the_value_that_it_saw() {
     assert!(pages(&open(&storage)) < 10);
 }
 
-/// Once the lock counted as what had brought the value: it was freed under a snapshot from before
-/// the lock.
+/// Regression: a lock on the row counted as the writer of its value. So the value was freed under a
+/// snapshot older than the lock.
 #[test]
 fn a_value_that_was_only_locked_is_as_old_as_it_was() {
     let (_storage, db, table) = database();
@@ -317,8 +316,8 @@ fn a_failing_reader_changes_nothing_in_its_transaction() {
     assert!(get(&db, &table) == Some(Pattern::all(1, 100_000)));
 }
 
-/// The count of a reader that says that it read more than it was given room for was believed: the
-/// engine panicked, and was poisoned.
+/// Regression: a reader returned a count larger than its buffer. The engine believed it, panicked,
+/// and was poisoned.
 #[test]
 fn a_reader_that_reports_too_many_bytes_changes_nothing() {
     struct Boasting(u64, usize);
@@ -347,8 +346,7 @@ fn a_reader_that_reports_too_many_bytes_changes_nothing() {
     assert!(get(&db, &table) == Some(Pattern::all(1, 100_000)));
 }
 
-/// A file that the caller reads from and that is not there is no table that is not there, and a
-/// full disk of its own none of ours.
+/// A reader's `NotFound` does not mean a missing table, and its full disk is not the database's.
 #[test]
 fn the_error_of_a_reader_is_io_whatever_it_is() {
     struct Failing(u64, std::io::ErrorKind);
@@ -371,7 +369,7 @@ fn the_error_of_a_reader_is_io_whatever_it_is() {
 
 #[test]
 fn limits_are_clear_errors() {
-    // So long a value takes a while.
+    // Writing such a long value takes a while.
     if is_deep() {
         let (_storage, db, table) = database();
         let mut tx = db.begin().expect("free");
@@ -395,8 +393,8 @@ fn limits_are_clear_errors() {
     pages(&db);
 }
 
-/// Values four times as long as the memory: written, replaced, read in pieces and whole, given up,
-/// and found again after crashes.
+/// Values four times as long as memory: written, replaced, read in pieces and whole, rolled back,
+/// and read after crashes.
 #[test]
 fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
     let memory_bytes = if is_deep() { 16 << 20 } else { 8 << 20 };
@@ -441,7 +439,7 @@ fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
     let one_value = pages(&db);
     assert!(one_value < 2 * len / 4096, "{one_value} pages: what was replaced is free");
 
-    // A power cut in the middle of the next: the log has the value, or a checkpoint.
+    // A power cut during the next value: the log or a checkpoint has it.
     let progress = put(&db, &table, 4);
     disk.stop();
     drop((progress, table, db));
@@ -452,8 +450,8 @@ fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
     db.checkpoint().expect("a whole disk");
     drop((db, table));
 
-    // Whole, in the caller's memory. Committed, and in no checkpoint, unless one is made before the
-    // kill.
+    // Read whole, into the caller's memory. Committed, and in no checkpoint unless one is made
+    // before the kill.
     let (db, table) = open(&disk);
     let before = disk.operations();
     db.transact(|tx| tx.insert(&table, KEY, Pattern::all(5, len as usize))).expect("commits");
@@ -468,8 +466,8 @@ fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
     db.close().expect("closes");
 }
 
-/// A page of a value that nobody sees any more could not be read to be freed: what was below it
-/// stayed allocated for good.
+/// Regression: a page of an obsolete value could not be read when it was freed. The pages below it
+/// stayed allocated forever.
 #[test]
 fn a_value_unreadable_when_freed_leaks_no_page() {
     let mut struck = 0;
@@ -482,7 +480,7 @@ fn a_value_unreadable_when_freed_leaks_no_page() {
         let db = open();
         let table = db.create_table("t").expect("new");
         let before = pages(&db);
-        // More than fits in memory: nearly all of it has left.
+        // More than fits in memory: nearly all of it is evicted.
         put(&db, &table, 1, 2 << 20);
         put(&db, &table, 2, 2 << 20);
         db.checkpoint().expect("a whole device");
@@ -490,10 +488,10 @@ fn a_value_unreadable_when_freed_leaks_no_page() {
         if db.transact(|tx| tx.remove(&table, KEY)).is_err() {
             db.transact(|tx| tx.remove(&table, KEY)).expect("once only");
         }
-        // The next checkpoint frees it at the latest.
+        // The next checkpoint frees the value at the latest.
         db.checkpoint().expect("a whole device");
         struck += disk.faults_struck();
-        // What could not be read is listed, and found again by an open.
+        // Unreadable pages are listed, and an open finds them again.
         if after % 2 == 0 {
             db.close().expect("a whole device");
             let db = open();
@@ -505,13 +503,13 @@ fn a_value_unreadable_when_freed_leaks_no_page() {
             assert_eq!(pages(&db), before, "after {after}");
         }
     }
-    // How much has to be read depends on what has left memory.
+    // How much has to be read depends on evictions.
     assert!(struck >= 20, "{struck} faults that struck");
 }
 
-/// A checkpoint that frees a dropped table could not read a page of a value. The next one freed the
-/// leaf's values again from the beginning: their pages were another table's by then, and committed
-/// rows were lost.
+/// Regression: a checkpoint that freed a dropped table could not read a page of a value. The next
+/// one freed the leaf's values again from the beginning. By then their pages belonged to another
+/// table, and committed rows were lost.
 #[test]
 fn values_written_after_a_failed_drop_outlive_the_table() {
     const LEN: usize = 300 << 10;
@@ -527,7 +525,7 @@ fn values_written_after_a_failed_drop_outlive_the_table() {
                     .expect("inserts");
             }
         };
-        // More than fits in memory: most of it has left.
+        // More than fits in memory: most of it is evicted.
         insert(&db.create_table("dropped").expect("new"), 0..8);
         let other = db.create_table("other").expect("new");
         db.checkpoint().expect("a whole device");
@@ -540,7 +538,7 @@ fn values_written_after_a_failed_drop_outlive_the_table() {
         });
         interrupted += u32::from(db.checkpoint().is_err());
         insert(&other, 8..12);
-        // What is left of the dropped table belongs to it.
+        // The rest of the dropped table still belongs to it.
         pages(&db);
         db.checkpoint().expect("a whole device");
         for key in 8..12u64 {
@@ -555,9 +553,9 @@ fn values_written_after_a_failed_drop_outlive_the_table() {
     assert!(interrupted > 6, "{interrupted} checkpoints that were interrupted");
 }
 
-/// A value that a checkpoint had listed as waiting to be freed was freed before the round was
-/// closed, and so was not in its mapping. After a crash its pages were given to other values, and
-/// then it was freed once more.
+/// Regression: a checkpoint listed a value as waiting to be freed. The value was freed before the
+/// epoch was closed, so it was not in the checkpoint's mapping. After a crash its pages were given
+/// to other values, and then it was freed again.
 #[test]
 fn a_value_released_while_a_checkpoint_is_made_is_freed_once() {
     const LEN: usize = 100 << 10;
@@ -574,7 +572,7 @@ fn a_value_released_while_a_checkpoint_is_made_is_freed_once() {
         db.checkpoint().expect("a whole disk");
         let snapshot = db.begin_read().expect("free");
         put(&db, &table, 2, LEN);
-        // So that the checkpoint has a middle.
+        // So that the checkpoint takes a while.
         (3..20u64).for_each(|n| {
             db.transact(|tx| tx.insert(&other, n.to_be_bytes(), Pattern::all(n, LEN))).expect("commits");
         });

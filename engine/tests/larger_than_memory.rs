@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A few dozen pages: the smallest pool there is.
+/// A few dozen pages: the smallest possible pool.
 fn settings(preset: Preset) -> Settings {
     Settings::default().with(|s| {
         s.preset = preset;
@@ -40,7 +40,7 @@ fn value(random: &mut Random) -> Vec<u8> {
 
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// Random changes, committed in bounded loss, in `db` and in `model`.
+/// Makes random changes in `db` and in `model`, committed with bounded loss.
 fn change(db: &Database, table: &Table, model: &mut Model, random: &mut Random, transactions: u64) {
     for _ in 0..transactions {
         let changes: Vec<Change> = (0..1 + random.below(6))
@@ -61,8 +61,8 @@ fn change(db: &Database, table: &Table, model: &mut Model, random: &mut Random, 
     }
 }
 
-/// One transaction; true if it was committed. While a checkpoint needs the memory for versions it
-/// is tried again.
+/// Runs one transaction; returns whether it committed. Retries while a checkpoint needs the memory
+/// for versions.
 fn apply(db: &Database, table: &Table, changes: &[Change], abort: bool) -> bool {
     for _ in 0..1000 {
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
@@ -129,7 +129,7 @@ fn snapshots_keep_what_they_see_while_its_pages_leave_memory() {
     change(&db, &table, &mut model, &mut random, 2000);
     let mut seen: Vec<(Snapshot, Model)> = Vec::new();
     for round in 0..4 {
-        // So few that what the snapshots need fits in the memory for versions.
+        // So few that the versions for the snapshots fit in their memory.
         change(&db, &table, &mut model, &mut random, 40);
         db.flush().expect("a whole disk");
         seen.push((db.begin_read().expect("free"), model.clone()));
@@ -217,8 +217,8 @@ fn a_transaction_larger_than_memory_is_refused_alone() {
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
-/// Story: while nothing could leave memory, who evicts looked at every page each millisecond,
-/// whether or not anybody needed memory.
+/// Regression: while no page could be evicted, the evictor scanned every page each millisecond,
+/// even if no thread needed memory.
 #[test]
 fn who_evicts_sleeps_while_nothing_can_leave_and_nobody_asks() {
     let db = open(&SimulatedStorage::new(7), Preset::Group);
@@ -229,8 +229,8 @@ fn who_evicts_sleeps_while_nothing_can_leave_and_nobody_asks() {
     assert_eq!(refused.expect("a pool of a few dozen pages").kind(), ErrorKind::OutOfMemory);
     let passes = || db.statistics().evictions_in_vain;
     assert!(passes() > 0);
-    // It would be hundreds, each time. A few are those of who asks now and then, and a checkpoint
-    // that is being made has many.
+    // Without the fix there are hundreds each time. Occasional requests cause a few, and a
+    // checkpoint in progress causes many.
     let quiet = (0..30).any(|_| {
         let before = passes();
         std::thread::sleep(Duration::from_millis(300));
@@ -242,7 +242,7 @@ fn who_evicts_sleeps_while_nothing_can_leave_and_nobody_asks() {
 #[test]
 fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
     let disk = SimulatedStorage::new(5);
-    // One page a block, so that bytes read say how many pages.
+    // One page per block, so that bytes read show the number of pages.
     let compression = Compression::None;
     let settings = || {
         settings(Preset::Group).with(|s| {
@@ -281,7 +281,7 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
         let pages = (after.store_read_bytes - before.store_read_bytes) / after.page_bytes;
         let reads = after.store_reads - before.store_reads;
         assert!(pages > 3000, "{pages} pages of more than the memory");
-        // How many are read ahead depends on who gets the processor.
+        // How many pages are read ahead depends on thread scheduling.
         assert!(reads < pages - pages / 10, "{reads} reads of {pages} pages");
     }
 }
@@ -292,7 +292,7 @@ fn a_long_scan_evicts_few_pages_and_sees_one_moment() {
     let settings = settings(Preset::Group).with(|s| s.memory_bytes = 4 << 20);
     let db = Database::builder().settings(settings).storage(Arc::new(disk)).open("x").expect("opens");
     let table = db.create_table("t").expect("new");
-    // Every row has the number of the round in which all rows were last written.
+    // Every row holds the number of the round in which all rows were last written.
     let rows = 60_000u64;
     let write = |round: u64, step: usize| {
         for first in (0..rows).step_by(600) {
@@ -300,7 +300,7 @@ fn a_long_scan_evicts_few_pages_and_sees_one_moment() {
             let value = |n: u64| [&n.to_le_bytes()[..], &round.to_le_bytes(), &[7; 150]].concat();
             let written =
                 db.transact(|tx| rows.clone().try_for_each(|n| tx.insert(&table, key(n), value(n))));
-            // The scan's snapshot keeps what is changed beside it.
+            // The scan's snapshot keeps the versions that are replaced meanwhile.
             assert!(
                 written.is_ok() || round > 0 && written.is_err_and(|e| e.kind() == ErrorKind::OutOfMemory)
             );
@@ -368,7 +368,7 @@ fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
     let table = db.table("t").expect("there");
     let mut random = Random::from_seed(7);
     for round in 0..20 {
-        // Some are not there; so many that all their pages fit.
+        // Some do not exist. So many that all their pages fit.
         let wanted: Vec<u64> = (0..60).map(|_| random.below(44_000)).collect();
         let keys: Vec<_> = wanted.iter().map(|n| key(*n)).collect();
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
@@ -391,20 +391,20 @@ fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
     }
     let snapshot = db.begin_read().expect("free");
     snapshot.prefetch(&table, std::iter::empty::<&[u8]>()).expect("nothing to do");
-    // More than the memory: what does not fit is read later.
+    // More than memory holds: the rest is read later.
     snapshot.prefetch(&table, (0..40_000).step_by(8).map(key)).expect("readable");
     let statistics = db.statistics();
     assert!(statistics.pages <= statistics.pages_max, "{statistics:?}");
     assert_eq!(snapshot.range::<&[u8]>(&table, ..).count(), 40_000);
 }
 
-/// Threads that announce and change rows all over, while there is no memory for all that they
-/// announce at once.
+/// Threads that prefetch and change rows all over the table, with too little memory for all
+/// prefetched rows.
 #[test]
 fn announcing_rows_in_a_tiny_memory_changes_nothing() {
     let disk = SimulatedStorage::new(8);
-    // A little more than elsewhere: versions count until they are freed, which threads of other
-    // tests, in the same epochs, delay.
+    // A little more than elsewhere: versions count until they are freed, and threads of other
+    // tests, which share the epochs, delay this.
     let settings = settings(Preset::Group).with(|s| s.memory_bytes = 3 << 19);
     let db = Database::builder().settings(settings).storage(Arc::new(disk)).open("x").expect("opens");
     let table = db.create_table("t").expect("new");
@@ -418,13 +418,13 @@ fn announcing_rows_in_a_tiny_memory_changes_nothing() {
             scope.spawn(move || {
                 let mut random = Random::from_seed(thread);
                 for _ in 0..60 {
-                    // Rows of its own, so that there is no conflict.
+                    // Each thread has its own rows, so that there is no conflict.
                     let keys: Vec<_> = (0..40).map(|_| key(random.below(3000) * 4 + thread)).collect();
                     let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
                     tx.prefetch(table, &keys).expect("readable");
                     for (n, key) in keys.iter().enumerate() {
                         assert!(tx.get(table, key).expect("readable").is_some());
-                        // What is not committed has to stay in memory.
+                        // Uncommitted rows have to stay in memory.
                         if n < 8 {
                             tx.insert(table, key, [2; 200]).expect("room");
                         }
@@ -438,9 +438,9 @@ fn announcing_rows_in_a_tiny_memory_changes_nothing() {
     assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
 }
 
-/// Story: the changes of one transaction left so little memory that each page of a descent pushed
-/// out the one before it. It never arrived, and since pages did come and go nobody who waited for
-/// memory gave up either.
+/// Regression: one transaction's changes left so little memory that each page of a descent evicted
+/// the one before it. The descent never ended. Because pages did come and go, no waiter for memory
+/// gave up either.
 #[test]
 fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
     let disk = SimulatedStorage::new(1);
@@ -476,8 +476,7 @@ fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
     assert_eq!(content(&db.begin_read().expect("free"), &table).len(), 3000, "nothing was removed");
 }
 
-/// Rows that say little in many bytes, several times what fits in memory, overwritten again and
-/// again.
+/// Writes compressible rows, several times what fits in memory, again and again.
 fn bytes_of_rows(compression: Compression) -> (u64, u64) {
     let disk = SimulatedStorage::new(6);
     let settings = || settings(Preset::Group).with(|s| s.compression = compression);
@@ -498,7 +497,7 @@ fn bytes_of_rows(compression: Compression) -> (u64, u64) {
     assert_eq!(packs.images_packed > 500, compression != Compression::None, "{packs:?}");
     assert!(packs.bytes_after * 3 / 2 <= packs.bytes_before, "{packs:?}");
     db.close().expect("closes");
-    // With the other setting everything is read all the same.
+    // Another compression setting still reads everything.
     let other = if compression == Compression::None { Compression::Lz4 } else { Compression::None };
     let settings = settings().with(|s| s.compression = other);
     let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
@@ -557,9 +556,9 @@ fn a_dropped_snapshot_returns_the_memory_for_versions() {
     }
 }
 
-/// Transactions of several threads that change rows all over: what is not committed takes nearly
-/// all memory, and threads push out each other's pages. A descent that lost its pages to others
-/// each time read a thousand of them before it was told, which took seconds.
+/// Regression: several threads change rows all over the table, and uncommitted rows take nearly all
+/// memory. A descent that repeatedly lost its pages to other threads read a thousand pages before
+/// it was refused. This took seconds.
 #[test]
 fn threads_that_evict_each_other_progress_or_are_refused() {
     const THREADS: u64 = 4;
@@ -571,7 +570,7 @@ fn threads_that_evict_each_other_progress_or_are_refused() {
             .expect("room");
     }
     let (db, table) = (&db, &table);
-    // Returns how many calls there were, and the longest of them.
+    // Returns the number of calls and the longest call.
     let work = |thread: u64| {
         let mut random = Random::from_seed(thread);
         let (mut calls, mut longest) = (0, Duration::ZERO);
@@ -607,6 +606,6 @@ fn threads_that_evict_each_other_progress_or_are_refused() {
         "{reads} reads for {calls} calls, the longest: {:?}",
         found.iter().map(|(_, longest)| longest).max()
     );
-    // About seven each; without turns more than eighty.
+    // About seven each; without fairness tickets more than eighty.
     assert!(reads < 30 * calls, "{reads} reads for {calls} calls");
 }

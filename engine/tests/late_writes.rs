@@ -1,4 +1,4 @@
-//! Writes of a killed process that land while the next one has the database open already.
+//! Writes of a killed process that reach the disk after the next process has opened the database.
 
 use crate::support::small;
 use quenchdb::internals::base::depth::depth;
@@ -8,14 +8,14 @@ use quenchdb::{Acknowledger, Database, Dependency, Preset, Result, Settings, Wri
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a database is that is killed, and how many kills of it there are.
+/// How the killed database is set up, and how many kills there are.
 struct Kind {
     name: &'static str,
     settings: fn() -> Settings,
     kills: u64,
-    /// At any time, and not most often while a write is in flight.
+    /// Kill at any time, instead of mostly while a write is in flight.
     any_time: bool,
-    /// At least so many writes are late.
+    /// Minimum number of late writes.
     late: usize,
 }
 
@@ -28,13 +28,13 @@ fn common(preset: Preset, logs: usize) -> Settings {
     })
 }
 
-/// Written by the flusher: a committer that writes for itself has no write in flight when the
-/// simulated disk is taken away.
+/// The flusher writes. A committer that writes for itself has no write in flight when the simulated
+/// disk is stopped.
 fn by_flusher(settings: Settings) -> Settings {
     settings.with(|s| s.writer = Some(Writer::Background))
 }
 
-/// The first is where the old code fails at the first seed.
+/// With the first kind, unfixed code fails at the first seed.
 const KINDS: &[Kind] = &[
     Kind {
         name: "a worker's log",
@@ -84,7 +84,7 @@ fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
     Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// Kills the process; the database is the same after that.
+/// Kills the process and checks that the content is the same after that.
 #[track_caller]
 fn must_outlive_a_kill(db: Database, disk: &SimulatedStorage, settings: &Settings, fate: u64, context: &str) {
     let there = crate::support::content(&db);
@@ -96,7 +96,7 @@ fn must_outlive_a_kill(db: Database, disk: &SimulatedStorage, settings: &Setting
     assert!(now == there, "{context}: {}", crate::support::difference(&there, &now));
 }
 
-/// Commits rows `from..to` in three threads and waits for none of them.
+/// Commits rows `from..to` in three threads without waiting.
 fn write(db: &Database, from: u32, to: u32) {
     let table = db.table_or_create("rows").expect("free");
     std::thread::scope(|scope| {
@@ -122,8 +122,7 @@ fn a_segment_is_not_reused_while_late_writes_may_reach_it() {
     }
 }
 
-/// When it is killed: any time, or, where few writes are in flight at any time, most often while
-/// one is.
+/// Returns when to kill. If few writes are ever in flight, mostly while one is.
 fn moment(disk: &SimulatedStorage, kind: &Kind, random: &mut Random) -> usize {
     let lines = disk.describe(0);
     let submitted = lines.iter().enumerate().filter(|(_, line)| line.starts_with("submitted log/"));
@@ -134,7 +133,7 @@ fn moment(disk: &SimulatedStorage, kind: &Kind, random: &mut Random) -> usize {
     moments[random.below(moments.len() as u64) as usize]
 }
 
-/// Writes of this kind that have to be late.
+/// Returns how many writes of this kind have to be late.
 fn least(kind: &Kind) -> usize {
     depth(kind.late as u64) as usize
 }
@@ -143,7 +142,7 @@ fn kill_again_and_again(kind: &Kind) -> usize {
     let (settings, mut random, mut late) = ((kind.settings)(), Random::from_seed(1), 0);
     let least = least(kind);
     for seed in 0.. {
-        // How many writes are in flight depends on who runs when.
+        // The number of writes in flight depends on thread scheduling.
         if seed >= depth(kind.kills) && late >= least || seed >= 10 * kind.kills {
             break;
         }
@@ -159,7 +158,7 @@ fn kill_again_and_again(kind: &Kind) -> usize {
         disk.hold_late_writes(true);
         late += disk.late_writes();
         let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
-        // All that is there is in the checkpoint, and its segments are free for what follows.
+        // The checkpoint covers everything, and its segments are free for what follows.
         for from in [1000, 2000, 3000] {
             db.checkpoint().expect("a whole disk");
             write(&db, from, from + 200);
@@ -171,14 +170,14 @@ fn kill_again_and_again(kind: &Kind) -> usize {
     late
 }
 
-/// A block that is in mapped memory, and whose write lands after a recovery has flushed the
-/// segments and before it has read them: found there it was taken for durable, and the memory was
-/// used again.
+/// Regression: a block was in mapped memory. Its write to a segment landed after recovery had
+/// flushed the segments and before recovery read them. The block was taken for durable, and the
+/// memory was reused.
 #[test]
 fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
     let settings = common(Preset::Passive, 3).with(|s| s.flush_interval = None);
     let (mut random, mut late) = (Random::from_seed(2), 0);
-    // How many writes are in flight depends on who runs when.
+    // The number of writes in flight depends on thread scheduling.
     for seed in 0..600 {
         if u64::from(late) >= depth(20) {
             break;
@@ -219,9 +218,9 @@ fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
     assert!(late > 0, "no kill had late writes");
 }
 
-/// The next process covered what the killed one had left with the checkpoint of its close, and was
-/// killed before it had removed it: the one after that found a database that had been closed, and
-/// used the segments again, in which a write could still land.
+/// Regression: the next process covered the killed one's segments with its closing checkpoint. It
+/// was killed before it removed them. The third process found a closed database and reused the
+/// segments, where a late write could still land.
 #[test]
 fn a_close_killed_before_removal_does_not_free_old_segments() {
     let (settings, mut random, mut late, mut closes) = ((KINDS[0].settings)(), Random::from_seed(3), 0, 0);
@@ -264,9 +263,9 @@ fn a_close_killed_before_removal_does_not_free_old_segments() {
     assert!(late >= 3 && closes > 0, "{late} kills with late writes, {closes} whole closes");
 }
 
-/// A block that lands when its transaction has been given up for lost has a CSN above all that
-/// follow. A checkpoint never covers that, but a close needs nothing of it: it left the segment,
-/// and so the next open recovered the database.
+/// Regression: a late block of a discarded transaction has a CSN above all later ones, so no
+/// checkpoint covers it. A close needs nothing of it, but left the segment, and so the next open
+/// recovered the database.
 #[test]
 fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
     let (settings, mut random, mut late) = ((KINDS[0].settings)(), Random::from_seed(5), 0);
@@ -302,8 +301,8 @@ fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
     assert!(late >= 3, "{late} kills with late writes");
 }
 
-/// The same if a segment could not be removed: then the database is not closed cleanly, and the
-/// next open has another try.
+/// The same if a segment could not be removed. Then the database is not closed cleanly, and the
+/// next open tries again.
 #[test]
 fn old_segments_a_close_cannot_remove_go_at_the_next_open() {
     let settings = common(Preset::Group, 1);

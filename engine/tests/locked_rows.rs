@@ -1,5 +1,5 @@
-//! What rows take that a transaction only locks: of the memory, and of the disk that may be full
-//! when it ends.
+//! Rows that a transaction only locks: their use of memory, and of a disk that may be full when the
+//! transaction ends.
 
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -10,13 +10,13 @@ fn size(disk: &SimulatedStorage) -> u64 {
     disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
 }
 
-/// Nothing that could be compressed.
+/// An incompressible value.
 fn value(row: u32) -> Vec<u8> {
     let mut random = Random::from_seed(u64::from(row));
     (0..63).flat_map(|_| random.next_u64().to_le_bytes()).take(500).collect()
 }
 
-/// Keys without end: each was kept in whole by the transaction and counted nowhere.
+/// Regression: the transaction kept every locked key in full without counting it.
 #[test]
 fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
     const MEMORY_BYTES: u64 = 4 << 20;
@@ -27,13 +27,13 @@ fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
     let db = Database::builder().settings(settings).open_in_memory().expect("opens");
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
-    // Pages leave out what keys have in common.
+    // Pages store common key prefixes once.
     let key = |n: u32| [&[7; 490][..], &n.to_be_bytes()].concat();
     let refused = (0..8000).find_map(|n| tx.get_for_update(&table, key(n)).err().map(|error| (n, error)));
     let (locked, error) = refused.expect("a quarter of the memory is for all transactions in progress");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     assert!((500..=2100).contains(&locked), "{locked} rows");
-    // What is locked is locked, and goes with the transaction.
+    // The rows stay locked until the transaction ends.
     let mut other = db.begin().expect("free");
     assert_eq!(other.insert(&table, key(0), "x").expect_err("locked").kind(), ErrorKind::Conflict);
     drop(other);
@@ -41,9 +41,9 @@ fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
     db.transact(|tx| tx.insert(&table, key(0), "x")).expect("the row is free");
 }
 
-/// A checkpoint imaged pages with locked rows and took them for clean; when the transaction ended
-/// they were dirty, and nobody had kept a block for them: if somebody else had filled the disk
-/// meanwhile, no checkpoint could be made until there was space again.
+/// Regression: a checkpoint imaged pages with locked rows and marked them clean. The transaction's
+/// end made them dirty without a reserved block. If another process had filled the disk meanwhile,
+/// no checkpoint could be made until there was space again.
 #[test]
 fn a_checkpoint_fits_on_a_full_disk_after_many_unlocks() {
     const ROWS: u32 = 4000;
@@ -71,7 +71,7 @@ fn a_checkpoint_fits_on_a_full_disk_after_many_unlocks() {
         }
         db.checkpoint().expect("a whole disk");
         db.compact(None).expect("a whole disk");
-        // Somebody else takes all the rest.
+        // Another process takes all the remaining space.
         disk.set_capacity(Some(size(&disk)));
         if commits {
             tx.commit().map(drop).expect("nothing was changed")

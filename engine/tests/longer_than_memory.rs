@@ -1,6 +1,5 @@
-//! Large values of transactions in progress that are longer than memory: their pages leave it
-//! before the transaction commits. Whatever happens then, a checkpoint holds nothing of them that a
-//! reader could meet, and nothing of them is lost space.
+//! Uncommitted large values longer than memory: their pages are evicted before the transaction
+//! commits. Whatever happens then, no reader of a checkpoint sees them, and no block is leaked.
 
 use crate::support::{await_that, place};
 use quenchdb::internals::base::random::Random;
@@ -17,10 +16,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 const MEMORY_BYTES: u64 = 1 << 20;
-/// Of each value. All pages in memory hold less.
+/// Length of each value. All pages in memory hold less.
 const VALUE_BYTES: u64 = 640 << 10;
-/// A catalog of one table takes less, and one that lists the pages of a value in progress takes
-/// more.
+/// A catalog of one table is smaller; one that lists the pages of an uncommitted value is larger.
 const LISTS_PAGES: u64 = 60;
 
 fn settings(compression: Compression) -> Settings {
@@ -42,7 +40,7 @@ fn open(disk: &SimulatedStorage, compression: Compression) -> Database {
     builder.open("simulated").expect("opens")
 }
 
-/// Bytes that follow from a seed, as many as are asked for.
+/// A stream of bytes that follow from a seed.
 struct Pattern {
     seed: u64,
     at: u64,
@@ -72,7 +70,7 @@ fn insert(tx: &mut Transaction, table: &Table, key: &str, seed: u64) {
     assert_eq!(len, VALUE_BYTES);
 }
 
-/// Whether `key` is there; if it is, it must be the value of `seed`.
+/// Returns whether `key` exists, and checks that its value is that of `seed`.
 fn holds(db: &Database, table: &Table, key: &str, seed: u64) -> bool {
     let snapshot = db.begin_read().expect("free");
     let Some(mut value) = snapshot.read_value(table, key).expect("readable") else { return false };
@@ -98,8 +96,7 @@ fn catalog_bytes(disk: &SimulatedStorage) -> [u64; 2] {
     })
 }
 
-/// A database in which one value is committed, and a transaction that has written another and is
-/// open.
+/// Returns a database with one committed value, and an open transaction that has written another.
 fn with_one_open(disk: &SimulatedStorage, compression: Compression) -> (Database, Table) {
     let db = open(disk, compression);
     let table = db.create_table("t").expect("new");
@@ -119,7 +116,7 @@ fn a_value_longer_than_memory_is_written_committed_and_read() {
         let mut tx = db.begin().expect("free");
         insert(&mut tx, &table, "second", 2);
         assert!(db.statistics().store_writes > evicted + 4, "its pages left memory");
-        // Read by its own transaction, from pages that come back.
+        // The transaction reads its own value from evicted pages.
         let mut own = Vec::new();
         tx.read_value(&table, "second").expect("own").expect("there").read_to_end(&mut own).expect("own");
         assert_eq!(own.len() as u64, VALUE_BYTES);
@@ -148,8 +145,7 @@ fn in_use(db: &Database) -> u64 {
     statistics.store_bytes - statistics.store_free_bytes
 }
 
-/// Images of pages that were freed meanwhile may still be on their way to the disk: then it takes a
-/// moment.
+/// Waits, because images of freed pages may still be in flight.
 fn assert_comes_back_to(before: u64, db: &Database, context: &str) {
     await_that(&format!("{context}: {before} bytes were in use, more are"), || {
         in_use(db) <= before + (64 << 10)
@@ -175,7 +171,7 @@ fn what_is_taken_back_gives_its_blocks_back() {
         assert_sound(&db, "aborted");
         assert_comes_back_to(before, &db, "aborted");
     }
-    // A reader that fails in the middle of it.
+    // The caller's reader fails in the middle.
     let mut tx = db.begin().expect("free");
     let mut fails = Pattern::new(3).chain(FailsAtOnce);
     let error = tx.insert_from(&table, "cut", &mut fails).expect_err("cut");
@@ -209,7 +205,7 @@ fn copies_of_a_checkpoint_have_nothing_of_a_value_in_progress() {
     drop((seen, reader));
     let (full, increment) = (SimulatedStorage::new(4), SimulatedStorage::new(5));
     db.backup(place(&full), BackupOptions::default()).expect("sound");
-    // More of it than the full backup knows.
+    // The value is longer now than the full backup recorded.
     insert(&mut tx, &table, "open too", 3);
     let base = Some(place(&full));
     db.backup(place(&increment), BackupOptions::default().with(|s| s.base = base)).expect("sound");
@@ -221,7 +217,7 @@ fn copies_of_a_checkpoint_have_nothing_of_a_value_in_progress() {
         assert_sound(&db, "restored");
         let table = db.table("t").expect("created");
         assert!(holds(&db, &table, "committed", 1) && !holds(&db, &table, "open", 2));
-        // The pages that were listed are used again.
+        // The listed pages are reused.
         db.transact(|tx| (0..200u32).try_for_each(|n| tx.insert(&table, n.to_be_bytes(), [7; 500])))
             .expect("commits");
         db.checkpoint().expect("a whole disk");
@@ -229,8 +225,7 @@ fn copies_of_a_checkpoint_have_nothing_of_a_value_in_progress() {
     }
 }
 
-/// Values are written, committed and given up while checkpoints run; then the power fails,
-/// anywhere.
+/// Writes, commits and rolls back values while checkpoints run; then the power fails at any moment.
 #[test]
 fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
     let mut listed = 0;
@@ -257,7 +252,7 @@ fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
                 let key = format!("row {}", n % 3);
                 insert(&mut tx, &table, &key, 100 + n);
                 if n % 2 == 0 {
-                    // The next may have begun before the value was there.
+                    // The next one may have begun before the value was there.
                     let before = made.load(Ordering::Relaxed);
                     await_that("no checkpoint", || made.load(Ordering::Relaxed) >= before + 2);
                 }
@@ -299,8 +294,8 @@ fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
     assert!(listed > 5, "{listed} checkpoints listed pages");
 }
 
-/// Rows that are not committed stay in memory: a transaction with more of them than fit is refused,
-/// and is told what to do.
+/// Uncommitted rows stay in memory. A transaction with more of them than fit is refused, and the
+/// error says what to do.
 #[test]
 fn too_many_changed_rows_are_refused_with_advice() {
     let disk = SimulatedStorage::new(7);
@@ -311,7 +306,7 @@ fn too_many_changed_rows_are_refused_with_advice() {
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     let message = error.to_string();
     assert!(message.contains("memory_bytes") || message.contains("version_bytes"), "{message}");
-    // What it has changed so far is whole: it can be committed, or taken back.
+    // The changes so far are whole: the transaction can commit or abort.
     tx.abort();
     assert_sound(&db, "aborted");
     assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 1);

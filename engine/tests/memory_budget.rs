@@ -1,9 +1,8 @@
-//! Resident memory, measured from outside: what `memory_bytes` says is what the process has, and a
-//! twentieth.
+//! Resident memory, measured from outside: the process may use `memory_bytes` and a twentieth.
 //!
 //! Every act runs in a process of its own, which this program starts, so that nothing else is
-//! measured. It compares the most memory that the process ever had with what it had before it
-//! opened the database. The pages of the program itself do not count: they are the file system's.
+//! measured. The test compares the peak memory with the memory before the database was opened. The
+//! pages of the program file itself do not count, because they belong to the file system's cache.
 
 use crate::support::processes::one_test;
 use quenchdb::internals::base::random::Random;
@@ -13,20 +12,19 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// In the environment of a process that runs an act: where the database is, and the act's name.
+/// Environment variables of a process that runs an act: the database's directory, the act's name.
 const DIRECTORY: &str = "QUENCH_MEMORY_BUDGET_DIRECTORY";
 const ACT: &str = "QUENCH_MEMORY_BUDGET_ACT";
 
 const MEMORY_BYTES: u64 = 32 << 20;
 const VALUE_BYTES: usize = 600;
-/// Versions that fill their memory take at least this part of what pages then have.
+/// When versions fill their memory, they have at least this part of what is left to pages.
 const VERSIONS_PAGES_PART: u64 = 4;
 /// Four times the memory.
 const ROWS: u64 = 4 * MEMORY_BYTES / 660;
 
-/// What a process does with the database in a directory; the last value says how often it is
-/// measured at most: memory that is freed stays in use while a thread that has begun to read is off
-/// the processor, so one run within the bound is enough.
+/// What a process does with the database in a directory. The last value is the maximum number of
+/// measurements. One within the bound is enough: a descheduled reader delays the freeing of memory.
 type Act = (&'static str, fn(&Path), u32);
 
 fn settings() -> Settings {
@@ -42,21 +40,19 @@ fn open(directory: &Path) -> Database {
     Database::builder().settings(settings()).open(directory).expect("opens")
 }
 
-/// A line of `/proc/self/status` in bytes.
+/// Returns a line of `/proc/self/status` in bytes.
 fn status(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// Begins a new count of the most memory that this process had; false if the system does not count
-/// it.
+/// Resets the process's peak memory. Returns false if the system does not count it.
 fn forget_most() -> bool {
     std::fs::write("/proc/self/clear_refs", "5").is_ok() && status("VmHWM").is_some()
 }
 
-/// Runs acts one after the other on one database, each in a process of its own, and judges those
-/// that are measured.
+/// Runs acts in turn on one database, each in a process of its own, and checks the measured ones.
 fn judge(test: &str, acts: &[Act]) {
     if let (Some(directory), Some(act)) = (std::env::var_os(DIRECTORY), std::env::var_os(ACT)) {
         let (_, run, _) = acts.iter().find(|(name, ..)| *name == act).expect("named by the parent");
@@ -99,7 +95,7 @@ fn judge(test: &str, acts: &[Act]) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Prints the most memory that `act` took.
+/// Prints the peak memory of `act`.
 fn measure(directory: &Path, act: fn(&Path)) {
     let program = status("RssFile").expect("told");
     assert!(forget_most(), "worked before");
@@ -147,7 +143,7 @@ fn fill(value: &mut [u8], random: &mut Random) {
         .for_each(|chunk| chunk.copy_from_slice(&random.next_u64().to_le_bytes()[..chunk.len()]));
 }
 
-/// Puts rows, `per` in a transaction, tried again while a checkpoint needs the memory for versions.
+/// Writes rows, `per` in a transaction. Retries while a checkpoint needs the memory for versions.
 fn put(db: &Database, table: &Table, rows: &[u64], random: &mut Random) {
     let mut value = [0; VALUE_BYTES];
     for _ in 0..1000 {
@@ -206,8 +202,7 @@ fn update(directory: &Path) {
     db.close().expect("closes");
 }
 
-/// A snapshot keeps versions until there is no room for more; afterwards pages get back what they
-/// can.
+/// A snapshot keeps versions until their memory is full. Afterwards pages get the memory back.
 fn update_beside_a_snapshot(directory: &Path) {
     let db = open(directory);
     let table = db.table("t").expect("loaded");
@@ -222,7 +217,7 @@ fn update_beside_a_snapshot(directory: &Path) {
                 while !full.load(Ordering::Relaxed) {
                     let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
                     fill(&mut value, &mut random);
-                    // Few pages, and each row once in a while.
+                    // Few pages, and each row only rarely.
                     match tx.insert(table, key(random.below(ROWS / 8)), value) {
                         Ok(()) => drop(tx.commit_async().expect("commits")),
                         Err(error) if error.kind() == ErrorKind::Conflict => {}
@@ -281,7 +276,7 @@ fn back_up_beside_updates(directory: &Path) {
     let table = db.table("t").expect("loaded");
     let done = AtomicBool::new(false);
     let full = directory.with_extension("full");
-    // A copy may be done before the updates have needed all of the memory.
+    // A copy may be complete before the updates have used all of the memory.
     let rows = db.begin_read().expect("begins").range::<&[u8]>(&table, ..).count();
     assert_eq!(rows as u64, ROWS);
     std::thread::scope(|scope| {
@@ -352,7 +347,7 @@ fn large_values_take_no_more_than_the_database_was_given() {
     );
 }
 
-/// Ends in the middle of its life, with a log several times larger than memory.
+/// Kills the process during its work, with a log several times larger than memory.
 fn write_and_kill(directory: &Path) {
     let settings = settings().with(|s| {
         s.checkpoint_log_bytes = 0;

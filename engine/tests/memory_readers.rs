@@ -1,5 +1,4 @@
-//! Reading a database whose log is, or was, in mapped memory, with settings that say so and with
-//! others.
+//! Reading a database whose log is or was in mapped memory, with and without settings for it.
 
 use crate::support::{content, difference, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -11,7 +10,7 @@ fn settings(logs: usize) -> Settings {
     small(Preset::Passive, logs).with(|s| s.log_memory_bytes = 1 << 20)
 }
 
-/// With no memory of its own.
+/// Without log memory.
 fn plain() -> Settings {
     small(Preset::Group, 1)
 }
@@ -20,7 +19,7 @@ fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
     Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// A row for each of so many commits.
+/// Commits `commits` rows.
 fn work(db: &Database, commits: u8) {
     let table = db.table_or_create("t").expect("made");
     for n in 0..commits {
@@ -28,8 +27,8 @@ fn work(db: &Database, commits: u8) {
     }
 }
 
-/// Settings with a log in mapped memory were refused for reading where the database needs none:
-/// "preset passive has no log in mapped memory".
+/// Regression: settings with a log in mapped memory were refused for reading a database that needs
+/// no such memory: "preset passive has no log in mapped memory".
 #[test]
 fn settings_with_log_memory_read_a_database_without_any() {
     let auto = || settings(2).with(|s| s.preset = Preset::Auto);
@@ -58,8 +57,8 @@ fn settings_with_log_memory_read_a_database_without_any() {
     }
 }
 
-/// What a killed process had stored and not fenced was shown to readers, and a power cut after that
-/// took it away.
+/// Regression: readers saw stores of a killed process that were not fenced, and a power cut then
+/// discarded these.
 #[test]
 fn what_a_reader_saw_of_a_killed_process_survives_a_power_cut() {
     let disk = SimulatedStorage::new(1);

@@ -1,10 +1,10 @@
-//! A memory-mapped log that is used, then not, and then again.
+//! A memory-mapped log that is used, then unused, and then used again.
 
 use crate::support::{content, open, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Preset, Settings};
 
-/// With no memory of its own.
+/// Without log memory.
 fn without() -> Settings {
     small(Preset::Group, 1)
 }
@@ -18,7 +18,7 @@ fn with(logs: usize, log_buffer_bytes: usize) -> Settings {
     })
 }
 
-/// Commits rows in three threads, durably.
+/// Commits rows durably in three threads.
 fn work(db: &Database) {
     let table = db.create_table("t").expect("new");
     std::thread::scope(|scope| {
@@ -33,7 +33,7 @@ fn work(db: &Database) {
     });
 }
 
-/// What a kill leaves after every other operation of an opening of `left`.
+/// Returns what a kill leaves after every second operation of an open of `left`.
 fn killed_while_opened(left: &SimulatedStorage, settings: &Settings) -> Vec<SimulatedStorage> {
     let disk = left.duplicate();
     let db = open(&disk, settings);
@@ -43,10 +43,10 @@ fn killed_while_opened(left: &SimulatedStorage, settings: &Settings) -> Vec<Simu
     (0..=operations).step_by(2).map(|at| disk.crash(CrashKind::Kill, at, at as u64)).collect()
 }
 
-/// Story: seeds 702942, 713646, 725062 and 725774. Who opened the database without the memory moved
-/// what was in it to segments, and was killed. Whoever used it next divided it anew, under its old
-/// id, and was killed too: what had been in it before was found again, at other places, and a good
-/// database was refused.
+/// Regression (seeds 702942, 713646, 725062, 725774): an open without the memory moved its content
+/// to segments, and was killed. The next one divided the memory again under its old id, and was
+/// killed, too. Then the old content was found at other places, and an undamaged database was
+/// refused.
 #[test]
 fn old_content_of_unused_log_memory_is_not_found_again() {
     let disk = SimulatedStorage::new(1);

@@ -1,4 +1,4 @@
-//! A database whose log is on another device than the rest.
+//! A database whose log is on another device than the other files.
 
 use crate::support::skipped::skip;
 use crate::support::small;
@@ -15,8 +15,8 @@ fn put(db: &Database, key: &str) {
     db.transact(|tx| tx.insert(&table, key, "1")).expect("commits");
 }
 
-/// What is durable was decided by the device under the directory alone. With a log on a disk with a
-/// volatile cache, and the directory on one without, no write of the log was flushed.
+/// Regression: only the device under the directory decided whether writes are flushed. With a
+/// volatile cache only on the log's disk, no log write was flushed.
 #[test]
 fn the_device_under_the_log_is_looked_at_as_well() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");

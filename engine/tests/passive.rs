@@ -1,5 +1,5 @@
-//! Log buffers in mapped memory: nothing that was fenced is lost, whatever becomes of the memory,
-//! the segments, and who opens next.
+//! Log buffers in mapped memory: nothing fenced is lost, whatever happens to the memory and the
+//! segments, and with whatever settings the database is opened next.
 
 use crate::support::{await_that, content, difference};
 use quenchdb::internals::base::depth::{depth, spread};
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 
 const OWN: &str = "mapped-memory";
 
-/// Buffers that are full every few transactions, and so de-staged all the time.
+/// Buffers fill up every few transactions, so they are de-staged all the time.
 fn settings(logs: usize) -> Settings {
     Settings::default().with(|s| {
         s.preset = Preset::Passive;
@@ -35,7 +35,7 @@ fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
     Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// With no memory of its own.
+/// Without log memory.
 fn plain() -> Settings {
     settings(1).with(|s| {
         s.preset = Preset::Group;
@@ -49,8 +49,8 @@ fn key(thread: u64, n: u64) -> [u8; 16] {
     ((u128::from(thread) << 64) | u128::from(n)).to_be_bytes()
 }
 
-/// Threads put rows of about `bytes` bytes and read one another's; acknowledged ones with the
-/// number of operations at that time.
+/// Writes rows of about `bytes` bytes in threads that read one another's rows. Returns acknowledged
+/// ones with the number of operations at that time.
 fn work(
     db: &Database,
     disk: &SimulatedStorage,
@@ -69,7 +69,7 @@ fn work(
                     let kind = random.below(4);
                     let level = if kind == 0 { Durability::BoundedLoss } else { Durability::Durable };
                     let mut tx = db.begin_with(Isolation::Snapshot, level).expect("free");
-                    // Of another thread's newest: a dependency across logs.
+                    // Reads another thread's newest row: a dependency across logs.
                     let other = random.below(threads);
                     let seen = tx.get(table, key(other, n.saturating_sub(1))).expect("readable");
                     let mut row = vec![u8::from(seen.is_some())];
@@ -91,7 +91,7 @@ fn work(
     acknowledged.into_inner().expect("no panic")
 }
 
-/// Whether all of `must` is there, and with every row the one that it saw.
+/// Returns an error unless all of `must` is there, and with each row the one that it observed.
 fn is_whole(db: &Database, must: &BTreeSet<[u8; 16]>) -> std::result::Result<(), String> {
     let rows = content(db);
     let has = |key: &[u8]| rows.contains_key(&("t".to_string(), key.to_vec()));
@@ -117,10 +117,10 @@ fn crashes_wanted() -> u64 {
     wanted.min(20_000)
 }
 
-/// Buffers that were de-staged: not in each run, since the flusher comes when it comes.
+/// De-staged buffers. Not every run has some, because this depends on the flusher's timing.
 static DE_STAGED: AtomicU64 = AtomicU64::new(0);
 
-/// How often a crash lost something, and how often there was one.
+/// Returns how often a crash lost something, and the number of crashes.
 fn crash(seed: u64, ignore_fences: bool) -> (u64, u64) {
     let mut random = Random::from_seed(seed);
     let disk = SimulatedStorage::new(seed);
@@ -143,7 +143,7 @@ fn crash(seed: u64, ignore_fences: bool) -> (u64, u64) {
         let kind = if random.chance(2, 3) { CrashKind::PowerCut } else { CrashKind::Kill };
         let must = must_at(&acknowledged, at);
         let left = disk.crash(kind, at, random.next_u64());
-        // Another number of logs divides the memory anew; another preset empties it.
+        // Another number of logs divides the memory again; another preset empties it.
         let next = if random.chance(1, 3) { plain() } else { self::settings(1 + random.below(3) as usize) };
         let context = format!("seed {seed}, {kind:?} after {at} of {end}, then {}", next.preset);
         crashes += 1;
@@ -187,7 +187,7 @@ fn crash(seed: u64, ignore_fences: bool) -> (u64, u64) {
     (lost, crashes)
 }
 
-/// A few more rows.
+/// Commits a few more rows.
 fn work_again(db: &Database, disk: &SimulatedStorage) -> Vec<(usize, [u8; 16])> {
     let table = db.table_or_create("t").expect("made");
     let rows = (0..6).map(|n| {
@@ -231,7 +231,7 @@ fn a_commit_writes_nothing_to_the_device() {
     let disk = SimulatedStorage::new(1);
     let db = open(&disk, settings(1)).expect("a whole disk");
     let table = db.create_table("t").expect("new");
-    // Spare segments are prepared beside the first commits, and flushed.
+    // Spare segments are prepared and flushed beside the first commits.
     let commit_some = |round: u8| {
         let before = disk.flushes();
         for n in 0..20u8 {
@@ -298,8 +298,8 @@ fn a_straggler_is_drained_by_whoever_depends_on_it() {
             });
             lazy.join().expect("no panic").expect("told before it is durable");
         });
-        // On the log of this thread: what it read is in another one, not fenced, and its thread is
-        // gone.
+        // In this thread's log. The observed row is in another log, not fenced, and its thread has
+        // ended.
         let mut tx = db.begin().expect("free");
         assert_eq!(tx.get(&table, [n]).expect("readable"), Some(vec![1]));
         tx.insert(&table, [n, 1], [2]).expect("fits");
@@ -359,7 +359,7 @@ fn a_failed_write_of_a_full_buffer_loses_nothing() {
     assert!((0..told).all(|n| rows.contains_key(&("t".to_string(), key(0, n).to_vec()))), "{told}");
 }
 
-/// A database of `rows` rows whose process was killed.
+/// Returns a database of `rows` rows whose process was killed.
 fn killed(directory: &Path, memory: &Path, rows: u64) -> PathBuf {
     let database = directory.join("db");
     let at_work = directory.join("at-work");
@@ -370,8 +370,8 @@ fn killed(directory: &Path, memory: &Path, rows: u64) -> PathBuf {
         tx.insert(&table, key(0, n), [5; 100]).expect("fits");
         tx.commit().expect("fenced");
     }
-    // What a kill leaves: all files as they are. The memory is copied, too, and put back after the
-    // close.
+    // Copies all files as a kill would leave them. The memory is copied, too, and put back after
+    // the close.
     copy(&at_work, &database);
     let bytes = std::fs::read(memory).expect("there");
     db.close().expect("closes");
@@ -408,7 +408,7 @@ fn any_preset_finds_the_needed_log_memory_or_is_refused() {
     let directory = tempfile::tempdir().expect("space");
     let memory = directory.path().join("memory");
     let database = killed(directory.path(), &memory, 300);
-    // Reading: nothing is changed, so it can be done again.
+    // Reading changes nothing, so it can be repeated.
     for _ in 0..2 {
         let db = small().read_only(true).open(&database).expect("found by itself");
         assert_eq!(row_count(&db), 300);
@@ -416,7 +416,7 @@ fn any_preset_finds_the_needed_log_memory_or_is_refused() {
         assert_eq!(db.statistics().log_memory.expect("needed").survives, Survives::ProcessCrash);
     }
     assert!(Database::dump_log(&database, None).expect("readable").len() >= 300);
-    // It is not where it was.
+    // The memory's file was moved.
     let moved = directory.path().join("moved");
     std::fs::rename(&memory, &moved).expect("renamed");
     for builder in [small(), small().read_only(true), on_files(&memory)] {
@@ -428,12 +428,12 @@ fn any_preset_finds_the_needed_log_memory_or_is_refused() {
             "{text}"
         );
     }
-    // Another memory is not taken for it.
+    // Another memory is refused.
     let other = directory.path().join("other");
     on_files(&other).open(directory.path().join("db2")).expect("opens").close().expect("closes");
     let error = small().log_memory(&other).open(&database).expect_err("another database's");
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-    // Said where it is, it is emptied into the log, and not needed any more.
+    // With the right path, the memory is emptied into the log and no longer needed.
     let elsewhere = small().preset(Preset::Group).log_memory(&moved);
     let db = elsewhere.open(&database).expect("recovers");
     assert_eq!((row_count(&db), db.statistics().log_memory.is_none()), (300, true));
@@ -491,7 +491,7 @@ fn what_contradicts_what_is_there_is_refused_with_the_reason() {
     refused(on_files(&memory), invalid, &["no memory-mapped log of QuenchDB"]);
 }
 
-/// The first open, which makes the memory, and one that divides it for longer buffers.
+/// The first open, which creates the memory, and one that divides it into longer buffers.
 #[test]
 fn a_killed_open_leaves_nothing_half_durable() {
     let first = SimulatedStorage::new(1);
@@ -523,7 +523,7 @@ fn killed_wherever_and_opened_again(opened: &SimulatedStorage, settings: &Settin
             let now = content(&db);
             assert!(now == there, "killed after {at}: {}", difference(&there, &now));
         }
-        // Before anything was served, too.
+        // Also before anything was served.
         for cut_at in 0..disk.operations() {
             let cut = disk.crash(CrashKind::PowerCut, cut_at, random.next_u64());
             open(&cut, settings.clone())
@@ -532,8 +532,9 @@ fn killed_wherever_and_opened_again(opened: &SimulatedStorage, settings: &Settin
     }
 }
 
-/// The table of buffers outlives a new division, and with other buffers it told of one log what
-/// another had written: two different blocks were number 1, and no open succeeded any more.
+/// Regression: the table of buffers survives a new division. With buffers of another length, its
+/// entries attributed blocks to the wrong log. Two different blocks were number 1, and no open
+/// succeeded.
 #[test]
 fn table_entries_of_buffers_of_another_length_are_ignored() {
     for (first, then) in [(64 << 10, 128 << 10), (128 << 10, 64 << 10)] {
@@ -570,7 +571,8 @@ fn table_entries_of_buffers_of_another_length_are_ignored() {
     }
 }
 
-/// The log was looked at without the memory, and what only that had was reported as lost.
+/// Regression: the log was verified without the memory, and records only in the memory were
+/// reported as lost.
 #[test]
 fn verify_of_a_refused_database_reads_its_log_memory_too() {
     let disk = SimulatedStorage::new(1);
@@ -585,8 +587,8 @@ fn verify_of_a_refused_database_reads_its_log_memory_too() {
                 let put = |row| db.transact(|tx| tx.insert(table, key(n, row), [1; 3000])).expect("fenced");
                 put(0);
                 together.wait();
-                // Of one log buffers are written, with watermarks above the first rows of the
-                // others.
+                // One log's buffers are written, with watermarks above the first rows of the other
+                // logs.
                 (1..100).filter(|_| n == 0).for_each(put);
                 together.wait();
             });

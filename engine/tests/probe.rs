@@ -1,5 +1,5 @@
-//! The measurement of durability methods, which `autonomous` makes when it is first opened: what
-//! hinders it hinders nothing else.
+//! The measurement of durability methods, which `autonomous` makes at the first open: its failure
+//! affects nothing else.
 
 use crate::support::small;
 use quenchdb::internals::device::memory::MemoryStorage;
@@ -11,21 +11,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The file that is measured with.
+/// The file used for the measurement.
 const PROBE: &str = "quench-probe.tmp";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trouble {
     None,
-    /// No space for the file that is measured with.
+    /// No space for the measurement's file.
     FullDisk,
-    /// Queues cannot be made.
+    /// Queues cannot be created.
     NoQueue,
-    /// Queues can be made, but not such as were promised.
+    /// Queues can be created, but not of the promised kind.
     NoRing,
 }
 
-/// Memory that says that it is a device with a volatile cache and io_uring.
+/// Memory that claims to be a device with a volatile cache and io_uring.
 #[derive(Debug)]
 struct Device {
     inner: MemoryStorage,
@@ -106,7 +106,7 @@ impl Storage for Device {
     }
 }
 
-/// Opens a database, uses and closes it; returns how often methods have been measured.
+/// Opens, uses and closes a database. Returns how often methods have been measured.
 fn open_and_close(device: &Arc<Device>) -> usize {
     let settings = small(Preset::Autonomous, 1);
     let opened = Database::builder().settings(settings).storage(device.clone()).open("x");
@@ -117,8 +117,8 @@ fn open_and_close(device: &Arc<Device>) -> usize {
     device.probes.load(Ordering::SeqCst)
 }
 
-/// A database on a full disk could not be opened, although it had space for its log set aside: the
-/// measurement wanted 256 KiB.
+/// Regression: a database on a full disk could not be opened although its log had reserved space,
+/// because the measurement needed 256 KiB.
 #[test]
 fn without_space_for_the_probe_it_runs_once_there_is_space() {
     let device = Device::new(Trouble::FullDisk);

@@ -1,4 +1,4 @@
-//! Queues of writes on a real directory: what the kernel does to writes whose thread is gone.
+//! Queues of writes on a real directory: what the kernel does with the writes of an ended thread.
 
 use quenchdb::DeviceTrust;
 use quenchdb::internals::device::file::FileStorage;
@@ -9,8 +9,8 @@ use std::sync::Mutex;
 
 const DEPTH: u64 = 8;
 
-/// Submits `DEPTH` writes from a thread that ends at once, reaps them from this one and reads them
-/// back.
+/// Submits `DEPTH` writes from a thread that ends at once, reaps them in this thread, and reads
+/// them back.
 fn round(storage: &FileStorage, queue: &Mutex<Box<dyn WriteQueue>>, len: usize, round: u64) {
     let mode = OpenMode { create: true, read_only: false, direct: true };
     let file = storage.open("f", mode).expect("created");
@@ -37,8 +37,9 @@ fn round(storage: &FileStorage, queue: &Mutex<Box<dyn WriteQueue>>, len: usize, 
     }
 }
 
-/// A worker of the preset `autonomous` submitted its log's last block and ended with its workload.
-/// The kernel gave up what it had not started for that thread, and the database was poisoned.
+/// Regression: a worker of the preset `autonomous` submitted its log's last block and ended. The
+/// kernel cancelled the writes that it had not started for that thread, and the database was
+/// poisoned.
 #[test]
 fn writes_of_a_thread_that_ends_are_written_all_the_same() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");

@@ -1,8 +1,8 @@
-//! Readers of checkpoints and a writer in processes of their own, killed at any moment, on a real
+//! Readers of checkpoints and a writer in separate processes, killed at any moment, on a real
 //! directory.
 //!
-//! Other processes run this binary again with `QUENCH_CHILD` set: see [`child`].
-//! `QUENCH_READER_SECONDS` makes it longer.
+//! The processes run this binary again with `QUENCH_CHILD` set: see [`child`].
+//! `QUENCH_READER_SECONDS` sets a longer duration.
 
 use crate::support::processes::one_test;
 use quenchdb::internals::base::random::Random;
@@ -23,11 +23,11 @@ fn builder() -> quenchdb::Builder {
         .checkpoint_log_bytes(0)
 }
 
-/// Another process, killed when it is dropped.
+/// A child process, killed when it is dropped.
 struct Process(Child);
 
 impl Process {
-    /// Runs `role` of [`child`], and waits until it says that it is ready.
+    /// Runs `role` of [`child`], and waits until it reports that it is ready.
     fn start(role: &str, path: &Path) -> Process {
         let mut command = one_test(module_path!(), "child");
         command
@@ -54,7 +54,7 @@ impl Drop for Process {
     }
 }
 
-/// No test of its own: what the tests let another process do until it is killed.
+/// Not a test: the code that tests run in another process until it is killed.
 #[test]
 fn child() {
     let Ok(role) = std::env::var("QUENCH_CHILD") else { return };
@@ -85,8 +85,7 @@ fn balance(row: &[u8]) -> i64 {
     i64::from_le_bytes(row[..8].try_into().expect("eight bytes"))
 }
 
-/// Moves money for ever; a checkpoint after every few moves, and now and then the file is made
-/// shorter.
+/// Transfers money forever, with a checkpoint after every few transfers and occasional compactions.
 fn write(db: &Database) {
     let table = db.table_or_create("accounts").expect("works");
     let mut random = Random::from_entropy();
@@ -120,7 +119,7 @@ fn write(db: &Database) {
     }
 }
 
-/// Whatever the checkpoint, no money is lost.
+/// Checks that the checkpoint has the full sum.
 fn expect_whole(reader: &Database) {
     let table = reader.table("accounts").expect("in every checkpoint but the first");
     let snapshot = reader.begin_read().expect("free");
@@ -188,7 +187,7 @@ fn a_killed_reader_holds_nothing() {
     let table = db.create_table("t").expect("new");
     let mut random = Random::from_seed(1);
     let mut change = || {
-        // Nothing that could be compressed.
+        // Incompressible values.
         let mut value = || (0..1000).map(|_| random.below(256) as u8).collect::<Vec<u8>>();
         let change =
             |tx: &mut quenchdb::Transaction| (0..50u8).try_for_each(|n| tx.insert(&table, [n], value()));

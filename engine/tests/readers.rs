@@ -1,5 +1,5 @@
-//! Readers of checkpoints beside a writer: on the simulated disk with the steps of one between
-//! those of the other, and in processes of their own.
+//! Readers of checkpoints beside a writer: on the simulated disk with interleaved steps, and in
+//! separate processes.
 
 use crate::support::interleaved::{Interleaved, set_interrupt};
 use quenchdb::internals::base::random::Random;
@@ -15,7 +15,7 @@ type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn settings() -> Settings {
     Settings::default().with(|s| {
-        // A pool of a dozen pages: what is read is read from the disk.
+        // A pool of a dozen pages, so that reads go to the disk.
         s.memory_bytes = 1 << 20;
         s.version_bytes = 1 << 20;
         s.segment_bytes = 64 << 10;
@@ -41,7 +41,7 @@ fn content(db: &Database) -> Content {
     snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
 }
 
-/// A writer, and what each of its checkpoints holds.
+/// A writer, and the content of each of its checkpoints.
 struct Writer {
     storage: Arc<dyn Storage>,
     disk: SimulatedStorage,
@@ -64,8 +64,8 @@ impl Writer {
         self.db.as_ref().expect("open but while it is reopened")
     }
 
-    /// Changes rows and makes a checkpoint; now and then gives space back, or closes, well or
-    /// badly, and opens again.
+    /// Changes rows and makes a checkpoint. Sometimes compacts, or closes (cleanly or not) and
+    /// reopens.
     fn step(&mut self) {
         let table = self.db().table_or_create("rows").expect("works");
         let mut changes = Vec::new();
@@ -98,7 +98,7 @@ impl Writer {
     }
 
     fn checkpoint(&mut self) {
-        // Nobody else commits: this is the content as of the checkpoint, even before it is made.
+        // There is no other writer, so this is the checkpoint's content even before it is made.
         let newest = self.db().statistics().newest_csn;
         self.history.insert(newest, self.model.clone());
         let report = self.db().checkpoint().expect("a whole disk");
@@ -108,7 +108,7 @@ impl Writer {
 
     fn reopen(&mut self) {
         if self.random.chance(1, 2) {
-            // The last checkpoint fails: the log has to be replayed.
+            // The last checkpoint fails, so the log has to be replayed.
             let operation = OperationKind::Flush;
             self.disk.inject(Fault { operation, after: 0, kind: FaultKind::Once, error: 5 });
         }
@@ -119,7 +119,7 @@ impl Writer {
     }
 }
 
-/// Everything that a reader can see is as of its checkpoint, read from the disk again.
+/// Checks all content of a reader against its checkpoint, read from the disk again.
 fn expect_as_of_its_checkpoint(reader: &Database, writer: &Writer, context: &str) {
     let csn = reader.checkpoint_csn();
     let expected = writer.history.get(&csn).unwrap_or_else(|| panic!("{context}: no checkpoint at {csn}"));
@@ -137,7 +137,7 @@ fn a_reader_stays_at_its_checkpoint_between_any_steps() {
         let writer = Rc::new(RefCell::new(Writer::new(&disk, plain.clone(), seed)));
         (0..3).for_each(|_| writer.borrow_mut().step());
         let mut random = Random::from_seed(seed ^ 77);
-        // Not at every operation: then no reader would ever find the manifest twice the same.
+        // Not at every operation: then a reader would never find the same manifest twice.
         let often = 5 + random.below(30);
         let turn = writer.clone();
         set_interrupt(Some(Box::new(move |_| {
@@ -220,7 +220,7 @@ fn a_reader_sees_tables_of_its_checkpoint_and_writes_nothing() {
     writer.create_table("later").expect("new");
     drop(table);
     writer.drop_table("kept").expect("unused");
-    // The writer goes on preparing its log; to a copy nobody else writes.
+    // The writer still prepares its log. No process writes to the copy.
     let copy = disk.duplicate();
     let before: BTreeMap<_, _> =
         copy.files().into_iter().map(|path| (path.clone(), copy.read_file(&path))).collect();
@@ -241,7 +241,7 @@ fn a_reader_sees_tables_of_its_checkpoint_and_writes_nothing() {
     }
     let new: Vec<String> = copy.files().into_iter().filter(|path| !before.contains_key(path)).collect();
     assert_eq!(new, ["readers/00"]);
-    // Beside the writer. The handle is gone, a snapshot is not: its pages stay.
+    // Beside the writer. The handle is dropped and a snapshot is not, so its pages stay.
     let reader = open_checkpoint(storage.clone());
     assert_eq!((reader.tables(), reader.checkpoint_csn()), (vec!["kept".to_string()], csn));
     let snapshot = reader.begin_read().expect("free");

@@ -1,4 +1,4 @@
-//! Recovery at its limits: little memory, interrupted, and what it tells while it works.
+//! Recovery at its limits: little memory, interrupted, and the progress that it reports.
 
 use crate::support::content;
 use quenchdb::internals::base::random::Random;
@@ -21,7 +21,7 @@ fn settings(preset: Preset) -> Settings {
     })
 }
 
-/// So little that the log does not fit: the windows of recovery have some tens of KiB.
+/// So little memory that the log does not fit: recovery uses windows of some tens of KiB.
 fn tight(preset: Preset) -> Settings {
     settings(preset).with(|s| s.memory_bytes = 1 << 20)
 }
@@ -30,8 +30,7 @@ fn open(disk: &SimulatedStorage, settings: Settings) -> Database {
     Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated").expect("opens")
 }
 
-/// Puts, changes of a few bytes and deletions on a few hundred rows, in a transaction of its own
-/// thread.
+/// Inserts, patches and deletes some of a few hundred rows, in a transaction of its own thread.
 fn change(db: &Database, table: &Table, random: &mut Random) -> quenchdb::Result<()> {
     let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy)?;
     for _ in 0..1 + random.below(4) {
@@ -49,8 +48,8 @@ fn change(db: &Database, table: &Table, random: &mut Random) -> quenchdb::Result
     tx.commit_async().map(drop)
 }
 
-/// A disk with some MiB of log from four threads, with tables that came and went, none of it in a
-/// checkpoint.
+/// Returns a disk with some MiB of log from four threads, with created and dropped tables, and no
+/// checkpoint of it.
 fn crashed(preset: Preset) -> SimulatedStorage {
     let disk = SimulatedStorage::new(7);
     let db = open(&disk, settings(preset));
@@ -147,7 +146,8 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
                 drop(db);
                 if attempt > 0 {
                     assert!(report.replayed <= first.replayed, "{report:?}, at first {first:?}");
-                    // The segments that were made last time, with what was appended again.
+                    // Plus the segments that the previous recovery created for what it appended
+                    // again.
                     let bound = first.log_bytes + 6 * SEGMENT_BYTES;
                     assert!(report.log_bytes <= bound, "{report:?}, at first {first:?}");
                 }
@@ -158,11 +158,11 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
     }
 }
 
-/// Each recovery wrote the voids of all earlier ones once more in each of their entries, until the
-/// manifest was too long.
+/// Regression: each recovery wrote the aborted CSNs of all earlier ones again in each of their
+/// entries, until the manifest was too long.
 #[test]
 fn a_manifest_lists_aborted_csns_once_across_crashes() {
-    // So many that the two threads hardly ever share one, whoever else is there.
+    // So many logs that the two threads hardly ever share one, whatever other threads live.
     let settings = crate::support::patient_workers(16);
     let mut disk = SimulatedStorage::new(1);
     let mut lengths = Vec::new();
@@ -232,7 +232,7 @@ fn the_replay_estimate_follows_commits_and_checkpoints() {
     disk.stop();
     drop((table, db));
 
-    // Until there is a checkpoint a second crash would have the same to do again.
+    // Until there is a checkpoint, a second crash would cause the same recovery again.
     let disk = disk.crash(CrashKind::Kill, disk.operations(), 1);
     let db = open(&disk, settings(Preset::Group));
     let after = db.statistics().replay;
@@ -243,15 +243,15 @@ fn the_replay_estimate_follows_commits_and_checkpoints() {
     let covered = db.statistics().replay;
     assert_eq!((covered.work.operations, covered.work.record_bytes, covered.work.pages), (0, 0, 0));
     assert!(covered.seconds < after.seconds);
-    // Pages that the checkpoint has will have to be read.
+    // Replay will have to read pages that the checkpoint has.
     let table = db.table("t").expect("recovered");
     puts(&db, &table, 0, 500);
     let again = db.statistics().replay;
     assert!(again.work.stored_pages > 50 && again.read_seconds > 0.0, "{again:?}");
 }
 
-/// The parts of the estimate that are counted are compared with what the next recovery counts: time
-/// depends on what else the machine does.
+/// Compares the counted parts of the estimate with the counts of the next recovery. The estimated
+/// time depends on the machine's load.
 #[test]
 fn the_replay_estimate_is_exact_behind_a_partial_checkpoint() {
     for (preset, in_progress) in [(Preset::Group, false), (Preset::Group, true), (Preset::Autonomous, true)] {
@@ -264,7 +264,7 @@ fn the_replay_estimate_is_exact_behind_a_partial_checkpoint() {
         let db = open(&disk, settings.clone());
         let table = db.create_table("t").expect("new");
         puts(&db, &table, 0, 5000);
-        // The checkpoint contains nothing of it, so the log keeps its chunks.
+        // The checkpoint contains nothing of the transaction, so the log keeps its chunks.
         let mut long = in_progress.then(|| db.begin().expect("free"));
         if let Some(long) = &mut long {
             (0..3000u32).for_each(|n| long.insert(&table, n.to_be_bytes(), [1; 100]).expect("room"));
@@ -288,12 +288,12 @@ fn the_replay_estimate_is_exact_behind_a_partial_checkpoint() {
         };
         is_near(work.record_bytes, report.record_bytes, 1.05);
         is_near(work.log_bytes, report.log_file_bytes, 1.5);
-        // Each page is read once: the rows fit in memory.
+        // Each page is read once, because the rows fit in memory.
         is_near(work.stored_pages, report.pages_read, 2.0);
     }
 }
 
-/// Measures real time, so it is not for a machine that has other things to do.
+/// Measures real time, so the machine should be idle.
 #[test]
 #[ignore = "measures real time"]
 fn the_replay_estimate_is_within_a_factor_of_two() {
@@ -306,7 +306,7 @@ fn the_replay_estimate_is_within_a_factor_of_two() {
         });
         Database::builder().settings(settings).open(at(name)).expect("opens")
     };
-    // A copy of the files of a database that is not closed is what a kill leaves.
+    // A copy of the files of an open database is what a kill leaves.
     let copy = |from: &str, to: &str| {
         let done = std::process::Command::new("cp").arg("-r").args([at(from), at(to)]).status();
         assert!(done.expect("runs").success());

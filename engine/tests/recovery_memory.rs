@@ -1,7 +1,6 @@
-//! Recovery of a log far larger than memory, measured from outside: the most memory that the
-//! process ever had.
+//! Recovery of a log far larger than memory: the peak memory of the process, measured from outside.
 //!
-//! In a process of its own, since other tests of the same process would be measured too. A second
+//! Uses a process of its own, because otherwise other tests would be measured, too. A second
 //! process makes the log and kills itself.
 
 use crate::support::processes::{in_own_process, one_test};
@@ -16,7 +15,7 @@ const TRANSACTIONS: u64 = 160_000;
 
 /// For pages and recovery together.
 const MEMORY_BYTES: u64 = 8 << 20;
-/// Stacks, the allocator's own, what the system counts late.
+/// For stacks, the allocator itself, and delayed accounting by the system.
 const SLACK_BYTES: u64 = 6 << 20;
 
 fn settings() -> Settings {
@@ -44,7 +43,7 @@ fn load(directory: &Path) -> ! {
     std::process::abort();
 }
 
-/// A line of `/proc/self/status` in bytes.
+/// Returns a line of `/proc/self/status` in bytes.
 fn status(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -1,5 +1,5 @@
-//! Restoring a backup and the log that was written after it: to the end, to a CSN, and as far as it
-//! goes.
+//! Restoring a backup and the log that was written after it: to the end, to a CSN, and as far as
+//! possible.
 
 use crate::support::{Content, content, place};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -28,7 +28,7 @@ fn open(disk: &SimulatedStorage) -> Result<Database> {
     Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// A database whose content is remembered at every CSN.
+/// A database whose content is recorded at every CSN.
 struct Original {
     disk: SimulatedStorage,
     db: Option<Database>,
@@ -58,7 +58,7 @@ impl Original {
         self.history.insert(csn, content);
     }
 
-    /// Transactions of all kinds: new tables, dropped ones, changes, deletions.
+    /// Runs transactions of all kinds: creations, drops, changes, deletions.
     fn work(&mut self, transactions: u32) {
         for _ in 0..transactions {
             self.steps += 1;
@@ -108,7 +108,7 @@ impl Original {
         self.db = Some(open(&self.disk).expect("recovers"));
     }
 
-    /// The disk without the pages, and without the manifest if `log_only`.
+    /// Returns the disk without the pages, and without the manifest if `log_only`.
     fn remains(&self, log_only: bool) -> SimulatedStorage {
         let remains = self.disk.duplicate();
         remains.remove_file("pages/data");
@@ -163,8 +163,8 @@ fn expect_refusal(result: Result<(SimulatedStorage, RestoreReport)>, kind: Error
     }
 }
 
-/// How far one comes without one block of the log, for each block, and what the error is that says
-/// so, if there is one.
+/// Damages each block of the log in turn. Returns how far each restore comes, and its error if it
+/// has one.
 fn with_each_block_damaged(original: &Original, full: &SimulatedStorage) -> Vec<(Csn, String)> {
     let mut reached = Vec::new();
     for path in original.disk.files().iter().filter(|path| path.starts_with("log/")) {
@@ -178,12 +178,12 @@ fn with_each_block_damaged(original: &Original, full: &SimulatedStorage) -> Vec<
             bytes[at + 100] ^= 1;
             remains.write_file(path, &bytes);
             let (reach, said) = match restore(&[full], Some(&remains), None) {
-                // The last blocks cannot be told from a torn tail.
+                // A damaged last block looks like a torn tail.
                 Ok((_, report)) => (report.csn, String::new()),
                 Err(error) => (reach(&error), error.to_string()),
             };
             reached.push((reach, said));
-            // That of a chunk changes nothing.
+            // The CSN of a chunk changes no row.
             let (_, expected) = original.history.range(..=reach).next_back().expect("not before the backup");
             expect_content(&[full], Some(&remains), Some(reach), (&reach, expected));
         }
@@ -191,7 +191,7 @@ fn with_each_block_damaged(original: &Original, full: &SimulatedStorage) -> Vec<
     reached
 }
 
-/// How far an error says that one can go.
+/// Returns the CSN up to which an error says that a restore is possible.
 #[track_caller]
 fn reach(error: &Error) -> Csn {
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
@@ -266,13 +266,13 @@ fn a_log_that_was_recycled_after_the_backup_is_refused() {
     expect_refusal(restore(&[&full], Some(&original.remains(false)), None), ErrorKind::Corruption, &text);
 }
 
-/// Its chunks are older than the backup, and its commit is newer.
+/// The chunks are older than the backup, and the commit is newer.
 #[test]
 fn a_transaction_open_at_the_backup_is_restored_or_refused() {
     for checkpoints in [0, 1, 2, 8] {
         let mut original = Original::new();
         original.work(20);
-        // So that the oldest segments hold nothing but what comes now.
+        // So that the oldest segments hold nothing but what follows.
         original.db().checkpoint().expect("a whole disk");
         let table = original.db().table_or_create("long").expect("a table");
         let mut tx = original.db().begin().expect("free");
@@ -287,7 +287,7 @@ fn a_transaction_open_at_the_backup_is_restored_or_refused() {
         tx.commit().expect("commits");
         original.note();
         for _ in 0..checkpoints {
-            // Segments are recycled from the oldest on, and used again in any order.
+            // Segments are recycled from the oldest on, and reused in any order.
             original.db().checkpoint().expect("a whole disk");
             original.work(30);
         }
@@ -301,7 +301,7 @@ fn a_transaction_open_at_the_backup_is_restored_or_refused() {
                 Err(error) => {
                     assert!(checkpoints > 0, "nothing was recycled: {error}");
                     let reach = reach(&error);
-                    // A CSN may be one that changes no row.
+                    // The CSN may be one that changes no row.
                     let (_, content) = original.history.range(..=reach).next_back().expect("the backup's");
                     expect_content(&[&full], Some(&remains), Some(reach), (&reach, content));
                 }
@@ -310,8 +310,8 @@ fn a_transaction_open_at_the_backup_is_restored_or_refused() {
     }
 }
 
-/// All of it was in the log. But what the later checkpoint covers counted as gone, up to the
-/// backup.
+/// Regression: everything was in the log. But the records that the later checkpoint covered counted
+/// as missing, up to the backup.
 #[test]
 fn a_checkpoint_after_the_backup_removes_no_needed_chunk() {
     let mut original = Original::new();
@@ -330,8 +330,8 @@ fn a_checkpoint_after_the_backup_removes_no_needed_chunk() {
     for log_only in [true, false] {
         expect_content(&[&full], Some(&original.remains(log_only)), None, end);
     }
-    // One that is really gone is missed when the transaction would be replayed, and one comes as
-    // far as that.
+    // A missing chunk is noticed when its transaction would be replayed, and the restore reaches
+    // this point.
     let reached = with_each_block_damaged(&original, &full);
     let committed = original.history.keys().rev().nth(1).expect("two at least");
     let missed = (Csn(committed.0 - 1), "not all are in the log");
@@ -368,7 +368,7 @@ fn a_log_whose_earlier_runs_are_forgotten_is_refused() {
     original.crash();
     original.reopen();
     original.work(5);
-    // The source needs to know nothing of its first run any more.
+    // The source no longer needs anything of its first run.
     original.db().checkpoint().expect("a whole disk");
     original.work(5);
     original.crash();
@@ -390,7 +390,7 @@ fn a_log_of_another_database_is_refused() {
         ErrorKind::InvalidArgument,
         "of database",
     );
-    // Without a manifest its blocks are foreign, and nothing is left.
+    // Without a manifest all blocks are foreign, so nothing is restored from the log.
     let (_, report) = restore(&[&full], Some(&other.remains(true)), None).expect("an empty log");
     assert_eq!((report.csn, report.replayed), (original.csn(), 0));
 }
@@ -426,8 +426,8 @@ fn a_crash_while_the_log_is_replayed_leaves_nothing_that_opens() {
     assert!(whole > 0);
 }
 
-/// A wrong `to` or a wrong directory used to be found out when all pages had been copied, and the
-/// target was spoilt.
+/// Regression: a wrong `to` or a wrong directory was noticed only after all pages had been copied,
+/// and the target was unusable.
 #[test]
 fn what_can_be_refused_is_before_the_target_is_touched() {
     let mut original = Original::new();
@@ -473,8 +473,8 @@ fn what_can_be_refused_is_before_the_target_is_touched() {
     assert_eq!(&content(&open(&target).expect("it opens")), expected);
 }
 
-/// Settings that say that nothing is to be written would have it restored without the log, and call
-/// that done.
+/// Regression: with read-only settings the backup was restored without the log, and reported as
+/// complete.
 #[test]
 fn the_log_is_replayed_whatever_the_settings_say_of_opening() {
     let mut original = Original::new();

@@ -1,10 +1,10 @@
-//! Waiting for rows that other transactions hold: who is told when, and for how long.
+//! Waiting for rows that other transactions hold: when waiters wake up, and how long they wait.
 
 use quenchdb::{Database, Durability, ErrorKind, Isolation, Result, Table, Transaction};
 use std::time::Duration;
 
-/// Who waited for a row was not told when its holder took the change back: it waited out
-/// `lock_wait` for a row that nobody held.
+/// Regression: a waiter was not woken when the row's holder rolled back to a savepoint. It waited
+/// for the full `lock_wait`, although the row was free.
 #[test]
 fn a_rollback_to_a_savepoint_hands_the_row_to_its_waiter() {
     type Ask = fn(&mut Transaction, &Table) -> Result<()>;
@@ -32,7 +32,7 @@ fn a_rollback_to_a_savepoint_hands_the_row_to_its_waiter() {
     }
 }
 
-/// The same, and the holder asks at once for a row of who waited: that was taken for a cycle.
+/// The same, and the holder requests the row again at once. Regression: this was taken for a cycle.
 #[test]
 fn a_waiter_of_a_rolled_back_row_does_not_wait_for_commit() {
     let db = Database::builder().lock_wait(Duration::from_secs(20)).open_in_memory().expect("opens");
@@ -59,8 +59,8 @@ fn a_waiter_of_a_rolled_back_row_does_not_wait_for_commit() {
     }
 }
 
-/// `lock_wait` began anew with each holder of the row: who waited for one that went from hand to
-/// hand waited for ever.
+/// Regression: `lock_wait` restarted with each new holder of the row. A waiter for a row with
+/// changing holders waited forever.
 #[test]
 fn lock_wait_is_one_time_whoever_holds_the_row_meanwhile() {
     const LOCK_WAIT: Duration = Duration::from_millis(300);
@@ -70,7 +70,7 @@ fn lock_wait_is_one_time_whoever_holds_the_row_meanwhile() {
         let mut tx = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
         tx.insert(&table, "a", "1").map(|()| tx)
     };
-    // Who waits may be quicker than the next holder, and has not waited in vain then.
+    // The waiter may be faster than the next holder; then its request succeeds.
     for _ in 0..100 {
         let mut holder = begin().expect("free row");
         let answer = std::thread::scope(|scope| {

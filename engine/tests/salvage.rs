@@ -1,4 +1,4 @@
-//! Salvaging: whatever block is damaged, everything outside its place is there, and nothing else.
+//! Salvage: whatever block is damaged, everything outside it is recovered, and nothing else.
 
 use crate::support::{Content, content, place};
 use quenchdb::internals::base::random::Random;
@@ -38,8 +38,8 @@ fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>, len: usize) {
     .expect("commits");
 }
 
-/// Two tables with inner nodes and one with large values, closed or stopped with transactions in
-/// the log.
+/// Returns two tables with inner nodes and one with large values, closed or stopped with
+/// transactions in the log.
 fn sample(closed: bool, compression: Compression) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
     let settings = settings().with(|s| s.compression = compression);
@@ -90,14 +90,14 @@ fn a_sound_database_is_salvaged_whole() {
     }
 }
 
-/// Rows of `expected` that are not in a lost range of the report are in `found`; nothing else is.
+/// Checks that `found` has exactly the rows of `expected` outside the report's lost ranges.
 #[track_caller]
 fn expect_all_but_lost(found: &Content, expected: &Content, report: &SalvageReport, context: &str) {
-    // Keys tell which table they are of.
+    // Keys show which table they belong to.
     let mut there = std::collections::BTreeSet::new();
     for ((table, key), value) in found {
         if table.starts_with("salvaged-") && key == DELETED {
-            // The log deletes it, but nobody knows any more of which table.
+            // The log deletes the row, but its table is no longer known.
             continue;
         }
         let (_, own) =
@@ -212,7 +212,7 @@ fn an_unreadable_log_sector_costs_only_its_transaction() {
         }
     }
     blocks.sort();
-    // Rows put once more as they were; then come the deletion, a table, and its rows.
+    // First rows that are written again unchanged; then the deletion, a table, and its rows.
     let (_, path, at) = &blocks[blocks.len() - 4];
     let start = *at as u64;
     disk.make_unreadable(path, start..start + 100);
@@ -255,8 +255,8 @@ fn nonsense_is_an_error_or_a_report_and_never_a_panic() {
     }
 }
 
-/// Salvage used to end at the first key that was too long for the pages of the new database, and
-/// left what it had by then.
+/// Regression: salvage ended at the first key that was too long for the pages of the new database,
+/// and returned only what it had by then.
 #[test]
 fn a_key_that_only_a_longer_page_holds_is_salvaged() {
     for with_manifest in [true, false] {
@@ -291,7 +291,7 @@ fn files(disk: &SimulatedStorage) -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn what_is_in_the_target_is_refused_and_stays_as_it_is() {
     let (disk, _) = sample(true, Compression::Lz4);
-    // It was not closed: to open it would be to recover it.
+    // It was not closed, so opening it would recover it.
     let (database, _) = sample(false, Compression::Lz4);
     let letter = SimulatedStorage::new(1);
     letter.write_file("letter", b"dear");
@@ -318,7 +318,7 @@ fn where_there_is_nothing_to_begin_with_the_target_stays_empty() {
     assert_eq!(content(&open(&target).expect("opens")), expected);
 }
 
-/// Names in a directory and in its parts, with what is in the files.
+/// Returns the names in a directory and its subdirectories, with the content of the files.
 fn entries(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut entries = BTreeMap::new();
     for part in ["", "log", "pages"] {
@@ -345,7 +345,7 @@ fn the_source_is_only_read_and_its_lock_is_respected() {
     db.close().expect("closes");
     for (target, with_lock) in [("one", true), ("two", false)] {
         if !with_lock {
-            // As in a copy of the files that matter.
+            // As in a copy of only the necessary files.
             std::fs::remove_file(source.join("LOCK")).expect("it was there");
         }
         let before = entries(&source);

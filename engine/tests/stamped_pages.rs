@@ -1,5 +1,5 @@
-//! A long snapshot on a full disk: pages that are written only for the stamps that it needs take
-//! nothing from what checkpoints need.
+//! A long snapshot on a full disk: pages written only for the snapshot's stamps take no space that
+//! checkpoints need.
 
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -7,7 +7,7 @@ use quenchdb::{Compression, Database, ErrorKind, Settings, Table};
 use std::sync::Arc;
 
 const ROW_BYTES: usize = 500;
-/// Rows in a page, about.
+/// Approximate number of rows in a page.
 const PER_PAGE: u32 = 6;
 
 fn settings() -> Settings {
@@ -43,7 +43,7 @@ fn fill(db: &Database, name: &str, rows: u32) -> Table {
     table
 }
 
-/// Every page of these leaves memory that can.
+/// Reads every page of the table, so that other pages are evicted.
 fn read_through(db: &Database, table: &Table, rows: u32) {
     for _ in 0..2 {
         let snapshot = db.begin_read().expect("there is room for one");
@@ -56,7 +56,7 @@ fn read_through(db: &Database, table: &Table, rows: u32) {
 struct Scene {
     disk: SimulatedStorage,
     db: Database,
-    /// In each page of it a row has changed since the snapshot.
+    /// In each page of this table a row has changed since the snapshot.
     seen: Table,
     held: Table,
     read: Table,
@@ -72,13 +72,13 @@ fn scene(settings: Settings) -> Scene {
     let db = db.expect("a new disk");
     let [seen, held, read] =
         [("seen", SEEN), ("held", HELD), ("read", READ)].map(|(name, rows)| fill(&db, name, rows));
-    // What the changes of so many pages had needed does not matter any more.
+    // Releases the space that was reserved while the tables were filled.
     db.compact(None).expect("a large disk");
     Scene { disk, db, seen, held, read }
 }
 
-/// Pages that a checkpoint had just written, and so were clean, left memory once more with the
-/// stamps that a snapshot needs, into the blocks that were kept for the pages of a transaction in
+/// Regression: pages that a checkpoint had just written were clean. They were written again with
+/// the stamps that a snapshot needs, into blocks reserved for the pages of a transaction in
 /// progress.
 #[test]
 fn pages_written_for_stamps_take_no_checkpoint_block() {

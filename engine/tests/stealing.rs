@@ -1,5 +1,5 @@
-//! Two workers that write each other's records: what a crash, a lost block and a flipped bit do to
-//! them.
+//! Two workers that write each other's records: the effects of a crash, a lost block and a flipped
+//! bit.
 
 use crate::support::processes::in_own_process;
 use crate::support::{beside_others, small};
@@ -22,7 +22,7 @@ fn settings(dependency: Dependency) -> Settings {
         s.dependency = Some(dependency);
         s.stealing_group = Some(2);
         s.flush_unit_bytes = 4096;
-        // So that only bytes make a worker write, and it needs its neighbour's.
+        // So that a worker writes only when it has enough bytes, including its neighbour's.
         s.flush_interval = Some(Duration::from_millis(500));
         s.idle_max = Duration::ZERO;
         s.memory_bytes = 4 << 20;
@@ -34,8 +34,8 @@ fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
     Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// Row `n` of a thread: written after the newest row of the other thread was read, whose number is
-/// in it.
+/// Returns the key of row `n` of a thread. The row's value is the number of the other thread's
+/// newest row, which was read before.
 fn key(thread: u8, n: u32) -> Vec<u8> {
     [&[thread][..], &n.to_be_bytes()].concat()
 }
@@ -51,11 +51,10 @@ fn one(db: &Database, table: &Table, thread: u8, n: u32) -> Result<CommitHandle>
     tx.commit_async()
 }
 
-/// What was acknowledged: thread, row, and operations of the disk by then.
+/// Acknowledged rows: thread, row, and disk operations at that time.
 type Told = Vec<(u8, u32, usize)>;
 
-/// Two threads take turns, so that each always has something waiting when the other's transaction
-/// ends.
+/// Runs two threads in turn, so that each has unwritten records when the other's transaction ends.
 fn work(db: &Database, disk: &SimulatedStorage, checkpoint_at: Option<u32>) -> Told {
     let table = db.create_table("rows").expect("new");
     let (told, handles) = (Mutex::new(Told::new()), Mutex::new(Vec::<(u8, u32, CommitHandle)>::new()));
@@ -98,7 +97,7 @@ fn work(db: &Database, disk: &SimulatedStorage, checkpoint_at: Option<u32>) -> T
     told.into_inner().expect("no panic")
 }
 
-/// Acknowledged rows are there, and every row's predecessor is.
+/// Checks that acknowledged rows are there, and that every row's predecessor is.
 fn judge(db: &Database, must: impl Iterator<Item = (u8, u32)>, context: &str) {
     let Ok(table) = db.table("rows") else {
         assert_eq!(must.count(), 0, "{context}: the table is lost");
@@ -126,7 +125,7 @@ fn judge(db: &Database, must: impl Iterator<Item = (u8, u32)>, context: &str) {
     assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
 }
 
-/// Blocks in a segment: offset, owner, and whether another log carried it.
+/// Returns the blocks in a segment: offset, owner, and whether another log's worker wrote it.
 fn blocks(segment: &[u8]) -> Vec<(usize, u32, bool)> {
     let word = |at: usize| u32::from_le_bytes(segment[at..at + 4].try_into().expect("four bytes"));
     let is_block = |at: &usize| &segment[at + 4..at + 8] == b"QLOG";
@@ -142,7 +141,7 @@ fn segments(disk: &SimulatedStorage) -> Vec<(String, Vec<u8>)> {
     files.map(|path| (path.clone(), disk.read_file(&path).expect("listed"))).collect()
 }
 
-/// A disk on which much was stolen, stopped.
+/// Returns a stopped disk on which many records were stolen.
 fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (SimulatedStorage, Told) {
     for attempt in 0..40 {
         let disk = SimulatedStorage::new(seed);
@@ -151,8 +150,8 @@ fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (Simula
         let stolen = db.statistics().stolen_blocks;
         disk.stop();
         drop(db);
-        // Both may have had the same log; or the machine was so busy that the flusher wrote what
-        // was to be stolen.
+        // Both threads may have had the same log, or the flusher wrote records before they could be
+        // stolen.
         if stolen > 20 && told.len() > 100 {
             return (disk, told);
         }
@@ -160,13 +159,12 @@ fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (Simula
     panic!("too little is ever stolen");
 }
 
-/// For each dependency rule; more with `QUENCH_CRASHES`.
+/// Returns the crashes for each dependency rule; more with `QUENCH_CRASHES`.
 fn crashes_wanted() -> u64 {
     std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
 }
 
-/// In a process of its own: threads get their logs in turn, and beside another test's the two of a
-/// sample might have the same.
+/// Uses a process of its own: beside threads of other tests, both threads might get the same log.
 #[test]
 fn stolen_records_survive_crashes_and_their_rot_is_found() {
     in_own_process(module_path!(), "stolen_records_survive_crashes_and_their_rot_is_found", || {
@@ -207,10 +205,10 @@ fn stolen_records_survive() {
     }
 }
 
-/// A bit in a carried block, or in the thief's block before it: what is lost is refused, with the
-/// segment it was in and, if the header can still be read, the log whose it was. The newest blocks
-/// are a torn tail; or, if a newer record of the other log vouches for what was in the last block
-/// of a log, the transactions are named that are missing.
+/// Flips a bit in a piggybacked block, or in its writer's block before it. The open is refused with
+/// the segment and, if the header is readable, the log of the lost block. The newest blocks may
+/// count as a torn tail. If a newer record of the other log proves them, the error names the
+/// missing transactions.
 fn rot_is_found() {
     let settings = settings(Dependency::Dsn);
     let (disk, told) = sample(&settings, 4, None);

@@ -1,9 +1,8 @@
-//! A new thread for each transaction, very many of them: nothing of a thread stays when it has
-//! ended.
+//! A new thread for each of very many transactions: an ended thread leaves nothing behind.
 //!
-//! In a process of its own, since the memory of the whole process is measured. `QUENCH_THREADS`
-//! says how many threads for each protocol and kind of commit; without it there are 7,200, more
-//! than 100,000 in all, at the whole depth.
+//! Uses a process of its own, because the memory of the whole process is measured. `QUENCH_THREADS`
+//! sets the number of threads for each protocol and kind of commit. The default is 7,200, more than
+//! 100,000 in all, at the whole depth.
 
 use crate::support::processes::in_own_process;
 use quenchdb::internals::base::depth::is_deep;
@@ -11,10 +10,10 @@ use quenchdb::{Database, Dependency, Layout, Preset, Settings, Writer};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Threads that leave what stays of them anyway: pages, caches of the allocator, rings that are
-/// touched for the first time.
+/// The first threads are not measured: they cause one-time costs, such as pages, allocator caches,
+/// and rings that are touched for the first time.
 const FIRST: u64 = 1000;
-/// What the process may grow by while all the others come and go, however many they are.
+/// Maximum growth of the process while all other threads start and end, however many.
 const SLACK_BYTES: u64 = 4 << 20;
 const ROWS: u64 = 64;
 
@@ -26,7 +25,7 @@ fn threads_wanted() -> u64 {
     })
 }
 
-/// Every layout that spreads threads over logs, with who else keeps something for a thread.
+/// Returns every layout that spreads threads over logs, and every per-thread acknowledger.
 fn protocols() -> Vec<(&'static str, Settings)> {
     let of = |preset, logs| {
         Settings::default().with(|s| {
@@ -59,8 +58,8 @@ fn resident_bytes() -> u64 {
     kib.unwrap_or(0) << 10
 }
 
-/// Threads of the process, when their number stays the same: those of a scope may end a little
-/// later than it.
+/// Returns the number of threads once it is stable: scoped threads may end a little later than
+/// their scope.
 fn settled_threads() -> usize {
     let alive = || std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count);
     loop {
@@ -72,12 +71,11 @@ fn settled_threads() -> usize {
     }
 }
 
-/// One transaction in a thread of its own that ends with it. Those that do not wait are waited for
-/// by nobody but the last.
+/// Runs one transaction per thread. Without `blocking` only the last commit is waited for.
 fn churn(db: &Database, from: u64, count: u64, blocking: bool) {
     let table = db.table("t").expect("made");
     for n in from..from + count {
-        // Two at a time, so that a thread is not always the only one and in the same log.
+        // Two at a time, so that threads use more than one log.
         let last = n + 1 == from + count;
         std::thread::scope(|scope| {
             for side in 0..2u64 {
@@ -102,7 +100,7 @@ fn churn(db: &Database, from: u64, count: u64, blocking: bool) {
     }
 }
 
-/// Ends the test if a protocol hangs.
+/// Fails the test if a protocol hangs.
 fn in_time(name: &str, seconds: u64, run: impl FnOnce() + Send + 'static) {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || {

@@ -1,6 +1,5 @@
-//! Threads that end, panic or are too many, and a database that is closed under them: nothing
-//! acknowledged is lost, nobody hangs, and what they leave in a log's buffer becomes durable
-//! without them.
+//! Threads that end or panic, too many threads, and a database that is closed under them. Nothing
+//! acknowledged is lost, nothing hangs, and an ended thread's buffered records become durable.
 
 use crate::support::{content, open, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -16,8 +15,8 @@ fn settings(preset: Preset, logs: usize) -> Settings {
     small(preset, logs).with(|s| s.segment_bytes = 256 << 10)
 }
 
-/// Every preset, with two logs where it can have them, and the writers and acknowledgers that live
-/// in the workers' threads.
+/// Returns every preset, with two logs if possible, and the writers and acknowledgers that run in
+/// the workers' threads.
 fn protocols(logs: usize) -> Vec<Settings> {
     let mut all: Vec<Settings> = Preset::ALL.into_iter().map(|preset| settings(preset, logs)).collect();
     let autonomous = || settings(Preset::Autonomous, logs);
@@ -31,7 +30,7 @@ fn protocols(logs: usize) -> Vec<Settings> {
     all
 }
 
-/// Ends the test if `run` does not come back.
+/// Fails the test if `run` does not return.
 fn in_time(run: impl FnOnce() + Send + 'static) {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -44,7 +43,7 @@ fn in_time(run: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Waits until `count` transactions were acknowledged by whoever does that, without asking for it.
+/// Waits until `count` transactions were acknowledged, without requesting it.
 fn await_acknowledged(db: &Database, count: u64, what: &str) {
     let begun = Instant::now();
     while db.statistics().committed < count {
@@ -83,7 +82,7 @@ fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
                             left.lock().expect("no panic").push(put(&db, &table, level, &[n]));
                         }
                         if panics {
-                            // With a transaction open, whose rows nobody may be kept from.
+                            // With a transaction open, whose rows must become free.
                             let mut tx = db.begin().expect("free");
                             tx.insert(&table, "open", "never committed").expect("fits");
                             std::panic::resume_unwind(Box::new("as a worker does that has a bug"));
@@ -91,7 +90,7 @@ fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
                     })
                 };
                 assert_eq!(thread.join().is_err(), panics, "{what}");
-                // Creating the table, and twenty.
+                // The creation of the table, and twenty transactions.
                 await_acknowledged(&db, 21, &what);
                 let left = std::mem::take(&mut *left.lock().expect("no panic"));
                 assert!(left.iter().all(|handle| handle.is_committed()), "{what}");
@@ -110,15 +109,15 @@ fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
     });
 }
 
-/// Rows that were acknowledged, each with the number of operations of the disk by then.
+/// Acknowledged rows, each with the number of disk operations at that time.
 type Acknowledged = Mutex<Vec<(usize, [u8; 2])>>;
 
-/// A workload of one thread: commits of all kinds. What is told is noted before the next begins.
+/// Runs one thread's workload: commits of all kinds. Records each outcome before the next commit.
 fn work(db: &Database, disk: &SimulatedStorage, table: &Table, told: &Acknowledged, thread: u8, each: u8) {
     for n in 0..each {
         let key = [thread, n];
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::Durable).expect("free");
-        // What another thread put: a dependency, mostly across logs.
+        // Reads another thread's row: a dependency, mostly across logs.
         let other = [thread.wrapping_mul(7).wrapping_add(n) % 24, n.saturating_sub(1)];
         tx.get(table, other).expect("readable");
         tx.insert(table, key, key).expect("fits");
@@ -134,8 +133,8 @@ fn work(db: &Database, disk: &SimulatedStorage, table: &Table, told: &Acknowledg
     }
 }
 
-/// Whatever was acknowledged by some operation is there after a power cut at that operation or
-/// later.
+/// Checks that every row acknowledged after some operation survives a power cut at that operation
+/// or later.
 fn judge_crashes(disk: &SimulatedStorage, settings: &Settings, told: &[(usize, [u8; 2])], crashes: usize) {
     let end = disk.operations();
     for crash in 1..=crashes {
@@ -173,8 +172,8 @@ fn many_more_threads_than_logs_lose_nothing() {
     });
 }
 
-/// Half of the threads panic in the middle of their work; the others, and those who follow in the
-/// same logs, go on.
+/// Half of the threads panic during their work. The others, and later threads in the same logs,
+/// continue.
 #[test]
 fn threads_that_panic_hold_up_nobody() {
     in_time(|| {
@@ -209,7 +208,7 @@ fn threads_that_panic_hold_up_nobody() {
     });
 }
 
-/// Somebody closes the database while others commit, with handles that nobody has waited for.
+/// One thread closes the database while others commit, with handles that no thread has waited for.
 #[test]
 fn closing_with_commits_in_flight_keeps_what_they_were_told() {
     in_time(|| {
@@ -250,8 +249,8 @@ fn closing_with_commits_in_flight_keeps_what_they_were_told() {
                                 }
                             }
                         }
-                        // Closing has made them durable; whether they are waited for before or
-                        // after it.
+                        // Closing made these commits durable, whether the wait is before or after
+                        // it.
                         if thread % 4 == 1 {
                             while !closed.load(Ordering::SeqCst) {
                                 std::thread::yield_now();
@@ -270,7 +269,7 @@ fn closing_with_commits_in_flight_keeps_what_they_were_told() {
             });
             assert_eq!(refused.load(Ordering::SeqCst), 6, "{what}: everybody was refused in the end");
             drop((db, table));
-            // A closed database needs no log: a power cut takes nothing.
+            // A closed database needs no log, so a power cut loses nothing.
             let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 9);
             let db = open(&disk, &settings);
             assert!(db.recovery().clean, "{what}");
@@ -282,7 +281,7 @@ fn closing_with_commits_in_flight_keeps_what_they_were_told() {
     });
 }
 
-/// Gives bytes, and panics after some.
+/// A reader that panics after some bytes.
 struct PanickingReader(usize);
 
 impl std::io::Read for PanickingReader {
@@ -294,8 +293,8 @@ impl std::io::Read for PanickingReader {
     }
 }
 
-/// Regression: half a value stayed in the redo of the transaction, which could be committed, and
-/// its pages' owner was never ended.
+/// Regression: half a value stayed in the transaction's redo, which could be committed. The owner
+/// of the value's pages was never ended.
 #[test]
 fn a_panicking_reader_leaves_row_and_transaction_usable() {
     for settings in protocols(2) {
@@ -330,8 +329,8 @@ impl Drop for Farewell<'_> {
     }
 }
 
-/// Regression: a thread that wrote the log while it was unwinding counted as one that had panicked
-/// in the middle of that, and the database was poisoned.
+/// Regression: a thread that wrote the log while unwinding counted as panicked during the write,
+/// and the database was poisoned.
 #[test]
 fn a_destructor_that_commits_while_its_thread_panics_commits() {
     for settings in protocols(2) {

@@ -1,12 +1,12 @@
-//! Code of the user that panics while a transaction is open: nothing of the transaction is left,
-//! its rows are free at once, and the database goes on.
+//! User code that panics while a transaction is open: nothing of the transaction stays, its rows
+//! are free at once, and the database continues.
 
 use quenchdb::{Database, Isolation, Table, Transaction};
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// A value that panics when half of it is read.
+/// A value that panics when half of it has been read.
 struct Half(usize);
 
 impl Read for Half {
@@ -17,7 +17,7 @@ impl Read for Half {
     }
 }
 
-/// A key that panics when it is looked at.
+/// A key that panics when it is read.
 struct Key;
 
 impl AsRef<[u8]> for Key {
@@ -39,7 +39,7 @@ impl Drop for Guard<'_> {
 
 type Code = fn(&mut Transaction, &Table);
 
-/// Where a user's code may panic with a transaction open.
+/// Places where user code may panic with a transaction open.
 const PLACES: [(&str, Code); 7] = [
     ("between two calls", |_, _| panic!("the user's code panics")),
     ("a reader, at once", |tx, table| drop(tx.insert_from(table, "large", Half(0)))),
@@ -63,7 +63,7 @@ fn database() -> (Database, Table) {
     (db, table)
 }
 
-/// Changes two rows, locks one, and then does `code`.
+/// Changes two rows, locks one, and then runs `code`.
 fn panics(db: &Database, table: &Table, isolation: Isolation, code: Code) {
     let done = catch_unwind(AssertUnwindSafe(|| {
         let mut tx = db.begin_with(isolation, quenchdb::Durability::Durable).expect("begins");
@@ -82,7 +82,7 @@ fn a_user_panic_that_drops_the_transaction_frees_its_rows() {
         for isolation in [Isolation::Snapshot, Isolation::ReadCommitted] {
             panics(&db, &table, isolation, code);
             let begun = Instant::now();
-            // Another thread: one's own rows would be a conflict, not a wait.
+            // In another thread: in the same thread a held row would be a conflict, not a wait.
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     let mut tx = db.begin().expect("begins");

@@ -1,6 +1,6 @@
-//! `verify`: what it must find, with the place, and what it must not.
+//! `verify`: the problems that it must find, with their places, and those that it must not report.
 //!
-//! The content of damaged databases is judged in `damage.rs`; here it is what the report says.
+//! `damage.rs` checks the content of damaged databases; these tests check the report.
 
 use quenchdb::internals::base::depth::{is_deep, some};
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
@@ -32,7 +32,7 @@ fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
     Database::builder().settings(settings(preset)).storage(storage).open("simulated").expect("opens")
 }
 
-/// The report on a database that nobody has open.
+/// Returns the report on a database that is not open.
 fn verify(disk: &SimulatedStorage) -> VerifyReport {
     let storage = Arc::new(disk.duplicate());
     let builder = Database::builder().settings(settings(Preset::Group)).storage(storage);
@@ -48,7 +48,7 @@ fn fill(db: &Database, table: &str, rows: std::ops::Range<u32>) {
     }
 }
 
-/// A log block: its file, where it is in it, how long it is, its number, and its last CSN.
+/// A log block: file, offset, length, number, and last CSN.
 #[derive(Clone, Debug)]
 struct Block {
     path: String,
@@ -58,7 +58,7 @@ struct Block {
     last_csn: u64,
 }
 
-/// All log blocks on the disk, in the order of their numbers.
+/// Returns all log blocks on the disk, ordered by number.
 fn blocks(disk: &SimulatedStorage) -> Vec<Block> {
     let mut found = Vec::new();
     for path in disk.files().into_iter().filter(|path| path.starts_with("log/")) {
@@ -147,7 +147,7 @@ fn a_flipped_log_bit_of_a_crashed_database_is_located() {
         assert!(report.problems[0].contains("a committed transaction is missing"), "{:?}", report.problems);
         flip(&crashed, &block.path, block.offset + 100);
     }
-    // No later record vouches for the last one: it may be a torn tail.
+    // No later record proves the last one, so it may be a torn tail.
     flip(&crashed, &last.path, last.offset + 100);
     assert_sound(&verify(&crashed));
 }
@@ -222,7 +222,7 @@ fn verify_beside_writers_and_checkpoints_finds_nothing() {
                             break;
                         }
                         let mut tx = db.begin().expect("free");
-                        // Rows come and go, so that leaves split and merge.
+                        // Inserts and deletes rows, so that leaves split and merge.
                         let key = format!("{thread} {:04}", n * 7919 % 3000);
                         if n / 3000 % 2 == 0 {
                             tx.insert(&table, key.as_bytes(), [thread as u8; 150]).expect("own row");
@@ -249,8 +249,7 @@ fn verify_beside_writers_and_checkpoints_finds_nothing() {
                         tx.remove(&table, format!("key {n:05}").as_bytes()).expect("own row");
                     }
                     tx.commit().expect("a whole disk");
-                    // Somebody may be collecting the deleted rows, or checking the table, at this
-                    // moment.
+                    // Purging or `verify` may be using the table at this moment.
                     db_too.drop_table(&name).expect("neither is a user");
                 }
             });
@@ -284,7 +283,7 @@ fn a_damaged_page_is_reported_with_its_table_and_keys() {
     let bytes = disk.read_file("pages/data").expect("a page store");
     let at = bytes.windows(200).position(|bytes| bytes == [150u8; 200]).expect("the row is stored");
     flip(&disk, "pages/data", at);
-    // The page is in memory, and well.
+    // The page is in memory, undamaged.
     let report = db.verify(None).expect("runs");
     assert_finds(
         &report,
@@ -333,7 +332,7 @@ fn pages_that_nobody_can_reach_are_reported() {
     let at = bytes.windows(200).position(|bytes| bytes == [150u8; 200]).expect("the row is stored");
     flip(&disk, "pages/data", at);
     let db = open(&disk, Preset::Group);
-    // Nobody can say what is below a damaged page, so it stays when its table goes.
+    // The pages below a damaged page are unknown, so it stays allocated when its table is dropped.
     db.drop_table("a").expect("not used");
     db.checkpoint().expect("the damage is in nobody's way");
     flip(&disk, "pages/data", at);
@@ -367,7 +366,7 @@ fn a_dropped_table_that_cannot_be_freed_is_freed_later() {
     }
 }
 
-/// Every checkpoint failed because of it, for ever, and so the log filled up.
+/// Regression: every checkpoint failed because of the page, and so the log filled up.
 #[test]
 fn unreadable_pages_of_dropped_tables_fail_one_checkpoint() {
     for closes in [false, true] {
@@ -397,15 +396,15 @@ fn unreadable_pages_of_dropped_tables_fail_one_checkpoint() {
         let db = open(&disk, Preset::Group);
         let table = db.table("b").expect("there");
         assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 100);
-        // They stay allocated.
+        // The pages stay allocated.
         let report = db.verify(None).expect("runs");
         assert_finds(&report, &["stored page", "Input/output error"]);
         assert_eq!(report.problems.len(), 3, "{:#?}", report.problems);
     }
 }
 
-/// Once one page had failed twice, every other one was given up at its first failure, and what was
-/// below it stayed allocated for ever.
+/// Regression: after one page had failed twice, every other page was abandoned at its first
+/// failure, and the pages below it stayed allocated forever.
 #[test]
 fn only_pages_that_fail_at_two_attempts_are_given_up() {
     let fail = |disk: &SimulatedStorage, after, error| {
@@ -428,7 +427,7 @@ fn only_pages_that_fail_at_two_attempts_are_given_up() {
         if !root_fails {
             db.checkpoint().expect_err("a leaf cannot be read");
         }
-        // Another page fails once; the root would for the second time.
+        // Another page fails once. The root would fail for the second time.
         fail(&disk, after + u64::from(root_fails), 5);
         let _ = db.checkpoint();
         disk.heal();
@@ -444,8 +443,8 @@ fn only_pages_that_fail_at_two_attempts_are_given_up() {
     }
 }
 
-/// A page that had once not been read for another reason was given up at its first failed read,
-/// here the root with all of the table.
+/// Regression: a page whose read had failed once for another reason was abandoned at its first read
+/// error, here the root with all of the table.
 #[test]
 fn an_unrelated_error_does_not_give_up_a_page() {
     let disk = SimulatedStorage::new(1);
@@ -462,8 +461,7 @@ fn an_unrelated_error_does_not_give_up_a_page() {
     assert_sound(&db.verify(None).expect("runs"));
 }
 
-/// Whatever takes blocks and segments, or keeps them, gives every one back: after each step
-/// somebody owns each.
+/// Everything that allocates blocks and segments frees them: after each step each has an owner.
 #[test]
 fn no_block_and_no_segment_is_leaked() {
     for compression in [Compression::None, Compression::Lz4] {
@@ -483,7 +481,7 @@ fn no_block_and_no_segment_is_leaked() {
             fill(&db, "goes", 0..100);
             db.checkpoint().expect("a whole disk");
             sound(&db);
-            // Blocks that only a reader's checkpoint has, and then nobody's.
+            // Blocks that only a reader's checkpoint uses, and later nothing uses.
             let reader = open(&disk).open_checkpoint("simulated").expect("there is one");
             db.drop_table("goes").expect("not used");
             fill(&db, "stays", round * 100..round * 100 + 150);
@@ -495,7 +493,7 @@ fn no_block_and_no_segment_is_leaked() {
             sound(&db);
             db.compact(None).expect("a whole disk");
             sound(&db);
-            // A checkpoint that fails anywhere leaves its blocks to nobody.
+            // A failed checkpoint must free its blocks, wherever it fails.
             for after in 0..12 {
                 fill(&db, "stays", 0..20);
                 let fault =

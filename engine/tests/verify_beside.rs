@@ -1,5 +1,5 @@
-//! `verify` beside writers: what it must find all the same, and that it keeps nobody waiting. And a
-//! checkpoint that frees a dropped table.
+//! `verify` beside writers: it finds all damage, and makes no thread wait. Also a checkpoint that
+//! frees a dropped table.
 
 use crate::support::interleaved::{Interleaved, Step, set_interrupt};
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -37,7 +37,7 @@ fn settings(memory_bytes: u64) -> Settings {
     })
 }
 
-/// Has this done before each read of this thread.
+/// Runs `action` before each read of this thread.
 fn before_reads(mut action: impl FnMut() + 'static) {
     set_interrupt(Some(Box::new(move |step| {
         if step == Step::Read {
@@ -57,7 +57,7 @@ fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>) {
     }
 }
 
-/// What a row of a table has, unlike every other.
+/// Returns a row's content, which differs between tables.
 fn row(table: &str, n: u32) -> String {
     format!("{table} {n:05} ").repeat(25)
 }
@@ -67,7 +67,7 @@ fn assert_sound(report: &VerifyReport) {
     assert!(report.problems.is_empty(), "{:#?}", report.problems);
 }
 
-/// What the threads beside have done.
+/// What the other threads have done.
 #[derive(Default)]
 struct Done {
     commits: AtomicU64,
@@ -85,7 +85,7 @@ impl Done {
     }
 }
 
-/// Runs `with` while rows are put into the middle of table `t`, and checkpoints made.
+/// Runs `with` while other threads insert rows into the middle of table `t` and make checkpoints.
 fn beside_writers<T>(db: &Database, done: &Arc<Done>, with: impl FnOnce() -> T) -> T {
     struct Stop<'a>(&'a Done);
     impl Drop for Stop<'_> {
@@ -114,12 +114,12 @@ fn beside_writers<T>(db: &Database, done: &Arc<Done>, with: impl FnOnce() -> T) 
     })
 }
 
-/// How often progress beside a read is waited for, and how long.
+/// How often a read waits for progress of the other threads, and how long.
 const MISSED_MAX: u64 = 3;
 const A_WHILE: Duration = Duration::from_secs(10);
 
-/// Checkpoints waited while `verify` walked through the whole database once more, and who had to
-/// split a child of a root until it had walked through the table.
+/// Regression: checkpoints waited while `verify` walked through the whole database again. A split
+/// of a root's child waited until `verify` had walked through the table.
 #[test]
 fn while_verify_waits_for_a_read_commits_and_checkpoints_go_on() {
     let disk = SimulatedStorage::new(1);
@@ -133,13 +133,13 @@ fn while_verify_waits_for_a_read_commits_and_checkpoints_go_on() {
         let mut reads = 0;
         let before_read = move || {
             reads += 1;
-            // The page that is waited for may be one that the writer needs.
+            // The page that is read may be one that the writer needs.
             if reads % 25 != 0 || missed.load(Ordering::SeqCst) > MISSED_MAX {
                 return;
             }
             let (begun, (commits, checkpoints)) = (Instant::now(), done.so_far());
             waits.fetch_add(1, Ordering::SeqCst);
-            // The second checkpoint from now has begun after this.
+            // The second checkpoint from now begins after this point.
             let enough = || {
                 let now = done.so_far();
                 now.0 >= commits + 150 && now.1 >= checkpoints + 2
@@ -184,7 +184,7 @@ fn leaked_and_damaged_pages_are_found_beside_writers() {
     };
     flip(row("a", 50));
     let db = open(&disk);
-    // Nobody can say what is below a damaged page, so it stays when its table goes.
+    // The pages below a damaged page are unknown, so it stays allocated when its table is dropped.
     db.drop_table("a").expect("not used");
     db.checkpoint().expect("the damage is in nobody's way");
     flip(row("a", 50));
@@ -203,7 +203,7 @@ fn leaked_and_damaged_pages_are_found_beside_writers() {
     });
 }
 
-/// Nothing refers to the old value but what would bring it back.
+/// Only the undo of the open transaction refers to the old value.
 #[test]
 fn a_value_replaced_by_an_open_transaction_is_not_leaked() {
     let disk = SimulatedStorage::new(1);
@@ -224,8 +224,9 @@ fn a_value_replaced_by_an_open_transaction_is_not_leaked() {
     assert_sound(&db.verify(None).expect("runs"));
 }
 
-/// Large values are an entry's, a transaction's that has replaced them, nobody's that waits to be
-/// freed, and an entry's again, while `verify` looks for them; and tables come and go with theirs.
+/// While `verify` looks for a large value, transactions replace the value and commit or abort. So
+/// it belongs to an entry, to a transaction, or to the values that wait to be freed. Meanwhile,
+/// tables with values are created and dropped.
 #[test]
 fn changing_values_and_dropped_tables_are_not_leaked() {
     let disk = SimulatedStorage::new(1);
@@ -247,7 +248,7 @@ fn changing_values_and_dropped_tables_are_not_leaked() {
                             0 => tx.remove(table, [thread, n as u8 % 16]).map(drop),
                             _ => tx.insert(table, [thread, n as u8 % 16], vec![n as u8; len]),
                         };
-                        // Who finds no memory takes back what it has done.
+                        // Without enough memory the transaction is aborted.
                         let done = change(n * 7).and_then(|()| change(n * 11));
                         if n % 3 == 0 || done.is_err() { tx.abort() } else { drop(tx.commit()) }
                     }
@@ -280,8 +281,8 @@ fn changing_values_and_dropped_tables_are_not_leaked() {
     assert_sound(&db.verify(None).expect("runs"));
 }
 
-/// A transaction that is aborted draws no CSN. What it had made while `verify` walked elsewhere was
-/// met by nobody, and said to belong to nothing.
+/// Regression: an aborted transaction gets no CSN. The pages that it had made behind the walk of
+/// `verify` were reported as belonging to nothing.
 #[test]
 fn pages_of_an_aborted_transaction_are_not_leaked() {
     let disk = SimulatedStorage::new(1);
@@ -311,8 +312,9 @@ fn pages_of_an_aborted_transaction_are_not_leaked() {
     assert!(db.verify(None).expect("runs").pages > made_before, "no page was made");
 }
 
-/// A checkpoint announced its snapshot before it freed dropped tables, which may take as long as
-/// reading all their pages. Meanwhile no version could go, and in the end writers were refused.
+/// Regression: a checkpoint announced its snapshot before it freed dropped tables, which may take
+/// as long as reading all their pages. Meanwhile no version could be freed, and writers were
+/// refused.
 #[test]
 fn while_a_checkpoint_frees_a_dropped_table_versions_go() {
     let disk = SimulatedStorage::new(6);

@@ -1,4 +1,4 @@
-//! Memory for old versions: who keeps them, for how long, and what writers meet when it is nearly
+//! Memory for old versions: what keeps them, for how long, and what writers get when it is nearly
 //! full.
 
 use quenchdb::internals::base::random::Random;
@@ -33,15 +33,15 @@ fn open(disk: &SimulatedStorage) -> (Database, Table) {
     (db, table)
 }
 
-/// Changes `rows` and does not wait until that is durable.
+/// Changes `rows` without waiting for durability.
 fn change(db: &Database, table: &Table, rows: impl Iterator<Item = u64>) -> Result<()> {
     let mut tx = db.begin_with(Isolation::ReadCommitted, Durability::BoundedLoss)?;
     rows.into_iter().try_for_each(|n| tx.insert(table, n.to_be_bytes(), [n as u8; 300]))?;
     tx.commit().map(drop)
 }
 
-/// The last flush of a checkpoint takes as long as the device likes. Versions of what is changed
-/// meanwhile were kept until it was over, and writers were refused.
+/// Regression: the last flush of a checkpoint may take long. Versions of concurrent changes were
+/// kept until it ended, and writers were refused.
 #[test]
 fn versions_go_while_a_checkpoint_waits_for_its_flush() {
     let disk = SimulatedStorage::new(1);
@@ -70,8 +70,8 @@ fn versions_go_while_a_checkpoint_waits_for_its_flush() {
     });
 }
 
-/// How many calls are refused of threads that write far ahead of the device, and how many
-/// transactions waited.
+/// Runs threads that write far ahead of the device. Returns how many calls were refused, and how
+/// many transactions waited.
 fn refusals(db: &Database, table: &Table, threads: u64, rows: u64) -> (u64, u64) {
     let refused = std::thread::scope(|scope| {
         let work = |thread: u64| {
@@ -105,7 +105,7 @@ fn the_holder_of_a_long_snapshot_is_refused_without_delay() {
     let (db, table) = open(&SimulatedStorage::new(3));
     let mut written = (0..ROWS).cycle();
     let mut write = || change(&db, &table, written.by_ref().take(4));
-    // One of another thread: waited for a few times.
+    // A snapshot of another thread is waited for a few times.
     for own in [false, true] {
         let begin = || db.begin_read().expect("free");
         let snapshot = if own {
@@ -127,7 +127,7 @@ fn the_holder_of_a_long_snapshot_is_refused_without_delay() {
     }
 }
 
-/// A table with rows that have just been deleted, all at once; a snapshot still sees them.
+/// Deletes all rows of a table at once, and returns a snapshot that still sees them.
 fn deleted_at_once(db: &Database, table: &Table, rows: u64) -> Snapshot {
     let each = |f: &dyn Fn(&mut Transaction, [u8; 8]) -> Result<()>| {
         db.transact(|tx| (0..rows).try_for_each(|n| f(tx, n.to_be_bytes()))).expect("room");
@@ -149,7 +149,7 @@ fn in_memory() -> (Database, Table) {
     (db, table)
 }
 
-/// Pages and rows, deleted ones included, when everything is gone that can go.
+/// Returns the numbers of pages and rows, deleted ones included, once all garbage is freed.
 fn left(db: &Database) -> (u64, u64) {
     db.flush().expect("whole storage");
     let report = db.verify(None).expect("runs");
@@ -157,9 +157,9 @@ fn left(db: &Database) -> (u64, u64) {
     (report.pages, report.entries)
 }
 
-/// The end of a small transaction gives back some of the versions of a large one. Once it also went
-/// through all rows that the large one had deleted: of most nobody could say yet whether they might
-/// go, and they were forgotten.
+/// The end of a small transaction frees some versions of a large one. Regression: it also walked
+/// through all rows that the large one had deleted. Most of these could not be purged yet, and were
+/// forgotten.
 #[test]
 fn rows_deleted_at_once_are_purged_by_small_transactions() {
     let (db, table) = in_memory();
@@ -172,8 +172,8 @@ fn rows_deleted_at_once_are_purged_by_small_transactions() {
     assert!(pages < 20 && rows == 500, "{pages} pages, {rows} rows");
 }
 
-/// Once a deleted row that somebody held, or had set and then took back, when its time had come was
-/// never looked at again.
+/// Regression: a deleted row that was locked or temporarily overwritten when it was due to be
+/// purged was never purged.
 #[test]
 fn deleted_rows_that_were_held_meanwhile_are_gone_in_the_end() {
     type Hold = fn(&mut Transaction, &Table, [u8; 8]) -> Result<()>;

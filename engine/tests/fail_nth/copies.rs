@@ -1,4 +1,4 @@
-//! Scenarios with a second disk, and of those who only read.
+//! Scenarios with a second disk, and scenarios that only read.
 
 use super::databases::{closed, database, group};
 use super::told::{Deed, How, Size};
@@ -40,12 +40,12 @@ fn restored(backups: &[&SimulatedStorage], context: &str) -> Option<Content> {
     Some(content(&db))
 }
 
-/// Content of the rows that were there before anything could fail.
+/// Returns how many rows existed before faults were armed.
 fn prepared_rows(content: &Content) -> usize {
     content.keys().filter(|(table, key)| table == "t" && key.len() == 3 && key[0] == 0 && key[1] < 3).count()
 }
 
-/// A backup that was reported can be restored; one that was not is refused, or is whole.
+/// Checks that a reported backup can be restored, and that another one is refused or complete.
 fn judge_backup(after: &After, context: &str) {
     judge_database(after, context);
     match restored(&[&after.disks[1]], context) {
@@ -54,7 +54,7 @@ fn judge_backup(after: &After, context: &str) {
     }
 }
 
-/// The database, a full backup, and where the increment goes.
+/// Prepares the database, a full backup, and an empty disk for the increment.
 fn with_full(settings: &Settings) -> (Vec<SimulatedStorage>, Vec<Deed>) {
     let (disks, deeds) = with_target(settings);
     let db = open(settings, &disks[0]).expect("a well disk");
@@ -90,7 +90,7 @@ fn judge_increment(after: &After, context: &str) {
     }
 }
 
-/// A backup, where to restore it, and the log of the original, which was not closed.
+/// Prepares a backup, a disk to restore to, and the log of the original, which was not closed.
 fn with_log(settings: &Settings) -> (Vec<SimulatedStorage>, Vec<Deed>) {
     let (disks, _) = with_target(settings);
     let db = open(settings, &disks[0]).expect("a well disk");
@@ -120,14 +120,14 @@ fn restore(stage: &mut Stage) {
     }
 }
 
-/// What was restored is all there; what was not is refused until it has been, which can be done
-/// again elsewhere.
+/// Checks that a reported restore is complete. Otherwise the target is refused until a restore
+/// succeeds, which can be repeated elsewhere.
 fn judge_restore(after: &After, context: &str) {
     match open(after.settings, &after.disks[0]) {
         Ok(db) => {
             let rows = content(&db);
             let late = rows.keys().filter(|(_, key)| key[0] == 77).count();
-            // Whoever is killed before anything is marked leaves an empty directory.
+            // A kill before the first mark leaves an empty directory.
             let is_empty = rows.is_empty() && db.tables().is_empty() && !after.done;
             assert!(is_empty || prepared_rows(&rows) == 18 && late == 12, "{context}: {late} late rows");
             let report = db.verify(None).unwrap_or_else(|error| panic!("{context}: {error}"));
@@ -179,7 +179,7 @@ fn verify(stage: &mut Stage) {
     }
 }
 
-/// A reader of the newest checkpoint beside the writer, which goes on.
+/// Reads the newest checkpoint while the writer continues.
 fn read_checkpoint(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -199,7 +199,7 @@ fn read_checkpoint(stage: &mut Stage) {
                 .collect::<quenchdb::Result<Vec<()>>>()
         });
         if let Some(rows) = stage.attempt(rows) {
-            // And the chain's.
+            // Plus the row of the chain.
             assert_eq!(rows.len(), 18 + 1, "it sees the checkpoint that it opened");
         }
     }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, RwLock};
 use std::time::Duration;
 
-/// So often two threads meet at least; and at most, if what they meet for has not happened.
+/// Minimum number of rounds of two threads, and the maximum if the expected event does not happen.
 const ROUNDS: RangeInclusive<usize> = 3..=12;
 
 fn small(preset: Preset, logs: usize) -> Settings {
@@ -34,12 +34,12 @@ pub fn group() -> Settings {
     small(Preset::Group, 1)
 }
 
-/// A pool that holds few pages.
+/// Settings for a pool of few pages.
 fn tight() -> Settings {
     group().with(|s| s.memory_bytes = 1 << 20)
 }
 
-/// The same, and few of them are read and written again.
+/// Settings for a pool of few pages, of which few are read and written again.
 fn tight_with_long_pages() -> Settings {
     tight().with(|s| {
         s.page_bytes = 32768;
@@ -54,7 +54,7 @@ fn nothing(_: &Settings) -> Before {
     (vec![SimulatedStorage::new(1)], Vec::new())
 }
 
-/// A database with a table, after `work`, left as a crash leaves it or closed.
+/// Creates a database with a table, runs `work`, and closes or crashes it.
 pub fn database(
     settings: &Settings,
     close: bool,
@@ -81,7 +81,7 @@ pub fn database(
     (vec![disk.duplicate()], writer.deeds)
 }
 
-/// Closed, with three transactions.
+/// A closed database with three transactions.
 pub fn closed(settings: &Settings) -> Before {
     database(settings, true, |db, table, writer| {
         (0..3).for_each(|_| writer.put(db, table, Size(2, 300), How::Wait));
@@ -116,7 +116,7 @@ fn reopen(stage: &mut Stage) {
     stage.writer.put(&db, &table, Size(2, 100), How::Wait);
 }
 
-/// Commits of every kind, and as many bytes as need another segment.
+/// Commits in every way, and writes enough bytes to need another segment.
 fn commit(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -132,7 +132,7 @@ fn commit_some(stage: &mut Stage, db: &Database, table: &Table, len: usize) {
     stage.writer.flush(db);
 }
 
-/// Long transactions, which are written in pieces.
+/// Runs long transactions, which are written in chunks.
 fn chunks(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -151,7 +151,7 @@ fn chunks(stage: &mut Stage) {
     stage.writer.put(&db, &table, Size(2, 100), How::Wait);
 }
 
-/// Rows of many leaves in each transaction.
+/// Writes rows of many leaves in each transaction.
 fn fragments(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -162,7 +162,7 @@ fn fragments(stage: &mut Stage) {
     stage.writer.flush(&db);
 }
 
-/// Each waits for the other, and panics if that has ended.
+/// Returns two functions that wait for each other, and panic if the other thread has ended.
 fn both() -> [impl Fn() + Send; 2] {
     let ((to_another, from_one), (to_one, from_another)) = (mpsc::channel(), mpsc::channel());
     let meets = |to: Sender<()>, from: Receiver<()>| {
@@ -174,9 +174,8 @@ fn both() -> [impl Fn() + Send; 2] {
     [meets(to_another, from_another), meets(to_one, from_one)]
 }
 
-/// The run's writer and another, each in a thread, do `round` [some times](ROUNDS), until `taken`.
-/// Who gets which log is decided by which threads live, so the other is a new thread each time, and
-/// all live to the end.
+/// Runs `round` in two threads [some times](ROUNDS), until `taken`. The second thread is new each
+/// time, and all live to the end, because the living threads decide which log a thread gets.
 fn two_threads(
     stage: &mut Stage,
     db: &Database,
@@ -209,7 +208,7 @@ fn two_threads(
     stage.writer.flush(db);
 }
 
-/// One has bytes that wait when the other writes, and then both commit as they like.
+/// One thread has unwritten bytes when the other writes; then both commit in any order.
 fn steal(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -228,7 +227,7 @@ fn steal(stage: &mut Stage) {
     });
 }
 
-/// Both commit what nobody waits for yet and then wait for what is due at the same time.
+/// Both threads commit without waiting, then wait at the same time.
 fn together(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -241,7 +240,7 @@ fn together(stage: &mut Stage) {
     });
 }
 
-/// Full buffers of mapped memory are moved to segments.
+/// Moves full buffers of mapped memory to segments.
 fn destage(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -249,7 +248,7 @@ fn destage(stage: &mut Stage) {
         stage.writer.put(&db, &table, Size(6, 3000), how);
     }
     stage.writer.wait_all();
-    // Nobody who commits waits for the thread that writes them.
+    // Committers do not wait for the thread that writes the buffers.
     await_that("a full buffer is not written", || {
         db.statistics().device_writes > 0 || stage.struck() || !stage.writer.errors.is_empty()
     });
@@ -268,7 +267,7 @@ fn checkpoint(stage: &mut Stage) {
     stage.writer.put(&db, &table, Size(2, 100), How::Wait);
 }
 
-/// More pages than memory holds, read and written.
+/// Reads and writes more pages than memory holds.
 fn evict(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -286,7 +285,7 @@ fn read_all(stage: &mut Stage, db: &Database, table: &Table) {
     stage.attempt(rows);
 }
 
-/// Leaves split, are written by a checkpoint, get empty and merge.
+/// Splits leaves, writes them in a checkpoint, empties and merges them.
 fn split_and_merge(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -295,7 +294,7 @@ fn split_and_merge(stage: &mut Stage) {
     }
     let made = db.checkpoint();
     stage.attempt(made);
-    // 0 to 2 were there before.
+    // Rows 0 to 2 exist already.
     for n in 3..5 {
         stage.writer.remove(&db, &table, n);
     }
@@ -304,7 +303,7 @@ fn split_and_merge(stage: &mut Stage) {
     stage.writer.put(&db, &table, Size(1, 10), How::Wait);
 }
 
-/// Values of several pages: written, read, replaced, removed.
+/// Writes, reads, replaces and removes values of several pages.
 fn overflow(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -320,8 +319,8 @@ fn overflow(stage: &mut Stage) {
     stage.writer.put(&db, &table, Size(1, 10), How::Wait);
 }
 
-/// A value that is longer than memory leaves it before its transaction commits; another is taken
-/// back.
+/// Writes a value longer than memory, so that pages of it are evicted before the commit. Rolls back
+/// another one.
 fn uncommitted_value(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
@@ -366,7 +365,7 @@ fn with_second_table(settings: &Settings) -> Before {
     })
 }
 
-/// What compacting moves: a file of pages with holes.
+/// A file of pages with holes, for compaction.
 fn with_holes(settings: &Settings) -> Before {
     database(settings, true, |db, table, writer| {
         writer.put(db, table, Size(12, 900), How::Wait);
@@ -394,14 +393,14 @@ fn close(stage: &mut Stage) {
     stage.writer.put(&db, &table, Size(4, 600), How::Async);
     stage.arm();
     stage.db = None;
-    // What was committed asynchronously is durable once the database is closed.
+    // Asynchronous commits are durable once the database is closed.
     let closed = db.close();
     if stage.attempt(closed).is_some() {
         stage.writer.wait_all();
     }
 }
 
-/// The disk is full, and later it is not.
+/// The disk becomes full, and later has space again.
 fn full_disk(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.writer.put(&db, &table, Size(12, 900), How::Wait);
@@ -413,7 +412,7 @@ fn full_disk(stage: &mut Stage) {
     stage.attempt(made);
     stage.writer.put(&db, &table, Size(2, 900), How::Wait);
     stage.disks[0].set_capacity(None);
-    // A full disk is not asked all the time.
+    // The engine asks a full disk only once in a while.
     std::thread::sleep(Duration::from_millis(120));
     let made = db.checkpoint();
     stage.attempt(made);
@@ -434,18 +433,18 @@ fn stealing() -> Settings {
         s.writer = Some(Who::Worker);
         s.acknowledger = Some(Acknowledger::Workers);
         s.stealing_group = Some(2);
-        // What nobody waits for lies there until a thief comes, however late.
+        // Lazy commits stay unwritten until another worker steals them.
         s.flush_interval = Some(Duration::from_millis(500));
         s.idle_max = Duration::ZERO;
     })
 }
 
-/// A transaction that was taken back had written some of its changes.
+/// Returns whether a rolled-back transaction had written chunks.
 fn in_chunks(stage: &Stage, _: &Database) -> bool {
     stage.seen > 4096
 }
 
-/// Some block has a version that only fragments need.
+/// Returns whether a block has the version that only fragments need.
 fn in_fragments(stage: &Stage, _: &Database) -> bool {
     let disk = &stage.disks[0];
     let segments = disk.files().into_iter().filter(|path| path.starts_with("log/"));
@@ -453,8 +452,8 @@ fn in_fragments(stage: &Stage, _: &Database) -> bool {
     segments.filter_map(|path| disk.read_file(&path)).any(has_fragment)
 }
 
-/// The log did not fit into what recovery keeps of it, and what had to be read again is more than
-/// one window.
+/// Returns whether the log exceeded recovery's memory and needed more than one window to be read
+/// again.
 fn in_windows(stage: &Stage, db: &Database) -> bool {
     let report = db.recovery();
     let window_bytes = stage.settings.memory_bytes / 32;
@@ -473,7 +472,7 @@ fn evicted(_: &Stage, db: &Database) -> bool {
     db.statistics().pages_evicted > 0
 }
 
-/// What mapped memory had was written to the device.
+/// Returns whether buffers of mapped memory were written to the device.
 fn destaged(_: &Stage, db: &Database) -> bool {
     db.statistics().device_writes > 0
 }

@@ -1,15 +1,15 @@
 //! The Nth operation fails, for every N, in everything that the engine does with a disk.
 //!
-//! Each scenario is run again and again. In run N its Nth operation fails, once or from then on,
-//! with EIO or for lack of space; the last run is one that ended before the fault could strike, so
-//! none is left out. One run without a fault is kept with all its operations, and the machine is
-//! taken away after each of them, by a power cut and by a kill. Whatever happens:
+//! Each scenario runs again and again. In run N its Nth operation fails, once or from then on, with
+//! EIO or ENOSPC. The last run ends before the fault can strike, so every operation is covered. One
+//! run without a fault is recorded, and crashed after each of its operations, by a power cut and by
+//! a kill. In every case:
 //!
-//! 1. nothing panics, and everything comes back within a deadline;
-//! 2. whoever is refused is told of the failure, with its place, and nobody is who need not be;
-//! 3. the database goes on when the disk is well again, or says that it must be reopened;
-//! 4. after reopening nothing acknowledged is missing, nothing refused is there, transactions are
-//!    whole and in order, `verify` finds nothing, and it can be written to.
+//! 1. Nothing panics, and everything returns within a deadline.
+//! 2. Refused calls return the failure with its place, and no unaffected call fails.
+//! 3. The database continues when the disk is healthy again, or says that it must be reopened.
+//! 4. After reopening nothing acknowledged is missing and nothing refused is there. Transactions
+//!    are whole and in order, `verify` finds nothing, and writes succeed.
 //!
 //! `FAIL_NTH=name` runs the scenarios that have this in their name, `FAIL_FROM=N` begins with the
 //! Nth operation, `FAIL_WITH=28` fails only for lack of space.
@@ -28,26 +28,26 @@ use told::{Deed, How, Size, Writer, as_of};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
-/// For one run of a scenario, with what follows.
+/// For one run of a scenario with its checks.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 /// Something that the engine does with one disk or several.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) settings: fn() -> Settings,
-    /// Well disks to begin with, and what is on the first one.
+    /// Returns healthy disks, and what is on the first one.
     pub(crate) prepare: fn(&Settings) -> (Vec<SimulatedStorage>, Vec<Deed>),
     pub(crate) run: fn(&mut Stage),
-    /// What must hold of the disks afterwards.
+    /// Checks the disks afterwards.
     pub(crate) judge: fn(&After, &str),
-    /// Nothing is written, so nothing can be full and no crash can matter.
+    /// The scenario writes nothing: the disk cannot be full, and crashes do not matter.
     pub(crate) reads_only: bool,
-    /// Whether a run did what the scenario is named for, if that can be told; it must in the run
-    /// without a fault.
+    /// Returns whether a run did what the scenario is named for, if that can be observed. The run
+    /// without a fault must.
     pub(crate) took_its_path: Option<fn(&Stage, &Database) -> bool>,
 }
 
-/// Where one run of a scenario takes place.
+/// The state of one run of a scenario.
 pub(crate) struct Stage {
     pub(crate) settings: Settings,
     pub(crate) disks: Vec<SimulatedStorage>,
@@ -57,15 +57,15 @@ pub(crate) struct Stage {
     /// Still open at the end of the run.
     pub(crate) db: Option<Database>,
     pub(crate) writer: Writer,
-    /// Operations of each disk when what the scenario is about was reported as done.
+    /// Operations of each disk when the scenario's call reported success.
     pub(crate) done: Option<Vec<usize>>,
-    /// The run meets a full disk by itself.
+    /// The scenario itself fills the disk.
     pub(crate) fills_up: bool,
-    /// What the run counts for [`Scenario::took_its_path`].
+    /// A count of the run for [`Scenario::took_its_path`].
     pub(crate) seen: u64,
 }
 
-/// What is left after a run, or a crash in it.
+/// What is left after a run, or after a crash in it.
 pub(crate) struct After<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) disks: Vec<SimulatedStorage>,
@@ -94,7 +94,7 @@ impl Stage {
         }
     }
 
-    /// From here on the fault counts operations.
+    /// The fault counts operations from now on.
     pub(crate) fn arm(&mut self) {
         self.armed_at = self.disks.iter().map(SimulatedStorage::operations).collect();
         if let Some((disk, fault)) = self.fault {
@@ -102,12 +102,12 @@ impl Stage {
         }
     }
 
-    /// Notes an error.
+    /// Returns the value, or records the error.
     pub(crate) fn attempt<T>(&mut self, result: quenchdb::Result<T>) -> Option<T> {
         self.writer.attempt(result)
     }
 
-    /// The database of the first disk; none if that fails.
+    /// Opens the database of the first disk, or returns `None` and records the error.
     pub(crate) fn open(&mut self) -> Option<Database> {
         let opened = open(&self.settings, &self.disks[0]);
         let db = self.attempt(opened)?;
@@ -115,7 +115,7 @@ impl Stage {
         Some(db)
     }
 
-    /// The same with its table, before anything can fail.
+    /// Opens the database and its table before faults are armed.
     pub(crate) fn open_well(&mut self) -> (Database, Table) {
         assert!(self.armed_at.is_empty(), "the disk is well");
         let db = self.open().expect("the disk is well");
@@ -123,7 +123,7 @@ impl Stage {
         (db, table)
     }
 
-    /// What the scenario is about was reported as done.
+    /// Records that the scenario's call reported success.
     pub(crate) fn note_done(&mut self) {
         self.done = Some(self.disks.iter().map(SimulatedStorage::operations).collect());
     }
@@ -138,7 +138,7 @@ impl Stage {
         self.disks.iter().any(|disk| disk.faults_struck() > 0)
     }
 
-    /// Point 2 of the module's text.
+    /// Checks point 2 of the module's text.
     fn judge_errors(&self, context: &str) {
         assert!(
             self.struck() || self.fills_up || self.writer.errors.is_empty(),
@@ -150,11 +150,11 @@ impl Stage {
         }
     }
 
-    /// Point 3.
+    /// Checks point 3 of the module's text.
     fn goes_on(&mut self, context: &str) {
         let Some(db) = self.db.take() else { return };
         let Ok(table) = db.table("t") else { return };
-        // A full disk is not asked all the time.
+        // The engine asks a full disk only once in a while.
         let end = Instant::now() + Duration::from_secs(30);
         loop {
             let before = self.writer.errors.len();
@@ -181,7 +181,7 @@ fn judge_error(error: &Error, fills_up: bool, context: &str) {
     assert!(error.location().is_some(), "{context}: does not say where: {text}");
 }
 
-/// Opens what is on the first disk, judges it, and uses it.
+/// Opens the first disk's database, checks it, and uses it.
 pub(crate) fn judge_database(after: &After, context: &str) {
     let disk = &after.disks[0];
     let db = open(&after.settings.clone(), disk)
@@ -197,21 +197,21 @@ pub(crate) fn judge_database(after: &After, context: &str) {
     used.and_then(|()| db.close()).unwrap_or_else(|error| panic!("{context}: cannot be used: {error}"));
 }
 
-/// Runs and crashes of a scenario.
+/// Numbers of runs and crashes of a scenario.
 #[derive(Debug, Default)]
 struct Counts {
     name: &'static str,
     /// For each disk the highest N that struck, plus 1.
     operations: Vec<u64>,
     runs: u64,
-    /// Of them, those that took the path that the scenario is named for; none if that cannot be
-    /// told.
+    /// Runs that took the path that the scenario is named for, or `None` if that cannot be
+    /// observed.
     on_path: Option<u64>,
     crashes: u64,
     seconds: f64,
 }
 
-/// Panics if `run` does not come back.
+/// Panics if `run` does not return.
 fn in_time<T: Send + 'static>(context: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || drop(send.send(run())));
@@ -232,12 +232,12 @@ const VARIANTS: [(FaultKind, i32, OperationKind); 4] = [
     (FaultKind::Once, ENOSPC, OperationKind::AnyThatGrows),
     (FaultKind::ForEver, ENOSPC, OperationKind::AnyThatGrows),
 ];
-/// Threads do their operations in no fixed order, so some run may have less of them than others.
+/// Threads perform operations in varying order, so some runs may have fewer than others.
 fn misses_most() -> u64 {
     if is_deep() { 3 } else { 1 }
 }
 
-/// Every operation at the whole depth, otherwise so many are passed over for each that fails.
+/// Returns the distance between failing operations: 1 at the whole depth.
 fn stride() -> usize {
     if is_deep() { 1 } else { 16 }
 }
@@ -255,7 +255,7 @@ impl Prepared {
         Stage::new(&self.settings, disks, self.deeds.clone())
     }
 
-    /// One run: whether the fault struck before it ended, and whether it took its path.
+    /// Runs once with a fault. Returns whether the fault struck, and whether the run took its path.
     fn one_fault(&self, side: usize, fault: Fault, context: &str) -> (bool, bool) {
         let mut stage = self.stage();
         stage.fault = Some((side, fault));
@@ -281,7 +281,7 @@ impl Prepared {
         (struck, took)
     }
 
-    /// Crashes of one run after each operation of one of its disks.
+    /// Crashes one run after each operation of one of its disks.
     fn crashes(self: &Arc<Self>, side: usize, counts: &mut Counts) {
         let context = format!("{}, no fault", self.scenario.name);
         let prepared = self.clone();
@@ -382,7 +382,7 @@ fn every_operation_of_every_scenario_may_fail_or_be_the_last() {
     let next = AtomicUsize::new(0);
     let table = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        // They sleep half of the time.
+        // Threads sleep half of the time.
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {

@@ -1,4 +1,4 @@
-//! What callers were told of their transactions, and whether a database agrees.
+//! What callers know of their transactions, and the check of a database against it.
 
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, Result, Table, Transaction};
@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 pub enum Fate {
     Acknowledged,
     Unknown,
-    /// Refused before it could happen.
+    /// Refused before it could take effect.
     No,
 }
 
 /// What a transaction did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
-    /// Wrote rows `[thread, n, 0..rows]` of `len` bytes each, after it had read the thread's chain
-    /// and made it `n`.
+    /// Read the thread's chain and set it to `n`, then wrote rows `[thread, n, 0..rows]` of `len`
+    /// bytes each.
     Rows {
         thread: u8,
         n: u8,
@@ -33,7 +33,7 @@ pub enum What {
     Drop(String),
 }
 
-/// A transaction and what its caller was told.
+/// A transaction and its outcome for the caller.
 #[derive(Clone, Debug)]
 pub struct Deed {
     pub what: What,
@@ -52,11 +52,11 @@ pub enum How {
     Lazy,
 }
 
-/// Rows of a transaction and the bytes of each.
+/// Number of a transaction's rows, and the bytes of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Size(pub u8, pub usize);
 
-/// A caller that remembers what it was told.
+/// A caller that records the outcomes of its transactions.
 pub struct Writer {
     pub disk: SimulatedStorage,
     pub thread: u8,
@@ -84,7 +84,7 @@ impl Writer {
         Writer { disk: disk.clone(), thread, deeds, errors: Vec::new(), pending: Vec::new(), next }
     }
 
-    /// Notes an error.
+    /// Returns the value, or records the error.
     pub fn attempt<T>(&mut self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.errors.push(error)).ok()
     }
@@ -128,7 +128,7 @@ impl Writer {
         }
     }
 
-    /// The next transaction of this caller.
+    /// Runs the next transaction.
     pub fn put(&mut self, db: &Database, table: &Table, Size(rows, len): Size, how: How) {
         let (thread, n) = (self.thread, self.next);
         self.next += 1;
@@ -139,7 +139,7 @@ impl Writer {
         });
     }
 
-    /// Removes what an earlier one wrote.
+    /// Removes the rows of an earlier transaction.
     pub fn remove(&mut self, db: &Database, table: &Table, n: u8) {
         let thread = self.thread;
         let rows = self.deeds.iter().find_map(|deed| match deed.what {
@@ -177,7 +177,7 @@ impl Writer {
         }
     }
 
-    /// What was not waited for is durable, too.
+    /// Flushes. Then asynchronous and lazy commits are durable, too.
     pub fn flush(&mut self, db: &Database) {
         let flushed = db.flush();
         if self.attempt(flushed).is_some() {
@@ -189,7 +189,7 @@ impl Writer {
     }
 }
 
-/// The same deeds for whoever knows of the first `operations` only.
+/// Returns the same transactions as known after the first `operations` disk operations.
 pub fn as_of(deeds: &[Deed], operations: usize) -> Vec<Deed> {
     let told = |deed: &Deed| match deed.fate {
         Fate::Acknowledged if deed.told_at > operations => Deed { fate: Fate::Unknown, ..deed.clone() },
@@ -198,8 +198,7 @@ pub fn as_of(deeds: &[Deed], operations: usize) -> Vec<Deed> {
     deeds.iter().map(told).collect()
 }
 
-/// Whether the database holds what was acknowledged, nothing that was refused, and everything whole
-/// and in order.
+/// Checks that the database holds all acknowledged and no refused transactions, whole and in order.
 pub fn judge(db: &Database, deeds: &[Deed], context: &str) {
     judge_tables(db, deeds, context);
     let Ok(table) = db.table("t") else {
@@ -260,7 +259,7 @@ pub fn judge(db: &Database, deeds: &[Deed], context: &str) {
         let chain = get(&[b'c', thread]).map(|value| value[0]);
         let removes =
             deeds.iter().any(|deed| matches!(deed.what, What::Remove { thread: of, .. } if of == thread));
-        // What was removed may have been the newest.
+        // The removed rows may be those of the newest transaction.
         let agrees = if removes { chain >= newest } else { chain == newest };
         assert!(agrees, "{context}: the chain of {thread} is at {chain:?}, its rows at {newest:?}");
     }

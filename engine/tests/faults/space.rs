@@ -1,8 +1,8 @@
-//! Faults where space is given back, or there is none.
+//! Faults while space is released, or when there is none.
 
 use super::*;
 
-/// Opening a database on a disk that is full to the last byte is refused; nothing is lost.
+/// Opening a database on a disk without any space is refused; nothing is lost.
 #[test]
 fn opening_on_a_full_disk_loses_nothing() {
     for preset in Preset::ALL {
@@ -24,8 +24,8 @@ fn opening_on_a_full_disk_loses_nothing() {
     }
 }
 
-/// Story: a checkpoint that was published was said to have failed if a segment that nobody needed
-/// could not be removed, and the segments after that one were forgotten.
+/// Regression: if an obsolete segment could not be removed, the published checkpoint was reported
+/// as failed, and the later segments were never removed.
 #[test]
 fn a_checkpoint_succeeds_if_old_segments_cannot_be_removed() {
     let disk = SimulatedStorage::new(1);

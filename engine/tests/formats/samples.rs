@@ -1,5 +1,4 @@
-//! Samples: databases with one of everything that the formats have, and the files in which they are
-//! kept.
+//! Samples: databases that use every feature of the formats, and the files that keep them.
 
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::mapped::MapOptions;
@@ -15,10 +14,10 @@ use super::{open, settings};
 use crate::support::{Content, beside, place};
 use std::sync::Arc;
 
-/// The version that the present build writes, of samples.
+/// The version of samples that this build writes.
 pub const NEWEST: u32 = 1;
 
-/// A database and what must be in it.
+/// A database and its expected content.
 struct Sample {
     db: Database,
     expected: Content,
@@ -42,7 +41,7 @@ impl Sample {
         keys.into_iter().for_each(|key| drop(self.expected.remove(&(name.to_string(), key))));
     }
 
-    /// Transactions whose redo is in chunks: rows, a large value, and one that rolls back into a
+    /// Runs transactions with redo in chunks: rows, a large value, and one that rolls back into a
     /// chunk.
     fn fill_in_chunks(&mut self) {
         let long = self.db.table_or_create("long").expect("works");
@@ -58,7 +57,8 @@ impl Sample {
         self.expected.extend((0..20).map(|n| (("long".to_string(), key(n)), vec![n; 600])));
     }
 
-    /// Transactions of two logs that read what is not durable yet: their records list it.
+    /// Runs transactions in two logs that read unwritten changes, so that their records list
+    /// dependencies.
     fn fill_with_lists(&mut self) {
         let chain = self.db.table_or_create("chain").expect("works");
         let lazy = |n: u8| {
@@ -79,8 +79,8 @@ impl Sample {
         assert!(seen.is_some(), "whoever reads it waits until it is durable");
     }
 
-    /// One of everything that the formats have in version 1, `at` saying which values. The same on
-    /// every call.
+    /// Writes one of everything that the formats have in version 1. `at` selects the values, and
+    /// the result is the same on every call.
     fn fill(&mut self, at: u8) {
         let rows = self.db.table_or_create("rows").expect("works");
         let large = self.db.table_or_create("large values").expect("works");
@@ -95,7 +95,7 @@ impl Sample {
         let patched = |n: u16| [vec![at; 10], vec![at + 1; 5], vec![at; 45 + n as usize % 300]].concat();
         self.put(&rows, "rows", (0..30).map(|n| (key(n * 7), patched(n * 7))));
         self.remove(&rows, "rows", (0..100).map(|n| key(n * 6 + 1)));
-        // Long enough for pages of their own: one, and several.
+        // Long enough for one page of their own, or for several.
         let long = |len: usize| (0..len).map(|n| at ^ (n / 1000) as u8).collect::<Vec<u8>>();
         let lens = [3_000, 5_000, 20_000, 9_000];
         self.put(&large, "large values", (0..4).map(|n| (vec![b'k', n], long(lens[n as usize]))));
@@ -106,7 +106,8 @@ impl Sample {
     }
 }
 
-/// Closed, or killed with a checkpoint and a log after it; the same on every call.
+/// Makes a database that is closed, or killed with a checkpoint and a log after it. The result is
+/// the same on every call.
 pub fn make(closed: bool) -> (SimulatedStorage, Content) {
     make_with(closed, Compression::Lz4)
 }
@@ -115,7 +116,7 @@ pub fn make_with(closed: bool, compression: Compression) -> (SimulatedStorage, C
     make_of(settings().with(|s| s.compression = compression), closed)
 }
 
-/// Killed, with its newest commits in mapped memory, of which some are in segments, too.
+/// Makes a killed database with its newest commits in mapped memory, some of them in segments, too.
 pub fn make_in_memory() -> (SimulatedStorage, Content) {
     make_of(settings_in_memory(), false)
 }
@@ -137,7 +138,7 @@ fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) 
     let mut sample =
         Sample { db: builder.open("simulated").expect("an empty disk"), expected: Content::new() };
     sample.fill(10);
-    // Pages that leave memory beside a snapshot keep their stamps.
+    // Pages that are evicted beside a snapshot keep their stamps.
     let snapshot = sample.db.begin_read().expect("free");
     sample.fill(15);
     let ballast = sample.db.create_table("ballast").expect("new");
@@ -145,8 +146,7 @@ fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) 
         sample.put(&ballast, "ballast", (0..20).map(|n| (vec![some, n], vec![some; 700])));
     }
     drop(snapshot);
-    // A value in progress of which there are pages that have left memory: the checkpoint lists
-    // them.
+    // An uncommitted value with evicted pages, which the checkpoint lists.
     let unfinished = (!closed).then(|| {
         let large = sample.db.table_or_create("large values").expect("works");
         let mut tx = sample.db.begin().expect("free");
@@ -168,8 +168,8 @@ fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) 
     (killed, expected)
 }
 
-/// A backup of a closed database and what it restores to, and an increment of it, which adds a
-/// table.
+/// Makes a backup of a closed database, and an increment that adds a table, each with the content
+/// that it restores.
 pub fn make_backups() -> [(SimulatedStorage, Content); 2] {
     let (disk, expected) = make(true);
     let (full, increment) = (SimulatedStorage::new(3), SimulatedStorage::new(4));
@@ -184,13 +184,13 @@ pub fn make_backups() -> [(SimulatedStorage, Content); 2] {
     [(full.duplicate(), of_full), (increment.duplicate(), sample.expected)]
 }
 
-/// The files that must be there: what users have.
+/// Returns the names of the samples that users have.
 pub fn names() -> Vec<String> {
     let kinds = ["backup", "closed", "increment", "killed", "mapped-memory"];
     kinds.map(|kind| format!("v{NEWEST}-{kind}.sample")).to_vec()
 }
 
-/// Makes the content of the sample of that name again. Of a backup, with what it is restored from.
+/// Makes the sample of that name again: its disks and its content.
 pub fn make_named(name: &str) -> (Vec<SimulatedStorage>, Content) {
     let (_, kind) = name.split_once('-').expect("v, a number, a dash");
     let ((disk, expected), base) = match kind.strip_suffix(".sample").expect("made by this code") {
@@ -213,8 +213,8 @@ pub fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data")
 }
 
-/// A storage in one file: for each file path and length, then runs: count, and one byte to repeat
-/// or, with the high bit of the count, as many bytes.
+/// Packs a storage into one file. For each file: path, length, then runs. A run is a count and one
+/// byte to repeat or, if the count's high bit is set, as many bytes.
 pub fn pack(disk: &SimulatedStorage) -> Vec<u8> {
     const LITERAL: u32 = 1 << 31;
     let mut packed = Vec::new();
@@ -290,5 +290,5 @@ pub fn unpack(packed: &[u8]) -> SimulatedStorage {
     disk
 }
 
-/// The mapped memory of a simulated disk, among the files of a packed one.
+/// The name of a simulated disk's mapped memory among the packed files.
 pub const MEMORY: &str = "mapped-memory";

@@ -1,9 +1,9 @@
-//! A workload whose rows say what happened, and the judge of what is left of them.
+//! A bank workload whose rows record what each transaction did, and the checks of its content.
 //!
-//! Transfers between accounts, each with a row in a journal; chains of values that transactions
-//! read and lengthen; a large value for each chain. Balances follow from the journal, and a chain's
-//! journal rows have no gaps if everything that was read is there. Some transactions only read, and
-//! note whom they met; see `signs`.
+//! Transactions transfer money between accounts and record each transfer in a journal. They also
+//! read and lengthen chains of values, and write one large value per chain. Account balances follow
+//! from the journal. A chain's journal rows have no gaps if everything that was read is still
+//! there. Some transactions only read, and record the transactions that they observed; see `signs`.
 
 use super::signs::{Signs, View};
 use super::so_far::{Commit, SoFar};
@@ -16,19 +16,19 @@ use std::sync::Arc;
 pub const ACCOUNTS: u8 = 6;
 pub const CHAINS: u8 = 3;
 
-/// Who committed: run, thread, number.
+/// The transaction's id: run, thread, number, 0.
 pub type Id = [u8; 4];
 
-/// The tables.
+/// The tables of the workload.
 pub struct Tables {
     pub accounts: Table,
     pub journal: Table,
     chains: Table,
     pub documents: Table,
-    /// Long rows that are overwritten at random, where memory is to be short.
+    /// Long rows, overwritten at random. Only in runs with little memory.
     ballast: Option<Table>,
     signs: Signs,
-    /// What has committed.
+    /// The commits whose calls have returned.
     pub so_far: Arc<SoFar>,
 }
 
@@ -50,8 +50,7 @@ pub fn number(bytes: Option<Vec<u8>>) -> i64 {
     bytes.map_or(0, |b| i64::from_le_bytes(b.try_into().expect("eight bytes")))
 }
 
-/// Moves money, lengthens a chain that everybody reads, and writes both down: balances follow from
-/// the journal, and a chain's journal rows have no gaps if everything that was read is there.
+/// Transfers money, lengthens a chain that all threads read, and records both in the journal.
 pub fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) -> Result<()> {
     let (from, to) = (random.below(ACCOUNTS.into()) as u8, random.below(ACCOUNTS.into()) as u8);
     let chain = random.below(CHAINS.into()) as u8;
@@ -62,7 +61,7 @@ pub fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) 
     tx.insert(&tables.accounts, [to], (b + amount).to_le_bytes())?;
     let length = number(tx.get_for_update(&tables.chains, [chain])?) + 1;
     if random.chance(1, 4) {
-        // A delete and an insert in one transaction, and a value that changes its length.
+        // A delete and an insert of one key in one transaction; the value's length may change.
         tx.remove(&tables.chains, [chain])?;
     }
     tx.insert(&tables.chains, [chain], length.to_le_bytes())?;
@@ -80,23 +79,22 @@ pub fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) 
     tx.insert(&tables.journal, id, row)
 }
 
-/// The first byte of a row of the journal that is not of the bank: the rest says whom its
-/// transaction met.
+/// First byte of a journal row that is not a transfer: the rest lists the observed transactions.
 const MET: u8 = u8::MAX;
-/// The transaction took down no sign.
+/// The transaction removed no marker row.
 const NO_SIGN: u8 = u8::MAX;
 
-/// Reads only, and writes down whom it met.
+/// Reads marker rows and records the transactions that it observed.
 fn meet(tx: &mut Transaction, tables: &Tables, id: Id, newest: &[Id], random: &mut Random) -> Result<()> {
     let met = tables.signs.look(View::Transaction(tx), newest, random)?;
     tx.insert(&tables.journal, id, [&[MET], met.as_flattened()].concat())
 }
 
-/// Reads only, and writes nothing. Whom it met, durable now.
+/// Only reads. Returns the transactions that it observed, which are durable now.
 fn look_only(db: &Database, tables: &Tables, random: &mut Random) -> Result<Vec<Id>> {
     if random.chance(1, 2) {
         let newest = if random.chance(1, 3) {
-            // What is durable is what snapshots see.
+            // After the flush, snapshots see everything that was visible before it.
             let newest = tables.signs.newest();
             db.flush()?;
             newest
@@ -118,18 +116,18 @@ const WRITTEN: u8 = 1;
 const DELETED: u8 = 2;
 const WRITTEN_SMALL: u8 = 3;
 
-/// A large value that says which link of its chain wrote it, and is as long as that link says.
+/// Returns a large value that depends on the chain and on its length.
 fn document(chain: u8, length: i64, small: bool) -> Vec<u8> {
     let mut random = Random::from_seed(u64::from(chain) << 32 | length as u64);
     let long = if random.chance(1, 8) { 20_000 + random.below(30_000) } else { 300 + random.below(6_000) };
-    // Where memory is to be short a page or two.
+    // In runs with little memory: one page or two.
     let bytes = if small { long % 6000 } else { long };
     let mut document = length.to_le_bytes().to_vec();
     document.extend((0..bytes / 8).flat_map(|_| random.next_u64().to_le_bytes()));
     document
 }
 
-/// Writes a document, or deletes it, or writes one and takes that back.
+/// Writes a document, deletes it, or writes one and rolls back to a savepoint.
 fn write_document(
     tx: &mut Transaction,
     tables: &Tables,
@@ -137,8 +135,8 @@ fn write_document(
     length: i64,
     random: &mut Random,
 ) -> Result<u8> {
-    // Where memory is to be short half of them are: the pages of the others leave it before their
-    // transaction commits.
+    // In runs with little memory half of the documents are small. The pages of the large ones are
+    // evicted before their transaction commits.
     let small = tables.ballast.is_some() && length % 2 == 0;
     let savepoint = tx.savepoint();
     if random.chance(1, 8) {
@@ -159,22 +157,22 @@ fn write_document(
     Ok(if small { WRITTEN_SMALL } else { WRITTEN })
 }
 
-/// What is known of a transaction when its call returns.
+/// How a transaction ended, as far as its caller knows when the call returns.
 pub enum Told {
     Durable,
-    /// It may be asked.
+    /// Committed asynchronously; the handle reports when the commit is durable.
     Later(CommitHandle),
-    /// Committed with bounded loss: to be there when the loss window has passed, see `loss`.
+    /// Committed with bounded loss: durable once the loss window has passed, see `loss`.
     Bounded,
-    /// It only read. These must be there.
+    /// Only read. The transactions that it observed must survive a crash.
     Met(Vec<Id>),
-    /// Committed lazily: to be there when somebody has flushed, see `so_far`.
+    /// Committed lazily: durable after the next flush, see `so_far`.
     Lazy,
-    /// It must never be there.
+    /// Aborted: its changes must never be visible.
     Aborted,
 }
 
-/// Whether a transaction that ended with this error is certainly not committed; see
+/// Returns whether a transaction that ended with this error has certainly not committed; see
 /// `Transaction::commit`.
 pub fn is_certain(error: &Error) -> bool {
     let before_anything_happened = [
@@ -187,12 +185,12 @@ pub fn is_certain(error: &Error) -> bool {
     before_anything_happened.contains(&error.kind())
 }
 
-/// How a transaction ends, so many kinds: of bounded loss, lazily, and in five ways durably.
+/// Number of ways to commit: with bounded loss, lazily, and five durable ways.
 pub const ALL_KINDS: u64 = 7;
-/// Only those of bounded loss and the lazy ones: nobody has anything written now.
+/// Only bounded loss and lazy: these commits request no write.
 pub const LOOSE_KINDS: u64 = 2;
 
-/// A transaction of one of the first `kinds`, begun again as long as others are in its way.
+/// Runs a transaction that commits in one of the first `kinds` ways, and retries conflicts.
 pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Random) -> Result<Told> {
     let part = random.below(10);
     if part == 0 {
@@ -245,12 +243,13 @@ pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Rand
     }
 }
 
-/// Judges a database: content, and what must be in it.
+/// Checks a database and returns its content. The transactions in `must` have to be there.
 pub fn judge(db: &Database, must: &BTreeSet<Id>, context: &str) -> Content {
     judge_both(db, must, &BTreeSet::new(), context)
 }
 
-/// Judges a database: content, what must be in it, and what must not.
+/// Checks a database and returns its content. The transactions in `must` have to be there, those in
+/// `never` must not be there.
 pub fn judge_both(db: &Database, must: &BTreeSet<Id>, never: &BTreeSet<Id>, context: &str) -> Content {
     let all = content(db);
     judge_content(&all, must, never, context);
@@ -259,7 +258,7 @@ pub fn judge_both(db: &Database, must: &BTreeSet<Id>, never: &BTreeSet<Id>, cont
     all
 }
 
-/// Judges what was read of a database.
+/// Checks content that was read from a database.
 pub fn judge_content(all: &Content, must: &BTreeSet<Id>, never: &BTreeSet<Id>, context: &str) {
     let rows = |table: &str| {
         all.iter()
@@ -304,7 +303,8 @@ pub fn judge_content(all: &Content, must: &BTreeSet<Id>, never: &BTreeSet<Id>, c
     }
 }
 
-/// Whoever is there, so is everybody whom it met. Returns the rows of the bank.
+/// Checks that each transaction in the journal is there together with all that it observed. Returns
+/// the journal rows of transfers.
 fn judge_met(mut journal: BTreeMap<Vec<u8>, Vec<u8>>, context: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
     for (id, row) in journal.iter().filter(|(_, row)| row[0] == MET) {
         for met in row[1..].chunks(size_of::<Id>()) {
@@ -315,8 +315,7 @@ fn judge_met(mut journal: BTreeMap<Vec<u8>, Vec<u8>>, context: &str) -> BTreeMap
     journal
 }
 
-/// The signs that are up are those of the transactions that are there, but for those that were
-/// taken down.
+/// Checks that the marker rows are those of the committed transactions, except removed ones.
 fn judge_signs(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &str) {
     let mut expected: BTreeSet<&[u8]> = journal.keys().map(Vec::as_slice).collect();
     for (id, row) in journal.iter().filter(|(_, row)| row[20] != NO_SIGN) {
@@ -328,7 +327,7 @@ fn judge_signs(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &st
     assert_eq!(up, expected, "{context}: the journal and the signs disagree");
 }
 
-/// A chain's document is the one of the last link that touched it.
+/// Checks that each chain's document is the one of the last transaction that changed it.
 fn judge_documents(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &str) {
     let mut last: BTreeMap<u8, (i64, u8)> = BTreeMap::new();
     for row in journal.values().filter(|row| row[19] != UNTOUCHED) {

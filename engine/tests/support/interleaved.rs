@@ -1,27 +1,27 @@
-//! A storage that lets something else happen before its operations.
+//! A storage that runs an action before each of its operations.
 
 use quenchdb::internals::base::{Location, Result};
 use quenchdb::internals::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What a storage is about to do.
+/// The kind of operation that follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     Read,
     Other,
 }
 
-/// What happens before a step.
+/// The action that runs before an operation.
 pub type Interrupt = Box<dyn FnMut(Step)>;
 
 thread_local! {
-    /// What happens before every operation of this thread on an [`Interleaved`] storage.
+    /// The action that runs before every operation of this thread on an [`Interleaved`] storage.
     static INTERRUPT: RefCell<Option<Interrupt>> = const { RefCell::new(None) };
 }
 
 fn interrupt(step: Step) {
-    // Taken out while it runs: it is not interrupted itself.
+    // The action's own operations do not run it again, because it is taken out meanwhile.
     let taken = INTERRUPT.with(|interrupt| interrupt.borrow_mut().take());
     if let Some(mut action) = taken {
         action(step);
@@ -29,12 +29,12 @@ fn interrupt(step: Step) {
     }
 }
 
-/// Of this thread, from now on.
+/// Sets the action of this thread.
 pub fn set_interrupt(action: Option<Interrupt>) {
     INTERRUPT.with(|interrupt| *interrupt.borrow_mut() = action);
 }
 
-/// A storage between whose operations others get a turn.
+/// A storage that runs this thread's action before its operations.
 #[derive(Debug)]
 pub struct Interleaved(pub Arc<dyn Storage>);
 

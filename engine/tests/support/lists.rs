@@ -1,12 +1,12 @@
-//! Transactions that append to lists and read them, and what they saw: for judges that know nothing
-//! of the engine.
+//! Transactions that append to lists and read them, recorded for checkers that are independent of
+//! the engine.
 
 use quench_checker::{History, Outcome};
 use quenchdb::internals::base::random::Random;
 use quenchdb::{Database, Durability, Isolation, Result, Table, Transaction};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A clock for histories: never gives a number twice.
+/// A clock for histories, which never returns a number twice.
 #[derive(Debug, Default)]
 pub struct Ticks(AtomicU64);
 
@@ -17,20 +17,20 @@ impl Ticks {
 }
 
 impl Clone for Ticks {
-    /// One that goes on from here by itself.
+    /// Returns an independent clock that continues at the same number.
     fn clone(&self) -> Ticks {
         Ticks(AtomicU64::new(self.0.load(Ordering::SeqCst)))
     }
 }
 
-/// The commit is known, when is not.
+/// The time of a commit that happened at an unknown time.
 pub const SOME_TIME: u64 = u64::MAX;
 
-/// A list that is full is not appended to any more, and later read only at the end.
+/// Maximum length of a list. Full lists are no longer appended to, and are read only at the end.
 pub const LIST_MAX: u32 = 32;
 pub const LISTS: u32 = 8;
 
-/// Lists of a run: who appends to which, and with what.
+/// The lists of a run and the next value to append.
 #[derive(Debug, Default)]
 pub struct Lists {
     pub ticks: Ticks,
@@ -38,7 +38,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// A list that is in use, or was a moment ago.
+    /// Returns a list of the current generation, or sometimes of the previous one.
     fn pick(&self, random: &mut Random) -> u32 {
         let generation = self.value.load(Ordering::Relaxed) / (LISTS * LIST_MAX);
         let old = u32::from(random.chance(1, 8));
@@ -51,27 +51,27 @@ impl Lists {
 }
 
 impl Clone for Lists {
-    /// From here on in another world.
+    /// Returns an independent copy, for another continuation of the same run.
     fn clone(&self) -> Lists {
         Lists { ticks: self.ticks.clone(), value: AtomicU32::new(self.value.load(Ordering::Relaxed)) }
     }
 }
 
-/// What a row holds.
+/// Returns the elements in a row.
 pub fn elements(bytes: Option<&[u8]>) -> impl Iterator<Item = u32> {
     let words = bytes.unwrap_or_default().chunks_exact(4);
     words.map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")))
 }
 
-/// How a transaction of lists ended: the outcome and when; or that nobody knows whether it did.
+/// How a transaction ended: the outcome and its time.
 pub struct Ended {
     pub outcome: Outcome,
     pub at: u64,
-    /// Whoever was told so may rely on it after a crash.
+    /// The outcome was acknowledged as durable, so it must survive a crash.
     pub durable: bool,
 }
 
-/// Reads and appends to a few lists, and says how it ended. An error is one that is no conflict.
+/// Reads lists, appends to some, and returns how the transaction ended. Conflicts count as aborts.
 pub fn list_transaction(
     db: &Database,
     table: &Table,
@@ -103,7 +103,7 @@ pub fn list_transaction(
         return told(Outcome::Aborted, lists.ticks.next(), true);
     }
     match random.below(8) {
-        // Seen by others, and acknowledged to nobody.
+        // Visible to other transactions, but never acknowledged.
         0 => tx.commit_async().and_then(|_| told(Outcome::Committed, SOME_TIME, false)),
         1 => {
             tx.commit_async()?.wait()?;
@@ -144,7 +144,7 @@ fn access_lists(
     Ok(())
 }
 
-/// Reads all lists at once, as the last of the history.
+/// Reads all lists in one snapshot, as the last transaction of the history.
 pub fn read_all(db: &Database, table: &Table, lists: &Lists, record: &mut History) {
     let begun = lists.ticks.next();
     let snapshot = db.begin_read().expect("free");

@@ -1,24 +1,24 @@
-//! Commits of bounded loss: when must they be there?
+//! When commits with bounded loss must be durable.
 //!
-//! A write of such a commit begins before its loss window has passed. So whoever knows the time
-//! when the call returned, and what a write takes, knows from when on a crash must not lose it.
-//! That needs a clock which stands still while nothing is waited for: the simulation's. By real
-//! clocks on a busy machine, and on a device that is slow or stuck, nobody can say; nor when the
-//! simulation has let time pass although threads were ready to go on.
+//! The write of such a commit begins before its loss window has passed. So the commit is durable
+//! one loss window and one write time after its call has returned. This needs the simulation's
+//! clock, which stands still while no thread waits. Real clocks prove nothing on a busy machine or
+//! with a stuck device. The simulated clock proves nothing either after it advanced past runnable
+//! threads.
 
 use super::bank::Id;
 use std::time::Duration;
 
-/// Commits of one life, with the time.
+/// The commits of one run and when their calls returned.
 #[derive(Debug)]
 pub struct Bounded {
-    /// The loss window, and the time that a write takes at most.
+    /// The loss window plus the longest time that a write takes.
     within: Duration,
     leaps: u64,
     commits: Vec<(Duration, Id)>,
 }
 
-/// A moment, and how often time has passed before although threads could have gone on.
+/// A time, and how often the clock has advanced so far although threads were runnable.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     pub time: Duration,
@@ -30,20 +30,21 @@ impl Bounded {
         Bounded { within: loss_window + write, leaps: 0, commits: Vec::new() }
     }
 
-    /// The call of commit `id` returned at `now`.
+    /// Records that the call of commit `id` returned at `now`.
     pub fn told(&mut self, id: Id, now: Moment) {
         self.forget_before(now);
         self.commits.push((now.time, id));
     }
 
-    /// Commits that must be there if the machine stops now, or later; each once.
+    /// Returns the commits that must survive a crash at `now` or later, each commit once.
     pub fn overdue(&mut self, now: Moment) -> Vec<Id> {
         self.forget_before(now);
         let within = self.within;
         self.commits.extract_if(.., |(then, _)| now.time > *then + within).map(|(_, id)| id).collect()
     }
 
-    /// Nothing is known of those whose threads were off the processor meanwhile.
+    /// Forgets all commits if threads were runnable while the clock advanced: no bound holds for
+    /// them.
     fn forget_before(&mut self, now: Moment) {
         if std::mem::replace(&mut self.leaps, now.leaps) != now.leaps {
             self.commits.clear();

@@ -1,4 +1,4 @@
-//! What several of these tests need.
+//! What several of these tests share.
 #![allow(dead_code, reason = "no test needs everything")]
 
 pub mod bank;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Rows by table and key.
 pub type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
 
-/// Every row of every table.
+/// Returns every row of every table.
 pub fn content(db: &Database) -> Content {
     let snapshot = db.begin_read().expect("free");
     let mut content = Content::new();
@@ -42,8 +42,7 @@ pub fn content(db: &Database) -> Content {
     content
 }
 
-/// Rows that are there now and were not before, or the other way round, or differ: how many, and
-/// the first of them.
+/// Describes rows that are in only one of two contents, or differ: their number and the first ones.
 pub fn difference(before: &Content, now: &Content) -> String {
     let told = |what: &str, of: &Content, other: &Content| {
         let rows: Vec<_> = of.iter().filter(|(key, value)| other.get(*key) != Some(*value)).collect();
@@ -53,7 +52,7 @@ pub fn difference(before: &Content, now: &Content) -> String {
     format!("{}; {}", told("only before", before, now), told("only now", now, before))
 }
 
-/// Waits until `is_so`: what somebody else does, who may have to wait for a processor.
+/// Waits until `is_so`, for an action of another thread that may have to wait for a processor.
 #[track_caller]
 pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -63,8 +62,8 @@ pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Does `first` in a new thread and then, while that lives, `second`: a thread that has ended would
-/// leave its log to the next.
+/// Runs `first` in a new thread, then `second` while that thread lives. If the thread ended, its
+/// log would be assigned to the next new thread.
 pub fn beside<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B) -> (A, B) {
     let (send, receive) = mpsc::channel();
     let (until_the_end, end) = mpsc::channel::<()>();
@@ -72,7 +71,7 @@ pub fn beside<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce(
         let until_the_end = until_the_end;
         scope.spawn(move || {
             let _ = send.send(first());
-            // Until the other half is dropped, by a panic perhaps.
+            // Blocks until the other end of the channel is dropped, also by a panic.
             let _ = end.recv();
         });
         let first = receive.recv().expect("no panic");
@@ -82,8 +81,8 @@ pub fn beside<A: Send, B>(first: impl FnOnce() -> A + Send, second: impl FnOnce(
     })
 }
 
-/// Does `work` while so many other threads live that have used the database: they decide which logs
-/// are left to those of `work`.
+/// Runs `work` while `others` other threads live that have used the database, so that the threads
+/// of `work` get other logs.
 pub fn beside_others<T>(others: u64, db: &Database, work: impl FnOnce() -> T) -> T {
     let commit = || db.create_table(&format!("other {others}")).map(drop).expect("new");
     if others == 0 { work() } else { beside(commit, || beside_others(others - 1, db, work)).1 }
@@ -93,7 +92,7 @@ pub fn place(disk: &SimulatedStorage) -> Place {
     Place::Storage(Arc::new(disk.clone()))
 }
 
-/// What backups, and the log that was written after them, bring back, on a disk of its own.
+/// Restores backups, and optionally the log that was written after them, to a new disk.
 pub fn restore(
     backups: &[&SimulatedStorage],
     log: Option<&SimulatedStorage>,
@@ -110,7 +109,7 @@ pub fn restore(
     Ok((target, report))
 }
 
-/// A preset with `logs` logs, everything small, and no checkpoint that nobody asks for.
+/// Returns small settings with `logs` logs and no automatic checkpoints.
 pub fn small(preset: Preset, logs: usize) -> Settings {
     Settings::default().with(|s| {
         s.preset = preset;
@@ -124,8 +123,8 @@ pub fn small(preset: Preset, logs: usize) -> Settings {
     })
 }
 
-/// Workers with logs of their own that leave alone what is lazy in another's: nobody steals, and an
-/// idle log is written a second later.
+/// Returns settings with one worker per log, no stealing, and an idle log written after a second.
+/// So lazy commits stay unwritten for a while.
 pub fn patient_workers(logs: usize) -> Settings {
     small(Preset::Autonomous, logs).with(|s| {
         s.writer = Some(Writer::Worker);
@@ -138,22 +137,22 @@ pub fn patient_workers(logs: usize) -> Settings {
     })
 }
 
-/// One simulation at a time in a test process: what is put off until no thread can see it any more
-/// is done by any thread of the process.
+/// Locks out other simulations in this process: any thread of the process may run deferred frees,
+/// which would make runs differ.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The database on `disk`, which is whole.
+/// Opens the database on `disk`, which must not fail.
 pub fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
     Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
 }
 
-/// A preset, sometimes with other choices than its own: every choice that goes with another comes
-/// up.
+/// Returns settings with a preset, sometimes with other choices than the preset's own. Over many
+/// calls every valid combination occurs.
 ///
-/// `pair` names preset and rule: as many in a row as there are pairs are all of them.
+/// `pair` selects the preset and the dependency rule. Consecutive numbers cover all such pairs.
 pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
     fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
         all[random.below(all.len() as u64) as usize]
@@ -166,14 +165,14 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
     let pair = (pair % (presets * rules) as u64) as usize;
     loop {
         let preset = Preset::ALL[pair % presets];
-        // Most often workers that steal.
+        // Mostly workers that steal.
         let steals = preset == Preset::Autonomous && random.chance(3, 4);
         let mut settings = Settings::default().with(|s| {
             s.preset = preset;
             s.logs = if steals { 2 } else { 1 } + random.below(3) as usize;
             s.writer = if steals { Some(Writer::Worker) } else { sometimes(random, &Writer::ALL) };
-            // The number of logs says the rest; what is divided by page goes through code of its
-            // own.
+            // By default the layout follows from the number of logs. Division by page has its own
+            // code.
             s.layout = (!steals && random.chance(1, 3)).then_some(Layout::ByPage);
             s.acknowledger = sometimes(random, &Acknowledger::ALL);
             s.stealing_group = if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) };
@@ -185,7 +184,7 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
             s.log_bytes_max = 1 << 30;
         });
         if presets::Axes::of(&settings).writer == Writer::Memory {
-            // The simulated disk's own. There no record waits for anything.
+            // The simulated disk's memory. With it no record waits for a flush.
             settings.log_memory = Some("mapped-memory".into());
             settings.flush_interval = None;
         }

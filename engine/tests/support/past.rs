@@ -1,39 +1,41 @@
-//! What a thread did with rows and a table of its own, and the judge of what is left of them: they
-//! are as one of its commits left them, and the table is there or not as after one of its creations
-//! and drops; not earlier ones than the last of which it was told.
+//! The history of rows and a table that one thread owns, and the check of what a crash left of
+//! them.
+//!
+//! The rows must be as after one of the thread's commits. The table must be there or not as after
+//! one of its creations and drops. Neither may be older than the last acknowledged one.
 
 use super::Content;
 use quenchdb::internals::base::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Who owns rows: run and thread. Keys begin with it.
+/// The owner of rows: run and thread. Keys begin with it.
 pub type Owner = [u8; 2];
 pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The table that owners share. The row that says how many commits there were is in it.
+/// The table that owners share. One row per owner counts the owner's commits.
 pub const SHARED: &str = "shadow";
 const COUNT: u8 = u8::MAX;
 
-/// The table that is one owner's.
+/// Returns the name of the table that belongs to one owner.
 pub fn own_table([run, thread]: Owner) -> String {
     format!("{OWN_TABLE}{run} {thread}")
 }
 
 const OWN_TABLE: &str = "own ";
 
-/// The key of the row that says how many commits there were.
+/// Returns the key of the row that counts the owner's commits.
 pub fn count_key(owner: Owner) -> Vec<u8> {
     [&owner[..], &[COUNT]].concat()
 }
 
-/// What the keys of an owner are like.
+/// The shape of an owner's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// A few short ones.
+    /// A few short keys.
     Short,
-    /// So many and so long ones that a tree has three levels. Two keys side by side differ in the
-    /// last byte, mostly, so that separators are long, too.
+    /// Keys so many and so long that a tree has three levels. Adjacent keys mostly differ in the
+    /// last byte, so that separators are long, too.
     Long,
 }
 
@@ -52,7 +54,7 @@ impl Keys {
         }
     }
 
-    /// How many rows side by side a change is about.
+    /// Returns how many adjacent rows one change covers.
     pub fn at_once(self, random: &mut Random) -> u64 {
         match self {
             Keys::Short => 1,
@@ -61,11 +63,11 @@ impl Keys {
     }
 }
 
-/// How far the rows of an owner have come.
+/// How far an owner's rows and table have come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reached {
     pub commit: usize,
-    /// Creations and drops of its own table: after an odd number it is there.
+    /// Number of creations and drops of the owner's table: the table exists after an odd number.
     pub turn: usize,
 }
 
@@ -75,40 +77,41 @@ impl Reached {
     }
 }
 
-/// Rows after a commit.
+/// The rows after a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub shared: Rows,
-    /// In its own table, as of `turn`.
+    /// Rows of the owner's table, as of `turn`.
     pub own: Rows,
     pub turn: usize,
 }
 
 impl State {
-    /// What the own table has after so many turns if nothing else was committed.
+    /// Returns the rows of the owner's table after table change `turn` and no further commit.
     pub fn own_after(&self, turn: usize) -> Rows {
         if turn == self.turn { self.own.clone() } else { Rows::new() }
     }
 }
 
-/// What a thread did.
+/// What one thread committed.
 pub struct Past {
     pub owner: Owner,
     pub keys: Keys,
-    /// Where it began: at nothing, or with what a life before had left.
+    /// Where this history starts: at nothing, or at what an earlier run left.
     first: Reached,
     before: Option<Arc<Past>>,
-    /// As it began, and after each commit, one whose outcome is unknown included, the last.
+    /// The state at the start and after each commit. The last commit's outcome may be unknown.
     states: Vec<State>,
-    /// The last creation or drop that was tried and may have happened.
+    /// The last creation or drop that may have happened.
     turn: usize,
-    /// Commits that were acknowledged, and turns, with the number of disk operations at that time.
+    /// Acknowledged commits, and table changes, each with the number of disk operations at that
+    /// time.
     told: Vec<(usize, usize)>,
     told_turns: Vec<(usize, usize)>,
 }
 
 impl std::fmt::Debug for Past {
-    /// Without the rows, which are many.
+    /// Leaves out the rows, because they are many.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Past { owner, first, told, told_turns, .. } = self;
         write!(f, "{owner:?} from {first:?}, {} commits, told of {told:?}", self.commits())?;
@@ -126,7 +129,7 @@ impl Past {
         Past { owner, keys, first, before, states, turn, told: Vec::new(), told_turns: Vec::new() }
     }
 
-    /// What goes on where this one was found.
+    /// Returns a history that continues where this one was found after a crash.
     pub fn gone_on_with(self: &Arc<Past>, found: Reached) -> Past {
         let state = self.state(found.commit);
         let state =
@@ -134,32 +137,32 @@ impl Past {
         Past::from(self.owner, self.keys, found, state, Some(self.clone()))
     }
 
-    /// How many there were, one whose outcome is unknown included.
+    /// Returns the number of commits, including one whose outcome is unknown.
     pub fn commits(&self) -> usize {
         self.states.len() - 1
     }
 
-    /// Where it began, if that is where another ended.
+    /// Returns whether this history continues an earlier one.
     pub fn is_adopted(&self) -> bool {
         self.first != Reached::default()
     }
 
-    /// Creations and drops of its table.
+    /// Returns the number of creations and drops of the owner's table.
     pub fn turns(&self) -> usize {
         self.turn - self.first.turn
     }
 
-    /// The newest commit and turn.
+    /// Returns the newest commit and table change.
     pub fn newest(&self) -> Reached {
         Reached { commit: self.first.commit + self.commits(), turn: self.turn }
     }
 
-    /// After commit number `commit`.
+    /// Returns the state after commit number `commit`.
     pub fn state(&self, commit: usize) -> &State {
         &self.states[commit - self.first.commit]
     }
 
-    /// The same of any life, if there was such a commit.
+    /// Returns the state after commit number `commit` of this run or an earlier one.
     fn state_of_any_life(&self, commit: usize) -> Option<&State> {
         match commit.checked_sub(self.first.commit) {
             Some(own) => self.states.get(own),
@@ -167,39 +170,40 @@ impl Past {
         }
     }
 
-    /// One more commit, which may be there from now on. Returns its number.
+    /// Adds a commit, which may be durable from now on. Returns its number.
     pub fn commit(&mut self, state: State) -> usize {
         self.states.push(state);
         self.newest().commit
     }
 
-    /// The commits after number `commit` did not happen.
+    /// Removes the commits after number `commit`, which did not happen.
     pub fn take_back_to(&mut self, commit: usize) {
         self.states.truncate(commit - self.first.commit + 1);
     }
 
-    /// The table is created, or dropped, from now on perhaps. Returns the number of this.
+    /// Adds a creation or drop, which may be durable from now on. Returns its number.
     pub fn turn(&mut self) -> usize {
         self.turn += 1;
         self.turn
     }
 
-    /// That did not happen.
+    /// Removes the newest creation or drop, which did not happen.
     pub fn take_back_turn(&mut self) {
         self.turn -= 1;
     }
 
-    /// This commit must be there from so many disk operations on.
+    /// Records that `commit` was acknowledged: crashes after `operations` disk operations must keep
+    /// it.
     pub fn tell(&mut self, operations: usize, commit: usize) {
         self.told.push((operations, commit));
     }
 
-    /// As [`Past::tell`], of a creation or a drop.
+    /// Records that a creation or a drop was acknowledged after `operations` disk operations.
     pub fn tell_turn(&mut self, operations: usize, turn: usize) {
         self.told_turns.push((operations, turn));
     }
 
-    /// What was acknowledged by then.
+    /// Returns what was acknowledged after `operations` disk operations.
     pub fn told_by(&self, operations: usize) -> Reached {
         let last = |told: &[(usize, usize)], first: usize| {
             let told = told.iter().filter(|(at, _)| *at <= operations);
@@ -209,8 +213,8 @@ impl Past {
     }
 }
 
-/// Judges what is there of the rows of some threads: a state of each, no earlier one than `least`
-/// says. Returns how far each has come.
+/// Checks that each owner's rows are in one of its states, not older than `least`. Returns how far
+/// each owner has come.
 pub fn judge_shadows(
     content: &Content,
     tables: &[String],
@@ -227,14 +231,14 @@ pub fn judge_shadows(
             past.owner,
             past.first
         );
-        // A creation or a drop is durable when it returns, so whatever was committed then is not
-        // there without it.
+        // A creation or drop is durable when its call returns. So no later commit survives without
+        // it.
         let turn = turn.max(past.state_of_any_life(commit).map_or(0, |state| state.turn));
         judge(past, shared, own, turn, context)
     })
 }
 
-/// The same where anything may be missing: a state of each, of any life.
+/// Checks only that each owner's rows are in one of its states, because anything may be missing.
 pub fn judge_shadows_weakly(content: &Content, tables: &[String], pasts: &[&Past], context: &str) {
     judge_each(content, tables, pasts, context, |past, shared, own| judge(past, shared, own, 0, context));
 }
@@ -269,13 +273,12 @@ fn judge_each(
     all_reached
 }
 
-/// How many commits the rows of an owner say that there were.
+/// Returns the number of commits that the owner's rows state.
 fn commit_of(past: &Past, shared: &Rows) -> usize {
     shared.get(&count_key(past.owner)).map_or(0, |count| usize::from(count[0]))
 }
 
-/// Which of its states the rows of an owner are in, and its table if that is there, after no fewer
-/// turns than `turn`.
+/// Returns the state that an owner's rows and table are in, after at least `turn` table changes.
 fn judge(past: &Past, shared: &Rows, own: Option<&Rows>, turn: usize, context: &str) -> Reached {
     let (owner, commit) = (past.owner, commit_of(past, shared));
     let state = past.state_of_any_life(commit);

@@ -1,10 +1,9 @@
-//! Tests that must not share a process with others: they run this program again, for one test
-//! alone.
+//! Runs single tests in a process of their own: this program starts itself again for one test.
 
 use std::process::Command;
 
-/// A command that runs the test `name` of `module` (its `module_path!()`), and no other, in a
-/// process of its own.
+/// Returns a command that runs only the test `name` of `module` (its `module_path!()`) in a new
+/// process.
 pub fn one_test(module: &str, name: &str) -> Command {
     let module = module.split_once("::").map_or("", |(_, module)| module);
     let mut command = Command::new(std::env::current_exe().expect("a test is a program"));
@@ -12,9 +11,8 @@ pub fn one_test(module: &str, name: &str) -> Command {
     command
 }
 
-/// Runs `body`, which is all of the test `name` of `module`, in a process of its own: no thread of
-/// another test takes a log that threads of this one should have, and no memory of another test is
-/// measured.
+/// Runs `body`, the whole test `name` of `module`, in a process of its own. So threads of other
+/// tests take none of its logs, and memory of other tests is not measured.
 pub fn in_own_process(module: &str, name: &str, body: impl FnOnce()) {
     const NAME: &str = "QUENCH_OWN_PROCESS";
     if std::env::var_os(NAME).is_some_and(|own| own == name) {

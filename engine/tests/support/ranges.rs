@@ -1,5 +1,4 @@
-//! Transactions that scan ranges of rows and change rows in them, and what they saw: for the judge
-//! of phantoms.
+//! Transactions that scan ranges and change rows in them, recorded for the checker of phantoms.
 
 use super::lists::{SOME_TIME, Ticks};
 use quench_checker::{Observed, versions};
@@ -7,19 +6,19 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::{Csn, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Marks are rows from here on.
+/// Rows from this number on are marker rows.
 const MARKS: u64 = 1 << 32;
 
-/// Rows of a run: how many, and with what they are written.
+/// The rows of a run, and the next value to write.
 #[derive(Debug)]
 pub struct Ranges {
     pub ticks: Ticks,
     value: AtomicU64,
     rows: u64,
-    /// Scans are so long at most.
+    /// Maximum number of rows in a scan.
     width: u64,
-    /// Whether each transaction that writes leaves a row that nobody else writes: whoever finds it
-    /// knows that it is there.
+    /// Whether each writing transaction adds a marker row, which no other transaction writes. If
+    /// the row is found, the transaction has committed.
     marks: bool,
 }
 
@@ -39,14 +38,14 @@ impl Ranges {
 }
 
 impl Clone for Ranges {
-    /// From here on in another world.
+    /// Returns an independent copy, for another continuation of the same run.
     fn clone(&self) -> Ranges {
         let value = AtomicU64::new(self.value.load(Ordering::Relaxed));
         Ranges { ticks: self.ticks.clone(), value, ..*self }
     }
 }
 
-/// The row that only this transaction wrote.
+/// Returns the marker row of a transaction.
 pub fn mark_of(transaction: &Observed) -> Option<u64> {
     transaction.writes.iter().map(|(row, _)| *row).find(|row| *row >= MARKS)
 }
@@ -54,11 +53,11 @@ pub fn mark_of(transaction: &Observed) -> Option<u64> {
 /// A transaction that has committed.
 pub struct Committed {
     pub observed: Observed,
-    /// Whoever was told so may rely on it after a crash.
+    /// The commit was acknowledged as durable, so it must survive a crash.
     pub durable: bool,
 }
 
-/// What one reads with.
+/// The transaction or snapshot that reads.
 #[derive(Clone, Copy)]
 enum View<'a> {
     Transaction(&'a Transaction),
@@ -84,13 +83,13 @@ impl View<'_> {
     }
 }
 
-/// A key or a value.
+/// Decodes a key or a value.
 pub fn number(bytes: Vec<u8>) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Scans, then inserts and deletes rows there. `None` if it was aborted; an error may be a
-/// conflict.
+/// Scans a range, then inserts and deletes rows in it. Returns `None` after an abort; an error may
+/// be a conflict.
 pub fn range_transaction(
     db: &Database,
     table: &Table,
@@ -121,7 +120,7 @@ pub fn range_transaction(
         return Ok(None);
     }
     let (csn, told) = match random.below(16) {
-        // Seen by others, and acknowledged to nobody.
+        // Visible to other transactions, but never acknowledged.
         0 => (tx.commit_async()?.csn(), None),
         1 => {
             let handle = tx.commit_async()?;
@@ -154,7 +153,7 @@ fn change_rows(
         let was_there = observed.scans[0].rows.iter().any(|(there, _)| *there == row);
         match new {
             Some(new) => tx.insert(table, row.to_be_bytes(), new.to_be_bytes())?,
-            // Deleting what is not there writes nothing.
+            // Deleting a row that does not exist writes nothing.
             None if tx.remove(table, row.to_be_bytes())? => {}
             None => {
                 assert!(!was_there, "row {row} was seen and could not be deleted");
@@ -171,7 +170,7 @@ fn change_rows(
     Ok(())
 }
 
-/// Scans everything that there is, marks among it.
+/// Scans all rows, including marker rows.
 pub fn scan_all(db: &Database, table: &Table, ranges: &Ranges) -> Result<Observed> {
     let begun = ranges.ticks.next();
     let snapshot = db.begin_read()?;

@@ -1,4 +1,4 @@
-//! Every way in which rows can be read, for judges that know what must be there.
+//! Every way to read rows, for tests that know the expected content.
 
 use quenchdb::internals::base::random::Random;
 use quenchdb::{Error, Result, Snapshot, Table, Transaction, ValueReader};
@@ -7,7 +7,7 @@ use std::ops::Bound;
 
 pub type Row = (Vec<u8>, Vec<u8>);
 
-/// What one reads with.
+/// The transaction or snapshot that reads.
 #[derive(Clone, Copy)]
 pub enum Reader<'a> {
     Transaction(&'a Transaction),
@@ -24,7 +24,7 @@ macro_rules! with {
 }
 
 impl Reader<'_> {
-    /// One row, in one of the ways there are.
+    /// Reads one row in a random way.
     pub fn row(self, table: &Table, key: &[u8], random: &mut Random) -> Result<Option<Vec<u8>>> {
         match random.below(8) {
             0 => {
@@ -43,12 +43,12 @@ impl Reader<'_> {
         }
     }
 
-    /// The first row of a table, or the last.
+    /// Reads the first or the last row of a table.
     pub fn end_of(self, table: &Table, last: bool) -> Result<Option<Row>> {
         with!(self, reader => if last { reader.last(table) } else { reader.first(table) })
     }
 
-    /// The rows of a range, in order, taken from either end or from both until they meet.
+    /// Reads the rows of a range in order: from either end, or from both ends until they meet.
     pub fn rows(
         self,
         table: &Table,
@@ -75,7 +75,7 @@ impl Reader<'_> {
     }
 }
 
-/// A value read to its end, or by pieces from the last on.
+/// Reads a value to its end, or in pieces from the last piece to the first.
 fn whole(mut value: ValueReader<'_>, random: &mut Random) -> Result<Vec<u8>> {
     let len = value.len();
     let mut bytes = Vec::new();
@@ -90,7 +90,7 @@ fn whole(mut value: ValueReader<'_>, random: &mut Random) -> Result<Vec<u8>> {
         let end = bytes.len().min(from + piece);
         let mut at = from;
         while at < end {
-            // At most to the end of a page.
+            // A read stops at the end of a page.
             let some = value.read_at(at as u64, &mut bytes[at..end])?;
             assert!(some > 0, "a value of {len} bytes ends at {at}");
             at += some;

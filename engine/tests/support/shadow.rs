@@ -1,5 +1,5 @@
-//! Rows that one thread owns, beside a model of them: it knows what each of its reads must give.
-//! After a crash `past` judges what is left.
+//! Rows that one thread owns, with a model of them: each read is compared with the model. After a
+//! crash `past` checks what is left.
 
 use super::bank::{LOOSE_KINDS, is_certain};
 use super::past::{Keys, Owner, Past, Reached, SHARED, State, count_key, own_table};
@@ -15,36 +15,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Where a thread works.
+/// What a thread works with.
 pub struct World<'a> {
     pub db: &'a Database,
     pub so_far: &'a SoFar,
-    /// Counts operations of the disk.
+    /// Returns the number of disk operations so far.
     pub operations: &'a dyn Fn() -> usize,
-    /// Transactions are of the first so many kinds, see `bank`.
+    /// Transactions commit in one of the first `kinds` ways, see `bank`.
     pub kinds: u64,
 }
 
-/// The rows of one thread, while it lives.
+/// The rows of one thread while it runs.
 pub struct Shadow {
     table: Table,
-    /// A table of its own, while there is one.
+    /// The thread's own table, while it exists.
     own: Option<Table>,
     past: Past,
-    /// With the number of the commit that it shows.
+    /// An older snapshot and the number of the commit that it shows.
     held: Option<(Snapshot, usize)>,
     handles: Vec<(usize, CommitHandle)>,
-    /// The outcome of its last commit is unknown: it can say nothing of what comes after it.
+    /// The outcome of the last commit is unknown, so the model cannot continue.
     lost_track: bool,
 }
 
 impl Shadow {
-    /// Of a thread that owns nothing yet.
+    /// Returns the rows of a thread that owns nothing yet.
     pub fn of(db: &Database, owner: Owner, keys: Keys) -> Result<Shadow> {
         Shadow::with(db, Past::of(owner, keys))
     }
 
-    /// Of a thread that goes on with what was found of another's rows.
+    /// Returns the rows of a thread that continues with what was found after a crash.
     pub fn adopt(db: &Database, past: &Arc<Past>, found: Reached) -> Result<Shadow> {
         Shadow::with(db, past.gone_on_with(found))
     }
@@ -55,17 +55,17 @@ impl Shadow {
         Ok(Shadow { table, own, past, held: None, handles: Vec::new(), lost_track: false })
     }
 
-    /// What is to be judged after a crash. Nothing comes after it.
+    /// Returns the history, to check after a crash, and stops.
     pub fn end(&mut self) -> Past {
         self.lost_track = true;
         let nothing = Past::of(self.past.owner, self.past.keys);
         std::mem::replace(&mut self.past, nothing)
     }
 
-    /// A transaction, or a look at an older state, or a table of its own that comes or goes.
+    /// Runs a transaction, reads an older snapshot, or creates or drops the thread's table.
     ///
     /// # Panics
-    /// If a read gives something else than the model.
+    /// If a read differs from the model.
     pub fn step(&mut self, world: &World<'_>, random: &mut Random) -> Result<()> {
         if self.lost_track {
             return Ok(());
@@ -85,8 +85,8 @@ impl Shadow {
         self.ask_handles(world, random)
     }
 
-    /// Looks at the state that is held. Returns its number if it was read: what a snapshot returned
-    /// survives, whether or not it was acknowledged.
+    /// Reads the older snapshot. Returns its commit's number if the counting row was read: what a
+    /// snapshot returned survives a crash, acknowledged or not.
     fn look_back(&self, random: &mut Random) -> Result<Option<usize>> {
         let Some((snapshot, commit)) = &self.held else { return Ok(None) };
         let (reader, state) = (Reader::Snapshot(snapshot), self.past.state(*commit));
@@ -102,9 +102,9 @@ impl Shadow {
         Ok(Some(*commit))
     }
 
-    /// Creates the table of its own, or drops it. That is durable when the call returns.
+    /// Creates or drops the thread's table, which is durable when the call returns.
     fn turn(&mut self, world: &World<'_>) -> Result<()> {
-        // A snapshot may have used it.
+        // The snapshot may have used the table.
         self.held = None;
         let (name, before) = (own_table(self.past.owner), self.own.take());
         let turn = self.past.turn();
@@ -130,7 +130,7 @@ impl Shadow {
         }
     }
 
-    /// Asks what became of its commits, and waits for one of them now and then.
+    /// Polls the commit handles, and sometimes waits for one.
     fn ask_handles(&mut self, world: &World<'_>, random: &mut Random) -> Result<()> {
         let way = random.below(16);
         if way < 2
@@ -150,14 +150,14 @@ impl Shadow {
         Ok(())
     }
 
-    /// The rows as they are now.
+    /// Returns the current rows.
     fn now(&self) -> State {
         let Reached { commit, turn } = self.past.newest();
         let state = self.past.state(commit);
         State { shared: state.shared.clone(), own: state.own_after(turn), turn }
     }
 
-    /// Returns the number of its commit if it was acknowledged.
+    /// Runs a transaction. Returns the commit's number if it was acknowledged.
     fn transaction(&mut self, world: &World<'_>, random: &mut Random) -> Result<Option<usize>> {
         let before = self.past.newest().commit;
         let ended = if world.kinds > LOOSE_KINDS && random.chance(1, 12) {
@@ -181,7 +181,7 @@ impl Shadow {
             1 => Durability::Lazy,
             _ => Durability::Durable,
         };
-        // Nobody else changes its rows, so that each statement sees the same.
+        // No other thread changes these rows, so all statements see the same state.
         let isolation = if random.chance(1, 4) { Isolation::ReadCommitted } else { Isolation::Snapshot };
         let mut tx = world.db.begin_with(isolation, durability)?;
         let state = self.work(&mut tx, random)?;
@@ -200,7 +200,7 @@ impl Shadow {
         }
     }
 
-    /// The same in a closure, which is called again after a conflict.
+    /// The same in a closure, which the engine calls again after a conflict.
     fn transact(&mut self, world: &World<'_>, random: &mut Random) -> Result<Option<usize>> {
         let before = self.past.newest().commit;
         world.db.transact(|tx| {
@@ -210,7 +210,7 @@ impl Shadow {
         })
     }
 
-    /// Changes rows and looks at them. Returns how they are then.
+    /// Changes and reads rows. Returns their state afterwards.
     fn work(&self, tx: &mut Transaction, random: &mut Random) -> Result<State> {
         let mut state = self.now();
         for _ in 0..1 + random.below(5) {
@@ -228,8 +228,8 @@ impl Shadow {
         Ok(state)
     }
 
-    /// Says in the transaction which of its owner's it is. It may be there from now on, whatever
-    /// the commit says. Returns its number.
+    /// Writes the commit's number into the counting row. The commit may be durable from now on,
+    /// whatever the call returns. Returns the number.
     fn write_down(&mut self, tx: &mut Transaction, mut state: State) -> Result<usize> {
         let commit = self.past.newest().commit + 1;
         let count = count_key(self.past.owner);
@@ -267,7 +267,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// One read: of a row, of an end of the table, or of a range.
+    /// Reads a row, the first or last row, or a range, and compares it with the model.
     fn look(&self, reader: Reader<'_>, state: &State, random: &mut Random) -> Result<()> {
         let (table, rows) = match &self.own {
             Some(own) if random.chance(1, 3) => (own, &state.own_after(self.past.newest().turn)),
@@ -284,7 +284,7 @@ impl Shadow {
                 let last = random.chance(1, 2);
                 let found = reader.end_of(table, last)?;
                 let own = if last { rows.last_key_value() } else { rows.first_key_value() };
-                // Rows of others may be outside of its own.
+                // Other owners' rows may lie before or after these rows.
                 let fits = match (&found, own) {
                     (Some((key, value)), own) if key[..2] == owner => own == Some((key, value)),
                     (Some((key, _)), Some((own, _))) => (key > own) == last,
@@ -308,8 +308,7 @@ impl Shadow {
         Ok(())
     }
 
-    /// Of a range that may have some of its rows: from `key` on or from before all of its rows, to
-    /// somewhere.
+    /// Returns the bounds of a range that may contain some of the rows.
     fn bounds(&self, key: Vec<u8>, random: &mut Random) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         let [run, thread] = self.past.owner;
         let first = match random.below(8) {
@@ -328,7 +327,7 @@ impl Shadow {
     }
 }
 
-/// Waits for a commit as asynchronous code does: until it is woken.
+/// Waits for a commit as an async executor does: polls again after each wake-up.
 pub fn await_it(handle: CommitHandle) -> Result<()> {
     #[derive(Default)]
     struct Woken(AtomicBool);

@@ -1,11 +1,11 @@
-//! Rows that say who put them up, and transactions that only read them: whoever is there after a
-//! crash, so is everybody whom it met.
+//! Marker rows, and transactions that only read them. If a reader's result survives a crash, so
+//! must all transactions that it observed.
 //!
-//! A transaction of the bank puts up a sign, and often takes down the one before it of its thread.
-//! Others look at signs, at one or at a range of them, and change none. What such a reader met is a
-//! list of transactions: of those whose signs it saw, and of those that had taken down the signs
-//! which it knew of and did not see. A reader that writes puts the list in the journal; one that
-//! does not, or a snapshot, is told, and whoever is told may rely on it.
+//! A transfer inserts a marker row and often removes its thread's previous one. Readers look up one
+//! marker or scan a range of markers. Such a reader has observed two kinds of transactions: those
+//! whose markers it saw, and those that had removed the markers that it missed. A reader that
+//! writes records the list in the journal. For other readers and snapshots the list must be durable
+//! when the read is acknowledged.
 
 use super::bank::Id;
 use quenchdb::internals::base::random::Random;
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The table, and what is known of it outside of the database.
+/// The table, and what is known about it outside of the database.
 pub struct Signs {
     table: Table,
     known: Mutex<Known>,
@@ -22,15 +22,15 @@ pub struct Signs {
 
 #[derive(Default)]
 struct Known {
-    /// The newest sign of each thread: its transaction is visible to each that begins now.
+    /// The newest marker of each thread: visible to every transaction that begins now.
     newest: BTreeMap<u8, Id>,
-    /// The newest that was acknowledged: visible to each snapshot that begins now, too.
+    /// The newest acknowledged marker of each thread: visible to every snapshot that begins now.
     acknowledged: BTreeMap<u8, Id>,
-    /// Who took down a sign, or was the last to try.
+    /// Marker to the last transaction that tried to remove it.
     taken_down: BTreeMap<Id, Id>,
 }
 
-/// What one reads with.
+/// The transaction or snapshot that reads.
 #[derive(Clone, Copy)]
 pub enum View<'a> {
     Transaction(&'a Transaction),
@@ -65,40 +65,39 @@ impl Signs {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts up the sign of transaction `id`. Returns the number of the one of its thread that it
-    /// takes down.
+    /// Inserts the marker of transaction `id`. Returns the number of the thread's earlier
+    /// transaction whose marker it removes.
     pub fn put_up(&self, tx: &mut Transaction, id: Id, random: &mut Random) -> Result<Option<u8>> {
         tx.insert(&self.table, id, id)?;
         let before = self.known().newest.get(&id[1]).copied().filter(|_| random.chance(2, 3));
         let Some(before) = before else { return Ok(None) };
-        // Who sees that it is gone finds here by whom: earlier ones that tried have not committed.
+        // Readers that miss the marker look up its remover here. Earlier attempts did not commit.
         self.known().taken_down.insert(before, id);
         tx.remove(&self.table, before)?;
         Ok(Some(before[2]))
     }
 
-    /// Transaction `id` is visible now.
+    /// Records that transaction `id` is visible.
     pub fn is_up(&self, id: Id) {
         self.known().newest.insert(id[1], id);
     }
 
-    /// Transaction `id` is acknowledged, too.
+    /// Records that transaction `id` is acknowledged.
     pub fn is_acknowledged(&self, id: Id) {
         self.known().acknowledged.insert(id[1], id);
     }
 
-    /// Signs that were up a moment ago. To be asked for before the transaction begins that looks
-    /// for them.
+    /// Returns the newest markers. To be called before the reading transaction begins.
     pub fn newest(&self) -> Vec<Id> {
         self.known().newest.values().copied().collect()
     }
 
-    /// As [`Signs::newest`], for a snapshot, which sees what is acknowledged.
+    /// As [`Signs::newest`], for snapshots, which see only acknowledged commits.
     pub fn newest_acknowledged(&self) -> Vec<Id> {
         self.known().acknowledged.values().copied().collect()
     }
 
-    /// Looks at one of the `newest`, or at a range of signs: whom it met.
+    /// Reads one of the `newest` markers, or a range. Returns the transactions that it observed.
     pub fn look(&self, view: View<'_>, newest: &[Id], random: &mut Random) -> Result<Vec<Id>> {
         let Some(one) = newest.get(random.below(newest.len().max(1) as u64) as usize) else {
             return Ok(Vec::new());
@@ -109,7 +108,7 @@ impl Signs {
                 Some(row) => ([Id::try_from(&row[..]).expect("an id")].into(), Vec::new()),
                 None => (BTreeSet::new(), vec![*one]),
             },
-            // From the newest of a thread on, or all that there are.
+            // From a thread's newest marker on, or all markers.
             2 => {
                 let back = random.chance(1, 2);
                 let seen = view.keys(&self.table, one, Bound::Excluded(&end), back)?;

@@ -1,18 +1,18 @@
-//! A test that is left out, because this machine lacks something, says so. It passes, so what it
-//! would have shown is not shown: whoever runs the tests can have a list of these, in the file that
-//! `QUENCH_SKIPPED` names. With `QUENCH_SKIP=deny` it fails instead.
+//! Reports tests that are skipped because this machine lacks something. A skipped test passes
+//! without showing anything. Therefore the file named by `QUENCH_SKIPPED` gets a list of skipped
+//! tests. With `QUENCH_SKIP=deny` such a test fails.
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Says that the calling test is left out, and why.
+/// Reports that the calling test is skipped, and why.
 #[track_caller]
 pub fn skip(why: &dyn Display) {
-    // The harness names a test's thread after it.
+    // The harness names a thread after its test.
     let thread = std::thread::current();
     let line = format!("SKIPPED: {}: {}\n", thread.name().unwrap_or("a test"), why.to_string().trim());
-    // Not `eprintln`, which is captured.
+    // Written directly, because the harness captures `eprintln`.
     let _ = std::io::stderr().write_all(line.as_bytes());
     if let Some(path) = std::env::var_os("QUENCH_SKIPPED") {
         let list = OpenOptions::new().append(true).create(true).open(path);

@@ -1,6 +1,6 @@
-//! What `flush`, `checkpoint` and `close` promise: whatever had committed when the call began is
-//! durable when it returns `Ok`, at whatever level, by whichever thread, and whether or not
-//! somebody still waits for it.
+//! Checks the promise of `flush`, `checkpoint` and `close`: when the call returns `Ok`, every
+//! commit that returned before the call is durable. This holds at any durability level, for commits
+//! of any thread, and whether or not a thread still waits for the commit.
 
 use super::bank::Id;
 use super::past::{Owner, Past};
@@ -10,21 +10,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// Of a transaction with a row in the journal.
+    /// A transaction with a row in the journal.
     Journal(Id),
-    /// Of rows of a thread's own: whose, and which of their commits.
+    /// A commit of a thread's own rows: the owner and the commit's number.
     Own(Owner, usize),
 }
 
-/// The commits of a life whose calls have returned. Not with the simulation's mutexes: nothing is
-/// waited for under it.
+/// The commits of a run whose calls have returned. Uses a plain mutex, not the simulation's,
+/// because no thread blocks while it holds the lock.
 #[derive(Debug, Default)]
 pub struct SoFar(Mutex<Commits>);
 
 #[derive(Debug, Default)]
 struct Commits {
     returned: Vec<Commit>,
-    /// So many, the first, are known to be durable.
+    /// The first `durable` commits are known to be durable.
     durable: usize,
 }
 
@@ -33,18 +33,18 @@ impl SoFar {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The call of a commit has returned.
+    /// Records that the call of a commit has returned.
     pub fn returned(&self, commit: Commit) {
         self.commits().returned.push(commit);
     }
 
-    /// What has committed.
+    /// Returns the commits whose calls have returned.
     pub fn returned_so_far(&self) -> Vec<Commit> {
         self.commits().returned.clone()
     }
 
-    /// Does `call`, which makes everything so far durable. Returns what is durable by it, and was
-    /// not known to be.
+    /// Runs `call`, which makes all earlier commits durable. Returns the commits that were not
+    /// known to be durable before.
     pub fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<Vec<Commit>> {
         let so_far = self.commits().returned.len();
         call()?;
@@ -55,8 +55,8 @@ impl SoFar {
     }
 }
 
-/// Tells of commits that must be there, each from so many disk operations on: those of the journal
-/// to `journal`, others to whose they are.
+/// Records durable commits, each with a number of disk operations: those of the journal in
+/// `journal`, others in their owner's history.
 pub fn tell(durable: &[(usize, Commit)], journal: &mut Vec<(usize, Id)>, pasts: &mut [Past]) {
     for (operations, commit) in durable {
         match commit {

@@ -1,4 +1,4 @@
-//! Functions are short enough to read at once, and so are the names of tests.
+//! Functions and the names of tests are short.
 
 use super::exceptions::{LONG_FUNCTIONS, LONG_TEST_NAMES};
 use super::{Source, report, sources};

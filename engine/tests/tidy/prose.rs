@@ -1,4 +1,4 @@
-//! How comments, documents and commits read. The lists of places are in `exceptions.rs`.
+//! Checks how comments, documents and commits read. Exceptions are in `exceptions.rs`.
 
 use super::exceptions::{COINED_WORDS, LONG_CELLS, WIDE_COMMENTS};
 use super::{Source, report, root, sources};
@@ -8,7 +8,7 @@ const COMMENT_COLUMNS_MAX: usize = 100;
 const CELL_CHARACTERS_MAX: usize = 120;
 const SUBJECT_CHARACTERS_MAX: usize = 72;
 
-/// Commits since then have short subjects.
+/// Only commits since then are checked.
 const SUBJECTS_SINCE: &str = "2026-11-25T00:00:00Z";
 
 /// Words and phrases for which the field, or plain English, has others.
@@ -113,7 +113,7 @@ fn table_cells_have_at_most_120_characters() {
     report("table cells have at most 120 characters", wrong);
 }
 
-/// Where there is no history, or not all of it, nothing is checked.
+/// Without the full history nothing is checked.
 #[test]
 fn commit_subjects_have_at_most_72_characters() {
     let git = |arguments: &[&str]| {
