@@ -1,11 +1,11 @@
-//! Copies of databases: backup, restore, compact, salvage, as people and scripts call them.
+//! Copies of databases through the program: backup, restore, compact, salvage.
 
 use crate::support::*;
 use serde_json::Value;
 use std::path::Path;
 
 #[test]
-fn backups_are_made_looked_at_and_restored() {
+fn backups_are_made_inspected_and_restored() {
     let root = directory();
     let path = |name: &str| root.path().join(name);
     let (db, full, increment, restored) = (path("db"), path("full"), path("increment"), path("restored"));
@@ -34,7 +34,7 @@ fn backups_are_made_looked_at_and_restored() {
 }
 
 #[test]
-fn compact_makes_the_file_of_pages_short() {
+fn compact_shortens_the_page_file() {
     let root = directory();
     let path = root.path().join("db");
     let db = text(&path);
@@ -46,10 +46,10 @@ fn compact_makes_the_file_of_pages_short() {
     expect_code(&report, 0);
     let report = json(&report);
     let number = |name: &str| report[name].as_u64().expect("a number");
-    // And a mapping and a catalog for the next checkpoint.
+    // The next checkpoint also needs space for a mapping and a catalog.
     let room = (number("bytes_used") / 20).max(16 * 4096);
     assert!(number("bytes_after") <= number("bytes_used") + room, "{report}");
-    // A checkpoint may have cut it already, to what was needed lately.
+    // A checkpoint may have shortened the file before.
     assert!(number("bytes_after") < number("bytes_before"), "{report}");
     assert_eq!(
         std::fs::metadata(path.join("pages/data")).expect("there").len() / 4096,
@@ -59,7 +59,7 @@ fn compact_makes_the_file_of_pages_short() {
 }
 
 #[test]
-fn salvage_copies_what_is_readable_and_says_what_is_not() {
+fn salvage_copies_readable_rows_and_reports_the_rest() {
     let root = directory();
     let path = |name: &str| root.path().join(name);
     let (db, whole, part) = (path("db"), path("whole"), path("part"));
@@ -105,8 +105,7 @@ fn a_database_open_elsewhere_is_read_and_backed_up() {
     let stat = json(&run(&["stat", path, "--checkpoint", "--json"]));
     assert_eq!((&stat["checkpoint_csn"], &stat["checkpoint_readers"]), (&csn.0.into(), &1.into()));
     let (backup, restored) = (directory.path().join("backup"), directory.path().join("restored"));
-    // That a checkpoint is copied is said when it was, and not beside the reason why it could not
-    // be.
+    // A failed backup must not print that it copied the newest checkpoint.
     let (full, none) = (directory.path().join("full"), directory.path().join("none"));
     std::fs::create_dir(&full).expect("ours");
     std::fs::write(full.join("letter"), b"dear").expect("ours");
@@ -115,17 +114,23 @@ fn a_database_open_elsewhere_is_read_and_backed_up() {
     {
         let refused = run(&arguments);
         expect_code(&refused, 2);
-        assert!(!String::from_utf8_lossy(&refused.stderr).contains("newest checkpoint"), "it was not");
+        assert!(
+            !String::from_utf8_lossy(&refused.stderr).contains("newest checkpoint"),
+            "nothing was copied"
+        );
     }
     let made = run(&["backup", path, text(&backup)]);
     expect_code(&made, 0);
-    assert!(String::from_utf8_lossy(&made.stderr).contains("newest checkpoint was copied"), "it is said");
+    assert!(
+        String::from_utf8_lossy(&made.stderr).contains("newest checkpoint was copied"),
+        "the note is missing"
+    );
     expect_code(&run(&["restore", text(&backup), text(&restored)]), 0);
     assert_eq!(run(&["dump", text(&restored), "t"]).stdout, b"a\t1\n");
     assert_eq!(db.checkpoint_readers().len(), 0);
 }
 
-/// Copies the files of a database that is open: what a crash of this moment would leave.
+/// Copies the files of an open database, as a crash at this moment would leave them.
 fn copy_as_crashed(from: &Path, to: &Path) {
     for part in ["", "log", "pages"] {
         std::fs::create_dir(to.join(part)).expect("ours");
@@ -139,10 +144,9 @@ fn copy_as_crashed(from: &Path, to: &Path) {
     }
 }
 
-/// A reader kept the program from opening the database for writing, and what was only in the log
-/// was missing from the backup.
+/// Regression: a reader prevented the open for writing, and the backup silently omitted the log.
 #[test]
-fn a_backup_beside_readers_has_everything_or_is_refused() {
+fn a_backup_beside_readers_is_complete_or_refused() {
     let root = directory();
     let path = |name: &str| root.path().join(name);
     let (closed, crashed) = (path("closed"), path("crashed"));
@@ -173,7 +177,7 @@ fn a_backup_beside_readers_has_everything_or_is_refused() {
 }
 
 #[test]
-fn a_restore_that_is_refused_makes_no_target() {
+fn a_refused_restore_creates_no_target() {
     let root = directory();
     let path = |name: &str| root.path().join(name);
     let (db, full, target, none) = (path("db"), path("full"), path("target"), path("none"));
@@ -189,7 +193,7 @@ fn a_restore_that_is_refused_makes_no_target() {
 }
 
 #[test]
-fn a_checkpoint_whose_pages_are_missing_says_so() {
+fn a_checkpoint_without_its_page_file_names_the_file() {
     let root = directory();
     let db = root.path().join("db");
     expect_code(&run(&["put", text(&db), "t", "a", "1"]), 0);

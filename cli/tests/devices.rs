@@ -1,4 +1,4 @@
-//! Modelled devices through the program: each measures as its figures say, and every workload runs
+//! Modelled devices through the program: each has the latency of its model, and every workload runs
 //! on them.
 
 use crate::support::*;
@@ -33,9 +33,8 @@ const RUNS_MAX: usize = 30;
 fn the_floor_of_every_model_is_about_its_figure() {
     for (name, figure) in some(&FLOORS, 3) {
         let mut seen: Vec<f64> = Vec::new();
-        // A quarter to either side is noise of few measurements. What comes on top is a busy
-        // machine's, which is never faster: the first run that is about as fast as it should be
-        // tells.
+        // Few measurements vary by a quarter. A busy machine only adds latency, so the first run
+        // near the figure is enough.
         while seen.last().is_none_or(|p50| *p50 > 1.5 * figure + 300.0) {
             assert!(seen.len() < RUNS_MAX, "{name}: {seen:?} instead of {figure}");
             let report = bench(&["device", "--device", name, "--threads", "2", "--seconds", "1"]);
@@ -104,7 +103,7 @@ fn an_unknown_device_is_refused_with_all_known_names() {
 }
 
 #[test]
-fn a_device_in_memory_cannot_be_kept() {
+fn a_device_in_memory_is_not_reopened_or_kept() {
     for flags in [&["--reopen", "kill"][..], &["--keep"]] {
         let output = run_bench(&[&["tpcb", "--device", "sim:ebs-io2"], flags].concat());
         let error = String::from_utf8_lossy(&output.stderr);

@@ -1,8 +1,8 @@
-//! `bench --engine` and `bench compare` in the program that contains QuenchDB only.
+//! `bench --engine` and `bench compare` in the program without other engines.
 
 use crate::support::*;
 
-/// Fails with one line that contains `parts`.
+/// Asserts that a benchmark fails with one line that contains `parts`.
 #[track_caller]
 fn refused(arguments: &[&str], parts: &[&str]) {
     let output = run_bench(arguments);

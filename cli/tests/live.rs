@@ -1,5 +1,5 @@
-//! On a terminal of its own: `--live` draws, ends when it is asked to, and gives the terminal back;
-//! long work says how far it is.
+//! The program on a pseudo-terminal: `--live` draws, ends on request, and restores the terminal;
+//! long operations print their progress.
 
 use crate::support::*;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -10,25 +10,26 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const LONGEST: Duration = Duration::from_secs(60);
-/// What a terminal is told to show its other screen, and to go back.
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Escape sequences that switch a terminal to its alternate screen and back.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 
-/// Said on the terminal when the program is gone: what it wrote itself is before this.
-const GONE: &str = "\0gone";
+/// Written to the terminal after the program has ended: the end of the program's output.
+const END_MARK: &str = "\0gone";
 
 const LINES: usize = 30;
 const COLUMNS: usize = 100;
 
-/// What a terminal shows that was told `written`: only where to write is looked at.
+/// Returns what a terminal shows after the output `written`. Of escape sequences only cursor moves
+/// count.
 fn screen(written: &str) -> String {
     let mut cells = vec![vec![' '; COLUMNS]; LINES];
     let (mut line, mut column) = (0, 0);
     let mut rest = written.chars();
     while let Some(char) = rest.next() {
         if char == '\x1b' {
-            // After the bracket up to the letter that ends it.
+            // A letter ends the sequence after the bracket.
             let mut sequence = String::new();
             for char in rest.by_ref().skip(1) {
                 sequence.push(char);
@@ -49,17 +50,17 @@ fn screen(written: &str) -> String {
     cells.into_iter().map(|line| line.into_iter().collect::<String>() + "\n").collect()
 }
 
-/// A program on a terminal, and what it has written there.
+/// A program on a pseudo-terminal, with its output.
 struct OnTerminal {
     terminal: File,
-    /// Keeps the terminal's settings to look at when the program is gone, and says that it is.
+    /// Stays open so that the test can read the terminal's settings and write [`END_MARK`].
     other_end: File,
     child: Child,
     written: Arc<Mutex<Vec<u8>>>,
 }
 
 impl OnTerminal {
-    /// `quench bench`, in a directory.
+    /// Starts `quench bench` in a directory.
     fn start(arguments: &[&str], directory: &std::path::Path) -> OnTerminal {
         let mut command = quench(&[&["bench"], arguments].concat());
         command.current_dir(directory);
@@ -83,21 +84,21 @@ impl OnTerminal {
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = reader.read(&mut bytes) {
-                all.lock().expect("nobody panics").extend_from_slice(&bytes[..read]);
+                all.lock().expect("no panic").extend_from_slice(&bytes[..read]);
             }
         });
         OnTerminal { terminal, other_end, child, written }
     }
 
     fn written(&self) -> String {
-        String::from_utf8_lossy(&self.written.lock().expect("nobody panics")).into_owned()
+        String::from_utf8_lossy(&self.written.lock().expect("no panic")).into_owned()
     }
 
     #[track_caller]
     fn wait_for(&mut self, what: &str) {
         let began = Instant::now();
         while !screen(&self.written()).contains(what) {
-            assert!(began.elapsed() < LONGEST, "no {what:?} in {}", screen(&self.written()));
+            assert!(began.elapsed() < DEADLINE, "no {what:?} in {}", screen(&self.written()));
             assert_eq!(self.child.try_wait().expect("ours"), None, "{}", self.written());
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -107,7 +108,7 @@ impl OnTerminal {
         !tcgetattr(&self.other_end).expect("a terminal").local_modes.contains(LocalModes::ICANON)
     }
 
-    /// Waits for its end; all that it wrote.
+    /// Waits for the end of the program. Returns all of its output.
     #[track_caller]
     fn wait(&mut self) -> (ExitStatus, String) {
         let began = Instant::now();
@@ -115,30 +116,30 @@ impl OnTerminal {
             if let Some(status) = self.child.try_wait().expect("ours") {
                 break status;
             }
-            if began.elapsed() > LONGEST {
+            if began.elapsed() > DEADLINE {
                 let _ = self.child.kill();
-                panic!("it goes on: {:?}", self.written());
+                panic!("the program does not end: {:?}", self.written());
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        self.other_end.write_all(GONE.as_bytes()).expect("there is room");
-        let gone = Instant::now();
+        self.other_end.write_all(END_MARK.as_bytes()).expect("there is room");
+        let ended = Instant::now();
         loop {
             let written = self.written();
-            if let Some(all) = written.strip_suffix(GONE) {
+            if let Some(all) = written.strip_suffix(END_MARK) {
                 return (status, all.to_string());
             }
-            assert!(gone.elapsed() < LONGEST, "something else writes: {written:?}");
+            assert!(ended.elapsed() < DEADLINE, "something else writes: {written:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Waits for its end; what it wrote after it had gone back from its other screen.
+    /// Waits for the end of the program. Returns its output after the return to the normal screen.
     #[track_caller]
     fn end(mut self) -> (ExitStatus, String) {
         let (status, written) = self.wait();
-        assert!(!self.is_raw(), "the terminal is as it was");
-        let (before, after) = written.rsplit_once(LEAVE).expect("it goes back from its screen");
+        assert!(!self.is_raw(), "the terminal is restored");
+        let (before, after) = written.rsplit_once(LEAVE).expect("a return to the normal screen");
         assert!(before.contains(ENTER) && !after.contains(ENTER), "{written:?}");
         (status, after.to_string())
     }
@@ -147,7 +148,7 @@ impl OnTerminal {
 const SMALL: [&str; 6] = ["--threads", "2", "--memory-bytes", "64m", "--rows", "1000"];
 
 #[test]
-fn an_endless_run_ends_with_its_result_by_key_or_signal() {
+fn a_key_or_signal_ends_an_endless_run_with_its_result() {
     let directory = directory();
     for key in [Some(b'q'), Some(0x1b), Some(3), None] {
         let mut run = OnTerminal::start(&[&["live"][..], &SMALL].concat(), directory.path());
@@ -169,7 +170,7 @@ fn an_endless_run_ends_with_its_result_by_key_or_signal() {
 }
 
 #[test]
-fn a_child_that_is_killed_leaves_the_terminal_as_it_was() {
+fn a_killed_child_leaves_the_terminal_restored() {
     let directory = directory();
     let arguments =
         ["tatp", "--subscribers", "500", "--live", "--seconds", "3", "--reopen", "kill", "--check"];
@@ -193,7 +194,7 @@ fn an_early_stop_restores_the_terminal_without_a_result() {
 }
 
 #[test]
-fn without_a_terminal_one_line_says_so() {
+fn without_a_terminal_live_fails_with_one_line() {
     for arguments in [&["live"][..], &["tpcb", "--live"], &["put", "--live", "--json"]] {
         let output = run_bench(arguments);
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
@@ -209,7 +210,7 @@ fn without_a_terminal_one_line_says_so() {
 }
 
 #[test]
-fn reading_everything_says_how_far_it_is_but_not_among_rows() {
+fn long_reads_print_progress_but_not_among_rows() {
     let directory = directory();
     let (path, file) = (directory.path().join("db"), directory.path().join("rows"));
     let db = text(&path);

@@ -1,4 +1,4 @@
-//! Drives the built `quench` the way people and scripts do.
+//! Commands of the built `quench`, as users and scripts run them.
 
 use crate::support::*;
 use quenchdb::internals::base::depth::{is_deep, some};
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The same bytes in each run: xorshift.
+/// Returns pseudorandom bytes (xorshift), the same in each run.
 fn random_bytes(state: &mut u64, len: usize) -> Vec<u8> {
     (0..len)
         .map(|_| {
@@ -33,7 +33,7 @@ fn escaped(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Sorted lines of random rows with different keys.
+/// Returns sorted lines of random rows with different keys.
 fn random_lines(rows: usize) -> Vec<u8> {
     let mut state = 0x1234_5678_9abc_def1;
     let mut all = std::collections::BTreeMap::new();
@@ -68,13 +68,13 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
     let mut load = quench(&["load", text(&database), "t", "-", "--batch", "50"]);
     let mut child = load.stdin(Stdio::piped()).spawn().expect("starts");
     let mut input = child.stdin.take().expect("piped");
-    // The pipe holds 64 KiB of it and the program's buffer 256: of the rest all but the last batch
-    // is durable. The load cannot end, as the pipe stays open.
+    // The pipe holds 64 KiB of the input and the program's buffer 256 KiB. Of the rest, all batches
+    // but the last are durable. The load cannot end, because the pipe stays open.
     let (send, taken) = std::sync::mpsc::channel();
     let all = lines.clone();
     std::thread::spawn(move || {
         let written = input.write_all(&all.as_bytes()[..600_000]);
-        // With the pipe, which stays open until the child has ended.
+        // The receiver keeps the pipe open until the child has ended.
         let _ = send.send((written, input));
     });
     let taken = taken.recv_timeout(Duration::from_secs(60));
@@ -87,7 +87,7 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
         String::from_utf8(output.stdout).expect("names")
     };
     assert_eq!(listed(&[]), "t\n");
-    assert_eq!(listed(&["--internal"]), "quench.load\t(internal)\nt\n", "what --resume needs");
+    assert_eq!(listed(&["--internal"]), "quench.load\t(internal)\nt\n", "--resume needs the table");
     let again = ["load", text(&database), "t", "-", "--resume", "--json"];
     let resumed = run_with_input(&again, lines.as_bytes());
     expect_code(&resumed, 0);
@@ -97,7 +97,7 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
     assert_eq!((rows + skipped, skipped % 50), (200_000, 0));
     assert!(skipped > 0 && rows > 0, "{report}");
     assert!(run(&["dump", text(&database), "t"]).stdout == lines.as_bytes());
-    assert_eq!(listed(&["--internal"]), "t\n", "the marker is removed, and its table");
+    assert_eq!(listed(&["--internal"]), "t\n", "the table of --resume is removed");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_file_is_put_got_dumped_and_loaded_as_one_value() {
 }
 
 #[test]
-fn what_cannot_be_done_ends_with_code_2_and_one_line() {
+fn a_failed_command_ends_with_code_2_and_one_line() {
     let dir = directory();
     let (path, torture) = (dir.path().join("db"), dir.path().join("torture"));
     let db = text(&path);
@@ -246,7 +246,7 @@ fn an_interrupted_bench_or_demo_leaves_no_directory_behind() {
 }
 
 #[test]
-fn log_prints_what_a_kill_left_there() {
+fn log_prints_the_records_that_a_kill_left() {
     let dir = directory();
     let report = run(&["bench", "put", "--reopen", "kill", "--rows", "2000", "--seconds", "1", "--json"]);
     expect_code(&report, 0);
@@ -263,7 +263,7 @@ fn log_prints_what_a_kill_left_there() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_reader_that_closes_the_pipe_is_no_error() {
     let dir = directory();
     let path = dir.path().join("db");
     let lines: String = (0..100_000).map(|i| format!("{i:08}\tvalue {i}\n")).collect();
@@ -281,7 +281,7 @@ fn a_reader_that_goes_away_is_no_error() {
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The exit code of a command whose output nobody reads.
+/// Returns the exit code of a command whose standard output is a closed pipe.
 fn code_unread(arguments: &[&str]) -> Option<i32> {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -289,7 +289,7 @@ fn code_unread(arguments: &[&str]) -> Option<i32> {
 }
 
 #[test]
-fn problems_are_in_the_exit_code_even_with_a_closed_pipe() {
+fn the_exit_code_reports_problems_even_with_a_closed_pipe() {
     let dir = directory();
     let path = dir.path().join("db");
     let db = text(&path);
@@ -308,9 +308,9 @@ fn problems_are_in_the_exit_code_even_with_a_closed_pipe() {
     }
 }
 
-/// A dump used to begin by emptying the file.
+/// Regression: a dump truncated the existing file before it wrote.
 #[test]
-fn a_dump_takes_the_place_of_a_file_when_it_is_complete() {
+fn a_dump_replaces_a_file_once_the_dump_is_complete() {
     let dir = directory();
     let (path, dumps) = (dir.path().join("db"), dir.path().join("dumps"));
     let rows: String = (0..1000).map(|i| format!("{i:08}\t{}\n", "v".repeat(100))).collect();
@@ -320,7 +320,7 @@ fn a_dump_takes_the_place_of_a_file_when_it_is_complete() {
     std::fs::write(&file, b"the last one").expect("ours");
     std::os::unix::fs::symlink(&file, &link).expect("ours");
     let names = || std::fs::read_dir(&dumps).expect("ours").count();
-    // Files longer than some KiB are refused, and the signal for that (25) is ignored.
+    // Files above some KiB fail with an error, because the shell ignores SIGXFSZ (25).
     let limited = Command::new("sh")
         .args(["-c", "ulimit -f 8; trap '' 25; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_quench")])
         .args(["dump", text(&path), "t", text(&file)])
@@ -396,7 +396,7 @@ fn bench_reports_every_field() {
     }
 }
 
-/// `quench bench` in a directory of its own; its report.
+/// Runs `quench bench`. Returns its report.
 #[track_caller]
 fn bench(arguments: &[&str]) -> Value {
     let output = run(&[&["bench"], arguments, &["--threads", "2", "--json"]].concat());
@@ -427,7 +427,7 @@ fn bench_kills_and_recovers_every_workload() {
         assert_eq!((number(reopened, "missing"), number(reopened, "wrong")), (0.0, 0.0), "{report}");
         assert!(number(&report, "rss_bytes_max") > 1e6, "of the child: {report}");
     }
-    // Without --rows the load is what a time allows.
+    // Without --rows the load lasts a fixed time.
     let report = bench(&["put", "--seconds", "0.3", "--warmup", "0", "--reopen", "kill"]);
     assert!(number(&report, "replayed") >= number(&report, "committed"), "{report}");
     let scan = bench(&["scan", "--rows", "2000", "--seconds", "0.3", "--reopen", "kill"]);
@@ -447,7 +447,7 @@ fn bench_closes_and_reopens_and_finds_everything() {
 }
 
 #[test]
-fn bench_makes_checkpoints_beside_the_workload_or_none() {
+fn bench_makes_checkpoints_during_the_workload_or_none() {
     let dir = directory();
     let picture = dir.path().join("run.svg");
     let common = ["ycsb", "--rows", "1000", "--warmup", "0.1", "--interval", "0.1", "--seconds"];
@@ -506,7 +506,7 @@ fn soak_checks_everything_and_judges_space() {
 }
 
 #[test]
-fn bench_counts_what_more_rows_than_memory_cost() {
+fn bench_reports_reads_and_writes_of_evicted_pages() {
     let rows = ["ycsb", "--rows", "60000", "--memory-bytes", "4m", "--level", "bounded"];
     let report = long_enough(
         0.5,
@@ -544,8 +544,8 @@ fn an_interrupt_leaves_no_directory_behind() {
     }
 }
 
-/// Two seconds for each preset, or QUENCH_TORTURE_SECONDS; a second for two of them if not at the
-/// whole depth.
+/// Runs `QUENCH_TORTURE_SECONDS` for each preset, by default two seconds. A shallow run takes one
+/// second for two presets.
 #[test]
 fn torture_finds_nothing_lost() {
     let seconds = std::env::var("QUENCH_TORTURE_SECONDS").unwrap_or(if is_deep() { "2" } else { "1" }.into());
@@ -563,7 +563,7 @@ fn torture_finds_nothing_lost() {
 }
 
 #[test]
-fn demo_keeps_its_promise() {
+fn demo_finds_every_acknowledged_commit() {
     let dir = directory();
     let output = run(&["demo", text(&dir.path().join("demo")), "--seconds", "2", "--json"]);
     expect_code(&output, 0);

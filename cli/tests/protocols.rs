@@ -43,7 +43,7 @@ fn every_axis_can_be_chosen_and_is_reported() {
     }
 }
 
-/// A short TPC-B for some seconds: money is neither made nor lost.
+/// Runs a small TPC-B and checks that the balances add up.
 #[track_caller]
 fn run_checked(flags: &[&str], seconds: &str) -> Value {
     let options = ["tpcb", "--branches", "2", "--accounts", "300", "--seconds", seconds, "--check"];
@@ -52,7 +52,7 @@ fn run_checked(flags: &[&str], seconds: &str) -> Value {
     report
 }
 
-/// On a real file system, with commits that are durable when they return: one flush serves a group.
+/// Runs for a second with blocking, durable commits.
 #[track_caller]
 fn runs_for_a_second(flags: &[&str], words: &[&str]) {
     let run = |seconds: &str| run_checked(&[flags, &["--commit", "blocking"]].concat(), seconds);
@@ -93,13 +93,13 @@ fn contradictions_are_refused_with_the_reason() {
     ] {
         let output = run_bench(&[&["put", "--seconds", "0.2"], flags].concat());
         expect_code(&output, 2);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(told.contains(reason), "{flags:?}: {told}");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(reason), "{flags:?}: {error}");
     }
     let output = run_bench(&["put", "--writer", "everybody"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("no writer is called `everybody`; there are committer"), "{told}");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("no writer is called `everybody`; there are committer"), "{error}");
 }
 
 #[test]

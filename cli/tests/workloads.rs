@@ -1,11 +1,11 @@
-//! The specified workloads through the program: checked after a run, after a kill, and after a
+//! The standard workloads through the program, checked after a run, after a kill, and after a
 //! close, with every preset.
 
 use crate::support::*;
 use quenchdb::internals::base::depth::some;
 use serde_json::Value;
 
-/// A run in a directory of its own; its report.
+/// Runs a benchmark in a new directory. Returns its report.
 #[track_caller]
 fn bench(arguments: &[&str]) -> Value {
     let directory = directory();
@@ -24,7 +24,7 @@ fn expect_sound(report: &Value) {
     assert!(number(check, "rows") > 100.0, "{check}");
 }
 
-/// A run that finds nothing wrong.
+/// Runs a benchmark with `--check` and asserts that it finds nothing.
 #[track_caller]
 fn sound_bench(arguments: &[&str], seconds: &str) -> Value {
     let report = bench(&[arguments, &["--seconds", seconds, "--check"]].concat());
@@ -125,7 +125,7 @@ fn acknowledged_changes_survive_a_kill_at_every_level() {
             }
         }
     }
-    // Without a kill there is nothing to look for one by one.
+    // Only a run with a kill looks up each acknowledged write.
     let report = bench(&["ycsb", "--rows", "2000", "--seconds", "0.2", "--reopen", "close", "--check"]);
     assert_eq!(report["check"]["acknowledged_writes"], 0);
 }
@@ -139,14 +139,14 @@ fn loading_is_durable_complete_and_reported() {
         let seconds = number(&report, "seconds");
         assert!((number(&report, "rows_per_second") * seconds - 30_000.0).abs() < 1.0, "{report}");
         assert!(seconds > 0.0 && number(&report, "with_checkpoint_seconds") >= seconds, "{report}");
-        // Everything was in the log, and then in the file of pages.
+        // Every row was written to the log, and then to the page file.
         assert!(number(&report, "device_bytes") >= 30_000.0 * 108.0, "{report}");
         assert!(number(&report, "store_bytes_written") >= 30_000.0 * 108.0, "{report}");
     }
 }
 
 #[test]
-fn every_mix_of_ycsb_does_what_it_says() {
+fn every_ycsb_mix_has_its_operation_shares() {
     let share = |report: &Value, name: &str| -> f64 {
         let kinds = report["kinds"].as_array().expect("a list");
         let of = |kind: &&Value| kind["kind"] == name;
@@ -172,9 +172,9 @@ fn every_mix_of_ycsb_does_what_it_says() {
     assert_eq!(report["parameters"]["distribution"], "zipfian");
 }
 
-/// On a device in memory, whose flushes take the same time on every machine.
+/// Uses a simulated device, whose flushes take the same time on every machine.
 #[test]
-fn an_open_loop_runs_at_its_rate_and_counts_from_the_arrival() {
+fn an_open_loop_keeps_its_rate_and_counts_from_the_arrival() {
     const RUNS_MAX: usize = 10;
     let open = |rate: &str, more: &[&str]| {
         let device = ["--device", "sim:nvme-consumer", "--threads", "2", "--memory-bytes", "256m", "--json"];
@@ -185,8 +185,8 @@ fn an_open_loop_runs_at_its_rate_and_counts_from_the_arrival() {
     for (arrivals, commit) in some(&[("poisson", "blocking"), ("fixed", "async")], 1) {
         let options = ["--mix", "a", "--arrivals", arrivals, "--commit", commit, "--seconds", "2"];
         let mut seen: Vec<f64> = Vec::new();
-        // A machine that stands still for a moment has fewer, or more that were left from before
-        // the measurement.
+        // A machine that stalls commits fewer, or more if requests from before the measurement are
+        // left.
         while seen.last().is_none_or(|rate| !(300.0..500.0).contains(rate)) {
             assert!(seen.len() < RUNS_MAX, "{arrivals}: {seen:?}");
             let report = open("400", &options);
@@ -194,7 +194,7 @@ fn an_open_loop_runs_at_its_rate_and_counts_from_the_arrival() {
             seen.push(number(&report, "throughput_tps"));
         }
     }
-    // More than it can do: what waits in the queue counts.
+    // Above the possible rate, the time in the queue counts.
     let report = open("50000000", &["--mix", "f", "--seconds", "1"]);
     let kinds = report["kinds"].as_array().expect("a list");
     let modify = kinds.iter().find(|kind| kind["kind"] == "modify").expect("the type");
@@ -266,7 +266,7 @@ fn a_database_without_a_path_is_removed_unless_it_is_to_be_kept() {
 }
 
 #[test]
-fn flags_that_make_no_sense_are_refused() {
+fn contradictory_or_useless_flags_are_refused() {
     for arguments in [
         &["put", "--check"][..],
         &["soak", "--runs", "2"],

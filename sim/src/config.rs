@@ -1,4 +1,4 @@
-//! The choices of a seed: settings, threads, schedules, troubles.
+//! The configuration that a seed draws: settings, threads, planned faults.
 
 use crate::support;
 use crate::support::bank::{ALL_KINDS, LOOSE_KINDS};
@@ -30,30 +30,30 @@ pub struct Config {
     pub points: u64,
     /// Most crashes in a row, each inside the run after the previous crash.
     pub depth: u64,
-    pub trouble: Trouble,
+    pub fault: PlannedFault,
     /// Whether threads of the first run panic or end in the middle of their work.
     pub threads_end_early: bool,
 }
 
-/// A trouble of a run, besides its end.
+/// A fault that is planned for a run, besides the crash that ends the run.
 #[derive(Clone, Copy, Debug)]
-pub enum Trouble {
+pub enum PlannedFault {
     None,
-    /// An operation fails with an error.
+    /// A device operation fails with an error.
     Fault(Fault),
-    /// An operation goes wrong silently.
+    /// A device operation goes wrong without an error.
     Mishap(Mishap),
-    /// The disk has so many bytes for a while.
+    /// The disk is limited to this many bytes for a while.
     Full(u64),
-    /// A thread whose name begins with this panics at this operation.
+    /// A thread whose name begins with the text panics at the operation with the number.
     Panic(&'static str, u64),
-    /// After so many requests for memory so many are refused.
+    /// After the first number of memory requests, the second number of requests fails.
     Memory(u64, u64),
-    /// After so many thread starts so many are refused.
+    /// After the first number of thread starts, the second number of starts fails.
     Threads(u64, u64),
 }
 
-/// Salt of the draw in [`Trouble::or_inside`].
+/// Salt of the draw in [`PlannedFault::or_in_process`].
 const INSIDE: u64 = 0x9a21_c000;
 /// Salt of another separate draw.
 const DEVICE: u64 = 0xde11_ce00;
@@ -75,9 +75,9 @@ fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
     all[random.below(all.len() as u64) as usize]
 }
 
-impl Trouble {
-    /// Draws a trouble after which nothing may be missing.
-    pub fn any_bearable(random: &mut Random) -> Trouble {
+impl PlannedFault {
+    /// Draws a fault after which nothing acknowledged may be missing.
+    pub fn any_tolerable(random: &mut Random) -> PlannedFault {
         use OperationKind::{Any, AnyThatGrows, DurableWrite, Flush, Open, Read, Write, ZeroExtend};
         let bits = 1 + random.below(10);
         let after = random.below(1 << bits);
@@ -85,76 +85,76 @@ impl Trouble {
             0 | 1 => {
                 let operation = one_of(random, &[Any, Read, Write, DurableWrite, Flush, ZeroExtend, Open]);
                 let kind = one_of(random, &[FaultKind::Once, FaultKind::Once, FaultKind::ForEver]);
-                Trouble::Fault(Fault { operation, after, kind, error: EIO })
+                PlannedFault::Fault(Fault { operation, after, kind, error: EIO })
             }
             2 => {
                 let kind = one_of(random, &[FaultKind::Once, FaultKind::ForEver]);
-                Trouble::Fault(Fault { operation: AnyThatGrows, after, kind, error: ENOSPC })
+                PlannedFault::Fault(Fault { operation: AnyThatGrows, after, kind, error: ENOSPC })
             }
-            3 => Trouble::Full((64 << 10) * (1 + random.below(60))),
+            3 => PlannedFault::Full((64 << 10) * (1 + random.below(60))),
             _ => {
                 let slow = MishapKind::Slow(Duration::from_micros(random.below(20_000)));
                 use MishapKind::{Interrupted, Short, Stuck, TryAgain};
                 let kinds = [Short, Interrupted, TryAgain, Stuck, slow];
-                Trouble::Mishap(Mishap { operation: Any, after, kind: one_of(random, &kinds) })
+                PlannedFault::Mishap(Mishap { operation: Any, after, kind: one_of(random, &kinds) })
             }
         }
     }
 
-    /// Draws, if there is no trouble, one inside the process once in `odds`. The separate draw
+    /// Draws, if there is no fault, one inside the process once in `odds`. The separate draw
     /// keeps the rest of a seed independent of it.
     #[must_use]
-    pub fn or_inside(self, seed: u64, odds: u64) -> Trouble {
+    pub fn or_in_process(self, seed: u64, odds: u64) -> PlannedFault {
         let mut random = Random::from_seed(seed ^ INSIDE);
-        if matches!(self, Trouble::None) && random.chance(1, odds) {
-            return Trouble::any_inside(&mut random);
+        if matches!(self, PlannedFault::None) && random.chance(1, odds) {
+            return PlannedFault::any_in_process(&mut random);
         }
         self
     }
 
-    /// Draws a trouble inside the process: a panic at any operation, or refused memory or threads;
+    /// Draws a fault inside the process: a panic at any operation, or refused memory or threads;
     /// mostly early.
-    fn any_inside(random: &mut Random) -> Trouble {
+    fn any_in_process(random: &mut Random) -> PlannedFault {
         if random.chance(1, 8) {
-            return Trouble::Threads(random.below(8), 1 + random.below(3));
+            return PlannedFault::Threads(random.below(8), 1 + random.below(3));
         }
         if random.chance(1, 3) {
             let (bits, most) = (1 + random.below(10), 1 + random.below(7));
-            return Trouble::Memory(random.below(1 << bits), 1 + random.below(1 << most));
+            return PlannedFault::Memory(random.below(1 << bits), 1 + random.below(1 << most));
         }
         let bits = 1 + random.below(16);
-        Trouble::Panic(one_of(random, &THREADS), random.below(1 << bits))
+        PlannedFault::Panic(one_of(random, &THREADS), random.below(1 << bits))
     }
 
-    /// Draws a trouble of a device that breaks its promises.
-    pub fn any_broken_promise(random: &mut Random) -> Trouble {
+    /// Draws a fault of a device that breaks its promises.
+    pub fn any_broken_promise(random: &mut Random) -> PlannedFault {
         let kinds: Vec<_> = MishapKind::ALL.into_iter().filter(|kind| !kind.keeps_promises()).collect();
         let bits = 1 + random.below(8);
         let after = random.below(1 << bits);
-        Trouble::Mishap(Mishap { operation: OperationKind::Any, after, kind: one_of(random, &kinds) })
+        PlannedFault::Mishap(Mishap { operation: OperationKind::Any, after, kind: one_of(random, &kinds) })
     }
 
-    /// Returns true if nothing may be refused because of the trouble: the device is only slow or
+    /// Returns true if nothing may be refused because of the fault: the device is only slow or
     /// piecemeal.
-    pub fn lets_work(self) -> bool {
+    pub fn allows_work(self) -> bool {
         match self {
-            Trouble::None => true,
-            Trouble::Mishap(mishap) => mishap.kind.keeps_promises(),
+            PlannedFault::None => true,
+            PlannedFault::Mishap(mishap) => mishap.kind.keeps_promises(),
             _ => false,
         }
     }
 
-    pub fn befall(self, disk: &SimulatedStorage) {
+    pub fn inject(self, disk: &SimulatedStorage) {
         match self {
-            Trouble::None => {}
-            Trouble::Fault(fault) => disk.inject(fault),
-            Trouble::Mishap(mishap) => disk.inject_mishap(mishap),
-            Trouble::Full(bytes) => disk.set_capacity(Some(bytes)),
-            Trouble::Panic(threads, after) => simulation::panic_later(threads, after),
-            Trouble::Memory(after, times) => {
+            PlannedFault::None => {}
+            PlannedFault::Fault(fault) => disk.inject(fault),
+            PlannedFault::Mishap(mishap) => disk.inject_mishap(mishap),
+            PlannedFault::Full(bytes) => disk.set_capacity(Some(bytes)),
+            PlannedFault::Panic(threads, after) => simulation::panic_later(threads, after),
+            PlannedFault::Memory(after, times) => {
                 Environment::current().into_iter().for_each(|own| own.fail_allocations(after, times));
             }
-            Trouble::Threads(after, times) => {
+            PlannedFault::Threads(after, times) => {
                 Environment::current().into_iter().for_each(|own| own.fail_thread_starts(after, times));
             }
         }
@@ -218,8 +218,8 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
     });
     perhaps(&|settings, n| settings.segment_bytes = [64 << 10, 64 << 10, 128 << 10, 100 << 10][n]);
     perhaps(&|settings, n| {
-        let said = settings.flush_interval;
-        settings.flush_interval = [said, said, Some(us(100)), Some(us(2_000))][n];
+        let drawn = settings.flush_interval;
+        settings.flush_interval = [drawn, drawn, Some(us(100)), Some(us(2_000))][n];
     });
     perhaps(&|settings, n| settings.acknowledgment_odds = [settings.acknowledgment_odds, 1, 0, 2][n]);
     // As many logs as processors divided by the threads per log.
@@ -269,8 +269,9 @@ impl Config {
         });
         let bytes = log_memory_bytes(seed, &settings);
         let settings = settings.with(|s| s.log_memory_bytes = bytes);
-        let trouble = if random.chance(1, 2) { Trouble::None } else { Trouble::any_bearable(&mut random) };
-        let trouble = trouble.or_inside(seed, 4);
+        let fault =
+            if random.chance(1, 2) { PlannedFault::None } else { PlannedFault::any_tolerable(&mut random) };
+        let fault = fault.or_in_process(seed, 4);
         Config {
             seed,
             device: Device::any(&mut Random::from_seed(seed ^ DEVICE)),
@@ -281,7 +282,7 @@ impl Config {
             kinds: if random.chance(1, 6) { LOOSE_KINDS } else { ALL_KINDS },
             points,
             depth: 2 + u64::from(random.chance(1, 2)),
-            trouble,
+            fault,
             threads_end_early: random.chance(1, 6),
         }
     }

@@ -1,4 +1,4 @@
-//! The sums of what runs did.
+//! The totals of what runs did.
 
 use quenchdb::internals::device::simulated::CrashKind;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! The history of one seed: a first run of the database, crashed at many points. Further runs and
 //! crashes follow each crash.
 
-use crate::config::{Config, Trouble};
+use crate::config::{Config, PlannedFault};
 use crate::figures::{Crash, Figures, Place};
 use crate::known::Known;
 use crate::run::{RunRecord, Script, execute};
@@ -81,7 +81,7 @@ impl History<'_> {
             threads: self.config.threads,
             each: self.config.each,
             kinds: self.config.kinds,
-            trouble: self.config.trouble,
+            fault: self.config.fault,
             threads_end_early: self.config.threads_end_early,
             checkpoint_odds: 3,
             known: Known::default(),
@@ -91,7 +91,7 @@ impl History<'_> {
             context: format!("seed {}, first run", self.config.seed),
         };
         let record = self.execute(&disk, script);
-        if let (Some(error), true) = (&record.refused, self.config.trouble.lets_work()) {
+        if let (Some(error), true) = (&record.refused, self.config.fault.allows_work()) {
             panic!("seed {}, first run: {error}", self.config.seed);
         }
         for point in 0..self.config.points {
@@ -216,13 +216,13 @@ impl History<'_> {
         let same = self.random.chance(1, 4);
         let settings =
             if same { self.config.settings.clone() } else { self.config.other_protocol(&mut self.random) };
-        let trouble = if last || self.random.chance(7, 8) {
-            Trouble::None
+        let fault = if last || self.random.chance(7, 8) {
+            PlannedFault::None
         } else {
-            Trouble::any_bearable(&mut self.random)
+            PlannedFault::any_tolerable(&mut self.random)
         };
         let seed = self.random.next_u64();
-        let trouble = if last { trouble } else { trouble.or_inside(seed, 8) };
+        let fault = if last { fault } else { fault.or_in_process(seed, 8) };
         let script = Script {
             seed,
             settings,
@@ -231,7 +231,7 @@ impl History<'_> {
             threads: if last { 0 } else { 1 + self.random.below(2) as u8 },
             each: 1 + self.random.below(4) as u8,
             kinds: self.config.kinds,
-            trouble,
+            fault,
             threads_end_early: self.random.chance(1, 12),
             checkpoint_odds: if crashed.nested { 24 } else { 6 },
             known: crashed.known.clone(),
@@ -242,7 +242,7 @@ impl History<'_> {
         };
         let record = self.execute(&crashed.disk, script.clone());
         self.figures.note_pairs(&crashed.faults, &record.faults);
-        if let (Some(error), true) = (&record.refused, trouble.lets_work()) {
+        if let (Some(error), true) = (&record.refused, fault.allows_work()) {
             panic!("{}: {error}", crashed.context);
         }
         if !last {
@@ -266,40 +266,40 @@ impl History<'_> {
         }
     }
 
-    /// Runs on a device that breaks a promise, perhaps then with other troubles, and once without
+    /// Runs on a device that breaks a promise, perhaps then with other faults, and once without
     /// any.
     fn break_promises(&mut self, mut crashed: Crashed, script: Script) {
-        let mut trouble = Trouble::any_broken_promise(&mut self.random);
+        let mut fault = PlannedFault::any_broken_promise(&mut self.random);
         let deepest = crashed.depth + BROKEN_RUNS_MAX;
-        while !matches!(trouble, Trouble::None) {
+        while !matches!(fault, PlannedFault::None) {
             let script = Script {
                 seed: self.random.next_u64(),
                 number: crashed.depth as u8,
                 threads: 2,
                 each: 6,
-                trouble,
+                fault,
                 known: crashed.known.clone(),
                 judged: false,
                 close: self.random.chance(1, 2),
-                context: format!("{}; {trouble:?}", crashed.context),
+                context: format!("{}; {fault:?}", crashed.context),
                 trace: Trace::default(),
                 ..script.clone()
             };
             let record = self.execute(&crashed.disk, script);
             self.figures.note_pairs(&crashed.faults, &record.faults);
             crashed = self.crash(&crashed.disk, &record, &crashed, Judged::No);
-            trouble = match self.random.below(5) {
-                _ if crashed.depth == deepest => Trouble::None,
-                0 => Trouble::any_broken_promise(&mut self.random),
-                1 => Trouble::any_bearable(&mut self.random),
-                2 => Trouble::None.or_inside(self.random.next_u64(), 1),
-                _ => Trouble::None,
+            fault = match self.random.below(5) {
+                _ if crashed.depth == deepest => PlannedFault::None,
+                0 => PlannedFault::any_broken_promise(&mut self.random),
+                1 => PlannedFault::any_tolerable(&mut self.random),
+                2 => PlannedFault::None.or_in_process(self.random.next_u64(), 1),
+                _ => PlannedFault::None,
             };
         }
         let after = Script {
             seed: self.random.next_u64(),
             number: crashed.depth as u8,
-            trouble,
+            fault,
             known: crashed.known.clone(),
             judged: false,
             context: crashed.context.clone(),

@@ -18,19 +18,19 @@ use quenchdb::{Database, Result, Table};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// So few rows that two threads meet within a few transactions.
+/// So few rows that two threads access the same one within a few transactions.
 const ROWS: u64 = 24;
 const WIDTH: u64 = 8;
 
 /// The span of a transaction, in operations of its disk.
 #[derive(Clone, Copy)]
-struct Ran {
+struct Span {
     begun: usize,
     /// From this operation on a caller may rely on the commit after a crash.
     durable: Option<usize>,
 }
 
-impl Ran {
+impl Span {
     /// Returns the outcome of a committed transaction if the disk stops after `operations`.
     fn outcome(self, operations: usize) -> Outcome {
         // The write that would be the next operation is in flight, and may survive.
@@ -44,33 +44,33 @@ impl Ran {
 
 /// The knowledge from earlier runs.
 #[derive(Clone)]
-pub struct Past {
+pub struct PriorRuns {
     lists: Lists,
     history: History,
     ranges: Ranges,
     /// Transactions on rows that are present.
-    there: Vec<Observed>,
+    present: Vec<Observed>,
     /// Transactions on rows that may be present.
-    perhaps: Vec<Observed>,
+    uncertain: Vec<Observed>,
 }
 
-impl Default for Past {
-    fn default() -> Past {
+impl Default for PriorRuns {
+    fn default() -> PriorRuns {
         let (lists, history) = (Lists::default(), History::default());
         let ranges = Ranges::of(ROWS, WIDTH, true);
-        Past { lists, history, ranges, there: Vec::new(), perhaps: Vec::new() }
+        PriorRuns { lists, history, ranges, present: Vec::new(), uncertain: Vec::new() }
     }
 }
 
-impl std::fmt::Debug for Past {
+impl std::fmt::Debug for PriorRuns {
     /// Without the histories, which are long.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Past { history, there, perhaps, .. } = self;
-        write!(f, "{} on lists, {} on rows, {} perhaps", history.len(), there.len(), perhaps.len())
+        let PriorRuns { history, present, uncertain, .. } = self;
+        write!(f, "{} on lists, {} on rows, {} uncertain", history.len(), present.len(), uncertain.len())
     }
 }
 
-impl Past {
+impl PriorRuns {
     /// Judges a content in which any transaction may be missing.
     ///
     /// # Panics
@@ -97,10 +97,10 @@ impl Past {
             rows.map(|((_, key), value)| (number(key.clone()), number(value.clone()))).collect();
         let scan = versions::Scan { first: 0, last: u64::MAX, rows };
         let marks = marks_in(&scan);
-        let mut there: Vec<Observed> = self.there.iter().chain(&self.perhaps).cloned().collect();
-        there.retain(|transaction| is_marked(transaction, &marks));
-        there.push(Observed { begun: u64::MAX, ended: u64::MAX, scans: vec![scan], ..Observed::default() });
-        must_be_isolated(&versions::check(&there), "rows", context);
+        let mut present: Vec<Observed> = self.present.iter().chain(&self.uncertain).cloned().collect();
+        present.retain(|transaction| is_marked(transaction, &marks));
+        present.push(Observed { begun: u64::MAX, ended: u64::MAX, scans: vec![scan], ..Observed::default() });
+        must_be_isolated(&versions::check(&present), "rows", context);
     }
 }
 
@@ -120,9 +120,9 @@ fn must_be_isolated(verdict: &Verdict, what: &str, context: &str) {
 pub struct Isolation {
     lists: Table,
     rows: Table,
-    before: Arc<Past>,
+    before: Arc<PriorRuns>,
     /// Includes the reads at the begin of the run.
-    past: Past,
+    prior: PriorRuns,
     /// The number of disk operations at the begin.
     read_at: usize,
 }
@@ -131,8 +131,8 @@ pub struct Isolation {
 #[derive(Default)]
 pub struct Record {
     history: History,
-    ran: Vec<Ran>,
-    rows: Vec<(Observed, Ran)>,
+    spans: Vec<Span>,
+    rows: Vec<(Observed, Span)>,
     committed: u64,
 }
 
@@ -140,16 +140,16 @@ impl Record {
     pub fn absorb(&mut self, other: Record) {
         self.committed += other.committed;
         self.history.absorb(other.history);
-        self.ran.extend(other.ran);
+        self.spans.extend(other.spans);
         self.rows.extend(other.rows);
     }
 
     fn list_transaction(&mut self, isolation: &Isolation, run: &Run<'_>, random: &mut Random) -> Result<()> {
-        let lists = &isolation.past.lists;
+        let lists = &isolation.prior.lists;
         let (begun, at) = (run.disk.operations(), lists.ticks.next());
         let ended = list_transaction(run.db, &isolation.lists, lists, &mut self.history, random);
         let durable = ended.as_ref().is_ok_and(|ended| ended.durable).then(|| run.disk.operations());
-        self.ran.push(Ran { begun, durable });
+        self.spans.push(Span { begun, durable });
         match ended {
             Ok(Ended { outcome, at: ended, .. }) => {
                 self.history.end(at, ended, outcome);
@@ -165,11 +165,11 @@ impl Record {
 
     fn range_transaction(&mut self, isolation: &Isolation, run: &Run<'_>, random: &mut Random) -> Result<()> {
         let begun = run.disk.operations();
-        match range_transaction(run.db, &isolation.rows, &isolation.past.ranges, random) {
+        match range_transaction(run.db, &isolation.rows, &isolation.prior.ranges, random) {
             Ok(Some(committed)) => {
                 let durable = committed.durable.then(|| run.disk.operations());
                 self.committed += 1;
-                self.rows.push((committed.observed, Ran { begun, durable }));
+                self.rows.push((committed.observed, Span { begun, durable }));
             }
             Ok(None) => {}
             Err(error) if error.is_retryable() => {}
@@ -187,24 +187,24 @@ pub struct Run<'r> {
 
 impl Isolation {
     /// Reads the content left by earlier runs.
-    pub fn begin(run: &Run<'_>, before: &Arc<Past>) -> Result<Isolation> {
+    pub fn begin(run: &Run<'_>, before: &Arc<PriorRuns>) -> Result<Isolation> {
         let (lists, rows) = (run.db.table_or_create("lists")?, run.db.table_or_create("rows")?);
-        let mut past = (**before).clone();
-        read_all(run.db, &lists, &past.lists, &mut past.history);
-        let found = scan_all(run.db, &rows, &past.ranges)?;
+        let mut prior = (**before).clone();
+        read_all(run.db, &lists, &prior.lists, &mut prior.history);
+        let found = scan_all(run.db, &rows, &prior.ranges)?;
         let marks = marks_in(&found.scans[0]);
-        let marked = past.perhaps.drain(..).filter(|perhaps| is_marked(perhaps, &marks));
-        past.there.extend(marked.map(|transaction| {
+        let marked = prior.uncertain.drain(..).filter(|transaction| is_marked(transaction, &marks));
+        prior.present.extend(marked.map(|transaction| {
             // If the time is unknown, it is not later than this.
             Observed { ended: transaction.ended.min(found.begun - 1), ..transaction }
         }));
         // CSNs above the recovered ones are drawn again: a snapshot with a discarded CSN saw the
         // same without it.
-        for snapshot in past.there.iter_mut().filter_map(|transaction| transaction.snapshot.as_mut()) {
+        for snapshot in prior.present.iter_mut().filter_map(|transaction| transaction.snapshot.as_mut()) {
             *snapshot = found.snapshot.map_or(*snapshot, |newest| newest.min(*snapshot));
         }
-        past.there.push(found);
-        Ok(Isolation { lists, rows, before: before.clone(), past, read_at: run.disk.operations() })
+        prior.present.push(found);
+        Ok(Isolation { lists, rows, before: before.clone(), prior, read_at: run.disk.operations() })
     }
 
     /// Runs one transaction of each kind.
@@ -219,8 +219,8 @@ impl Isolation {
     /// Reads the lists once more, as the run's last transaction.
     pub fn read_again(&self, run: &Run<'_>, record: &mut Record) {
         let begun = run.disk.operations();
-        read_all(run.db, &self.lists, &self.past.lists, &mut record.history);
-        record.ran.push(Ran { begun, durable: Some(run.disk.operations()) });
+        read_all(run.db, &self.lists, &self.prior.lists, &mut record.history);
+        record.spans.push(Span { begun, durable: Some(run.disk.operations()) });
     }
 
     /// Judges everything observed so far.
@@ -228,59 +228,59 @@ impl Isolation {
     /// # Panics
     /// If transactions were not isolated; the message says which.
     pub fn end(&self, record: Record, context: &str) -> RunRecord {
-        let mut past = self.past.clone();
-        past.history.absorb(record.history);
-        must_be_isolated(&past.history.check(Level::Snapshot), "lists", context);
-        let of_life = record.rows.iter().map(|(observed, _)| observed.clone());
-        let rows: Vec<Observed> = past.there.iter().cloned().chain(of_life).collect();
+        let mut prior = self.prior.clone();
+        prior.history.absorb(record.history);
+        must_be_isolated(&prior.history.check(Level::Snapshot), "lists", context);
+        let of_run = record.rows.iter().map(|(observed, _)| observed.clone());
+        let rows: Vec<Observed> = prior.present.iter().cloned().chain(of_run).collect();
         must_be_isolated(&versions::check(&rows), "rows", context);
         let Isolation { before, read_at, .. } = self;
-        let (before, ran, rows) = (before.clone(), record.ran, record.rows);
-        RunRecord { before, past, read_at: *read_at, ran, rows, judged: record.committed }
+        let (before, spans, rows) = (before.clone(), record.spans, record.rows);
+        RunRecord { before, prior, read_at: *read_at, spans, rows, judged: record.committed }
     }
 }
 
 /// The transactions of a run that has ended.
 pub struct RunRecord {
-    before: Arc<Past>,
+    before: Arc<PriorRuns>,
     /// The run's history of lists, and the rows found at its begin.
-    past: Past,
+    prior: PriorRuns,
     read_at: usize,
     /// Spans of the last transactions in the history of lists.
-    ran: Vec<Ran>,
-    rows: Vec<(Observed, Ran)>,
+    spans: Vec<Span>,
+    rows: Vec<(Observed, Span)>,
     /// Number of judged transactions of this run.
     pub judged: u64,
 }
 
 impl std::fmt::Debug for RunRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}; read after {} operations, {} judged", self.past, self.read_at, self.judged)
+        write!(f, "{:?}; read after {} operations, {} judged", self.prior, self.read_at, self.judged)
     }
 }
 
 impl RunRecord {
     /// Returns the knowledge if the run ended after `operations` of its disk.
-    pub fn after(&self, operations: usize) -> Arc<Past> {
+    pub fn after(&self, operations: usize) -> Arc<PriorRuns> {
         if operations < self.read_at {
             // No outcome was reported.
             return self.before.clone();
         }
-        let mut past = self.past.clone();
-        let first = past.history.len() - self.ran.len();
-        past.history.revise(|index, outcome| match index.checked_sub(first) {
-            Some(own) if outcome == Outcome::Committed || self.ran[own].begun > operations => {
-                self.ran[own].outcome(operations)
+        let mut prior = self.prior.clone();
+        let first = prior.history.len() - self.spans.len();
+        prior.history.revise(|index, outcome| match index.checked_sub(first) {
+            Some(own) if outcome == Outcome::Committed || self.spans[own].begun > operations => {
+                self.spans[own].outcome(operations)
             }
             _ => outcome,
         });
-        for (observed, ran) in &self.rows {
-            match ran.outcome(operations) {
-                Outcome::Committed => past.there.push(observed.clone()),
-                Outcome::Unknown => past.perhaps.push(observed.clone()),
+        for (observed, span) in &self.rows {
+            match span.outcome(operations) {
+                Outcome::Committed => prior.present.push(observed.clone()),
+                Outcome::Unknown => prior.uncertain.push(observed.clone()),
                 Outcome::Aborted => {}
             }
         }
-        Arc::new(past)
+        Arc::new(prior)
     }
 }

@@ -1,7 +1,7 @@
 //! The knowledge about a database from the runs before a crash, and the content found after it.
 
-use crate::copies::Backup;
-use crate::isolation::Past as Seen;
+use crate::backups::Backup;
+use crate::isolation::PriorRuns;
 use crate::run::RunRecord;
 use crate::support::Content;
 use crate::support::bank::{Id, judge_both, judge_content};
@@ -23,7 +23,7 @@ pub struct Known {
     /// Backups of the previous run.
     backups: Vec<Backup>,
     /// What transactions observed of each other.
-    pub seen: Arc<Seen>,
+    pub observed: Arc<PriorRuns>,
 }
 
 /// The content of a database.
@@ -77,7 +77,7 @@ impl Known {
             match commit {
                 Commit::Journal(id) => drop(self.must.insert(*id)),
                 Commit::Own(owner, commit) => {
-                    let (_, reached) = self.shadows.get_mut(owner).expect("of this life");
+                    let (_, reached) = self.shadows.get_mut(owner).expect("of this run");
                     reached.commit = reached.commit.max(*commit);
                 }
             }
@@ -89,15 +89,15 @@ impl Known {
         &self.backups
     }
 
-    /// Judges a content after the device has broken a promise unnoticed: see `weak`.
+    /// Judges a content after the device has broken a promise unnoticed: see `broken_promise`.
     ///
     /// # Panics
-    /// If the content makes no sense; the message says why.
+    /// If the content is inconsistent; the message says why.
     pub fn judge_weakly(&self, content: &Content, tables: &[String], context: &str) {
         judge_content(content, &BTreeSet::new(), &self.never, context);
         let pasts: Vec<&Past> = self.shadows.values().map(|(past, _)| &**past).collect();
         judge_shadows_weakly(content, tables, &pasts, context);
-        self.seen.judge_weakly(content, context);
+        self.observed.judge_weakly(content, context);
     }
 
     /// Returns the knowledge after the run of `record`, which began with `self`, was crashed after
@@ -122,7 +122,7 @@ impl Known {
             known.shadows.insert(past.owner, (past.clone(), past.told_by(operations)));
         }
         if let Some(isolation) = &record.isolation {
-            known.seen = isolation.after(operations);
+            known.observed = isolation.after(operations);
         }
         known.backups = record.backups.iter().filter(|backup| backup.ended <= operations).cloned().collect();
         known

@@ -1,29 +1,29 @@
 //! `quench-sim`: whole runs of QuenchDB on a simulated disk, clock and scheduler, each from one
 //! seed.
 
-mod again;
+mod repeated_recovery;
 mod cargo;
 mod config;
-mod copies;
-mod ends;
+mod backups;
+mod early_end;
 mod figures;
 mod history;
 mod isolation;
 mod known;
 mod run;
-mod look;
-mod many;
+mod read_only;
+mod processes;
 mod planted;
 mod scorecard;
 mod trace;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
-mod weak;
+mod broken_promise;
 mod work;
 
 use clap::{Parser, Subcommand};
-use scorecard::{Asked, Scorecard};
+use scorecard::{Options, Scorecard};
 
 /// Runs QuenchDB's engine on a simulated disk, clock and scheduler: crashes it, breaks its device,
 /// and judges what is left.
@@ -42,7 +42,7 @@ enum Command {
         /// Run for this many minutes, and compare with the targets of a long run.
         #[arg(long)]
         minutes: Option<u64>,
-        /// File that keeps the sums; if it exists, this run continues it.
+        /// File that keeps the totals; if it exists, this run continues it.
         #[arg(long)]
         record: Option<std::path::PathBuf>,
         /// Leave out the tests of other packages, which need cargo and the sources.
@@ -75,7 +75,7 @@ enum Command {
     },
     /// Plants bugs in the engine, one at a time, and names their detectors; exit code 1 if one is
     /// missed.
-    Planted(planted::Asked),
+    Planted(planted::Options),
     /// Runs one seed and prints its figures as JSON.
     Run {
         /// The seed.
@@ -103,8 +103,8 @@ fn main() -> anyhow::Result<()> {
             processes,
             json,
         } => {
-            let asked = Asked { minutes, first_seed, seeds, points, processes, simulation_only, record };
-            let scorecard = Scorecard::make(&asked)?;
+            let options = Options { minutes, first_seed, seeds, points, processes, simulation_only, record };
+            let scorecard = Scorecard::make(&options)?;
             if json {
                 println!("{}", serde_json::to_string_pretty(&scorecard)?);
             } else {
@@ -119,9 +119,9 @@ fn main() -> anyhow::Result<()> {
             let figures = history::run(seed, points, Some(&mut |line| println!("{line}")));
             println!("{}", serde_json::to_string_pretty(&figures)?);
         }
-        Command::Planted(asked) => {
-            let report = planted::Report::make(&asked)?;
-            if asked.json {
+        Command::Planted(options) => {
+            let report = planted::Report::make(&options)?;
+            if options.json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
             } else {
                 print!("{}", report.summary());

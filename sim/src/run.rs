@@ -1,17 +1,17 @@
-//! One run of a database: a process opens it, judges its content, works, and ends.
+//! One run of a database: a process opens the database, checks its content, works, and ends.
 
-use crate::again;
-use crate::config::Trouble;
-use crate::copies::{Backup, judge_backups, restore_with_log};
+use crate::backups::{Backup, judge_backups, restore_with_log};
+use crate::broken_promise;
+use crate::config::PlannedFault;
 use crate::figures::Figures;
 use crate::isolation;
 use crate::known::{Found, Known};
-use crate::look::{Seen, look};
+use crate::read_only::{EarlierContent, open_read_only};
+use crate::repeated_recovery;
 use crate::support::bank::{Id, Tables};
 use crate::support::past::Past;
 use crate::support::so_far;
 use crate::trace::Trace;
-use crate::weak;
 use crate::work::{Done, is_expected, work_together};
 use quenchdb::internals::base::environment::Environment;
 use quenchdb::internals::base::random::Random;
@@ -37,7 +37,7 @@ pub struct Script {
     pub each: u8,
     /// Number of kinds of transaction ends, see `bank`.
     pub kinds: u64,
-    pub trouble: Trouble,
+    pub fault: PlannedFault,
     pub threads_end_early: bool,
     /// Odds, out of 60, that a thread makes a checkpoint where it may.
     pub checkpoint_odds: u64,
@@ -45,7 +45,8 @@ pub struct Script {
     pub known: Known,
     /// Whether the run closes the database; otherwise the machine stops.
     pub close: bool,
-    /// Whether every promise is judged. False if the device broke its promises: see `weak`.
+    /// Whether every promise is checked. False if the device broke its promises: see
+    /// `broken_promise`.
     pub judged: bool,
     pub context: String,
     pub trace: Trace,
@@ -87,7 +88,7 @@ pub fn execute(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -
     let mut own = Figures { runs: 1, ..Figures::default() };
     let trace = script.trace.clone();
     if script.judged && script.number > 0 && script.seed % RECOVERED_AGAIN == 1 {
-        again::judge(&disk, &script, &mut own);
+        repeated_recovery::judge(&disk, &script, &mut own);
     }
     let (mut record, summary) = simulation::run(plan, || {
         let record = execute_simulated(&disk, script, &mut own);
@@ -125,32 +126,33 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
         judge_checkpoint(disk, &script);
     }
     let restored = restore_with_log(disk, &script, figures);
-    let seen = look(disk, &script, figures);
+    let earlier = open_read_only(disk, &script, figures);
     let note = |what: &str| script.trace.note(disk, "main", what);
-    if !matches!(script.trouble, Trouble::None) {
-        note(&format!("trouble may begin: {:?}", script.trouble));
+    if !matches!(script.fault, PlannedFault::None) {
+        note(&format!("from now on the planned fault may occur: {:?}", script.fault));
     }
-    script.trouble.befall(disk);
+    script.fault.inject(disk);
     let builder = Database::builder().settings(script.settings.clone()).storage(Arc::new(disk.clone()));
-    let healer = heal_later(disk, &script);
+    let repairer = repair_later(disk, &script);
     let db = match builder.open("simulated") {
         Ok(db) => db,
         Err(error) => {
-            note(&format!("is refused: {error}"));
-            let is_explained = script.judged || !script.trouble.lets_work() || weak::is_damage(&error);
+            note(&format!("the open fails: {error}"));
+            let is_explained =
+                script.judged || !script.fault.allows_work() || broken_promise::is_damage(&error);
             assert!(is_explained || is_expected(&error, &script.settings), "{}: {error}", script.context);
             record.refused = Some(error);
-            healer.end();
+            repairer.end();
             return record;
         }
     };
     record.opened_at = Some(disk.operations());
-    note("has opened it");
-    let works = script.judged && script.trouble.lets_work();
-    let before = [(restored, "a restored backup with the log"), (seen, "what only a reader saw")];
+    note("the database is open");
+    let works = script.judged && script.fault.allows_work();
+    let before = [(restored, "a restored backup with the log"), (earlier, "the content of a read-only open")];
     record.found = judge_opened(&db, &script, before, figures);
     if record.found.is_some() {
-        note("has judged the content");
+        note("the content is correct");
     }
     let tables = Tables::of(&db, script.tight);
     if let (true, Err(error)) = (works, &tables) {
@@ -159,7 +161,7 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
     let done = tables
         .map(|tables| work_together(&db, disk, &script, record.found.as_ref(), tables, figures))
         .unwrap_or_default();
-    look_back(&db, figures);
+    count_paths(&db, figures);
     let Done { so_far, mut made_durable, mut shadows, .. } = done;
     record.acknowledged = done.acknowledged;
     record.aborted = done.aborted;
@@ -167,9 +169,9 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
     record.backups = done.backups;
     record.isolation = done.isolation;
     if script.close {
-        note("closes");
+        note("closes the database");
         let closed = so_far.make_durable(|| db.close());
-        note(&format!("has closed: {:?}", closed.as_ref().map(Vec::len)));
+        note(&format!("the close returned: {:?}", closed.as_ref().map(Vec::len)));
         match closed {
             Ok(durable) => made_durable.extend(durable.into_iter().map(|commit| (disk.operations(), commit))),
             Err(error) => assert!(!works, "{}, close: {error}", script.context),
@@ -179,7 +181,7 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
         disk.stop();
         drop(db);
     }
-    healer.end();
+    repairer.end();
     figures.passed("made durable by a flush, a checkpoint or a closing", made_durable.len() as u64);
     so_far::tell(&made_durable, &mut record.acknowledged, &mut shadows);
     record.shadows = shadows.into_iter().map(Arc::new).collect();
@@ -192,20 +194,20 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
 fn judge_opened(
     db: &Database,
     script: &Script,
-    before: [(Option<Seen>, &str); 2],
+    before: [(Option<EarlierContent>, &str); 2],
     figures: &mut Figures,
 ) -> Option<Found> {
     if !script.judged {
-        let answer = weak::judge(db, &script.known, script.trouble, &script.context);
+        let answer = broken_promise::judge(db, &script.known, script.fault, &script.context);
         figures.passed(answer.name(), 1);
         return None;
     }
-    if !script.trouble.lets_work() {
+    if !script.fault.allows_work() {
         return None;
     }
     let found = script.known.judge(db, &script.context);
-    for (seen, by) in before {
-        seen.iter().for_each(|seen| seen.judge(&found, &format!("{}: {by}", script.context)));
+    for (content, by) in before {
+        content.iter().for_each(|content| content.judge(&found, &format!("{}: {by}", script.context)));
     }
     figures.passed("rows with long keys found", found.long_keys() as u64);
     Some(found)
@@ -234,27 +236,27 @@ pub fn wait_for(thread: thread::JoinHandle<()>) {
 
 /// Starts a thread that repairs the device until the run ends: stuck writes complete, a full disk
 /// gets space.
-fn heal_later(disk: &SimulatedStorage, script: &Script) -> Healer {
+fn repair_later(disk: &SimulatedStorage, script: &Script) -> Repairer {
     let over = Arc::new(AtomicBool::new(false));
-    let heals = matches!(script.trouble, Trouble::Mishap(_) | Trouble::Full(_));
-    let (disk, mut random, seen) = (disk.clone(), Random::from_seed(script.seed ^ 0x4ea1), over.clone());
-    let heal = move || {
+    let repairs = matches!(script.fault, PlannedFault::Mishap(_) | PlannedFault::Full(_));
+    let (disk, mut random, is_over) = (disk.clone(), Random::from_seed(script.seed ^ 0x4ea1), over.clone());
+    let repair = move || {
         thread::sleep(Duration::from_micros(random.below(100_000)));
         disk.set_capacity(None);
-        while !seen.load(Ordering::SeqCst) {
+        while !is_over.load(Ordering::SeqCst) {
             disk.release_stuck();
             thread::sleep(Duration::from_millis(20));
         }
     };
-    Healer { over, thread: heals.then(|| thread::spawn("healer", heal).ok()).flatten() }
+    Repairer { over, thread: repairs.then(|| thread::spawn("repairer", repair).ok()).flatten() }
 }
 
-struct Healer {
+struct Repairer {
     over: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Healer {
+impl Repairer {
     fn end(self) {
         self.over.store(true, Ordering::SeqCst);
         self.thread.into_iter().for_each(wait_for);
@@ -262,7 +264,7 @@ impl Healer {
 }
 
 /// Counts the code paths that a run took.
-fn look_back(db: &Database, figures: &mut Figures) {
+fn count_paths(db: &Database, figures: &mut Figures) {
     let (statistics, recovery) = (db.statistics(), db.recovery());
     figures.passed("pages left memory", statistics.pages_evicted);
     figures.passed("leaves copied", statistics.pages_copied);

@@ -7,7 +7,7 @@
 
 use crate::cargo;
 use crate::figures::{DEEP_ORDERS, Figures};
-use crate::many::{self, Failure, Wanted};
+use crate::processes::{self, Batch, Failure};
 use crate::suites::{Outcome, SUITES, Suite};
 use anyhow::{Context, Result};
 use quenchdb::internals::device::simulated::EVENT_NAMES;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// The options of a scorecard.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Options {
     /// Minutes of a long run; None for one round.
     pub minutes: Option<u64>,
     pub first_seed: u64,
@@ -28,11 +28,11 @@ pub struct Asked {
     pub processes: usize,
     /// Leaves out the tests of other packages.
     pub simulation_only: bool,
-    /// File that keeps the sums for a later run.
+    /// File that keeps the totals for a later run.
     pub record: Option<PathBuf>,
 }
 
-impl Asked {
+impl Options {
     fn suites(&self) -> &'static [Suite] {
         if self.simulation_only { &[] } else { SUITES }
     }
@@ -47,9 +47,9 @@ pub struct Row {
     pub met: bool,
 }
 
-/// The sums from which the rows are made.
+/// The totals from which the rows are made.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Sums {
+pub struct Totals {
     pub seconds: f64,
     /// Minutes for each commit that was run.
     #[serde(default)]
@@ -85,7 +85,7 @@ pub struct Sums {
 pub struct Scorecard {
     pub rows: Vec<Row>,
     #[serde(flatten)]
-    pub sums: Sums,
+    pub totals: Totals,
 }
 
 /// Number of a round's seeds that run twice.
@@ -103,10 +103,10 @@ const SEEDS_OF_A_SUITE: u64 = 100_000;
 /// Kinds of faults outside of the device: see `run`.
 const OTHER_FAULTS: u64 = 6;
 
-impl Sums {
-    fn of(asked: &Asked) -> Result<Sums> {
-        let fresh = Sums { next_seed: asked.first_seed, ..Sums::default() };
-        match &asked.record {
+impl Totals {
+    fn of(options: &Options) -> Result<Totals> {
+        let fresh = Totals { next_seed: options.first_seed, ..Totals::default() };
+        match &options.record {
             Some(path) if path.exists() => {
                 let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
                 serde_json::from_slice(&text).with_context(|| {
@@ -119,9 +119,9 @@ impl Sums {
 
     /// Chooses the next part of a long run: a suite or seeds, whichever is furthest from its
     /// target.
-    fn most_behind(&self, asked: &Asked) -> Option<Suite> {
+    fn furthest_behind(&self, options: &Options) -> Option<Suite> {
         let mut most = (self.figures.seeds as f64 / LONG_SEEDS as f64, None);
-        for suite in asked.suites().iter() {
+        for suite in options.suites().iter() {
             let share = match suite.long {
                 Some(target) => self.count(suite.figure) as f64 / target as f64,
                 None if self.runs.contains_key(suite.name) => f64::INFINITY,
@@ -145,7 +145,7 @@ impl Sums {
         self.suites.get(figure).copied().unwrap_or(0) + simulated
     }
 
-    fn keep(&self, path: &Path) -> Result<()> {
+    fn save(&self, path: &Path) -> Result<()> {
         let new = path.with_extension("new");
         let written = std::fs::write(&new, serde_json::to_string_pretty(self)?);
         written
@@ -154,18 +154,18 @@ impl Sums {
     }
 
     /// Runs seeds, the first of them twice.
-    fn simulate(&mut self, asked: &Asked, until: Option<Instant>) -> Result<()> {
-        let wanted = Wanted {
-            seeds: self.next_seed..self.next_seed + asked.seeds,
+    fn simulate(&mut self, options: &Options, until: Option<Instant>) -> Result<()> {
+        let batch = Batch {
+            seeds: self.next_seed..self.next_seed + options.seeds,
             until,
-            processes: asked.processes,
+            processes: options.processes,
             twice: TWICE,
-            points: asked.points,
+            points: options.points,
             patience: Duration::from_secs(120),
             planted: None,
         };
-        let done = many::run(&wanted)?;
-        self.next_seed = wanted.seeds.end;
+        let done = processes::run(&batch)?;
+        self.next_seed = batch.seeds.end;
         self.figures.merge(&done.figures);
         self.twice += done.twice;
         self.note_failures(done.failures);
@@ -201,14 +201,14 @@ impl Sums {
         self.failed.extend(outcome.failure.map(|said| (suite.to_string(), said)));
     }
 
-    fn one_round(&mut self, asked: &Asked) -> Result<()> {
-        self.simulate(asked, None)?;
-        asked.suites().iter().try_for_each(|suite| self.test(suite))
+    fn one_round(&mut self, options: &Options) -> Result<()> {
+        self.simulate(options, None)?;
+        options.suites().iter().try_for_each(|suite| self.test(suite))
     }
 
-    fn rows(&self, asked: &Asked) -> Vec<Row> {
+    fn rows(&self, options: &Options) -> Vec<Row> {
         let figures = &self.figures;
-        let is_long = asked.minutes.is_some();
+        let is_long = options.minutes.is_some();
         let at_least = |measure, figure, (short, long)| {
             let target = if is_long { long } else { short };
             Row { measure, figure, target, met: figure >= target }
@@ -223,14 +223,14 @@ impl Sums {
         let (recovery, checkpoint) = (&figures.in_recovery, &figures.in_checkpoint);
         let each_pair = figures.protocols.values().copied().min().unwrap_or(0);
         let kinds = EVENT_NAMES.len() as u64 + OTHER_FAULTS;
-        let power_cuts = if asked.simulation_only { SIMULATED_CUTS } else { 100_000 };
+        let power_cuts = if options.simulation_only { SIMULATED_CUTS } else { 100_000 };
         let mut rows = vec![
             of_suites("simulated power cuts", "power_cuts", power_cuts),
             // Counted apart, not added.
             of_suites("simulated kills", "simulated_kills", 0),
             at_least("seeds with random configuration", figures.seeds, (2_000, LONG_SEEDS)),
             at_least("kinds of faults that fired", figures.happenings.len() as u64, (24, kinds)),
-            at_least("pairs of kinds, one in a later life", figures.pairs.len() as u64, (500, kinds * kinds)),
+            at_least("pairs of kinds, one in a later run", figures.pairs.len() as u64, (500, kinds * kinds)),
             at_least("crashes inside recovery", from(1, recovery), (5_000, 250_000)),
             at_least("crashes in recovery, depth 2 or more", from(2, recovery), (5_000, 250_000)),
             at_least("crashes in recovery, depth 3 or more", from(3, recovery), (2_000, 250_000)),
@@ -241,9 +241,9 @@ impl Sums {
             at_least("crashes of devices that break promises", figures.crashes_unjudged, (500, 25_000)),
             at_least("pairs of preset and rule", figures.protocols.len() as u64, (48, 48)),
             at_least("crashes of each of these pairs", each_pair, (500, 20_000)),
-            at_least("seeds that went the same way twice", self.twice, (TWICE.min(asked.seeds), TWICE)),
+            at_least("seeds that went the same way twice", self.twice, (TWICE.min(options.seeds), TWICE)),
         ];
-        if !asked.simulation_only {
+        if !options.simulation_only {
             let planted = self.count("planted").max(40);
             rows.extend([
                 of_suites("SIGKILLs of the real program", "kills", 300),
@@ -255,7 +255,7 @@ impl Sums {
         rows.push(at_most("seeds and tests that failed", self.failed.len() as u64, 0));
         let all = self.failed_seeds;
         rows.push(at_least("failing seeds that replay exactly", self.replayed, (all, all)));
-        if !asked.simulation_only {
+        if !options.simulation_only {
             rows.push(at_most("flaky tests", self.flaky, 0));
         }
         let minutes = (self.seconds / 60.0).ceil() as u64;
@@ -274,25 +274,25 @@ impl Scorecard {
     /// # Errors
     /// This program cannot be started again; cargo is missing; the record cannot be read or
     /// written.
-    pub fn make(asked: &Asked) -> Result<Scorecard> {
-        let (begun, mut sums) = (Instant::now(), Sums::of(asked)?);
-        let (commit, before) = (cargo::commit(), sums.seconds);
-        let of_commit = sums.commits.get(&commit).copied().unwrap_or(0.0);
-        let until = asked.minutes.map(|minutes| begun + Duration::from_secs(60 * minutes));
+    pub fn make(options: &Options) -> Result<Scorecard> {
+        let (begun, mut totals) = (Instant::now(), Totals::of(options)?);
+        let (commit, before) = (cargo::commit(), totals.seconds);
+        let of_commit = totals.commits.get(&commit).copied().unwrap_or(0.0);
+        let until = options.minutes.map(|minutes| begun + Duration::from_secs(60 * minutes));
         loop {
-            match (until, sums.most_behind(asked)) {
-                (None, _) => sums.one_round(asked)?,
-                (_, Some(suite)) => sums.test(&suite)?,
-                (_, None) => sums.simulate(asked, until)?,
+            match (until, totals.furthest_behind(options)) {
+                (None, _) => totals.one_round(options)?,
+                (_, Some(suite)) => totals.test(&suite)?,
+                (_, None) => totals.simulate(options, until)?,
             }
             let seconds = begun.elapsed().as_secs_f64();
-            sums.seconds = before + seconds;
-            sums.commits.insert(commit.clone(), of_commit + seconds);
-            if let Some(path) = &asked.record {
-                sums.keep(path)?;
+            totals.seconds = before + seconds;
+            totals.commits.insert(commit.clone(), of_commit + seconds);
+            if let Some(path) = &options.record {
+                totals.save(path)?;
             }
             if until.is_none_or(|until| Instant::now() > until) {
-                return Ok(Scorecard { rows: sums.rows(asked), sums });
+                return Ok(Scorecard { rows: totals.rows(options), totals });
             }
         }
     }
@@ -311,7 +311,7 @@ impl Scorecard {
             let verdict = if row.met { "" } else { "  missed" };
             text += &format!("{:<44}{:>12}{:>12}{verdict}\n", row.measure, row.figure, row.target);
         }
-        let figures = &self.sums.figures;
+        let figures = &self.totals.figures;
         for (what, counts) in [("faults", &figures.happenings), ("paths", &figures.paths)] {
             let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
             text += &format!("\n{what}: {}\n", counts.join(", "));
@@ -320,15 +320,15 @@ impl Scorecard {
         text += &format!(
             "\n{runs} runs, {transactions} transactions, {acknowledged} acknowledged; {decisions} decisions of the scheduler, {switches} switches; \
              {:.0} s\n",
-            self.sums.seconds
+            self.totals.seconds
         );
-        for (commit, seconds) in &self.sums.commits {
+        for (commit, seconds) in &self.totals.commits {
             text += &format!("commit {commit}: {:.0} minutes\n", seconds / 60.0);
         }
-        for (what, said) in &self.sums.failed {
+        for (what, said) in &self.totals.failed {
             text += &format!("\n{what}: {said}\n");
         }
-        for what in &self.sums.skipped {
+        for what in &self.totals.skipped {
             text += &format!("\nnot run here: {what}\n");
         }
         text
@@ -339,33 +339,33 @@ impl Scorecard {
 mod tests {
     use super::*;
 
-    fn asked() -> Asked {
+    fn options() -> Options {
         let (minutes, record) = (Some(1), None);
-        Asked { minutes, first_seed: 1, seeds: 10, points: 1, processes: 1, simulation_only: false, record }
+        Options { minutes, first_seed: 1, seeds: 10, points: 1, processes: 1, simulation_only: false, record }
     }
 
     #[test]
-    fn a_long_run_goes_on_with_what_is_furthest_from_its_target() {
-        let next = |sums: &Sums| sums.most_behind(&asked()).map(|suite| suite.name);
-        let mut sums = Sums::default();
-        assert_eq!(next(&sums), None, "seeds");
-        sums.figures.seeds = 10_000;
-        assert_eq!(next(&sums), Some("crashes"));
+    fn a_long_run_continues_with_the_measure_furthest_from_target() {
+        let next = |totals: &Totals| totals.furthest_behind(&options()).map(|suite| suite.name);
+        let mut totals = Totals::default();
+        assert_eq!(next(&totals), None, "seeds");
+        totals.figures.seeds = 10_000;
+        assert_eq!(next(&totals), Some("crashes"));
         // Power cuts of the simulation count, kills do not.
-        sums.figures.kills = 600_000;
-        assert_eq!(next(&sums), Some("crashes"));
-        sums.figures.power_cuts = 600_000;
-        assert_eq!(next(&sums), Some("isolation"));
-        sums.suites.insert("judged".into(), 20_000_000);
-        assert_eq!(next(&sums), Some("real kills"));
-        sums.suites.insert("kills".into(), 5_000);
-        assert_eq!(next(&sums), Some("model"));
-        sums.runs = [("model".to_string(), 1), ("planted bugs".to_string(), 1)].into();
-        assert_eq!(next(&sums), None, "what is run once has been");
-        sums.figures.seeds = 15_000;
-        assert_eq!(next(&sums), Some("crashes"));
+        totals.figures.kills = 600_000;
+        assert_eq!(next(&totals), Some("crashes"));
+        totals.figures.power_cuts = 600_000;
+        assert_eq!(next(&totals), Some("isolation"));
+        totals.suites.insert("judged".into(), 20_000_000);
+        assert_eq!(next(&totals), Some("real kills"));
+        totals.suites.insert("kills".into(), 5_000);
+        assert_eq!(next(&totals), Some("model"));
+        totals.runs = [("model".to_string(), 1), ("planted bugs".to_string(), 1)].into();
+        assert_eq!(next(&totals), None, "a suite without a target runs once");
+        totals.figures.seeds = 15_000;
+        assert_eq!(next(&totals), Some("crashes"));
         assert_eq!(
-            sums.most_behind(&Asked { simulation_only: true, ..asked() }).map(|suite| suite.name),
+            totals.furthest_behind(&Options { simulation_only: true, ..options() }).map(|suite| suite.name),
             None
         );
     }
@@ -374,8 +374,8 @@ mod tests {
     fn skipped_tests_and_commits_are_listed() {
         let skipped = BTreeSet::from(["a: there is no strace".to_string()]);
         let commits = BTreeMap::from([("ed3c81d".to_string(), 120.0)]);
-        let sums = Sums { skipped, commits, ..Sums::default() };
-        let scorecard = Scorecard { rows: sums.rows(&asked()), sums };
+        let totals = Totals { skipped, commits, ..Totals::default() };
+        let scorecard = Scorecard { rows: totals.rows(&options()), totals };
         assert!(scorecard.table().contains("not run here: a: there is no strace"), "{}", scorecard.table());
         assert!(scorecard.table().contains("commit ed3c81d: 2 minutes"), "{}", scorecard.table());
     }
@@ -384,13 +384,13 @@ mod tests {
     fn a_record_is_continued() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("soak.json");
-        let sums = Sums { seconds: 60.0, next_seed: 2_001, twice: 50, ..Sums::default() };
-        sums.keep(&path).expect("it is written");
-        let asked = Asked { record: Some(path.clone()), ..asked() };
-        let again = Sums::of(&asked).expect("it is read");
+        let totals = Totals { seconds: 60.0, next_seed: 2_001, twice: 50, ..Totals::default() };
+        totals.save(&path).expect("it is written");
+        let options = Options { record: Some(path.clone()), ..options() };
+        let again = Totals::of(&options).expect("it is read");
         assert_eq!((again.seconds, again.next_seed, again.twice), (60.0, 2_001, 50));
         std::fs::write(&path, "{}").expect("written");
-        let error = Sums::of(&asked).expect_err("no record");
+        let error = Totals::of(&options).expect_err("no record");
         assert!(error.to_string().contains("soak.json"), "{error}");
     }
 
@@ -399,73 +399,73 @@ mod tests {
     fn an_older_record_with_fewer_kinds_of_faults_is_continued() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("soak.json");
-        let mut sums = Sums::default();
-        sums.figures.happened("interrupted", 3);
-        sums.figures.note_pairs(&["interrupted".into()].into(), &["kill".into()].into());
-        sums.keep(&path).expect("it is written");
-        let asked = Asked { record: Some(path), ..asked() };
-        let mut again = Sums::of(&asked).expect("it is read");
+        let mut totals = Totals::default();
+        totals.figures.happened("interrupted", 3);
+        totals.figures.note_pairs(&["interrupted".into()].into(), &["kill".into()].into());
+        totals.save(&path).expect("it is written");
+        let options = Options { record: Some(path), ..options() };
+        let mut again = Totals::of(&options).expect("it is read");
         again.figures.happened("try again", 1);
         again.figures.happened("interrupted", 1);
-        let kinds = row(&again, &asked, "kinds of faults that fired");
+        let kinds = row(&again, &options, "kinds of faults that fired");
         assert_eq!((again.figures.happenings["interrupted"], kinds.figure, kinds.target), (4, 2, 37));
-        let pairs = row(&again, &asked, "pairs of kinds, one in a later life");
+        let pairs = row(&again, &options, "pairs of kinds, one in a later run");
         assert_eq!((pairs.figure, pairs.target), (1, 1_369));
         let known = |name: &str| EVENT_NAMES.contains(&name);
         assert!(again.figures.happenings.keys().all(|name| known(name)), "counted as a kind that is none");
     }
 
-    fn row(sums: &Sums, asked: &Asked, measure: &str) -> Row {
-        sums.rows(asked).into_iter().find(|row| row.measure == measure).expect(measure)
+    fn row(totals: &Totals, options: &Options, measure: &str) -> Row {
+        totals.rows(options).into_iter().find(|row| row.measure == measure).expect(measure)
     }
 
-    fn short() -> Asked {
-        Asked { minutes: None, ..asked() }
+    fn short() -> Options {
+        Options { minutes: None, ..options() }
     }
 
     #[test]
     fn power_cuts_are_counted_apart_from_kills() {
-        let mut sums = Sums::default();
-        sums.figures.kills = 1_000_000;
-        sums.suites.insert("simulated_kills".into(), 5);
-        sums.figures.power_cuts = 30_000;
-        sums.suites.insert("power_cuts".into(), 69_999);
-        let power_cuts = |sums: &Sums, asked: &Asked| row(sums, asked, "simulated power cuts");
-        assert_eq!(power_cuts(&sums, &short()).figure, 99_999);
-        assert!(!power_cuts(&sums, &short()).met);
-        assert_eq!(row(&sums, &short(), "simulated kills").figure, 1_000_005);
-        sums.figures.power_cuts += 1;
-        assert!(power_cuts(&sums, &short()).met);
-        assert_eq!(power_cuts(&sums, &asked()).target, 5_000_000);
-        assert!(!power_cuts(&sums, &asked()).met);
+        let mut totals = Totals::default();
+        totals.figures.kills = 1_000_000;
+        totals.suites.insert("simulated_kills".into(), 5);
+        totals.figures.power_cuts = 30_000;
+        totals.suites.insert("power_cuts".into(), 69_999);
+        let power_cuts = |totals: &Totals, options: &Options| row(totals, options, "simulated power cuts");
+        assert_eq!(power_cuts(&totals, &short()).figure, 99_999);
+        assert!(!power_cuts(&totals, &short()).met);
+        assert_eq!(row(&totals, &short(), "simulated kills").figure, 1_000_005);
+        totals.figures.power_cuts += 1;
+        assert!(power_cuts(&totals, &short()).met);
+        assert_eq!(power_cuts(&totals, &options()).target, 5_000_000);
+        assert!(!power_cuts(&totals, &options()).met);
     }
 
     #[test]
     fn crashes_that_are_not_deep_enough_are_not_enough() {
-        let mut sums = Sums::default();
-        sums.figures.in_recovery = [(1, 4_000), (2, 3_000), (3, 1_000), (4, 1_000)].into();
-        sums.figures.in_checkpoint = [(1, 1_000_000)].into();
-        let rows = sums.rows(&short());
+        let mut totals = Totals::default();
+        totals.figures.in_recovery = [(1, 4_000), (2, 3_000), (3, 1_000), (4, 1_000)].into();
+        totals.figures.in_checkpoint = [(1, 1_000_000)].into();
+        let rows = totals.rows(&short());
         let deep = |from: &str| {
             let at = rows.iter().position(|row| row.measure == from).expect(from);
             rows[at..at + 3].iter().map(|row| (row.figure, row.met)).collect::<Vec<_>>()
         };
         assert_eq!(deep("crashes inside recovery"), [(9_000, true), (5_000, true), (2_000, true)]);
         assert_eq!(deep("crashes inside a checkpoint"), [(1_000_000, true), (0, false), (0, false)]);
-        assert_eq!(row(&sums, &asked(), "orders of place and kind, three deep").target, 216);
+        assert_eq!(row(&totals, &options(), "orders of place and kind, three deep").target, 216);
     }
 
     #[test]
     fn failing_seeds_must_repeat_and_count_as_failed() {
-        let replay = |sums: &Sums| row(sums, &short(), "failing seeds that replay exactly");
-        let mut sums = Sums::default();
-        assert_eq!((replay(&sums).figure, replay(&sums).target, replay(&sums).met), (0, 0, true));
+        let replay = |totals: &Totals| row(totals, &short(), "failing seeds that replay exactly");
+        let mut totals = Totals::default();
+        assert_eq!((replay(&totals).figure, replay(&totals).target, replay(&totals).met), (0, 0, true));
         let failure = |replays| Failure { seed: 7, said: "lost".into(), replays };
-        sums.note_failures(vec![failure(true)]);
-        assert_eq!((replay(&sums).figure, replay(&sums).target, replay(&sums).met), (1, 1, true));
-        assert!(!row(&sums, &short(), "seeds and tests that failed").met);
-        sums.note_failures(vec![failure(false)]);
-        assert_eq!((replay(&sums).figure, replay(&sums).target, replay(&sums).met), (1, 2, false));
+        totals.note_failures(vec![failure(true)]);
+        assert_eq!((replay(&totals).figure, replay(&totals).target, replay(&totals).met), (1, 1, true));
+        assert!(!row(&totals, &short(), "seeds and tests that failed").met);
+        totals.note_failures(vec![failure(false)]);
+        assert_eq!((replay(&totals).figure, replay(&totals).target, replay(&totals).met), (1, 2, false));
     }
 
     #[test]
@@ -475,28 +475,28 @@ mod tests {
             skipped: BTreeSet::new(),
             failure: failure.map(Into::into),
         };
-        let asked = Asked { simulation_only: false, ..short() };
-        let flaky = |sums: &Sums| {
-            let row = |measure| row(sums, &asked, measure).figure;
+        let options = Options { simulation_only: false, ..short() };
+        let flaky = |totals: &Totals| {
+            let row = |measure| row(totals, &options, measure).figure;
             (row("flaky tests"), row("seeds and tests that failed"), row("simulated power cuts"))
         };
-        let mut sums = Sums::default();
-        sums.note_outcome("crashes", outcome(None), None);
-        assert_eq!(flaky(&sums), (0, 0, 3));
-        sums.note_outcome("crashes", outcome(Some("lost")), Some(&outcome(Some("lost"))));
-        assert_eq!(flaky(&sums), (0, 1, 6));
-        sums.note_outcome("crashes", outcome(Some("lost")), Some(&outcome(None)));
-        assert_eq!(flaky(&sums), (1, 2, 9));
-        assert!(!row(&sums, &asked, "flaky tests").met);
+        let mut totals = Totals::default();
+        totals.note_outcome("crashes", outcome(None), None);
+        assert_eq!(flaky(&totals), (0, 0, 3));
+        totals.note_outcome("crashes", outcome(Some("lost")), Some(&outcome(Some("lost"))));
+        assert_eq!(flaky(&totals), (0, 1, 6));
+        totals.note_outcome("crashes", outcome(Some("lost")), Some(&outcome(None)));
+        assert_eq!(flaky(&totals), (1, 2, 9));
+        assert!(!row(&totals, &options, "flaky tests").met);
     }
 
     #[test]
     fn a_round_is_not_too_long_and_a_long_run_not_too_short() {
-        let mut sums = Sums { seconds: 1_200.0, ..Sums::default() };
-        let at_most = |sums: &Sums| row(sums, &short(), "minutes of this run, at most");
-        let at_least = |sums: &Sums| row(sums, &asked(), "minutes of all runs");
-        assert!(at_most(&sums).met && !at_least(&sums).met);
-        sums.seconds = 7_200.0;
-        assert!(!at_most(&sums).met && at_least(&sums).met);
+        let mut totals = Totals { seconds: 1_200.0, ..Totals::default() };
+        let at_most = |totals: &Totals| row(totals, &short(), "minutes of this run, at most");
+        let at_least = |totals: &Totals| row(totals, &options(), "minutes of all runs");
+        assert!(at_most(&totals).met && !at_least(&totals).met);
+        totals.seconds = 7_200.0;
+        assert!(!at_most(&totals).met && at_least(&totals).met);
     }
 }

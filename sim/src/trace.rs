@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 struct Event {
     /// The number of disk operations before it.
     at: usize,
-    who: String,
-    what: String,
+    thread: String,
+    action: String,
 }
 
 /// The trace; clones share it. Every run records its trace, printed or not, so that a seed always
@@ -30,10 +30,10 @@ impl Debug for Trace {
 }
 
 impl Trace {
-    /// Records that the thread `who` did `what` now.
-    pub fn note(&self, disk: &SimulatedStorage, who: impl Display, what: impl Display) {
+    /// Records that `thread` did `action` now.
+    pub fn note(&self, disk: &SimulatedStorage, thread: impl Display, action: impl Display) {
         let at = simulation::aside(|| disk.operations());
-        let event = Event { at, who: who.to_string(), what: what.to_string() };
+        let event = Event { at, thread: thread.to_string(), action: action.to_string() };
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
@@ -53,7 +53,7 @@ impl Trace {
             while let Some(event) = events.next_if(|event| event.at <= number) {
                 // Earlier events are outside of the range.
                 if event.at >= range.start {
-                    lines.push(format!("        | {}: {}", event.who, event.what));
+                    lines.push(format!("        | {}: {}", event.thread, event.action));
                 }
             }
             if let Some((_, what)) = crash.as_ref().filter(|(at, _)| *at == number) {

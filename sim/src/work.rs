@@ -1,8 +1,8 @@
 //! The work of a run's threads, and the notes about it.
 
-use crate::config::Trouble;
-use crate::copies::Backup;
-use crate::ends;
+use crate::backups::Backup;
+use crate::config::PlannedFault;
+use crate::early_end;
 use crate::figures::Figures;
 use crate::isolation::{self, Isolation, Record, Run};
 use crate::known::Found;
@@ -32,7 +32,7 @@ pub fn is_expected(error: &quenchdb::Error, settings: &Settings) -> bool {
 
 /// Log bytes that a run never exceeds, so that no commit waits for a checkpoint.
 const ROOM: u64 = 8 << 20;
-/// Longest time of a log write on a device without troubles, waits included.
+/// Longest time of a log write on a device without faults, waits included.
 const WRITES: Duration = Duration::from_millis(10);
 
 impl Shared {
@@ -42,7 +42,7 @@ impl Shared {
     }
 
     /// Notes that bounded-loss transaction `id` has returned.
-    fn is_bounded(&self, id: Id) {
+    fn note_bounded_loss(&self, id: Id) {
         let mut bounded = self.bounded.lock().expect("no panic under it");
         bounded.iter_mut().for_each(|bounded| bounded.told(id, self.now()));
     }
@@ -80,10 +80,10 @@ impl Shared {
         no_space
     }
 
-    /// Requires that transactions succeed on a device without troubles.
+    /// Requires that transactions succeed on a device without faults.
     fn expect(&self, error: &quenchdb::Error) {
-        let works = self.script.judged && self.script.trouble.lets_work();
-        assert!(!works || is_expected(error, &self.script.settings), "{}: {error}", self.script.context);
+        let must_work = self.script.judged && self.script.fault.allows_work();
+        assert!(!must_work || is_expected(error, &self.script.settings), "{}: {error}", self.script.context);
     }
 }
 
@@ -95,13 +95,13 @@ pub struct Shared {
     pub tables: Tables,
     /// Rows of earlier runs, as they were found.
     to_adopt: Vec<(Arc<Past>, Reached)>,
-    /// None in runs with troubles.
+    /// None in runs with a planned fault.
     isolation: Option<Isolation>,
     clock: Clock,
     pub notes: Mutex<Notes>,
     /// Mutexes of the system, because the simulation may switch threads or panic at its own.
     shadows: std::sync::Mutex<Vec<Past>>,
-    /// None in runs with troubles, and after a jump of the clock: then it is unknown what is
+    /// None in runs with a planned fault, and after a jump of the clock: then it is unknown what is
     /// overdue.
     bounded: std::sync::Mutex<Option<Bounded>>,
 }
@@ -121,8 +121,8 @@ pub struct Notes {
     early_ends: u64,
     clock_jumps: u64,
     record: Record,
-    /// Threads that release what other threads have left.
-    heirs: Vec<thread::JoinHandle<()>>,
+    /// Threads that drop the handles of threads that ended early.
+    releasing_threads: Vec<thread::JoinHandle<()>>,
 }
 
 /// The work of all threads.
@@ -147,10 +147,11 @@ pub fn work_together(
     tables: Tables,
     figures: &mut Figures,
 ) -> Done {
-    let works = script.judged && script.trouble.lets_work();
-    let isolation = (works && script.kinds == ALL_KINDS).then(|| begin_isolation(db, disk, script));
+    let must_work = script.judged && script.fault.allows_work();
+    let isolation = (must_work && script.kinds == ALL_KINDS).then(|| begin_isolation(db, disk, script));
     let settings = &script.settings;
-    let is_on_time = works && matches!(script.trouble, Trouble::None) && settings.log_bytes_max == ROOM;
+    let is_on_time =
+        must_work && matches!(script.fault, PlannedFault::None) && settings.log_bytes_max == ROOM;
     let bounded = is_on_time.then(|| Bounded::new(settings.loss_window, WRITES));
     let shared = Arc::new(Shared {
         script: script.clone(),
@@ -166,8 +167,8 @@ pub fn work_together(
     });
     let threads: Vec<_> = (0..script.threads).filter_map(|number| start(&shared, number).ok()).collect();
     threads.into_iter().for_each(wait_for);
-    let heirs = std::mem::take(&mut shared.notes.lock().heirs);
-    heirs.into_iter().for_each(wait_for);
+    let releasing_threads = std::mem::take(&mut shared.notes.lock().releasing_threads);
+    releasing_threads.into_iter().for_each(wait_for);
     if is_on_time && script.seed.is_multiple_of(2) {
         // No thread does anything until all loss windows are over.
         thread::sleep(settings.loss_window + WRITES + Duration::from_micros(1));
@@ -188,7 +189,7 @@ impl Shared {
         let count = |what: fn(&Past) -> usize| shadows.iter().map(|past| what(past) as u64).sum();
         figures.passed("commits of rows of its own", count(Past::commits));
         figures.passed("tables of its own created or dropped", count(Past::turns));
-        figures.passed("rows of a life before gone on with", count(|past| usize::from(past.is_adopted())));
+        figures.passed("rows of an earlier run continued", count(|past| usize::from(past.is_adopted())));
         figures.happened("thread panic or early end", notes.early_ends);
         figures.happened("clock jump", notes.clock_jumps);
         figures.passed("memory short", notes.refused_memory);
@@ -215,7 +216,7 @@ fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle
 }
 
 /// The rows that a thread owns. The history is noted however the thread ends.
-struct Own<'s> {
+struct OwnedRows<'s> {
     shadow: Option<Shadow>,
     shared: &'s Shared,
 }
@@ -223,8 +224,8 @@ struct Own<'s> {
 /// Draws the kind of keys, and whether the owner continues with rows of an earlier run.
 const OWNERS: u64 = 0x0a11_e500;
 
-impl<'s> Own<'s> {
-    fn of(shared: &'s Shared, number: u8) -> Own<'s> {
+impl<'s> OwnedRows<'s> {
+    fn of(shared: &'s Shared, number: u8) -> OwnedRows<'s> {
         let script = &shared.script;
         let mut random = Random::from_seed(script.seed ^ OWNERS);
         // The rows stay for a later run that continues with them, too.
@@ -236,11 +237,11 @@ impl<'s> Own<'s> {
             None => Shadow::of(&shared.db, [script.number, number], keys),
         };
         let shadow = shadow.map_err(|error| shared.expect(&error)).ok();
-        Own { shadow, shared }
+        OwnedRows { shadow, shared }
     }
 }
 
-impl Drop for Own<'_> {
+impl Drop for OwnedRows<'_> {
     fn drop(&mut self) {
         let past = self.shadow.as_mut().map(Shadow::end);
         self.shared.shadows.lock().expect("no panic under it").extend(past);
@@ -250,7 +251,7 @@ impl Drop for Own<'_> {
 fn work(shared: &Arc<Shared>, number: u8) {
     let script = &shared.script;
     let mut random = Random::from_seed(script.seed ^ u64::from(number) << 32);
-    let mut own = Own::of(shared, number);
+    let mut own = OwnedRows::of(shared, number);
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
     let mut snapshot: Option<Snapshot> = None;
     let mut record = Record::default();
@@ -268,9 +269,9 @@ fn work(shared: &Arc<Shared>, number: u8) {
             note("ends early");
             shared.notes.lock().early_ends += 1;
             shared.notes.lock().record.absorb(std::mem::take(&mut record));
-            let left = ends::end(shared, [id[0], id[1], id[2], 1], &mut random);
-            let heir = move || ends::release(left, &mut random);
-            shared.notes.lock().heirs.extend(thread::spawn("heir", heir));
+            let left = early_end::end(shared, [id[0], id[1], id[2], 1], &mut random);
+            let releaser = move || early_end::release(left, &mut random);
+            shared.notes.lock().releasing_threads.extend(thread::spawn("releaser", releaser));
             return;
         }
         if let Some(isolation) = &shared.isolation {
@@ -280,12 +281,12 @@ fn work(shared: &Arc<Shared>, number: u8) {
         }
         note(&format!("{id:?} begins"));
         let ended = one(&shared.db, &shared.tables, id, script.kinds, &mut random);
-        note(&format!("{id:?} has returned: {}", in_words(&ended)));
+        note(&format!("{id:?} returned: {}", describe_outcome(&ended)));
         match ended {
             Ok(Told::Durable) => acknowledge(id),
             Ok(Told::Later(handle)) => handles.push((id, handle)),
             Ok(Told::Met(ids)) => ids.into_iter().for_each(acknowledge),
-            Ok(Told::Bounded) => shared.is_bounded(id),
+            Ok(Told::Bounded) => shared.note_bounded_loss(id),
             Ok(Told::Aborted) => drop(shared.notes.lock().aborted.insert(id)),
             Ok(Told::Lazy) => {}
             Err(error) => {
@@ -298,9 +299,9 @@ fn work(shared: &Arc<Shared>, number: u8) {
             }
         }
         if let Some(shadow) = own.shadow.as_mut().filter(|_| random.chance(1, 2)) {
-            note("takes a step with its own rows");
+            note("begins a step with its own rows");
             let step = shadow.step(&world, &mut random);
-            note(&format!("has taken it: {step:?}"));
+            note(&format!("the step returned: {step:?}"));
             if step.is_err_and(|error| !shared.continues_after(&error)) {
                 break;
             }
@@ -310,18 +311,18 @@ fn work(shared: &Arc<Shared>, number: u8) {
         for (id, _) in handles.extract_if(.., |(_, handle)| handle.is_committed()) {
             acknowledge(id);
         }
-        among_transactions(shared, number, &mut snapshot, &mut random);
+        between_transactions(shared, number, &mut snapshot, &mut random);
     }
     shared.notes.lock().record.absorb(record);
 }
 
-/// The end of a transaction and what was reported about it.
-fn in_words(ended: &Result<Told>) -> String {
+/// Returns the reported outcome of a transaction in words, for the trace.
+fn describe_outcome(ended: &Result<Told>) -> String {
     match ended {
         Ok(Told::Durable) => "durable".into(),
-        Ok(Told::Later(_)) => "a handle to ask".into(),
-        Ok(Told::Met(met)) => format!("it only read, and met {met:?}"),
-        Ok(Told::Bounded) => "of bounded loss".into(),
+        Ok(Told::Later(_)) => "a commit handle".into(),
+        Ok(Told::Met(met)) => format!("read-only, observed {met:?}"),
+        Ok(Told::Bounded) => "bounded loss".into(),
         Ok(Told::Aborted) => "aborted".into(),
         Ok(Told::Lazy) => "lazy".into(),
         Err(error) => format!("failed: {error}"),
@@ -330,7 +331,7 @@ fn in_words(ended: &Result<Told>) -> String {
 
 /// Reads the content left by earlier runs, for the judge of isolation.
 fn begin_isolation(db: &Database, disk: &SimulatedStorage, script: &Script) -> Option<Isolation> {
-    let begun = Isolation::begin(&Run { db, disk }, &script.known.seen);
+    let begun = Isolation::begin(&Run { db, disk }, &script.known.observed);
     begun
         .inspect_err(|error| {
             assert!(is_expected(error, &script.settings), "{}, isolation: {error}", script.context)
@@ -358,19 +359,24 @@ fn back_up(shared: &Shared, random: &mut Random) {
 }
 
 /// Makes everything committed so far durable.
-fn settle<T>(shared: &Shared, number: u8, what: &str, call: impl FnOnce() -> Result<T>) -> Result<()> {
+fn make_durable_traced<T>(
+    shared: &Shared,
+    number: u8,
+    what: &str,
+    call: impl FnOnce() -> Result<T>,
+) -> Result<()> {
     shared.note(number, &format!("begins {what}"));
     let done = shared.make_durable(call);
-    shared.note(number, &format!("has ended {what}: {done:?}"));
+    shared.note(number, &format!("{what} returned: {done:?}"));
     done
 }
 
 /// Occasional other actions of a thread. Without permission to work they return an error.
-fn among_transactions(shared: &Shared, number: u8, snapshot: &mut Option<Snapshot>, random: &mut Random) {
+fn between_transactions(shared: &Shared, number: u8, snapshot: &mut Option<Snapshot>, random: &mut Random) {
     let db = &shared.db;
     if random.chance(shared.script.checkpoint_odds, 60) {
         let begin = shared.disk.operations();
-        if settle(shared, number, "a checkpoint", || db.checkpoint()).is_ok() {
+        if make_durable_traced(shared, number, "a checkpoint", || db.checkpoint()).is_ok() {
             shared.notes.lock().checkpoints.push(begin..shared.disk.operations());
         }
         return;
@@ -386,8 +392,10 @@ fn among_transactions(shared: &Shared, number: u8, snapshot: &mut Option<Snapsho
         }
         4 => *snapshot = db.begin_read().ok(),
         5 => *snapshot = None,
-        6 | 12 | 15 => drop(settle(shared, number, "a flush", || db.flush())),
-        13 if random.chance(1, 2) => drop(settle(shared, number, "compact", || db.compact(None))),
+        6 | 12 | 15 => drop(make_durable_traced(shared, number, "a flush", || db.flush())),
+        13 if random.chance(1, 2) => {
+            drop(make_durable_traced(shared, number, "compact", || db.compact(None)))
+        }
         14 | 16 | 17 => back_up(shared, random),
         7..=11 => thread::sleep(Duration::from_micros(random.below(20_000))),
         _ => {}

@@ -1,5 +1,5 @@
-//! A crash loses of the commits with bounded loss no more than those of the loss window: by the
-//! simulation's clock, which says when each was told and when the machine stopped.
+//! A crash loses only bounded-loss commits that returned within the loss window before the crash.
+//! The simulated clock gives the time of each return and of the crash.
 
 use crate::support::bank::{Id, Tables, judge, step};
 use crate::support::loss::{Bounded, Moment};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const LOSS_WINDOW: Duration = Duration::from_millis(8);
-/// What a write takes here at most, with the time until its thread is woken.
+/// Longest time of a log write here, including the time until its thread runs again.
 const WRITE: Duration = Duration::from_millis(1);
 /// The thread that commits lazily.
 const LAZY: u8 = 2;
@@ -32,10 +32,10 @@ fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
     builder.open("simulated").expect("a whole disk")
 }
 
-/// Commits of two threads that wait for nothing, with pauses. Each that is overdue is noted with
-/// the number of disk operations. A third commits lazily: nobody writes for it, and nobody else may
-/// be worse off for that.
-fn live(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, Id)> {
+/// Runs two threads that commit with bounded loss, with pauses, and a third that commits lazily.
+/// Lazy commits cause no log write and must not delay the other two threads. Returns the commits
+/// whose loss window has passed, each with the number of disk operations at that time.
+fn work(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, Id)> {
     let db = open(disk, settings);
     let overdue: Arc<Mutex<Vec<(usize, Id)>>> = Arc::default();
     let shared =
@@ -78,14 +78,14 @@ fn live(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, 
 }
 
 #[test]
-fn no_commit_of_bounded_loss_is_lost_when_its_window_has_passed() {
+fn a_bounded_loss_commit_older_than_its_window_survives() {
     let _alone = crate::support::alone();
     let (mut overdue, mut lost) = (0, 0);
-    // Seven are of seven presets.
+    // Seven seeds cover seven presets.
     for seed in spread(8 * Preset::ALL.len() as u64, 7) {
         let preset = Preset::ALL[seed as usize % Preset::ALL.len()];
         let (disk, settings) = (SimulatedStorage::new(seed), settings(seed, preset));
-        let (due, _) = simulation::run(Plan::of(seed), || live(&disk, seed, &settings));
+        let (due, _) = simulation::run(Plan::of(seed), || work(&disk, seed, &settings));
         overdue += due.len();
         let mut random = Random::from_seed(seed);
         for point in 0..12 {
@@ -102,7 +102,7 @@ fn no_commit_of_bounded_loss_is_lost_when_its_window_has_passed() {
             });
         }
     }
-    println!("{overdue} commits overdue, {lost} not there after a crash");
+    println!("{overdue} commits overdue, {lost} missing after a crash");
     let part = if is_deep() { 1 } else { 20 };
     assert!(overdue > 500 / part && lost > 100 / part, "{overdue} overdue, {lost} lost");
 }

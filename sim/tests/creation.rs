@@ -1,6 +1,6 @@
-//! Tables are created and dropped while checkpoints are made: none may have a root without its
-//! table, or a table without its root. Regression: a round that began between the birth of a root
-//! and the moment it was hidden had its image (seed 142).
+//! Tables are created and dropped while checkpoints are made: no checkpoint may have a root page
+//! without its table, or a table without its root page. Regression: a checkpoint that began between
+//! the creation of a root page and its exclusion from checkpoints contained the page (seed 142).
 
 use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
@@ -19,8 +19,8 @@ fn opened_on(disk: &SimulatedStorage) -> Database {
     builder.storage(Arc::new(disk.clone())).open("simulated").expect("it opens")
 }
 
-/// Creates tables, puts a row into each, drops some, beside checkpoints.
-fn live(disk: &SimulatedStorage, seed: u64) {
+/// Creates tables with a row each and drops some of them, while checkpoints are made.
+fn work(disk: &SimulatedStorage, seed: u64) {
     let db = opened_on(disk);
     let creator = db.clone();
     let mut random = Random::from_seed(seed);
@@ -33,7 +33,7 @@ fn live(disk: &SimulatedStorage, seed: u64) {
             tx.commit().expect("durable");
             drop(table);
             if random.chance(1, 3) {
-                creator.drop_table(&name).expect("nobody uses it");
+                creator.drop_table(&name).expect("unused");
             }
         }
     });
@@ -46,12 +46,12 @@ fn live(disk: &SimulatedStorage, seed: u64) {
 }
 
 #[test]
-fn a_checkpoint_has_a_root_exactly_if_it_has_the_table() {
+fn a_checkpoint_has_a_root_if_and_only_if_it_has_the_table() {
     let _alone = crate::support::alone();
     let mut checkpoints_with_tables = 0;
     for seed in 0..depth(SEEDS) {
         let disk = SimulatedStorage::new(seed);
-        simulation::run(Plan::of(seed), || live(&disk, seed));
+        simulation::run(Plan::of(seed), || work(&disk, seed));
         let mut random = Random::from_seed(seed);
         for _ in 0..CRASHES {
             let at = disk.operations() / 2 + random.below(disk.operations() as u64 / 2 + 1) as usize;

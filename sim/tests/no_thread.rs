@@ -1,5 +1,5 @@
-//! The system has no further thread: whoever opens a database is told so, or does without; nobody
-//! waits for ever, and nothing is lost.
+//! The system refuses to start a thread: the open fails with an error that says so, or works
+//! without the thread. No call waits for ever, and nothing is lost.
 
 use quenchdb::internals::base::depth::{is_deep, some};
 use quenchdb::internals::base::environment::Environment;
@@ -15,7 +15,7 @@ fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
     Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// Adds a row to what is there, and says how many there are.
+/// Adds a row, and returns the number of rows.
 fn add(db: &Database) -> Result<usize> {
     let table = db.table_or_create("t")?;
     let rows = db.begin_read()?.range::<&[u8]>(&table, ..).count();
@@ -23,14 +23,19 @@ fn add(db: &Database) -> Result<usize> {
     Ok(rows + 1)
 }
 
-/// Opens without the thread with number `after` and the `times - 1` behind it, and again with all.
-/// Whether a thread was refused, and whether that was told.
-fn without(disk: &SimulatedStorage, settings: &Settings, after: u64, times: u64) -> (bool, bool) {
+/// Opens a database while `times` thread starts fail after the first `after` ones, and then without
+/// failures. Returns whether a thread start failed, and whether the open failed.
+fn open_without_threads(
+    disk: &SimulatedStorage,
+    settings: &Settings,
+    after: u64,
+    times: u64,
+) -> (bool, bool) {
     let own = Environment::current().expect("simulated");
     let rows = add(&open(disk, settings).expect("whole")).expect("whole");
     own.fail_thread_starts(after, times);
     let what = format!("{}, {after}, {times}", settings.preset);
-    let told = match open(disk, settings) {
+    let open_failed = match open(disk, settings) {
         Ok(db) => {
             assert_eq!(add(&db).unwrap_or_else(|error| panic!("{what}: {error}")), rows + 1);
             db.close().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -42,34 +47,37 @@ fn without(disk: &SimulatedStorage, settings: &Settings, after: u64, times: u64)
         }
     };
     own.fail_thread_starts(0, 0);
-    let expected = if told { rows + 1 } else { rows + 2 };
+    let expected = if open_failed { rows + 1 } else { rows + 2 };
     assert_eq!(add(&open(disk, settings).expect("whole")).expect("whole"), expected, "{what}");
-    (own.thread_starts_failed() > 0, told)
+    (own.thread_starts_failed() > 0, open_failed)
 }
 
 #[test]
 fn a_thread_that_cannot_start_is_an_error_or_not_needed() {
     let _alone = crate::support::alone();
-    let (mut refusals, mut told) = (0, 0);
+    let (mut refusals, mut failed_opens) = (0, 0);
     for preset in some(&Preset::ALL, 2) {
-        // With a flusher for each log, where there is one.
+        // Three logs, so that presets with a flusher for each log have three.
         let settings = crate::support::small(preset, 3);
         for times in [1, u64::MAX] {
             for after in 0.. {
                 let disk = SimulatedStorage::new(after);
-                let run = || without(&disk, &settings, after, times);
-                let ((was_refused, was_told), _) = simulation::run(Plan::of(after), run);
+                let run = || open_without_threads(&disk, &settings, after, times);
+                let ((was_refused, open_failed), _) = simulation::run(Plan::of(after), run);
                 if !was_refused {
                     break;
                 }
                 refusals += 1;
-                told += u32::from(was_told);
+                failed_opens += u32::from(open_failed);
             }
         }
     }
-    println!("{refusals} openings without a thread, {told} of them refused");
+    println!("{refusals} openings without a thread, {failed_opens} of them failed");
     let part = if is_deep() { 1 } else { 5 };
-    assert!(refusals > 60 / part && told > 30 / part, "{refusals} without a thread, {told} refused");
+    assert!(
+        refusals > 60 / part && failed_opens > 30 / part,
+        "{refusals} without a thread, {failed_opens} failed"
+    );
 }
 
 struct Wakes(Event);
@@ -92,8 +100,8 @@ fn block_on(mut handle: CommitHandle) -> Result<()> {
     }
 }
 
-/// Where the thread that calls wakers could not be started once, whoever acknowledged called them
-/// for as long as the database was open.
+/// Regression: after one failed start of the waker thread, acknowledging threads called all wakers
+/// until the database was closed.
 #[test]
 fn futures_end_without_a_waker_thread_and_retry_to_start_it() {
     let _alone = crate::support::alone();
@@ -109,7 +117,11 @@ fn futures_end_without_a_waker_thread_and_retry_to_start_it() {
                 tx.insert(&table, [7], [7]).expect("a free row");
                 block_on(tx.commit_async().expect("room")).expect("a whole disk");
                 polled += 1;
-                assert!(polled < 1000, "{preset}: {} tried to start it", own.thread_starts_failed());
+                assert!(
+                    polled < 1000,
+                    "{preset}: {} attempts to start the waker thread",
+                    own.thread_starts_failed()
+                );
             }
             db.close().expect("closes");
         };

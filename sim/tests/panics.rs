@@ -1,7 +1,7 @@
-//! A thread of the engine panics, or one of the user's inside a call, at each of its first
-//! operations that may wait: nobody waits for ever, and after a crash everything acknowledged is
-//! there, and nothing half done. Panics are bugs, of the engine or of a device that a user brought;
-//! these are planned.
+//! A thread of the engine, or a user thread inside a call, panics at each of its first operations
+//! that may wait. No call waits for ever. After a crash every acknowledged transaction is present,
+//! and every transaction is whole or absent. A panic is a bug of the engine or of a storage
+//! implementation of the user; these panics are planned.
 
 use crate::support::bank::{ALL_KINDS, Id, Tables, Told, judge, one};
 use crate::support::shadow::await_it;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 fn settings(seed: u64) -> Settings {
     crate::support::any_protocol(seed, &mut Random::from_seed(seed)).with(|s| {
-        // Pages have to leave it.
+        // So small that pages must be evicted.
         s.memory_bytes = 1 << 20;
         s.segment_bytes = 64 << 10;
         s.log_buffer_bytes = 64 << 10;
@@ -30,23 +30,23 @@ fn opened_on(disk: &SimulatedStorage, settings: &Settings) -> quenchdb::Result<D
     Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
-/// Whoever committed asynchronously waits, every other one as asynchronous code does, and is told.
+/// Waits for all asynchronous commits, for every other one as a future, and notes the acknowledged.
 fn wait_all(later: &mut Vec<(Id, CommitHandle)>, acknowledged: &Mutex<BTreeSet<Id>>) {
     for (id, handle) in later.drain(..) {
-        let told = if id[2].is_multiple_of(2) { await_it(handle) } else { handle.wait() };
-        if told.is_ok() {
+        let outcome = if id[2].is_multiple_of(2) { await_it(handle) } else { handle.wait() };
+        if outcome.is_ok() {
             acknowledged.lock().insert(id);
         }
     }
 }
 
-/// Works until the panic. Says which thread it struck, and adds what was acknowledged.
-fn live(
+/// Works until the panic. Adds acknowledged transactions, and returns the thread that panicked.
+fn work(
     disk: &SimulatedStorage,
     seed: u64,
     threads: &'static str,
     after: u64,
-    told: &mut BTreeSet<Id>,
+    durable: &mut BTreeSet<Id>,
 ) -> Option<String> {
     simulation::panic_later(threads, after);
     if let Ok(db) = opened_on(disk, &settings(seed)) {
@@ -62,7 +62,7 @@ fn live(
                     if number == 1 {
                         let _ = db.create_table("own").and_then(|_| db.drop_table("own"));
                     }
-                    // Pages have to leave memory before their thread has anything to do.
+                    // The evictor works only after memory is full.
                     for n in 0..if threads == "quench-evictor" { 48 } else { 10 } {
                         let id = [0, number, n, 0];
                         match one(db, tables, id, ALL_KINDS, &mut random) {
@@ -77,7 +77,7 @@ fn live(
                             let _ = db.checkpoint();
                         }
                         if (number, n) == (0, 5) {
-                            // Makes one, too.
+                            // A backup makes a checkpoint, too.
                             let target: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(seed));
                             let _ = db.backup(target, BackupOptions::default());
                         }
@@ -89,7 +89,7 @@ fn live(
                     assert!(panic.is::<PlannedPanic>(), "{threads} {after}: another panic");
                 }
             }
-            told.append(&mut acknowledged.lock());
+            durable.append(&mut acknowledged.lock());
         }
         if seed.is_multiple_of(2) {
             let _ = db.close();
@@ -100,49 +100,50 @@ fn live(
     simulation::planned_panic()
 }
 
-/// Panics at the first operations of `threads`, so many; returns whether they struck at least
-/// `least` threads: a tenth of both if not deep.
+/// Plans a panic at each of the first `operations` operations of `threads`, in one run each.
+/// Returns true if at least `least` runs had their panic. A shallow run tries a tenth of the
+/// operations.
 fn panics(threads: &'static str, operations: u64, least: u64) -> bool {
     let _alone = crate::support::alone();
-    let mut struck = 0;
+    let mut panicked = 0;
     for after in spread(operations, operations.div_ceil(10)) {
         let (disk, seed) = (SimulatedStorage::new(after), after);
-        let mut told = BTreeSet::new();
-        let (hit, _) = simulation::run(Plan::of(seed), || live(&disk, seed, threads, after, &mut told));
-        struck += u64::from(hit.is_some());
+        let mut durable = BTreeSet::new();
+        let (thread, _) = simulation::run(Plan::of(seed), || work(&disk, seed, threads, after, &mut durable));
+        panicked += u64::from(thread.is_some());
         let kind = if after.is_multiple_of(3) { CrashKind::PowerCut } else { CrashKind::Kill };
         let left = disk.crash(kind, disk.operations(), seed);
         simulation::run(Plan::of(seed), || {
             let context = format!("{threads} after {after}");
             let db =
                 opened_on(&left, &settings(seed + 1)).unwrap_or_else(|error| panic!("{context}: {error}"));
-            judge(&db, &told, &context);
+            judge(&db, &durable, &context);
         });
     }
-    println!("{threads}: {struck} panics");
-    struck >= if is_deep() { least } else { least / 20 }
+    println!("{threads}: {panicked} panics");
+    panicked >= if is_deep() { least } else { least / 20 }
 }
 
-/// Regression: wakers of futures that it had taken and called none of were lost (seed 1008131 of
-/// quench-sim).
+/// Regression: a flusher that panicked with wakers taken from their queue never called these wakers
+/// (seed 1008131 of quench-sim).
 #[test]
 fn a_flusher_panic_anywhere_ends_every_wait() {
     assert!(panics("quench-flusher", 120, 50 + 1));
 }
 
-/// Regression: an open waited for the first segment for ever.
+/// Regression: an open waited for its first log segment for ever.
 #[test]
 fn a_segment_thread_panic_anywhere_ends_every_wait() {
     assert!(panics("quench-segments", 60, 30 + 1));
 }
 
-/// Regression: whoever waited for memory waited for who makes room, for ever.
+/// Regression: a thread that needed memory waited for the panicked evictor for ever.
 #[test]
 fn an_evictor_panic_anywhere_ends_every_wait() {
     assert!(panics("quench-evictor", 80, 15 + 1));
 }
 
-/// Regression: checkpoints went on being made of what the panic had left half done.
+/// Regression: later checkpoints used the state that the panic had left incomplete.
 #[test]
 fn a_maintenance_panic_anywhere_ends_every_wait() {
     assert!(panics("quench-maintain", 120, 45 + 1));
@@ -154,8 +155,8 @@ fn a_read_ahead_or_deadline_panic_loses_nothing() {
     assert!(panics("quench-deadline", 20, 2));
 }
 
-/// Regressions: a commit that had drawn its number and was not ready kept readers of its rows
-/// waiting for ever; a creation of a table the next checkpoint, which looked again and again (seed
+/// Regressions: a commit that panicked after its CSN draw, before it was complete, blocked readers
+/// of its rows for ever. A panicked table creation made the next checkpoint retry for ever (seed
 /// 531086).
 #[test]
 fn a_panic_in_any_call_ends_every_wait() {

@@ -1,11 +1,10 @@
-//! Planted bugs are caught: all of them with `QUENCH_DEEP=1`, otherwise a few, or those that
+//! Planted bugs are caught: all with `QUENCH_DEEP=1`, otherwise a few, or the bugs that
 //! `QUENCH_BUGS="NAME NAME"` names.
 
 use quenchdb::internals::base::depth::is_deep;
 use std::process::Command;
 
-/// Bugs that are planted if not all are: by tests of the engine, of two of its layers, and by
-/// seeds.
+/// Bugs of a shallow run: detected by integration tests, by unit tests of two layers, and by seeds.
 const FEW: &str =
     "fence-skipped failed-write-retried hole-is-torn-tail watermark-not-stored value-freed-early";
 

@@ -1,10 +1,13 @@
-//! A device that breaks its promises, one write at a time: each write of a small life is lost,
-//! torn, misdirected, done twice or not flushed although the device said so, each store to mapped
-//! memory loses a word or all of them, each fence does nothing, and each read of what is left finds
-//! a flipped bit; with one log, a log for each thread, transactions divided by page, and logs in
-//! mapped memory. Each time it is told what was struck (a log block, a page's image, a part of the
-//! mapping, the manifest), and what the engine finds of it when it opens, reads, and verifies. What
-//! cannot be found out is named here.
+//! A device breaks one promise in each run of a small workload:
+//! - a write is lost, torn, misdirected, or done twice;
+//! - a flush does nothing, although the device reports success;
+//! - a store to mapped memory loses one word or all of them, or a fence does nothing;
+//! - a read of the remaining files finds a flipped bit.
+//!
+//! The runs use one log, a log for each thread, transactions divided by page, and logs in mapped
+//! memory. Each run classifies what the fault damaged: a log block, a page image, a part of the
+//! mapping, the manifest. Then the test checks what open, reads, and `verify` detect. The
+//! assertions name the damage that cannot be detected.
 
 mod rot;
 use crate::support::small;
@@ -23,23 +26,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const SEED: u64 = 1;
 const TRANSACTIONS: u32 = 40;
-/// Two checkpoints; what follows the second is in the log only.
+/// The transactions that begin with a checkpoint; all after the second are in the log only.
 const CHECKPOINTS: [u32; 2] = [15, 30];
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
-/// What was struck and how the database answered, with how often.
-type Found = BTreeMap<(&'static str, Answer), u64>;
+/// Number of runs by the damaged part and the outcome.
+type Counts = BTreeMap<(&'static str, Answer), u64>;
 
-/// A life of one kind: its protocol, and how many threads take turns, each with a log of its own
-/// where there are several.
+/// The workload of all runs: settings, and the number of threads that take turns. Each thread has a
+/// log of its own if there are several logs.
 #[derive(Clone)]
-struct Life {
+struct Workload {
     settings: Settings,
     threads: u32,
 }
 
-impl Life {
-    fn of(preset: Preset, logs: usize) -> Life {
+impl Workload {
+    fn of(preset: Preset, logs: usize) -> Workload {
         let settings = small(preset, logs).with(|s| {
             // A block of the store for each page.
             s.compression = Compression::None;
@@ -47,20 +50,21 @@ impl Life {
             s.memory_bytes = 4 << 20;
             s.log_bytes_max = 8 << 20;
         });
-        Life { settings, threads: logs as u32 }
+        Workload { settings, threads: logs as u32 }
     }
 
     fn open(&self, disk: &SimulatedStorage) -> quenchdb::Result<Database> {
         Database::builder().settings(self.settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
     }
 
-    /// What was acknowledged: the content after each transaction. Ends where something failed.
-    fn live(&self, disk: &SimulatedStorage) -> Vec<Content> {
-        let (life, disk) = (self.clone(), disk.clone());
+    /// Runs the workload until an operation fails. Returns the content after each acknowledged
+    /// transaction.
+    fn run(&self, disk: &SimulatedStorage) -> Vec<Content> {
+        let (workload, disk) = (self.clone(), disk.clone());
         simulate(move || {
-            let history = life.work(&disk);
+            let history = workload.work(&disk);
             disk.stop();
-            // A read in the same life may have found it: then that was the end.
+            // A read of the same run may have detected the damage and ended the run.
             history.unwrap_or_else(|_| vec![Content::new()])
         })
     }
@@ -77,8 +81,7 @@ impl Life {
         let threads: Vec<_> = (0..self.threads).map(start).collect();
         shared.await_turn(|turn| turn >= TRANSACTIONS);
         disk.stop();
-        // The first to begin ends last, so that the next life spreads its threads over the logs
-        // like this one.
+        // The first thread ends last, so that the next run assigns its threads to the same logs.
         for (number, thread) in (1..).zip(threads).collect::<Vec<_>>().into_iter().rev() {
             shared.set_turn(TRANSACTIONS + number);
             thread.join().expect("no panic");
@@ -87,12 +90,12 @@ impl Life {
     }
 }
 
-/// `f` in a simulation and a thread of its own: nothing of its threads is left behind, so that the
-/// same comes out again.
+/// Runs `f` in a simulation and a new thread. No thread-local state remains, so that every run is
+/// the same.
 fn simulate<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let result = Arc::new(Mutex::new(None));
     let of_thread = result.clone();
-    let run = || thread::spawn("life", move || *of_thread.lock() = Some(f())).expect("threads").join();
+    let run = || thread::spawn("workload", move || *of_thread.lock() = Some(f())).expect("threads").join();
     simulation::run(Plan::of(SEED), run).0.expect("no panic");
     result.lock().take().expect("it has ended")
 }
@@ -100,17 +103,18 @@ fn simulate<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
 struct Shared {
     db: Database,
     table: Table,
-    /// Number of the transaction that is next; beyond [`TRANSACTIONS`]: of the thread that may end.
+    /// Number of the next transaction. Above [`TRANSACTIONS`]: number of the thread that may end,
+    /// plus `TRANSACTIONS + 1`.
     turn: AtomicU32,
     turned: Event,
     history: Mutex<Vec<Content>>,
 }
 
 impl Shared {
-    fn await_turn(&self, is_come: impl Fn(u32) -> bool) -> u32 {
+    fn await_turn(&self, has_come: impl Fn(u32) -> bool) -> u32 {
         loop {
             let (ticket, turn) = (self.turned.ticket(), self.turn.load(Ordering::SeqCst));
-            if is_come(turn) {
+            if has_come(turn) {
                 return turn;
             }
             self.turned.wait(ticket, None);
@@ -122,7 +126,7 @@ impl Shared {
         self.turned.notify_all();
     }
 
-    /// Every transaction whose number is the thread's.
+    /// Runs every `threads`-th transaction, from `number` on.
     fn take_turns(&self, number: u32, threads: u32) {
         for n in (number..TRANSACTIONS).step_by(threads as usize) {
             if self.await_turn(|turn| turn >= n) > n {
@@ -154,35 +158,35 @@ fn transact(db: &Database, table: &Table, n: u32, content: &mut Content) -> quen
     tx.commit().map(drop)
 }
 
-/// How the database answers.
+/// The state of the database after the fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Answer {
-    /// Everything acknowledged is there, and `verify` finds nothing.
+    /// Everything acknowledged is present, and `verify` finds nothing.
     Whole,
-    /// The same, but `verify` finds something.
+    /// Everything acknowledged is present, and `verify` reports damage.
     FoundByVerify,
-    /// The newest transactions are gone without a word; what is there is as it was before them.
+    /// The newest transactions are missing without an error; the content is an earlier state.
     Prefix,
-    /// It does not open, and says where the damage is.
+    /// The open fails and names the damage.
     Refused,
-    /// It opens; what is damaged is refused when it is read, and found by `verify`. The rest is
-    /// right.
+    /// The open succeeds. Reads of damaged rows fail, `verify` reports the damage, and other rows
+    /// are correct.
     FoundByReading,
 }
 
-fn judge(life: &Life, left: &SimulatedStorage, history: &[Content], context: &str) -> Answer {
-    let (life, left, history) = (life.clone(), left.clone(), history.to_vec());
+fn judge(workload: &Workload, left: &SimulatedStorage, history: &[Content], context: &str) -> Answer {
+    let (workload, left, history) = (workload.clone(), left.clone(), history.to_vec());
     let context = context.to_string();
-    simulate(move || answer(&life, &left, &history, &context))
+    simulate(move || answer(&workload, &left, &history, &context))
 }
 
-fn answer(life: &Life, left: &SimulatedStorage, history: &[Content], context: &str) -> Answer {
+fn answer(workload: &Workload, left: &SimulatedStorage, history: &[Content], context: &str) -> Answer {
     let is_damage = |error: &quenchdb::Error| {
         let kinds =
             [ErrorKind::Corruption, ErrorKind::NotFound, ErrorKind::Unsupported, ErrorKind::InvalidArgument];
         assert!(kinds.contains(&error.kind()), "{context}: {error}");
     };
-    let db = match life.open(left) {
+    let db = match workload.open(left) {
         Ok(db) => db,
         Err(error) => {
             is_damage(&error);
@@ -217,14 +221,15 @@ fn answer(life: &Life, left: &SimulatedStorage, history: &[Content], context: &s
         if report.problems.is_empty() { Whole } else { FoundByVerify }
     } else {
         assert!(report.problems.is_empty(), "{context}: an older state, and {:?}", report.problems);
-        assert!(history.contains(&content), "{context}: a state that never was");
+        assert!(history.contains(&content), "{context}: a state that never existed");
         Prefix
     };
     left.stop();
     answer
 }
 
-/// What a place on the disk holds, as of so many operations of a life in which all went well.
+/// Returns what is at `offset` of a file after the first `operations` operations of the run without
+/// faults.
 fn class_of(well: &SimulatedStorage, operations: usize, path: &str, offset: u64) -> &'static str {
     if path == "MANIFEST" {
         return "manifest";
@@ -234,7 +239,7 @@ fn class_of(well: &SimulatedStorage, operations: usize, path: &str, offset: u64)
     }
     assert!(path.starts_with("pages"), "{path}");
     let bytes = well.crash(CrashKind::Kill, operations, SEED).read_file(path).expect("it was written to");
-    // Byte 6 of a block says what it is.
+    // Byte 6 of a block is its kind.
     match bytes[offset as usize / 4096 * 4096 + 6] {
         1 => "header of the store",
         2 | 6 => "page",
@@ -244,7 +249,7 @@ fn class_of(well: &SimulatedStorage, operations: usize, path: &str, offset: u64)
     }
 }
 
-/// Path and offset of a line of the journal.
+/// Returns path and offset of an operation from its line of the disk's journal.
 fn place_of(line: &str) -> Option<(String, u64)> {
     let (head, rest) = line.split_once(" at ")?;
     let path = head.rsplit(' ').next()?.to_string();
@@ -252,7 +257,7 @@ fn place_of(line: &str) -> Option<(String, u64)> {
     Some((path, offset))
 }
 
-/// A line of the journal without the numbers of threads, which are the process's.
+/// Returns a line of the journal without thread numbers, which differ from run to run.
 fn nameless(line: &str) -> String {
     let of_thread = |word: &str| word.starts_with("Some(");
     let mut words: Vec<&str> = line.split(' ').collect();
@@ -263,15 +268,13 @@ fn nameless(line: &str) -> String {
     words.join(" ")
 }
 
-/// What the operation held that did not become what it should have, by the journal of the life in
-/// which it was struck; `lines` are those of the life in which all went well: they differ from
-/// there on.
-fn struck_in(well: &SimulatedStorage, logs: usize, lines: &[String], struck: &[String]) -> &'static str {
-    let same =
-        lines.iter().zip(struck).take_while(|(well, struck)| nameless(well) == nameless(struck)).count();
-    let again = struck.get(same).is_some_and(|line| line.starts_with("will be written again"));
+/// Returns what the faulty operation wrote. `lines` is the journal of the run without faults,
+/// `faulty` that of the run with the fault; the first difference is the faulty operation.
+fn damaged_part(well: &SimulatedStorage, logs: usize, lines: &[String], faulty: &[String]) -> &'static str {
+    let same = lines.iter().zip(faulty).take_while(|(line, other)| nameless(line) == nameless(other)).count();
+    let again = faulty.get(same).is_some_and(|line| line.starts_with("will be written again"));
     let operation = if again { same - 1 } else { same };
-    // The operation that makes the memory: it does what it should all the same.
+    // The creation of the mapped memory, which the fault does not affect.
     let Some(line) = lines.get(operation) else { return "nothing" };
     for (what, newest) in [("store", "newest store"), ("Fence", "newest fence")] {
         if line.starts_with(what) {
@@ -286,7 +289,8 @@ fn struck_in(well: &SimulatedStorage, logs: usize, lines: &[String], struck: &[S
     class_of_write(well, lines, operation, &path, offset)
 }
 
-/// The same of a write that is line `operation`, and of log blocks whether others follow.
+/// Returns what the write in line `operation` wrote; for a log block also whether newer ones
+/// follow.
 fn class_of_write(
     well: &SimulatedStorage,
     lines: &[String],
@@ -315,213 +319,215 @@ fn is_write(line: &str) -> bool {
     line.starts_with("durable write ") || line.starts_with("write ")
 }
 
-/// Whose the log block is.
+/// Returns the number of the log that the block belongs to.
 fn log_of(well: &SimulatedStorage, operations: usize, path: &str, offset: u64) -> u32 {
     let bytes = well.crash(CrashKind::Kill, operations, SEED).read_file(path).expect("it was written to");
     let at = offset as usize + 12;
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"))
 }
 
-/// What was struck and what became of it, with how often, over all writes of the life.
-fn strike_each(life: &Life, kind: MishapKind, crash: CrashKind) -> Found {
+/// Runs the workload once for each operation that a fault of this kind can affect. Counts the
+/// outcomes by the damaged part.
+fn fault_each(workload: &Workload, kind: MishapKind, crash: CrashKind) -> Counts {
     use OperationKind::{DurableWrite, Flush, Memory, Write};
     let _alone = crate::support::alone();
-    // The first life in a process makes what all share, and is not quite like the next.
-    life.live(&SimulatedStorage::new(SEED));
+    // The first run in a process differs slightly, because it initializes process-wide state.
+    workload.run(&SimulatedStorage::new(SEED));
     let well = SimulatedStorage::new(SEED);
-    life.live(&well);
+    workload.run(&well);
     let lines = well.describe(0);
-    let mut struck = Vec::new();
+    let mut runs = Vec::new();
     for operation in [DurableWrite, Write, Flush, Memory] {
         for after in 0.. {
             let disk = SimulatedStorage::new(SEED);
             disk.inject_mishap(Mishap { operation, after, kind });
-            let history = life.live(&disk);
+            let history = workload.run(&disk);
             if disk.faults_struck() == 0 {
                 break;
             }
-            struck.push((operation, after, disk, history));
+            runs.push((operation, after, disk, history));
         }
     }
-    // Only now, so that each life has been preceded by such a life.
+    // Judged after all runs, so that every run follows a run of the same workload.
     let mut found = BTreeMap::new();
-    for (operation, after, disk, history) in struck {
-        let class = struck_in(&well, life.settings.logs, &lines, &disk.describe(0));
+    for (operation, after, disk, history) in runs {
+        let class = damaged_part(&well, workload.settings.logs, &lines, &disk.describe(0));
         let left = disk.crash(crash, disk.operations(), after);
         let context = format!("{kind:?} of {operation:?} {after} ({class})");
-        *found.entry((class, judge(life, &left, &history, &context))).or_default() += 1;
+        *found.entry((class, judge(workload, &left, &history, &context))).or_default() += 1;
     }
-    println!("{}, {} logs, {}: {found:?}", life.settings.preset.name(), life.settings.logs, kind.name());
+    println!(
+        "{}, {} logs, {}: {found:?}",
+        workload.settings.preset.name(),
+        workload.settings.logs,
+        kind.name()
+    );
     found
 }
 
-fn answers(found: &Found, class: &str) -> BTreeSet<Answer> {
+fn answers(found: &Counts, class: &str) -> BTreeSet<Answer> {
     found.keys().filter(|(of, _)| *of == class).map(|(_, answer)| *answer).collect()
 }
 
-/// Asserts what became of all that was struck of a class, and, of what is `found` at all, that
-/// something was.
-fn assert_answers(found: &Found, class: &str, allowed: &[Answer]) {
+/// Asserts that faults damaged `class`, and that all of its outcomes are allowed.
+fn assert_answers(found: &Counts, class: &str, allowed: &[Answer]) {
     let answers = answers(found, class);
-    assert!(!answers.is_empty(), "no {class} was struck: {found:?}");
+    assert!(!answers.is_empty(), "no fault damaged a {class}: {found:?}");
     assert!(answers.iter().all(|answer| allowed.contains(answer)), "{class}: {answers:?}, not {allowed:?}");
 }
 
-/// What is damaged in the store is found by whoever opens, reads or verifies; what the next
-/// checkpoint replaced is missed by nobody.
+/// Outcomes of damage in the store: open, a read or `verify` detects it, or the next checkpoint has
+/// already replaced the damaged part.
 const FOUND_OR_REPLACED: [Answer; 4] = [Whole, Refused, FoundByReading, FoundByVerify];
 
-/// The store and the manifest, as for each kind of mishap that harms them.
-fn assert_store(found: &Found) {
+/// Asserts the outcomes of damaged parts of the store.
+fn assert_store(found: &Counts) {
     for class in ["page", "mapping", "list"] {
         assert_answers(found, class, &FOUND_OR_REPLACED);
     }
     let detected = |class| answers(found, class).iter().any(|answer| *answer != Whole);
-    assert!(
-        detected("page") || detected("mapping"),
-        "nothing of the newest checkpoint was struck: {found:?}"
-    );
+    assert!(detected("page") || detected("mapping"), "no fault damaged the newest checkpoint: {found:?}");
 }
 
-/// Each commit writes, one after the other.
-fn one_log() -> Life {
-    Life::of(Preset::PerTransaction, 1)
+/// One log; each commit writes its own record.
+fn one_log() -> Workload {
+    Workload::of(Preset::PerTransaction, 1)
 }
 
 /// A log for each of three threads.
-fn several_logs() -> Life {
-    Life::of(Preset::Autonomous, 3)
+fn several_logs() -> Workload {
+    Workload::of(Preset::Autonomous, 3)
 }
 
 /// Logs in mapped memory.
-fn in_memory(logs: usize) -> Life {
-    Life::of(Preset::Passive, logs)
+fn in_memory(logs: usize) -> Workload {
+    Workload::of(Preset::Passive, logs)
 }
 
 /// Transactions divided between two logs.
-fn by_page() -> Life {
-    let life = Life::of(Preset::Group, 2);
-    Life { settings: life.settings.with(|s| s.layout = Some(Layout::ByPage)), threads: 1 }
+fn by_page() -> Workload {
+    let workload = Workload::of(Preset::Group, 2);
+    Workload { settings: workload.settings.with(|s| s.layout = Some(Layout::ByPage)), threads: 1 }
 }
 
-/// With the logs on the device; and what becomes of the newest block of a log, if another log has a
-/// newer one, when it is lost. The newest transaction may have been told because of both, so a
-/// fragment of it is missed by nobody; that of an earlier one is. Only the one with several logs if
-/// tests do not run at their whole depth.
-fn on_the_device() -> Vec<(Life, Answer)> {
+/// Returns the workloads with logs on the device. Each comes with the outcome after the loss of a
+/// log's newest block, if another log has a newer block. With transactions divided by page, the
+/// lost block may hold a fragment of the newest transaction, and recovery then discards the whole
+/// transaction without an error. A shallow run uses only the workload with several logs.
+fn on_the_device() -> Vec<(Workload, Answer)> {
     let (first, most) = if is_deep() { (0, 3) } else { (1, 1) };
     let all = [(one_log(), Prefix), (several_logs(), Refused), (by_page(), Prefix)];
     all.into_iter().skip(first).take(most).collect()
 }
 
-/// As [`assert_answers`] for the newest block of a log beside one that is newer, where there are
-/// several logs.
-fn assert_newest_of_its_log(life: &Life, found: &Found, allowed: &[Answer]) {
-    if life.settings.logs > 1 {
+/// Asserts, with several logs, the outcomes for a log's newest block if another log has a newer
+/// one.
+fn assert_newest_of_its_log(workload: &Workload, found: &Counts, allowed: &[Answer]) {
+    if workload.settings.logs > 1 {
         assert_answers(found, "newest block of its log", allowed);
     }
 }
 
 #[test]
 fn a_lost_write_is_found_but_of_the_newest_log_block() {
-    for (life, of_newest) in on_the_device() {
-        let found = strike_each(&life, MishapKind::Lost, CrashKind::Kill);
+    for (workload, of_newest) in on_the_device() {
+        let found = fault_each(&workload, MishapKind::Lost, CrashKind::Kill);
         assert_store(&found);
         assert_answers(&found, "header of the store", &[Refused]);
-        // There is another slot.
+        // The manifest has a second slot.
         assert_answers(&found, "manifest", &[Whole]);
         assert_answers(&found, "log block below the checkpoint", &[Whole]);
         assert_answers(&found, "log block", &[Refused]);
-        // It looks like a block that was never written: a torn tail. A newer record in another log
-        // vouches for it.
-        assert_newest_of_its_log(&life, &found, &[of_newest]);
+        // A lost newest block looks like a torn tail. Only a newer record in another log proves
+        // that the block was written.
+        assert_newest_of_its_log(&workload, &found, &[of_newest]);
         assert_answers(&found, "newest log block", &[Prefix]);
     }
 }
 
 #[test]
 fn a_torn_write_is_found_but_of_the_newest_log_block() {
-    for (life, of_newest) in on_the_device() {
-        let found = strike_each(&life, MishapKind::Torn, CrashKind::Kill);
+    for (workload, of_newest) in on_the_device() {
+        let found = fault_each(&workload, MishapKind::Torn, CrashKind::Kill);
         assert_store(&found);
         assert_answers(&found, "header of the store", &[Refused, Whole]);
         assert_answers(&found, "manifest", &[Whole]);
         assert_answers(&found, "log block below the checkpoint", &[Whole]);
-        // Whole if all that was not written is padding.
+        // Whole if only padding was not written.
         assert_answers(&found, "log block", &[Refused, Whole]);
-        assert_newest_of_its_log(&life, &found, &[of_newest, Whole]);
+        assert_newest_of_its_log(&workload, &found, &[of_newest, Whole]);
         assert_answers(&found, "newest log block", &[Prefix, Whole]);
     }
 }
 
-/// It is not where it belongs, and damages another place.
+/// The write is missing at its place and damages another place.
 #[test]
 fn a_misdirected_write_is_found_but_of_the_newest_log_block() {
-    for (life, of_newest) in on_the_device() {
-        let found = strike_each(&life, MishapKind::Misdirected, CrashKind::Kill);
+    for (workload, of_newest) in on_the_device() {
+        let found = fault_each(&workload, MishapKind::Misdirected, CrashKind::Kill);
         assert_store(&found);
         assert_answers(&found, "manifest", &FOUND_OR_REPLACED);
         assert_answers(&found, "log block below the checkpoint", &FOUND_OR_REPLACED);
-        // Recovery goes by what a block says of itself: it finds one that landed elsewhere in the
-        // log.
+        // Recovery identifies a block by its header, so that it finds a block at a wrong place of
+        // the log.
         assert_answers(&found, "log block", &[Refused, Whole]);
-        assert_newest_of_its_log(&life, &found, &[of_newest, Refused, Whole]);
+        assert_newest_of_its_log(&workload, &found, &[of_newest, Refused, Whole]);
         assert_answers(&found, "newest log block", &[Prefix, Refused, Whole]);
     }
 }
 
-/// Nothing that is in use is written to, so most are harmless; a block that was used again
-/// meanwhile is found.
+/// The engine never overwrites a block in use, so most repeated writes are harmless. A repeated
+/// write over a block that was reused since is detected.
 #[test]
-fn a_write_that_is_done_twice_is_harmless_or_found() {
-    for (life, _) in on_the_device() {
-        let found = strike_each(&life, MishapKind::Duplicated, CrashKind::Kill);
+fn a_duplicated_write_is_harmless_or_found() {
+    for (workload, _) in on_the_device() {
+        let found = fault_each(&workload, MishapKind::Duplicated, CrashKind::Kill);
         for class in ["page", "mapping", "list", "manifest", "log block", "newest log block"] {
             assert_answers(&found, class, &FOUND_OR_REPLACED);
         }
-        assert_newest_of_its_log(&life, &found, &FOUND_OR_REPLACED);
+        assert_newest_of_its_log(&workload, &found, &FOUND_OR_REPLACED);
     }
 }
 
-/// Then the power goes. What was told to be durable and was not is gone, in part or all; a flush
-/// that came later has done its work.
+/// A power cut follows. Writes that the flush should have made durable are lost, in part or all, if
+/// no later flush made them durable.
 #[test]
-fn a_flush_that_lies_is_found_but_of_the_newest_log_block() {
-    for (life, of_newest) in on_the_device() {
-        let found = strike_each(&life, MishapKind::LyingFlush, CrashKind::PowerCut);
+fn a_lying_flush_is_found_but_of_the_newest_log_block() {
+    for (workload, of_newest) in on_the_device() {
+        let found = fault_each(&workload, MishapKind::LyingFlush, CrashKind::PowerCut);
         assert_answers(&found, "manifest", &[Whole]);
         assert_answers(&found, "log block below the checkpoint", &[Whole]);
         assert_answers(&found, "log block", &[Refused, Whole]);
-        assert_newest_of_its_log(&life, &found, &[of_newest, Whole]);
+        assert_newest_of_its_log(&workload, &found, &[of_newest, Whole]);
         assert_answers(&found, "newest log block", &[Prefix, Whole]);
         assert_answers(&found, "flush", &FOUND_OR_REPLACED);
     }
 }
 
-/// All of a store, or a word of it. Nothing tells the end of what a buffer holds from a record that
-/// is not whole, and all behind it is lost with it: also where the record itself was below the
-/// checkpoint. Only newer records of another log can vouch for what is gone.
+/// All of a store is lost, or one word of it. An incomplete record looks like the end of the
+/// buffer, so that all later records of the log are lost with it, even if the incomplete record is
+/// older than the checkpoint. Only newer records of another log prove that records are missing.
 #[test]
 fn a_lost_word_of_log_memory_is_found_if_another_log_knows() {
     for kind in [MishapKind::Lost, MishapKind::Torn] {
-        let found = strike_each(&in_memory(2), kind, CrashKind::Kill);
+        let found = fault_each(&in_memory(2), kind, CrashKind::Kill);
         assert_store(&found);
         assert_answers(&found, "manifest", &[Whole]);
-        // Whole: an entry or header that is there twice, or zeros over zeros.
+        // Whole if the store wrote a second copy of an entry or header, or zeros over zeros.
         assert_answers(&found, "store", &[Refused, Whole]);
         assert!(found[&("store", Refused)] > found[&("store", Whole)], "{found:?}");
         assert_answers(&found, "newest store", &[Prefix]);
-        let found = strike_each(&in_memory(1), kind, CrashKind::Kill);
+        let found = fault_each(&in_memory(1), kind, CrashKind::Kill);
         assert_answers(&found, "store", &[Prefix, Whole]);
         assert_answers(&found, "newest store", &[Prefix]);
     }
 }
 
-/// Then the power goes. The next fence of the same thread does the work of the one that lied.
+/// A power cut follows. The next fence of the same thread makes the earlier stores durable, too.
 #[test]
-fn a_fence_that_lies_loses_what_is_not_fenced_again() {
+fn a_lying_fence_loses_stores_that_no_later_fence_covers() {
     for (logs, not_fenced_again) in [(2, Refused), (1, Prefix)] {
-        let found = strike_each(&in_memory(logs), MishapKind::LyingFlush, CrashKind::PowerCut);
+        let found = fault_each(&in_memory(logs), MishapKind::LyingFlush, CrashKind::PowerCut);
         assert_answers(&found, "Fence", &[Whole, not_fenced_again]);
         assert!(found[&("Fence", Whole)] > 30, "{found:?}");
         assert_answers(&found, "newest fence", &[Prefix, Whole]);

@@ -1,5 +1,5 @@
-//! The scorecard, as the program makes it. `QUENCH_SEEDS=N` for more or fewer seeds,
-//! `QUENCH_SEED=N` to begin elsewhere.
+//! The scorecard of the program. `QUENCH_SEEDS=N` sets the number of seeds, `QUENCH_SEED=N` the
+//! first seed.
 
 use quenchdb::internals::base::depth::depth;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn every_measure_of_the_scorecard_is_met() {
 }
 
 #[test]
-fn a_seed_that_does_not_exist_in_numbers_is_refused() {
+fn a_seed_that_is_no_number_is_refused() {
     let output =
         Command::new(env!("CARGO_BIN_EXE_quench-sim")).args(["replay", "first"]).output().expect("it starts");
     assert_eq!(output.status.code(), Some(2));

@@ -1,8 +1,9 @@
-//! Whoever waits for a commit is told, in whatever order threads go on. Where blocks are full after
-//! so many records, they are sealed by whoever appends. Regression: a flusher that looked while a
-//! block was being sealed found neither its bytes nor the block, and slept; who had asked for the
-//! write waited until another commit asked (seed 1018802 of quench-sim, in which there was none:
-//! all threads waited for each other).
+//! Every wait for a commit ends, in any order of threads.
+//!
+//! A thread that appends to a full log block seals the block. Regression: a flusher that looked for
+//! work during the seal found neither the bytes nor the sealed block, and slept. The committer
+//! waited until another commit requested a write. In seed 1018802 of quench-sim there was no other
+//! commit: all threads waited for each other.
 
 use crate::support::small;
 use quenchdb::internals::base::depth::depth;
@@ -17,7 +18,7 @@ const SEEDS: u64 = 3_000;
 const LEVELS: [Durability; 4] =
     [Durability::Durable, Durability::Durable, Durability::BoundedLoss, Durability::Lazy];
 
-fn live(disk: &SimulatedStorage, settings: Settings, seed: u64) {
+fn work(disk: &SimulatedStorage, settings: Settings, seed: u64) {
     let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated");
     let db = db.expect("it opens");
     let table = db.create_table("rows").expect("room");
@@ -46,11 +47,11 @@ fn live(disk: &SimulatedStorage, settings: Settings, seed: u64) {
 }
 
 #[test]
-fn who_waits_for_a_block_that_others_seal_is_told() {
+fn a_wait_for_a_block_sealed_by_another_thread_ends() {
     let _alone = crate::support::alone();
     for seed in 0..depth(SEEDS) {
         let settings = small(Preset::PerTransaction, 1);
         let disk = SimulatedStorage::new(seed);
-        simulation::run(Plan::of(seed), || live(&disk, settings, seed));
+        simulation::run(Plan::of(seed), || work(&disk, settings, seed));
     }
 }

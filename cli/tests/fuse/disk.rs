@@ -1,11 +1,10 @@
-//! A file system that passes everything on to a directory and, by order, gets in the way: a FUSE
-//! device in this process.
+//! A FUSE file system in this process that passes requests to a directory and injects faults.
 //!
-//! What is written is in the page cache of the directory's file system. That outlives a killed
-//! program, so a flush has nothing to do here: it is counted, and may fail. No power cut is
-//! simulated.
+//! Written data is in the page cache of the directory's file system, which outlives a killed
+//! program. So a flush does nothing here, except that it counts as a request and may fail. Power
+//! cuts are not simulated.
 
-use super::trouble::{Fate, Kind, Orders, Trouble};
+use super::faults::{Fault, Handling, Injector, Kind};
 use fuser::{
     BsdFileFlags, Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
@@ -22,42 +21,42 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Nobody but the kernel changes what is behind a mount while it is used, so it may remember for a
-/// while.
-const REMEMBERED: Duration = Duration::from_secs(1);
-/// More bytes in one call are several requests, of which one may fail.
+/// Time for which the kernel may cache attributes: nothing else changes the directory during a
+/// test.
+const ATTRIBUTE_CACHE: Duration = Duration::from_secs(1);
+/// Bytes of the largest request. A larger call becomes several requests, of which one may fail.
 const REQUEST_BYTES: u32 = 256 << 10;
-/// A request that takes its time must not hold up the others.
+/// Threads that serve requests, so that a slow request does not delay others.
 const THREADS: usize = 4;
 
-/// A mounted file system; unmounted when it is dropped.
+/// A mounted file system; its drop unmounts it.
 pub struct Disk {
     path: PathBuf,
-    orders: Arc<Mutex<Orders>>,
+    injector: Arc<Mutex<Injector>>,
     _session: fuser::BackgroundSession,
 }
 
 impl Disk {
-    /// Mounts it in `directory`; `None`, and says so, where that is not possible. Whether files can
-    /// be opened with `O_DIRECT` is `direct`; the kernel keeps nothing of them in its cache in any
-    /// case.
+    /// Mounts the file system in `directory`. Prints the reason and returns `None` if that fails.
+    /// Files can be opened with `O_DIRECT` if `direct` is true; the kernel caches no file data
+    /// either way.
     pub fn mount(directory: &Path, direct: bool) -> Option<Disk> {
         let (path, behind) = (directory.join("disk"), directory.join("behind"));
         for made in [&path, &behind] {
             std::fs::create_dir_all(made).expect("a directory of our own");
         }
-        let orders = Arc::new(Mutex::new(Orders::default()));
-        let files = Passed {
+        let injector = Arc::new(Mutex::new(Injector::default()));
+        let files = Passthrough {
             behind,
             direct,
-            orders: orders.clone(),
+            injector: injector.clone(),
             nodes: Mutex::default(),
             open: Mutex::default(),
         };
         let mut config = Config::default();
         config.n_threads = Some(THREADS);
         match fuser::spawn_mount(files, &path, &config) {
-            Ok(session) => Some(Disk { path, orders, _session: session }),
+            Ok(session) => Some(Disk { path, injector, _session: session }),
             Err(error) => {
                 crate::support::skip(&format!("no FUSE file system can be mounted here: {error}"));
                 None
@@ -65,19 +64,19 @@ impl Disk {
         }
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// From now on. Counting begins again.
-    pub fn order(&self, trouble: Trouble) {
-        *locked(&self.orders) = Orders::new(trouble);
+    /// Injects a fault from now on, and resets the counters.
+    pub fn inject(&self, fault: Fault) {
+        *locked(&self.injector) = Injector::new(fault);
     }
 
-    /// The disk is well again. Returns how often there was trouble.
-    pub fn heal(&self) -> u64 {
-        std::mem::take(&mut *locked(&self.orders)).fired()
+    /// Removes the fault. Returns how often it occurred.
+    pub fn clear_fault(&self) -> u64 {
+        std::mem::take(&mut *locked(&self.injector)).fired()
     }
 }
 
@@ -85,19 +84,19 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The numbers by which the kernel knows paths. A name that is removed and made again gets another.
+/// Inode numbers of paths. A name that is removed and created again gets a new number.
 #[derive(Default)]
 struct Nodes {
     paths: Vec<PathBuf>,
     numbers: HashMap<PathBuf, u64>,
 }
 
-/// The number of the topmost directory, whose path is empty; the others follow.
-const TOP: u64 = INodeNo::ROOT.0;
+/// The number of the root directory, whose path is empty. All other numbers are above it.
+const ROOT: u64 = INodeNo::ROOT.0;
 
 impl Nodes {
     fn number(&mut self, path: PathBuf) -> INodeNo {
-        let next = TOP + 1 + self.paths.len() as u64;
+        let next = ROOT + 1 + self.paths.len() as u64;
         let paths = &mut self.paths;
         INodeNo(*self.numbers.entry(path).or_insert_with_key(|path| {
             paths.push(path.clone());
@@ -106,18 +105,19 @@ impl Nodes {
     }
 }
 
-struct Passed {
+/// The file system: passes requests to the directory `behind`.
+struct Passthrough {
     behind: PathBuf,
     direct: bool,
-    orders: Arc<Mutex<Orders>>,
+    injector: Arc<Mutex<Injector>>,
     nodes: Mutex<Nodes>,
     open: Mutex<HashMap<u64, Arc<File>>>,
 }
 
-impl Passed {
-    /// A path below the directory behind.
+impl Passthrough {
+    /// Returns the path of a node below the directory `behind`.
     fn relative(&self, node: INodeNo) -> PathBuf {
-        let above = node.0 - TOP;
+        let above = node.0 - ROOT;
         if above == 0 { PathBuf::new() } else { locked(&self.nodes).paths[above as usize - 1].clone() }
     }
 
@@ -137,26 +137,26 @@ impl Passed {
         FileHandle(handle)
     }
 
-    /// What becomes of a request for `len` bytes at `offset` of a file that has a handle.
-    fn fate_of_bytes(&self, kind: Kind, handle: FileHandle, offset: u64, len: u64) -> Fate {
+    /// Counts a request for `len` bytes at `offset` of an open file. Returns how to handle it.
+    fn handling_of_bytes(&self, kind: Kind, handle: FileHandle, offset: u64, len: u64) -> Handling {
         let grows_from = self.file(handle).and_then(|file| file.metadata()).map_or(0, |about| {
-            // Reserved space counts as used.
+            // Reserved space counts as part of the file.
             about.len().max(about.blocks() * 512)
         });
-        let fate = locked(&self.orders).fate(kind, len, (offset + len).saturating_sub(grows_from));
-        std::thread::sleep(fate.pause);
-        fate
+        let handling = locked(&self.injector).handling(kind, len, (offset + len).saturating_sub(grows_from));
+        std::thread::sleep(handling.pause);
+        handling
     }
 
-    /// Carries out a request without bytes, or not.
+    /// Carries out a request without bytes, unless a fault prevents that.
     fn carry_out<T>(&self, request: &Request, kind: Kind, what: impl FnOnce() -> Result<T>) -> Result<T> {
-        let fate = locked(&self.orders).fate(kind, 1, 0);
-        std::thread::sleep(fate.pause);
-        let done = (fate.bytes > 0).then(what);
-        finish(request, &fate, done)
+        let handling = locked(&self.injector).handling(kind, 1, 0);
+        std::thread::sleep(handling.pause);
+        let done = (handling.bytes > 0).then(what);
+        finish(request, &handling, done)
     }
 
-    /// Whether a file may be opened with these flags.
+    /// Returns an error if a file must not be opened with these flags.
     fn allows(&self, flags: i32) -> Result<()> {
         let wants_direct = OFlags::from_bits_retain(flags as u32).contains(OFlags::DIRECT);
         if wants_direct && !self.direct { Err(Errno::INVAL.into()) } else { Ok(()) }
@@ -184,15 +184,15 @@ impl Passed {
     }
 }
 
-/// Ends the one who asked, if that is ordered, and says what to reply.
-fn finish<T>(request: &Request, fate: &Fate, done: Option<Result<T>>) -> Result<T> {
-    if fate.kills
+/// Kills the requesting process if the fault says so. Returns the reply.
+fn finish<T>(request: &Request, handling: &Handling, done: Option<Result<T>>) -> Result<T> {
+    if handling.kills
         && let Some(thread) = rustix::process::Pid::from_raw(request.pid() as i32)
     {
         // The signal goes to the whole process.
         let _ = rustix::process::kill_process(thread, rustix::process::Signal::KILL);
     }
-    match (fate.error, done) {
+    match (handling.error, done) {
         (None, Some(done)) => done,
         (error, _) => Err(error.unwrap_or(Errno::IO).into()),
     }
@@ -219,11 +219,12 @@ fn attributes(ino: INodeNo, about: &Metadata) -> FileAttr {
     }
 }
 
-/// Nothing of a file stays in the kernel's page cache, and its writes need not wait for each other.
+/// Returns flags of an open file: no data in the kernel's page cache, and parallel writes.
 fn opened() -> FopenFlags {
     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
 }
 
+/// Replies with the result or its error.
 macro_rules! answer {
     ($reply:ident, $result:expr, $done:pat => $answer:expr) => {
         match $result {
@@ -233,13 +234,13 @@ macro_rules! answer {
     };
 }
 
-impl Filesystem for Passed {
+impl Filesystem for Passthrough {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> Result<()> {
         config.set_max_write(REQUEST_BYTES).map(drop).map_err(|_| std::io::ErrorKind::InvalidInput.into())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer!(reply, self.found(parent, name), about => reply.entry(&REMEMBERED, &about, Generation(0)));
+        answer!(reply, self.found(parent, name), about => reply.entry(&ATTRIBUTE_CACHE, &about, Generation(0)));
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
@@ -247,7 +248,7 @@ impl Filesystem for Passed {
             Some(handle) => self.file(handle).and_then(|file| file.metadata()),
             None => std::fs::symlink_metadata(self.path(ino)),
         };
-        answer!(reply, about, about => reply.attr(&REMEMBERED, &attributes(ino, &about)));
+        answer!(reply, about, about => reply.attr(&ATTRIBUTE_CACHE, &attributes(ino, &about)));
     }
 
     fn setattr(
@@ -275,14 +276,14 @@ impl Filesystem for Passed {
             })
         });
         let about = set.and_then(|()| std::fs::symlink_metadata(&path));
-        answer!(reply, about, about => reply.attr(&REMEMBERED, &attributes(ino, &about)));
+        answer!(reply, about, about => reply.attr(&ATTRIBUTE_CACHE, &attributes(ino, &about)));
     }
 
     fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
         let made = self.carry_out(request, Kind::Create, || {
             std::fs::create_dir(self.path(parent).join(name)).and_then(|()| self.found(parent, name))
         });
-        answer!(reply, made, about => reply.entry(&REMEMBERED, &about, Generation(0)));
+        answer!(reply, made, about => reply.entry(&ATTRIBUTE_CACHE, &about, Generation(0)));
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -316,7 +317,7 @@ impl Filesystem for Passed {
             Ok((self.found(parent, name)?, self.keep_open(file)))
         });
         answer!(reply, created, (about, handle) =>
-            reply.created(&REMEMBERED, &about, Generation(0), handle, opened()));
+            reply.created(&ATTRIBUTE_CACHE, &about, Generation(0), handle, opened()));
     }
 
     fn read(
@@ -330,10 +331,10 @@ impl Filesystem for Passed {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let fate = self.fate_of_bytes(Kind::Read, handle, offset, size.into());
-        let mut bytes = vec![0; fate.bytes as usize];
+        let handling = self.handling_of_bytes(Kind::Read, handle, offset, size.into());
+        let mut bytes = vec![0; handling.bytes as usize];
         let read = self.file(handle).and_then(|file| file.read_at(&mut bytes, offset));
-        answer!(reply, finish(request, &fate, Some(read)), read => reply.data(&bytes[..read]));
+        answer!(reply, finish(request, &handling, Some(read)), read => reply.data(&bytes[..read]));
     }
 
     fn write(
@@ -348,10 +349,10 @@ impl Filesystem for Passed {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let fate = self.fate_of_bytes(Kind::Write, handle, offset, data.len() as u64);
+        let handling = self.handling_of_bytes(Kind::Write, handle, offset, data.len() as u64);
         let written =
-            self.file(handle).and_then(|file| file.write_all_at(&data[..fate.bytes as usize], offset));
-        answer!(reply, finish(request, &fate, Some(written)), () => reply.written(fate.bytes as u32));
+            self.file(handle).and_then(|file| file.write_all_at(&data[..handling.bytes as usize], offset));
+        answer!(reply, finish(request, &handling, Some(written)), () => reply.written(handling.bytes as u32));
     }
 
     fn fallocate(
@@ -364,14 +365,14 @@ impl Filesystem for Passed {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let fate = self.fate_of_bytes(Kind::Reserve, handle, offset, length);
+        let handling = self.handling_of_bytes(Kind::Reserve, handle, offset, length);
         let reserve = || {
             let flags = FallocateFlags::from_bits_retain(mode as u32);
             Ok(rustix::fs::fallocate(self.file(handle)?, flags, offset, length)?)
         };
-        // All of it or nothing.
-        let done = (fate.bytes == length).then(reserve);
-        answer!(reply, finish(request, &fate, done), () => reply.ok());
+        // Carried out as a whole or not at all.
+        let done = (handling.bytes == length).then(reserve);
+        answer!(reply, finish(request, &handling, done), () => reply.ok());
     }
 
     fn fsync(&self, request: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {

@@ -1,97 +1,97 @@
-//! The real program on the real kernel, on a device that does what it is told: it fails, falls
-//! short, fills up, dawdles, or the program is killed at its Nth request, for every N.
+//! The real program on a FUSE file system that injects faults: requests fail, transfer only a part,
+//! or are slow; the disk fills up; or the program is killed at its Nth request, for every N.
 //!
-//! Needs /dev/fuse and root; without them the tests say so and pass.
+//! Needs /dev/fuse and root; without them the tests print so and pass.
 
 mod disk;
-mod trouble;
+mod faults;
 
 use crate::support::{directory, expect_code, quench, run_with_input, text};
 use disk::Disk;
+use faults::{CarriedOut, Fault, Kind};
 use quenchdb::internals::base::depth::{is_deep, some};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
-use trouble::{CarriedOut, Kind, Trouble};
 
-/// Who writes, and how it becomes durable: threads with DSYNC, io_uring with DSYNC, io_uring with
-/// linked flushes.
-const WAYS: [&[&str]; 4] = [
+/// Flags for the writing thread, the interface, and the durability method: threads with DSYNC,
+/// io_uring with DSYNC, io_uring with linked flushes.
+const WRITE_METHODS: [&[&str]; 4] = [
     &["--preset", "auto", "--no-io-uring"],
     &["--preset", "auto"],
     &["--preset", "autonomous", "--method", "worker-dsync"],
     &["--preset", "autonomous", "--method", "worker-flush"],
 ];
-/// A life that takes longer hangs.
-const LIFE_MAX: Duration = Duration::from_secs(60);
+/// Longest time of a child process; one that takes longer hangs.
+const CHILD_TIME_MAX: Duration = Duration::from_secs(60);
 const SIGKILL: i32 = 9;
 
-/// A database on the disk, with all that its children have said to be durable.
-struct Patient<'a> {
+/// A database on the disk, with all commits that its child processes acknowledged.
+struct TestDatabase<'a> {
     database: PathBuf,
-    way: &'a [&'a str],
+    method: &'a [&'a str],
     round: u32,
     acknowledged: String,
 }
 
-impl<'a> Patient<'a> {
-    fn new(disk: &Disk, way: &'a [&'a str]) -> Patient<'a> {
+impl<'a> TestDatabase<'a> {
+    fn new(disk: &Disk, method: &'a [&'a str]) -> TestDatabase<'a> {
         let database = disk.path().join("db");
         if database.exists() {
-            std::fs::remove_dir_all(&database).expect("the disk is well between patients");
+            std::fs::remove_dir_all(&database).expect("the disk has no fault between databases");
         }
-        Patient { database, way, round: 0, acknowledged: String::new() }
+        TestDatabase { database, method, round: 0, acknowledged: String::new() }
     }
 
-    /// A child opens the database, makes some commits and a checkpoint, and closes it, if nothing
-    /// is in its way.
-    fn live(&mut self, steps: u32) -> Output {
+    /// Runs a child that opens the database, commits `steps` times, makes a checkpoint, and closes
+    /// the database, unless a fault ends the child.
+    fn run_child(&mut self, steps: u32) -> Output {
         self.round += 1;
         let mut child = quench(&["torture-child", text(&self.database), "--threads", "2", "--seed", "1"]);
-        child.args(self.way).args(["--round", &self.round.to_string(), "--steps", &steps.to_string()]);
-        let output = to_its_end(child);
-        // A last line without its end was not said to anybody.
+        child.args(self.method).args(["--round", &self.round.to_string(), "--steps", &steps.to_string()]);
+        let output = run_to_end(child);
+        // A last line without a newline was not acknowledged.
         let said = String::from_utf8_lossy(&output.stdout);
         self.acknowledged.push_str(&said[..said.rfind('\n').map_or(0, |end| end + 1)]);
         output
     }
 
-    /// Lives with a trouble, which may end the life with one complaint; what was acknowledged is
-    /// there after it, and after a life without. How often the trouble came, and whether it ended
-    /// the life.
+    /// Runs a child with a fault, which may end the child with one error, and then a child without
+    /// faults. Checks the database after both. Returns how often the fault occurred, and whether it
+    /// ended the child.
     #[track_caller]
-    fn suffer(&mut self, disk: &Disk, trouble: Trouble, complaint: &str) -> (u64, bool) {
-        disk.order(trouble);
-        let output = self.live(20);
-        let fired = disk.heal();
+    fn run_with_fault(&mut self, disk: &Disk, fault: Fault, expected_error: &str) -> (u64, bool) {
+        disk.inject(fault);
+        let output = self.run_child(20);
+        let fired = disk.clear_fault();
         let ended = output.status.code() != Some(0);
         if ended {
-            expect_complaint(&output, complaint, &format!("{trouble:?}"));
+            expect_error(&output, expected_error, &format!("{fault:?}"));
         }
-        self.judge(&format!("{trouble:?}"));
-        expect_code(&self.live(5), 0);
-        self.judge(&format!("{trouble:?}, and a life after it"));
+        self.check(&format!("{fault:?}"));
+        expect_code(&self.run_child(5), 0);
+        self.check(&format!("{fault:?}, and a child after it"));
         (fired, ended)
     }
 
-    /// What was acknowledged is there, the database is in order, twice.
+    /// Asserts that every acknowledged commit is present and the database is sound, in two opens.
     #[track_caller]
-    fn judge(&self, after: &str) {
-        let check = [&["torture-check", text(&self.database)], self.way].concat();
+    fn check(&self, after: &str) {
+        let check = [&["torture-check", text(&self.database)], self.method].concat();
         let output = run_with_input(&check, self.acknowledged.as_bytes());
-        assert_eq!(output.status.code(), Some(0), "{after}, {:?}: {output:?}", self.way);
+        assert_eq!(output.status.code(), Some(0), "{after}, {:?}: {output:?}", self.method);
     }
 }
 
-/// Runs a program, but not for ever.
-fn to_its_end(mut program: std::process::Command) -> Output {
+/// Runs a program to its end, or kills it after [`CHILD_TIME_MAX`] and panics.
+fn run_to_end(mut program: std::process::Command) -> Output {
     let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let pid = rustix::process::Pid::from_child(&child);
     let (ended, end) = mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {
-        let hangs = end.recv_timeout(LIFE_MAX) == Err(mpsc::RecvTimeoutError::Timeout);
+        let hangs = end.recv_timeout(CHILD_TIME_MAX) == Err(mpsc::RecvTimeoutError::Timeout);
         if hangs {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
@@ -103,9 +103,9 @@ fn to_its_end(mut program: std::process::Command) -> Output {
     output
 }
 
-/// A program that was told of an error says so in one line.
+/// Asserts that the program failed with one line that contains `about`.
 #[track_caller]
-fn expect_complaint(output: &Output, about: &str, after: &str) {
+fn expect_error(output: &Output, about: &str, after: &str) {
     expect_code(output, 2);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(stderr.contains(about), "{after}: {stderr}");
@@ -115,65 +115,70 @@ fn expect_complaint(output: &Output, about: &str, after: &str) {
 fn failed_requests_are_reported_once_and_lose_nothing() {
     let dir = directory();
     let Some(disk) = Disk::mount(dir.path(), true) else { return };
-    for (kind, is_told) in [
+    for (kind, is_reported) in [
         (Kind::Read, true),
         (Kind::Write, true),
         (Kind::Flush, true),
         (Kind::Create, true),
-        // All that is removed while a database is made is the file of a probe.
+        // Creating a database removes only the file of a probe.
         (Kind::Remove, false),
         (Kind::Length, false),
         (Kind::Reserve, true),
     ] {
-        let (mut fired, mut told) = (0, 0);
-        for (n, way) in (0..).zip(WAYS) {
-            // On a database that is there, and while one is made.
+        let (mut fired, mut ended_children) = (0, 0);
+        for (n, method) in (0..).zip(WRITE_METHODS) {
+            // With an existing database, and while the database is created.
             for (nth, for_ever, is_new) in
                 [(2 + 4 * n, n % 2 == 0, false), (1 + n, true, true), (3 + 5 * n, n % 2 == 1, true)]
             {
-                let trouble = Trouble::Fail { kind, nth, for_ever };
-                let mut patient = Patient::new(&disk, way);
+                let fault = Fault::Fail { kind, nth, for_ever };
+                let mut database = TestDatabase::new(&disk, method);
                 if !is_new {
-                    expect_code(&patient.live(5), 0);
+                    expect_code(&database.run_child(5), 0);
                 }
-                let (times, tells) = patient.suffer(&disk, trouble, "Input/output error");
-                (fired, told) = (fired + times, told + u64::from(tells));
+                let (times, is_ended) = database.run_with_fault(&disk, fault, "Input/output error");
+                (fired, ended_children) = (fired + times, ended_children + u64::from(is_ended));
             }
         }
-        println!("figures: {{\"failed {kind:?}\": {fired}, \"lives ended by failed {kind:?}\": {told}}}");
-        assert!(fired > 0 && (told > 0 || !is_told), "{kind:?}: {fired} failed, {told} lives ended");
+        println!(
+            "figures: {{\"failed {kind:?}\": {fired}, \"children ended by failed {kind:?}\": {ended_children}}}"
+        );
+        assert!(
+            fired > 0 && (ended_children > 0 || !is_reported),
+            "{kind:?}: {fired} failed, {ended_children} children ended"
+        );
     }
 }
 
-/// What keeps the promises of a device is not an error.
+/// A short transfer and a slow reply keep the promises of a device.
 ///
-/// Short writes by io_uring only without `O_DIRECT`: with it Linux 6.18 itself writes what is left
-/// of a short write to a FUSE file at the place where the first part is, and says that all is well.
+/// Short writes through io_uring are tested without `O_DIRECT` only. With it, Linux 6.18 itself
+/// writes the rest of a short write over the first part, and reports success.
 #[test]
-fn short_transfers_and_slow_replies_are_no_trouble() {
-    let short = |kind, every| Trouble::Short { kind, every };
-    let slow = Trouble::Slow { every: 5, by: Duration::from_millis(20) };
-    let without_io_uring = &WAYS[..1];
-    for (direct, ways, troubles) in [
-        (true, &WAYS[..], [slow, short(Kind::Read, 1)]),
+fn short_transfers_and_slow_replies_are_no_errors() {
+    let short = |kind, every| Fault::Short { kind, every };
+    let slow = Fault::Slow { every: 5, by: Duration::from_millis(20) };
+    let without_io_uring = &WRITE_METHODS[..1];
+    for (direct, methods, faults) in [
+        (true, &WRITE_METHODS[..], [slow, short(Kind::Read, 1)]),
         (true, without_io_uring, [short(Kind::Write, 1), short(Kind::Write, 3)]),
-        (false, &WAYS[..], [short(Kind::Write, 1), short(Kind::Write, 3)]),
+        (false, &WRITE_METHODS[..], [short(Kind::Write, 1), short(Kind::Write, 3)]),
     ] {
         let dir = directory();
         let Some(disk) = Disk::mount(dir.path(), direct) else { return };
-        for trouble in troubles {
+        for fault in faults {
             let mut fired = 0;
-            for way in ways {
-                let mut patient = Patient::new(&disk, way);
-                expect_code(&patient.live(10), 0);
-                disk.order(trouble);
-                let output = patient.live(20);
-                fired += disk.heal();
+            for method in methods {
+                let mut database = TestDatabase::new(&disk, method);
+                expect_code(&database.run_child(10), 0);
+                disk.inject(fault);
+                let output = database.run_child(20);
+                fired += disk.clear_fault();
                 expect_code(&output, 0);
-                patient.judge(&format!("{trouble:?}"));
+                database.check(&format!("{fault:?}"));
             }
-            println!("figures: {{\"{trouble:?}\": {fired}}}");
-            assert!(fired > 0, "{trouble:?} never came");
+            println!("figures: {{\"{fault:?}\": {fired}}}");
+            assert!(fired > 0, "{fault:?} never occurred");
         }
     }
 }
@@ -182,50 +187,50 @@ fn short_transfers_and_slow_replies_are_no_trouble() {
 fn a_disk_full_from_any_byte_is_one_error_and_loses_nothing() {
     let dir = directory();
     let Some(disk) = Disk::mount(dir.path(), true) else { return };
-    let (mut fired, mut told) = (0, 0);
-    for way in WAYS {
+    let (mut fired, mut ended_children) = (0, 0);
+    for method in WRITE_METHODS {
         for kilobytes in [0, 300, 2100, 3000, 5000] {
-            let trouble = Trouble::Full { bytes: kilobytes << 10 };
-            let mut patient = Patient::new(&disk, way);
-            let (times, tells) = patient.suffer(&disk, trouble, "free space");
-            (fired, told) = (fired + times, told + u64::from(tells));
+            let fault = Fault::Full { bytes: kilobytes << 10 };
+            let mut database = TestDatabase::new(&disk, method);
+            let (times, is_ended) = database.run_with_fault(&disk, fault, "free space");
+            (fired, ended_children) = (fired + times, ended_children + u64::from(is_ended));
         }
     }
-    println!("figures: {{\"no space\": {fired}, \"lives ended by no space\": {told}}}");
-    assert!(fired > 0 && told > 0, "{fired}, {told}");
+    println!("figures: {{\"no space\": {fired}, \"children ended by no space\": {ended_children}}}");
+    assert!(fired > 0 && ended_children > 0, "{fired}, {ended_children}");
 }
 
-/// Kills a life at its first request that changes something, the next life at its second, and so
-/// on, until one is over before. With `afresh` each of them creates its database, otherwise each
-/// goes on with what the one before has left. Returns the number of kills.
+/// Kills a child at its first request that changes something, the next child at its second such
+/// request, and so on, until a child ends first. With `afresh` each child creates its database,
+/// otherwise it continues with the database of the previous child. Returns the number of kills.
 fn kill_at_every_request(
     disk: &Disk,
-    way: &[&str],
+    method: &[&str],
     steps: u32,
     carried_out: CarriedOut,
     afresh: bool,
 ) -> u64 {
-    let mut patient = Patient::new(disk, way);
+    let mut database = TestDatabase::new(disk, method);
     for nth in 1.. {
         if afresh {
-            patient = Patient::new(disk, way);
+            database = TestDatabase::new(disk, method);
         }
-        disk.order(Trouble::Kill { nth, carried_out });
-        let output = patient.live(steps);
-        let is_killed = disk.heal() > 0;
+        disk.inject(Fault::Kill { nth, carried_out });
+        let output = database.run_child(steps);
+        let is_killed = disk.clear_fault() > 0;
         let what = format!("killed at request {nth} ({carried_out:?} of it carried out), afresh: {afresh}");
-        patient.judge(&what);
+        database.check(&what);
         if !is_killed {
             expect_code(&output, 0);
             return nth - 1;
         }
         assert_eq!(output.status.signal(), Some(SIGKILL), "{what}: {output:?}");
     }
-    unreachable!("a life has an end")
+    unreachable!("every child makes finitely many requests")
 }
 
-/// Every way, afresh and not, and again with other numbers of steps as long as `QUENCH_KILLS` asks
-/// for more.
+/// Kills children of each write method, with new and with existing databases. `QUENCH_KILLS=N`
+/// repeats this with other numbers of steps until there were N kills.
 #[test]
 fn killed_at_every_nth_request_it_loses_nothing() {
     let dir = directory();
@@ -233,11 +238,11 @@ fn killed_at_every_nth_request_it_loses_nothing() {
     let wanted = std::env::var("QUENCH_KILLS").map_or(1, |text| text.parse().expect("a number of kills"));
     let (mut kills, mut run) = (0, 0);
     while kills < wanted {
-        for (n, way) in some(&WAYS, 1).into_iter().enumerate() {
+        for (n, method) in some(&WRITE_METHODS, 1).into_iter().enumerate() {
             let carried_out = |more: usize| CarriedOut::ALL[(run + n + more) % 3];
             let steps = 8 + 4 * (run % 8) as u32;
-            kills += kill_at_every_request(&disk, way, steps, carried_out(0), true);
-            kills += kill_at_every_request(&disk, way, steps, carried_out(1), false);
+            kills += kill_at_every_request(&disk, method, steps, carried_out(0), true);
+            kills += kill_at_every_request(&disk, method, steps, carried_out(1), false);
         }
         run += 1;
     }

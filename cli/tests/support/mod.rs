@@ -1,5 +1,5 @@
-//! What several of these tests need.
-#![allow(dead_code, unused_imports, reason = "no test needs everything")]
+//! Functions that several test modules share.
+#![allow(dead_code, unused_imports, reason = "no test module uses all of them")]
 
 #[path = "../../../engine/tests/support/skipped.rs"]
 mod skipped;
@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 
 pub use skipped::skip;
 
-/// The program with these arguments, and no input.
+/// Returns a command for the program with these arguments and no input.
 pub fn quench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quench"));
     command.args(arguments).stdin(Stdio::null());
@@ -23,7 +23,7 @@ pub fn run(arguments: &[&str]) -> Output {
     quench(arguments).output().expect("the program starts")
 }
 
-/// The same with an input.
+/// Runs the program to its end with an input.
 pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
     let mut child = quench(arguments)
         .stdin(Stdio::piped())
@@ -34,14 +34,14 @@ pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
     let mut stdin = child.stdin.take().expect("piped");
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // A program that refuses the input closes the pipe: fine.
+            // The write fails if the program stops reading.
             let _ = stdin.write_all(input);
         });
         child.wait_with_output().expect("the program ends")
     })
 }
 
-/// Expects an exit code, and of a failure one clear line.
+/// Asserts an exit code; code 2 requires exactly one line on the standard error.
 #[track_caller]
 pub fn expect_code(output: &Output, code: i32) {
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -53,37 +53,37 @@ pub fn expect_code(output: &Output, code: i32) {
     }
 }
 
-/// What was printed.
+/// Parses the standard output as JSON.
 #[track_caller]
 pub fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stdout)))
 }
 
-/// A directory that goes with the result.
+/// Creates a directory that is removed with the result.
 pub fn directory() -> tempfile::TempDir {
     // Beside the build, not in /tmp, which may be memory.
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
 }
 
-/// A path as an argument.
+/// Returns a path as an argument.
 pub fn text(path: &Path) -> &str {
     path.to_str().expect("our own path")
 }
 
-/// `quench bench` with these arguments, run to its end.
+/// Runs `quench bench` with these arguments to its end.
 pub fn run_bench(arguments: &[&str]) -> Output {
     let arguments = [&["bench"], arguments].concat();
-    // Whatever it leaves behind is beside the build.
+    // Files that remain after a failure lie beside the build.
     let output = quench(&arguments).current_dir(env!("CARGO_TARGET_TMPDIR")).output();
     output.expect("the program starts")
 }
 
-/// The report of a run that is long enough to show something: what takes a moment here takes a busy
-/// machine, or a slow disk, longer.
+/// Repeats `run` with more seconds until its report `shows` the effect under test, because a busy
+/// machine or a slow disk takes longer. Returns the last report.
 ///
-/// What a run must not do, `run` itself has to judge; what it must show, whoever gets the last
-/// report.
+/// `run` checks what must hold in every report. The caller checks that the last report shows the
+/// effect.
 #[track_caller]
 pub fn long_enough(seconds: f64, run: impl Fn(&str) -> Value, shows: impl Fn(&Value) -> bool) -> Value {
     for longer in [1.0, 5.0, 25.0] {
@@ -95,7 +95,7 @@ pub fn long_enough(seconds: f64, run: impl Fn(&str) -> Value, shows: impl Fn(&Va
     run(&(seconds * 100.0).to_string())
 }
 
-/// A number in a report.
+/// Returns a number of a report.
 #[track_caller]
 pub fn number(object: &Value, field: &str) -> f64 {
     object[field].as_f64().unwrap_or_else(|| panic!("{field} of {object}"))

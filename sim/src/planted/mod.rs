@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The options of a run.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Asked {
+pub struct Options {
     /// The bugs to plant; empty for all.
     names: Vec<String>,
     /// Number of seeds among which to look for the first that notices, whatever else notices.
@@ -96,9 +96,9 @@ impl Report {
     ///
     /// # Errors
     /// The bug does not exist; the tests cannot be built or run; a detector fails without a bug.
-    pub fn make(asked: &Asked) -> Result<Report> {
+    pub fn make(options: &Options) -> Result<Report> {
         let begun = Instant::now();
-        let bugs = named(&asked.names)?;
+        let bugs = named(&options.names)?;
         let binaries = tests::build(&bugs)?;
         let bar = ProgressBar::new(bugs.len() as u64);
         bar.set_style(ProgressStyle::with_template(
@@ -107,7 +107,7 @@ impl Report {
         let (next, rows) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let worker = |number: usize| -> Result<()> {
             while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let row = row(*bug, &binaries, number, asked.seeds).inspect_err(|_| {
+                let row = row(*bug, &binaries, number, options.seeds).inspect_err(|_| {
                     // The other detectors need not run.
                     next.store(bugs.len(), Ordering::Relaxed);
                 })?;
@@ -119,7 +119,7 @@ impl Report {
         };
         std::thread::scope(|scope| {
             let workers: Vec<_> =
-                (0..asked.processes.max(1)).map(|number| scope.spawn(move || worker(number))).collect();
+                (0..options.processes.max(1)).map(|number| scope.spawn(move || worker(number))).collect();
             workers.into_iter().try_for_each(|worker| worker.join().expect("no panic is planted here"))
         })?;
         bar.finish_and_clear();
@@ -128,8 +128,8 @@ impl Report {
         let bugs: Vec<Row> = rows.into_iter().map(|(_, row)| row).collect();
         let caught = bugs.iter().filter(|row| row.caught.is_some()).count();
         let seconds = begun.elapsed().as_secs_f64();
-        let report = Report { planted: bugs.len(), caught, seconds, seeds: asked.seeds, bugs };
-        if let Some(file) = &asked.write {
+        let report = Report { planted: bugs.len(), caught, seconds, seeds: options.seeds, bugs };
+        if let Some(file) = &options.write {
             table::write(file, &report)?;
         }
         Ok(report)

@@ -1,7 +1,7 @@
 //! Seeds of the simulation as detectors.
 
 use super::{Caught, Outcome, PATIENCE, must_be_sound};
-use crate::many;
+use crate::processes;
 use anyhow::{Context, Result};
 use quenchdb::internals::base::planted::Bug;
 use std::ops::RangeInclusive;
@@ -22,7 +22,7 @@ pub fn ask(seeds: RangeInclusive<u64>, bug: Bug, processor: usize) -> Result<(Ou
 
 fn one(seed: u64, bug: Option<Bug>, processor: usize) -> Result<Outcome> {
     let program = std::env::current_exe().context("this program's own path")?;
-    let wanted = many::Wanted {
+    let batch = processes::Batch {
         seeds: seed..seed + 1,
         until: None,
         processes: 1,
@@ -31,7 +31,7 @@ fn one(seed: u64, bug: Option<Bug>, processor: usize) -> Result<Outcome> {
         patience: PATIENCE,
         planted: bug,
     };
-    let said = match many::one(&program, seed, processor, &wanted)? {
+    let said = match processes::one(&program, seed, processor, &batch)? {
         Ok(_) => return Ok(Outcome::Nothing("")),
         Err(said) if said.starts_with("no end") => return Ok(Outcome::Nothing(" (hangs)")),
         Err(said) => said,

@@ -52,7 +52,7 @@ fn markdown(report: &Report) -> String {
             Some(caught) => {
                 (by(caught).replace("::", ":: "), caught.runs.to_string(), format!("{:.1}", caught.seconds))
             }
-            None => ("nobody".into(), String::new(), String::new()),
+            None => ("none".into(), String::new(), String::new()),
         };
         // With seeds as detectors, more may have run.
         let seed = row.first_seed.filter(|seed| *seed <= report.seeds);

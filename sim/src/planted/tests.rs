@@ -3,7 +3,7 @@
 use super::detectors::{Detector, detectors};
 use super::{Caught, Outcome, PATIENCE, must_be_sound};
 use crate::cargo;
-use crate::many::wait_at_most;
+use crate::processes::wait_at_most;
 use anyhow::{Context, Result, bail};
 use quenchdb::internals::base::planted::Bug;
 use std::collections::{BTreeMap, BTreeSet};
@@ -125,7 +125,7 @@ impl Binaries {
             0 => bail!("{binary} has no test {}", arguments.join(" ")),
             _ if output.status.success() => Ok((Outcome::Nothing(""), String::new())),
             tests => {
-                let (test, said) = who_and_what(&said);
+                let (test, said) = failed_test_and_output(&said);
                 let by = format!("{binary} {test}");
                 let seconds = begun.elapsed().as_secs_f64();
                 let caught = Caught { by, runs: tests, tries: 1, seconds, said };
@@ -136,7 +136,7 @@ impl Binaries {
 }
 
 /// Returns the first failed test and its output; without a name if the process was killed.
-fn who_and_what(text: &str) -> (String, String) {
+fn failed_test_and_output(text: &str) -> (String, String) {
     let failed = text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
     let mut lines = text.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
     let said = lines.next().unwrap_or("the process was ended");

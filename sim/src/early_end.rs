@@ -13,9 +13,9 @@ use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-/// The handles that an ending thread leaves to others.
+/// The handles that an ending thread leaves for another thread to drop.
 #[derive(Default)]
-pub struct Left {
+pub struct OpenHandles {
     transactions: Vec<Transaction>,
     snapshots: Vec<Snapshot>,
     handles: Vec<CommitHandle>,
@@ -63,22 +63,29 @@ impl AsRef<[u8]> for BadKey {
     }
 }
 
-/// Ends with an open transaction that changed rows, and returns what it leaves to others.
-pub fn end(shared: &Shared, id: Id, random: &mut Random) -> Left {
-    let mut left = Left::default();
+/// Ends the thread with an open transaction that changed rows, by a panic or a return. Returns the
+/// handles that stay open.
+pub fn end(shared: &Shared, id: Id, random: &mut Random) -> OpenHandles {
+    let mut left = OpenHandles::default();
     let panics = random.chance(2, 3);
     // An error ends the thread, too.
-    let ended = catch_unwind(AssertUnwindSafe(|| drop(hold(shared, id, random, panics, &mut left))));
+    let ended = catch_unwind(AssertUnwindSafe(|| drop(open_handles(shared, id, random, panics, &mut left))));
     if let Err(panic) = ended
         && !panic.is::<Planned>()
     {
         resume_unwind(panic);
     }
-    if random.chance(1, 2) { Left::default() } else { left }
+    if random.chance(1, 2) { OpenHandles::default() } else { left }
 }
 
 /// Opens as many handles as possible, and then calls user code.
-fn hold(shared: &Shared, id: Id, random: &mut Random, panics: bool, left: &mut Left) -> Result<()> {
+fn open_handles(
+    shared: &Shared,
+    id: Id,
+    random: &mut Random,
+    panics: bool,
+    left: &mut OpenHandles,
+) -> Result<()> {
     let (db, tables) = (&shared.db, &shared.tables);
     let durability =
         [Durability::Durable, Durability::BoundedLoss, Durability::Lazy][random.below(3) as usize];
@@ -107,7 +114,7 @@ fn hold(shared: &Shared, id: Id, random: &mut Random, panics: bool, left: &mut L
         some_change(&mut tx, tables, random)?;
     }
     if panics {
-        panic_somewhere(db, tx, tables, random)?;
+        panic_in_a_call(db, tx, tables, random)?;
     } else if random.chance(1, 2) {
         left.transactions.push(tx);
         left.snapshots.push(db.begin_read()?);
@@ -146,8 +153,8 @@ fn one_of<'t>(tables: &'t Tables, random: &mut Random) -> &'t Table {
     [&tables.accounts, &tables.journal, &tables.documents][random.below(3) as usize]
 }
 
-/// Panics inside a call, or beside one.
-fn panic_somewhere(db: &Database, mut tx: Transaction, tables: &Tables, random: &mut Random) -> Result<()> {
+/// Panics inside a call of the engine, or between two calls.
+fn panic_in_a_call(db: &Database, mut tx: Transaction, tables: &Tables, random: &mut Random) -> Result<()> {
     let after = random.below(8);
     let key = [random.below(ACCOUNTS.into()) as u8];
     match random.below(8) {
@@ -171,9 +178,9 @@ fn panic_somewhere(db: &Database, mut tx: Transaction, tables: &Tables, random: 
             }
         }
         5 => {
-            let mut told = after;
+            let mut calls_left = after;
             let progress = move |_: &str, _, _| {
-                told = told.checked_sub(1).unwrap_or_else(|| panic_as_planned());
+                calls_left = calls_left.checked_sub(1).unwrap_or_else(|| panic_as_planned());
             };
             drop(db.verify(Some(Box::new(progress))));
         }
@@ -190,8 +197,8 @@ fn panic_somewhere(db: &Database, mut tx: Transaction, tables: &Tables, random: 
     panic_as_planned()
 }
 
-/// Drops what another thread left, in random order, or asks for its outcome.
-pub fn release(mut left: Left, random: &mut Random) {
+/// Drops the handles of an ended thread in random order, or waits for their commits first.
+pub fn release(mut left: OpenHandles, random: &mut Random) {
     thread::sleep(Duration::from_micros(random.below(3_000)));
     if random.chance(1, 2) {
         left.handles.drain(..).for_each(|handle| drop(handle.wait()));

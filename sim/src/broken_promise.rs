@@ -1,12 +1,14 @@
 //! The judge of a database whose device has broken a promise.
 //!
-//! Acknowledged data may be missing then: a lying flush or a lost end of the log leaves no sign.
-//! But either the open, a read or `verify` reports damage, or the content makes sense: some
-//! transaction wrote every row, transactions are whole and present with everything that they
-//! observed, nothing aborted is present, the rows of each thread show one of its commits, and the
-//! observations of transactions are consistent.
+//! Acknowledged data may be missing then: a lying flush or a lost end of the log leaves no trace.
+//! But either the open, a read or `verify` reports damage, or the content is consistent:
+//! - some transaction wrote every row;
+//! - transactions are whole, and present with everything that they observed;
+//! - nothing aborted is present;
+//! - the rows of each thread show one of its commits;
+//! - the observations of transactions agree.
 
-use crate::config::Trouble;
+use crate::config::PlannedFault;
 use crate::known::Known;
 use crate::support::Content;
 use quenchdb::{Database, Error, ErrorKind, Result};
@@ -14,20 +16,20 @@ use quenchdb::{Database, Error, ErrorKind, Result};
 /// The answer of such a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// The database reads and verifies clean, and makes sense.
-    Sense,
+    /// Every read succeeds, `verify` finds nothing, and the content is consistent.
+    Consistent,
     /// The database reports damage.
     Damaged,
     /// Memory or the device prevented a complete check.
-    NotSeen,
+    Unknown,
 }
 
 impl Answer {
     pub fn name(self) -> &'static str {
         match self {
-            Answer::Sense => "makes sense after a broken promise",
-            Answer::Damaged => "damage is reported after a broken promise",
-            Answer::NotSeen => "not all is read after a broken promise",
+            Answer::Consistent => "consistent after a broken promise",
+            Answer::Damaged => "damage reported after a broken promise",
+            Answer::Unknown => "not all read after a broken promise",
         }
     }
 }
@@ -39,25 +41,25 @@ pub fn is_damage(error: &Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// Judges an open database, in a run with this trouble.
+/// Checks an open database in a run with `fault`.
 ///
 /// # Panics
-/// If the database reports no damage and its content makes no sense.
-pub fn judge(db: &Database, known: &Known, trouble: Trouble, context: &str) -> Answer {
-    let works = trouble.lets_work();
+/// If the database reports no damage and its content is inconsistent.
+pub fn judge(db: &Database, known: &Known, fault: PlannedFault, context: &str) -> Answer {
+    let works = fault.allows_work();
     let read = content(db);
     let verified = db.verify(None);
     let damage = |error: &Error| {
         assert!(!works || is_damage(error) || error.kind() == ErrorKind::OutOfMemory, "{context}: {error}");
-        if is_damage(error) { Answer::Damaged } else { Answer::NotSeen }
+        if is_damage(error) { Answer::Damaged } else { Answer::Unknown }
     };
     match (read, verified) {
         (Err(error), Ok(report)) => {
             let found = !report.problems.is_empty();
             let answer = damage(&error);
             assert!(
-                found || !works || answer == Answer::NotSeen,
-                "{context}: {error}, and verify is content"
+                found || !works || answer == Answer::Unknown,
+                "{context}: {error}, and verify finds nothing"
             );
             answer
         }
@@ -65,7 +67,7 @@ pub fn judge(db: &Database, known: &Known, trouble: Trouble, context: &str) -> A
         (Ok(_), Ok(report)) if !report.problems.is_empty() => Answer::Damaged,
         (Ok(content), Ok(_)) => {
             known.judge_weakly(&content, &db.tables(), context);
-            Answer::Sense
+            Answer::Consistent
         }
     }
 }

@@ -11,17 +11,20 @@ use std::sync::Arc;
 const ODDS: u64 = 8;
 
 /// The content of a crashed disk before an open for writing.
-pub struct Seen {
+pub struct EarlierContent {
     found: Found,
     /// True if no write of a killed process was in flight, so that the writer must find the same.
     is_all: bool,
 }
 
-impl Seen {
-    /// Returns what `look` finds.
-    pub fn by<E>(disk: &SimulatedStorage, look: impl FnOnce() -> Result<Found, E>) -> Result<Seen, E> {
+impl EarlierContent {
+    /// Runs `read`, which reads the crashed disk, and keeps the content that it finds.
+    pub fn by<E>(
+        disk: &SimulatedStorage,
+        read: impl FnOnce() -> Result<Found, E>,
+    ) -> Result<EarlierContent, E> {
         let is_all = disk.late_writes() == 0;
-        Ok(Seen { found: look()?, is_all })
+        Ok(EarlierContent { found: read()?, is_all })
     }
 
     /// Compares with the content that the writer found.
@@ -32,7 +35,11 @@ impl Seen {
 
 /// Opens the database read-only, with the settings of the next writer, and judges it. Returns None
 /// without a database, or if memory is too short.
-pub fn look(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> Option<Seen> {
+pub fn open_read_only(
+    disk: &SimulatedStorage,
+    script: &Script,
+    figures: &mut Figures,
+) -> Option<EarlierContent> {
     if !script.judged || script.number == 0 || !(script.seed / 4).is_multiple_of(ODDS) {
         return None;
     }
@@ -41,14 +48,14 @@ pub fn look(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> 
         s.read_only = true;
         s.device_trust = DeviceTrust::Auto;
     });
-    let seen = Seen::by(disk, || {
+    let earlier = EarlierContent::by(disk, || {
         let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
         builder.open("simulated").map(|db| script.known.judge(&db, &context))
     });
-    match seen {
-        Ok(seen) => {
+    match earlier {
+        Ok(earlier) => {
             figures.passed("crashed disks read", 1);
-            Some(seen)
+            Some(earlier)
         }
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::OutOfMemory) => None,
         Err(error) => panic!("{context}: {error}"),
@@ -79,13 +86,13 @@ mod tests {
             queue.submit(request).expect("submitted");
             let killed = disk.crash(CrashKind::Kill, disk.operations(), random.next_u64());
             let is_late = killed.late_writes() > 0;
-            let seen = Seen::by(&killed, || {
+            let earlier = EarlierContent::by(&killed, || {
                 killed.hold_late_writes(false);
                 Ok::<_, ()>(row(1))
             });
-            let seen = seen.expect("found");
-            seen.judge(&row(1), "the same");
-            let other = std::panic::catch_unwind(|| seen.judge(&row(2), "another"));
+            let earlier = earlier.expect("found");
+            earlier.judge(&row(1), "the same");
+            let other = std::panic::catch_unwind(|| earlier.judge(&row(2), "another"));
             assert_eq!(other.is_ok(), is_late);
             kinds[usize::from(is_late)] += 1;
         }

@@ -1,9 +1,9 @@
 //! Backups made beside other work, and the judge of the databases restored from them.
 
-use crate::config::Trouble;
+use crate::config::PlannedFault;
 use crate::figures::Figures;
 use crate::known::{Found, Known};
-use crate::look::Seen;
+use crate::read_only::EarlierContent;
 use crate::run::{RunRecord, Script};
 use crate::support::so_far::Commit;
 use crate::work::Shared;
@@ -62,7 +62,10 @@ impl Backup {
 /// Judges the backups of a run by the knowledge at their begin.
 pub fn judge_backups(backups: &[Backup], script: &Script, record: &RunRecord, figures: &mut Figures) {
     // Planned faults inside the process would strike here, too.
-    let inside = matches!(script.trouble, Trouble::Panic(..) | Trouble::Memory(..) | Trouble::Threads(..));
+    let inside = matches!(
+        script.fault,
+        PlannedFault::Panic(..) | PlannedFault::Memory(..) | PlannedFault::Threads(..)
+    );
     for backup in backups.iter().filter(|_| script.judged && !inside) {
         let mut known = script.known.after(record, backup.begun);
         known.must_have(&backup.commits);
@@ -74,13 +77,17 @@ pub fn judge_backups(backups: &[Backup], script: &Script, record: &RunRecord, fi
 
 /// Restores the last backup with the crashed disk's log, before the crashed database is opened.
 /// Returns None without a backup, or if the log does not continue it.
-pub fn restore_with_log(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) -> Option<Seen> {
+pub fn restore_with_log(
+    disk: &SimulatedStorage,
+    script: &Script,
+    figures: &mut Figures,
+) -> Option<EarlierContent> {
     let backup = script.known.backups().last().filter(|_| script.judged && script.seed.is_multiple_of(4))?;
     let restore = || backup.judge(&script.known, Some(place(disk)), script, "restored with its log");
-    match Seen::by(disk, restore) {
-        Ok(seen) => {
+    match EarlierContent::by(disk, restore) {
+        Ok(earlier) => {
             figures.passed("backups restored with the log of a crashed disk", 1);
-            Some(seen)
+            Some(earlier)
         }
         // Checkpoints have recycled a part of the log since.
         Err(error) if error.kind() == ErrorKind::Corruption && error.to_string().contains("log") => {

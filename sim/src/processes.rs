@@ -24,7 +24,7 @@ pub struct Failure {
 
 /// Which seeds to run, and until when.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct Batch {
     pub seeds: Range<u64>,
     /// No seed starts after this moment.
     pub until: Option<Instant>,
@@ -49,26 +49,26 @@ pub struct Done {
     pub twice: u64,
 }
 
-/// Runs the seeds and sums their figures.
+/// Runs the seeds and totals their figures.
 ///
 /// # Errors
 /// This program cannot be started.
-pub fn run(wanted: &Wanted) -> Result<Done> {
+pub fn run(batch: &Batch) -> Result<Done> {
     let program = std::env::current_exe().context("this program's own path")?;
-    let next = AtomicU64::new(wanted.seeds.start);
+    let next = AtomicU64::new(batch.seeds.start);
     let done = Mutex::new(Done::default());
-    let bar = ProgressBar::new(wanted.seeds.end - wanted.seeds.start);
+    let bar = ProgressBar::new(batch.seeds.end - batch.seeds.start);
     let style =
         ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos} of {len} seeds, {eta} left {msg}");
     bar.set_style(style?);
     let worker = |processor: usize| -> Result<()> {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= wanted.seeds.end || wanted.until.is_some_and(|until| Instant::now() > until) {
+            if seed >= batch.seeds.end || batch.until.is_some_and(|until| Instant::now() > until) {
                 return Ok(());
             }
-            let twice = seed - wanted.seeds.start < wanted.twice;
-            let outcome = once_or_twice(&program, seed, processor, wanted, twice)?;
+            let twice = seed - batch.seeds.start < batch.twice;
+            let outcome = once_or_twice(&program, seed, processor, batch, twice)?;
             let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
             match outcome {
                 Ok(own) => {
@@ -86,7 +86,7 @@ pub fn run(wanted: &Wanted) -> Result<Done> {
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> =
-            (0..wanted.processes).map(|processor| scope.spawn(move || worker(processor))).collect();
+            (0..batch.processes).map(|processor| scope.spawn(move || worker(processor))).collect();
         workers.into_iter().try_for_each(|worker| {
             worker.join().unwrap_or_else(|_| Err(anyhow!("a thread that waits for processes panicked")))
         })
@@ -100,13 +100,13 @@ fn once_or_twice(
     program: &Path,
     seed: u64,
     processor: usize,
-    wanted: &Wanted,
+    batch: &Batch,
     twice: bool,
 ) -> Result<Result<Figures, Failure>> {
-    let first = one(program, seed, processor, wanted)?;
+    let first = one(program, seed, processor, batch)?;
     match first {
         Ok(figures) if !twice => Ok(Ok(figures)),
-        first => Ok(compare(seed, first, one(program, seed, processor, wanted)?)),
+        first => Ok(compare(seed, first, one(program, seed, processor, batch)?)),
     }
 }
 
@@ -153,19 +153,19 @@ fn without_thread_numbers(said: &str) -> String {
 }
 
 /// Returns the figures of one seed, or the output of its failed process.
-pub fn one(program: &Path, seed: u64, processor: usize, wanted: &Wanted) -> Result<Result<Figures, String>> {
+pub fn one(program: &Path, seed: u64, processor: usize, batch: &Batch) -> Result<Result<Figures, String>> {
     let child = Command::new(program)
-        .args(["run", &seed.to_string(), "--points", &wanted.points.to_string()])
+        .args(["run", &seed.to_string(), "--points", &batch.points.to_string()])
         .args(["--processor", &processor.to_string()])
-        .env("QUENCH_PLANTED", wanted.planted.map_or("", Bug::name))
+        .env("QUENCH_PLANTED", batch.planted.map_or("", Bug::name))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {}", program.display()))?;
-    let output = match wait_at_most(child, wanted.patience)? {
+    let output = match wait_at_most(child, batch.patience)? {
         Some(output) => output,
-        None => return Ok(Err(format!("no end after {} seconds", wanted.patience.as_secs()))),
+        None => return Ok(Err(format!("no end after {} seconds", batch.patience.as_secs()))),
     };
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -217,7 +217,7 @@ mod tests {
 
     fn said(thread: u32, what: &str) -> Result<Figures, String> {
         Err(format!(
-            "exit status: 101: \nthread 'worker' ({thread}) panicked at sim/src/life.rs:1:2:\n{what} (7)"
+            "exit status: 101: \nthread 'worker' ({thread}) panicked at sim/src/run.rs:1:2:\n{what} (7)"
         ))
     }
 
