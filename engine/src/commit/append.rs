@@ -233,8 +233,8 @@ impl Appending {
         }
     }
 
-    /// Seals the block if each record is one of its own; otherwise tells a leader when it need not
-    /// gather any longer.
+    /// Seals the block if each record has a block of its own. Otherwise cuts the leader's gather
+    /// window short once the block holds `gather_max` records.
     #[inline]
     pub(super) fn count_in_block(&self, log: &LogWriter, latch: &mut LogGuard<'_>) {
         if self.axes.one_record_a_block {

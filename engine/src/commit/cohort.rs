@@ -156,9 +156,12 @@ impl Cohort {
         self.size().max(self.arrived.load(Ordering::Relaxed) as usize).saturating_sub(1)
     }
 
-    /// Whether `csn` of a commit that joined keeps the time for the others; `None` if it is sealed.
-    /// One look for both: who found its block open and then another's first would sleep with nobody
-    /// to keep the time.
+    /// Returns whether the commit of `csn` is the timekeeper of its open block; `None` if its block
+    /// is sealed.
+    ///
+    /// One load answers both questions. With two, the block could be sealed in between: a committer
+    /// that found its block open would then compare with the first CSN of the next block, and sleep
+    /// without a timekeeper.
     pub(super) fn is_timekeeper(&self, csn: Csn) -> Option<bool> {
         let first = self.first.load(Ordering::Relaxed);
         (first != 0 && csn.0 >= first).then_some(csn.0 == first)

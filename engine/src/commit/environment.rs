@@ -97,6 +97,6 @@ impl Drop for PoisonUnlessFinished<'_> {
     #[cold]
     fn drop(&mut self) {
         self.0.note_panic();
-        self.0.raise(super::poison::panic_of("who appended to a log"));
+        self.0.raise(super::poison::panic_of("a thread appending to a log"));
     }
 }

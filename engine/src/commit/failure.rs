@@ -36,11 +36,11 @@ impl Failure {
         }
     }
 
-    /// `who` panicked inside the engine.
+    /// Stops commits, because the thread or task named `role` panicked inside the engine.
     #[cold]
-    pub(super) fn panicked(&self, who: &str) {
+    pub(super) fn panicked(&self, role: &str) {
         self.environment.poison.note_panic();
-        self.fail(panic_of(who));
+        self.fail(panic_of(role));
     }
 
     /// Wakes every thread and future that waits.
@@ -57,8 +57,8 @@ impl Failure {
 
     /// The calling thread works inside the engine until the result is dropped.
     #[inline]
-    pub(super) fn guard(&self, who: &'static str) -> PoisonOnPanic<'_> {
-        PoisonOnPanic { failure: self, who, unwinding: std::thread::panicking() }
+    pub(super) fn guard(&self, role: &'static str) -> PoisonOnPanic<'_> {
+        PoisonOnPanic { failure: self, role, unwinding: std::thread::panicking() }
     }
 }
 
@@ -67,7 +67,7 @@ impl Failure {
 #[must_use]
 pub struct PoisonOnPanic<'a> {
     failure: &'a Failure,
-    who: &'static str,
+    role: &'static str,
     unwinding: bool,
 }
 
@@ -75,7 +75,7 @@ impl Drop for PoisonOnPanic<'_> {
     #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() && !self.unwinding {
-            self.failure.panicked(self.who);
+            self.failure.panicked(self.role);
         }
     }
 }

@@ -58,7 +58,7 @@ impl Flusher {
         sleeps
     }
 
-    /// Tells the thread to end.
+    /// Asks the thread to end.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.event.notify_all();
@@ -79,7 +79,7 @@ impl Flusher {
         !self.alive.load(Ordering::SeqCst)
     }
 
-    /// Returns false once the thread was told to end: waiters then write for themselves.
+    /// Returns false once the thread was asked to end: waiters then write for themselves.
     pub(super) fn is_running(&self) -> bool {
         !self.stop.load(Ordering::SeqCst)
     }
@@ -106,7 +106,7 @@ impl Flushers {
         &self.0[log.id.0 as usize % self.0.len()]
     }
 
-    /// Returns false once the flushers were told to end.
+    /// Returns false once the flushers were asked to end.
     pub(super) fn are_running(&self) -> bool {
         self.0[0].is_running()
     }

@@ -36,13 +36,15 @@ pub(super) fn after(moment: Nanos, by: Duration) -> Nanos {
 /// switches.
 const INTERVAL_MIN: Duration = Duration::from_micros(50);
 
-/// How often a log is written that nobody waits for, on a device whose writes take `mean_write`
-/// lately (zero: nobody knows).
+/// Returns the time between two writes of a log without waiters, on a device whose recent writes
+/// took `mean_write`; zero if no write was measured.
 ///
-/// Where it follows the device, a quarter more than a write takes, so that a commit waits about as
-/// long for its write as for the next one to begin, and some of the time is left to those who wait.
-/// Not more than the axes say: a slow device is busy all the time anyway, since a log has one write
-/// on its way, and what arrives meanwhile goes together.
+/// If the interval follows the device, it is a quarter longer than a write takes. A commit then
+/// waits about as long for the next write to begin as for that write to complete, and the device is
+/// free some of the time for writes that threads wait for.
+///
+/// The configured interval is the upper bound. A slow device is always busy: a log has one write in
+/// flight, and the commits that arrive meanwhile share the next one.
 pub(super) fn interval(axes: &Axes, mean_write: Duration) -> Duration {
     if !axes.interval_follows_device || mean_write.is_zero() {
         return axes.flush_interval;

@@ -55,7 +55,7 @@ pub struct CommitMetrics {
     pub flusher_wake_ups: Counter,
     /// Transactions that the dependency rule held up when their record was durable.
     pub rule_waits: Counter,
-    /// Of these, those that exact dependencies would have let go; at least so many, see
+    /// Of these, transactions that exact dependencies would have committed. A lower bound, see
     /// `acknowledge`.
     pub false_waits: Counter,
     /// Fences in mapped memory by committers.
@@ -97,7 +97,7 @@ impl CommitMetrics {
         self.committed_writers.get() as f64 / self.flushes.get().max(1) as f64
     }
 
-    /// Forgets the latencies (between a warm-up and a measurement); counters go on.
+    /// Clears the latencies, between a warm-up and a measurement. Counters keep their values.
     pub fn reset(&self) {
         let histograms = [
             &self.execute,

@@ -230,8 +230,9 @@ impl Commit {
         self.appending.precommit(log, record, pending, preparing)
     }
 
-    /// As [`Commit::precommit`], for a caller that holds what others need: instead of waiting for
-    /// room it returns `None`. Then let go, call [`Commit::await_room`], and try again.
+    /// As [`Commit::precommit`], for a caller that holds what other threads need. If the log has no
+    /// room, returns `None` instead of waiting. The caller then releases what it holds, calls
+    /// [`Commit::await_room`], and tries again.
     ///
     /// # Errors
     /// `Poisoned`; `InvalidArgument` for a closed database.
@@ -477,8 +478,8 @@ impl Commit {
         self.environment.segments.file_bytes()
     }
 
-    /// Gives back log space up to `covered`, of the durable checkpoint at `checkpoint`, and lets
-    /// committers go on that wait for space.
+    /// Recycles log space up to `covered`, which the durable checkpoint at `checkpoint` covers, and
+    /// wakes committers that wait for space.
     ///
     /// # Errors
     /// I/O of the segment pool.
@@ -589,16 +590,16 @@ impl Commit {
         self.pins.cover(checkpoint, &|covered| segments.bytes_between(covered, checkpoint))
     }
 
-    /// The calling thread works inside the engine until the result is dropped. `who` is named if a
-    /// panic drops it.
+    /// Returns a guard for the calling thread's work inside the engine. If a panic drops the guard,
+    /// commits stop, and the error names `role`.
     #[inline]
-    pub fn inside(&self, who: &'static str) -> PoisonOnPanic<'_> {
-        self.failure.guard(who)
+    pub fn inside(&self, role: &'static str) -> PoisonOnPanic<'_> {
+        self.failure.guard(role)
     }
 
-    /// `who` panicked inside the engine: nothing is acknowledged again.
-    pub fn panicked(&self, who: &str) {
-        self.failure.panicked(who);
+    /// Stops commits, because the thread or task named `role` panicked inside the engine.
+    pub fn panicked(&self, role: &str) {
+        self.failure.panicked(role);
     }
 
     /// Refuses to make memory durable after a panic inside the engine, which may have left

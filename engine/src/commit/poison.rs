@@ -73,9 +73,9 @@ impl Poison {
     }
 }
 
-/// Returns the error of a panic of `who`.
-pub(super) fn panic_of(who: &str) -> Error {
-    Error::new(ErrorKind::Poisoned, format!("{who} panicked inside the engine: this is a bug"))
+/// Returns the error of a panic in the thread or task named `role`.
+pub(super) fn panic_of(role: &str) -> Error {
+    Error::new(ErrorKind::Poisoned, format!("{role} panicked inside the engine: this is a bug"))
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]

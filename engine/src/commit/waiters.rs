@@ -139,7 +139,8 @@ impl Caller {
     }
 }
 
-/// However the thread ends, nobody leaves wakers to it from then on, and what was left is called.
+/// Marks the thread as ended when dropped, however the thread ends, and calls the wakers left to
+/// it. From then on, no thread leaves wakers to it.
 struct Running<'c> {
     caller: &'c Caller,
     then: CallerState,
@@ -155,8 +156,8 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Wakers that are in no list any more. They are called when this is dropped, also by a panic of
-/// who took them.
+/// Wakers that are in no list any more. Dropping this calls them, also when the thread that took
+/// them panics.
 #[derive(Default)]
 struct Woken(Vec<Waker>);
 
@@ -214,8 +215,8 @@ impl Wakers {
         }
     }
 
-    /// The thread that calls them ends; nobody waits for that. Whoever wakes later calls them
-    /// himself.
+    /// Ends the thread that calls wakers, without waiting for it. From then on, a thread that wakes
+    /// futures calls their wakers itself.
     pub(super) fn end(&self) {
         self.caller.end();
     }

@@ -70,8 +70,9 @@ impl Waiting {
                 _ => self.await_settled(pending.dsn, ErrorKind::Poisoned)?,
             }
         }
-        // Its caller knows what it read: a transaction that begins after that has to see it, too,
-        // although the committer may not have been told.
+        // The caller knows what this transaction read, although the committer of those versions may
+        // not have been acknowledged yet. A transaction that begins after this call must see them,
+        // too.
         self.acknowledgments.acknowledged_up_to(pending.dsn);
         if pending.durability == Level::Durable {
             self.acknowledgments.count_one(&self.durability.logs[0], pending, false);

@@ -31,11 +31,11 @@
 //!   falling.
 //!
 //! # The ring
-//! A version whose CSN is at or above W may be committed all the same: its own record durable and
-//! its DSN below W, while an unrelated straggler holds W back. `ring[csn % N] = csn` remembers
-//! those, so that a reader does not wait for the straggler (rule 7). An entry that was overwritten
-//! only costs a needless wait. Draws are held up while N CSNs are undecided
-//! ([`Watermark::has_room`]), so in practice none is.
+//! A version whose CSN is at or above W may be committed all the same: its own record is durable
+//! and its DSN is below W, while an unrelated straggler holds W back. `ring[csn % N] = csn`
+//! remembers such CSNs, so that a reader does not wait for the straggler (rule 7). An overwritten
+//! entry only costs a wait that was not necessary. Draws are held up while N CSNs are undecided
+//! ([`Watermark::has_room`]), so in practice no entry is overwritten.
 
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, LogId};
@@ -68,13 +68,13 @@ impl Latched for crate::log::LogGuard<'_> {}
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct Watermark {
-    /// The next CSN to be drawn. Written by whoever holds any log's latch.
+    /// The next CSN to be drawn. Written by the holder of any log's latch.
     next: CachePadded<AtomicU64>,
     /// W. Raised by every scanner.
     settled: CachePadded<AtomicU64>,
     /// Per log. Written under that log's latch only, read by scanners.
     slots: Box<[CachePadded<AtomicU64>]>,
-    /// Written by whoever acknowledges; empty for one log, where W alone decides.
+    /// Written by acknowledging threads; empty for one log, where W alone decides.
     ring: Box<[AtomicU64]>,
 }
 
@@ -94,8 +94,8 @@ impl Watermark {
         &self.slots[log.0 as usize]
     }
 
-    /// Draws a CSN for a record of `log` (steps 1 to 3). The caller appends it before it lets go of
-    /// the latch.
+    /// Draws a CSN for a record of `log` (steps 1 to 3). The caller appends the record before it
+    /// releases the latch.
     pub(super) fn draw(&self, log: LogId, _latch: &impl Latched) -> Csn {
         let slot = self.slot(log);
         let idle = slot.load(Ordering::Relaxed) == INFINITY && !planted::is(Bug::SlotNotAnnounced);

@@ -124,7 +124,7 @@ impl Writes {
 
     /// Writes `block` durably and completes it; a failure poisons.
     pub(super) fn write_inline(&self, log: &LogWriter, block: SealedBlock, counter: &Counter) {
-        let _guard = self.failure.guard("who wrote a log");
+        let _guard = self.failure.guard("a thread writing a log");
         let block = block.finish();
         let begun = self.environment.clock.now();
         let _under_way = UnderWay::begin(self, log, begun);

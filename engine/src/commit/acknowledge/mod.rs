@@ -1,4 +1,4 @@
-//! Who acknowledges which transaction, and when.
+//! Acknowledgment: which thread acknowledges which transaction, and when.
 //!
 //! ```text
 //!   publish       W is scanned once                                                        per batch of writes
@@ -55,7 +55,7 @@ struct Waiting {
     out_of_order: OutOfOrder,
     /// How far this log was durable, and the version of all logs, when a worker last looked.
     looked: [AtomicU64; 2],
-    /// The newest CSN whose caller was told that it committed before it was durable.
+    /// The newest CSN that was acknowledged before it was durable, at a level that allows it.
     returned_early: AtomicU64,
 }
 
@@ -425,7 +425,7 @@ impl Acknowledgments {
         committed
     }
 
-    /// A caller was or may be told that `csn` is committed.
+    /// Notes that a caller has learned, or may learn, that `csn` is committed.
     pub(super) fn acknowledged_up_to(&self, csn: Csn) {
         if csn.0 > self.newest.load(Ordering::Relaxed) {
             self.newest.fetch_max(csn.0, Ordering::SeqCst);

@@ -23,7 +23,7 @@ impl Bank {
         f(&self.cohort, &self.world.commit.durability.logs[0].log.lock());
     }
 
-    /// True if who appended writes at once.
+    /// Appends a commit. Returns true if its committer should write at once.
     fn appends(&mut self) -> bool {
         self.csn += 1;
         self.latched(|cohort, latch| cohort.joined(Csn(self.csn), latch));
@@ -83,7 +83,7 @@ fn the_time_is_that_of_a_write_and_ends() {
     assert_eq!(bank.cohort.expected_until(until), None);
 }
 
-/// Writes for which nobody waits after the cohort did not come `misses` times.
+/// Returns the number of writes without a wait after the cohort did not arrive `misses` times.
 fn pause_after(misses: u32) -> u32 {
     let mut bank = Bank::new();
     bank.appends();
@@ -95,7 +95,7 @@ fn pause_after(misses: u32) -> u32 {
             missed += 1;
         }
         bank.now += 2 * WRITE;
-        // Two others that have nothing to do with those who were released.
+        // Two other commits, unrelated to the ones that were released.
         bank.seals();
         bank.appends();
         bank.appends();

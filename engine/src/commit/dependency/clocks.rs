@@ -9,11 +9,11 @@
 //!   draw            record      := max(transaction, log) + 1;   log, transaction and the pages that it wrote get that
 //! ```
 //!
-//! So the record of whoever saw another's change has the higher GSN, in whichever log, and GSNs
-//! rise with position within a log. **Reach** is a GSN up to which everything is durable in every
-//! log. A transaction is committed when its own GSN is at or below it: then all it depends on is
-//! durable, and much that it does not depend on, for pages are shared by rows and clocks by
-//! transactions.
+//! So if a transaction saw another's change, its record has the higher GSN, in whichever log, and
+//! GSNs rise with position within a log. **Reach** is a GSN up to which everything is durable in
+//! every log. A transaction is committed when its own GSN is at or below the reach. Then all that
+//! it depends on is durable, and much that it does not depend on, because rows share pages and
+//! transactions share clocks.
 //!
 //! **Remote flush avoidance** (RFA). A transaction that only met what was last changed through its
 //! own log, or is at or below the reach, need not wait for other logs. It is not alone with that,
@@ -41,10 +41,10 @@
 //! reach back: one that is idle has no floor, and one whose clock is behind draws above B from now
 //! on. That is the barrier of the literature, without a transaction for it.
 //!
-//! Recovery knows nothing of clocks. Records list their predecessors as by the exact rule, whose
-//! recovered set contains all that this rule lets go: whatever a transaction depends on has a lower
-//! GSN. One that cannot list them needs W above its DSN, too, and so does whoever met it before it
-//! was committed.
+//! Recovery does not use clocks. Records list their predecessors as by the exact rule, and the set
+//! that the exact rule recovers contains every transaction that this rule commits, because a
+//! predecessor always has a lower GSN. A transaction that cannot list its predecessors also needs W
+//! above its DSN; so does each transaction that depends on it before it is committed.
 
 use super::super::watermark::{Latched, RING_SIZE};
 use crate::base::planted::{self, Bug};
@@ -204,14 +204,14 @@ mod loom_tests {
             Gsn(self.clocks.reach.fetch_max(0, Ordering::AcqRel))
         }
 
-        /// A whole commit in `log`, beside those who scan.
+        /// A whole commit in `log`, beside scanning threads.
         fn commit(&self, log: u32, csn: u64) {
             let gsn = self.draw(log, csn, Gsn(0), false);
             assert!(self.newest_reach() < gsn, "the reach passed {csn}, which is volatile");
             self.write(log, &[csn]);
         }
 
-        fn is_told(&self, csn: u64) -> bool {
+        fn is_acknowledged(&self, csn: u64) -> bool {
             self.clocks.rescan();
             self.clocks.needed_by(Csn(csn)) <= self.clocks.reach()
         }
@@ -229,7 +229,7 @@ mod loom_tests {
             world.commit(1, 3);
             world.clocks.rescan();
             other.join().expect("no panic");
-            assert!((1..=3).all(|csn| world.is_told(csn)), "an idle log holds the others back");
+            assert!((1..=3).all(|csn| world.is_acknowledged(csn)), "an idle log holds the others back");
         });
     }
 
@@ -253,12 +253,15 @@ mod loom_tests {
                 assert!(met < first && first < alone);
                 world.write(0, &[5, 6]);
                 for csn in [5, 6] {
-                    if world.is_told(csn) {
-                        assert!(world.durable[4].load(Ordering::SeqCst), "{csn} was told before what it met");
+                    if world.is_acknowledged(csn) {
+                        assert!(
+                            world.durable[4].load(Ordering::SeqCst),
+                            "{csn} is acknowledged before its predecessor is durable"
+                        );
                     }
                 }
                 other.join().expect("no panic");
-                assert!(world.is_told(5) && world.is_told(6));
+                assert!(world.is_acknowledged(5) && world.is_acknowledged(6));
             }
         });
     }

@@ -11,10 +11,11 @@
 //! ```
 //!
 //! One word for each CSN, in a ring, says in which log its record is and how many predecessors it
-//! lists; the list is in a line of its own. Both are written under the log's latch, before anybody
-//! can see the transaction's versions. Whoever asks resolves the chain himself, at that moment:
-//! nobody searches queues for waiters, and a transaction without a list needs no more than a look
-//! at how far its log is durable. What was found committed is marked, so that it is found once.
+//! lists; the list is in a line of its own. Both are written under the log's latch, before the
+//! transaction's versions become visible. The thread that needs an answer resolves the chain
+//! itself, at that moment, so queues are never searched for waiters. For a transaction without a
+//! list, one look at how far its log is durable is enough. A transaction that was found committed
+//! is marked, so that its chain is resolved once.
 //!
 //! Why it is sound:
 //! 1. *Only what is true for ever is concluded*: "durable" and "committed" never become false.
@@ -27,9 +28,9 @@
 //! 4. *Saying nothing means "not yet"*: then W decides, which passes every CSN. Likewise for a
 //!    transaction with more predecessors than can be listed, or that depends on all before it: it
 //!    needs W above its DSN, and its record says so.
-//! 5. *Listing a predecessor or not leaves a gap for nobody*: one that is not listed was committed,
-//!    so it is durable with all it depends on. Recovery, which takes a record if all that it lists
-//!    was taken, takes it too.
+//! 5. *A predecessor that is not listed leaves no gap*: it was committed, so it is durable with all
+//!    it depends on. Recovery takes a record if it took all that the record lists; by the same
+//!    argument, it takes the unlisted predecessors, too.
 
 use super::super::predecessors::{PREDECESSORS, Predecessors};
 use super::super::watermark::{Latched, RING_SIZE};
@@ -128,7 +129,7 @@ enum Open {
     Through(Csn),
 }
 
-/// What is asked of those who know the logs.
+/// What resolving a chain needs to know of the logs.
 pub(in super::super) trait Facts {
     /// W.
     fn watermark(&self) -> Csn;
@@ -153,7 +154,8 @@ fn overwrite(place: &AtomicU64, word: u64) {
 }
 
 impl Undecided {
-    /// Nothing is known. `logs` is 0 if nobody will ask.
+    /// Returns a ring in which nothing is known. `logs` is 0 if the dependency rule does not use
+    /// the ring.
     pub(in super::super) fn new(logs: usize) -> Undecided {
         let words = if logs > 0 { RING_SIZE as usize } else { 0 };
         let each = (LINES / logs.max(1)).next_power_of_two().max(LINES_PER_LOG_MIN);
@@ -174,7 +176,8 @@ impl Undecided {
         lines.get(csn.0 as usize & (lines.len() - 1))
     }
 
-    /// `csn` was just drawn for a record of `log`. Before anybody can see its versions.
+    /// Enters `csn`, just drawn for a record of `log`, before the transaction's versions become
+    /// visible.
     #[inline]
     pub(in super::super) fn publish(&self, csn: Csn, log: LogId, on: DependsOn, _latch: &impl Latched) {
         let Some(place) = self.word_of(csn) else { return };
@@ -221,8 +224,8 @@ impl Undecided {
     fn write_line(&self, csn: Csn, log: LogId, csns: &[Csn]) -> u64 {
         if let Some(line) = self.line_of(log, csn) {
             line.owner.store(NO_OWNER, Ordering::Relaxed);
-            // Whoever reads new content sees that the line has no owner, or another: pairs with the
-            // fence in `said`.
+            // A reader that sees the new content also sees that the line has no owner, or another
+            // one. Pairs with the fence in `read_line`.
             fence(Ordering::Release);
             for (to, csn) in line.csns.iter().zip(csns) {
                 to.store(csn.0, Ordering::Relaxed);
@@ -374,8 +377,8 @@ impl Undecided {
         through
     }
 
-    /// Tells `each` what is in the way of the commit of `root`, or of those that it depends on, as
-    /// far as it can be seen now.
+    /// Calls `each` with every obstacle to the commit of `root`, or of a transaction that it
+    /// depends on, as far as they can be seen now.
     pub(in super::super) fn obstacles(&self, root: Csn, facts: &dyn Facts, mut each: impl FnMut(Obstacle)) {
         let (mut open, mut count, mut next) = ([root; SEARCHED], 1, 0);
         while next < count {

@@ -15,7 +15,7 @@ fn lowering_a_due_time_says_whether_it_changed() {
 #[test]
 fn the_flusher_is_woken_for_a_first_or_an_earlier_record() {
     let flush_request = FlushRequest::none();
-    assert_eq!(flush_request.due_after_append(NEVER, true), None, "nobody waits");
+    assert_eq!(flush_request.due_after_append(NEVER, true), None, "no thread waits");
     assert_eq!(flush_request.due_after_append(Nanos(50), false), Some(Nanos(50)));
     assert_eq!(flush_request.due_after_append(Nanos(60), false), None);
     assert_eq!(flush_request.due_after_append(Nanos(40), false), Some(Nanos(40)));

@@ -1,4 +1,4 @@
-//! Commit protocols, one page each: who writes a log, when, and how a committer waits for it.
+//! Commit protocols, one page each: which thread writes a log, when, and how a committer waits.
 //!
 //! | page | writes | a committer that waits | after |
 //! |---|---|---|---|

@@ -63,7 +63,8 @@ impl Protocol for Queued {
         }
     }
 
-    /// Has the background thread write at `by`. Once it was told to end, the waiter writes.
+    /// Asks the background thread to write at `by`. Once that thread was asked to end, the waiter
+    /// writes.
     fn advance(&self, log: &LogWriter, csn: Csn, by: Nanos) -> bool {
         if self.writes.flushers.are_running() {
             self.writes.flushers.delegate(log, by);

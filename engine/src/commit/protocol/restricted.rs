@@ -60,7 +60,8 @@ impl Protocol for Restricted {
         }
     }
 
-    /// Has the log's flusher write at `by`. Once it was told to end, the waiter writes.
+    /// Asks the log's flusher to write at `by`. Once the flusher was asked to end, the waiter
+    /// writes.
     fn advance(&self, log: &LogWriter, csn: Csn, by: Nanos) -> bool {
         if self.writes.flushers.are_running() {
             self.writes.flushers.delegate(log, by);

@@ -39,11 +39,11 @@ fn bounded_loss_is_flushed_in_time_and_the_flusher_sleeps() {
     for settings in all() {
         let world = World::with(settings, Hooks::default());
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::BoundedLoss).expect("pre-commits");
-        assert!(world.commit.newest_acknowledged() >= ticket.csn, "its caller was told");
+        assert!(world.commit.newest_acknowledged() >= ticket.csn, "it was acknowledged");
         eventually("durable", || world.durable_csns().contains(&ticket.csn));
         eventually("counted", || world.commit.metrics().committed.get() == 1);
         let wake_ups = || world.commit.metrics().flusher_wake_ups.get();
-        eventually("nobody wakes any more", || {
+        eventually("no flusher wakes any more", || {
             let before = wake_ups();
             std::thread::sleep(Duration::from_millis(200));
             wake_ups() == before
@@ -82,8 +82,8 @@ fn a_lazy_commit_causes_no_write_until_it_is_awaited() {
     }
 }
 
-/// Somebody demanded what was drawn and not yet appended: the flusher looked, found nothing, and
-/// slept again.
+/// Regression: a record was demanded when it was drawn and not yet appended. The flusher looked,
+/// found nothing, and slept again.
 #[test]
 fn a_record_that_was_demanded_before_it_was_there_is_written() {
     for settings in all() {
@@ -276,7 +276,7 @@ fn a_leader_gathers_until_there_are_enough_and_not_alone() {
         ..settings(Preset::Group)
     };
     let hooks = Hooks { in_progress: Box::new(|| 1), ..Hooks::default() };
-    // The time stands still: who gathers for nobody does so for ever.
+    // The clock stands still, so a leader that gathers alone would never write.
     let alone = World::with_clock(gather.clone(), hooks, Clock::manual());
     let told = in_time("one other is in progress, two are asked for", move || {
         alone.blocking(0, Csn::ZERO).map(drop)
@@ -472,8 +472,8 @@ fn a_later_block_that_completes_first_acknowledges_nothing() {
     assert_eq!(world.commit.metrics().committed.get(), 2);
 }
 
-/// Who had asked for the flush was told before whoever wrote the block had published that it is
-/// there, and snapshots did not see it.
+/// Regression: the caller of a flush returned before the writing thread had published the block,
+/// and snapshots did not see the commit.
 #[test]
 fn what_a_flush_found_durable_is_acknowledged() {
     let world = World::with(settings(Preset::Autonomous), Hooks::default());

@@ -181,7 +181,7 @@ impl File for DiskFile {
     fn reserve(&self, _from: u64, _to: u64) -> Result<()> {
         Ok(())
     }
-    /// Nobody else can see it.
+    /// A file of this disk is visible to its test only.
     fn try_lock(&self) -> Result<bool> {
         Ok(true)
     }
@@ -274,7 +274,7 @@ impl WriteQueue for DiskQueue {
             return Ok(());
         }
         if !wait && !self.disk.writes().is_multiple_of(3) {
-            // Not finished yet, as far as somebody can tell who does not wait.
+            // Not finished yet, from the view of a caller that does not wait.
             self.disk.shared.writes.fetch_add(1, Ordering::SeqCst);
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Exact dependencies: who waits for whom, and for nobody else. And the rules that go by clocks.
+//! Exact dependencies: a transaction waits for its predecessors only. And the rules by clocks.
 
 use super::*;
 use crate::base::depth::depth;
@@ -39,7 +39,7 @@ fn a_commit_waits_for_what_it_read_and_not_for_what_lies_below() {
     let straggler = lazy(&world, 2, &[]);
     let read = lazy(&world, 1, &[]);
     let ticket = committed(&world, 0, &[read.csn]);
-    assert_eq!(world.durable_csns(), [read.csn, ticket.csn].into(), "nobody wrote the straggler's log");
+    assert_eq!(world.durable_csns(), [read.csn, ticket.csn].into(), "the straggler's log was written");
     assert_eq!(world.commit.watermark(), straggler.csn);
     assert!(world.commit.is_committed(ticket.csn) && world.commit.is_committed(read.csn));
     assert!(!world.commit.is_committed(straggler.csn));
@@ -70,7 +70,7 @@ fn a_reader_of_a_durable_version_waits_for_its_reads() {
     let straggler = lazy(&world, 1, &[]);
     let between = lazy(&world, 0, &[straggler.csn]);
     let behind = committed(&world, 0, &[]);
-    assert_eq!(world.durable_csns(), [between.csn, behind.csn].into(), "nobody wrote the straggler's log");
+    assert_eq!(world.durable_csns(), [between.csn, behind.csn].into(), "the straggler's log was written");
     assert!(!world.commit.is_committed_ticket(between));
     let last = committed(&world, 2, &[between.csn]);
     assert!(world.durable_csns().is_superset(&[straggler.csn, last.csn].into()));
@@ -99,8 +99,8 @@ fn a_reader_waits_for_each_version_that_it_read() {
     assert_eq!(tickets.len(), 2);
     world.commit.wait(tickets, None).expect("commits");
     world.commit.finish_read_only(pending).expect("committed already");
-    // With the straggler, if the flusher has come by: where nobody waits it writes all that lies
-    // below.
+    // The straggler is counted, too, if the flusher has run: it writes everything below a lazy
+    // commit.
     eventually("all counted", || world.commit.metrics().total_latency.merged().len() >= 4);
 }
 
@@ -119,8 +119,8 @@ fn those_behind_one_that_is_held_up_are_acknowledged() {
     eventually("all counted", || world.commit.metrics().committed_writers.get() == 3);
 }
 
-/// Threads commit with random predecessors; whenever one is told that it is committed, all that it
-/// lists, directly or not, must be durable.
+/// Threads commit with random predecessors. Whenever a commit is acknowledged, all that it lists,
+/// directly or not, must be durable.
 fn run(rule: Dependency, threads: u32, commits: u64) -> World {
     let world = world_by(rule, 3);
     world.disk.set_delay(Duration::from_micros(30));
@@ -164,7 +164,7 @@ fn check(world: &World, lists: &BTreeMap<Csn, Vec<Csn>>, csn: Csn) {
     let durable = world.durable_csns();
     let mut open = vec![csn];
     while let Some(csn) = open.pop() {
-        assert!(durable.contains(&csn), "{csn} is volatile and somebody who depends on it was told");
+        assert!(durable.contains(&csn), "{csn} is volatile, and its dependent was acknowledged");
         open.extend(lists.get(&csn).into_iter().flatten());
     }
 }
@@ -184,11 +184,11 @@ fn by_clocks_a_busy_log_holds_back_and_an_idle_one_does_not() {
     let first = committed(&world, 0, &[]);
     let second = committed(&world, 0, &[]);
     assert!(world.commit.is_committed_ticket(first) && world.commit.is_committed_ticket(second));
-    // Its clock is behind, so it has to be written for whoever comes later elsewhere.
+    // Its clock is behind, so later commits of other logs need it written.
     let straggler = lazy(&world, 1, &[]);
     let third = committed(&world, 0, &[]);
     assert!(world.durable_csns().contains(&straggler.csn), "its GSN is not above");
-    // Whoever draws after a scan is above all that was there.
+    // A record drawn after a scan has a GSN above everything that was there.
     let later = lazy(&world, 2, &[]);
     assert!(world.commit.is_committed_ticket(third) && !world.commit.is_committed_ticket(later));
 }

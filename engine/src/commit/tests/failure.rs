@@ -45,7 +45,7 @@ fn a_write_that_never_completes_is_given_up() {
         // The device answers after all: nothing is believed.
         disk.release();
         for waiter in waiters {
-            let kind = waiter.join().expect("no panic").expect_err("nothing is told").kind();
+            let kind = waiter.join().expect("no panic").expect_err("nothing is acknowledged").kind();
             assert!(matches!(kind, ErrorKind::OutcomeUnknown | ErrorKind::Poisoned), "{what}: {kind:?}");
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -53,7 +53,7 @@ fn a_write_that_never_completes_is_given_up() {
     }
 }
 
-/// Who had no lead told nobody, and everybody behind him waited for ever.
+/// Regression: a panicking thread that was not the leader woke no waiter, and all behind it hung.
 #[test]
 fn a_panic_in_a_write_wakes_the_waiters_behind_it() {
     for settings in all() {
@@ -67,7 +67,7 @@ fn a_panic_in_a_write_wakes_the_waiters_behind_it() {
                 std::thread::spawn(move || world.blocking(0, Csn::ZERO))
             })
             .collect();
-        // One of them may be who panics.
+        // One of them may be the thread that panics.
         let told: Vec<_> =
             in_time(&what, move || committers.into_iter().map(|committer| committer.join()).collect());
         let durable = world.durable_csns();
@@ -101,8 +101,8 @@ fn a_hanging_write_beside_a_failed_one_does_not_block_close() {
     }
 }
 
-/// Whoever makes segments hangs in the same device. `close` let it be, and then the room was
-/// dropped, and waited for it.
+/// Regression: the thread that makes segments hung in the same device. `close` did not wait for it,
+/// but dropping the commit layer did.
 #[test]
 fn close_and_drop_do_not_wait_for_a_device_that_hangs() {
     let settings = Settings { write_deadline: Duration::from_millis(200), ..settings(Preset::Group) };

@@ -20,7 +20,7 @@ fn waker(run: impl FnOnce() + Send + 'static) -> Waker {
 }
 
 impl World {
-    /// A commit, held up by the disk, that has been asked for once by somebody with this waker.
+    /// Returns a commit that the disk holds up, and that was polled once with `waker`.
     fn polled(&self, waker: &Waker) -> Ticket {
         self.disk.hold();
         let ticket = self.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
@@ -37,8 +37,8 @@ fn held_up_by_the_disk() -> Vec<Settings> {
     settings
 }
 
-/// Who is left to the flusher is acknowledged by it when W has passed, and his waker was called by
-/// nobody.
+/// Regression: the flusher acknowledged a transaction that had been left to it until W passed, and
+/// did not call the transaction's waker.
 #[test]
 fn a_waker_is_called_by_the_late_acknowledger() {
     let settings = Settings { dependency: Some(Dependency::Dsn), ..settings(Preset::Autonomous) };
@@ -59,17 +59,17 @@ fn a_waker_is_called_by_the_late_acknowledger() {
     write(1);
     core.acknowledgments.publish();
     let (woken, is_woken) = mpsc::channel();
-    let waker = waker(move || woken.send(()).expect("somebody listens"));
+    let waker = waker(move || woken.send(()).expect("the receiver exists"));
     assert!(world.commit.poll(second, &waker, &mut WakerPlace::default()).is_none());
     // Durable, and not published.
     write(0);
     core.acknowledgments.schedule(levels::NOW);
-    is_woken.recv_timeout(Duration::from_secs(300)).expect("somebody calls it");
+    is_woken.recv_timeout(Duration::from_secs(300)).expect("the waker is called");
     drop(leads);
 }
 
-/// Whoever acknowledges called wakers, with the lead of the log: one that waited for another commit
-/// of that log waited for ever, and everybody behind it.
+/// Regression: the acknowledging thread called wakers while it was the log's leader. A waker that
+/// waited for another commit of that log hung, and so did every commit behind it.
 #[test]
 fn a_waker_that_blocks_holds_up_other_wakers_only() {
     for settings in held_up_by_the_disk() {
@@ -82,7 +82,7 @@ fn a_waker_that_blocks_holds_up_other_wakers_only() {
             meets.wait();
         }));
         let (woken, second) = mpsc::channel();
-        world.polled(&waker(move || woken.send(()).expect("somebody listens")));
+        world.polled(&waker(move || woken.send(()).expect("the receiver exists")));
         world.disk.release();
         let theirs = world.clone();
         in_time(&what, move || {
@@ -101,7 +101,7 @@ fn a_waker_that_panics_is_no_fault_of_the_engine() {
         let world = World::with(settings, Hooks::default());
         world.polled(&waker(|| panic!("as this test wants it")));
         let (woken, second) = mpsc::channel();
-        world.polled(&waker(move || woken.send(()).expect("somebody listens")));
+        world.polled(&waker(move || woken.send(()).expect("the receiver exists")));
         world.disk.release();
         second.recv_timeout(Duration::from_secs(30)).expect("called");
         world.blocking(0, Csn::ZERO).expect("not poisoned");

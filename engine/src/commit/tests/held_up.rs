@@ -1,4 +1,4 @@
-//! Who is held up by the dependency rule, for how long, and who counts it.
+//! Transactions that the dependency rule holds up: which, for how long, and how they are counted.
 
 use super::*;
 
@@ -24,7 +24,8 @@ fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
     let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     let pending = world.pending(if read { other.csn } else { Csn::ZERO }, Durability::Durable, true);
     let ticket = world.precommit(0, pending).expect("pre-commits");
-    let lead = world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("nobody else writes");
+    let lead =
+        world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("no other thread writes");
     assert!(core.writes.write_as_leader(&lead, &metrics.leader_flushes));
     core.acknowledgments.count_rule_wait(ticket, &pending);
     let counted = (metrics.rule_waits.get(), metrics.false_waits.get());
@@ -65,7 +66,8 @@ fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
         let read = if n % 2 == 0 { other.csn } else { Csn::ZERO };
         world.asynchronous(0, read, Durability::Lazy).expect("pre-commits");
     }
-    let lead = world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("nobody else writes");
+    let lead =
+        world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("no other thread writes");
     assert!(core.writes.write_as_leader(&lead, &metrics.leader_flushes));
     for _ in 0..3 {
         core.acknowledgments.acknowledge_all(true);
@@ -73,10 +75,10 @@ fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
     }
 }
 
-/// Nobody wrote the lazy one's log for it: however old, it was lost with whatever else its log held
-/// from then on.
+/// Regression: the lazy commit's log was not written for the sake of the bounded-loss commit.
+/// However old the latter was, a crash lost it with everything later in its log.
 #[test]
-fn a_commit_of_bounded_loss_is_not_held_up_by_anybodys_lazy_one() {
+fn a_bounded_loss_commit_is_not_held_up_by_a_lazy_one() {
     for dependency in Dependency::ALL {
         for preset in [Preset::Autonomous, Preset::Restricted, Preset::Passive] {
             let chosen = Settings { dependency: Some(dependency), logs: 2, ..settings(preset) };
@@ -102,8 +104,8 @@ fn dependencies_of_bounded_loss_are_not_written_early() {
     world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("room");
     let first = world.asynchronous(0, Csn::ZERO, Durability::BoundedLoss).expect("room");
     world.asynchronous(0, first.csn, Durability::BoundedLoss).expect("room");
-    // Long after a lazy one would be written for somebody who waits. They are due at three quarters
-    // of their window.
+    // This is long after a lazy commit would be written for a waiter. Bounded-loss commits are due
+    // at three quarters of their window.
     world.clock.advance(loss_window / 2);
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(world.disk.writes(), 0);
@@ -143,9 +145,9 @@ fn successive_bounded_loss_commits_are_written_together() {
     }
 }
 
-/// A log that has announced itself below W, and then was fenced, or finished its append, told
-/// nobody. Whoever was held up by it waited for ever, unless the first flusher happened to look:
-/// not if another had been woken for it, nor if somebody was just writing.
+/// Regression: a log that had announced itself below W was then fenced, or finished its append,
+/// without a notice. Commits held up by that log hung unless the first flusher happened to look. It
+/// did not if another flusher had been woken instead, or if a thread was writing.
 #[test]
 fn a_log_without_writes_releases_the_commits_it_held_up() {
     for (preset, logs) in [(Preset::Restricted, 3), (Preset::Autonomous, 3)] {
@@ -155,7 +157,7 @@ fn a_log_without_writes_releases_the_commits_it_held_up() {
         // It has announced and drawn, and appends nothing.
         core.durability.watermark.draw(LogId(2), &latch);
         let lead =
-            world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("nobody else writes");
+            world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("no other thread writes");
         let first = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("room");
         let second = world.asynchronous(1, first.csn, Durability::Durable).expect("room");
         eventually("durable", || core.durability.logs[1].log.durable_csn() >= second.csn);
@@ -163,6 +165,6 @@ fn a_log_without_writes_releases_the_commits_it_held_up() {
         drop(lead);
         core.durability.watermark.settle(LogId(2), None, &latch);
         drop(latch);
-        eventually("told", || world.commit.metrics().committed_writers.get() == 2);
+        eventually("acknowledged", || world.commit.metrics().committed_writers.get() == 2);
     }
 }

@@ -1,5 +1,5 @@
-//! Mapped memory for tests of this room: a store is durable when its thread has fenced, or anybody
-//! has sent a barrier. A power cut keeps nothing else.
+//! Mapped memory for tests of this module: a store is durable when its thread has fenced, or when
+//! any thread has sent a barrier. A power cut keeps nothing else.
 
 use crate::device::mapped::{MappedMemory, MemoryFacts, Primitive, Survives};
 use crate::sync::thread;
@@ -43,15 +43,15 @@ impl Mapped {
         Mapped { bytes: Mutex::new(bytes), panic: Mutex::default() }
     }
 
-    /// Whoever stores or fences after `after` others have says so, waits until told to go on, and
-    /// panics.
+    /// Lets `after` stores or fences pass. The next one reports on the returned receiver, waits for
+    /// a message from the returned sender, and panics.
     pub fn panic_later(&self, after: u64) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
         let ((reached, is_reached), (tell, go_on)) = (mpsc::channel(), mpsc::channel());
         *self.panic.lock().expect("no panic under it") = Some(Panic { after, reached, go_on });
         (is_reached, tell)
     }
 
-    /// Nobody panics who has not reached it.
+    /// Cancels the planned panic, unless a thread has already reached it.
     pub fn calm(&self) {
         *self.panic.lock().expect("no panic under it") = None;
     }
@@ -63,7 +63,7 @@ impl Mapped {
         } else if let Some(planned) = panic.take() {
             drop(panic);
             planned.reached.send(()).expect("the test waits");
-            planned.go_on.recv().expect("the test goes on");
+            planned.go_on.recv().expect("the test continues");
             panic!("planned");
         }
     }
@@ -77,7 +77,7 @@ impl Mapped {
     }
 
     fn fence_all(&self, of: impl Fn(u64) -> bool) {
-        // Whoever fences may be interrupted before.
+        // A fencing thread may be interrupted here.
         thread::yield_now();
         let mut bytes = self.bytes.lock().expect("no panic");
         let (fenced, left) = std::mem::take(&mut bytes.under_way).into_iter().partition(|(by, ..)| of(*by));

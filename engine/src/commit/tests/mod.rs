@@ -42,7 +42,7 @@ use disk::Disk;
 use mapped::Mapped;
 use std::collections::BTreeSet;
 
-/// A room, its disk, and what its callers were told.
+/// A commit layer, its disk, and the tickets its callers hold.
 pub struct World {
     pub disk: Disk,
     /// With `passive`.
@@ -269,7 +269,7 @@ impl World {
 
     /// CSNs in the gap-free prefixes of blocks that a power cut would leave.
     pub fn durable_csns(&self) -> BTreeSet<Csn> {
-        // Both at one moment: nobody runs in between.
+        // Both at one moment: no other thread runs in between.
         let (files, mapped) = (self.disk.durable(), self.mapped.as_ref().map(|m| m.after_power_cut()));
         let left = crate::device::memory::MemoryStorage::new();
         let mode = crate::device::OpenMode { create: true, read_only: false, direct: false };

@@ -3,8 +3,8 @@
 use super::failure::in_time;
 use super::*;
 
-/// Somebody drained log 0 up to `last`; meanwhile a transaction of log 1, far ahead, drew the next
-/// CSN, and one of log 0 the one after that.
+/// Log 0 is drained up to `last`. Meanwhile a transaction of log 1, far ahead, draws the next CSN,
+/// and one of log 0 the CSN after that.
 #[test]
 fn a_drained_log_does_not_take_another_logs_clock() {
     let settings =
@@ -14,7 +14,7 @@ fn a_drained_log_does_not_take_another_logs_clock() {
     let lazy = |log| world.asynchronous(log, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     lazy(0);
     let latch = |log: usize| core.durability.logs[log].log.lock();
-    let last = latch(0).last_unfenced_csn().expect("nobody fences what is lazy");
+    let last = latch(0).last_unfenced_csn().expect("lazy commits are not fenced");
     let pending = world.pending(Csn::ZERO, Durability::Lazy, false);
     let (body, kind) = ([1; 40], RecordKind::Whole);
     let far = Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(150), kind };
@@ -36,12 +36,12 @@ fn a_drained_log_does_not_take_another_logs_clock() {
     assert!(clocks.holds_back(LogId(0), Gsn(150)), "a record that is not durable may be within reach");
     core.durability.rescan();
     assert!(world.commit.watermark() <= volatile.csn);
-    // Whoever waits for it has it fenced.
+    // A waiter for it causes the fence.
     world.commit.wait([volatile], None).expect("commits");
     assert!(world.durable_csns().contains(&volatile.csn));
 }
 
-/// Who fences for himself has W computed now and then only, and after a failure nobody does.
+/// A committer that fences for itself has W computed only now and then, and never after a failure.
 #[test]
 fn what_was_committed_before_a_failure_can_be_read_after_it() {
     for preset in [Preset::Passive, Preset::PerTransaction] {
@@ -61,7 +61,7 @@ fn what_was_committed_before_a_failure_can_be_read_after_it() {
     }
 }
 
-/// W rises when a log is fenced, and nobody has it computed who would tell of it.
+/// W rises when a log is fenced, but the fencing thread does not compute W and notifies no waiter.
 #[test]
 fn a_fenced_straggler_releases_the_commits_it_held_up() {
     let settings =
@@ -72,13 +72,13 @@ fn a_fenced_straggler_releases_the_commits_it_held_up() {
     world.blocking(0, Csn::ZERO).expect("commits");
     let now = world.clock.now();
     world.commit.end_of_transaction(LogId(1), now, now, false);
-    eventually("told", || world.commit.is_committed_ticket(held_up));
+    eventually("acknowledged", || world.commit.is_committed_ticket(held_up));
     eventually("counted", || world.commit.metrics().committed_writers.get() == 3);
 }
 
-/// One log held W back with a record that is not in mapped memory, another with one that was not
-/// fenced. That was fenced, which counted as all there was to do, and nobody wrote the first: a
-/// future slept for ever.
+/// Regression: one log held W back with a record outside mapped memory, and another with an
+/// unfenced record. The fence of the second counted as everything that was needed, so the first was
+/// never written, and a future hung.
 #[test]
 fn a_block_is_demanded_beside_a_fence() {
     let settings = Settings {
@@ -97,7 +97,7 @@ fn a_block_is_demanded_beside_a_fence() {
     eventually("written", || world.commit.is_committed_ticket(ticket));
 }
 
-/// Who fences for others tells nobody; so a committer that finds a queue full has to.
+/// A thread that fences for others acknowledges nothing, so a committer with a full queue does.
 #[test]
 fn a_full_queue_is_emptied_by_a_committer() {
     let settings = Settings {
@@ -117,8 +117,9 @@ fn a_full_queue_is_emptied_by_a_committer() {
     in_time("a full queue", move || theirs.asynchronous(0, Csn::ZERO, Durability::Lazy)).expect("room");
 }
 
-/// Story: seed 726267. Whoever panicked in a store let go of the latch before the room was
-/// poisoned; who waited for it appended behind the hole, fenced, and was told.
+/// Regression of seed 726267: a thread that panicked in a store released the latch before the
+/// commit layer was poisoned. A waiter for the latch then appended behind the hole, fenced, and was
+/// acknowledged.
 #[test]
 fn a_panic_under_the_latch_acknowledges_no_waiter() {
     let mut struck = 0;

@@ -1,9 +1,10 @@
 //! A scheduler that takes threads off the processor.
 //!
-//! One that draws the next thread afresh at each step never leaves a thread behind: that it does
-//! not run for the fifty steps of somebody else's write has a chance of one in a million, and what
-//! goes wrong between two of its steps is not met. Here, in three schedules of four, a thread that
-//! has just run is now and then put off for up to 512 steps. Each schedule follows from its number.
+//! A scheduler that draws the next thread afresh at each step never leaves a thread behind. The
+//! chance that a thread does not run for the fifty steps of another thread's write is one in a
+//! million, so bugs between two of its steps are not found. Here, in three schedules of four, a
+//! thread that has just run is now and then put off for up to 512 steps. Each schedule follows from
+//! its number.
 //!
 //! Not priorities, as in shuttle's `PctScheduler`: the thread that moves the clock would be the
 //! first in line for a whole schedule, or the last.
@@ -22,7 +23,7 @@ pub struct Preempting {
     schedules: u64,
     begun: u64,
     random: Random,
-    /// Of this schedule; `None`: nobody is put off.
+    /// Mean steps between two delays in this schedule; `None`: no thread is put off.
     steps_between: Option<u64>,
     step: u64,
     /// Until which step.

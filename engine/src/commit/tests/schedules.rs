@@ -1,8 +1,8 @@
 //! The whole commit path under a controlled scheduler: random interleavings of committers, leader,
 //! flusher and close.
 //!
-//! Time stands still unless a committer moves it, so that a due time never hides a lost wake-up:
-//! whoever is stranded stays so, and the scheduler reports the deadlock.
+//! Time stands still unless a committer moves it, so that a due time never hides a lost wake-up: a
+//! stranded thread stays asleep, and the scheduler reports the deadlock.
 
 use super::preempting::Preempting;
 use super::*;
@@ -23,7 +23,8 @@ struct Explored {
     divided: AtomicU64,
     /// Threads that have committed all they had.
     over: AtomicU64,
-    /// Dependencies are followed; otherwise whoever is told has everything below its DSN.
+    /// Only real dependencies must be durable; otherwise everything below an acknowledged commit's
+    /// DSN.
     exactly: bool,
 }
 
@@ -235,11 +236,11 @@ fn a_dependent_of_a_straggler_waits_until_it_is_fenced() {
 
 /// What a write takes, so that it is worth while to wait for others.
 const WRITE: Duration = Duration::from_micros(100);
-/// How often somebody let others come.
+/// Times a committer waited for its cohort.
 static WAITED: AtomicU64 = AtomicU64::new(0);
 
-/// Time passes only where a write or the last thread moves it, and that ends: whoever is then
-/// asleep stays so, and the scheduler says it.
+/// Only writes and the last thread advance the clock, and both end. A thread that is still asleep
+/// then stays asleep, and the scheduler reports the deadlock.
 #[test]
 fn a_committer_that_waits_for_its_cohort_is_woken() {
     let leader = Some(Writer::Leader);
@@ -256,7 +257,7 @@ fn a_committer_that_waits_for_its_cohort_is_woken() {
             if thread == COMMITTERS {
                 let mut ticks = 0;
                 while ticks < 20_000 && explored.over.load(Ordering::Relaxed) < COMMITTERS.into() {
-                    // Slowly: who comes back takes some fifty steps.
+                    // In small steps: a returning committer takes some fifty scheduler steps.
                     world.clock.advance(WRITE / 128);
                     thread::yield_now();
                     ticks += 1;
@@ -278,6 +279,6 @@ fn a_committer_that_waits_for_its_cohort_is_woken() {
             }
             explored.over.fetch_add(1, Ordering::Relaxed);
         });
-        assert!(WAITED.swap(0, Ordering::Relaxed) > 0, "nobody ever waits for cohort: {settings:?}");
+        assert!(WAITED.swap(0, Ordering::Relaxed) > 0, "no committer waited for its cohort: {settings:?}");
     }
 }

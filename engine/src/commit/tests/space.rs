@@ -1,4 +1,4 @@
-//! Waiting for log space: how long, and what is told.
+//! Waiting for log space: how long, and with which result.
 
 use super::*;
 use std::sync::atomic::AtomicUsize;
@@ -40,9 +40,9 @@ fn a_full_log_asks_for_space_and_continues_with_it() {
     });
 }
 
-/// A simulated clock leapt to the end of somebody else's sleep of 15 seconds while the thread that
-/// makes segments had no turn: the commit was refused at its next look, though the log was nearly
-/// empty.
+/// Regression: a simulated clock leapt to the end of another thread's sleep of 15 seconds, while
+/// the thread that makes segments had no turn. The next look refused the commit, though the log was
+/// nearly empty.
 #[test]
 fn a_wait_for_log_space_outlives_a_clock_that_leaps() {
     let (world, looks) = world_without_space();

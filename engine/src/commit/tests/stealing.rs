@@ -21,7 +21,7 @@ fn world(settings: Settings) -> World {
     let clock = Clock::manual();
     clock.advance(Duration::from_millis(1));
     let world = World::with_clock(settings, Hooks::default(), clock);
-    // Only workers and who waits write here: what a test makes due would be due to a flusher, too.
+    // Only workers and waiters write in these tests; a flusher would write what they make due.
     let flushers = &world.commit.writes.flushers;
     flushers.iter().for_each(|flusher| flusher.stop());
     eventually("no flusher", || flushers.iter().all(|flusher| flusher.has_ended()));
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// Appends `bytes` or a little more to a log, as a transaction that nobody waits with.
+    /// Appends `bytes` or a little more to a log, in transactions without a waiter.
     fn fill(&self, log: u32, bytes: usize) -> Ticket {
         let writer = &self.commit.durability.logs[log as usize];
         loop {
@@ -68,7 +68,7 @@ fn a_worker_writes_its_neighbours_bytes_in_the_same_write() {
     assert_eq!(world.commit.metrics().device_writes.get(), before + 1, "one write for three logs");
     assert_eq!(world.commit.metrics().stolen_blocks.get(), 2);
     assert!(!world.commit.is_committed(own.csn) && !world.commit.is_committed(first.csn));
-    // Whoever waits for the owner's finds the helper's write.
+    // A waiter for the owner's record reaps the helper's write.
     world.commit.wait([first], None).expect("commits");
     assert!([own, first, second].iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
     assert!(world.durable_csns().is_superset(&[own.csn, first.csn, second.csn].into()));
@@ -166,7 +166,7 @@ fn a_stolen_block_that_completes_early_is_parked() {
     let world = world(settings(2));
     world.warm(2);
     let first = world.fill(1, 4096);
-    // The owner's own write is submitted and does not complete until somebody waits for it.
+    // The owner's own write is submitted, and does not complete until a thread waits for it.
     world.end(1);
     let (own, stolen) = (world.fill(0, 2100), world.fill(1, 2100));
     world.end(0);
@@ -180,7 +180,10 @@ fn a_stolen_block_that_completes_early_is_parked() {
     assert!(core.durability.logs[1].log.durable_csn() < first.csn, "parked behind the owner's own block");
     assert!(!world.commit.is_committed(stolen.csn) && !world.durable_csns().contains(&stolen.csn));
     world.commit.wait([first], None).expect("commits");
-    assert!(world.commit.is_committed_ticket(stolen), "whoever completed the earlier one told of both");
+    assert!(
+        world.commit.is_committed_ticket(stolen),
+        "the thread that completed the first block acknowledged both"
+    );
 }
 
 #[test]
@@ -209,7 +212,7 @@ fn a_failed_write_of_helper_or_owner_reaches_both() {
             drop(lead);
         }
         for ticket in tickets {
-            let error = world.commit.wait([ticket], None).expect_err("nothing is told");
+            let error = world.commit.wait([ticket], None).expect_err("nothing is acknowledged");
             assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
             assert!(!world.commit.is_committed(ticket.csn));
         }

@@ -1,11 +1,11 @@
-//! Many threads; what they were told is checked against what a power cut would leave.
+//! Many threads; their acknowledgments are checked against what a power cut would leave.
 
 use super::*;
 use crate::base::depth::depth;
 use crate::base::random::Random;
 
-/// Each thread commits with random levels and dependencies; whenever one is told that it is
-/// committed, its record and all below its DSN must be durable at that moment.
+/// Each thread commits with random levels and dependencies. Whenever a commit is acknowledged, its
+/// record and all below its DSN must be durable at that moment.
 fn run(settings: Settings, threads: u32, commits: u64, delay: Duration) -> World {
     let logs = settings.logs as u32;
     let world = World::with(settings, Hooks::default());
@@ -247,10 +247,10 @@ fn closing_with_commits_in_flight_loses_none() {
     }
 }
 
-/// Where very many wait the flusher writes, and where few do one of them: with both in turn nobody
-/// is left behind.
+/// With very many waiters the flusher writes; with few, one of them does. After each switch, every
+/// commit still completes.
 #[test]
-fn a_crowd_leaves_writing_to_the_flusher() {
+fn many_waiters_leave_writing_to_the_flusher() {
     let world = World::new(Preset::Auto, 1);
     world.disk.set_delay(Duration::from_micros(200));
     let flushes = || {

@@ -29,7 +29,7 @@ fn a_future_leaves_one_waker_and_a_clone_another() {
     }
     let woken = || counts.iter().map(|count| count.0.load(Ordering::SeqCst)).collect::<Vec<_>>();
     assert_eq!(woken(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
-    // Now whoever wakes calls it.
+    // From now on, the waking thread calls it.
     wakers.put(ticket(3), &Waker::from(counts[0].clone()), &mut WakerPlace::default());
     // It was woken, and polled again nevertheless.
     wakers.put(ticket(3), &Waker::from(counts[1].clone()), &mut place);

@@ -46,7 +46,7 @@ impl PendingQueue {
         }
     }
 
-    /// True if a push would succeed, and go on to until the latch is released.
+    /// True if a push would succeed, now and until the latch is released.
     pub(in super::super) fn has_room(&self, latch: &impl Latched) -> bool {
         match self {
             PendingQueue::Ring(ring) => ring.has_room(latch),

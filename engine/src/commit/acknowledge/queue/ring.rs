@@ -10,7 +10,7 @@
 //! * **Full is not empty.** Positions are 64 bits and never wrap: empty is `head = tail`, full is
 //!   `tail - head = lines`.
 //! * **Wrap-around.** A position is reduced only to find a line, so an entry may begin in the last
-//!   line and go on in the first.
+//!   line and continue in the first.
 //! * **Backpressure.** [`Ring::has_room`] looks whether the longest entry fits. It keeps what it
 //!   read of `head` (`head_seen`) and reads it again only if that looks full, so that the producer
 //!   seldom touches the consumer's line.
@@ -122,7 +122,8 @@ impl Ring {
             }
             head += entry.lines();
             count += 1;
-            // Now and then, so that a producer at the bound goes on while a long queue is drained.
+            // Now and then, so that a producer at the bound can continue while a long queue is
+            // drained.
             if count % PUBLISH_EVERY == 0 {
                 self.head.store(head, Ordering::SeqCst);
             }

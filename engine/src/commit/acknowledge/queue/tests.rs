@@ -6,8 +6,8 @@ use super::*;
 use crate::base::Csn;
 use crate::base::clock::Nanos;
 
-/// Every third names so many predecessors that it takes two lines, every fifth more than can be
-/// told apart.
+/// Returns an entry. Every third lists so many predecessors that it takes two lines, every fifth
+/// more than an entry can list.
 fn entry(csn: u64) -> Entry {
     let mut predecessors = Predecessors::default();
     let count = if csn.is_multiple_of(5) { 9 } else { 2 * (csn % 3) + 1 };

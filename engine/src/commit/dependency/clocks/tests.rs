@@ -32,5 +32,5 @@ fn a_lone_transaction_waits_for_earlier_ones_of_its_log() {
     assert!(alone > first);
     assert_eq!(clocks.needed_by(Csn(2)), first, "not its own");
     let other = clocks.draw(LogId(1), Csn(3), Gsn(0), true, &Held);
-    assert!(clocks.needed_by(Csn(3)) < other, "nobody before it");
+    assert!(clocks.needed_by(Csn(3)) < other, "no earlier one needs others");
 }

@@ -1,4 +1,4 @@
-//! The ring under loom: all interleavings of those who draw, those who write, and those who ask.
+//! The ring under loom: all interleavings of threads that draw, write, and ask.
 
 use super::super::super::watermark::tests::Held;
 use super::*;
@@ -74,7 +74,7 @@ fn a_line_that_is_written_over_is_read_whole_or_not_at_all() {
     }
 }
 
-/// Somebody found 5 committed and was off the CPU until its word belonged to another.
+/// A thread found 5 committed, and was off the CPU until the word belonged to another CSN.
 #[test]
 fn a_late_mark_does_not_commit_the_next_owner() {
     loom::model(|| {
@@ -101,7 +101,7 @@ fn a_commit_is_acknowledged_when_its_chain_is_durable() {
         world.publish(3, 2, &[2]);
         let ask = |world: &World, csn| {
             if world.is_committed(csn) {
-                assert!(world.is_durable(1, 1), "{csn} was told");
+                assert!(world.is_durable(1, 1), "{csn} is acknowledged too early");
             }
         };
         let theirs = world.clone();
@@ -115,8 +115,8 @@ fn a_commit_is_acknowledged_when_its_chain_is_durable() {
     });
 }
 
-/// 2 becomes visible when it is drawn. Who meets it lists it, and finds what it depends on in its
-/// turn.
+/// 2 becomes visible when it is drawn. A transaction that reads its version lists 2, and finds what
+/// 2 depends on.
 #[test]
 fn a_reader_of_a_version_finds_its_transactions_list() {
     loom::model(|| {
