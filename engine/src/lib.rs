@@ -4,8 +4,6 @@
 //! device write. Start at [`Database`].
 
 #![deny(unsafe_code)]
-// Items that only the tools of this workspace use look dead without the feature.
-#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
 mod api;
 mod backup;

@@ -51,9 +51,6 @@ pub struct LatencyHistogram {
 
 const HISTOGRAM_CELLS: usize = 4;
 
-/// Most bytes that a [`LatencyHistogram`] takes.
-pub const HISTOGRAM_BYTES: u64 = HISTOGRAM_CELLS as u64 * (31 << 10);
-
 const LONGEST_NS: u64 = 100_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 2;
 

@@ -24,6 +24,7 @@ macro_rules! bugs {
             $(#[doc = $wrong] $bug,)*
         }
 
+        #[cfg(feature = "internals")]
         impl Bug {
             /// All of them, by room.
             pub const ALL: &'static [Bug] = &[$(Bug::$bug),*];
@@ -159,6 +160,7 @@ bugs! {
     BackupHoldsNothing "backup-holds-nothing" "backup" "Blocks are used again while a backup copies them." "I8, F1";
 }
 
+#[cfg(feature = "internals")]
 impl Bug {
     /// The bug with this name.
     #[must_use]

@@ -57,11 +57,13 @@ impl Random {
     }
 
     /// Returns a number in [0, 1).
+    #[cfg(feature = "internals")]
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Returns true with probability `numerator / denominator`.
+    #[cfg(feature = "internals")]
     pub fn chance(&mut self, numerator: u64, denominator: u64) -> bool {
         self.below(denominator) < numerator
     }

@@ -74,14 +74,15 @@ mod read_ahead_thread;
 pub(crate) mod test_sources;
 
 pub use bytes::{PAGE_HEADER_BYTES, PageBytes, PageBytesMut, ScratchPage};
-pub use eviction::Eviction;
 pub use fairness::FairnessTicket;
-pub use frames::{FrameTable, HIDDEN_EPOCH};
+#[cfg(feature = "internals")]
+pub use frames::FrameTable;
+pub use frames::HIDDEN_EPOCH;
 pub use guard::{ExclusiveGuard, Interrupt, OptimisticGuard, SharedGuard};
 pub use heap::free_memory_to_system;
 pub use latch::{Restart, Version};
 pub use leaving::{Claimed, Leaving, PageState};
-pub use memory::{EmergencyReserve, PageMemory};
+pub use memory::EmergencyReserve;
 pub use pool::Pool;
 pub use prefetch::prefetch;
 pub use read_ahead_thread::ReadAheadThread;

@@ -28,20 +28,21 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Makes a pool of pages of `page_bytes` (a power of two) that keeps at most `memory_bytes` of
-    /// them in memory.
+    /// As [`Pool::with_scan_buffers`], with the ordinary use of scan buffers.
     ///
     /// # Errors
-    /// A setting is wrong, or the address space is limited to less than `memory_bytes`.
+    /// As [`Pool::with_scan_buffers`].
+    #[cfg(feature = "internals")]
     pub fn new(page_bytes: usize, memory_bytes: u64, source: Arc<dyn PageSource>) -> Result<Arc<Pool>> {
         Pool::with_scan_buffers(page_bytes, memory_bytes, None, source)
     }
 
-    /// As [`Pool::new`]. With `scan_buffer_from` a scan uses a [`ScanBuffer`] after this many
+    /// Makes a pool of pages of `page_bytes` (a power of two) that keeps at most `memory_bytes` of
+    /// them in memory. With `scan_buffer_from`, a scan uses a [`ScanBuffer`] after this many
     /// leaves, however much memory is free.
     ///
     /// # Errors
-    /// As [`Pool::new`].
+    /// A setting is wrong, or the address space is limited to less than `memory_bytes`.
     pub fn with_scan_buffers(
         page_bytes: usize,
         memory_bytes: u64,

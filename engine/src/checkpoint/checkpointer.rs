@@ -155,12 +155,6 @@ impl Checkpointer {
         *self.totals.lock()
     }
 
-    /// The model of recovery time, which decides when the next checkpoint is due.
-    #[must_use]
-    pub fn replay(&self) -> &ReplayModel {
-        &self.replay
-    }
-
     /// The manifest as published last, for `stat` and `verify`.
     #[must_use]
     pub fn manifest(&self) -> Manifest {

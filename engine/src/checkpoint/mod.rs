@@ -46,10 +46,11 @@ mod write_pages;
 mod shorten;
 mod run;
 
-pub use catalog_blob::{StoredCatalog, TableRecord, decode_catalog, decode_catalog_prefix, encode_catalog};
-pub use checkpointer::{CheckpointReport, CheckpointTotals, Checkpointer, Hurry};
+#[cfg(feature = "internals")]
+pub use catalog_blob::encode_catalog;
+pub use catalog_blob::{StoredCatalog, TableRecord, decode_catalog, decode_catalog_prefix};
+pub use checkpointer::{CheckpointReport, CheckpointTotals, Checkpointer};
 pub use evict::{Evictor, buffer_bytes};
-pub use image::Imager;
 pub use replay_model::{
     MeasuredReplay, ReadCost, ReplayEstimate, ReplayLimits, ReplayModel, ReplayRates, ReplayWork,
 };

@@ -83,7 +83,7 @@ pub use waiters::WakerPlace;
 
 use crate::base::clock::Nanos;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, LogId, PageId, Result};
+use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, PageId, Result};
 use crate::device::mapped::MemoryFacts;
 use crate::log::ChainEnd;
 use crate::sync::atomic::Ordering;
@@ -418,12 +418,6 @@ impl Commit {
         ends.collect()
     }
 
-    /// The epoch of the records written now.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.environment.epoch
-    }
-
     /// To be called by a thread that uses `log` when it has ended a transaction that began at
     /// `begun`: reaps and submits writes where workers do that, and gives up the CPU now and then,
     /// unless it `waited` for the commit.
@@ -443,8 +437,8 @@ impl Commit {
     }
 
     /// The first failed write or flush, if there was one.
-    #[must_use]
-    pub fn poisoned(&self) -> Option<Error> {
+    #[cfg(test)]
+    pub(super) fn poisoned(&self) -> Option<Error> {
         self.environment.poison.cause()
     }
 

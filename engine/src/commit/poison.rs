@@ -68,6 +68,7 @@ impl Poison {
     }
 
     /// The first failure itself.
+    #[cfg(test)]
     pub(super) fn cause(&self) -> Option<Error> {
         self.cause.get().map(Error::duplicate)
     }

@@ -38,4 +38,6 @@ pub use buffer::{AlignedBuffer, SECTOR_BYTES};
 pub(crate) use directory_lock::LOCK_PATH;
 pub use facts::{DeviceFacts, DurabilityMethod};
 pub use space_refusal::SpaceRefusal;
-pub use storage::{Completion, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue, WriteRequest};
+#[cfg(feature = "internals")]
+pub use storage::ReadDone;
+pub use storage::{Completion, File, OpenMode, ReadRequest, Storage, WriteQueue, WriteRequest};

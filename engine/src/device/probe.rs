@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 pub(crate) const METHOD_PROBE: &str = "quench-probe.tmp";
 
 /// Durable writes without a database around them.
+#[cfg(feature = "internals")]
 #[derive(Clone, Debug)]
 pub struct RawWrites {
     /// Of one write, in nanoseconds.
@@ -59,6 +60,7 @@ impl Drop for Scratch {
 ///
 /// # Errors
 /// `OutOfSpace`, I/O.
+#[cfg(feature = "internals")]
 pub fn raw_durable_write(
     storage: &Arc<dyn Storage>,
     bytes: usize,
@@ -96,6 +98,7 @@ pub fn raw_durable_write(
     Ok(RawWrites { latency, writes_per_second })
 }
 
+#[cfg(feature = "internals")]
 fn panicked() -> Error {
     Error::invalid("a thread of the probe panicked")
 }

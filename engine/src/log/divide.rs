@@ -77,14 +77,8 @@ impl Fragments {
 
     /// Returns the number of fragments.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.parts.len()
-    }
-
-    /// Returns true if there is no operation.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
     }
 
     /// Lists predecessors in the first one: the last thing before they are committed.

@@ -52,10 +52,12 @@ pub(crate) mod test_world;
 #[cfg(test)]
 mod tests;
 
-pub use block::{BLOCK_HEADER_BYTES, database_of};
+#[cfg(feature = "internals")]
+pub use block::BLOCK_HEADER_BYTES;
+pub use block::database_of;
 pub use buffer_size::BufferSize;
 pub use chain::Chain;
-pub use check::{ChainEnd, LogContents, LogDamage, Wanted, read_contents};
+pub use check::{ChainEnd, LogContents, Wanted, read_contents};
 pub use divide::Fragments;
 pub use dump::{DumpedRecord, dump};
 pub use fragment::{FRAGMENTS_MAX, Fragment};
@@ -67,7 +69,9 @@ pub use record::{
     begins_with_catalog_change, first_operation, operations, record_bytes,
 };
 pub use redo::{RedoBuffer, RedoMark};
-pub use scanned::{LoadedBlock, ScannedBlock, load, load_all};
+#[cfg(feature = "internals")]
+pub use scanned::load_all;
+pub use scanned::{LoadedBlock, ScannedBlock, load};
 pub use sealed::SealedBlock;
 pub use segment::{Segment, SegmentPool, SpaceTicket};
 pub use stream::{Log, LogGuard, Reserve};

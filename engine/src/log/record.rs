@@ -399,14 +399,8 @@ impl<'a> Pieces<'a> {
 
     /// Length of the value.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.iter().map(|piece| piece.len() as u64).sum()
-    }
-
-    /// True for a value without bytes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
     }
 }
 

@@ -196,12 +196,6 @@ impl RedoBuffer {
         self.listed = csns.len() as u8;
     }
 
-    /// Returns the number of listed predecessors.
-    #[must_use]
-    pub fn listed(&self) -> u8 {
-        self.listed
-    }
-
     /// Returns the kind of the record that commits the redo.
     #[must_use]
     pub fn last_kind(&self) -> RecordKind {
@@ -234,14 +228,8 @@ impl RedoBuffer {
 
     /// Bytes so far, those in chunks included.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.base + self.unwritten_len() as u64
-    }
-
-    /// True without operations.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Bytes allocated.

@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub struct SealedBlock {
     /// The file to write to.
     pub file: Arc<dyn File>,
-    /// The segment, for error messages.
+    /// The segment, for tests and debug output.
+    #[allow(dead_code)]
     pub segment: SegmentId,
     /// Byte offset.
     pub offset: u64,
@@ -54,7 +55,7 @@ impl SealedBlock {
     }
 
     /// Records in it.
-    #[must_use]
+    #[cfg(test)]
     pub fn record_count(&self) -> u32 {
         self.header.record_count
     }

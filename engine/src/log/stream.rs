@@ -209,12 +209,6 @@ impl Log {
         self.id
     }
 
-    /// The epoch that its blocks carry.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
     /// Bytes appended and not yet sealed.
     #[must_use]
     pub fn unsealed_bytes(&self) -> usize {
@@ -603,11 +597,5 @@ impl LogGuard<'_> {
     pub fn durable_end(&self) -> (u64, Csn) {
         let first_open = self.state.in_flight.first_sequence().unwrap_or(self.state.next_sequence);
         (first_open - 1, self.state.completed_csn)
-    }
-
-    /// Blocks sealed and not completed.
-    #[must_use]
-    pub fn blocks_in_flight(&self) -> usize {
-        self.state.in_flight.len()
     }
 }

@@ -32,9 +32,8 @@ mod segments;
 mod replay;
 mod epoch;
 
-pub use check::{LogReport, Running, check_log};
+pub use check::{Running, check_log};
 pub use copied::CopiedLog;
-pub use epoch::Recovered;
 pub use memory::replay_limits;
 pub use replay::Recovery;
-pub use report::{ProgressFn, RecoveryReport};
+pub use report::RecoveryReport;

@@ -533,17 +533,6 @@ impl<'b> Selector<'b> {
     }
 }
 
-/// Returns true if a set of transactions, each with its DSN, all judged by that, is closed under
-/// reads-from: whatever a DSN covers is in the checkpoint, void, or in the set. For checkers; a
-/// [`Selector`] must only give sets like that.
-#[must_use]
-pub fn is_closed(checkpoint: Csn, voids: &CsnSet, set: &[(Csn, Csn)]) -> bool {
-    let members: CsnSet = set.iter().map(|(csn, _)| *csn).collect();
-    let there = members.union(voids).union(&CsnSet::from_ranges([(Csn::ZERO, checkpoint)]));
-    let first_absent = there.first_absent(Csn::ZERO);
-    set.iter().all(|(_, dsn)| *dsn < first_absent)
-}
-
 /// Rule 13: the CSNs of fragments of which others are missing; `records` are sorted.
 fn torn_fragments(records: &[FoundRecord]) -> Vec<Csn> {
     let (mut torn, mut whole_up_to) = (Vec::new(), Csn::ZERO);

@@ -47,8 +47,6 @@ pub struct StoredImage<'a> {
     pub reference: BlockRef,
     /// Its kind.
     pub kind: ImageKind,
-    /// Images in its block, dead ones included.
-    pub images: u8,
     /// As long as a page, with the store's header.
     pub bytes: &'a [u8],
 }
@@ -199,8 +197,7 @@ impl BlockFile {
                 let (block, spare) = (&mut bytes[at..at + page_bytes], &mut spare[..page_bytes]);
                 let (opened, bytes) =
                     self.open_block(page, reference, block, spare).map_err(|error| error.at(place))?;
-                let Opened { kind, images } = opened;
-                visit(&StoredImage { page, reference, kind, images, bytes })?;
+                visit(&StoredImage { page, reference, kind: opened.kind, bytes })?;
             }
         }
         Ok(())

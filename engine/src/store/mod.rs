@@ -55,18 +55,24 @@ mod salvage;
 mod tests;
 
 pub use allocator::{Demand, ReservedFor};
+#[cfg(feature = "internals")]
 pub use blob::BlobRef;
-pub use block::{BLOCK_HEADER_BYTES, BlockRef, ImageKind};
-pub use block_file::{PAGES_PATH, StoredImage};
+#[cfg(feature = "internals")]
+pub use block::BLOCK_HEADER_BYTES;
+pub use block::{BlockRef, ImageKind};
+#[cfg(feature = "internals")]
+pub use block_file::PAGES_PATH;
+pub use block_file::StoredImage;
 pub use checkpoint_writer::{FinishedCheckpoint, Heat, ImageWriter, OpenCheckpoint, Written};
 pub use compact::Relocation;
 pub use copy::StoreCopy;
-pub use disk_space::{DiskSpace, HeldBlocks, SpaceUse};
+pub use disk_space::{HeldBlocks, SpaceUse};
+#[cfg(feature = "internals")]
+pub use manifest::Readers;
 pub use manifest::{
     AcceptedEnd, CheckpointReader, CreationState, CsnSet, EpochEntry, MANIFEST_PATH, Manifest, ManifestFile,
-    NeededMemory, READERS_PATH, ReaderSlot, Readers, StoreRoot, creation_state, open_newest_checkpoint,
+    NeededMemory, READERS_PATH, creation_state,
 };
 pub use pack::PackUsage;
 pub use page_store::{PageStore, StoreUsage};
-pub use read::VisitImage;
 pub use salvage::SalvageScan;

@@ -5,7 +5,7 @@ use super::blob::{self, BlobRef};
 use super::block::{BlockKind, BlockRef};
 use super::block_file::{BlockFile, StoredImage};
 use super::disk_space::{DiskSpace, HeldBlocks};
-use super::manifest::{ReaderSlot, Readers, StoreRoot};
+use super::manifest::{ReaderSlot, Readers};
 use super::mapping::Images;
 use super::pack::{PackUsage, Packing};
 use super::state::{Phase, State, StateLock};
@@ -69,10 +69,10 @@ impl PageStore {
     }
 
     /// The root of the last committed checkpoint.
-    #[must_use]
-    pub fn root(&self) -> StoreRoot {
+    #[cfg(test)]
+    pub fn root(&self) -> super::manifest::StoreRoot {
         let state = self.state.lock();
-        StoreRoot {
+        super::manifest::StoreRoot {
             directory: state.images.mapping.directory().to_vec(),
             pages: state.images.mapping.pages(),
             catalog: state.images.catalog,
@@ -95,13 +95,6 @@ impl PageStore {
             replaced: images.replaced.next + images.replaced.in_checkpoint,
             block_bytes: self.file.page_bytes,
         }
-    }
-
-    /// Bytes of memory of all tables.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let state = self.state.lock();
-        state.images.memory_bytes() + state.blocks.free.memory_bytes()
     }
 
     /// Charges large buffers, and tables for pinned checkpoints, to `memory` from now on. Once.

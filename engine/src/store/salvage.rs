@@ -97,12 +97,6 @@ impl SalvageScan {
         Ok(scan)
     }
 
-    /// The database.
-    #[must_use]
-    pub fn database(&self) -> DatabaseId {
-        self.database
-    }
-
     /// Returns every page that may exist.
     #[must_use]
     pub fn page_ids(&self) -> Vec<PageId> {

@@ -26,6 +26,7 @@ use simulation::primitives as imp;
 #[cfg(not(any(loom, feature = "shuttle", feature = "simulation")))]
 use std as imp;
 
+#[cfg(test)]
 pub use imp::sync::Arc;
 pub use imp::sync::MutexGuard;
 

@@ -42,18 +42,6 @@ impl LeafBatch {
         self.leaf
     }
 
-    /// Number of entries.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    /// Returns whether there are no entries.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
-
     /// Returns the entries in the order of the scan.
     pub fn iter(&self) -> impl Iterator<Item = BatchEntry<'_>> {
         (0..self.items.len()).map(|index| self.entry(index))

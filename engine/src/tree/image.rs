@@ -179,6 +179,7 @@ pub fn settle_image(bytes: &mut [u8]) {
 ///
 /// # Errors
 /// [`crate::base::ErrorKind::Corruption`].
+#[cfg(feature = "internals")]
 pub fn validate_image(bytes: &[u8]) -> Result<()> {
     validate_image_of(ImageKind::Stamped, bytes)
 }

@@ -13,6 +13,7 @@ impl Tree {
     ///
     /// # Errors
     /// A page cannot be read.
+    #[cfg(feature = "internals")]
     #[inline]
     pub fn lookup(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<EntryMeta>> {
         self.lookup_in_leaf(key, value).map(|(_, found)| found)

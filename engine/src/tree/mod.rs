@@ -62,10 +62,10 @@ mod merge;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
-pub use batch::{BatchEntry, LeafBatch};
+pub use batch::LeafBatch;
 pub use free::Subtree;
 pub use handle::{Tree, TreeObserver};
 pub use node::{EntryMeta, Held, max_entry_bytes, max_key_bytes};
 pub use overflow::{LargeReader, LargeReference, LargeWriter, REFERENCE_BYTES, VALUE_BYTES_MAX};
-pub use survey::{PageDamage, Survey, TreeSummary};
+pub use survey::Survey;
 pub use write::{LeafHint, LeafWrite};

@@ -223,6 +223,7 @@ impl Tree {
     /// # Errors
     /// [`crate::base::ErrorKind::Corruption`] naming the first wrong page, or a page cannot be
     /// read.
+    #[cfg(feature = "internals")]
     pub fn check_invariants(&self) -> Result<TreeSummary> {
         let (summary, damages) = self.survey(&Survey { should_continue: &|| true, replaced: &|_, _| () })?;
         damages.into_iter().next().map_or(Ok(summary), |damage| Err(damage.error))

@@ -28,11 +28,11 @@ mod stress;
 
 use super::start::QUEUE_ENTRIES;
 use super::*;
-use crate::base::SegmentId;
 use crate::base::checksum::crc;
 use crate::base::clock::{Clock, Nanos, WaitTimer};
 use crate::base::depth::spread;
 use crate::base::settings::{Acknowledger, Dependency, Durability, MethodSetting, Preset, Queue, Writer};
+use crate::base::{Epoch, SegmentId};
 use crate::device::Storage;
 use crate::log::memory::LogMemory;
 use crate::log::memory::{MemoryId, MemoryState, find, needed_bytes};

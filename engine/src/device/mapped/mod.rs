@@ -26,5 +26,7 @@ mod memory;
 mod file;
 
 pub use file::map_file;
-pub use memory::{MapOptions, MappedMemory, MemoryFacts, Survives, WORD_BYTES, absolute};
-pub use primitive::{LINE_BYTES, Primitive, available};
+#[cfg(feature = "internals")]
+pub use memory::WORD_BYTES;
+pub use memory::{MapOptions, MappedMemory, MemoryFacts, Survives, absolute};
+pub use primitive::Primitive;

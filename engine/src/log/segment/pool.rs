@@ -5,7 +5,7 @@ use super::file::{OpenBlocks, Segment};
 use super::state::{Retired, State};
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, Error, Result, SegmentId};
+use crate::base::{Csn, Result, SegmentId};
 use crate::device::{SECTOR_BYTES, Storage};
 use crate::sync::{Event, Mutex, thread};
 use std::collections::BTreeSet;
@@ -237,9 +237,9 @@ impl SegmentPool {
     }
 
     /// Returns why preparing a segment failed, if it did.
-    #[must_use]
-    pub fn failure(&self) -> Option<Error> {
-        self.state.lock().attempts.failure.as_ref().map(Error::duplicate)
+    #[cfg(test)]
+    pub fn failure(&self) -> Option<crate::base::Error> {
+        self.state.lock().attempts.failure.as_ref().map(crate::base::Error::duplicate)
     }
 
     /// Returns the bytes of all segments, READY ones too.

@@ -6,7 +6,7 @@
 //! transactions that are judged by the exact rule the predecessors that were not committed yet.
 //! Both rules come up side by side.
 
-use super::tests::{Decision, ScannedLog, bounds, select_listed};
+use super::tests::{Decision, ScannedLog, bounds, is_closed, select_listed};
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -380,6 +380,15 @@ fn records_that_no_writer_writes_are_corruption_not_a_panic() {
     assert_eq!(select(&decided, &[wild]).expect("not believed").last_csn, Csn(10));
 }
 
+/// Returns true if a set of transactions, each with its DSN, is closed under reads-from: the
+/// checkpoint, the void CSNs and the set together contain everything up to each DSN.
+pub(super) fn is_closed(checkpoint: Csn, voids: &CsnSet, set: &[(Csn, Csn)]) -> bool {
+    let members: CsnSet = set.iter().map(|(csn, _)| *csn).collect();
+    let there = members.union(voids).union(&CsnSet::from_ranges([(Csn::ZERO, checkpoint)]));
+    let first_absent = there.first_absent(Csn::ZERO);
+    set.iter().all(|(_, dsn)| *dsn < first_absent)
+}
+
 #[test]
 fn closed_means_that_everything_below_each_dsn_is_there() {
     let voids = CsnSet::from_ranges([(Csn(4), Csn(4))]);

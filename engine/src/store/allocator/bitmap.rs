@@ -126,10 +126,4 @@ impl Bitmap {
         }
         None
     }
-
-    /// Bytes of memory of the bitmap.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        self.used.capacity() as u64 * 8
-    }
 }

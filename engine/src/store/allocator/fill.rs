@@ -82,12 +82,6 @@ impl Fills {
         self.changed.as_ref().is_some_and(|changed| changed.contains(&block))
     }
 
-    /// Bytes of memory.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        (self.fills.capacity() * size_of::<Fill>()) as u64
-    }
-
     /// See [`PackTotals`].
     #[must_use]
     pub fn totals(&self) -> PackTotals {

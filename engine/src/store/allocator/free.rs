@@ -130,12 +130,6 @@ impl FreeSpace {
         }
     }
 
-    /// Bytes of memory of all tables.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        self.bitmap.memory_bytes() + self.fills.memory_bytes() + self.pinned_bytes()
-    }
-
     /// Bytes of memory of the tables that exist because a checkpoint is pinned.
     fn pinned_bytes(&self) -> u64 {
         let held: usize = self.held.values().map(Vec::capacity).sum();

@@ -36,7 +36,7 @@ impl CsnSet {
     }
 
     /// Returns whether the set is empty.
-    #[must_use]
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

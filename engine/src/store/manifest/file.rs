@@ -174,6 +174,7 @@ impl ManifestFile {
     ///
     /// # Errors
     /// As [`ManifestFile::open`].
+    #[cfg(test)]
     pub fn read(&self) -> Result<Manifest> {
         let _no_publication = self.newest.lock();
         find_newest(&*self.file).map(|found| found.manifest)

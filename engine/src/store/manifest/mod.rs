@@ -8,6 +8,8 @@ pub mod readers;
 
 pub use csn_set::CsnSet;
 pub use file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
-pub use format::{AcceptedEnd, EpochEntry, Manifest, NeededMemory, SLOT_BYTES, StoreRoot};
+#[cfg(feature = "internals")]
+pub use format::SLOT_BYTES;
+pub use format::{AcceptedEnd, EpochEntry, Manifest, NeededMemory, StoreRoot};
 pub use reader_slots::{CheckpointReader, READERS_PATH, READS_ANYTHING, ReaderSlot, Readers};
 pub use readers::open_newest_checkpoint;

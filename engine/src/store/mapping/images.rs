@@ -151,11 +151,4 @@ impl Images {
     pub fn part_count(&self) -> usize {
         self.mapping.part_count().max(self.in_checkpoint.part_count()).max(self.next.part_count())
     }
-
-    /// Bytes of memory of the tables.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let overlays = [&self.in_checkpoint, &self.next].map(Overlay::memory_bytes);
-        self.mapping.memory_bytes() + overlays.iter().sum::<u64>()
-    }
 }

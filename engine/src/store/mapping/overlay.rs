@@ -97,13 +97,6 @@ impl Overlay {
         }
         None
     }
-
-    /// Bytes of memory of the overlay.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let parts = self.parts.iter().flatten().count() * self.per_part;
-        ((self.parts.capacity() * 2 + parts) * size_of::<BlockRef>()) as u64
-    }
 }
 
 #[cfg(test)]

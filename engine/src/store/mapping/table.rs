@@ -158,13 +158,6 @@ impl Mapping {
         slots.map(|(slot, _)| PageId(first + slot as u64)).collect()
     }
 
-    /// Bytes of memory of the table.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let parts = self.parts.iter().flatten().count() * self.per_block;
-        (parts * size_of::<BlockRef>() + self.parts.capacity() * size_of::<Option<Part>>()) as u64
-    }
-
     /// Adds a part that was loaded from its block.
     pub(super) fn add_part(&mut self, index: usize, stored: BlockRef, pages: Box<[BlockRef]>) {
         self.pages += pages.iter().filter(|reference| reference.0 != 0).count() as u64;

@@ -5,6 +5,6 @@ pub mod format;
 pub mod packer;
 pub mod usage;
 
-pub use codec::{Codec, Codecs};
+pub use codec::Codecs;
 pub use format::{IMAGES_MAX, Opened, directory, unpack};
 pub use usage::{PackTotals, PackUsage, Packing};

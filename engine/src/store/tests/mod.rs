@@ -13,6 +13,7 @@ mod space;
 use super::allocator::creation::Content;
 use super::allocator::free::FreeSpace;
 use super::block::{BlockKind, BlockNumber, references_per_block};
+use super::manifest::StoreRoot;
 use super::mapping::overlay::Overlay;
 use super::pack::Codecs;
 use super::yielding_lock::SLICE;

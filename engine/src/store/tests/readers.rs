@@ -3,8 +3,9 @@
 use super::*;
 use crate::base::TableId;
 use crate::device::{DeviceFacts, DurabilityMethod, File, WriteQueue};
+use crate::store::manifest::open_newest_checkpoint;
 use crate::store::manifest::reader_slots::{READERS_MAX, READERS_PATH};
-use crate::store::{Manifest, ManifestFile, Readers, open_newest_checkpoint};
+use crate::store::{Manifest, ManifestFile, Readers};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 fn database() -> (SimulatedStorage, ManifestFile, Manifest) {

@@ -162,7 +162,7 @@ fn scan_of_a_leaf_that_always_changes_ends() {
                     &mut crate::buffer::ScanBuffer::default(),
                 )
                 .expect("readable");
-                assert_eq!(batch.len(), 200);
+                assert_eq!(batch.iter().count(), 200);
             }
         }
         stop.store(true, Ordering::Relaxed);

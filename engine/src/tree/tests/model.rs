@@ -129,7 +129,7 @@ fn compare_scan(tree: &Tree, model: &Model, from: Bound<Vec<u8>>, limit: usize, 
         } else {
             tree.scan_backward(bound, limit, &mut batch, &mut crate::buffer::ScanBuffer::default())
         };
-        assert!(batch.len() <= limit);
+        assert!(batch.iter().count() <= limit);
         found.extend(
             batch
                 .iter()
