@@ -1,7 +1,8 @@
 //! Records that a recovery appends to the log again: without room for them, and interrupted.
 
+use crate::support::content;
 use crate::support::processes::in_own_process;
-use crate::support::{content, open};
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Durability, Isolation, Settings};
 use std::sync::Barrier;
@@ -30,7 +31,7 @@ fn with_held_watermark(
     settings: &Settings,
     attempt: u32,
 ) -> Option<SimulatedStorage> {
-    let db = open(disk, settings);
+    let db = settings.open(disk);
     let create = || db.create_table("t").expect("new");
     // In a thread of its own, so that later threads get other logs.
     let of_its_own = || std::thread::scope(|scope| scope.spawn(create).join().expect("no panic"));
@@ -58,7 +59,7 @@ fn with_held_watermark(
         other.join().expect("no panic")
     });
     let roomy = settings.clone().with(|s| s.log_bytes_max = 64 << 20);
-    (content(&open(&killed.duplicate(), &roomy)).len() == 40).then_some(killed)
+    (content(&roomy.open(&killed.duplicate())).len() == 40).then_some(killed)
 }
 
 /// Uses a process of its own, because a thread's log depends on which other threads live.
@@ -77,7 +78,7 @@ fn appended_again() {
 /// Regression: recovery waited forever for log space that only a checkpoint after it could free.
 fn has_room_in_a_log_at_its_bound(disk: SimulatedStorage, settings: Settings) {
     let (opened, opens) = std::sync::mpsc::channel();
-    std::thread::spawn(move || opened.send(open(&disk, &settings)));
+    std::thread::spawn(move || opened.send(settings.open(&disk)));
     let db = opens.recv_timeout(Duration::from_secs(30)).expect("it does not wait for ever");
     assert_eq!(content(&db).len(), 40);
     let table = db.table("t").expect("there");
@@ -93,7 +94,7 @@ fn is_removed_by_the_next(mut disk: SimulatedStorage, settings: &Settings) {
     let before = log_bytes(&disk);
     for attempt in 0..5u64 {
         let copy = disk.duplicate();
-        let db = open(&copy, settings);
+        let db = settings.open(&copy);
         let operations = copy.describe(0);
         copy.stop();
         drop(db);
@@ -110,5 +111,5 @@ fn is_removed_by_the_next(mut disk: SimulatedStorage, settings: &Settings) {
         assert!(bytes < 2 * before + (8 << 16), "attempt {attempt}: {before}, then {bytes}");
         disk = killed;
     }
-    assert_eq!(content(&open(&disk, settings)).len(), 40);
+    assert_eq!(content(&settings.open(&disk)).len(), 40);
 }

@@ -1,5 +1,6 @@
 //! Backups: full, incremental, beside writers, and with failures of source and target.
 
+use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{Content, content, place};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
@@ -12,19 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 fn settings() -> Settings {
-    Settings::default().with(|s| {
-        s.memory_bytes = 2 << 20;
-        s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
-        s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
-    })
-}
-
-fn open(disk: &SimulatedStorage) -> Result<Database> {
-    Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
+    tiny(2 << 20)
 }
 
 fn open_read_only(disk: &SimulatedStorage) -> Result<Database> {
@@ -50,14 +39,14 @@ fn restore(backups: &[SimulatedStorage]) -> Result<SimulatedStorage> {
 /// Restores `backups`, checks and uses the result, and returns its content.
 fn restored_content(backups: &[SimulatedStorage]) -> Content {
     let disk = restore(backups).expect("sound backups");
-    let db = open(&disk).expect("a restored database opens");
+    let db = settings().open(&disk);
     let found = content(&db);
     let report = db.verify(None).expect("can be checked");
     assert_eq!(report.problems, Vec::<String>::new());
     let table = db.table_or_create("new").expect("it works");
     db.transact(|tx| tx.insert(&table, "key", "value")).expect("it works");
     db.close().expect("it works");
-    let db = open(&disk).expect("and opens again");
+    let db = settings().open(&disk);
     assert_eq!(content(&db).len(), found.len() + 1);
     found
 }
@@ -87,8 +76,7 @@ fn sample() -> (SimulatedStorage, Database) {
 fn sample_with(compression: Compression) -> (SimulatedStorage, Database) {
     let disk = SimulatedStorage::new(1);
     let settings = settings().with(|s| s.compression = compression);
-    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
-    let db = builder.open("simulated").expect("an empty disk");
+    let db = settings.open(&disk);
     fill(&db, "a", 0..1500, "first");
     fill(&db, "b", 0..300, "first");
     (disk, db)
@@ -107,7 +95,7 @@ fn a_full_backup_is_a_closed_database_that_nobody_can_write_to() {
     assert!(copy.recovery().clean);
     assert_eq!(copy.verify(None).expect("can be checked").problems, Vec::<String>::new());
     drop(copy);
-    let refused = open(&backup).expect_err("writing would spoil it");
+    let refused = settings().try_open(&backup).expect_err("writing would spoil it");
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
     assert!(refused.to_string().contains("this is a backup"), "{refused}");
     assert_eq!(restored_content(&[backup]), before);
@@ -123,7 +111,7 @@ fn a_backup_of_a_read_only_database_is_as_of_its_close() {
     let refused =
         open_read_only(&crashed).and_then(|db| back_up(&db, None)).expect_err("the log would be missing");
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
-    open(&crashed).expect("recovers").close().expect("closes");
+    settings().open(&crashed).close().expect("closes");
     let (backup, _) = open_read_only(&crashed).and_then(|db| back_up(&db, None)).expect("closed");
     assert_eq!(restored_content(&[backup]), before);
 }
@@ -189,8 +177,7 @@ impl Drop for StopsAll<'_> {
 
 #[test]
 fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
-    let disk = SimulatedStorage::new(2);
-    let db = open(&disk).expect("an empty disk");
+    let db = settings().create(2).1;
     let table = db.create_table("accounts").expect("new");
     let ballast = "b".repeat(500);
     let row = |sum: i64| format!("{sum} {ballast}");
@@ -291,10 +278,10 @@ fn a_base_from_the_future_of_an_old_copy_is_refused() {
     let (disk, db) = sample();
     db.close().expect("closes");
     let copy = disk.duplicate();
-    let db = open(&disk).expect("closed");
+    let db = settings().open(&disk);
     fill(&db, "a", 0..10, "later");
     let (later, _) = back_up(&db, None).expect("sound");
-    let old = open(&copy).expect("closed");
+    let old = settings().open(&copy);
     expect_refusal(back_up(&old, Some(&later)), ErrorKind::InvalidArgument, "later than this checkpoint");
 }
 
@@ -356,14 +343,14 @@ fn what_a_crash_leaves_of_a_backup_is_incomplete_or_whole() {
             let crashed = target.crash(kind, at, seed);
             match restore(std::slice::from_ref(&crashed)) {
                 Ok(disk) => {
-                    assert_eq!(content(&open(&disk).expect("restored")), before, "{kind:?} at {at}");
+                    assert_eq!(content(&settings().open(&disk)), before, "{kind:?} at {at}");
                     whole += 1;
                 }
                 Err(error) => {
                     assert!([ErrorKind::Corruption, ErrorKind::NotFound].contains(&error.kind()), "{error}");
                     incomplete += 1;
                     if !crashed.files().is_empty() {
-                        open(&crashed).expect_err("no database for writing");
+                        settings().try_open(&crashed).expect_err("no database for writing");
                     }
                 }
             }
@@ -383,7 +370,7 @@ fn what_a_crash_leaves_of_a_restore_cannot_be_opened() {
     for at in 0..=target.operations() {
         let crashed = target.crash(CrashKind::PowerCut, at, at as u64);
         let nothing = crashed.files().is_empty();
-        match open(&crashed) {
+        match settings().try_open(&crashed) {
             Ok(db) => {
                 let found = content(&db);
                 whole += usize::from(found == before);
@@ -409,7 +396,7 @@ fn the_source_recovers_from_a_crash_during_a_backup() {
     let rows = |content: &Content| content.keys().filter(|(table, _)| table != "c").count();
     for at in before..=disk.operations() {
         let crashed = disk.crash(CrashKind::PowerCut, at, at as u64);
-        let db = open(&crashed).expect("recovers");
+        let db = settings().open(&crashed);
         let found = content(&db);
         assert_eq!(rows(&found), rows(&after));
         assert!(found.iter().all(|(key, value)| after.get(key) == Some(value)));
@@ -469,7 +456,7 @@ fn damage_in_a_backup_is_found_when_it_is_restored() {
             }
             chain[which].write_file(path, &bytes);
             match restore(&chain) {
-                Ok(disk) => assert_eq!(content(&open(&disk).expect("restored")), before, "{path} {sector}"),
+                Ok(disk) => assert_eq!(content(&settings().open(&disk)), before, "{path} {sector}"),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Corruption, "{path} {sector}: {error}"),
             }
             chain[which] = SimulatedStorage::new(0);
@@ -516,10 +503,10 @@ fn a_target_that_fails_gives_no_complete_backup() {
             match (made, restored) {
                 (Ok(_), restored) => {
                     let disk = restored.expect("a backup that was reported can be restored");
-                    assert_eq!(content(&open(&disk).expect("restored")), before);
+                    assert_eq!(content(&settings().open(&disk)), before);
                 }
                 // The backup may be complete although the call returned an error.
-                (Err(_), Ok(disk)) => assert_eq!(content(&open(&disk).expect("restored")), before),
+                (Err(_), Ok(disk)) => assert_eq!(content(&settings().open(&disk)), before),
                 (Err(_), Err(_)) => {}
             }
         }
@@ -538,19 +525,20 @@ fn a_restored_database_refuses_log_and_increments_of_its_source() {
     for path in disk.files().iter().filter(|path| path.starts_with("log/")) {
         restored.write_file(path, &disk.read_file(path).expect("listed"));
     }
-    let foreign = open(&restored).expect_err("whoever put them there meant them to be replayed");
+    let foreign =
+        settings().try_open(&restored).expect_err("whoever put them there meant them to be replayed");
     assert!(foreign.to_string().contains("another database"), "{foreign}");
     for path in restored.files().iter().filter(|path| path.starts_with("log/")) {
         restored.remove_file(path);
     }
-    let copy = open(&restored).expect("it was closed and needs no log");
+    let copy = settings().open(&restored);
     assert_eq!(content(&copy), before);
     fill(&copy, "d", 0..10, "own");
     let after = content(&copy);
     restored.stop();
     drop(copy);
     let crashed = restored.crash(CrashKind::PowerCut, restored.operations(), 1);
-    let copy = open(&crashed).expect("recovers by its own log");
+    let copy = settings().open(&crashed);
     assert_eq!(content(&copy), after);
     expect_refusal(back_up(&copy, Some(&increment)), ErrorKind::InvalidArgument, "of database");
     assert!(copy.statistics().newest_csn > Csn(0));

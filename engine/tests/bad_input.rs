@@ -4,6 +4,7 @@
 //! Tests that need another process run this binary again with `QUENCH_CHILD` set: see [`child`].
 
 use crate::support::processes::one_test;
+use crate::support::rows;
 use quenchdb::{Database, ErrorKind, Result, Table, VALUE_BYTES_MAX};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,11 +36,6 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 fn put(db: &Database, table: &Table, key: &str, value: &str) {
     db.transact(|tx| tx.insert(table, key, value)).expect("commits");
-}
-
-fn rows(db: &Database, table: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let table = db.table(table).expect("there");
-    db.begin_read().expect("free").range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
 }
 
 /// Runs `role` of [`child`] in another process.

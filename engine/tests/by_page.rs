@@ -1,7 +1,8 @@
 //! Changes divided between logs by page: after a crash each transaction is there with all its
 //! fragments or not at all.
 
-use crate::support::{content, open, place, small};
+use crate::support::test_database::TestDatabase;
+use crate::support::{content, place, small};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -171,8 +172,7 @@ fn a_transaction_has_a_record_in_each_log_of_its_pages() {
 fn a_transaction_is_whole_or_absent_after_any_two_crashes() {
     let (mut lost, mut random) = (0, Random::from_seed(5));
     for settings in protocols() {
-        let disk = SimulatedStorage::new(2);
-        let db = open(&disk, &settings);
+        let (disk, db) = settings.create(2);
         let told = work(&db, &disk, 0, 60);
         disk.stop();
         drop(db);
@@ -182,7 +182,7 @@ fn a_transaction_is_whole_or_absent_after_any_two_crashes() {
             let kind = if crash % 3 == 0 { CrashKind::Kill } else { CrashKind::PowerCut };
             let what = format!("{}: {kind:?} after {at} of {end}", name(&settings));
             let once = disk.crash(kind, at, random.next_u64());
-            let db = open(&once, &settings);
+            let db = settings.open(&once);
             let there = judge(&db, &told, at, &what);
             lost += db.recovery().discarded;
             // Discarded transactions stay discarded and recovered ones stay, after more commits and
@@ -192,7 +192,7 @@ fn a_transaction_is_whole_or_absent_after_any_two_crashes() {
             drop(db);
             let later = once.operations();
             let twice = once.crash(CrashKind::PowerCut, later, random.next_u64());
-            let db = open(&twice, &settings);
+            let db = settings.open(&twice);
             let mut still = judge(&db, &more, later, &format!("{what}, and again"));
             still.retain(|transaction| *transaction < 1000);
             assert_eq!(still, there, "{what}: another set after the next crash");
@@ -227,8 +227,7 @@ fn what_does_not_go_with_pages_is_refused_with_the_reason() {
 #[test]
 fn long_transactions_large_values_and_savepoints_are_recovered() {
     let settings = settings(Preset::Autonomous).with(|s| s.chunk_bytes = 4096);
-    let disk = SimulatedStorage::new(3);
-    let db = open(&disk, &settings);
+    let (disk, db) = settings.create(3);
     let table = db.create_table("t").expect("new");
     let mut expected = BTreeMap::new();
     for round in 0..30u8 {
@@ -254,7 +253,7 @@ fn long_transactions_large_values_and_savepoints_are_recovered() {
     }
     disk.stop();
     let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
-    let found = content(&open(&disk, &settings));
+    let found = content(&settings.open(&disk));
     let found: BTreeMap<_, _> = found.into_iter().map(|((_, key), value)| (key, value)).collect();
     assert!(found == expected, "{} rows of {}", found.len(), expected.len());
 }
@@ -268,7 +267,7 @@ fn salvage_takes_all_fragments_of_a_transaction_or_none() {
     for seed in 0..30 {
         let disk = SimulatedStorage::new(seed);
         let settings = settings(Preset::Auto);
-        let db = open(&disk, &settings);
+        let db = settings.open(&disk);
         let table = db.table_or_create("t").expect("made");
         db.transact(|tx| (0..ROWS).try_for_each(|n| tx.insert(&table, n.to_be_bytes(), value(n))))
             .expect("commits");
@@ -287,7 +286,7 @@ fn salvage_takes_all_fragments_of_a_transaction_or_none() {
         let target = SimulatedStorage::new(0);
         let report = Database::salvage(place(&crashed), place(&target), settings.clone(), None);
         let report = report.expect("pages are there");
-        let there = content(&open(&target, &settings));
+        let there = content(&settings.open(&target));
         let whole = (0..20).filter(|transaction| {
             let rows = (0..EACH).filter(|n| there.contains_key(&("t".into(), key(*transaction, *n)))).count();
             assert!(

@@ -10,6 +10,7 @@
 //! has another sum, or a row without its twin.
 
 use crate::support::content;
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -17,7 +18,6 @@ use quenchdb::{
     Builder, Compression, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table,
 };
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ fn step(db: &Database, [accounts, left, right]: &[Table; 3], random: &mut Random
 }
 
 fn builder(disk: &SimulatedStorage, preset: Preset, memory_bytes: u64) -> Builder {
-    Database::builder().settings(settings(preset, memory_bytes)).storage(Arc::new(disk.clone()))
+    settings(preset, memory_bytes).on(disk)
 }
 
 /// Creates a database with all accounts and no twins.

@@ -1,49 +1,33 @@
 //! Transactions whose redo does not fit in memory: it goes to the log in chunks while they run.
 
+use crate::support::test_database::{TestDatabase, tiny};
+use crate::support::{Model, rows};
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Settings, Table, Transaction};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn settings() -> Settings {
-    Settings::default().with(|s| {
-        s.memory_bytes = 16 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
-        s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
+    tiny(16 << 20).with(|s| {
         s.chunk_bytes = 512;
+        s.flush_unit_bytes = 0;
     })
-}
-
-fn open(storage: &SimulatedStorage, settings: &Settings) -> Database {
-    let builder = Database::builder().settings(settings.clone()).storage(Arc::new(storage.clone()));
-    builder.open("simulated").expect("opens")
 }
 
 fn crashed(storage: &SimulatedStorage, kind: CrashKind, seed: u64) -> SimulatedStorage {
     storage.crash(kind, storage.operations(), seed)
 }
 
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn rows(db: &Database) -> Rows {
-    let snapshot = db.begin_read().expect("free");
-    let Ok(table) = db.table("t") else { return Rows::new() };
-    snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
-}
-
-fn check(db: &Database, expected: &Rows, context: &str) {
-    assert!(rows(db) == *expected, "{context}: the content is not what was committed");
+fn check(db: &Database, expected: &Model, context: &str) {
+    assert!(rows(db, "t") == *expected, "{context}: the content is not what was committed");
     let report = db.verify(None).expect("runs");
     assert_eq!(report.problems, Vec::<String>::new(), "{context}");
 }
 
 /// Makes random changes in a transaction and in its model, with savepoints and large values.
-fn long_transaction(tx: &mut Transaction, table: &Table, model: &mut Rows, random: &mut Random, steps: u64) {
+fn long_transaction(tx: &mut Transaction, table: &Table, model: &mut Model, random: &mut Random, steps: u64) {
     let mut savepoints = Vec::new();
     for _ in 0..steps {
         let key = vec![b'k', random.below(200) as u8];
@@ -82,10 +66,9 @@ fn long_transactions_survive_whole_or_not_at_all() {
         let preset = Preset::ALL[seed as usize % Preset::ALL.len()];
         let settings = settings().with(|s| s.preset = preset);
         let context = format!("seed {seed}, {preset:?}");
-        let storage = SimulatedStorage::new(seed);
-        let db = open(&storage, &settings);
+        let (storage, db) = settings.create(seed);
         let table = db.create_table("t").expect("new");
-        let mut model = Rows::new();
+        let mut model = Model::new();
         for round in 0..6 {
             let mut tx = db.begin().expect("free");
             let mut then = model.clone();
@@ -117,7 +100,7 @@ fn long_transactions_survive_whole_or_not_at_all() {
         let disk = crashed(&storage, kind, seed);
         storage.stop();
         drop((tx, db));
-        let db = open(&disk, &settings);
+        let db = settings.open(&disk);
         check(&db, &model, &context);
         // Long transactions are appended again too; the first checkpoint releases their chunks.
         let table = db.table("t").expect("there");
@@ -127,24 +110,23 @@ fn long_transactions_survive_whole_or_not_at_all() {
         let again = crashed(&disk, CrashKind::PowerCut, seed);
         disk.stop();
         drop(db);
-        let db = open(&again, &settings);
+        let db = settings.open(&again);
         check(&db, &model, &format!("{context}, again"));
         db.checkpoint().expect("a whole disk");
         assert!(db.statistics().log_bytes_in_use <= 8 * settings.segment_bytes, "{context}: the log is kept");
         db.close().expect("closes");
-        check(&open(&again, &settings), &model, &format!("{context}, closed"));
+        check(&settings.open(&again), &model, &format!("{context}, closed"));
     }
 }
 
 #[test]
 fn a_checkpoint_keeps_the_log_for_an_open_transaction() {
-    let storage = SimulatedStorage::new(5);
-    let db = open(&storage, &settings());
+    let (storage, db) = settings().create(5);
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
     let value = vec![7; 200];
-    let mut model = Rows::new();
-    let mut row = |model: &mut Rows, n: u32| {
+    let mut model = Model::new();
+    let mut row = |model: &mut Model, n: u32| {
         tx.insert(&table, n.to_be_bytes(), &value).expect("room");
         model.insert(n.to_be_bytes().to_vec(), value.clone());
     };
@@ -164,12 +146,12 @@ fn a_checkpoint_keeps_the_log_for_an_open_transaction() {
     tx.commit().expect("commits");
     // No checkpoint contains any of it.
     let disk = crashed(&storage, CrashKind::PowerCut, 1);
-    check(&open(&disk, &settings()), &model, "recovered");
+    check(&settings().open(&disk), &model, "recovered");
     db.checkpoint().expect("a whole disk");
     let left = db.statistics().log_bytes_in_use;
     assert!(left < kept / 2, "{left} of {kept} bytes are still kept");
     let disk = crashed(&storage, CrashKind::PowerCut, 2);
-    check(&open(&disk, &settings()), &model, "in the checkpoint");
+    check(&settings().open(&disk), &model, "in the checkpoint");
 }
 
 #[test]
@@ -215,9 +197,9 @@ fn levels_and_asynchronous_commits_work_with_chunks() {
     for preset in Preset::ALL {
         let storage = SimulatedStorage::new(11);
         let settings = settings().with(|s| s.preset = preset);
-        let db = open(&storage, &settings);
+        let db = settings.open(&storage);
         let table = db.create_table("t").expect("new");
-        let mut model = Rows::new();
+        let mut model = Model::new();
         let mut handles = Vec::new();
         for n in 0..30u32 {
             let durability = [Durability::Durable, Durability::BoundedLoss, Durability::Lazy][n as usize % 3];
@@ -231,7 +213,7 @@ fn levels_and_asynchronous_commits_work_with_chunks() {
         }
         handles.iter().for_each(|handle| handle.wait().expect("a whole disk"));
         let disk = crashed(&storage, CrashKind::PowerCut, 3);
-        check(&open(&disk, &settings), &model, &format!("{preset:?}"));
+        check(&settings.open(&disk), &model, &format!("{preset:?}"));
     }
 }
 
@@ -274,19 +256,19 @@ fn the_log_is_printed_with_its_parts() {
 /// The successive states of a database as one thread commits them. Around the commits, long
 /// transactions commit, abort and stay open.
 struct Story {
-    states: Vec<Rows>,
+    states: Vec<Model>,
     /// For each state but the first: the number of disk operations when it was acknowledged.
     acknowledged: Vec<usize>,
 }
 
 impl Story {
-    fn commit(&mut self, storage: &SimulatedStorage, tx: Transaction, rows: Rows) {
+    fn commit(&mut self, storage: &SimulatedStorage, tx: Transaction, rows: Model) {
         tx.commit().expect("a whole disk");
         self.states.push(rows);
         self.acknowledged.push(storage.operations());
     }
 
-    fn now(&self) -> Rows {
+    fn now(&self) -> Model {
         self.states.last().expect("one at least").clone()
     }
 
@@ -303,18 +285,18 @@ impl Story {
     fn tell(&mut self, storage: &SimulatedStorage, db: &Database, name: u8) {
         let table = db.table_or_create("t").expect("room");
         self.short(storage, db, &table, 1);
-        let write = |tx: &mut Transaction, rows: &mut Rows, kind: u8, range: std::ops::Range<u8>| {
+        let write = |tx: &mut Transaction, rows: &mut Model, kind: u8, range: std::ops::Range<u8>| {
             for n in range {
                 let (key, value) = (vec![kind, name, n], vec![n; 90 + usize::from(n)]);
                 tx.insert(&table, &key, &value).expect("room");
                 rows.insert(key, value);
             }
         };
-        let (mut long, mut rows) = (db.begin().expect("free"), Rows::new());
+        let (mut long, mut rows) = (db.begin().expect("free"), Model::new());
         write(&mut long, &mut rows, b'l', 0..12);
         self.short(storage, db, &table, 2);
         let mut aborted = db.begin().expect("free");
-        write(&mut aborted, &mut Rows::new(), b'a', 0..12);
+        write(&mut aborted, &mut Model::new(), b'a', 0..12);
         db.checkpoint().expect("a whole disk");
         let (savepoint, then) = (long.savepoint(), rows.clone());
         write(&mut long, &mut rows, b'l', 12..30);
@@ -327,12 +309,12 @@ impl Story {
         rows.insert(vec![b'v', name], vec![name; 9000]);
         db.checkpoint().expect("a whole disk");
         let mut unfinished = db.begin().expect("free");
-        write(&mut unfinished, &mut Rows::new(), b'u', 0..12);
+        write(&mut unfinished, &mut Model::new(), b'u', 0..12);
         write(&mut long, &mut rows, b'l', 50..54);
         rows.extend(self.now());
         self.commit(storage, long, rows);
         self.short(storage, db, &table, 4);
-        write(&mut unfinished, &mut Rows::new(), b'u', 12..20);
+        write(&mut unfinished, &mut Model::new(), b'u', 12..20);
         db.flush().expect("a whole disk");
         // The transaction ends with the disk.
         storage.stop();
@@ -341,7 +323,7 @@ impl Story {
     /// Returns the state of a database that was crashed after `at` operations.
     fn judge(&self, db: &Database, at: usize, context: &str) -> usize {
         let least = self.acknowledged.partition_point(|told| *told <= at);
-        let found = rows(db);
+        let found = rows(db, "t");
         let state = self.states.iter().rposition(|state| *state == found);
         let state = state.unwrap_or_else(|| panic!("{context}: {} rows that nobody committed", found.len()));
         assert!(state >= least, "{context}: state {state}, and {least} was acknowledged");
@@ -362,13 +344,13 @@ fn a_crash_at_any_moment_leaves_long_transactions_whole() {
         });
         let mut random = Random::from_seed(seed);
         let storage = SimulatedStorage::new(seed);
-        let mut story = Story { states: vec![Rows::new()], acknowledged: Vec::new() };
-        story.tell(&storage, &open(&storage, &settings), b'1');
+        let mut story = Story { states: vec![Model::new()], acknowledged: Vec::new() };
+        story.tell(&storage, &settings.open(&storage), b'1');
         for at in (0..=storage.operations()).step_by(if is_deep() { 1 } else { 7 }) {
             let kind = if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
             let context = format!("{preset:?}, {kind:?} after {at} of {}", storage.operations());
             let disk = storage.crash(kind, at, random.next_u64());
-            let db = open(&disk, &settings);
+            let db = settings.open(&disk);
             let state = story.judge(&db, at, &context);
             seen[state] += 1;
             let served = disk.operations();
@@ -380,17 +362,17 @@ fn a_crash_at_any_moment_leaves_long_transactions_whole() {
             let kind = if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
             let context = format!("{context}; then {kind:?} after {again} (recovery ended at {served})");
             let disk = disk.crash(kind, again, random.next_u64());
-            let db = open(&disk, &settings);
+            let db = settings.open(&disk);
             if again < served {
                 story.judge(&db, at, &context);
             } else {
                 next.judge(&db, again, &context);
             }
-            let content = rows(&db);
+            let content = rows(&db, "t");
             disk.stop();
             drop(db);
             let disk = crashed(&disk, CrashKind::PowerCut, random.next_u64());
-            assert!(rows(&open(&disk, &settings)) == content, "{context}: another content the third time");
+            assert!(rows(&settings.open(&disk), "t") == content, "{context}: another content the third time");
         }
     }
     assert!(!is_deep() || seen.iter().all(|count| *count > 0), "{seen:?}");

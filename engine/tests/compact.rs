@@ -1,39 +1,21 @@
 //! Compaction: the file becomes short, the content stays, and a crash at any moment loses nothing.
 
+use crate::support::test_database::{TestDatabase, tiny};
+use crate::support::{Model, rows};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Compression, Database, Result, Settings, Table};
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use quenchdb::{Compression, Database, Settings, Table};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Blocks beyond the pages: those that the previous and the next checkpoint need besides pages, and
 /// those reserved for a thread.
 const FEW_BYTES: u64 = (16 + 8) * 4096;
 
-type Content = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn settings(memory_bytes: u64) -> Settings {
-    Settings::default().with(|s| {
-        s.memory_bytes = memory_bytes;
+fn settings(memory_bytes: u64, compression: Compression) -> Settings {
+    tiny(memory_bytes).with(|s| {
         s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
-        s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
+        s.compression = compression;
     })
-}
-
-fn open(disk: &SimulatedStorage, memory_bytes: u64, compression: Compression) -> Result<Database> {
-    let settings = settings(memory_bytes).with(|s| s.compression = compression);
-    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
-}
-
-fn content(db: &Database) -> Content {
-    let table = db.table("rows").expect("there");
-    let snapshot = db.begin_read().expect("free");
-    snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
 }
 
 /// Half of the value is compressible, so that a pack has two or three pages.
@@ -64,8 +46,7 @@ fn remove(db: &Database, table: &Table, rows: impl Iterator<Item = u32>) {
 
 /// Returns a database with few rows left, spread all over the file.
 fn thinned(rows: u32, memory_bytes: u64, compression: Compression) -> (SimulatedStorage, Database, Table) {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, memory_bytes, compression).expect("an empty disk");
+    let (disk, db) = settings(memory_bytes, compression).create(1);
     let table = db.create_table("rows").expect("new");
     fill(&db, &table, 0..rows);
     db.checkpoint().expect("a whole disk");
@@ -88,24 +69,23 @@ fn a_database_of_which_little_is_left_takes_little() {
     let both = [Compression::None, Compression::Lz4];
     for (memory_bytes, compression) in [3 << 20, 32 << 20].into_iter().flat_map(|m| both.map(|c| (m, c))) {
         let (disk, db, table) = thinned(20_000, memory_bytes, compression);
-        let before = content(&db);
+        let before = rows(&db, "rows");
         expect_compact(&db);
-        assert_eq!(content(&db), before);
+        assert_eq!(rows(&db, "rows"), before);
         assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
         fill(&db, &table, 30_000..30_500);
-        let after = content(&db);
+        let after = rows(&db, "rows");
         db.close().expect("a whole disk");
         let length = disk.read_file("pages/data").expect("there").len() as u64;
-        let db = open(&disk, memory_bytes, compression).expect("closed");
-        assert_eq!((content(&db), db.statistics().store_bytes), (after, length));
+        let db = settings(memory_bytes, compression).open(&disk);
+        assert_eq!((rows(&db, "rows"), db.statistics().store_bytes), (after, length));
         assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
     }
 }
 
 #[test]
 fn what_is_compact_already_stays() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, 8 << 20, Compression::Lz4).expect("an empty disk");
+    let db = settings(8 << 20, Compression::Lz4).create(1).1;
     let table = db.create_table("rows").expect("new");
     fill(&db, &table, 0..4000);
     db.compact(None).expect("a sound database");
@@ -130,17 +110,17 @@ fn a_database_closed_during_compaction_stays_closed() {
     let error = db.compact(Some(progress)).expect_err("it is closed");
     assert_eq!(error.kind(), quenchdb::ErrorKind::InvalidArgument, "{error}");
     drop(db);
-    assert!(open(&disk, 3 << 20, Compression::Lz4).expect("closed").recovery().clean);
+    assert!(settings(3 << 20, Compression::Lz4).open(&disk).recovery().clean);
 }
 
 #[test]
 fn writers_go_on_while_space_is_given_back() {
     let (disk, db, table) = thinned(12_000, 3 << 20, Compression::Lz4);
     let stop = AtomicBool::new(false);
-    let mut expected = content(&db);
+    let mut expected = rows(&db, "rows");
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let (mut random, mut written) = (Random::from_seed(1), Content::new());
+            let (mut random, mut written) = (Random::from_seed(1), Model::new());
             while !stop.load(Ordering::Relaxed) {
                 let n = 100_000 + random.below(300) as u32;
                 let value = vec![random.below(256) as u8; 50 + random.below(500) as usize];
@@ -161,13 +141,12 @@ fn writers_go_on_while_space_is_given_back() {
         expected.extend(writer.join().expect("commits"));
     });
     expect_small(&db);
-    assert_eq!(content(&db), expected);
+    assert_eq!(rows(&db, "rows"), expected);
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
     disk.stop();
     drop(db);
-    let db = open(&disk.crash(CrashKind::PowerCut, disk.operations(), 1), 3 << 20, Compression::Lz4)
-        .expect("recovers");
-    assert_eq!(content(&db), expected);
+    let db = settings(3 << 20, Compression::Lz4).open(&disk.crash(CrashKind::PowerCut, disk.operations(), 1));
+    assert_eq!(rows(&db, "rows"), expected);
 }
 
 #[track_caller]
@@ -186,24 +165,24 @@ fn a_crash_at_any_moment_of_compacting_packs_is_harmless() {
     crash_while_compacting(3000, Compression::Lz4);
 }
 
-fn crash_while_compacting(rows: u32, compression: Compression) {
+fn crash_while_compacting(count: u32, compression: Compression) {
     // Versions count until they are freed. Threads of other tests share the epochs and delay this.
     let memory_bytes = 3 << 20;
-    let (disk, db, _) = thinned(rows, memory_bytes, compression);
-    let expected = content(&db);
+    let (disk, db, _) = thinned(count, memory_bytes, compression);
+    let expected = rows(&db, "rows");
     let start = disk.operations();
     expect_compact(&db);
     let end = disk.operations();
     assert!(end > start + 20);
     for at in start..=end {
         let kind = if at % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
-        let crashed = open(&disk.crash(kind, at, at as u64), memory_bytes, compression).expect("recovers");
-        assert_eq!(content(&crashed), expected, "{kind:?} at {at}");
+        let crashed = settings(memory_bytes, compression).open(&disk.crash(kind, at, at as u64));
+        assert_eq!(rows(&crashed, "rows"), expected, "{kind:?} at {at}");
         let problems = crashed.verify(None).expect("can be checked").problems;
         assert_eq!(problems, Vec::<String>::new(), "{kind:?} at {at}");
         if at % 8 == 0 {
             expect_small(&crashed);
-            assert_eq!(content(&crashed), expected);
+            assert_eq!(rows(&crashed, "rows"), expected);
         }
     }
 }
@@ -214,7 +193,7 @@ fn crash_while_compacting(rows: u32, compression: Compression) {
 #[test]
 fn what_a_transaction_in_progress_was_promised_is_left_to_it() {
     let (disk, db, table) = thinned(20_000, 32 << 20, Compression::None);
-    let mut expected = content(&db);
+    let mut expected = rows(&db, "rows");
     let mut tx = db.begin().expect("free");
     for n in (0..20_000).step_by(100) {
         let (key, mut value) = row(n);
@@ -229,20 +208,19 @@ fn what_a_transaction_in_progress_was_promised_is_left_to_it() {
     disk.set_capacity(Some(size as u64));
     tx.commit().expect("there is room in the log");
     db.checkpoint().expect("the space was promised");
-    assert_eq!(content(&db), expected);
+    assert_eq!(rows(&db, "rows"), expected);
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
 }
 
 #[test]
 fn a_large_file_that_is_mostly_free_shrinks_by_itself() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, 8 << 20, Compression::None).expect("an empty disk");
+    let db = settings(8 << 20, Compression::None).create(1).1;
     let table = db.create_table("rows").expect("new");
     // More than 64 MiB.
     fill(&db, &table, 0..110_000);
     db.checkpoint().expect("a whole disk");
     remove(&db, &table, (0..110_000).filter(|n| n % 1000 >= 100));
-    let expected = content(&db);
+    let expected = rows(&db, "rows");
     let before = db.statistics().store_bytes;
     assert!(before > 64 << 20, "{before}");
     for _ in 0..8 {
@@ -250,7 +228,7 @@ fn a_large_file_that_is_mostly_free_shrinks_by_itself() {
     }
     let after = db.statistics().store_bytes;
     assert!(after <= 64 << 20, "{before} {after}");
-    assert_eq!(content(&db), expected);
+    assert_eq!(rows(&db, "rows"), expected);
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
 }
 
@@ -282,7 +260,7 @@ fn change_all_over(db: &Database, table: &Table, rows: u32, changes: u32) {
 fn the_file_stays_short_by_itself_while_rows_change_all_over_it() {
     const ROWS: u32 = 40_000;
     let disk = SimulatedStorage::new(1);
-    let by_itself = settings(6 << 20).with(|s| {
+    let by_itself = settings(6 << 20, Compression::default()).with(|s| {
         s.checkpoint_log_bytes = 1 << 30;
         s.log_bytes_max = 1 << 31;
     });
@@ -290,8 +268,7 @@ fn the_file_stays_short_by_itself_while_rows_change_all_over_it() {
         s.compression = Compression::None;
         s.recovery_seconds = 3600;
     });
-    let db = Database::builder().settings(by_itself).storage(Arc::new(disk.clone())).open("simulated");
-    let db = db.expect("an empty disk");
+    let db = by_itself.open(&disk);
     let table = db.create_table("rows").expect("new");
     fill(&db, &table, 0..ROWS);
     let live = db.checkpoint().expect("a whole disk");

@@ -1,5 +1,7 @@
 //! What transactions of many threads may and may not see of each other.
 
+use crate::support::test_database::TestDatabase;
+use crate::support::{Model, in_time};
 use quenchdb::internals::base::depth::{is_deep, some};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -23,23 +25,6 @@ fn settings(preset: Preset) -> Settings {
     })
 }
 
-fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
-    Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("x").expect("opens")
-}
-
-/// Fails the test if `run` does not return.
-fn in_time(run: impl FnOnce() + Send + 'static) {
-    let (send, receive) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        run();
-        let _ = send.send(());
-    });
-    match receive.recv_timeout(Duration::from_secs(300)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
-        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-    }
-}
-
 fn number(bytes: Option<Vec<u8>>) -> u64 {
     bytes.map_or(0, |bytes| u64::from_be_bytes(bytes[..].try_into().expect("eight bytes")))
 }
@@ -58,8 +43,8 @@ fn until_committed(db: &Database, durability: Durability, step: impl Fn(&mut Tra
 #[test]
 fn no_update_is_lost_with_threads_on_one_counter() {
     for preset in some(&Preset::ALL, 3) {
-        in_time(move || {
-            let db = open(&SimulatedStorage::new(1), preset);
+        in_time("the test", 300, move || {
+            let db = settings(preset).open(&SimulatedStorage::new(1));
             let table = db.create_table("t").expect("new");
             std::thread::scope(|scope| {
                 for thread in 0..4 {
@@ -151,9 +136,8 @@ fn total(snapshot: &Snapshot, tables: &[Table; 2]) -> u64 {
 #[test]
 fn readers_see_transfers_whole_beside_checkpoints() {
     for preset in some(&Preset::ALL, 3) {
-        in_time(move || {
-            let disk = SimulatedStorage::new(9);
-            let db = open(&disk, preset);
+        in_time("the test", 300, move || {
+            let (disk, db) = settings(preset).create(9);
             let tables = ["a", "b"].map(|name| db.create_table(name).expect("new"));
             db.transact(|tx| {
                 (0..ACCOUNTS).try_for_each(|i| {
@@ -211,7 +195,7 @@ fn readers_see_transfers_whole_beside_checkpoints() {
                 let kind = if seed % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
                 let at = disk.operations() - seed as usize * disk.operations() / 20;
                 let crashed = disk.crash(kind, at, seed);
-                let db = open(&crashed, preset);
+                let db = settings(preset).open(&crashed);
                 let tables = ["a", "b"].map(|name| db.table(name).expect("there"));
                 assert_eq!(
                     total(&db.begin_read().expect("free"), &tables),
@@ -227,9 +211,8 @@ fn readers_see_transfers_whole_beside_checkpoints() {
 #[test]
 fn asynchronous_commits_may_be_waited_for_in_other_threads() {
     for preset in some(&Preset::ALL, 3) {
-        in_time(move || {
-            let disk = SimulatedStorage::new(2);
-            let db = open(&disk, preset);
+        in_time("the test", 300, move || {
+            let (disk, db) = settings(preset).create(2);
             let table = db.create_table("t").expect("new");
             let waited = Mutex::new(Vec::new());
             std::thread::scope(|scope| {
@@ -271,7 +254,7 @@ fn asynchronous_commits_may_be_waited_for_in_other_threads() {
             for seed in 0..5 {
                 let at = disk.operations() * (seed as usize + 1) / 5;
                 let crashed = disk.crash(CrashKind::PowerCut, at, seed);
-                let db = open(&crashed, preset);
+                let db = settings(preset).open(&crashed);
                 let Ok(table) = db.table("t") else { continue };
                 let snapshot = db.begin_read().expect("free");
                 for (_, id) in waited.iter().filter(|(operations, _)| *operations <= at) {
@@ -290,9 +273,8 @@ fn asynchronous_commits_may_be_waited_for_in_other_threads() {
 #[test]
 fn nobody_reads_what_is_aborted() {
     for preset in some(&Preset::ALL, 3) {
-        in_time(move || {
-            let disk = SimulatedStorage::new(5);
-            let db = open(&disk, preset);
+        in_time("the test", 300, move || {
+            let (disk, db) = settings(preset).create(5);
             let table = db.create_table("t").expect("new");
             let end = Instant::now() + Duration::from_millis(if is_deep() { 1200 } else { 300 });
             let check = |row: Option<Vec<u8>>| {
@@ -368,8 +350,7 @@ fn nobody_reads_what_is_aborted() {
             });
             disk.stop();
             drop((db, table));
-            let crashed = disk.crash(CrashKind::Kill, disk.operations(), 1);
-            let db = open(&crashed, preset);
+            let db = settings(preset).crash(&disk, CrashKind::Kill, 1).1;
             let table = db.table("t").expect("there");
             db.begin_read()
                 .expect("free")
@@ -386,8 +367,8 @@ const KEYS: u32 = 600;
 #[test]
 fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
     for preset in some(&Preset::ALL, 3) {
-        in_time(move || {
-            let db = open(&SimulatedStorage::new(6), preset);
+        in_time("the test", 300, move || {
+            let db = settings(preset).open(&SimulatedStorage::new(6));
             let table = db.create_table("t").expect("new");
             let threads = 3u32;
             let stop = AtomicBool::new(false);
@@ -445,8 +426,6 @@ fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
     }
 }
 
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
-
 fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
     let mut random = Random::from_seed(me.into());
     let mut model = Model::new();
@@ -499,7 +478,7 @@ fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
 
 #[test]
 fn a_long_wait_for_a_row_ends_as_a_conflict_and_a_deadlock_too() {
-    in_time(|| {
+    in_time("the test", 300, || {
         let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
         let table = db.create_table("t").expect("new");
         let both = Barrier::new(2);
@@ -527,7 +506,7 @@ fn a_long_wait_for_a_row_ends_as_a_conflict_and_a_deadlock_too() {
 
 #[test]
 fn waits_for_rows_and_the_way_into_the_log_are_counted() {
-    in_time(|| {
+    in_time("the test", 300, || {
         let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
         let table = db.create_table("t").expect("new");
         for _ in 0..64 {
@@ -568,7 +547,7 @@ fn insert_again_if_given_up(db: &Database, table: &Table, key: [u8; 2], value: &
 /// space, small records used that buffer up, and the large record waited forever.
 #[test]
 fn large_records_and_small_ones_share_a_log_that_is_often_full() {
-    in_time(|| {
+    in_time("the test", 300, || {
         let settings = settings(Preset::Group).with(|s| {
             s.memory_bytes = 16 << 20;
             s.log_buffer_bytes = 64 << 10;

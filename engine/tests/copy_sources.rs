@@ -1,7 +1,8 @@
 //! Sources of backups and restores: logs in mapped memory, logs of an open database, several
 //! directories of which one has an error, and read-only directories.
 
-use crate::support::{content, open, place, small};
+use crate::support::test_database::TestDatabase;
+use crate::support::{content, place, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     BackupOptions, Csn, Database, Error, ErrorKind, Preset, RestoreOptions, RestoreReport, Result, Settings,
@@ -35,7 +36,7 @@ fn restore(
 }
 
 fn rows(disk: &SimulatedStorage) -> usize {
-    content(&open(disk, &small(Preset::Group, 1))).len()
+    content(&small(Preset::Group, 1).open(disk)).len()
 }
 
 #[track_caller]
@@ -57,8 +58,7 @@ fn without_memory(disk: &SimulatedStorage) -> SimulatedStorage {
 /// from the restored database without an error.
 #[test]
 fn log_in_mapped_memory_of_the_source_is_restored_or_missed() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, &passive());
+    let (disk, db) = passive().create(1);
     let table = db.create_table("t").expect("new");
     put(&db, &table, 0..10);
     let full = back_up(&db, None).expect("sound");
@@ -89,14 +89,13 @@ fn log_in_mapped_memory_of_the_source_is_restored_or_missed() {
 /// Only the mapped memory has records of the later run.
 #[test]
 fn a_later_run_in_mapped_memory_needs_only_its_manifest() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, &passive());
+    let (disk, db) = passive().create(1);
     let table = db.create_table("t").expect("new");
     put(&db, &table, 0..10);
     let full = back_up(&db, None).expect("sound");
     let disk = disk.crash(CrashKind::Kill, disk.operations(), 5);
     // Recovery appended nothing again.
-    let db = open(&disk, &passive());
+    let db = passive().open(&disk);
     let table = db.table("t").expect("there");
     put(&db, &table, 10..20);
     let killed = disk.crash(CrashKind::Kill, disk.operations(), 6);
@@ -161,7 +160,7 @@ fn a_moved_mapped_file_is_named_by_settings_and_only_read() {
 fn errors_of_copies_say_which_of_the_directories_they_are_of() {
     let disk = SimulatedStorage::new(1);
     let settings = small(Preset::Group, 1);
-    let db = open(&disk, &settings);
+    let db = settings.open(&disk);
     let table = db.create_table("t").expect("new");
     let mut chain: Vec<SimulatedStorage> = Vec::new();
     for n in 0..3 {
@@ -199,7 +198,7 @@ fn errors_of_copies_say_which_of_the_directories_they_are_of() {
     db.close().expect("a whole disk");
     let source = damaged(&disk, "pages/data");
     let settings = settings.with(|s| s.read_only = true);
-    let opened = Database::builder().settings(settings).storage(std::sync::Arc::new(source)).open("x");
+    let opened = settings.try_open(&source);
     if let Ok(db) = opened {
         expect_said(back_up(&db, None), ErrorKind::Corruption, "the source");
     }

@@ -27,13 +27,12 @@ use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, judge_both, 
 use crate::support::past::{Keys, Owner, Past, Reached, judge_shadows};
 use crate::support::shadow::{Shadow, World};
 use crate::support::so_far::{self, Commit, SoFar};
+use crate::support::test_database::TestDatabase;
 use crate::support::{Content, content};
 use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{
-    CommitHandle, Compression, Csn, Database, Dependency, Error, ErrorKind, Preset, Result, Settings,
-};
+use quenchdb::{CommitHandle, Compression, Csn, Database, Dependency, Error, ErrorKind, Preset, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -85,10 +84,6 @@ fn settings(seed: u64) -> Settings {
     })
 }
 
-fn open(storage: &SimulatedStorage, settings: &Settings) -> Result<Database> {
-    Database::builder().settings(settings.clone()).storage(Arc::new(storage.clone())).open("simulated")
-}
-
 /// Returns the same sizes with another protocol: any protocol may open a database.
 fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
     let other = crate::support::any_protocol(random.next_u64(), random);
@@ -110,7 +105,7 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
 
 /// Opens a reader of the newest checkpoint, if there is one. Writers must keep the checkpoint.
 fn open_checkpoint(disk: &SimulatedStorage, settings: &Settings, context: &str) -> Option<Database> {
-    let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+    let builder = settings.on(disk);
     match builder.open_checkpoint("simulated") {
         Ok(reader) => Some(reader),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -295,7 +290,7 @@ fn run(seed: u64, points: u64) -> Done {
     let mut random = Random::from_seed(seed.wrapping_mul(0x9e37));
     let storage = SimulatedStorage::new(seed);
     let first_life = {
-        let db = open(&storage, &settings).expect("a whole disk");
+        let db = settings.open(&storage);
         let (mut first, so_far) =
             work(&db, &storage, Life { run: 0, tight: is_tight(seed), threads: 2, each: 20, seed });
         let report = db.verify(None).expect("a whole disk");
@@ -341,7 +336,7 @@ fn run(seed: u64, points: u64) -> Done {
             )
         };
         let read = reader.as_ref().map(|reader| judge_reader(reader, "checkpoint"));
-        let db = open(&disk, &settings).unwrap_or_else(|error| {
+        let db = settings.try_open(&disk).unwrap_or_else(|error| {
             let kept = keep(&storage.crash(first, at, first_fate), &format!("{seed}-{point}-first"));
             panic!("{context}: {error}; see {kept}")
         });
@@ -374,7 +369,7 @@ fn run(seed: u64, points: u64) -> Done {
         }
         let (fate, disk_before) = (random.next_u64(), disk);
         let disk = disk_before.crash(second, at, fate);
-        let db = open(&disk, &settings).unwrap_or_else(|error| {
+        let db = settings.try_open(&disk).unwrap_or_else(|error| {
             let kept = [
                 keep(&storage, &format!("{seed}-{point}-run")),
                 keep(&storage.crash(first, first_at, first_fate), &format!("{seed}-{point}-first")),
@@ -397,7 +392,7 @@ fn run(seed: u64, points: u64) -> Done {
         // Sometimes, with any protocol.
         if point % 9 == 0 {
             let again = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
-            let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}; reopened: {error}"));
+            let db = settings.try_open(&again).unwrap_or_else(|error| panic!("{context}; reopened: {error}"));
             assert_eq!(content(&db), once, "{context}: recovering twice gives something else");
             done.reopened += 1;
             again.stop();

@@ -5,10 +5,11 @@
 //! transactions, if no stored watermark proves that they existed. Or it is refused with an error
 //! that names the place. A panic, a hang or wrong data is a failure.
 
+use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::checksum::crc;
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::{Database, Error, ErrorKind, Preset, Result, Settings};
+use quenchdb::{Database, Error, ErrorKind, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -24,21 +25,11 @@ const TABLES: [&str; 2] = ["a", "b"];
 type Content = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 
 fn settings(preset: Preset) -> Settings {
-    Settings::default().with(|s| {
+    tiny(1 << 20).with(|s| {
         s.preset = preset;
         s.logs = if preset == Preset::Autonomous { 2 } else { 1 };
-        s.memory_bytes = 1 << 20;
-        s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 4 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
     })
-}
-
-fn open(disk: &SimulatedStorage, preset: Preset) -> Result<Database> {
-    Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("simulated")
 }
 
 /// A database on a disk, and its content after the checkpoint and after each later transaction.
@@ -54,8 +45,7 @@ const AFTER: u32 = 60;
 /// Commits 30 transactions of ten rows, a checkpoint, and 60 transactions that change, delete and
 /// add rows. Then crashes or closes the database.
 fn sample(preset: Preset, closed: bool) -> Sample {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, preset).expect("a whole disk");
+    let (disk, db) = settings(preset).create(1);
     let tables = TABLES.map(|name| db.create_table(name).expect("new"));
     let mut content = Content::new();
     let mut history = Vec::new();
@@ -126,7 +116,7 @@ fn check_error(error: &Error, context: &str) -> ErrorKind {
 /// Opens a copy of a damaged disk, reads everything in every way, and returns the result.
 fn judge(disk: &SimulatedStorage, sample: &Sample, context: &str) -> Answer {
     let disk = disk.duplicate();
-    let db = match open(&disk, sample.preset) {
+    let db = match settings(sample.preset).try_open(&disk) {
         Ok(db) => db,
         Err(error) => return Answer::Refused(check_error(&error, context)),
     };
@@ -418,7 +408,7 @@ fn a_hole_in_the_log_is_refused_in_every_preset() {
         let segments = segments_in_order(&sample);
         let checkpoint = {
             let disk = sample.disk.duplicate();
-            open(&disk, preset).expect("whole").statistics().checkpoint_csn.0
+            settings(preset).open(&disk).statistics().checkpoint_csn.0
         };
         let middle = &segments[segments.len() / 2];
         assert!(middle.2 > checkpoint && segments.len() >= 3, "the middle one is needed");

@@ -10,7 +10,8 @@
 //! Each way to observe a change has its own code: a value, a deleted row, a scan across it, an
 //! insert where a row was deleted, with and without a record of the observer.
 
-use crate::support::{Content, beside, beside_others, content, open, small};
+use crate::support::test_database::TestDatabase;
+use crate::support::{Content, beside, beside_others, content, small};
 use quenchdb::internals::device::simulated::{
     CrashKind, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
@@ -117,7 +118,7 @@ fn after_power_cut(
 ) -> Content {
     let disk = SimulatedStorage::new(salt);
     let operations = {
-        let db = open(&disk, settings);
+        let db = settings.open(&disk);
         let table = db.table_or_create("t").expect("new");
         for n in 0..=salt % 4 {
             db.transact(|tx| tx.insert(&table, "row", [n as u8])).expect("a whole disk");
@@ -153,7 +154,7 @@ fn after_power_cut(
         operations
     };
     let cut = disk.crash(CrashKind::PowerCut, operations, salt);
-    let db = open(&cut, settings);
+    let db = settings.open(&cut);
     let content = content(&db);
     cut.stop();
     content
@@ -216,8 +217,7 @@ fn an_acknowledged_reader_keeps_what_it_observed_passive() {
 fn judge_drop(preset: Preset, rule: Dependency, salt: u64) {
     let settings = settings(preset, rule);
     let context = format!("{preset}, {rule:?}");
-    let disk = SimulatedStorage::new(salt);
-    let db = open(&disk, &settings);
+    let (disk, db) = settings.create(salt);
     let (gone, table) = (db.create_table("gone").expect("new"), db.create_table("t").expect("new"));
     disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
     std::thread::scope(|scope| {
@@ -243,7 +243,7 @@ fn judge_drop(preset: Preset, rule: Dependency, salt: u64) {
         dropping.join().expect("no panic").expect("nobody uses it");
         meeting.join().expect("no panic").expect("commits");
         assert!(!early, "{context}: told before the drop was durable");
-        let after = open(&cut, &settings);
+        let after = settings.open(&cut);
         let last = content(&after).contains_key(&("t".to_string(), b"last".to_vec()));
         assert!(!last || after.table("gone").is_err(), "{context}: without what it met");
         cut.stop();
@@ -269,7 +269,7 @@ fn what_is_in_no_log_is_seen_by_nobody() {
     for preset in [Preset::Autonomous, Preset::Restricted, Preset::Group] {
         let disk = SimulatedStorage::new(1);
         let settings = small(preset, LOGS);
-        let db = open(&disk, &settings);
+        let db = settings.open(&disk);
         let table = db.create_table("t").expect("new");
         let insert = |key, value| commit(&db, Durability::Durable, |tx| tx.insert(&table, key, value));
         insert("row", "old").expect("a whole disk");
@@ -284,7 +284,7 @@ fn what_is_in_no_log_is_seen_by_nobody() {
         drop(db);
         disk.stop();
         let cut = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
-        let after = content(&open(&cut, &settings)).remove(&("t".to_string(), b"row".to_vec()));
+        let after = content(&settings.open(&cut)).remove(&("t".to_string(), b"row".to_vec()));
         cut.stop();
         assert_eq!(after, old, "{preset}: after a power cut");
     }

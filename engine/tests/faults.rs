@@ -8,50 +8,27 @@
 
 mod space;
 
+use crate::support::in_time;
+use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::depth::{is_deep, some};
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Database, Durability, Error, ErrorKind, Isolation, Preset, Result, Settings, Table};
 use std::collections::BTreeMap;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
 fn settings(preset: Preset) -> Settings {
-    Settings::default().with(|s| {
+    tiny(4 << 20).with(|s| {
         s.preset = preset;
         s.logs = if preset == Preset::Group { 1 } else { 2 };
         s.page_bytes = 32768;
-        s.memory_bytes = 4 << 20;
-        s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 1 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
         s.log_memory = (preset == Preset::Passive).then(|| "mapped-memory".into());
         s.log_memory_bytes = if preset == Preset::Passive { 1 << 20 } else { 0 };
     })
-}
-
-fn open(disk: &SimulatedStorage, preset: Preset) -> Result<Database> {
-    Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("simulated")
-}
-
-/// Panics if `run` does not return.
-fn in_time<T: Send + 'static>(context: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    let thread = std::thread::spawn(move || drop(send.send(run())));
-    match receive.recv_timeout(Duration::from_secs(120)) {
-        Ok(value) => value,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{context}: hangs"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            let text = thread.join().expect_err("it sent nothing");
-            let text = text.downcast_ref::<String>().cloned().unwrap_or_default();
-            panic!("{context}: panicked: {text}")
-        }
-    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,7 +131,8 @@ fn reads_go_on(db: &Database, table: &Table, told: &Told, context: &str) {
 
 /// Reopens and checks that everything acknowledged is there, whole and in order. Then writes again.
 fn judge(disk: &SimulatedStorage, preset: Preset, told: &Told, context: &str) {
-    let db = open(disk, preset).unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
+    let db =
+        settings(preset).try_open(disk).unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
     let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
     let snapshot = db.begin_read().expect("free");
     let mut newest = None;
@@ -216,8 +194,7 @@ fn misses_most() -> u64 {
 
 /// Runs once with one fault. Returns false if the workload ended before the fault struck.
 fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
-    let disk = SimulatedStorage::new(fault.after);
-    let db = open(&disk, preset).expect("a whole disk");
+    let (disk, db) = settings(preset).create(fault.after);
     let table = db.create_table("t").expect("a whole disk");
     disk.inject(fault);
     let work = work(&db, &table, 0, context);
@@ -270,14 +247,13 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
 /// The same for a closed database, whose pages are only on the disk: the reader that needs the page
 /// gets the error, and nothing else is affected.
 fn one_read(preset: Preset, fault: Fault, context: &str) -> bool {
-    let disk = SimulatedStorage::new(fault.after);
-    let db = open(&disk, preset).expect("a whole disk");
+    let (disk, db) = settings(preset).create(fault.after);
     let table = db.create_table("t").expect("a whole disk");
     let mut told = work(&db, &table, 0, context).told;
     drop(table);
     db.close().expect("a whole disk");
     told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
-    let db = open(&disk, preset).expect("a whole disk");
+    let db = settings(preset).open(&disk);
     let table = db.table("t").expect("it was made");
     disk.inject(fault);
     let mut failed = 0;
@@ -331,7 +307,7 @@ fn every_fault(preset: Preset) {
                 let for_thread = context.clone();
                 runs += 1;
                 let run = if operation == Read { one_read } else { one_fault };
-                if in_time(&context, move || run(preset, fault, &for_thread)) {
+                if in_time(&context, 120, move || run(preset, fault, &for_thread)) {
                     (misses, hits) = (0, hits + 1);
                 } else {
                     misses += 1;
@@ -401,8 +377,7 @@ fn any_operation_may_fail_auto() {
 fn a_failed_open_can_be_repeated() {
     use OperationKind::{DurableWrite, Flush, Open, Read, Write, ZeroExtend};
     for preset in some(&Preset::ALL, 2) {
-        let crashed = SimulatedStorage::new(7);
-        let db = open(&crashed, preset).expect("a whole disk");
+        let (crashed, db) = settings(preset).create(7);
         let table = db.create_table("t").expect("a whole disk");
         let mut told = work(&db, &table, 0, "whole").told;
         db.flush().expect("a whole disk");
@@ -411,7 +386,7 @@ fn a_failed_open_can_be_repeated() {
         drop((db, table));
         let crashed = crashed.duplicate();
         let closed = crashed.duplicate();
-        open(&closed, preset).expect("opens").close().expect("closes");
+        settings(preset).open(&closed).close().expect("closes");
         for (name, start) in [("new", SimulatedStorage::new(3)), ("crashed", crashed), ("closed", closed)] {
             for operation in [Read, Write, DurableWrite, Flush, ZeroExtend, Open] {
                 for after in 0.. {
@@ -421,7 +396,7 @@ fn a_failed_open_can_be_repeated() {
                     disk.inject(fault);
                     let opened = {
                         let disk = disk.clone();
-                        in_time(&context, move || {
+                        in_time(&context, 120, move || {
                             let storage = Arc::new(disk.clone());
                             let left = Arc::downgrade(&storage);
                             let opened = Database::builder()
@@ -444,7 +419,7 @@ fn a_failed_open_can_be_repeated() {
                     }
                     let again = disk.crash(CrashKind::PowerCut, disk.operations(), after);
                     if name == "new" {
-                        let opened = open(&again, preset);
+                        let opened = settings(preset).try_open(&again);
                         opened.unwrap_or_else(|error| panic!("{context}: {error}")).close().expect("closes");
                     } else {
                         judge(&again, preset, &told, &context);
@@ -464,15 +439,14 @@ fn a_full_disk_refuses_work_loses_nothing_and_resumes() {
     let threads = Preset::ALL.map(|preset| {
         std::thread::spawn(move || {
             let context = format!("{preset:?}");
-            in_time(&context.clone(), move || fill_up(preset, &context));
+            in_time(&context.clone(), 120, move || fill_up(preset, &context));
         })
     });
     threads.into_iter().for_each(|thread| thread.join().expect("see above"));
 }
 
 fn fill_up(preset: Preset, context: &str) {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, preset).expect("a whole disk");
+    let (disk, db) = settings(preset).create(1);
     let table = db.create_table("t").expect("a whole disk");
     // Spare segments are made in the background; from here on no file grows by itself.
     std::thread::sleep(Duration::from_millis(300));
@@ -541,9 +515,8 @@ fn every_waiter_learns_of_a_failed_write() {
     for preset in Preset::ALL.into_iter().filter(|preset| *preset != Preset::Passive) {
         for after in 0..6 {
             let context = format!("{preset:?}, after {after}");
-            in_time(&context.clone(), move || {
-                let disk = SimulatedStorage::new(after);
-                let db = open(&disk, preset).expect("a whole disk");
+            in_time(&context.clone(), 120, move || {
+                let (disk, db) = settings(preset).create(after);
                 let table = db.create_table("t").expect("a whole disk");
                 disk.set_delay(Duration::from_millis(2));
                 disk.inject(Fault {
@@ -580,8 +553,7 @@ fn every_waiter_learns_of_a_failed_write() {
                 });
                 disk.stop();
                 drop(db);
-                let db = open(&disk.crash(CrashKind::PowerCut, disk.operations(), after), preset)
-                    .expect("recovers");
+                let db = settings(preset).open(&disk.crash(CrashKind::PowerCut, disk.operations(), after));
                 let table = db.table("t").expect("there");
                 let snapshot = db.begin_read().expect("free");
                 for (key, fate) in told.into_inner().expect("no panic") {

@@ -12,13 +12,12 @@
 
 mod samples;
 
+use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{content, place};
 use quenchdb::internals::base::checksum::crc;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::{
-    BackupOptions, Compression, Database, Error, ErrorKind, Location, RestoreOptions, Result, Settings,
-};
+use quenchdb::{BackupOptions, Compression, Database, Error, ErrorKind, Location, RestoreOptions, Settings};
 use samples::{MEMORY, data, make, make_named, make_with, names, pack, settings_in_memory, unpack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,23 +28,7 @@ const PACK: u8 = 7;
 
 /// So little memory that pages are evicted: their images have stamps.
 fn settings() -> Settings {
-    Settings::default().with(|s| {
-        s.memory_bytes = 2 << 20;
-        s.version_bytes = 1 << 20;
-        s.segment_bytes = 256 << 10;
-        s.log_buffer_bytes = 64 << 10;
-        s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
-    })
-}
-
-fn open(disk: &SimulatedStorage) -> Result<Database> {
-    Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
-}
-
-fn open_well(disk: &SimulatedStorage) -> Database {
-    open(disk).unwrap_or_else(|error| panic!("it is whole: {error}"))
+    tiny(2 << 20).with(|s| s.segment_bytes = 256 << 10)
 }
 
 /// Version of a log block.
@@ -95,7 +78,7 @@ fn a_sample_has_one_of_everything() {
         assert!(newest == NEWEST_MANIFEST, "manifest version {newest}");
         let kinds = kinds(&disk);
         assert!((1..=PACK).all(|kind| kinds.contains(&kind)), "block kinds {kinds:?}");
-        let db = open(&disk).expect("its own version");
+        let db = settings().open(&disk);
         assert_eq!(db.recovery().clean, closed);
         assert!(closed || db.recovery().replayed > 10);
         assert!(content(&db) == expected);
@@ -107,7 +90,7 @@ fn without_compression_there_are_no_packs() {
     for closed in [true, false] {
         let (disk, expected) = make_with(closed, Compression::None);
         assert!(!kinds(&disk).contains(&PACK));
-        assert!(content(&open(&disk).expect("opens")) == expected);
+        assert!(content(&settings().open(&disk)) == expected);
     }
 }
 
@@ -149,9 +132,6 @@ fn samples_of_every_version_open_and_are_whole() {
             expect_memory_is_missed(&disk);
         }
         let settings = if in_memory { settings_in_memory() } else { settings() };
-        let open = |disk: &SimulatedStorage| {
-            Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("sample")
-        };
         let check = |db: &Database, how: &str| {
             assert!(content(db) == expected, "{name} {how}: other content");
             let problems = db.verify(None).expect("runs").problems;
@@ -162,7 +142,7 @@ fn samples_of_every_version_open_and_are_whole() {
         let reader = read.open("sample").unwrap_or_else(|error| panic!("{name}, read-only: {error}"));
         check(&reader, "read-only");
         drop(reader);
-        let db = open(&disk).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let db = settings.try_open(&disk).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!((db.recovery().clean, db.recovery().discarded), (closed, 0), "{name}");
         assert!(closed || db.recovery().replayed > 10, "{name}: {:?}", db.recovery());
         check(&db, "opened");
@@ -171,10 +151,10 @@ fn samples_of_every_version_open_and_are_whole() {
         let backup = SimulatedStorage::new(3);
         db.backup(place(&backup), BackupOptions::default()).expect("sound");
         db.close().expect("works");
-        check(&open(&disk).expect("closed"), "reopened");
+        check(&settings.open(&disk), "reopened");
         let restored = SimulatedStorage::new(4);
         Database::restore([place(&backup)], place(&restored), RestoreOptions::default()).expect("sound");
-        check(&open_well(&restored), "restored");
+        check(&self::settings().open(&restored), "restored");
     }
 }
 
@@ -187,7 +167,7 @@ fn backups_of_every_version_restore_and_can_be_added_to() {
         let restored = SimulatedStorage::new(4);
         Database::restore(backups.iter().map(place), place(&restored), RestoreOptions::default())
             .unwrap_or_else(|error| panic!("{parts:?}: {error}"));
-        let db = open_well(&restored);
+        let db = self::settings().open(&restored);
         assert!(content(&db) == expected, "{parts:?}: other content");
         assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new(), "{parts:?}");
         let table = db.table_or_create("more").expect("works");
@@ -247,8 +227,8 @@ fn a_newer_manifest_is_refused() {
         let newer = changed(&disk, "MANIFEST", |bytes| {
             found = raise_prefix_from(NEWEST_MANIFEST, &mut bytes[slot..]);
         });
-        expect_newer(&open(&newer).expect_err("newer"), "MANIFEST", found, "opened");
-        let builder = || Database::builder().settings(settings()).storage(Arc::new(newer.clone()));
+        expect_newer(&settings().try_open(&newer).expect_err("newer"), "MANIFEST", found, "opened");
+        let builder = || settings().on(&newer);
         let error = builder().read_only(true).open("sample").expect_err("newer");
         expect_newer(&error, "MANIFEST", found, "read-only");
         let error = builder().open_checkpoint("sample").expect_err("newer");
@@ -274,7 +254,12 @@ fn newer_log_blocks_are_refused() {
                 let check = crc(&bytes[at + 4..at + end]);
                 bytes[at..at + 4].copy_from_slice(&check.to_le_bytes());
             });
-            expect_newer(&open(&newer).expect_err("newer"), &path, found.into(), &format!("block at {at}"));
+            expect_newer(
+                &settings().try_open(&newer).expect_err("newer"),
+                &path,
+                found.into(),
+                &format!("block at {at}"),
+            );
             blocks += 1;
         }
     }
@@ -302,7 +287,7 @@ fn refuse_newer_blocks(compression: Compression, expected_kinds: [u8; 5]) {
             bytes[at..at + 4].copy_from_slice(&check.to_le_bytes());
         });
         let context = format!("block of kind {kind} at {at}");
-        let read = Database::builder().settings(settings()).storage(Arc::new(newer.clone())).read_only(true);
+        let read = settings().on(&newer).read_only(true);
         match read.open("sample") {
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Unsupported, "{context}: {error}");
@@ -334,14 +319,14 @@ fn refuse_newer_blocks(compression: Compression, expected_kinds: [u8; 5]) {
 fn a_newer_backup_is_refused() {
     let (disk, _) = make(true);
     let (backup, target) = (SimulatedStorage::new(5), SimulatedStorage::new(6));
-    open(&disk).expect("closed").backup(place(&backup), BackupOptions::default()).expect("sound");
+    settings().open(&disk).backup(place(&backup), BackupOptions::default()).expect("sound");
     let mut found = 0;
     let newer = changed(&backup, "BACKUP", |bytes| found = raise_prefix(bytes));
     let restored = Database::restore([place(&newer)], place(&target), RestoreOptions::default());
     expect_newer(&restored.expect_err("newer"), "BACKUP", found, "restored");
     let base = Some(place(&newer));
-    let increment = open(&disk)
-        .expect("closed")
+    let increment = settings()
+        .open(&disk)
         .backup(place(&SimulatedStorage::new(7)), BackupOptions::default().with(|s| s.base = base));
     expect_newer(&increment.expect_err("newer"), "BACKUP", found, "as a base");
 }
@@ -358,6 +343,6 @@ fn damage_is_not_taken_for_a_newer_version() {
                 bytes[slot + 8 + random.below(4) as usize] ^= flip;
             }
         });
-        assert_eq!(open(&damaged).expect_err("damaged").kind(), ErrorKind::Corruption);
+        assert_eq!(settings().try_open(&damaged).expect_err("damaged").kind(), ErrorKind::Corruption);
     }
 }

@@ -1,6 +1,7 @@
 //! A full disk: everything acknowledged can be checkpointed, new work is refused at once, reads
 //! succeed, and writes resume by themselves when there is space again.
 
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::{is_deep, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
@@ -8,7 +9,6 @@ use quenchdb::{Compression, Database, ErrorKind, Preset, Result, Settings, Table
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Row number to the byte that fills its value.
@@ -33,14 +33,9 @@ fn settings(preset: Preset, memory_bytes: u64) -> Settings {
     })
 }
 
-fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
-    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
-}
-
 /// Creates a database with a table on a new disk with free space.
 fn start(seed: u64, settings: &Settings) -> (SimulatedStorage, Database, Table) {
-    let disk = SimulatedStorage::new(seed);
-    let db = open(&disk, settings.clone()).expect("a whole disk");
+    let (disk, db) = settings.create(seed);
     let table = db.create_table("t").expect("a whole disk");
     (disk, db, table)
 }
@@ -154,7 +149,7 @@ fn assert_survives(disk: &SimulatedStorage, settings: &Settings, rows: &Rows, co
     for kind in [CrashKind::PowerCut, CrashKind::Kill] {
         let context = format!("{context}, after {kind:?}");
         let crashed = disk.crash(kind, usize::MAX, 7);
-        let db = open(&crashed, settings.clone()).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db = settings.try_open(&crashed).unwrap_or_else(|error| panic!("{context}: {error}"));
         let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
         assert_rows(&db, &table, rows, &context);
         assert_sound(&db, &context);
@@ -427,7 +422,7 @@ fn opens_on_a_full_disk(preset: Preset, room: u64, kind: CrashKind, changes: u32
     drop((table, db));
     let full = size(&disk);
     disk.set_capacity(Some(full));
-    let open = || open(&disk, settings.clone()).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let open = || settings.try_open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
     let db = open();
     let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_rows(&db, &table, &rows, &context);

@@ -1,10 +1,10 @@
 //! Threads that start and end, hundreds of snapshots, and handles dropped in any order.
 
+use crate::support::{in_time, rows};
 use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Table, Transaction};
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 fn builder() -> quenchdb::Builder {
@@ -15,26 +15,8 @@ fn builder() -> quenchdb::Builder {
         .checkpoint_log_bytes(0)
 }
 
-/// Panics if `run` does not return.
-fn in_time<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    let thread = std::thread::spawn(move || drop(send.send(run())));
-    match receive.recv_timeout(Duration::from_secs(300)) {
-        Ok(value) => value,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            std::panic::resume_unwind(thread.join().expect_err("sent nothing"))
-        }
-    }
-}
-
 fn put(db: &Database, table: &Table, key: &str, value: &str) {
     db.transact(|tx| tx.insert(table, key, value)).expect("commits");
-}
-
-fn rows(db: &Database, table: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let table = db.table(table).expect("there");
-    db.begin_read().expect("free").range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
 }
 
 #[test]
@@ -42,7 +24,7 @@ fn two_thousand_threads_of_one_transaction_each() {
     let directory = tempfile::tempdir().expect("space");
     let db = builder().open(directory.path()).expect("opens");
     let table = db.create_table("t").expect("new");
-    in_time({
+    in_time("the test", 300, {
         let (db, table) = (db.clone(), table.clone());
         move || {
             for wave in 0..40u32 {
@@ -94,7 +76,7 @@ fn three_hundred_open_snapshots_each_see_their_moment() {
 
 #[test]
 fn handles_may_be_dropped_in_any_order() {
-    in_time(|| {
+    in_time("the test", 300, || {
         for order in 0..24 {
             let directory = tempfile::tempdir().expect("space");
             let db = builder().open(directory.path()).expect("opens");
@@ -146,7 +128,7 @@ fn a_database_is_closed_when_the_last_drop_returns() {
 
 #[test]
 fn what_outlives_the_database_goes_on_or_says_why_not() {
-    in_time(|| {
+    in_time("the test", 300, || {
         let directory = tempfile::tempdir().expect("space");
         let db = builder().open(directory.path()).expect("opens");
         let table = db.create_table("t").expect("new");
@@ -211,7 +193,7 @@ fn a_snapshot_that_outlives_its_database_sees_no_damage() {
 
 #[test]
 fn closing_while_others_commit_keeps_what_was_acknowledged() {
-    in_time(|| {
+    in_time("the test", 300, || {
         for round in 0..6 {
             let directory = tempfile::tempdir().expect("space");
             let db = builder()
@@ -262,7 +244,7 @@ fn closing_while_others_commit_keeps_what_was_acknowledged() {
 
 #[test]
 fn a_database_may_be_dropped_beside_an_open_transaction() {
-    in_time(|| {
+    in_time("the test", 300, || {
         let directory = tempfile::tempdir().expect("space");
         for round in 0..10 {
             let db = builder().open(directory.path()).expect("opens");

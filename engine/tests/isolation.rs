@@ -13,6 +13,7 @@
 
 use crate::support::lists::{Ended, Lists, list_transaction, read_all};
 use crate::support::ranges::{Ranges, range_transaction};
+use crate::support::test_database::TestDatabase;
 use quench_checker::{History, Level, Outcome, lists::Accessed, versions};
 use quenchdb::internals::base::depth::{depth, some, spread};
 use quenchdb::internals::base::random::Random;
@@ -368,9 +369,7 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
         s.checkpoint_log_bytes = if random.chance(1, 2) { 64 << 10 } else { 0 };
         s.flush_unit_bytes = 4096;
     });
-    let open = |disk: &SimulatedStorage| {
-        Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
-    };
+    let open = |disk: &SimulatedStorage| settings.try_open(disk);
     let lists = Lists::default();
     let (first_disk, mut first) = (SimulatedStorage::new(seed), Life::default());
     {

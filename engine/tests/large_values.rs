@@ -1,5 +1,6 @@
 //! Values that do not fit in an entry: reads return what was written, and every page is freed.
 
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
@@ -405,8 +406,7 @@ fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
         s.logs = 1;
     });
     let open = |disk: &SimulatedStorage| {
-        let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
-        let db = builder.open("simulated").expect("opens");
+        let db = settings.open(disk);
         let table = db.table_or_create("t").expect("room");
         (db, table)
     };
@@ -473,10 +473,7 @@ fn a_value_unreadable_when_freed_leaks_no_page() {
     let mut struck = 0;
     for after in 0..30 {
         let disk = SimulatedStorage::new(after);
-        let open = || {
-            let builder = Database::builder().settings(tight()).storage(Arc::new(disk.clone()));
-            builder.open("x").expect("opens")
-        };
+        let open = || tight().open(&disk);
         let db = open();
         let table = db.create_table("t").expect("new");
         let before = pages(&db);
@@ -515,9 +512,7 @@ fn values_written_after_a_failed_drop_outlive_the_table() {
     const LEN: usize = 300 << 10;
     let mut interrupted = 0;
     for after in 0..12 {
-        let disk = SimulatedStorage::new(after);
-        let builder = Database::builder().settings(tight()).storage(Arc::new(disk.clone()));
-        let db = builder.open("x").expect("opens");
+        let (disk, db) = tight().create(after);
         let before = pages(&db);
         let insert = |table: &Table, keys: std::ops::Range<u64>| {
             for key in keys {
@@ -562,10 +557,7 @@ fn a_value_released_while_a_checkpoint_is_made_is_freed_once() {
     let mut meanwhile = 0;
     for seed in 0..5 {
         let disk = SimulatedStorage::new(seed);
-        let open = |disk: &SimulatedStorage| {
-            let builder = Database::builder().settings(settings()).storage(Arc::new(disk.clone()));
-            builder.open("x").expect("opens")
-        };
+        let open = |disk: &SimulatedStorage| settings().open(disk);
         let db = open(&disk);
         let (table, other) = (db.create_table("t").expect("new"), db.create_table("other").expect("new"));
         put(&db, &table, 1, LEN);

@@ -1,15 +1,14 @@
 //! Databases that do not fit in their memory: every answer is the same, only slower.
 
+use crate::support::Model;
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::{some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Preset, Settings, Snapshot, Table};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// A few dozen pages: the smallest possible pool.
 fn settings(preset: Preset) -> Settings {
@@ -22,10 +21,6 @@ fn settings(preset: Preset) -> Settings {
         s.checkpoint_log_bytes = 2 << 20;
         s.compression = if preset == Preset::Autonomous { Compression::None } else { Compression::Lz4 };
     })
-}
-
-fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
-    Database::builder().settings(settings(preset)).storage(Arc::new(disk.clone())).open("x").expect("opens")
 }
 
 fn key(n: u64) -> Vec<u8> {
@@ -100,7 +95,7 @@ fn content_is_right_with_a_pool_of_a_few_dozen_pages() {
         let disk = SimulatedStorage::new(1);
         let mut random = Random::from_seed(preset as u64);
         let mut model = Model::new();
-        let db = open(&disk, preset);
+        let db = settings(preset).open(&disk);
         let table = db.create_table("t").expect("new");
         for round in 0..6 {
             change(&db, &table, &mut model, &mut random, 1500);
@@ -113,7 +108,7 @@ fn content_is_right_with_a_pool_of_a_few_dozen_pages() {
         assert!(statistics.pages < 250, "{} pages are in memory", statistics.pages);
         assert!(statistics.pages_evicted > 1000, "{} pages were evicted", statistics.pages_evicted);
         db.close().expect("closes");
-        let db = open(&disk, preset);
+        let db = settings(preset).open(&disk);
         assert_same(&db.begin_read().expect("free"), &db.table("t").expect("there"), &model, "reopened");
         assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
     }
@@ -124,7 +119,7 @@ fn snapshots_keep_what_they_see_while_its_pages_leave_memory() {
     let disk = SimulatedStorage::new(2);
     let mut random = Random::from_seed(2);
     let mut model = Model::new();
-    let db = open(&disk, Preset::Group);
+    let db = settings(Preset::Group).open(&disk);
     let table = db.create_table("t").expect("new");
     change(&db, &table, &mut model, &mut random, 2000);
     let mut seen: Vec<(Snapshot, Model)> = Vec::new();
@@ -149,7 +144,7 @@ fn a_crash_loses_nothing_that_left_memory() {
         let disk = SimulatedStorage::new(seed);
         let mut random = Random::from_seed(seed);
         let mut model = Model::new();
-        let db = open(&disk, Preset::Group);
+        let db = settings(Preset::Group).open(&disk);
         let table = db.create_table("t").expect("new");
         change(&db, &table, &mut model, &mut random, 2000);
         db.checkpoint().expect("a whole disk");
@@ -158,8 +153,7 @@ fn a_crash_loses_nothing_that_left_memory() {
         disk.stop();
         drop(db);
         let kind = if seed % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
-        let crashed = disk.crash(kind, disk.operations(), seed);
-        let db = open(&crashed, Preset::Group);
+        let db = settings(Preset::Group).crash(&disk, kind, seed).1;
         let table = db.table("t").expect("there");
         assert_same(&db.begin_read().expect("free"), &table, &model, "after a crash");
         assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
@@ -171,8 +165,7 @@ fn a_crash_loses_nothing_that_left_memory() {
 #[test]
 fn continuous_checkpoints_are_exact_while_pages_are_evicted() {
     for seed in spread(4, 1) {
-        let disk = SimulatedStorage::new(seed);
-        let db = open(&disk, Preset::Autonomous);
+        let (disk, db) = settings(Preset::Autonomous).create(seed);
         let table = db.create_table("t").expect("new");
         let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
         let mut model = Model::new();
@@ -193,8 +186,7 @@ fn continuous_checkpoints_are_exact_while_pages_are_evicted() {
         db.flush().expect("a whole disk");
         disk.stop();
         drop(db);
-        let crashed = disk.crash(CrashKind::PowerCut, disk.operations(), seed);
-        let db = open(&crashed, Preset::Autonomous);
+        let db = settings(Preset::Autonomous).crash(&disk, CrashKind::PowerCut, seed).1;
         assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
         let table = db.table("t").expect("there");
         assert_same(&db.begin_read().expect("free"), &table, &model, "after a crash");
@@ -203,7 +195,7 @@ fn continuous_checkpoints_are_exact_while_pages_are_evicted() {
 
 #[test]
 fn a_transaction_larger_than_memory_is_refused_alone() {
-    let db = open(&SimulatedStorage::new(4), Preset::Group);
+    let db = settings(Preset::Group).open(&SimulatedStorage::new(4));
     let table = db.create_table("t").expect("new");
     let begun = Instant::now();
     let mut tx = db.begin().expect("free");
@@ -221,7 +213,7 @@ fn a_transaction_larger_than_memory_is_refused_alone() {
 /// even if no thread needed memory.
 #[test]
 fn who_evicts_sleeps_while_nothing_can_leave_and_nobody_asks() {
-    let db = open(&SimulatedStorage::new(7), Preset::Group);
+    let db = settings(Preset::Group).open(&SimulatedStorage::new(7));
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
     let mut random = Random::from_seed(4);
@@ -250,10 +242,7 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
             s.compression = compression;
         })
     };
-    let open = || {
-        let builder = Database::builder().settings(settings()).storage(Arc::new(disk.clone()));
-        builder.open("x").expect("opens")
-    };
+    let open = || settings().open(&disk);
     {
         let db = open();
         let table = db.create_table("t").expect("new");
@@ -290,7 +279,7 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
 fn a_long_scan_evicts_few_pages_and_sees_one_moment() {
     let disk = SimulatedStorage::new(21);
     let settings = settings(Preset::Group).with(|s| s.memory_bytes = 4 << 20);
-    let db = Database::builder().settings(settings).storage(Arc::new(disk)).open("x").expect("opens");
+    let db = settings.open(&disk);
     let table = db.create_table("t").expect("new");
     // Every row holds the number of the round in which all rows were last written.
     let rows = 60_000u64;
@@ -353,7 +342,7 @@ fn a_long_scan_evicts_few_pages_and_sees_one_moment() {
 fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
     let disk = SimulatedStorage::new(7);
     let settings = settings(Preset::Group).with(|s| s.memory_bytes = 8 << 20);
-    let builder = || Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+    let builder = || settings.on(&disk);
     {
         let db = builder().open("x").expect("opens");
         let table = db.create_table("t").expect("new");
@@ -406,7 +395,7 @@ fn announcing_rows_in_a_tiny_memory_changes_nothing() {
     // A little more than elsewhere: versions count until they are freed, and threads of other
     // tests, which share the epochs, delay this.
     let settings = settings(Preset::Group).with(|s| s.memory_bytes = 3 << 19);
-    let db = Database::builder().settings(settings).storage(Arc::new(disk)).open("x").expect("opens");
+    let db = settings.open(&disk);
     let table = db.create_table("t").expect("new");
     for first in (0..12_000).step_by(50) {
         let rows = first..first + 50;
@@ -444,7 +433,7 @@ fn announcing_rows_in_a_tiny_memory_changes_nothing() {
 #[test]
 fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
     let disk = SimulatedStorage::new(1);
-    let db = Arc::new(open(&disk, Preset::Group));
+    let db = Arc::new(settings(Preset::Group).open(&disk));
     let table = db.create_table("t").expect("new");
     // Few rows in a leaf.
     let key = |n: u64| format!("{n:08}").into_bytes();
@@ -480,10 +469,7 @@ fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
 fn bytes_of_rows(compression: Compression) -> (u64, u64) {
     let disk = SimulatedStorage::new(6);
     let settings = || settings(Preset::Group).with(|s| s.compression = compression);
-    let open = || {
-        let builder = Database::builder().settings(settings()).storage(Arc::new(disk.clone()));
-        builder.open("x").expect("opens")
-    };
+    let open = || settings().open(&disk);
     let db = open();
     let table = db.create_table("t").expect("new");
     let mut random = Random::from_seed(6);
@@ -500,8 +486,7 @@ fn bytes_of_rows(compression: Compression) -> (u64, u64) {
     // Another compression setting still reads everything.
     let other = if compression == Compression::None { Compression::Lz4 } else { Compression::None };
     let settings = settings().with(|s| s.compression = other);
-    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
-    let db = builder.open("x").expect("opens");
+    let db = settings.open(&disk);
     let table = db.table("t").expect("there");
     let statistics = db.statistics();
     assert_same(&db.begin_read().expect("free"), &table, &model, "reopened");
@@ -527,7 +512,7 @@ fn a_dropped_snapshot_returns_the_memory_for_versions() {
         s.memory_bytes = 8 << 20;
         s.log_bytes_max = 128 << 20;
     });
-    let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("x").expect("opens");
+    let db = settings.open(&disk);
     let table = db.create_table("t").expect("new");
     let put = |rows: std::ops::Range<u64>, byte: u8| {
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
@@ -563,7 +548,7 @@ fn a_dropped_snapshot_returns_the_memory_for_versions() {
 fn threads_that_evict_each_other_progress_or_are_refused() {
     const THREADS: u64 = 4;
     const ROWS: u64 = 8000;
-    let db = open(&SimulatedStorage::new(9), Preset::Group);
+    let db = settings(Preset::Group).open(&SimulatedStorage::new(9));
     let table = db.create_table("t").expect("new");
     for first in (0..ROWS).step_by(20) {
         db.transact(|tx| (first..first + 20).try_for_each(|n| tx.insert(&table, key(n), [1; 700])))

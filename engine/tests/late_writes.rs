@@ -1,11 +1,11 @@
 //! Writes of a killed process that reach the disk after the next process has opened the database.
 
 use crate::support::small;
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
-use quenchdb::{Acknowledger, Database, Dependency, Preset, Result, Settings, Writer};
-use std::sync::Arc;
+use quenchdb::{Acknowledger, Database, Dependency, Preset, Settings, Writer};
 use std::time::Duration;
 
 /// How the killed database is set up, and how many kills there are.
@@ -80,10 +80,6 @@ const KINDS: &[Kind] = &[
     Kind { name: "auto, 2 logs", settings: || common(Preset::Auto, 2), kills: 40, any_time: false, late: 4 },
 ];
 
-fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
-    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
-}
-
 /// Kills the process and checks that the content is the same after that.
 #[track_caller]
 fn must_outlive_a_kill(db: Database, disk: &SimulatedStorage, settings: &Settings, fate: u64, context: &str) {
@@ -91,7 +87,7 @@ fn must_outlive_a_kill(db: Database, disk: &SimulatedStorage, settings: &Setting
     let kill = disk.crash(CrashKind::Kill, disk.operations(), fate);
     disk.stop();
     drop(db);
-    let db = open(&kill, settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let db = settings.try_open(&kill).unwrap_or_else(|error| panic!("{context}: {error}"));
     let now = crate::support::content(&db);
     assert!(now == there, "{context}: {}", crate::support::difference(&there, &now));
 }
@@ -147,8 +143,7 @@ fn kill_again_and_again(kind: &Kind) -> usize {
             break;
         }
         let context = format!("{}, seed {seed}", kind.name);
-        let disk = SimulatedStorage::new(seed);
-        let db = open(&disk, &settings).expect("a whole disk");
+        let (disk, db) = settings.create(seed);
         write(&db, 0, 150);
         let at = moment(&disk, kind, &mut random);
         disk.stop();
@@ -157,7 +152,7 @@ fn kill_again_and_again(kind: &Kind) -> usize {
         let disk = disk.crash(CrashKind::Kill, at, random.next_u64());
         disk.hold_late_writes(true);
         late += disk.late_writes();
-        let db = open(&disk, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db = settings.try_open(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
         // The checkpoint covers everything, and its segments are free for what follows.
         for from in [1000, 2000, 3000] {
             db.checkpoint().expect("a whole disk");
@@ -183,8 +178,7 @@ fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
             break;
         }
         let context = format!("seed {seed}");
-        let disk = SimulatedStorage::new(seed);
-        let db = open(&disk, &settings).expect("a whole disk");
+        let (disk, db) = settings.create(seed);
         write(&db, 0, 600);
         let lines = disk.describe(0);
         let submitted = lines.iter().enumerate().filter(|(_, line)| line.starts_with("submitted log/"));
@@ -199,7 +193,7 @@ fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
         disk.hold_late_writes(true);
         late += u32::from(disk.late_writes() > 0);
         let meanwhile = disk.clone();
-        let builder = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+        let builder = settings.on(&disk);
         let scanning = Box::new(move |what: &str, _, _| {
             if what == "log bytes scanned" {
                 meanwhile.hold_late_writes(false);
@@ -211,7 +205,7 @@ fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
         disk.stop();
         drop(db);
 
-        let db = open(&cut, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db = settings.try_open(&cut).unwrap_or_else(|error| panic!("{context}: {error}"));
         let now = crate::support::content(&db);
         assert!(now == there, "{context}: {}", crate::support::difference(&there, &now));
     }
@@ -228,8 +222,7 @@ fn a_close_killed_before_removal_does_not_free_old_segments() {
         if late >= 4 {
             break;
         }
-        let disk = SimulatedStorage::new(seed);
-        let db = open(&disk, &settings).expect("a whole disk");
+        let (disk, db) = settings.create(seed);
         write(&db, 0, 150);
         let at = moment(&disk, &KINDS[0], &mut random);
         disk.stop();
@@ -240,14 +233,14 @@ fn a_close_killed_before_removal_does_not_free_old_segments() {
         }
         late += 1;
         killed.hold_late_writes(true);
-        let db = open(&killed, &settings).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let db = settings.try_open(&killed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         db.close().expect("a whole disk");
         let end = killed.operations();
         for at in end - 12..=end {
             let context = format!("seed {seed}, close killed after {at} of {end} operations");
             let again = killed.crash(CrashKind::Kill, at, random.next_u64());
             again.hold_late_writes(true);
-            let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+            let db = settings.try_open(&again).unwrap_or_else(|error| panic!("{context}: {error}"));
             closes += u32::from(db.recovery().clean);
             for from in [1000, 2000] {
                 write(&db, from, from + 200);
@@ -274,8 +267,7 @@ fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
             break;
         }
         let context = format!("seed {seed}");
-        let disk = SimulatedStorage::new(seed);
-        let db = open(&disk, &settings).expect("a whole disk");
+        let (disk, db) = settings.create(seed);
         write(&db, 0, 150);
         let at = moment(&disk, &KINDS[0], &mut random);
         disk.stop();
@@ -286,15 +278,15 @@ fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
         }
         late += 1;
         killed.hold_late_writes(true);
-        let db = open(&killed, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db = settings.try_open(&killed).unwrap_or_else(|error| panic!("{context}: {error}"));
         killed.hold_late_writes(false);
         let again = killed.crash(CrashKind::Kill, killed.operations(), random.next_u64());
         killed.stop();
         drop(db);
-        let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db = settings.try_open(&again).unwrap_or_else(|error| panic!("{context}: {error}"));
         let there = crate::support::content(&db);
         db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
-        let db = open(&again, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db = settings.try_open(&again).unwrap_or_else(|error| panic!("{context}: {error}"));
         assert!(db.recovery().clean, "{context}");
         assert_eq!(crate::support::content(&db), there, "{context}");
     }
@@ -306,14 +298,13 @@ fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
 #[test]
 fn old_segments_a_close_cannot_remove_go_at_the_next_open() {
     let settings = common(Preset::Group, 1);
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, &settings).expect("a whole disk");
+    let (disk, db) = settings.create(1);
     write(&db, 0, 150);
     db.flush().expect("a whole disk");
     let disk = disk.crash(CrashKind::Kill, disk.operations(), 1);
     let left = disk.files();
     let reopened = |clean| {
-        let db = open(&disk, &settings).expect("opens");
+        let db = settings.open(&disk);
         assert_eq!(db.recovery().clean, clean);
         db
     };

@@ -1,10 +1,10 @@
 //! Rows that a transaction only locks: their use of memory, and of a disk that may be full when the
 //! transaction ends.
 
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Database, ErrorKind, Settings};
-use std::sync::Arc;
 
 fn size(disk: &SimulatedStorage) -> u64 {
     disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
@@ -59,7 +59,7 @@ fn a_checkpoint_fits_on_a_full_disk_after_many_unlocks() {
     });
     for commits in [false, true] {
         let disk = SimulatedStorage::new(1);
-        let database = Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone()));
+        let database = settings.on(&disk);
         let db = database.open("simulated").expect("a whole disk");
         let table = db.create_table("t").expect("new");
         db.transact(|tx| (0..ROWS).try_for_each(|n| tx.insert(&table, n.to_be_bytes(), value(n))))

@@ -1,6 +1,7 @@
 //! Uncommitted large values longer than memory: their pages are evicted before the transaction
 //! commits. Whatever happens then, no reader of a checkpoint sees them, and no block is leaked.
 
+use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{await_that, place};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -11,8 +12,8 @@ use quenchdb::{
 };
 use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 const MEMORY_BYTES: u64 = 1 << 20;
@@ -22,22 +23,15 @@ const VALUE_BYTES: u64 = 640 << 10;
 const LISTS_PAGES: u64 = 60;
 
 fn settings(compression: Compression) -> Settings {
-    Settings::default().with(|s| {
+    tiny(MEMORY_BYTES).with(|s| {
         s.preset = Preset::Group;
         s.logs = 1;
         s.page_bytes = 4096;
-        s.memory_bytes = MEMORY_BYTES;
         s.compression = compression;
         s.segment_bytes = 1 << 20;
-        s.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 64 << 20;
-        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 0;
     })
-}
-
-fn open(disk: &SimulatedStorage, compression: Compression) -> Database {
-    let builder = Database::builder().settings(settings(compression)).storage(Arc::new(disk.clone()));
-    builder.open("simulated").expect("opens")
 }
 
 /// A stream of bytes that follow from a seed.
@@ -98,7 +92,7 @@ fn catalog_bytes(disk: &SimulatedStorage) -> [u64; 2] {
 
 /// Returns a database with one committed value, and an open transaction that has written another.
 fn with_one_open(disk: &SimulatedStorage, compression: Compression) -> (Database, Table) {
-    let db = open(disk, compression);
+    let db = settings(compression).open(disk);
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
     insert(&mut tx, &table, "committed", 1);
@@ -132,7 +126,7 @@ fn a_value_longer_than_memory_is_written_committed_and_read() {
         assert_sound(&db, "committed");
         drop(table);
         db.close().expect("closes");
-        let db = open(&disk, compression);
+        let db = settings(compression).open(&disk);
         let table = db.table("t").expect("created");
         assert!(holds(&db, &table, "committed", 1) && holds(&db, &table, "second", 2));
         assert_sound(&db, "reopened");
@@ -197,7 +191,7 @@ fn copies_of_a_checkpoint_have_nothing_of_a_value_in_progress() {
     let mut tx = db.begin().expect("free");
     insert(&mut tx, &table, "open", 2);
     db.checkpoint().expect("a whole disk");
-    let builder = Database::builder().settings(settings(Compression::Lz4)).storage(Arc::new(disk.clone()));
+    let builder = settings(Compression::Lz4).on(&disk);
     let reader = builder.open_checkpoint("simulated").expect("opens");
     assert_sound(&reader, "a reader of the checkpoint");
     let seen = reader.table("t").expect("created");
@@ -213,7 +207,7 @@ fn copies_of_a_checkpoint_have_nothing_of_a_value_in_progress() {
     for chain in [vec![place(&full)], vec![place(&full), place(&increment)]] {
         let restored = SimulatedStorage::new(6);
         Database::restore(chain, place(&restored), RestoreOptions::default()).expect("sound");
-        let db = open(&restored, Compression::Lz4);
+        let db = settings(Compression::Lz4).open(&restored);
         assert_sound(&db, "restored");
         let table = db.table("t").expect("created");
         assert!(holds(&db, &table, "committed", 1) && !holds(&db, &table, "open", 2));
@@ -275,7 +269,7 @@ fn a_power_cut_at_any_moment_loses_no_page_and_serves_no_part() {
             let context = format!("seed {seed}, {kind:?} after operation {at} of {end}");
             let crashed = disk.crash(kind, at, random.next_u64());
             listed += u32::from(catalog_bytes(&crashed).iter().any(|bytes| *bytes > LISTS_PAGES));
-            let db = open(&crashed, compression);
+            let db = settings(compression).open(&crashed);
             assert_sound(&db, &context);
             let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
             assert!(holds(&db, &table, "committed", 1), "{context}");

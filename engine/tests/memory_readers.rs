@@ -1,10 +1,10 @@
 //! Reading a database whose log is or was in mapped memory, with and without settings for it.
 
+use crate::support::test_database::TestDatabase;
 use crate::support::{content, difference, small};
-use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Preset, Result, Settings, Writer};
+use quenchdb::internals::device::simulated::CrashKind;
+use quenchdb::{Database, Preset, Settings, Writer};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 fn settings(logs: usize) -> Settings {
     small(Preset::Passive, logs).with(|s| s.log_memory_bytes = 1 << 20)
@@ -13,10 +13,6 @@ fn settings(logs: usize) -> Settings {
 /// Without log memory.
 fn plain() -> Settings {
     small(Preset::Group, 1)
-}
-
-fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
-    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
 }
 
 /// Commits `commits` rows.
@@ -39,18 +35,17 @@ fn settings_with_log_memory_read_a_database_without_any() {
         })
     };
     for writes in [settings(2), auto(), plain()] {
-        let disk = SimulatedStorage::new(1);
-        let db = open(&disk, writes).expect("a whole disk");
+        let (disk, db) = writes.create(1);
         work(&db, 4);
         let written = content(&db);
         db.close().expect("closes");
         for reads in [settings(2), auto(), by_writer(), plain()] {
-            let db = open(&disk, reads.clone().with(|s| s.read_only = true)).expect("needs no memory");
+            let db = reads.clone().with(|s| s.read_only = true).open(&disk);
             let found = content(&db);
             assert!(found == written, "{}", difference(&written, &found));
             assert!(db.statistics().log_memory.is_none());
             drop(db);
-            let builder = Database::builder().settings(reads).storage(Arc::new(disk.clone()));
+            let builder = reads.on(&disk);
             let report = builder.verify("simulated", None).expect("opens for reading only");
             assert!(report.problems.is_empty(), "{report:#?}");
         }
@@ -61,8 +56,7 @@ fn settings_with_log_memory_read_a_database_without_any() {
 /// discarded these.
 #[test]
 fn what_a_reader_saw_of_a_killed_process_survives_a_power_cut() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, settings(2)).expect("a whole disk");
+    let (disk, db) = settings(2).create(1);
     work(&db, 6);
     disk.stop();
     drop(db);
@@ -70,13 +64,13 @@ fn what_a_reader_saw_of_a_killed_process_survives_a_power_cut() {
     for at in 0..disk.operations() {
         let killed = disk.crash(CrashKind::Kill, at, 1);
         // Before the first manifest there is nothing to read.
-        let Ok(db) = open(&killed, settings(2).with(|s| s.read_only = true)) else { continue };
+        let Ok(db) = settings(2).with(|s| s.read_only = true).try_open(&killed) else { continue };
         let seen = content(&db);
         drop(db);
         shown.insert(seen.len());
         for seed in 0..4 {
             let cut = killed.crash(CrashKind::PowerCut, killed.operations(), seed);
-            let now = content(&open(&cut, settings(2)).expect("recovers"));
+            let now = content(&settings(2).open(&cut));
             assert!(seen == now, "killed after {at}: {}", difference(&seen, &now));
         }
     }

@@ -1,6 +1,7 @@
 //! A memory-mapped log that is used, then unused, and then used again.
 
-use crate::support::{content, open, small};
+use crate::support::test_database::TestDatabase;
+use crate::support::{content, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Database, Preset, Settings};
 
@@ -36,7 +37,7 @@ fn work(db: &Database) {
 /// Returns what a kill leaves after every second operation of an open of `left`.
 fn killed_while_opened(left: &SimulatedStorage, settings: &Settings) -> Vec<SimulatedStorage> {
     let disk = left.duplicate();
-    let db = open(&disk, settings);
+    let db = settings.open(&disk);
     let operations = disk.operations();
     disk.stop();
     drop(db);
@@ -49,8 +50,7 @@ fn killed_while_opened(left: &SimulatedStorage, settings: &Settings) -> Vec<Simu
 /// refused.
 #[test]
 fn old_content_of_unused_log_memory_is_not_found_again() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, &with(3, 64 << 10));
+    let (disk, db) = with(3, 64 << 10).create(1);
     work(&db);
     let expected = content(&db);
     assert_eq!(expected.len(), 36);
@@ -60,7 +60,7 @@ fn old_content_of_unused_log_memory_is_not_found_again() {
     let divided_otherwise = with(2, 128 << 10);
     for second in killed_while_opened(&first, &without()) {
         for third in killed_while_opened(&second, &divided_otherwise) {
-            let db = open(&third, &divided_otherwise);
+            let db = divided_otherwise.open(&third);
             assert_eq!(content(&db), expected);
             third.stop();
         }

@@ -1,38 +1,32 @@
 //! Log buffers in mapped memory: nothing fenced is lost, whatever happens to the memory and the
 //! segments, and with whatever settings the database is opened next.
 
+use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{await_that, content, difference};
 use quenchdb::internals::base::depth::{depth, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
-    Acknowledger, Builder, Database, Durability, ErrorKind, Isolation, MemoryCache, Preset, Result, Settings,
+    Acknowledger, Builder, Database, Durability, ErrorKind, Isolation, MemoryCache, Preset, Settings,
     Survives, Writer,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 const OWN: &str = "mapped-memory";
 
 /// Buffers fill up every few transactions, so they are de-staged all the time.
 fn settings(logs: usize) -> Settings {
-    Settings::default().with(|s| {
+    tiny(4 << 20).with(|s| {
         s.preset = Preset::Passive;
         s.logs = logs;
-        s.memory_bytes = 4 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 8 << 20;
-        s.checkpoint_log_bytes = 0;
         s.log_memory = Some(OWN.into());
         s.log_memory_bytes = 1 << 20;
+        s.flush_unit_bytes = 0;
     })
-}
-
-fn open(disk: &SimulatedStorage, settings: Settings) -> Result<Database> {
-    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated")
 }
 
 /// Without log memory.
@@ -125,7 +119,7 @@ fn crash(seed: u64, ignore_fences: bool) -> (u64, u64) {
     let mut random = Random::from_seed(seed);
     let disk = SimulatedStorage::new(seed);
     let settings = settings(1 + random.below(3) as usize);
-    let db = open(&disk, settings.clone()).expect("a whole disk");
+    let db = settings.open(&disk);
     if ignore_fences {
         disk.ignore_fences();
     }
@@ -147,7 +141,7 @@ fn crash(seed: u64, ignore_fences: bool) -> (u64, u64) {
         let next = if random.chance(1, 3) { plain() } else { self::settings(1 + random.below(3) as usize) };
         let context = format!("seed {seed}, {kind:?} after {at} of {end}, then {}", next.preset);
         crashes += 1;
-        let again = match open(&left, next.clone()) {
+        let again = match next.try_open(&left) {
             Ok(db) => db,
             Err(_) if ignore_fences => {
                 lost += 1;
@@ -178,7 +172,7 @@ fn crash(seed: u64, ignore_fences: bool) -> (u64, u64) {
         let context = format!("{context}; {kind:?} after {at}, served from {served} on");
         let last = left.crash(kind, at, random.next_u64());
         let next = if random.chance(1, 2) { next } else { self::settings(2) };
-        let db = open(&last, next).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db = next.try_open(&last).unwrap_or_else(|error| panic!("{context}: {error}"));
         is_whole(&db, &must).unwrap_or_else(|what| panic!("{context}: {what}"));
         crashes += 1;
         last.stop();
@@ -228,8 +222,7 @@ fn without_fences_the_same_crashes_lose_something() {
 
 #[test]
 fn a_commit_writes_nothing_to_the_device() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, settings(1)).expect("a whole disk");
+    let (disk, db) = settings(1).create(1);
     let table = db.create_table("t").expect("new");
     // Spare segments are prepared and flushed beside the first commits.
     let commit_some = |round: u8| {
@@ -265,7 +258,7 @@ fn whoever_acknowledges_everybody_is_told() {
     for acknowledger in Acknowledger::ALL {
         let disk = SimulatedStorage::new(1);
         let settings = settings(2).with(|s| s.acknowledger = Some(acknowledger));
-        let db = open(&disk, settings).expect("a whole disk");
+        let db = settings.open(&disk);
         let table = db.create_table("t").expect("new");
         let before = db.statistics().committed;
         std::thread::scope(|scope| {
@@ -286,8 +279,7 @@ fn whoever_acknowledges_everybody_is_told() {
 
 #[test]
 fn a_straggler_is_drained_by_whoever_depends_on_it() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, settings(2)).expect("a whole disk");
+    let (disk, db) = settings(2).create(1);
     let table = db.create_table("t").expect("new");
     for n in 0..20u8 {
         std::thread::scope(|scope| {
@@ -305,7 +297,7 @@ fn a_straggler_is_drained_by_whoever_depends_on_it() {
         tx.insert(&table, [n, 1], [2]).expect("fits");
         tx.commit().expect("durable");
         let left = disk.crash(CrashKind::PowerCut, disk.operations(), n.into());
-        let again = open(&left, settings(2)).expect("recovers");
+        let again = settings(2).open(&left);
         let rows = content(&again);
         let has = |key: &[u8]| rows.contains_key(&("t".to_string(), key.to_vec()));
         assert!(has(&[n]) && has(&[n, 1]), "{n}");
@@ -317,21 +309,20 @@ fn a_straggler_is_drained_by_whoever_depends_on_it() {
 #[test]
 fn commits_write_a_buffer_themselves_if_all_are_full() {
     let disk = SimulatedStorage::new(1);
-    let db = open(&disk, settings(3).with(|s| s.log_memory_bytes = 1 << 20)).expect("a whole disk");
+    let db = settings(3).with(|s| s.log_memory_bytes = 1 << 20).open(&disk);
     // Writing a buffer takes far longer than filling it.
     disk.set_delay(std::time::Duration::from_millis(5));
     let acknowledged = work(&db, &disk, 3, 120, 12_000);
     disk.set_delay(std::time::Duration::ZERO);
     await_that("few buffers are written", || db.statistics().device_writes > 20);
     let left = disk.crash(CrashKind::PowerCut, disk.operations(), 5);
-    let again = open(&left, plain()).expect("recovers");
+    let again = plain().open(&left);
     is_whole(&again, &must_at(&acknowledged, usize::MAX)).expect("whole");
 }
 
 #[test]
 fn a_failed_write_of_a_full_buffer_loses_nothing() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, settings(1)).expect("a whole disk");
+    let (disk, db) = settings(1).create(1);
     let table = db.create_table("t").expect("new");
     disk.inject(Fault {
         operation: OperationKind::DurableWrite,
@@ -354,7 +345,7 @@ fn a_failed_write_of_a_full_buffer_loses_nothing() {
     assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
     assert!(told > 20, "{told}");
     let left = disk.crash(CrashKind::Kill, disk.operations(), 5);
-    let again = open(&left, plain()).expect("recovers");
+    let again = plain().open(&left);
     let rows = content(&again);
     assert!((0..told).all(|n| rows.contains_key(&("t".to_string(), key(0, n).to_vec()))), "{told}");
 }
@@ -495,15 +486,14 @@ fn what_contradicts_what_is_there_is_refused_with_the_reason() {
 #[test]
 fn a_killed_open_leaves_nothing_half_durable() {
     let first = SimulatedStorage::new(1);
-    drop(open(&first, settings(2)).expect("a whole disk"));
+    drop(settings(2).open(&first));
     killed_wherever_and_opened_again(&first, &settings(2));
     let divided = settings(2).with(|s| s.log_buffer_bytes = 128 << 10);
-    let killed = SimulatedStorage::new(2);
-    let db = open(&killed, settings(2)).expect("a whole disk");
+    let (killed, db) = settings(2).create(2);
     work(&db, &killed, 1, 2, 20);
     let second = killed.crash(CrashKind::Kill, killed.operations(), 1);
     killed.stop();
-    drop(open(&second, divided.clone()).expect("recovers"));
+    drop(divided.open(&second));
     killed_wherever_and_opened_again(&second, &divided);
 }
 
@@ -511,22 +501,23 @@ fn killed_wherever_and_opened_again(opened: &SimulatedStorage, settings: &Settin
     let mut random = Random::from_seed(2);
     for at in spread(opened.operations() as u64 + 1, 6).map(|at| at as usize) {
         let disk = opened.crash(CrashKind::Kill, at, random.next_u64());
-        let db = open(&disk, settings.clone()).unwrap_or_else(|error| panic!("killed after {at}: {error}"));
+        let db = settings.try_open(&disk).unwrap_or_else(|error| panic!("killed after {at}: {error}"));
         work(&db, &disk, 1, 2, 20);
         let there = content(&db);
         disk.stop();
         drop(db);
         for _ in 0..depth(20) {
             let cut = disk.crash(CrashKind::PowerCut, disk.operations(), random.next_u64());
-            let db = open(&cut, settings.clone())
-                .unwrap_or_else(|error| panic!("killed after {at}, cut: {error}"));
+            let db =
+                settings.try_open(&cut).unwrap_or_else(|error| panic!("killed after {at}, cut: {error}"));
             let now = content(&db);
             assert!(now == there, "killed after {at}: {}", difference(&there, &now));
         }
         // Also before anything was served.
         for cut_at in 0..disk.operations() {
             let cut = disk.crash(CrashKind::PowerCut, cut_at, random.next_u64());
-            open(&cut, settings.clone())
+            settings
+                .try_open(&cut)
                 .unwrap_or_else(|error| panic!("killed after {at}, cut after {cut_at}: {error}"));
         }
     }
@@ -544,8 +535,7 @@ fn table_entries_of_buffers_of_another_length_are_ignored() {
                 s.memory_bytes = 16 << 20;
             })
         };
-        let disk = SimulatedStorage::new(1);
-        let db = open(&disk, with(first)).expect("a whole disk");
+        let (disk, db) = with(first).create(1);
         // A row in each log.
         let (table, together) = (db.create_table("t").expect("new"), std::sync::Barrier::new(3));
         std::thread::scope(|scope| {
@@ -560,12 +550,12 @@ fn table_entries_of_buffers_of_another_length_are_ignored() {
         });
         let killed = disk.crash(CrashKind::Kill, disk.operations(), 1);
         disk.stop();
-        let db = open(&killed, with(then)).expect("recovers");
+        let db = with(then).open(&killed);
         let table = db.table("t").expect("there");
         db.transact(|tx| tx.insert(&table, [3], [3; 100])).expect("fenced");
         let again = killed.crash(CrashKind::Kill, killed.operations(), 2);
         killed.stop();
-        let db = open(&again, with(then)).unwrap_or_else(|error| panic!("{first}, then {then}: {error}"));
+        let db = with(then).try_open(&again).unwrap_or_else(|error| panic!("{first}, then {then}: {error}"));
         assert_eq!(row_count(&db), 4, "{first}, then {then}");
         assert!(db.verify(None).expect("runs").problems.is_empty());
     }
@@ -575,8 +565,7 @@ fn table_entries_of_buffers_of_another_length_are_ignored() {
 /// reported as lost.
 #[test]
 fn verify_of_a_refused_database_reads_its_log_memory_too() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, settings(3)).expect("a whole disk");
+    let (disk, db) = settings(3).create(1);
     let table = db.create_table("t").expect("new");
     db.checkpoint().expect("a whole disk");
     let together = std::sync::Barrier::new(3);
@@ -599,7 +588,7 @@ fn verify_of_a_refused_database_reads_its_log_memory_too() {
     let pages = left.read_file("pages/data").expect("there");
     let header = &pages[..4096];
     left.write_file("pages/data", &[header, &vec![0x55; pages.len() - 4096]].concat());
-    let builder = Database::builder().settings(plain()).storage(Arc::new(left.clone()));
+    let builder = plain().on(&left);
     let report = builder.verify("simulated", None).expect("can be told");
     let says = |what: &str| report.problems.iter().any(|problem| problem.contains(what));
     assert!(!report.problems.is_empty() && report.log_records > 100, "{report:#?}");

@@ -2,6 +2,8 @@
 //! separate processes.
 
 use crate::support::interleaved::{Interleaved, set_interrupt};
+use crate::support::test_database::tiny;
+use crate::support::{Model, rows};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
@@ -11,19 +13,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-type Content = BTreeMap<Vec<u8>, Vec<u8>>;
-
 fn settings() -> Settings {
-    Settings::default().with(|s| {
-        // A pool of a dozen pages, so that reads go to the disk.
-        s.memory_bytes = 1 << 20;
-        s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
-        s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
-    })
+    // A pool of a dozen pages, so that reads go to the disk.
+    tiny(1 << 20)
 }
 
 fn open(storage: Arc<dyn Storage>) -> Database {
@@ -35,19 +27,13 @@ fn open_checkpoint(storage: Arc<dyn Storage>) -> Database {
     opened.expect("a whole disk")
 }
 
-fn content(db: &Database) -> Content {
-    let Ok(table) = db.table("rows") else { return Content::new() };
-    let snapshot = db.begin_read().expect("free");
-    snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
-}
-
 /// A writer, and the content of each of its checkpoints.
 struct Writer {
     storage: Arc<dyn Storage>,
     disk: SimulatedStorage,
     db: Option<Database>,
-    model: Content,
-    history: BTreeMap<Csn, Content>,
+    model: Model,
+    history: BTreeMap<Csn, Model>,
     random: Random,
     held_bytes_max: u64,
 }
@@ -55,9 +41,9 @@ struct Writer {
 impl Writer {
     fn new(disk: &SimulatedStorage, storage: Arc<dyn Storage>, seed: u64) -> Writer {
         let db = Some(open(storage.clone()));
-        let history = BTreeMap::from([(Csn::ZERO, Content::new())]);
+        let history = BTreeMap::from([(Csn::ZERO, Model::new())]);
         let (disk, random) = (disk.clone(), Random::from_seed(seed));
-        Writer { storage, disk, db, model: Content::new(), history, random, held_bytes_max: 0 }
+        Writer { storage, disk, db, model: Model::new(), history, random, held_bytes_max: 0 }
     }
 
     fn db(&self) -> &Database {
@@ -115,7 +101,7 @@ impl Writer {
         self.history.insert(self.db().statistics().newest_csn, self.model.clone());
         self.db = None;
         self.db = Some(open(self.storage.clone()));
-        assert_eq!(content(self.db()), self.model);
+        assert_eq!(rows(self.db(), "rows"), self.model);
     }
 }
 
@@ -123,7 +109,7 @@ impl Writer {
 fn expect_as_of_its_checkpoint(reader: &Database, writer: &Writer, context: &str) {
     let csn = reader.checkpoint_csn();
     let expected = writer.history.get(&csn).unwrap_or_else(|| panic!("{context}: no checkpoint at {csn}"));
-    assert!(content(reader) == *expected, "{context}: not the content as of {csn}");
+    assert!(rows(reader, "rows") == *expected, "{context}: not the content as of {csn}");
     let problems = reader.verify(None).expect("runs").problems;
     assert_eq!(problems, Vec::<String>::new(), "{context}, checkpoint at {csn}");
 }
@@ -150,7 +136,7 @@ fn a_reader_stays_at_its_checkpoint_between_any_steps() {
         for number in 0..4 {
             let reader = open_checkpoint(interleaved.clone());
             let csn = reader.checkpoint_csn();
-            let found = content(&reader);
+            let found = rows(&reader, "rows");
             assert!(found == writer.borrow().history[&csn], "seed {seed}, reader {number}");
             let problems = reader.verify(None).expect("runs").problems;
             assert_eq!(problems, Vec::<String>::new(), "seed {seed}, reader {number}");

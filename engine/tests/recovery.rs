@@ -1,6 +1,7 @@
 //! Recovery at its limits: little memory, interrupted, and the progress that it reports.
 
 use crate::support::content;
+use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Durability, Isolation, Preset, Settings, Table};
@@ -9,25 +10,17 @@ use std::sync::{Arc, Barrier, Mutex};
 const SEGMENT_BYTES: u64 = 64 << 10;
 
 fn settings(preset: Preset) -> Settings {
-    Settings::default().with(|s| {
+    tiny(32 << 20).with(|s| {
         s.preset = preset;
         s.logs = if preset == Preset::Group { 1 } else { 3 };
-        s.memory_bytes = 32 << 20;
         s.segment_bytes = SEGMENT_BYTES;
-        s.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 64 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
     })
 }
 
 /// So little memory that the log does not fit: recovery uses windows of some tens of KiB.
 fn tight(preset: Preset) -> Settings {
     settings(preset).with(|s| s.memory_bytes = 1 << 20)
-}
-
-fn open(disk: &SimulatedStorage, settings: Settings) -> Database {
-    Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated").expect("opens")
 }
 
 /// Inserts, patches and deletes some of a few hundred rows, in a transaction of its own thread.
@@ -51,8 +44,7 @@ fn change(db: &Database, table: &Table, random: &mut Random) -> quenchdb::Result
 /// Returns a disk with some MiB of log from four threads, with created and dropped tables, and no
 /// checkpoint of it.
 fn crashed(preset: Preset) -> SimulatedStorage {
-    let disk = SimulatedStorage::new(7);
-    let db = open(&disk, settings(preset));
+    let (disk, db) = settings(preset).create(7);
     for round in 0..4u32 {
         let tables: Vec<Table> = (0..2)
             .map(|n| db.table_or_create(&format!("t{}", (round + n) % 3)).expect("room for a table"))
@@ -84,10 +76,10 @@ fn a_log_larger_than_memory_recovers_to_the_same() {
     for preset in [Preset::Group, Preset::Autonomous] {
         let disk = crashed(preset);
         let (plenty, little) = (disk.duplicate(), disk.duplicate());
-        let db = open(&plenty, settings(preset));
+        let db = settings(preset).open(&plenty);
         let (expected, first) = (content(&db), db.recovery());
         assert!(expected.len() > 300 && first.replayed > 8000, "{first:?}");
-        let db = open(&little, tight(preset));
+        let db = tight(preset).open(&little);
         let second = db.recovery();
         assert_eq!(content(&db), expected);
         assert_eq!((second.replayed, second.discarded), (first.replayed, first.discarded));
@@ -102,9 +94,8 @@ fn progress_has_phases_that_begin_go_on_and_end() {
         let disk = crashed(Preset::Autonomous);
         let heard = Arc::new(Mutex::new(Vec::<(String, u64, u64)>::new()));
         let hears = heard.clone();
-        let db = Database::builder()
-            .settings(settings)
-            .storage(Arc::new(disk))
+        let db = settings
+            .on(&disk)
             .on_recovery(Box::new(move |what, done, total| {
                 hears.lock().expect("not poisoned").push((what.to_string(), done, total));
             }))
@@ -130,7 +121,7 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
     for preset in [Preset::Group, Preset::Autonomous] {
         let start = crashed(preset);
         let whole = start.duplicate();
-        let db = open(&whole, settings(preset));
+        let db = settings(preset).open(&whole);
         let (expected, first) = (content(&db), db.recovery());
         whole.stop();
         drop(db);
@@ -139,7 +130,7 @@ fn interrupted_recoveries_cost_no_more_than_the_first() {
             // Crashes inside one recovery after another, each at a random operation.
             let mut disk = start.duplicate();
             for attempt in 0..5 {
-                let db = open(&disk, settings(preset));
+                let db = settings(preset).open(&disk);
                 let (operations, report) = (disk.operations(), db.recovery());
                 assert_eq!(content(&db), expected);
                 disk.stop();
@@ -167,7 +158,7 @@ fn a_manifest_lists_aborted_csns_once_across_crashes() {
     let mut disk = SimulatedStorage::new(1);
     let mut lengths = Vec::new();
     for life in 0..12u64 {
-        let db = open(&disk, settings.clone());
+        let db = settings.open(&disk);
         let table = db.table_or_create("t").expect("free");
         let (ping, pong) = (Barrier::new(2), Barrier::new(2));
         std::thread::scope(|scope| {
@@ -212,8 +203,7 @@ fn puts(db: &Database, table: &Table, from: u64, to: u64) {
 
 #[test]
 fn the_replay_estimate_follows_commits_and_checkpoints() {
-    let disk = SimulatedStorage::new(5);
-    let db = open(&disk, settings(Preset::Group));
+    let (disk, db) = settings(Preset::Group).create(5);
     let table = db.create_table("t").expect("new");
     db.checkpoint().expect("a whole disk");
     let empty = db.statistics().replay;
@@ -233,8 +223,7 @@ fn the_replay_estimate_follows_commits_and_checkpoints() {
     drop((table, db));
 
     // Until there is a checkpoint, a second crash would cause the same recovery again.
-    let disk = disk.crash(CrashKind::Kill, disk.operations(), 1);
-    let db = open(&disk, settings(Preset::Group));
+    let (_disk, db) = settings(Preset::Group).crash(&disk, CrashKind::Kill, 1);
     let after = db.statistics().replay;
     assert_eq!(after.work.operations, db.recovery().operations);
     assert_eq!((after.work.operations, after.work.record_bytes), (6000, before.work.record_bytes));
@@ -261,7 +250,7 @@ fn the_replay_estimate_is_exact_behind_a_partial_checkpoint() {
             s.chunk_bytes = 4096;
             s.compression = compression;
         });
-        let db = open(&disk, settings.clone());
+        let db = settings.open(&disk);
         let table = db.create_table("t").expect("new");
         puts(&db, &table, 0, 5000);
         // The checkpoint contains nothing of the transaction, so the log keeps its chunks.
@@ -278,7 +267,7 @@ fn the_replay_estimate_is_exact_behind_a_partial_checkpoint() {
         let estimate = db.statistics().replay;
         disk.stop();
         drop((table, db));
-        let db = open(&disk.crash(CrashKind::Kill, disk.operations(), 1), settings);
+        let db = settings.open(&disk.crash(CrashKind::Kill, disk.operations(), 1));
         let (work, report) = (estimate.work, db.recovery());
         assert_eq!(report.chunks_before_checkpoint > 50, in_progress, "{report:?}");
         assert_eq!(work.operations, report.operations, "{report:?}");

@@ -1,6 +1,7 @@
 //! Restoring a backup and the log that was written after it: to the end, to a CSN, and as far as
 //! possible.
 
+use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{Content, content, place};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
@@ -8,24 +9,12 @@ use quenchdb::{
     Transaction,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 fn settings() -> Settings {
-    Settings::default().with(|s| {
-        s.memory_bytes = 1 << 20;
-        s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
-        s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
+    tiny(1 << 20).with(|s| {
         // The longer half of the transactions is in chunks.
         s.chunk_bytes = 512;
     })
-}
-
-fn open(disk: &SimulatedStorage) -> Result<Database> {
-    Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
 /// A database whose content is recorded at every CSN.
@@ -38,8 +27,7 @@ struct Original {
 
 impl Original {
     fn new() -> Original {
-        let disk = SimulatedStorage::new(1);
-        let db = open(&disk).expect("an empty disk");
+        let (disk, db) = settings().create(1);
         let mut original = Original { disk, db: Some(db), history: BTreeMap::new(), steps: 0 };
         original.note();
         original
@@ -105,7 +93,7 @@ impl Original {
     }
 
     fn reopen(&mut self) {
-        self.db = Some(open(&self.disk).expect("recovers"));
+        self.db = Some(settings().open(&self.disk));
     }
 
     /// Returns the disk without the pages, and without the manifest if `log_only`.
@@ -138,7 +126,7 @@ fn expect_content(
 ) {
     let (disk, report) = restore(backups, log, to).expect("it can be restored");
     assert_eq!(report.csn, *expected.0);
-    let db = open(&disk).expect("it opens");
+    let db = settings().open(&disk);
     assert!(db.recovery().clean);
     assert_eq!(&content(&db), expected.1);
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
@@ -147,8 +135,7 @@ fn expect_content(
     assert!(db.statistics().newest_csn > report.csn, "CSNs go on");
     disk.stop();
     drop(db);
-    let db =
-        open(&disk.crash(CrashKind::PowerCut, disk.operations(), 9)).expect("and recovers by its own log");
+    let db = settings().open(&disk.crash(CrashKind::PowerCut, disk.operations(), 9));
     assert_eq!(content(&db).len(), expected.1.len() + 1);
 }
 
@@ -414,7 +401,7 @@ fn a_crash_while_the_log_is_replayed_leaves_nothing_that_opens() {
     for at in 0..=target.operations() {
         let crashed = target.crash(CrashKind::PowerCut, at, at as u64);
         let nothing = crashed.files().is_empty();
-        match open(&crashed) {
+        match settings().try_open(&crashed) {
             Ok(db) if !nothing => {
                 assert_eq!(&content(&db), expected, "at {at}");
                 whole += 1;
@@ -470,7 +457,7 @@ fn what_can_be_refused_is_before_the_target_is_touched() {
     let (_, report) = attempt(&chain, Some(&log), None, settings()).expect("the same target");
     let (last, expected) = original.history.last_key_value().expect("not empty");
     assert_eq!(report.csn, *last);
-    assert_eq!(&content(&open(&target).expect("it opens")), expected);
+    assert_eq!(&content(&settings().open(&target)), expected);
 }
 
 /// Regression: with read-only settings the backup was restored without the log, and reported as
@@ -495,5 +482,5 @@ fn the_log_is_replayed_whatever_the_settings_say_of_opening() {
     let report = Database::restore([place(&full)], place(&target), options).expect("it can be restored");
     let (last, expected) = original.history.last_key_value().expect("not empty");
     assert_eq!(report.csn, *last);
-    assert_eq!(&content(&open(&target).expect("it opens")), expected);
+    assert_eq!(&content(&self::settings().open(&target)), expected);
 }

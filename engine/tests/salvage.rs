@@ -1,5 +1,6 @@
 //! Salvage: whatever block is damaged, everything outside it is recovered, and nothing else.
 
+use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{Content, content, place};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -13,19 +14,7 @@ const BLOCK: usize = 4096;
 const DELETED: &[u8] = b"b 00007";
 
 fn settings() -> Settings {
-    Settings::default().with(|s| {
-        s.memory_bytes = 4 << 20;
-        s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
-        s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
-    })
-}
-
-fn open(disk: &SimulatedStorage) -> Result<Database> {
-    Database::builder().settings(settings()).storage(Arc::new(disk.clone())).open("simulated")
+    tiny(4 << 20)
 }
 
 fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>, len: usize) {
@@ -43,8 +32,7 @@ fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>, len: usize) {
 fn sample(closed: bool, compression: Compression) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
     let settings = settings().with(|s| s.compression = compression);
-    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
-    let db = builder.open("simulated").expect("an empty disk");
+    let db = settings.open(&disk);
     fill(&db, "a", 0..600, 300);
     fill(&db, "b", 0..200, 100);
     fill(&db, "large", 0..3, 9000);
@@ -66,7 +54,7 @@ fn sample(closed: bool, compression: Compression) -> (SimulatedStorage, Content)
 fn salvage(disk: &SimulatedStorage) -> Result<(Content, SalvageReport)> {
     let target = SimulatedStorage::new(2);
     let report = Database::salvage(place(disk), place(&target), settings(), None)?;
-    let db = open(&target).expect("the new database opens");
+    let db = settings().open(&target);
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
     Ok((content(&db), report))
 }
@@ -155,7 +143,7 @@ fn salvage_without_a_manifest_uses_the_newest_whole_catalog() {
         } else {
             damaged.write_file("MANIFEST", &[7; 9000]);
         }
-        assert!(open(&damaged).is_err());
+        assert!(settings().try_open(&damaged).is_err());
         let (found, report) = salvage(&damaged).expect("pages are there");
         assert_eq!(found, expected, "{remove}");
         assert!(!report.is_whole() && report.remarks.iter().any(|remark| remark.contains("manifest")));
@@ -172,7 +160,7 @@ fn without_any_catalog_tables_are_named_after_their_roots() {
         block[100] ^= 1;
     }
     damaged.write_file("pages/data", &bytes);
-    assert!(open(&damaged).is_err());
+    assert!(settings().try_open(&damaged).is_err());
     let (found, report) = salvage(&damaged).expect("pages are there");
     let rows = |content: &Content| {
         let mut rows: Vec<_> = content.iter().map(|((_, key), value)| (key.clone(), value.clone())).collect();
@@ -263,8 +251,7 @@ fn a_key_that_only_a_longer_page_holds_is_salvaged() {
         let disk = SimulatedStorage::new(1);
         let settings = settings().with(|s| s.memory_bytes = 16 << 20);
         let long = settings.clone().with(|s| s.page_bytes = 32768);
-        let builder = Database::builder().settings(long).storage(Arc::new(disk.clone()));
-        let db = builder.open("simulated").expect("an empty disk");
+        let db = long.open(&disk);
         let table = db.create_table("t").expect("new");
         let key = vec![b'k'; 600];
         db.transact(|tx| tx.insert(&table, &key, "value")).expect("it fits");
@@ -274,7 +261,7 @@ fn a_key_that_only_a_longer_page_holds_is_salvaged() {
         }
         let target = SimulatedStorage::new(2);
         Database::salvage(place(&disk), place(&target), settings, None).expect("everything is there");
-        let db = open(&target).expect("the new database opens");
+        let db = self::settings().open(&target);
         assert_eq!(db.statistics().page_bytes, 32768);
         assert_eq!(content(&db), Content::from([(("t".to_string(), key), b"value".to_vec())]));
     }
@@ -315,7 +302,7 @@ fn where_there_is_nothing_to_begin_with_the_target_stays_empty() {
     assert_eq!(refused.expect_err("there are no pages").kind(), ErrorKind::NotFound);
     assert_eq!(target.files(), Vec::<String>::new());
     Database::salvage(place(&disk), place(&target), settings(), None).expect("and is good for another");
-    assert_eq!(content(&open(&target).expect("opens")), expected);
+    assert_eq!(content(&settings().open(&target)), expected);
 }
 
 /// Returns the names in a directory and its subdirectories, with the content of the files.

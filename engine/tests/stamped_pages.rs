@@ -1,10 +1,10 @@
 //! A long snapshot on a full disk: pages written only for the snapshot's stamps take no space that
 //! checkpoints need.
 
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, ErrorKind, Settings, Table};
-use std::sync::Arc;
 
 const ROW_BYTES: usize = 500;
 /// Approximate number of rows in a page.
@@ -67,9 +67,7 @@ const HELD: u32 = 6000;
 const READ: u32 = 20_000;
 
 fn scene(settings: Settings) -> Scene {
-    let disk = SimulatedStorage::new(3);
-    let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("simulated");
-    let db = db.expect("a new disk");
+    let (disk, db) = settings.create(3);
     let [seen, held, read] =
         [("seen", SEEN), ("held", HELD), ("read", READ)].map(|(name, rows)| fill(&db, name, rows));
     // Releases the space that was reserved while the tables were filled.
@@ -115,8 +113,7 @@ fn pages_written_for_stamps_take_no_checkpoint_block() {
     read_through(&db, &read, READ);
     db.checkpoint().expect("room was kept");
     let crashed = disk.crash(CrashKind::PowerCut, usize::MAX, 7);
-    let db =
-        Database::builder().settings(settings()).storage(Arc::new(crashed)).open("simulated").expect("opens");
+    let db = settings().open(&crashed);
     let report = db.verify(None).expect("readable");
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     let (seen, held) = (db.table("seen").expect("there"), db.table("held").expect("there"));

@@ -2,6 +2,7 @@
 //! bit.
 
 use crate::support::processes::in_own_process;
+use crate::support::test_database::TestDatabase;
 use crate::support::{beside_others, small};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::commit::presets;
@@ -9,7 +10,7 @@ use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     Acknowledger, CommitHandle, Database, Dependency, ErrorKind, Preset, Result, Settings, Table, Writer,
 };
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 const SECTOR: usize = 4096;
@@ -28,10 +29,6 @@ fn settings(dependency: Dependency) -> Settings {
         s.memory_bytes = 4 << 20;
         s.log_bytes_max = 8 << 20;
     })
-}
-
-fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
-    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
 }
 
 /// Returns the key of row `n` of a thread. The row's value is the number of the other thread's
@@ -144,8 +141,7 @@ fn segments(disk: &SimulatedStorage) -> Vec<(String, Vec<u8>)> {
 /// Returns a stopped disk on which many records were stolen.
 fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (SimulatedStorage, Told) {
     for attempt in 0..40 {
-        let disk = SimulatedStorage::new(seed);
-        let db = open(&disk, settings).expect("a whole disk");
+        let (disk, db) = settings.create(seed);
         let told = beside_others(attempt % 4, &db, || work(&db, &disk, checkpoint_at));
         let stolen = db.statistics().stolen_blocks;
         disk.stop();
@@ -192,7 +188,7 @@ fn stolen_records_survive() {
                 let crashed = disk.crash(kind, at, random.next_u64());
                 let blocks = segments(&crashed).iter().flat_map(|(_, s)| blocks(s)).filter(|b| b.2).count();
                 carried = carried.max(blocks);
-                let db = open(&crashed, &settings).unwrap_or_else(|error| panic!("{context}: {error}"));
+                let db = settings.try_open(&crashed).unwrap_or_else(|error| panic!("{context}: {error}"));
                 let must = told.iter().filter(|told| told.2 <= at).map(|(thread, n, _)| (*thread, *n));
                 judge(&db, must, &context);
                 crashed.stop();
@@ -225,13 +221,11 @@ fn rot_is_found() {
                     rotten[offset] ^= 4;
                     damaged.write_file(&path, &rotten);
                     let context = format!("{path}, byte {offset}, block of log {log}, carried: {carried}");
-                    match open(&damaged, &settings) {
+                    match settings.try_open(&damaged) {
                         Err(error) => {
                             refused += 1;
                             assert_eq!(error.kind(), ErrorKind::Corruption, "{context}: {error}");
-                            let report = Database::builder()
-                                .settings(settings.clone())
-                                .storage(Arc::new(damaged.clone()));
+                            let report = settings.on(&damaged);
                             let problems =
                                 report.verify("simulated", None).expect("runs").problems.join("\n");
                             let is_placed = problems.contains(&format!("log {log}, epoch"));

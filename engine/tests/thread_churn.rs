@@ -4,10 +4,10 @@
 //! sets the number of threads for each protocol and kind of commit. The default is 7,200, more than
 //! 100,000 in all, at the whole depth.
 
+use crate::support::in_time;
 use crate::support::processes::in_own_process;
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::{Database, Dependency, Layout, Preset, Settings, Writer};
-use std::sync::mpsc;
 use std::time::Duration;
 
 /// The first threads are not measured: they cause one-time costs, such as pages, allocator caches,
@@ -97,19 +97,6 @@ fn churn(db: &Database, from: u64, count: u64, blocking: bool) {
                 });
             }
         });
-    }
-}
-
-/// Fails the test if a protocol hangs.
-fn in_time(name: &str, seconds: u64, run: impl FnOnce() + Send + 'static) {
-    let (send, receive) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        run();
-        let _ = send.send(());
-    });
-    match receive.recv_timeout(Duration::from_secs(seconds)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{name}: hangs"),
-        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }
 }
 

@@ -1,13 +1,14 @@
 //! Threads that end or panic, too many threads, and a database that is closed under them. Nothing
 //! acknowledged is lost, nothing hangs, and an ended thread's buffered records become durable.
 
-use crate::support::{content, open, small};
+use crate::support::test_database::TestDatabase;
+use crate::support::{content, in_time, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
     Acknowledger, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Settings, Table, Writer,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 fn settings(preset: Preset, logs: usize) -> Settings {
@@ -30,19 +31,6 @@ fn protocols(logs: usize) -> Vec<Settings> {
     all
 }
 
-/// Fails the test if `run` does not return.
-fn in_time(run: impl FnOnce() + Send + 'static) {
-    let (send, receive) = mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        run();
-        let _ = send.send(());
-    });
-    match receive.recv_timeout(Duration::from_secs(300)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
-        _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-    }
-}
-
 /// Waits until `count` transactions were acknowledged, without requesting it.
 fn await_acknowledged(db: &Database, count: u64, what: &str) {
     let begun = Instant::now();
@@ -62,7 +50,7 @@ fn put(db: &Database, table: &Table, level: Durability, key: &[u8]) -> quenchdb:
 
 #[test]
 fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
-    in_time(|| {
+    in_time("the test", 300, || {
         for settings in protocols(2) {
             for (level, panics) in [
                 (Durability::Durable, false),
@@ -71,8 +59,7 @@ fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
                 (Durability::BoundedLoss, true),
             ] {
                 let what = format!("{} {:?} {level:?} panics {panics}", settings.preset, settings.writer);
-                let disk = SimulatedStorage::new(1);
-                let db = open(&disk, &settings);
+                let (disk, db) = settings.create(1);
                 let table = db.create_table("t").expect("new");
                 let left = Arc::new(Mutex::new(Vec::new()));
                 let thread = {
@@ -99,7 +86,7 @@ fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
                 tx.insert(&table, "open", "now it is").expect("the row is free");
                 tx.commit().expect("commits");
                 let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 7);
-                let found = content(&open(&disk, &settings));
+                let found = content(&settings.open(&disk));
                 assert_eq!(found.len(), 21, "{what}");
                 disk.stop();
                 drop(table);
@@ -140,7 +127,7 @@ fn judge_crashes(disk: &SimulatedStorage, settings: &Settings, told: &[(usize, [
     for crash in 1..=crashes {
         let at = end * crash / crashes;
         let after = disk.crash(CrashKind::PowerCut, at, crash as u64);
-        let db = open(&after, settings);
+        let db = settings.open(&after);
         let found = content(&db);
         for (_, key) in told.iter().filter(|(by, _)| *by <= at) {
             let there = found.contains_key(&("t".to_string(), key.to_vec()));
@@ -152,10 +139,9 @@ fn judge_crashes(disk: &SimulatedStorage, settings: &Settings, told: &[(usize, [
 
 #[test]
 fn many_more_threads_than_logs_lose_nothing() {
-    in_time(|| {
+    in_time("the test", 300, || {
         for settings in protocols(2) {
-            let disk = SimulatedStorage::new(2);
-            let db = open(&disk, &settings);
+            let (disk, db) = settings.create(2);
             let (table, told) = (db.create_table("t").expect("new"), Acknowledged::default());
             std::thread::scope(|scope| {
                 for thread in 0..24 {
@@ -176,10 +162,9 @@ fn many_more_threads_than_logs_lose_nothing() {
 /// continue.
 #[test]
 fn threads_that_panic_hold_up_nobody() {
-    in_time(|| {
+    in_time("the test", 300, || {
         for settings in protocols(2) {
-            let disk = SimulatedStorage::new(3);
-            let db = open(&disk, &settings);
+            let (disk, db) = settings.create(3);
             let (table, told) = (db.create_table("t").expect("new"), Acknowledged::default());
             for round in 0..3u8 {
                 let panicked = std::thread::scope(|scope| {
@@ -211,11 +196,10 @@ fn threads_that_panic_hold_up_nobody() {
 /// One thread closes the database while others commit, with handles that no thread has waited for.
 #[test]
 fn closing_with_commits_in_flight_keeps_what_they_were_told() {
-    in_time(|| {
+    in_time("the test", 300, || {
         for (round, settings) in protocols(2).into_iter().enumerate() {
             let what = format!("{} {:?}", settings.preset, settings.writer);
-            let disk = SimulatedStorage::new(4);
-            let db = open(&disk, &settings);
+            let (disk, db) = settings.create(4);
             let table = db.create_table("t").expect("new");
             let (started, closed) = (Barrier::new(7), AtomicBool::new(false));
             let (accepted, refused) = (Mutex::new(Vec::new()), AtomicU64::new(0));
@@ -270,8 +254,7 @@ fn closing_with_commits_in_flight_keeps_what_they_were_told() {
             assert_eq!(refused.load(Ordering::SeqCst), 6, "{what}: everybody was refused in the end");
             drop((db, table));
             // A closed database needs no log, so a power cut loses nothing.
-            let disk = disk.crash(CrashKind::PowerCut, disk.operations(), 9);
-            let db = open(&disk, &settings);
+            let (_disk, db) = settings.crash(&disk, CrashKind::PowerCut, 9);
             assert!(db.recovery().clean, "{what}");
             let accepted = accepted.into_inner().expect("no panic");
             let found = content(&db);
@@ -298,8 +281,7 @@ impl std::io::Read for PanickingReader {
 #[test]
 fn a_panicking_reader_leaves_row_and_transaction_usable() {
     for settings in protocols(2) {
-        let disk = SimulatedStorage::new(1);
-        let db = open(&disk, &settings);
+        let (disk, db) = settings.create(1);
         let table = db.create_table("t").expect("room");
         db.transact(|tx| tx.insert(&table, b"document", b"before")).expect("durable");
         for reads in [0, 1, 5, 40] {
@@ -312,8 +294,7 @@ fn a_panicking_reader_leaves_row_and_transaction_usable() {
             tx.insert(&table, [reads as u8], b"after").expect("it goes on");
             tx.commit().expect("it commits");
         }
-        let left = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
-        let db = open(&left, &settings);
+        let (_left, db) = settings.crash(&disk, CrashKind::PowerCut, 1);
         assert_eq!(content(&db).len(), 5, "{}", settings.preset);
         let report = db.verify(None).expect("it runs");
         assert!(report.problems.is_empty(), "{:?}", report.problems);
@@ -334,7 +315,7 @@ impl Drop for Farewell<'_> {
 #[test]
 fn a_destructor_that_commits_while_its_thread_panics_commits() {
     for settings in protocols(2) {
-        let db = open(&SimulatedStorage::new(1), &settings);
+        let db = settings.open(&SimulatedStorage::new(1));
         let table = db.create_table("t").expect("room");
         std::thread::scope(|scope| {
             let (db, table) = (&db, &table);

@@ -2,6 +2,7 @@
 //!
 //! `damage.rs` checks the content of damaged databases; these tests check the report.
 
+use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::depth::{is_deep, some};
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Compression, Database, ErrorKind, Preset, Settings, VerifyReport};
@@ -12,24 +13,13 @@ use std::time::{Duration, Instant};
 const SECTOR: usize = 4096;
 
 fn settings(preset: Preset) -> Settings {
-    Settings::default().with(|s| {
+    tiny(4 << 20).with(|s| {
         s.preset = preset;
         s.logs = if preset == Preset::Autonomous { 2 } else { 1 };
-        s.memory_bytes = 4 << 20;
-        s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 4 << 20;
-        s.checkpoint_log_bytes = 0;
         // So that tests find the rows that they damage.
         s.compression = Compression::None;
-        s.flush_unit_bytes = 4096;
     })
-}
-
-fn open(disk: &SimulatedStorage, preset: Preset) -> Database {
-    let storage = Arc::new(disk.clone());
-    Database::builder().settings(settings(preset)).storage(storage).open("simulated").expect("opens")
 }
 
 /// Returns the report on a database that is not open.
@@ -97,8 +87,7 @@ fn assert_sound(report: &VerifyReport) {
 
 #[test]
 fn a_flipped_log_bit_of_a_running_database_is_located() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Preset::Group);
+    let (disk, db) = settings(Preset::Group).create(1);
     fill(&db, "t", 0..60);
     db.checkpoint().expect("a whole disk");
     let checkpoint = db.statistics().checkpoint_csn.0;
@@ -129,8 +118,7 @@ fn a_flipped_log_bit_of_a_running_database_is_located() {
 
 #[test]
 fn a_flipped_log_bit_of_a_crashed_database_is_located() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Preset::Group);
+    let (disk, db) = settings(Preset::Group).create(1);
     fill(&db, "t", 0..40);
     let crashed = disk.duplicate();
     disk.stop();
@@ -154,8 +142,7 @@ fn a_flipped_log_bit_of_a_crashed_database_is_located() {
 
 #[test]
 fn a_sector_of_the_log_that_cannot_be_read_costs_its_block_only() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Preset::Group);
+    let (disk, db) = settings(Preset::Group).create(1);
     fill(&db, "t", 0..100);
     let whole = db.verify(None).expect("runs");
     assert_sound(&whole);
@@ -172,14 +159,13 @@ fn a_sector_of_the_log_that_cannot_be_read_costs_its_block_only() {
 
 #[test]
 fn the_log_keeps_replayed_records_until_a_checkpoint() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Preset::Group);
+    let (disk, db) = settings(Preset::Group).create(1);
     fill(&db, "t", 0..40);
     let crashed = disk.duplicate();
     disk.stop();
     drop(db);
     let old = blocks(&crashed);
-    let db = open(&crashed, Preset::Group);
+    let db = settings(Preset::Group).open(&crashed);
     fill(&db, "t", 40..50);
     assert_sound(&db.verify(None).expect("runs"));
     let block = &old[17];
@@ -193,8 +179,7 @@ fn the_log_keeps_replayed_records_until_a_checkpoint() {
 
 #[test]
 fn a_lost_segment_is_reported() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Preset::Group);
+    let (disk, db) = settings(Preset::Group).create(1);
     fill(&db, "t", 0..60);
     let paths: Vec<String> = blocks(&disk).into_iter().map(|block| block.path).collect();
     let (first, last) = (paths.first().expect("blocks").clone(), paths.last().expect("blocks").clone());
@@ -208,8 +193,7 @@ fn a_lost_segment_is_reported() {
 #[test]
 fn verify_beside_writers_and_checkpoints_finds_nothing() {
     for preset in some(&Preset::ALL, 2) {
-        let disk = SimulatedStorage::new(3);
-        let db = open(&disk, preset);
+        let db = settings(preset).create(3).1;
         let (stop, commits) = (AtomicBool::new(false), AtomicU64::new(0));
         let mut verified = 0;
         std::thread::scope(|scope| {
@@ -275,8 +259,7 @@ fn verify_beside_writers_and_checkpoints_finds_nothing() {
 
 #[test]
 fn a_damaged_page_is_reported_with_its_table_and_keys() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Preset::Group);
+    let (disk, db) = settings(Preset::Group).create(1);
     fill(&db, "a", 0..300);
     fill(&db, "b", 0..10);
     db.checkpoint().expect("a whole disk");
@@ -299,8 +282,7 @@ fn a_damaged_page_is_reported_with_its_table_and_keys() {
 fn a_damaged_pack_is_reported_with_each_of_its_pages() {
     let disk = SimulatedStorage::new(1);
     let settings = settings(Preset::Group).with(|s| s.compression = Compression::Lz4);
-    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
-    let db = builder.open("simulated").expect("opens");
+    let db = settings.open(&disk);
     fill(&db, "a", 0..300);
     let pages = db.verify(None).expect("runs").pages;
     db.close().expect("a whole disk");
@@ -323,15 +305,14 @@ fn a_damaged_pack_is_reported_with_each_of_its_pages() {
 
 #[test]
 fn pages_that_nobody_can_reach_are_reported() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Preset::Group);
+    let (disk, db) = settings(Preset::Group).create(1);
     fill(&db, "a", 0..300);
     fill(&db, "b", 0..30);
     db.close().expect("a whole disk");
     let bytes = disk.read_file("pages/data").expect("a page store");
     let at = bytes.windows(200).position(|bytes| bytes == [150u8; 200]).expect("the row is stored");
     flip(&disk, "pages/data", at);
-    let db = open(&disk, Preset::Group);
+    let db = settings(Preset::Group).open(&disk);
     // The pages below a damaged page are unknown, so it stays allocated when its table is dropped.
     db.drop_table("a").expect("not used");
     db.checkpoint().expect("the damage is in nobody's way");
@@ -344,13 +325,12 @@ fn pages_that_nobody_can_reach_are_reported() {
 #[test]
 fn a_dropped_table_that_cannot_be_freed_is_freed_later() {
     for after in [0, 3, 5] {
-        let disk = SimulatedStorage::new(1);
-        let db = open(&disk, Preset::Group);
+        let (disk, db) = settings(Preset::Group).create(1);
         for table in ["a", "b", "c", "d"] {
             fill(&db, table, 0..100);
         }
         db.close().expect("a whole disk");
-        let db = open(&disk, Preset::Group);
+        let db = settings(Preset::Group).open(&disk);
         for table in ["a", "b", "c"] {
             db.drop_table(table).expect("not used");
         }
@@ -370,8 +350,7 @@ fn a_dropped_table_that_cannot_be_freed_is_freed_later() {
 #[test]
 fn unreadable_pages_of_dropped_tables_fail_one_checkpoint() {
     for closes in [false, true] {
-        let disk = SimulatedStorage::new(1);
-        let db = open(&disk, Preset::Group);
+        let (disk, db) = settings(Preset::Group).create(1);
         fill(&db, "a", 0..100);
         fill(&db, "b", 100..200);
         fill(&db, "c", 200..250);
@@ -380,7 +359,7 @@ fn unreadable_pages_of_dropped_tables_fail_one_checkpoint() {
         let found = |of: u8| {
             bytes.windows(200).position(|bytes| bytes == [of; 200]).expect("the row is stored") as u64
         };
-        let db = open(&disk, Preset::Group);
+        let db = settings(Preset::Group).open(&disk);
         ["a", "c"].iter().for_each(|table| db.drop_table(table).expect("not used"));
         for row in [10, 90, 240] {
             disk.make_unreadable("pages/data", found(row)..found(row) + 1);
@@ -393,7 +372,7 @@ fn unreadable_pages_of_dropped_tables_fail_one_checkpoint() {
             db.checkpoint().expect("nobody needs the page");
             db.close().expect("nobody needs the page");
         }
-        let db = open(&disk, Preset::Group);
+        let db = settings(Preset::Group).open(&disk);
         let table = db.table("b").expect("there");
         assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 100);
         // The pages stay allocated.
@@ -411,13 +390,12 @@ fn only_pages_that_fail_at_two_attempts_are_given_up() {
         disk.inject(Fault { operation: OperationKind::Read, after, kind: FaultKind::Once, error });
     };
     for (root_fails, after) in [false, true].into_iter().flat_map(|fails| (0..6).map(move |n| (fails, n))) {
-        let disk = SimulatedStorage::new(1);
-        let db = open(&disk, Preset::Group);
+        let (disk, db) = settings(Preset::Group).create(1);
         fill(&db, "a", 0..100);
         db.close().expect("a whole disk");
         let bytes = disk.read_file("pages/data").expect("a page store");
         let row = bytes.windows(200).position(|bytes| bytes == [90; 200]).expect("the row is stored") as u64;
-        let db = open(&disk, Preset::Group);
+        let db = settings(Preset::Group).open(&disk);
         db.drop_table("a").expect("not used");
         if root_fails {
             fail(&disk, 0, 5);
@@ -447,11 +425,10 @@ fn only_pages_that_fail_at_two_attempts_are_given_up() {
 /// error, here the root with all of the table.
 #[test]
 fn an_unrelated_error_does_not_give_up_a_page() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Preset::Group);
+    let (disk, db) = settings(Preset::Group).create(1);
     fill(&db, "a", 0..100);
     db.close().expect("a whole disk");
-    let db = open(&disk, Preset::Group);
+    let db = settings(Preset::Group).open(&disk);
     db.drop_table("a").expect("not used");
     for (error, kind) in [(28, ErrorKind::OutOfSpace), (5, ErrorKind::Io), (28, ErrorKind::OutOfSpace)] {
         disk.inject(Fault { operation: OperationKind::Read, after: 0, kind: FaultKind::Once, error });
@@ -471,7 +448,7 @@ fn no_block_and_no_segment_is_leaked() {
                 s.compression = compression;
                 s.memory_bytes = 1 << 20;
             });
-            Database::builder().settings(settings).storage(Arc::new(disk.clone()))
+            settings.on(disk)
         };
         let db = open(&disk).open("simulated").expect("a whole disk");
         let sound = |db: &Database| assert_sound(&db.verify(None).expect("runs"));

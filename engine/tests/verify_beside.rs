@@ -2,6 +2,7 @@
 //! frees a dropped table.
 
 use crate::support::interleaved::{Interleaved, Step, set_interrupt};
+use crate::support::test_database::tiny;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Compression, Database, Preset, Settings, VerifyReport};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,18 +23,13 @@ fn open_as(disk: &SimulatedStorage, settings: Settings) -> Database {
 }
 
 fn settings(memory_bytes: u64) -> Settings {
-    Settings::default().with(|s| {
+    tiny(memory_bytes).with(|s| {
         s.preset = Preset::Group;
         s.logs = 1;
-        s.memory_bytes = memory_bytes;
         s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 1 << 20;
-        s.checkpoint_log_bytes = 0;
         // So that tests find the rows that they damage.
         s.compression = Compression::None;
-        s.flush_unit_bytes = 4096;
     })
 }
 

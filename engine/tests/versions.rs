@@ -1,6 +1,7 @@
 //! Memory for old versions: what keeps them, for how long, and what writers get when it is nearly
 //! full.
 
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::simulated::{Mishap, MishapKind, OperationKind, SimulatedStorage};
@@ -22,8 +23,7 @@ fn open(disk: &SimulatedStorage) -> (Database, Table) {
         s.log_bytes_max = 256 << 20;
         s.checkpoint_log_bytes = 0;
     });
-    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
-    let db = builder.open("x").expect("opens");
+    let db = settings.open(disk);
     let table = db.create_table("t").expect("new");
     for first in (0..ROWS).step_by(100) {
         let rows = first..first + 100;

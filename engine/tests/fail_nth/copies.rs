@@ -2,7 +2,8 @@
 
 use super::databases::{closed, database, group};
 use super::told::{Deed, How, Size};
-use super::{After, Scenario, Stage, judge_database, open};
+use super::{After, Scenario, Stage, judge_database};
+use crate::support::test_database::TestDatabase;
 use crate::support::{Content, content, place};
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{BackupOptions, Database, RestoreOptions, Settings};
@@ -34,7 +35,7 @@ fn restored(backups: &[&SimulatedStorage], context: &str) -> Option<Content> {
     let target = SimulatedStorage::new(8);
     Database::restore(backups.iter().map(|disk| place(disk)), place(&target), RestoreOptions::default())
         .ok()?;
-    let db = open(&group(), &target).unwrap_or_else(|error| panic!("{context}: restored, but {error}"));
+    let db = group().try_open(&target).unwrap_or_else(|error| panic!("{context}: restored, but {error}"));
     let report = db.verify(None).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
     Some(content(&db))
@@ -57,7 +58,7 @@ fn judge_backup(after: &After, context: &str) {
 /// Prepares the database, a full backup, and an empty disk for the increment.
 fn with_full(settings: &Settings) -> (Vec<SimulatedStorage>, Vec<Deed>) {
     let (disks, deeds) = with_target(settings);
-    let db = open(settings, &disks[0]).expect("a well disk");
+    let db = settings.open(&disks[0]);
     db.backup(place(&disks[1]), BackupOptions::default()).expect("well disks");
     let table = db.table("t").expect("there");
     let row = |tx: &mut quenchdb::Transaction| tx.insert(&table, "later", "value");
@@ -93,7 +94,7 @@ fn judge_increment(after: &After, context: &str) {
 /// Prepares a backup, a disk to restore to, and the log of the original, which was not closed.
 fn with_log(settings: &Settings) -> (Vec<SimulatedStorage>, Vec<Deed>) {
     let (disks, _) = with_target(settings);
-    let db = open(settings, &disks[0]).expect("a well disk");
+    let db = settings.open(&disks[0]);
     db.backup(place(&disks[1]), BackupOptions::default()).expect("well disks");
     let table = db.table("t").expect("there");
     for n in 0..4u8 {
@@ -123,7 +124,7 @@ fn restore(stage: &mut Stage) {
 /// Checks that a reported restore is complete. Otherwise the target is refused until a restore
 /// succeeds, which can be repeated elsewhere.
 fn judge_restore(after: &After, context: &str) {
-    match open(after.settings, &after.disks[0]) {
+    match after.settings.try_open(&after.disks[0]) {
         Ok(db) => {
             let rows = content(&db);
             let late = rows.keys().filter(|(_, key)| key[0] == 77).count();
@@ -157,7 +158,8 @@ fn salvage(stage: &mut Stage) {
 fn judge_salvage(after: &After, context: &str) {
     judge_database(after, context);
     if after.done {
-        let db = open(after.settings, &after.disks[1]).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let db =
+            after.settings.try_open(&after.disks[1]).unwrap_or_else(|error| panic!("{context}: {error}"));
         assert_eq!(prepared_rows(&content(&db)), 18, "{context}: reported as whole");
     }
 }
@@ -183,8 +185,7 @@ fn verify(stage: &mut Stage) {
 fn read_checkpoint(stage: &mut Stage) {
     let (db, table) = stage.open_well();
     stage.arm();
-    let builder =
-        Database::builder().settings(stage.settings.clone()).storage(Arc::new(stage.disks[0].clone()));
+    let builder = stage.settings.on(&stage.disks[0]);
     let reader = builder.open_checkpoint("simulated");
     let reader = stage.attempt(reader);
     stage.writer.put(&db, &table, Size(4, 600), How::Wait);

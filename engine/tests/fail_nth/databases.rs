@@ -1,8 +1,9 @@
 //! Scenarios of one database on one disk.
 
 use super::told::{Deed, How, Size, Writer};
-use super::{Scenario, Stage, judge_database, open};
+use super::{Scenario, Stage, judge_database};
 use crate::support::await_that;
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Compression, Database, Layout, Preset, Settings, Table, Writer as Who};
 use std::io::Read;
@@ -62,7 +63,7 @@ pub fn database(
 ) -> Before {
     let disk = SimulatedStorage::new(1);
     let mut writer = Writer::new(&disk, 0, Vec::new());
-    let db = open(settings, &disk).expect("a well disk");
+    let db = settings.open(&disk);
     writer.create(&db, "t");
     let table = db.table("t").expect("created");
     work(&db, &table, &mut writer);

@@ -18,18 +18,20 @@ mod copies;
 mod databases;
 mod told;
 
+use crate::support::in_time;
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Database, Error, ErrorKind, Settings, Table};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use told::{Deed, How, Size, Writer, as_of};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 /// For one run of a scenario with its checks.
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE_SECONDS: u64 = 120;
 
 /// Something that the engine does with one disk or several.
 pub(crate) struct Scenario {
@@ -73,10 +75,6 @@ pub(crate) struct After<'a> {
     pub(crate) done: bool,
 }
 
-pub(crate) fn open(settings: &Settings, disk: &SimulatedStorage) -> quenchdb::Result<Database> {
-    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("simulated")
-}
-
 impl Stage {
     fn new(settings: &Settings, disks: Vec<SimulatedStorage>, deeds: Vec<Deed>) -> Stage {
         let writer = Writer::new(&disks[0], 0, deeds);
@@ -109,7 +107,7 @@ impl Stage {
 
     /// Opens the database of the first disk, or returns `None` and records the error.
     pub(crate) fn open(&mut self) -> Option<Database> {
-        let opened = open(&self.settings, &self.disks[0]);
+        let opened = self.settings.try_open(&self.disks[0]);
         let db = self.attempt(opened)?;
         self.db = Some(db.clone());
         Some(db)
@@ -184,8 +182,8 @@ fn judge_error(error: &Error, fills_up: bool, context: &str) {
 /// Opens the first disk's database, checks it, and uses it.
 pub(crate) fn judge_database(after: &After, context: &str) {
     let disk = &after.disks[0];
-    let db = open(&after.settings.clone(), disk)
-        .unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
+    let db =
+        after.settings.try_open(disk).unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
     told::judge(&db, &after.deeds, context);
     let report = db.verify(None).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
@@ -209,21 +207,6 @@ struct Counts {
     on_path: Option<u64>,
     crashes: u64,
     seconds: f64,
-}
-
-/// Panics if `run` does not return.
-fn in_time<T: Send + 'static>(context: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
-    let (send, receive) = mpsc::channel();
-    let thread = std::thread::spawn(move || drop(send.send(run())));
-    match receive.recv_timeout(DEADLINE) {
-        Ok(value) => value,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{context}: hangs"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => {
-            let text = thread.join().expect_err("it sent nothing");
-            let text = text.downcast_ref::<String>().cloned().unwrap_or_default();
-            panic!("{context}: panicked: {text}")
-        }
-    }
 }
 
 const VARIANTS: [(FaultKind, i32, OperationKind); 4] = [
@@ -285,7 +268,7 @@ impl Prepared {
     fn crashes(self: &Arc<Self>, side: usize, counts: &mut Counts) {
         let context = format!("{}, no fault", self.scenario.name);
         let prepared = self.clone();
-        let stage = in_time(&context.clone(), move || {
+        let stage = in_time(&context.clone(), DEADLINE_SECONDS, move || {
             let mut stage = prepared.stage();
             (prepared.scenario.run)(&mut stage);
             stage.judge_errors(&context);
@@ -299,7 +282,9 @@ impl Prepared {
                     format!("{}, disk {side}, {kind:?} after {operations} of {last}", self.scenario.name);
                 let (prepared, stage, for_thread) = (self.clone(), stage.clone(), context.clone());
                 counts.crashes += 1;
-                in_time(&context, move || prepared.one_crash(&stage, side, kind, operations, &for_thread));
+                in_time(&context, DEADLINE_SECONDS, move || {
+                    prepared.one_crash(&stage, side, kind, operations, &for_thread)
+                });
             }
         }
         stage.disks.iter().for_each(SimulatedStorage::stop);
@@ -346,7 +331,8 @@ fn exhaust(scenario: &'static Scenario) -> Counts {
                 let (runner, for_thread) = (prepared.clone(), context.clone());
                 counts.runs += 1;
                 let slow = Instant::now();
-                let (struck, took) = in_time(&context, move || runner.one_fault(side, fault, &for_thread));
+                let (struck, took) =
+                    in_time(&context, DEADLINE_SECONDS, move || runner.one_fault(side, fault, &for_thread));
                 counts.on_path = counts.on_path.map(|runs| runs + u64::from(took));
                 if struck {
                     misses = 0;

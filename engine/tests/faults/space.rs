@@ -6,8 +6,7 @@ use super::*;
 #[test]
 fn opening_on_a_full_disk_loses_nothing() {
     for preset in Preset::ALL {
-        let disk = SimulatedStorage::new(1);
-        let db = open(&disk, preset).expect("a whole disk");
+        let (disk, db) = settings(preset).create(1);
         let table = db.create_table("t").expect("a whole disk");
         let mut told = work(&db, &table, 0, "whole").told;
         db.flush().expect("a whole disk");
@@ -16,7 +15,7 @@ fn opening_on_a_full_disk_loses_nothing() {
         drop(db);
         let full = disk.duplicate();
         full.set_capacity(Some(0));
-        if let Err(error) = open(&full, preset) {
+        if let Err(error) = settings(preset).try_open(&full) {
             assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{preset:?}: {error}");
         }
         full.stop();
@@ -28,8 +27,7 @@ fn opening_on_a_full_disk_loses_nothing() {
 /// as failed, and the later segments were never removed.
 #[test]
 fn a_checkpoint_succeeds_if_old_segments_cannot_be_removed() {
-    let disk = SimulatedStorage::new(1);
-    let db = open(&disk, Preset::Group).expect("a whole disk");
+    let (disk, db) = settings(Preset::Group).create(1);
     let table = db.create_table("t").expect("a whole disk");
     let mut told = work(&db, &table, 0, "whole").told;
     db.flush().expect("a whole disk");
@@ -39,7 +37,7 @@ fn a_checkpoint_succeeds_if_old_segments_cannot_be_removed() {
     let disk = disk.crash(CrashKind::Kill, disk.operations(), 1);
     let segments = || disk.files().into_iter().filter(|path| path.starts_with("log/")).collect::<Vec<_>>();
     let before = segments();
-    let db = open(&disk, Preset::Group).expect("a whole disk");
+    let db = settings(Preset::Group).open(&disk);
     let left = || segments().iter().filter(|path| before.contains(path)).count();
     assert!(left() >= 2, "{:?} of {before:?}", segments());
     let all = left();

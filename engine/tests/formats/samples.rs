@@ -1,5 +1,6 @@
 //! Samples: databases that use every feature of the formats, and the files that keep them.
 
+use crate::support::test_database::TestDatabase;
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::mapped::MapOptions;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -10,9 +11,8 @@ use quenchdb::{
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{open, settings};
+use super::settings;
 use crate::support::{Content, beside, place};
-use std::sync::Arc;
 
 /// The version of samples that this build writes.
 pub const NEWEST: u32 = 1;
@@ -134,7 +134,7 @@ fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) 
     let disk = SimulatedStorage::new(1);
     (settings.logs, settings.dependency) = (2, Some(Dependency::Exact));
     settings.layout = Some(Layout::ByPage);
-    let builder = Database::builder().settings(settings).storage(Arc::new(disk.clone()));
+    let builder = settings.on(&disk);
     let mut sample =
         Sample { db: builder.open("simulated").expect("an empty disk"), expected: Content::new() };
     sample.fill(10);
@@ -173,7 +173,7 @@ fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) 
 pub fn make_backups() -> [(SimulatedStorage, Content); 2] {
     let (disk, expected) = make(true);
     let (full, increment) = (SimulatedStorage::new(3), SimulatedStorage::new(4));
-    let mut sample = Sample { db: open(&disk).expect("closed"), expected };
+    let mut sample = Sample { db: settings().open(&disk), expected };
     sample.db.backup(place(&full), BackupOptions::default()).expect("sound");
     let of_full = sample.expected.clone();
     let later = sample.db.create_table("later").expect("new");

@@ -7,7 +7,7 @@
 
 use super::signs::{Signs, View};
 use super::so_far::{Commit, SoFar};
-use super::{Content, content};
+use super::{Content, Model, content};
 use quenchdb::internals::base::random::Random;
 use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, Result, Table, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
@@ -266,7 +266,7 @@ pub fn judge_content(all: &Content, must: &BTreeSet<Id>, never: &BTreeSet<Id>, c
             .map(|((_, k), v)| (k.clone(), v.clone()))
             .collect::<Vec<_>>()
     };
-    let journal: BTreeMap<Vec<u8>, Vec<u8>> = rows("journal").into_iter().collect();
+    let journal: Model = rows("journal").into_iter().collect();
     for id in must {
         assert!(journal.contains_key(&id[..]), "{context}: acknowledged {id:?} is lost");
     }
@@ -305,7 +305,7 @@ pub fn judge_content(all: &Content, must: &BTreeSet<Id>, never: &BTreeSet<Id>, c
 
 /// Checks that each transaction in the journal is there together with all that it observed. Returns
 /// the journal rows of transfers.
-fn judge_met(mut journal: BTreeMap<Vec<u8>, Vec<u8>>, context: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn judge_met(mut journal: Model, context: &str) -> Model {
     for (id, row) in journal.iter().filter(|(_, row)| row[0] == MET) {
         for met in row[1..].chunks(size_of::<Id>()) {
             assert!(journal.contains_key(met), "{context}: {id:?} met {met:?}, which is lost");
@@ -316,7 +316,7 @@ fn judge_met(mut journal: BTreeMap<Vec<u8>, Vec<u8>>, context: &str) -> BTreeMap
 }
 
 /// Checks that the marker rows are those of the committed transactions, except removed ones.
-fn judge_signs(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &str) {
+fn judge_signs(all: &Content, journal: &Model, context: &str) {
     let mut expected: BTreeSet<&[u8]> = journal.keys().map(Vec::as_slice).collect();
     for (id, row) in journal.iter().filter(|(_, row)| row[20] != NO_SIGN) {
         let down = [id[0], id[1], row[20], 0];
@@ -328,7 +328,7 @@ fn judge_signs(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &st
 }
 
 /// Checks that each chain's document is the one of the last transaction that changed it.
-fn judge_documents(all: &Content, journal: &BTreeMap<Vec<u8>, Vec<u8>>, context: &str) {
+fn judge_documents(all: &Content, journal: &Model, context: &str) {
     let mut last: BTreeMap<u8, (i64, u8)> = BTreeMap::new();
     for row in journal.values().filter(|row| row[19] != UNTOUCHED) {
         let length = i64::from_le_bytes(row[11..19].try_into().expect("eight bytes"));

@@ -13,6 +13,7 @@ pub mod shadow;
 pub mod signs;
 pub mod skipped;
 pub mod so_far;
+pub mod test_database;
 
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::commit::presets;
@@ -27,6 +28,16 @@ use std::time::{Duration, Instant};
 
 /// Rows by table and key.
 pub type Content = BTreeMap<(String, Vec<u8>), Vec<u8>>;
+
+/// The rows of one table: what a test expects, or what it found.
+pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Returns the rows of a table; none if there is no such table.
+pub fn rows(db: &Database, table: &str) -> Model {
+    let snapshot = db.begin_read().expect("free");
+    let Ok(table) = db.table(table) else { return Model::new() };
+    snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
+}
 
 /// Returns every row of every table.
 pub fn content(db: &Database) -> Content {
@@ -59,6 +70,20 @@ pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{what}");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs `run` in a new thread. Panics if it panics or takes more than `seconds`.
+pub fn in_time<T: Send + 'static>(what: &str, seconds: u64, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (send, receive) = mpsc::channel();
+    let thread = std::thread::spawn(move || drop(send.send(run())));
+    match receive.recv_timeout(Duration::from_secs(seconds)) {
+        Ok(value) => value,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            println!("{what}: panicked");
+            std::panic::resume_unwind(thread.join().expect_err("it sent nothing"))
+        }
     }
 }
 
@@ -142,11 +167,6 @@ pub fn patient_workers(logs: usize) -> Settings {
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Opens the database on `disk`, which must not fail.
-pub fn open(disk: &SimulatedStorage, settings: &Settings) -> Database {
-    Database::builder().settings(settings.clone()).storage(Arc::new(disk.clone())).open("x").expect("opens")
 }
 
 /// Returns settings with a preset, sometimes with other choices than the preset's own. Over many

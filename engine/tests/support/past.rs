@@ -4,14 +4,13 @@
 //! The rows must be as after one of the thread's commits. The table must be there or not as after
 //! one of its creations and drops. Neither may be older than the last acknowledged one.
 
-use super::Content;
+use super::{Content, Model};
 use quenchdb::internals::base::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The owner of rows: run and thread. Keys begin with it.
 pub type Owner = [u8; 2];
-pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The table that owners share. One row per owner counts the owner's commits.
 pub const SHARED: &str = "shadow";
@@ -80,16 +79,16 @@ impl Reached {
 /// The rows after a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    pub shared: Rows,
+    pub shared: Model,
     /// Rows of the owner's table, as of `turn`.
-    pub own: Rows,
+    pub own: Model,
     pub turn: usize,
 }
 
 impl State {
     /// Returns the rows of the owner's table after table change `turn` and no further commit.
-    pub fn own_after(&self, turn: usize) -> Rows {
-        if turn == self.turn { self.own.clone() } else { Rows::new() }
+    pub fn own_after(&self, turn: usize) -> Model {
+        if turn == self.turn { self.own.clone() } else { Model::new() }
     }
 }
 
@@ -248,10 +247,10 @@ fn judge_each(
     tables: &[String],
     pasts: &[&Past],
     context: &str,
-    judge: impl Fn(&Past, &Rows, Option<&Rows>) -> Reached,
+    judge: impl Fn(&Past, &Model, Option<&Model>) -> Reached,
 ) -> BTreeMap<Owner, Reached> {
-    let mut shared: BTreeMap<Owner, Rows> = BTreeMap::new();
-    let mut own: BTreeMap<&str, Rows> = BTreeMap::new();
+    let mut shared: BTreeMap<Owner, Model> = BTreeMap::new();
+    let mut own: BTreeMap<&str, Model> = BTreeMap::new();
     for ((table, key), value) in content {
         if table == SHARED {
             shared.entry([key[0], key[1]]).or_default().insert(key.clone(), value.clone());
@@ -274,12 +273,12 @@ fn judge_each(
 }
 
 /// Returns the number of commits that the owner's rows state.
-fn commit_of(past: &Past, shared: &Rows) -> usize {
+fn commit_of(past: &Past, shared: &Model) -> usize {
     shared.get(&count_key(past.owner)).map_or(0, |count| usize::from(count[0]))
 }
 
 /// Returns the state that an owner's rows and table are in, after at least `turn` table changes.
-fn judge(past: &Past, shared: &Rows, own: Option<&Rows>, turn: usize, context: &str) -> Reached {
+fn judge(past: &Past, shared: &Model, own: Option<&Model>, turn: usize, context: &str) -> Reached {
     let (owner, commit) = (past.owner, commit_of(past, shared));
     let state = past.state_of_any_life(commit);
     let state = state.filter(|state| state.shared == *shared).unwrap_or_else(|| {
