@@ -61,10 +61,10 @@ fn value(transaction: u64) -> Vec<u8> {
 /// Returns the acknowledged ones with the number of disk operations at that time.
 fn work(db: &Database, disk: &SimulatedStorage, from: u64, count: u64) -> Vec<(usize, u64)> {
     let table = db.table_or_create("t").expect("made");
-    let told = Mutex::new(Vec::new());
+    let acknowledged = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for thread in 0..2 {
-            let (table, told) = (&table, &told);
+            let (table, acknowledged) = (&table, &acknowledged);
             scope.spawn(move || {
                 for transaction in (from..from + count).filter(|t| t % 2 == thread) {
                     loop {
@@ -93,24 +93,24 @@ fn work(db: &Database, disk: &SimulatedStorage, from: u64, count: u64) -> Vec<(u
                             }
                             handle.wait().expect("a whole disk");
                         }
-                        told.lock().expect("no panic").push((disk.operations(), transaction));
+                        acknowledged.lock().expect("no panic").push((disk.operations(), transaction));
                         break;
                     }
                 }
             });
         }
     });
-    told.into_inner().expect("no panic")
+    acknowledged.into_inner().expect("no panic")
 }
 
 /// Returns the transactions that are there. Checks that each row is of one of them, and of its
 /// newest writer unless both threads wrote the row.
-fn judge(db: &Database, told: &[(usize, u64)], by: usize, what: &str) -> Vec<u64> {
+fn judge(db: &Database, acknowledged: &[(usize, u64)], by: usize, what: &str) -> Vec<u64> {
     let all = content(db);
     let number = |bytes: &[u8]| u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"));
     let there: Vec<u64> =
         all.keys().filter_map(|(_, key)| Some(number(key.strip_prefix(b"done")?))).collect();
-    for (_, transaction) in told.iter().filter(|(at, _)| *at <= by) {
+    for (_, transaction) in acknowledged.iter().filter(|(at, _)| *at <= by) {
         assert!(there.contains(transaction), "{what}: {transaction} was acknowledged and is lost");
     }
     let rows: BTreeMap<u64, u64> = all
@@ -173,7 +173,7 @@ fn a_transaction_is_whole_or_absent_after_any_two_crashes() {
     let (mut lost, mut random) = (0, Random::from_seed(5));
     for settings in protocols() {
         let (disk, db) = settings.create(2);
-        let told = work(&db, &disk, 0, 60);
+        let acknowledged = work(&db, &disk, 0, 60);
         disk.stop();
         drop(db);
         let end = disk.operations();
@@ -183,7 +183,7 @@ fn a_transaction_is_whole_or_absent_after_any_two_crashes() {
             let what = format!("{}: {kind:?} after {at} of {end}", name(&settings));
             let once = disk.crash(kind, at, random.next_u64());
             let db = settings.open(&once);
-            let there = judge(&db, &told, at, &what);
+            let there = judge(&db, &acknowledged, at, &what);
             lost += db.recovery().discarded;
             // Discarded transactions stay discarded and recovered ones stay, after more commits and
             // another crash.

@@ -23,10 +23,10 @@
 //! Three of four crashes are power cuts, the others kills; each is counted. `QUENCH_CRASHES` raises
 //! the number of crashes.
 
-use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, judge_both, one};
-use crate::support::past::{Keys, Owner, Past, Reached, judge_shadows};
-use crate::support::shadow::{Shadow, World};
-use crate::support::so_far::{self, Commit, SoFar};
+use crate::support::bank::{ALL_KINDS, CommitOutcome, Id, Tables, is_certain, judge_both, one};
+use crate::support::checked_rows::{CheckedRows, Environment};
+use crate::support::returned_commits::{self, Commit, ReturnedCommits};
+use crate::support::row_history::{Keys, Owner, Reached, RowHistory, judge_rows};
 use crate::support::test_database::TestDatabase;
 use crate::support::{Content, content};
 use quenchdb::internals::base::depth::depth;
@@ -44,7 +44,7 @@ struct Work {
     acknowledged: Vec<(usize, Id)>,
     /// Aborted transactions, which must never be visible.
     aborted: BTreeSet<Id>,
-    shadows: Vec<Past>,
+    histories: Vec<RowHistory>,
     /// Commits that a flush, checkpoint or close made durable, with the number of disk operations
     /// when it returned.
     made_durable: Vec<(usize, Commit)>,
@@ -52,9 +52,9 @@ struct Work {
 
 impl Work {
     /// Adds the commits in `made_durable` to the acknowledged ones.
-    fn tell(&mut self) {
+    fn acknowledge_durable(&mut self) {
         MADE_DURABLE.fetch_add(self.made_durable.len() as u64, Ordering::Relaxed);
-        so_far::tell(&self.made_durable, &mut self.acknowledged, &mut self.shadows);
+        returned_commits::acknowledge(&self.made_durable, &mut self.acknowledged, &mut self.histories);
     }
 
     fn acknowledged_by(&self, operations: usize) -> BTreeSet<Id> {
@@ -129,7 +129,7 @@ fn keys(seed: u64) -> Keys {
 }
 
 /// Runs transactions in several threads. Returns what the threads know, and the commits.
-fn work(db: &Database, storage: &SimulatedStorage, life: Life) -> (Work, Arc<SoFar>) {
+fn work(db: &Database, storage: &SimulatedStorage, life: Life) -> (Work, Arc<ReturnedCommits>) {
     let tables = Tables::of(db, life.tight).expect("a whole disk");
     let done = Mutex::new(Work::default());
     std::thread::scope(|scope| {
@@ -140,7 +140,7 @@ fn work(db: &Database, storage: &SimulatedStorage, life: Life) -> (Work, Arc<SoF
     });
     let done = done.into_inner().expect("no panic");
     assert!(life.run > 0 || !done.acknowledged.is_empty(), "seed {}: nothing was acknowledged", life.seed);
-    (done, tables.so_far)
+    (done, tables.returned_commits)
 }
 
 fn work_in(
@@ -153,7 +153,7 @@ fn work_in(
 ) {
     let mut random = Random::from_seed(life.seed ^ u64::from(thread) << 32);
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
-    let mut shadow = Shadow::of(db, [life.run, thread], keys(life.seed)).expect("a whole disk");
+    let mut rows = CheckedRows::of(db, [life.run, thread], keys(life.seed)).expect("a whole disk");
     let done = || done.lock().expect("no panic");
     let note = |id| done().acknowledged.push((storage.operations(), id));
     let bearable = |error: Error| {
@@ -166,15 +166,20 @@ fn work_in(
         done().made_durable.extend(durable.into_iter().map(|commit| (operations, commit)));
     };
     let operations = || storage.operations();
-    let world = World { db, so_far: &tables.so_far, operations: &operations, kinds: ALL_KINDS };
+    let environment = Environment {
+        db,
+        returned_commits: &tables.returned_commits,
+        operations: &operations,
+        kinds: ALL_KINDS,
+    };
     for n in 0..life.each {
         let id = [life.run, thread, n, 0];
         match one(db, tables, id, ALL_KINDS, &mut random) {
-            Ok(Told::Durable) => note(id),
-            Ok(Told::Later(handle)) => handles.push((id, handle)),
-            Ok(Told::Met(ids)) => ids.into_iter().for_each(note),
-            Ok(Told::Aborted) => drop(done().aborted.insert(id)),
-            Ok(Told::Bounded | Told::Lazy) => {}
+            Ok(CommitOutcome::Durable) => note(id),
+            Ok(CommitOutcome::Later(handle)) => handles.push((id, handle)),
+            Ok(CommitOutcome::Observed(ids)) => ids.into_iter().for_each(note),
+            Ok(CommitOutcome::Aborted) => drop(done().aborted.insert(id)),
+            Ok(CommitOutcome::Bounded | CommitOutcome::Lazy) => {}
             Err(error) => {
                 if is_certain(&error) {
                     done().aborted.insert(id);
@@ -186,15 +191,15 @@ fn work_in(
             note(id);
         }
         if random.chance(1, 2) {
-            shadow.step(&world, &mut random).unwrap_or_else(bearable);
+            rows.step(&environment, &mut random).unwrap_or_else(bearable);
         }
         match random.below(40) {
-            0 | 1 => tables.so_far.make_durable(|| db.checkpoint()).map_or_else(bearable, note_all),
-            2 => tables.so_far.make_durable(|| db.flush()).map_or_else(bearable, note_all),
+            0 | 1 => tables.returned_commits.make_durable(|| db.checkpoint()).map_or_else(bearable, note_all),
+            2 => tables.returned_commits.make_durable(|| db.flush()).map_or_else(bearable, note_all),
             _ => {}
         }
     }
-    done().shadows.push(shadow.end());
+    done().histories.push(rows.end());
 }
 
 /// Pages evicted in all runs together.
@@ -230,13 +235,13 @@ fn judge(
     db: &Database,
     must: &BTreeSet<Id>,
     lives: &[&Work],
-    least: impl Fn(&Past) -> Reached,
+    least: impl Fn(&RowHistory) -> Reached,
     context: &str,
 ) -> (Content, BTreeMap<Owner, Reached>) {
     let never = lives.iter().flat_map(|life| &life.aborted).copied().collect();
     let content = judge_both(db, must, &never, context);
-    let pasts: Vec<&Past> = lives.iter().flat_map(|life| &life.shadows).collect();
-    let states = judge_shadows(&content, &db.tables(), &pasts, least, context);
+    let histories: Vec<&RowHistory> = lives.iter().flat_map(|life| &life.histories).collect();
+    let states = judge_rows(&content, &db.tables(), &histories, least, context);
     (content, states)
 }
 
@@ -291,7 +296,7 @@ fn run(seed: u64, points: u64) -> Done {
     let storage = SimulatedStorage::new(seed);
     let first_life = {
         let db = settings.open(&storage);
-        let (mut first, so_far) =
+        let (mut first, returned_commits) =
             work(&db, &storage, Life { run: 0, tight: is_tight(seed), threads: 2, each: 20, seed });
         let report = db.verify(None).expect("a whole disk");
         assert!(report.problems.is_empty(), "seed {seed}, first life: {:?}", report.problems);
@@ -299,10 +304,10 @@ fn run(seed: u64, points: u64) -> Done {
         STOLEN.fetch_add(db.statistics().stolen_blocks, Ordering::Relaxed);
         PACKED.fetch_add(db.statistics().packs.images_packed, Ordering::Relaxed);
         if random.chance(1, 4) {
-            let durable = so_far.make_durable(|| db.close()).expect("a whole disk");
+            let durable = returned_commits.make_durable(|| db.close()).expect("a whole disk");
             first.made_durable.extend(durable.into_iter().map(|commit| (storage.operations(), commit)));
         }
-        first.tell();
+        first.acknowledge_durable();
         first
     };
     let end = storage.operations();
@@ -341,11 +346,12 @@ fn run(seed: u64, points: u64) -> Done {
             panic!("{context}: {error}; see {kept}")
         });
         OLD_CHUNKS.fetch_add(db.recovery().chunks_before_checkpoint, Ordering::Relaxed);
-        let (before, states) = judge(&db, &must, &[&first_life], |past| past.told_by(first_at), &context);
+        let (before, states) =
+            judge(&db, &must, &[&first_life], |history| history.acknowledged_by(first_at), &context);
         let recovered_at = disk.operations();
         let life = Life { run: 1, tight: is_tight(seed), threads: 1, each: 4, seed: random.next_u64() };
         let (mut more, _) = work(&db, &disk, life);
-        more.tell();
+        more.acknowledge_durable();
         if let Some(reader) = reader {
             let again = judge_reader(&reader, "checkpoint again");
             assert_eq!(Some(again), read, "{context}: a reader's checkpoint has changed");
@@ -378,11 +384,11 @@ fn run(seed: u64, points: u64) -> Done {
             ];
             panic!("{context}: {error}; see {kept:?}")
         });
-        let least = |past: &Past| match states.get(&past.owner) {
+        let least = |history: &RowHistory| match states.get(&history.owner) {
             // The owner is of the second run.
-            None => past.told_by(at),
+            None => history.acknowledged_by(at),
             Some(state) if at >= recovered_at => *state,
-            Some(_) => past.told_by(first_at),
+            Some(_) => history.acknowledged_by(first_at),
         };
         let (once, _) = judge(&db, &must_now, &[&first_life, &more], least, &context);
         let (watermark, csn) = (db.statistics().watermark, db.statistics().newest_csn);

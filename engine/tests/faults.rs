@@ -32,7 +32,7 @@ fn settings(preset: Preset) -> Settings {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fate {
+enum Outcome {
     Acknowledged,
     Unknown,
     /// Refused before it could take effect.
@@ -40,10 +40,10 @@ enum Fate {
 }
 
 /// Transaction number to its outcome. Each transaction wrote rows `[n, 0]` and `[n, 1]`.
-type Told = BTreeMap<u8, Fate>;
+type Outcomes = BTreeMap<u8, Outcome>;
 
 struct Work {
-    told: Told,
+    outcomes: Outcomes,
     checkpoints: Vec<Result<()>>,
 }
 
@@ -51,17 +51,17 @@ fn value(n: u8) -> Vec<u8> {
     vec![n; 3000 + usize::from(n)]
 }
 
-fn fate(error: &Error, context: &str) -> Fate {
+fn outcome(error: &Error, context: &str) -> Outcome {
     match error.kind() {
-        ErrorKind::OutcomeUnknown => Fate::Unknown,
-        ErrorKind::Poisoned | ErrorKind::OutOfSpace | ErrorKind::Io => Fate::No,
+        ErrorKind::OutcomeUnknown => Outcome::Unknown,
+        ErrorKind::Poisoned | ErrorKind::OutOfSpace | ErrorKind::Io => Outcome::No,
         other => panic!("{context}: a commit failed with {other:?}: {error}"),
     }
 }
 
 /// Commits in every way, makes two checkpoints, and writes enough bytes for several segments.
 fn work(db: &Database, table: &Table, first: u8, context: &str) -> Work {
-    let mut work = Work { told: Told::new(), checkpoints: Vec::new() };
+    let mut work = Work { outcomes: Outcomes::new(), checkpoints: Vec::new() };
     let mut handles = Vec::new();
     for n in first..first + 24 {
         let durability = if n % 5 == 1 { Durability::BoundedLoss } else { Durability::Durable };
@@ -73,7 +73,7 @@ fn work(db: &Database, table: &Table, first: u8, context: &str) -> Work {
         let mut tx = match tx {
             Ok(tx) => tx,
             Err(error) => {
-                work.told.insert(n, fate(&error, context));
+                work.outcomes.insert(n, outcome(&error, context));
                 continue;
             }
         };
@@ -82,29 +82,29 @@ fn work(db: &Database, table: &Table, first: u8, context: &str) -> Work {
         let committed = chained.and_then(|()| match n % 5 {
             0 | 2 => {
                 handles.push((n, tx.commit_async()?));
-                Ok(Fate::Unknown)
+                Ok(Outcome::Unknown)
             }
-            1 => tx.commit().map(|_| Fate::Unknown),
-            _ => tx.commit().map(|_| Fate::Acknowledged),
+            1 => tx.commit().map(|_| Outcome::Unknown),
+            _ => tx.commit().map(|_| Outcome::Acknowledged),
         });
-        work.told.insert(n, committed.unwrap_or_else(|error| fate(&error, context)));
+        work.outcomes.insert(n, committed.unwrap_or_else(|error| outcome(&error, context)));
         if n % 5 == 3 {
-            wait_all(&mut handles, &mut work.told, context);
+            wait_all(&mut handles, &mut work.outcomes, context);
         }
         if n % 10 == 9 {
             work.checkpoints.push(db.checkpoint().map(drop));
         }
     }
-    wait_all(&mut handles, &mut work.told, context);
+    wait_all(&mut handles, &mut work.outcomes, context);
     work
 }
 
-fn wait_all(handles: &mut Vec<(u8, quenchdb::CommitHandle)>, told: &mut Told, context: &str) {
+fn wait_all(handles: &mut Vec<(u8, quenchdb::CommitHandle)>, outcomes: &mut Outcomes, context: &str) {
     for (n, handle) in handles.drain(..) {
         match handle.wait() {
             Ok(()) => {
                 assert!(handle.is_committed(), "{context}: {n} was waited for");
-                told.insert(n, Fate::Acknowledged);
+                outcomes.insert(n, Outcome::Acknowledged);
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{context}: {error}"),
         }
@@ -112,31 +112,31 @@ fn wait_all(handles: &mut Vec<(u8, quenchdb::CommitHandle)>, told: &mut Told, co
 }
 
 /// Checks that acknowledged rows can be read in the database that met the failure.
-fn reads_go_on(db: &Database, table: &Table, told: &Told, context: &str) {
+fn reads_go_on(db: &Database, table: &Table, outcomes: &Outcomes, context: &str) {
     let snapshot = db.begin_read().unwrap_or_else(|error| panic!("{context}: no snapshot: {error}"));
-    for (n, fate) in told {
+    for (n, outcome) in outcomes {
         for half in 0..2 {
-            match (snapshot.get(table, [*n, half]), fate) {
-                (Ok(found), Fate::Acknowledged) => assert_eq!(found, Some(value(*n)), "{context}: {n}"),
-                (Ok(found), Fate::No) => assert_eq!(found, None, "{context}: {n} was refused and is seen"),
-                (Ok(_), Fate::Unknown) => {}
-                (Err(error), Fate::Unknown) => {
+            match (snapshot.get(table, [*n, half]), outcome) {
+                (Ok(found), Outcome::Acknowledged) => assert_eq!(found, Some(value(*n)), "{context}: {n}"),
+                (Ok(found), Outcome::No) => assert_eq!(found, None, "{context}: {n} was refused and is seen"),
+                (Ok(_), Outcome::Unknown) => {}
+                (Err(error), Outcome::Unknown) => {
                     assert_eq!(error.kind(), ErrorKind::Poisoned, "{context}: {error}")
                 }
-                (Err(error), _) => panic!("{context}: {n} is {fate:?} and cannot be read: {error}"),
+                (Err(error), _) => panic!("{context}: {n} is {outcome:?} and cannot be read: {error}"),
             }
         }
     }
 }
 
 /// Reopens and checks that everything acknowledged is there, whole and in order. Then writes again.
-fn judge(disk: &SimulatedStorage, preset: Preset, told: &Told, context: &str) {
+fn judge(disk: &SimulatedStorage, preset: Preset, outcomes: &Outcomes, context: &str) {
     let db =
         settings(preset).try_open(disk).unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
     let table = db.table("t").unwrap_or_else(|error| panic!("{context}: {error}"));
     let snapshot = db.begin_read().expect("free");
     let mut newest = None;
-    for (n, fate) in told {
+    for (n, outcome) in outcomes {
         let halves: Vec<bool> = (0..2)
             .map(|half| {
                 let found =
@@ -146,10 +146,10 @@ fn judge(disk: &SimulatedStorage, preset: Preset, told: &Told, context: &str) {
             })
             .collect();
         assert_eq!(halves[0], halves[1], "{context}: half of {n} is there");
-        match fate {
-            Fate::Acknowledged => assert!(halves[0], "{context}: acknowledged {n} is lost"),
-            Fate::No => assert!(!halves[0], "{context}: {n} was refused and is there"),
-            Fate::Unknown => {}
+        match outcome {
+            Outcome::Acknowledged => assert!(halves[0], "{context}: acknowledged {n} is lost"),
+            Outcome::No => assert!(!halves[0], "{context}: {n} was refused and is there"),
+            Outcome::Unknown => {}
         }
         if halves[0] {
             newest = Some(*n);
@@ -168,16 +168,16 @@ fn after_the_failure(
     disk: &SimulatedStorage,
     db: Database,
     preset: Preset,
-    told: &Told,
+    outcomes: &Outcomes,
     context: &str,
     seed: u64,
 ) {
     disk.stop();
     drop(db);
-    judge(&disk.duplicate(), preset, told, &format!("{context}, reopened"));
+    judge(&disk.duplicate(), preset, outcomes, &format!("{context}, reopened"));
     let kind = if seed.is_multiple_of(2) { CrashKind::PowerCut } else { CrashKind::Kill };
     let crashed = disk.crash(kind, disk.operations(), seed);
-    judge(&crashed, preset, told, &format!("{context}, reopened after {kind:?}"));
+    judge(&crashed, preset, outcomes, &format!("{context}, reopened after {kind:?}"));
 }
 
 const VARIANTS: [(FaultKind, i32); 4] = [
@@ -198,9 +198,9 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
     let table = db.create_table("t").expect("a whole disk");
     disk.inject(fault);
     let work = work(&db, &table, 0, context);
-    reads_go_on(&db, &table, &work.told, context);
+    reads_go_on(&db, &table, &work.outcomes, context);
     let struck = disk.faults_struck() > 0;
-    let lost_log = work.told.iter().any(|(n, fate)| *fate == Fate::Unknown && n % 5 != 1);
+    let lost_log = work.outcomes.iter().any(|(n, outcome)| *outcome == Outcome::Unknown && n % 5 != 1);
     if lost_log {
         let error = db.transact(|tx| tx.insert(&table, [200, 0], "x")).expect_err("poisoned");
         assert_eq!(error.kind(), ErrorKind::Poisoned, "{context}: {error}");
@@ -210,15 +210,15 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
         let opens_nothing = fault.operation == OperationKind::Open && fault.kind == FaultKind::ForEver;
         let refused = opens_nothing && matches!(error.kind(), ErrorKind::Io | ErrorKind::OutOfSpace);
         assert!(refused || error.kind() == ErrorKind::Poisoned, "{context}: {error}");
-        reads_go_on(&db, &table, &work.told, context);
+        reads_go_on(&db, &table, &work.outcomes, context);
     }
     if fault.operation == OperationKind::Write {
         // Only checkpoints write without asking for durability. But no commit is accepted that a
         // checkpoint would have no space for.
         let no_space = fault.kind == FaultKind::ForEver && fault.error == ENOSPC;
-        let goes_on = |fate| fate == Fate::Acknowledged || no_space && fate == Fate::No;
-        let all = work.told.iter().all(|(n, fate)| goes_on(*fate) || n % 5 == 1);
-        assert!(all, "{context}: a failed checkpoint stopped commits: {:?}", work.told);
+        let goes_on = |outcome| outcome == Outcome::Acknowledged || no_space && outcome == Outcome::No;
+        let all = work.outcomes.iter().all(|(n, outcome)| goes_on(*outcome) || n % 5 == 1);
+        assert!(all, "{context}: a failed checkpoint stopped commits: {:?}", work.outcomes);
         if struck && fault.kind == FaultKind::Once {
             db.checkpoint()
                 .unwrap_or_else(|error| panic!("{context}: no checkpoint after a failed one: {error}"));
@@ -236,11 +236,14 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
     if !struck {
         assert!(work.checkpoints.iter().all(Result::is_ok) && !lost_log, "{context}");
     }
-    let mut told = work.told;
+    let mut outcomes = work.outcomes;
     if db.flush().is_ok() {
-        told.values_mut().filter(|fate| **fate == Fate::Unknown).for_each(|fate| *fate = Fate::Acknowledged);
+        outcomes
+            .values_mut()
+            .filter(|outcome| **outcome == Outcome::Unknown)
+            .for_each(|outcome| *outcome = Outcome::Acknowledged);
     }
-    after_the_failure(&disk, db, preset, &told, context, fault.after);
+    after_the_failure(&disk, db, preset, &outcomes, context, fault.after);
     struck
 }
 
@@ -249,10 +252,10 @@ fn one_fault(preset: Preset, fault: Fault, context: &str) -> bool {
 fn one_read(preset: Preset, fault: Fault, context: &str) -> bool {
     let (disk, db) = settings(preset).create(fault.after);
     let table = db.create_table("t").expect("a whole disk");
-    let mut told = work(&db, &table, 0, context).told;
+    let mut outcomes = work(&db, &table, 0, context).outcomes;
     drop(table);
     db.close().expect("a whole disk");
-    told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
+    outcomes.values_mut().for_each(|outcome| *outcome = Outcome::Acknowledged);
     let db = settings(preset).open(&disk);
     let table = db.table("t").expect("it was made");
     disk.inject(fault);
@@ -270,23 +273,29 @@ fn one_read(preset: Preset, fault: Fault, context: &str) -> bool {
     }
     let work = work(&db, &table, 24, context);
     let struck = disk.faults_struck() > 0;
-    let refused = work.told.values().filter(|fate| **fate == Fate::No).count();
+    let refused = work.outcomes.values().filter(|outcome| **outcome == Outcome::No).count();
     let no_checkpoint = work.checkpoints.iter().filter(|made| made.is_err()).count();
     assert!(
         struck || failed + refused + no_checkpoint == 0,
         "{context}: nothing failed, but {:?}",
-        work.told
+        work.outcomes
     );
     if fault.kind == FaultKind::Once {
-        assert!(failed + refused + no_checkpoint <= 1, "{context}: one read failed, and several were told");
+        assert!(
+            failed + refused + no_checkpoint <= 1,
+            "{context}: one read failed, and several were outcomes"
+        );
     }
-    told.extend(work.told);
+    outcomes.extend(work.outcomes);
     disk.heal();
     db.flush().unwrap_or_else(|error| panic!("{context}: a read is no reason to stop: {error}"));
-    told.values_mut().filter(|fate| **fate == Fate::Unknown).for_each(|fate| *fate = Fate::Acknowledged);
-    reads_go_on(&db, &table, &told, context);
+    outcomes
+        .values_mut()
+        .filter(|outcome| **outcome == Outcome::Unknown)
+        .for_each(|outcome| *outcome = Outcome::Acknowledged);
+    reads_go_on(&db, &table, &outcomes, context);
     db.checkpoint().unwrap_or_else(|error| panic!("{context}: the disk is well: {error}"));
-    after_the_failure(&disk, db, preset, &told, context, fault.after);
+    after_the_failure(&disk, db, preset, &outcomes, context, fault.after);
     struck
 }
 
@@ -379,9 +388,9 @@ fn a_failed_open_can_be_repeated() {
     for preset in some(&Preset::ALL, 2) {
         let (crashed, db) = settings(preset).create(7);
         let table = db.create_table("t").expect("a whole disk");
-        let mut told = work(&db, &table, 0, "whole").told;
+        let mut outcomes = work(&db, &table, 0, "whole").outcomes;
         db.flush().expect("a whole disk");
-        told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
+        outcomes.values_mut().for_each(|outcome| *outcome = Outcome::Acknowledged);
         crashed.stop();
         drop((db, table));
         let crashed = crashed.duplicate();
@@ -422,7 +431,7 @@ fn a_failed_open_can_be_repeated() {
                         let opened = settings(preset).try_open(&again);
                         opened.unwrap_or_else(|error| panic!("{context}: {error}")).close().expect("closes");
                     } else {
-                        judge(&again, preset, &told, &context);
+                        judge(&again, preset, &outcomes, &context);
                     }
                     if !struck {
                         break;
@@ -453,7 +462,7 @@ fn fill_up(preset: Preset, context: &str) {
     let size: usize =
         disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len()).sum();
     disk.set_capacity(Some(size as u64 + (100 << 10)));
-    let mut told = Told::new();
+    let mut outcomes = Outcomes::new();
     let mut refused = 0;
     for n in 0..100u8 {
         let start = Instant::now();
@@ -463,10 +472,10 @@ fn fill_up(preset: Preset, context: &str) {
                 .and_then(|()| tx.insert(&table, "chain", [n]))
         });
         match committed {
-            Ok(()) => drop(told.insert(n, Fate::Acknowledged)),
+            Ok(()) => drop(outcomes.insert(n, Outcome::Acknowledged)),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
-                told.insert(n, Fate::No);
+                outcomes.insert(n, Outcome::No);
                 refused += 1;
             }
         }
@@ -476,14 +485,14 @@ fn fill_up(preset: Preset, context: &str) {
         }
     }
     assert!(refused > 0, "{context}: the disk never was full");
-    reads_go_on(&db, &table, &told, context);
+    reads_go_on(&db, &table, &outcomes, context);
     if let Err(error) = db.checkpoint() {
         assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
     }
-    reads_go_on(&db, &table, &told, context);
+    reads_go_on(&db, &table, &outcomes, context);
     let full = disk.duplicate();
     full.set_capacity(None);
-    judge(&full, preset, &told, &format!("{context}, reopened with space"));
+    judge(&full, preset, &outcomes, &format!("{context}, reopened with space"));
     disk.set_capacity(None);
     let end = Instant::now() + Duration::from_secs(30);
     for n in 101..120u8 {
@@ -502,10 +511,10 @@ fn fill_up(preset: Preset, context: &str) {
             assert!(may_be_full, "{context}: there is space again, but {n}: {error}");
             std::thread::sleep(Duration::from_millis(5));
         }
-        told.insert(n, Fate::Acknowledged);
+        outcomes.insert(n, Outcome::Acknowledged);
     }
     db.checkpoint().unwrap_or_else(|error| panic!("{context}: there is space again: {error}"));
-    after_the_failure(&disk, db, preset, &told, context, 4);
+    after_the_failure(&disk, db, preset, &outcomes, context, 4);
 }
 
 /// Waiters in all threads get the error.
@@ -525,10 +534,10 @@ fn every_waiter_learns_of_a_failed_write() {
                     kind: FaultKind::ForEver,
                     error: EIO,
                 });
-                let told = std::sync::Mutex::new(BTreeMap::new());
+                let outcomes = std::sync::Mutex::new(BTreeMap::new());
                 std::thread::scope(|scope| {
                     for thread in 0..8u8 {
-                        let (db, table, told, context) = (&db, &table, &told, &context);
+                        let (db, table, outcomes, context) = (&db, &table, &outcomes, &context);
                         scope.spawn(move || {
                             for n in 0..20u8 {
                                 let mut tx = db.begin().expect("free");
@@ -540,10 +549,12 @@ fn every_waiter_learns_of_a_failed_write() {
                                     tx.commit_async().and_then(|handle| handle.wait())
                                 };
                                 let failed = done.is_err();
-                                let fate =
-                                    done.map_or_else(|error| fate(&error, context), |()| Fate::Acknowledged);
-                                told.lock().expect("no panic").insert(key, fate);
-                                if failed && fate == Fate::No {
+                                let outcome = done.map_or_else(
+                                    |error| outcome(&error, context),
+                                    |()| Outcome::Acknowledged,
+                                );
+                                outcomes.lock().expect("no panic").insert(key, outcome);
+                                if failed && outcome == Outcome::No {
                                     return;
                                 }
                             }
@@ -556,10 +567,10 @@ fn every_waiter_learns_of_a_failed_write() {
                 let db = settings(preset).open(&disk.crash(CrashKind::PowerCut, disk.operations(), after));
                 let table = db.table("t").expect("there");
                 let snapshot = db.begin_read().expect("free");
-                for (key, fate) in told.into_inner().expect("no panic") {
+                for (key, outcome) in outcomes.into_inner().expect("no panic") {
                     let there = snapshot.get(&table, key).expect("readable").is_some();
-                    assert!(there || fate != Fate::Acknowledged, "{context}: {key:?} is lost");
-                    assert!(!there || fate != Fate::No, "{context}: {key:?} was refused and is there");
+                    assert!(there || outcome != Outcome::Acknowledged, "{context}: {key:?} is lost");
+                    assert!(!there || outcome != Outcome::No, "{context}: {key:?} was refused and is there");
                 }
             });
         }

@@ -49,18 +49,19 @@ fn one(db: &Database, table: &Table, thread: u8, n: u32) -> Result<CommitHandle>
 }
 
 /// Acknowledged rows: thread, row, and disk operations at that time.
-type Told = Vec<(u8, u32, usize)>;
+type Acknowledged = Vec<(u8, u32, usize)>;
 
 /// Runs two threads in turn, so that each has unwritten records when the other's transaction ends.
-fn work(db: &Database, disk: &SimulatedStorage, checkpoint_at: Option<u32>) -> Told {
+fn work(db: &Database, disk: &SimulatedStorage, checkpoint_at: Option<u32>) -> Acknowledged {
     let table = db.create_table("rows").expect("new");
-    let (told, handles) = (Mutex::new(Told::new()), Mutex::new(Vec::<(u8, u32, CommitHandle)>::new()));
+    let (acknowledged, handles) =
+        (Mutex::new(Acknowledged::new()), Mutex::new(Vec::<(u8, u32, CommitHandle)>::new()));
     let note = || {
-        let mut told = told.lock().expect("no panic");
+        let mut acknowledged = acknowledged.lock().expect("no panic");
         handles.lock().expect("no panic").retain(|(thread, n, handle)| {
             let open = !handle.is_committed();
             if !open {
-                told.push((*thread, *n, disk.operations()));
+                acknowledged.push((*thread, *n, disk.operations()));
             }
             open
         });
@@ -91,7 +92,7 @@ fn work(db: &Database, disk: &SimulatedStorage, checkpoint_at: Option<u32>) -> T
         drop((ping.0, pong.0));
     });
     note();
-    told.into_inner().expect("no panic")
+    acknowledged.into_inner().expect("no panic")
 }
 
 /// Checks that acknowledged rows are there, and that every row's predecessor is.
@@ -139,17 +140,17 @@ fn segments(disk: &SimulatedStorage) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Returns a stopped disk on which many records were stolen.
-fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (SimulatedStorage, Told) {
+fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (SimulatedStorage, Acknowledged) {
     for attempt in 0..40 {
         let (disk, db) = settings.create(seed);
-        let told = beside_others(attempt % 4, &db, || work(&db, &disk, checkpoint_at));
+        let acknowledged = beside_others(attempt % 4, &db, || work(&db, &disk, checkpoint_at));
         let stolen = db.statistics().stolen_blocks;
         disk.stop();
         drop(db);
         // Both threads may have had the same log, or the flusher wrote records before they could be
         // stolen.
-        if stolen > 20 && told.len() > 100 {
-            return (disk, told);
+        if stolen > 20 && acknowledged.len() > 100 {
+            return (disk, acknowledged);
         }
     }
     panic!("too little is ever stolen");
@@ -178,7 +179,7 @@ fn stolen_records_survive() {
         }
         let (mut random, mut crashes, mut carried) = (Random::from_seed(dependency as u64), 0, 0);
         while crashes < crashes_wanted() || carried <= 20 && crashes < crashes_wanted() + 2000 {
-            let (disk, told) =
+            let (disk, acknowledged) =
                 sample(&settings, random.next_u64(), Some(1 + random.below(ROUNDS.into()) as u32));
             let end = disk.operations();
             for _ in 0..200 {
@@ -189,7 +190,7 @@ fn stolen_records_survive() {
                 let blocks = segments(&crashed).iter().flat_map(|(_, s)| blocks(s)).filter(|b| b.2).count();
                 carried = carried.max(blocks);
                 let db = settings.try_open(&crashed).unwrap_or_else(|error| panic!("{context}: {error}"));
-                let must = told.iter().filter(|told| told.2 <= at).map(|(thread, n, _)| (*thread, *n));
+                let must = acknowledged.iter().filter(|row| row.2 <= at).map(|(thread, n, _)| (*thread, *n));
                 judge(&db, must, &context);
                 crashed.stop();
                 drop(db);
@@ -207,7 +208,7 @@ fn stolen_records_survive() {
 /// missing transactions.
 fn rot_is_found() {
     let settings = settings(Dependency::Dsn);
-    let (disk, told) = sample(&settings, 4, None);
+    let (disk, acknowledged) = sample(&settings, 4, None);
     let whole = disk.crash(CrashKind::Kill, disk.operations(), 1);
     let (mut refused, mut harmless, mut unplaced) = (0, 0, 0);
     for (path, bytes) in segments(&whole) {
@@ -249,7 +250,9 @@ fn rot_is_found() {
             }
         }
     }
-    let figures =
-        format!("{refused} refused, {unplaced} of them without a place, {harmless} not, {} told", told.len());
+    let figures = format!(
+        "{refused} refused, {unplaced} of them without a place, {harmless} not, {} acknowledged",
+        acknowledged.len()
+    );
     assert!(refused > 50 && harmless < 20 && unplaced <= 4, "{figures}");
 }

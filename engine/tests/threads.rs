@@ -100,7 +100,14 @@ fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
 type Acknowledged = Mutex<Vec<(usize, [u8; 2])>>;
 
 /// Runs one thread's workload: commits of all kinds. Records each outcome before the next commit.
-fn work(db: &Database, disk: &SimulatedStorage, table: &Table, told: &Acknowledged, thread: u8, each: u8) {
+fn work(
+    db: &Database,
+    disk: &SimulatedStorage,
+    table: &Table,
+    acknowledged: &Acknowledged,
+    thread: u8,
+    each: u8,
+) {
     for n in 0..each {
         let key = [thread, n];
         let mut tx = db.begin_with(Isolation::Snapshot, Durability::Durable).expect("free");
@@ -116,20 +123,25 @@ fn work(db: &Database, disk: &SimulatedStorage, table: &Table, told: &Acknowledg
                 continue;
             }
         }
-        told.lock().expect("no panic").push((disk.operations(), key));
+        acknowledged.lock().expect("no panic").push((disk.operations(), key));
     }
 }
 
 /// Checks that every row acknowledged after some operation survives a power cut at that operation
 /// or later.
-fn judge_crashes(disk: &SimulatedStorage, settings: &Settings, told: &[(usize, [u8; 2])], crashes: usize) {
+fn judge_crashes(
+    disk: &SimulatedStorage,
+    settings: &Settings,
+    acknowledged: &[(usize, [u8; 2])],
+    crashes: usize,
+) {
     let end = disk.operations();
     for crash in 1..=crashes {
         let at = end * crash / crashes;
         let after = disk.crash(CrashKind::PowerCut, at, crash as u64);
         let db = settings.open(&after);
         let found = content(&db);
-        for (_, key) in told.iter().filter(|(by, _)| *by <= at) {
+        for (_, key) in acknowledged.iter().filter(|(by, _)| *by <= at) {
             let there = found.contains_key(&("t".to_string(), key.to_vec()));
             assert!(there, "{}: {key:?} is lost in a crash after {at} of {end}", settings.preset);
         }
@@ -142,18 +154,18 @@ fn many_more_threads_than_logs_lose_nothing() {
     in_time("the test", 300, || {
         for settings in protocols(2) {
             let (disk, db) = settings.create(2);
-            let (table, told) = (db.create_table("t").expect("new"), Acknowledged::default());
+            let (table, acknowledged) = (db.create_table("t").expect("new"), Acknowledged::default());
             std::thread::scope(|scope| {
                 for thread in 0..24 {
-                    let (db, disk, table, told) = (&db, &disk, &table, &told);
-                    scope.spawn(move || work(db, disk, table, told, thread, 15));
+                    let (db, disk, table, acknowledged) = (&db, &disk, &table, &acknowledged);
+                    scope.spawn(move || work(db, disk, table, acknowledged, thread, 15));
                 }
             });
             db.flush().expect("a whole disk");
             assert_eq!(content(&db).len(), 24 * 15, "{}", settings.preset);
-            let told = told.into_inner().expect("no panic");
-            assert_eq!(told.len(), 24 * 10);
-            judge_crashes(&disk, &settings, &told, 6);
+            let acknowledged = acknowledged.into_inner().expect("no panic");
+            assert_eq!(acknowledged.len(), 24 * 10);
+            judge_crashes(&disk, &settings, &acknowledged, 6);
         }
     });
 }
@@ -165,14 +177,14 @@ fn threads_that_panic_hold_up_nobody() {
     in_time("the test", 300, || {
         for settings in protocols(2) {
             let (disk, db) = settings.create(3);
-            let (table, told) = (db.create_table("t").expect("new"), Acknowledged::default());
+            let (table, acknowledged) = (db.create_table("t").expect("new"), Acknowledged::default());
             for round in 0..3u8 {
                 let panicked = std::thread::scope(|scope| {
                     let threads: Vec<_> = (0..8u8)
                         .map(|thread| {
-                            let (db, disk, table, told) = (&db, &disk, &table, &told);
+                            let (db, disk, table, acknowledged) = (&db, &disk, &table, &acknowledged);
                             scope.spawn(move || {
-                                work(db, disk, table, told, round * 8 + thread, 12);
+                                work(db, disk, table, acknowledged, round * 8 + thread, 12);
                                 if thread % 2 == 0 {
                                     drop(put(db, table, Durability::Durable, &[round * 8 + thread, 99]));
                                     let mut tx = db.begin().expect("free");
@@ -188,7 +200,7 @@ fn threads_that_panic_hold_up_nobody() {
             }
             await_acknowledged(&db, 1 + 24 * 12 + 12, settings.preset.name());
             assert_eq!(content(&db).len(), 24 * 12 + 12, "{}", settings.preset);
-            judge_crashes(&disk, &settings, &told.into_inner().expect("no panic"), 4);
+            judge_crashes(&disk, &settings, &acknowledged.into_inner().expect("no panic"), 4);
         }
     });
 }
@@ -213,7 +225,7 @@ fn closing_with_commits_in_flight_keeps_what_they_were_told() {
                         for n in 0u32.. {
                             let mut key = vec![thread];
                             key.extend(n.to_be_bytes());
-                            let told = db.begin().and_then(|mut tx| {
+                            let acknowledged = db.begin().and_then(|mut tx| {
                                 tx.insert(table, &key, b"v")?;
                                 if thread % 2 == 0 {
                                     tx.commit().map(|_| None)
@@ -221,7 +233,7 @@ fn closing_with_commits_in_flight_keeps_what_they_were_told() {
                                     tx.commit_async().map(Some)
                                 }
                             });
-                            match told {
+                            match acknowledged {
                                 Ok(handle) => {
                                     handles.extend(handle);
                                     accepted.lock().expect("no panic").push(key);

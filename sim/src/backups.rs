@@ -5,7 +5,7 @@ use crate::figures::Figures;
 use crate::known::{Found, Known};
 use crate::read_only::EarlierContent;
 use crate::run::{RunRecord, Script};
-use crate::support::so_far::Commit;
+use crate::support::returned_commits::Commit;
 use crate::work::Shared;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -35,7 +35,7 @@ impl Backup {
         let mut disks = base.map(|base| base.disks).unwrap_or_default();
         let target = SimulatedStorage::new(random.next_u64());
         let options = BackupOptions::default().with(|s| s.base = disks.last().map(place));
-        let (commits, begun) = (shared.tables.so_far.returned_so_far(), shared.disk.operations());
+        let (commits, begun) = (shared.tables.returned_commits.all(), shared.disk.operations());
         // A backup makes a checkpoint.
         shared.make_durable(|| shared.db.backup(place(&target), options))?;
         disks.push(target);

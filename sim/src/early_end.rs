@@ -4,7 +4,7 @@
 //! Nothing here is ever committed except a whole row of the journal.
 
 use crate::support::bank::{ACCOUNTS, CHAINS, Id, Tables, step};
-use crate::support::so_far::Commit;
+use crate::support::returned_commits::Commit;
 use crate::work::Shared;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::sync::thread;
@@ -93,7 +93,7 @@ fn open_handles(
         let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
         step(&mut tx, tables, id, random)?;
         left.handles.push(tx.commit_async()?);
-        tables.so_far.returned(Commit::Journal(id));
+        tables.returned_commits.returned(Commit::Journal(id));
     }
     let snapshot = db.begin_read()?;
     let reader = snapshot.read_value(&tables.documents, [random.below(CHAINS.into()) as u8])?;

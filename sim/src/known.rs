@@ -5,8 +5,8 @@ use crate::isolation::PriorRuns;
 use crate::run::RunRecord;
 use crate::support::Content;
 use crate::support::bank::{Id, judge_both, judge_content};
-use crate::support::past::{Owner, Past, Reached, judge_shadows, judge_shadows_weakly};
-use crate::support::so_far::Commit;
+use crate::support::returned_commits::Commit;
+use crate::support::row_history::{Owner, Reached, RowHistory, judge_rows, judge_rows_weakly};
 use quenchdb::Database;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Known {
     /// Aborted transactions, which must never appear.
     never: BTreeSet<Id>,
     /// For each owner the oldest commit that its rows may show.
-    shadows: BTreeMap<Owner, (Arc<Past>, Reached)>,
+    histories: BTreeMap<Owner, (Arc<RowHistory>, Reached)>,
     /// Backups of the previous run.
     backups: Vec<Backup>,
     /// What transactions observed of each other.
@@ -59,16 +59,16 @@ impl Known {
     /// If something is lost or broken; the message says what.
     pub fn judge(&self, db: &Database, context: &str) -> Found {
         let content = judge_both(db, &self.must, &self.never, context);
-        let pasts: Vec<&Past> = self.shadows.values().map(|(past, _)| &**past).collect();
-        let least = |past: &Past| self.shadows[&past.owner].1;
-        let reached = judge_shadows(&content, &db.tables(), &pasts, least, context);
+        let histories: Vec<&RowHistory> = self.histories.values().map(|(history, _)| &**history).collect();
+        let least = |history: &RowHistory| self.histories[&history.owner].1;
+        let reached = judge_rows(&content, &db.tables(), &histories, least, context);
         Found { content, reached }
     }
 
     /// Returns the rows found of each owner, for a new owner to continue with.
-    pub fn to_adopt(&self, found: &Found) -> Vec<(Arc<Past>, Reached)> {
-        let reached = |past: &Past| found.reached[&past.owner];
-        self.shadows.values().map(|(past, _)| (past.clone(), reached(past))).collect()
+    pub fn to_adopt(&self, found: &Found) -> Vec<(Arc<RowHistory>, Reached)> {
+        let reached = |history: &RowHistory| found.reached[&history.owner];
+        self.histories.values().map(|(history, _)| (history.clone(), reached(history))).collect()
     }
 
     /// Adds commits that must be present.
@@ -77,7 +77,7 @@ impl Known {
             match commit {
                 Commit::Journal(id) => drop(self.must.insert(*id)),
                 Commit::Own(owner, commit) => {
-                    let (_, reached) = self.shadows.get_mut(owner).expect("of this run");
+                    let (_, reached) = self.histories.get_mut(owner).expect("of this run");
                     reached.commit = reached.commit.max(*commit);
                 }
             }
@@ -95,8 +95,8 @@ impl Known {
     /// If the content is inconsistent; the message says why.
     pub fn judge_weakly(&self, content: &Content, tables: &[String], context: &str) {
         judge_content(content, &BTreeSet::new(), &self.never, context);
-        let pasts: Vec<&Past> = self.shadows.values().map(|(past, _)| &**past).collect();
-        judge_shadows_weakly(content, tables, &pasts, context);
+        let histories: Vec<&RowHistory> = self.histories.values().map(|(history, _)| &**history).collect();
+        judge_rows_weakly(content, tables, &histories, context);
         self.observed.judge_weakly(content, context);
     }
 
@@ -113,13 +113,15 @@ impl Known {
         if let Some(found) = record.found.as_ref().filter(|_| opened) {
             let journal = found.content.keys().filter(|(table, _)| table == "journal");
             known.must.extend(journal.map(|(_, id)| <Id>::try_from(&id[..]).expect("an id")));
-            for (owner, (_, reached)) in &mut known.shadows {
+            for (owner, (_, reached)) in &mut known.histories {
                 *reached = found.reached[owner];
             }
         }
         // A new owner has done nothing yet while the database is being opened.
-        for past in record.shadows.iter().filter(|past| opened || !self.shadows.contains_key(&past.owner)) {
-            known.shadows.insert(past.owner, (past.clone(), past.told_by(operations)));
+        for history in
+            record.histories.iter().filter(|history| opened || !self.histories.contains_key(&history.owner))
+        {
+            known.histories.insert(history.owner, (history.clone(), history.acknowledged_by(operations)));
         }
         if let Some(isolation) = &record.isolation {
             known.observed = isolation.after(operations);

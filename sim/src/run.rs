@@ -9,8 +9,8 @@ use crate::known::{Found, Known};
 use crate::read_only::{EarlierContent, open_read_only};
 use crate::repeated_recovery;
 use crate::support::bank::{Id, Tables};
-use crate::support::past::Past;
-use crate::support::so_far;
+use crate::support::returned_commits;
+use crate::support::row_history::RowHistory;
 use crate::trace::Trace;
 use crate::work::{Done, is_expected, work_together};
 use quenchdb::internals::base::environment::Environment;
@@ -62,7 +62,7 @@ pub struct RunRecord {
     /// Transactions that must never appear.
     pub aborted: BTreeSet<Id>,
     /// The history of each thread that owns rows.
-    pub shadows: Vec<Arc<Past>>,
+    pub histories: Vec<Arc<RowHistory>>,
     /// What transactions observed of each other.
     pub isolation: Option<isolation::RunRecord>,
     /// The number of disk operations when the open returned.
@@ -162,7 +162,7 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
         .map(|tables| work_together(&db, disk, &script, record.found.as_ref(), tables, figures))
         .unwrap_or_default();
     count_paths(&db, figures);
-    let Done { so_far, mut made_durable, mut shadows, .. } = done;
+    let Done { returned_commits, mut made_durable, mut histories, .. } = done;
     record.acknowledged = done.acknowledged;
     record.aborted = done.aborted;
     record.checkpoints = done.checkpoints;
@@ -170,7 +170,7 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
     record.isolation = done.isolation;
     if script.close {
         note("closes the database");
-        let closed = so_far.make_durable(|| db.close());
+        let closed = returned_commits.make_durable(|| db.close());
         note(&format!("the close returned: {:?}", closed.as_ref().map(Vec::len)));
         match closed {
             Ok(durable) => made_durable.extend(durable.into_iter().map(|commit| (disk.operations(), commit))),
@@ -183,8 +183,8 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
     }
     repairer.end();
     figures.passed("made durable by a flush, a checkpoint or a closing", made_durable.len() as u64);
-    so_far::tell(&made_durable, &mut record.acknowledged, &mut shadows);
-    record.shadows = shadows.into_iter().map(Arc::new).collect();
+    returned_commits::acknowledge(&made_durable, &mut record.acknowledged, &mut histories);
+    record.histories = histories.into_iter().map(Arc::new).collect();
     judge_backups(&record.backups, &script, &record, figures);
     record
 }

@@ -7,11 +7,11 @@ use crate::figures::Figures;
 use crate::isolation::{self, Isolation, Record, Run};
 use crate::known::Found;
 use crate::run::{Script, wait_for};
-use crate::support::bank::{ALL_KINDS, Id, Tables, Told, is_certain, one};
+use crate::support::bank::{ALL_KINDS, CommitOutcome, Id, Tables, is_certain, one};
+use crate::support::checked_rows::{CheckedRows, Environment};
 use crate::support::loss::{Bounded, Moment};
-use crate::support::past::{Keys, Past, Reached};
-use crate::support::shadow::{Shadow, World};
-use crate::support::so_far::{Commit, SoFar};
+use crate::support::returned_commits::{Commit, ReturnedCommits};
+use crate::support::row_history::{Keys, Reached, RowHistory};
 use quenchdb::internals::base::clock::Clock;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -44,7 +44,7 @@ impl Shared {
     /// Notes that bounded-loss transaction `id` has returned.
     fn note_bounded_loss(&self, id: Id) {
         let mut bounded = self.bounded.lock().expect("no panic under it");
-        bounded.iter_mut().for_each(|bounded| bounded.told(id, self.now()));
+        bounded.iter_mut().for_each(|bounded| bounded.returned(id, self.now()));
     }
 
     /// Requires every overdue commit to be durable from now on.
@@ -58,7 +58,7 @@ impl Shared {
 
     /// Makes a call that makes everything committed so far durable.
     pub fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<()> {
-        let durable = self.tables.so_far.make_durable(call)?;
+        let durable = self.tables.returned_commits.make_durable(call)?;
         let operations = self.disk.operations();
         self.notes.lock().made_durable.extend(durable.into_iter().map(|commit| (operations, commit)));
         Ok(())
@@ -94,13 +94,13 @@ pub struct Shared {
     pub db: Database,
     pub tables: Tables,
     /// Rows of earlier runs, as they were found.
-    to_adopt: Vec<(Arc<Past>, Reached)>,
+    to_adopt: Vec<(Arc<RowHistory>, Reached)>,
     /// None in runs with a planned fault.
     isolation: Option<Isolation>,
     clock: Clock,
     pub notes: Mutex<Notes>,
     /// Mutexes of the system, because the simulation may switch threads or panic at its own.
-    shadows: std::sync::Mutex<Vec<Past>>,
+    histories: std::sync::Mutex<Vec<RowHistory>>,
     /// None in runs with a planned fault, and after a jump of the clock: then it is unknown what is
     /// overdue.
     bounded: std::sync::Mutex<Option<Bounded>>,
@@ -131,11 +131,11 @@ pub struct Done {
     pub acknowledged: Vec<(usize, Id)>,
     pub made_durable: Vec<(usize, Commit)>,
     pub aborted: BTreeSet<Id>,
-    pub shadows: Vec<Past>,
+    pub histories: Vec<RowHistory>,
     pub checkpoints: Vec<Range<usize>>,
     pub backups: Vec<Backup>,
     pub isolation: Option<isolation::RunRecord>,
-    pub so_far: Arc<SoFar>,
+    pub returned_commits: Arc<ReturnedCommits>,
 }
 
 /// Runs the threads of a run until the last has ended.
@@ -162,7 +162,7 @@ pub fn work_together(
         isolation: isolation.flatten(),
         clock: Clock::real(),
         notes: Mutex::default(),
-        shadows: std::sync::Mutex::default(),
+        histories: std::sync::Mutex::default(),
         bounded: std::sync::Mutex::new(bounded),
     });
     let threads: Vec<_> = (0..script.threads).filter_map(|number| start(&shared, number).ok()).collect();
@@ -181,15 +181,19 @@ impl Shared {
     /// Returns the notes after all threads have ended.
     fn end(&self, figures: &mut Figures) -> Done {
         let mut notes = std::mem::take(&mut *self.notes.lock());
-        let shadows = std::mem::take(&mut *self.shadows.lock().expect("no panic under it"));
+        let histories = std::mem::take(&mut *self.histories.lock().expect("no panic under it"));
         figures.transactions += notes.transactions;
         figures.acknowledged += notes.acknowledged.len() as u64;
         figures.passed("loss window over", notes.overdue.len() as u64);
         figures.passed("aborted", notes.aborted.len() as u64);
-        let count = |what: fn(&Past) -> usize| shadows.iter().map(|past| what(past) as u64).sum();
-        figures.passed("commits of rows of its own", count(Past::commits));
-        figures.passed("tables of its own created or dropped", count(Past::turns));
-        figures.passed("rows of an earlier run continued", count(|past| usize::from(past.is_adopted())));
+        let count =
+            |what: fn(&RowHistory) -> usize| histories.iter().map(|history| what(history) as u64).sum();
+        figures.passed("commits of rows of its own", count(RowHistory::commits));
+        figures.passed("tables of its own created or dropped", count(RowHistory::table_changes));
+        figures.passed(
+            "rows of an earlier run continued",
+            count(|history| usize::from(history.continues_another())),
+        );
         figures.happened("thread panic or early end", notes.early_ends);
         figures.happened("clock jump", notes.clock_jumps);
         figures.passed("memory short", notes.refused_memory);
@@ -201,11 +205,11 @@ impl Shared {
             acknowledged: notes.acknowledged,
             made_durable: notes.made_durable,
             aborted: notes.aborted,
-            shadows,
+            histories,
             checkpoints: notes.checkpoints,
             backups: notes.backups,
             isolation,
-            so_far: self.tables.so_far.clone(),
+            returned_commits: self.tables.returned_commits.clone(),
         }
     }
 }
@@ -217,7 +221,7 @@ fn start(shared: &Arc<Shared>, number: u8) -> std::io::Result<thread::JoinHandle
 
 /// The rows that a thread owns. The history is noted however the thread ends.
 struct OwnedRows<'s> {
-    shadow: Option<Shadow>,
+    rows: Option<CheckedRows>,
     shared: &'s Shared,
 }
 
@@ -232,19 +236,19 @@ impl<'s> OwnedRows<'s> {
         let is_long = random.chance(1, if script.number == 0 { 4 } else { 24 });
         let keys = if is_long { Keys::Long } else { Keys::Short };
         let adopts = random.chance(1, 2);
-        let shadow = match shared.to_adopt.get(usize::from(number)).filter(|_| adopts) {
-            Some((past, reached)) => Shadow::adopt(&shared.db, past, *reached),
-            None => Shadow::of(&shared.db, [script.number, number], keys),
+        let rows = match shared.to_adopt.get(usize::from(number)).filter(|_| adopts) {
+            Some((history, reached)) => CheckedRows::continue_from(&shared.db, history, *reached),
+            None => CheckedRows::of(&shared.db, [script.number, number], keys),
         };
-        let shadow = shadow.map_err(|error| shared.expect(&error)).ok();
-        OwnedRows { shadow, shared }
+        let rows = rows.map_err(|error| shared.expect(&error)).ok();
+        OwnedRows { rows, shared }
     }
 }
 
 impl Drop for OwnedRows<'_> {
     fn drop(&mut self) {
-        let past = self.shadow.as_mut().map(Shadow::end);
-        self.shared.shadows.lock().expect("no panic under it").extend(past);
+        let history = self.rows.as_mut().map(CheckedRows::end);
+        self.shared.histories.lock().expect("no panic under it").extend(history);
     }
 }
 
@@ -256,8 +260,8 @@ fn work(shared: &Arc<Shared>, number: u8) {
     let mut snapshot: Option<Snapshot> = None;
     let mut record = Record::default();
     let operations = || shared.disk.operations();
-    let (db, so_far) = (&shared.db, &shared.tables.so_far);
-    let world = World { db, so_far, operations: &operations, kinds: script.kinds };
+    let (db, returned_commits) = (&shared.db, &shared.tables.returned_commits);
+    let environment = Environment { db, returned_commits, operations: &operations, kinds: script.kinds };
     let note = |what: &str| shared.note(number, what);
     let acknowledge = |id| {
         shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
@@ -283,12 +287,12 @@ fn work(shared: &Arc<Shared>, number: u8) {
         let ended = one(&shared.db, &shared.tables, id, script.kinds, &mut random);
         note(&format!("{id:?} returned: {}", describe_outcome(&ended)));
         match ended {
-            Ok(Told::Durable) => acknowledge(id),
-            Ok(Told::Later(handle)) => handles.push((id, handle)),
-            Ok(Told::Met(ids)) => ids.into_iter().for_each(acknowledge),
-            Ok(Told::Bounded) => shared.note_bounded_loss(id),
-            Ok(Told::Aborted) => drop(shared.notes.lock().aborted.insert(id)),
-            Ok(Told::Lazy) => {}
+            Ok(CommitOutcome::Durable) => acknowledge(id),
+            Ok(CommitOutcome::Later(handle)) => handles.push((id, handle)),
+            Ok(CommitOutcome::Observed(ids)) => ids.into_iter().for_each(acknowledge),
+            Ok(CommitOutcome::Bounded) => shared.note_bounded_loss(id),
+            Ok(CommitOutcome::Aborted) => drop(shared.notes.lock().aborted.insert(id)),
+            Ok(CommitOutcome::Lazy) => {}
             Err(error) => {
                 if is_certain(&error) {
                     shared.notes.lock().aborted.insert(id);
@@ -298,9 +302,9 @@ fn work(shared: &Arc<Shared>, number: u8) {
                 }
             }
         }
-        if let Some(shadow) = own.shadow.as_mut().filter(|_| random.chance(1, 2)) {
+        if let Some(rows) = own.rows.as_mut().filter(|_| random.chance(1, 2)) {
             note("begins a step with its own rows");
-            let step = shadow.step(&world, &mut random);
+            let step = rows.step(&environment, &mut random);
             note(&format!("the step returned: {step:?}"));
             if step.is_err_and(|error| !shared.continues_after(&error)) {
                 break;
@@ -317,14 +321,14 @@ fn work(shared: &Arc<Shared>, number: u8) {
 }
 
 /// Returns the reported outcome of a transaction in words, for the trace.
-fn describe_outcome(ended: &Result<Told>) -> String {
+fn describe_outcome(ended: &Result<CommitOutcome>) -> String {
     match ended {
-        Ok(Told::Durable) => "durable".into(),
-        Ok(Told::Later(_)) => "a commit handle".into(),
-        Ok(Told::Met(met)) => format!("read-only, observed {met:?}"),
-        Ok(Told::Bounded) => "bounded loss".into(),
-        Ok(Told::Aborted) => "aborted".into(),
-        Ok(Told::Lazy) => "lazy".into(),
+        Ok(CommitOutcome::Durable) => "durable".into(),
+        Ok(CommitOutcome::Later(_)) => "a commit handle".into(),
+        Ok(CommitOutcome::Observed(met)) => format!("read-only, observed {met:?}"),
+        Ok(CommitOutcome::Bounded) => "bounded loss".into(),
+        Ok(CommitOutcome::Aborted) => "aborted".into(),
+        Ok(CommitOutcome::Lazy) => "lazy".into(),
         Err(error) => format!("failed: {error}"),
     }
 }

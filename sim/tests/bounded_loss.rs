@@ -61,7 +61,7 @@ fn work(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, 
                     break;
                 }
                 if number != LAZY {
-                    bounded.told(id, now());
+                    bounded.returned(id, now());
                 }
                 thread::sleep(Duration::from_micros(random.below(6_000)));
                 let due = bounded.overdue(now());

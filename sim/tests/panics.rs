@@ -3,8 +3,8 @@
 //! and every transaction is whole or absent. A panic is a bug of the engine or of a storage
 //! implementation of the user; these panics are planned.
 
-use crate::support::bank::{ALL_KINDS, Id, Tables, Told, judge, one};
-use crate::support::shadow::await_it;
+use crate::support::bank::{ALL_KINDS, CommitOutcome, Id, Tables, judge, one};
+use crate::support::checked_rows::await_it;
 use quenchdb::internals::base::depth::{is_deep, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
@@ -66,8 +66,8 @@ fn work(
                     for n in 0..if threads == "quench-evictor" { 48 } else { 10 } {
                         let id = [0, number, n, 0];
                         match one(db, tables, id, ALL_KINDS, &mut random) {
-                            Ok(Told::Durable) => drop(acknowledged.lock().insert(id)),
-                            Ok(Told::Later(handle)) => later.push((id, handle)),
+                            Ok(CommitOutcome::Durable) => drop(acknowledged.lock().insert(id)),
+                            Ok(CommitOutcome::Later(handle)) => later.push((id, handle)),
                             Ok(_) => {}
                             Err(error) if error.kind() == ErrorKind::OutOfMemory => {}
                             Err(_) => return,

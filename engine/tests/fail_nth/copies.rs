@@ -1,7 +1,7 @@
 //! Scenarios with a second disk, and scenarios that only read.
 
 use super::databases::{closed, database, group};
-use super::told::{Deed, How, Size};
+use super::outcomes::{Deed, How, Size};
 use super::{After, Scenario, Stage, judge_database};
 use crate::support::test_database::TestDatabase;
 use crate::support::{Content, content, place};

@@ -1,6 +1,6 @@
 //! Scenarios of one database on one disk.
 
-use super::told::{Deed, How, Size, Writer};
+use super::outcomes::{Deed, How, Size, Writer};
 use super::{Scenario, Stage, judge_database};
 use crate::support::await_that;
 use crate::support::test_database::TestDatabase;

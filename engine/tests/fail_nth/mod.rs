@@ -16,17 +16,17 @@
 
 mod copies;
 mod databases;
-mod told;
+mod outcomes;
 
 use crate::support::in_time;
 use crate::support::test_database::TestDatabase;
+use outcomes::{Deed, How, Size, Writer, as_of};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Database, Error, ErrorKind, Settings, Table};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use told::{Deed, How, Size, Writer, as_of};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -184,7 +184,7 @@ pub(crate) fn judge_database(after: &After, context: &str) {
     let disk = &after.disks[0];
     let db =
         after.settings.try_open(disk).unwrap_or_else(|error| panic!("{context}: does not open: {error}"));
-    told::judge(&db, &after.deeds, context);
+    outcomes::judge(&db, &after.deeds, context);
     let report = db.verify(None).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
     let mut writer = Writer::new(disk, 200, Vec::new());

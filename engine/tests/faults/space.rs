@@ -8,9 +8,9 @@ fn opening_on_a_full_disk_loses_nothing() {
     for preset in Preset::ALL {
         let (disk, db) = settings(preset).create(1);
         let table = db.create_table("t").expect("a whole disk");
-        let mut told = work(&db, &table, 0, "whole").told;
+        let mut outcomes = work(&db, &table, 0, "whole").outcomes;
         db.flush().expect("a whole disk");
-        told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
+        outcomes.values_mut().for_each(|outcome| *outcome = Outcome::Acknowledged);
         disk.stop();
         drop(db);
         let full = disk.duplicate();
@@ -19,7 +19,7 @@ fn opening_on_a_full_disk_loses_nothing() {
             assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{preset:?}: {error}");
         }
         full.stop();
-        judge(&full.duplicate(), preset, &told, &format!("{preset:?}, after a full disk"));
+        judge(&full.duplicate(), preset, &outcomes, &format!("{preset:?}, after a full disk"));
     }
 }
 
@@ -29,9 +29,9 @@ fn opening_on_a_full_disk_loses_nothing() {
 fn a_checkpoint_succeeds_if_old_segments_cannot_be_removed() {
     let (disk, db) = settings(Preset::Group).create(1);
     let table = db.create_table("t").expect("a whole disk");
-    let mut told = work(&db, &table, 0, "whole").told;
+    let mut outcomes = work(&db, &table, 0, "whole").outcomes;
     db.flush().expect("a whole disk");
-    told.values_mut().for_each(|fate| *fate = Fate::Acknowledged);
+    outcomes.values_mut().for_each(|outcome| *outcome = Outcome::Acknowledged);
     disk.stop();
     drop((table, db));
     let disk = disk.crash(CrashKind::Kill, disk.operations(), 1);
@@ -50,5 +50,5 @@ fn a_checkpoint_succeeds_if_old_segments_cannot_be_removed() {
     disk.stop();
     drop(db);
     let crashed = disk.crash(CrashKind::PowerCut, disk.operations(), 2);
-    judge(&crashed, Preset::Group, &told, "removed");
+    judge(&crashed, Preset::Group, &outcomes, "removed");
 }

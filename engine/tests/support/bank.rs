@@ -3,10 +3,10 @@
 //! Transactions transfer money between accounts and record each transfer in a journal. They also
 //! read and lengthen chains of values, and write one large value per chain. Account balances follow
 //! from the journal. A chain's journal rows have no gaps if everything that was read is still
-//! there. Some transactions only read, and record the transactions that they observed; see `signs`.
+//! there. Some transactions only read, and record the transactions that they observed; see `markers`.
 
-use super::signs::{Signs, View};
-use super::so_far::{Commit, SoFar};
+use super::markers::{Markers, View};
+use super::returned_commits::{Commit, ReturnedCommits};
 use super::{Content, Model, content};
 use quenchdb::internals::base::random::Random;
 use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, Result, Table, Transaction};
@@ -27,9 +27,9 @@ pub struct Tables {
     pub documents: Table,
     /// Long rows, overwritten at random. Only in runs with little memory.
     ballast: Option<Table>,
-    signs: Signs,
+    markers: Markers,
     /// The commits whose calls have returned.
-    pub so_far: Arc<SoFar>,
+    pub returned_commits: Arc<ReturnedCommits>,
 }
 
 impl Tables {
@@ -40,8 +40,8 @@ impl Tables {
             chains: db.table_or_create("chains")?,
             documents: db.table_or_create("documents")?,
             ballast: if tight { Some(db.table_or_create("ballast")?) } else { None },
-            signs: Signs::of(db)?,
-            so_far: Arc::default(),
+            markers: Markers::of(db)?,
+            returned_commits: Arc::default(),
         })
     }
 }
@@ -69,7 +69,7 @@ pub fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) 
     row.extend(amount.to_le_bytes());
     row.extend(length.to_le_bytes());
     row.push(write_document(tx, tables, chain, length, random)?);
-    row.push(tables.signs.put_up(tx, id, random)?.unwrap_or(NO_SIGN));
+    row.push(tables.markers.insert(tx, id, random)?.unwrap_or(NO_MARKER));
     row.resize(row.len() + random.below(200) as usize, 7);
     if let Some(ballast) = &tables.ballast {
         for _ in 0..4 {
@@ -80,34 +80,40 @@ pub fn step(tx: &mut Transaction, tables: &Tables, id: Id, random: &mut Random) 
 }
 
 /// First byte of a journal row that is not a transfer: the rest lists the observed transactions.
-const MET: u8 = u8::MAX;
+const OBSERVED: u8 = u8::MAX;
 /// The transaction removed no marker row.
-const NO_SIGN: u8 = u8::MAX;
+const NO_MARKER: u8 = u8::MAX;
 
 /// Reads marker rows and records the transactions that it observed.
-fn meet(tx: &mut Transaction, tables: &Tables, id: Id, newest: &[Id], random: &mut Random) -> Result<()> {
-    let met = tables.signs.look(View::Transaction(tx), newest, random)?;
-    tx.insert(&tables.journal, id, [&[MET], met.as_flattened()].concat())
+fn read_markers(
+    tx: &mut Transaction,
+    tables: &Tables,
+    id: Id,
+    newest: &[Id],
+    random: &mut Random,
+) -> Result<()> {
+    let observed = tables.markers.read(View::Transaction(tx), newest, random)?;
+    tx.insert(&tables.journal, id, [&[OBSERVED], observed.as_flattened()].concat())
 }
 
 /// Only reads. Returns the transactions that it observed, which are durable now.
-fn look_only(db: &Database, tables: &Tables, random: &mut Random) -> Result<Vec<Id>> {
+fn only_read(db: &Database, tables: &Tables, random: &mut Random) -> Result<Vec<Id>> {
     if random.chance(1, 2) {
         let newest = if random.chance(1, 3) {
             // After the flush, snapshots see everything that was visible before it.
-            let newest = tables.signs.newest();
+            let newest = tables.markers.newest();
             db.flush()?;
             newest
         } else {
-            tables.signs.newest_acknowledged()
+            tables.markers.newest_acknowledged()
         };
         let snapshot = db.begin_read()?;
-        return tables.signs.look(View::Snapshot(&snapshot), &newest, random);
+        return tables.markers.read(View::Snapshot(&snapshot), &newest, random);
     }
-    let newest = tables.signs.newest();
+    let newest = tables.markers.newest();
     let tx = db.begin()?;
-    let met = tables.signs.look(View::Transaction(&tx), &newest, random)?;
-    tx.commit().map(|_| met)
+    let observed = tables.markers.read(View::Transaction(&tx), &newest, random)?;
+    tx.commit().map(|_| observed)
 }
 
 /// What a transaction did to its chain's document.
@@ -158,15 +164,15 @@ fn write_document(
 }
 
 /// How a transaction ended, as far as its caller knows when the call returns.
-pub enum Told {
+pub enum CommitOutcome {
     Durable,
     /// Committed asynchronously; the handle reports when the commit is durable.
     Later(CommitHandle),
     /// Committed with bounded loss: durable once the loss window has passed, see `loss`.
     Bounded,
     /// Only read. The transactions that it observed must survive a crash.
-    Met(Vec<Id>),
-    /// Committed lazily: durable after the next flush, see `so_far`.
+    Observed(Vec<Id>),
+    /// Committed lazily: durable after the next flush, see `returned_commits`.
     Lazy,
     /// Aborted: its changes must never be visible.
     Aborted,
@@ -191,10 +197,10 @@ pub const ALL_KINDS: u64 = 7;
 pub const LOOSE_KINDS: u64 = 2;
 
 /// Runs a transaction that commits in one of the first `kinds` ways, and retries conflicts.
-pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Random) -> Result<Told> {
+pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Random) -> Result<CommitOutcome> {
     let part = random.below(10);
     if part == 0 {
-        return look_only(db, tables, random).map(Told::Met);
+        return only_read(db, tables, random).map(CommitOutcome::Observed);
     }
     let moves_money = part > 2;
     loop {
@@ -204,12 +210,12 @@ pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Rand
             1 => Durability::Lazy,
             _ => Durability::Durable,
         };
-        let newest = tables.signs.newest();
+        let newest = tables.markers.newest();
         let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
         let done = if moves_money {
             step(&mut tx, tables, id, random)
         } else {
-            meet(&mut tx, tables, id, &newest, random)
+            read_markers(&mut tx, tables, id, &newest, random)
         };
         match done {
             Err(error) if error.is_retryable() => continue,
@@ -217,29 +223,29 @@ pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Rand
         }
         if random.chance(1, 10) {
             tx.abort();
-            return Ok(Told::Aborted);
+            return Ok(CommitOutcome::Aborted);
         }
-        let told = match kind {
-            0 => tx.commit().map(|_| Told::Bounded),
-            1 => tx.commit().map(|_| Told::Lazy),
-            2..=4 => tx.commit_async().map(Told::Later),
-            _ => tx.commit().map(|_| Told::Durable),
+        let outcome = match kind {
+            0 => tx.commit().map(|_| CommitOutcome::Bounded),
+            1 => tx.commit().map(|_| CommitOutcome::Lazy),
+            2..=4 => tx.commit_async().map(CommitOutcome::Later),
+            _ => tx.commit().map(|_| CommitOutcome::Durable),
         };
-        let mut told = told?;
-        tables.so_far.returned(Commit::Journal(id));
+        let mut outcome = outcome?;
+        tables.returned_commits.returned(Commit::Journal(id));
         if moves_money {
-            tables.signs.is_up(id);
+            tables.markers.note_visible(id);
         }
         if kind == 2
-            && let Told::Later(handle) = told
+            && let CommitOutcome::Later(handle) = outcome
         {
             handle.wait()?;
-            told = Told::Durable;
+            outcome = CommitOutcome::Durable;
         }
-        if moves_money && matches!(told, Told::Durable) {
-            tables.signs.is_acknowledged(id);
+        if moves_money && matches!(outcome, CommitOutcome::Durable) {
+            tables.markers.note_acknowledged(id);
         }
-        return Ok(told);
+        return Ok(outcome);
     }
 }
 
@@ -273,8 +279,8 @@ pub fn judge_content(all: &Content, must: &BTreeSet<Id>, never: &BTreeSet<Id>, c
     for id in never {
         assert!(!journal.contains_key(&id[..]), "{context}: {id:?} is there, and was aborted");
     }
-    let journal = judge_met(journal, context);
-    judge_signs(all, &journal, context);
+    let journal = judge_observed(journal, context);
+    judge_markers(all, &journal, context);
     let mut balances: BTreeMap<u8, i64> = BTreeMap::new();
     let mut chains: BTreeMap<u8, BTreeSet<i64>> = BTreeMap::new();
     for (id, row) in &journal {
@@ -299,32 +305,35 @@ pub fn judge_content(all: &Content, must: &BTreeSet<Id>, never: &BTreeSet<Id>, c
     for (key, row) in rows("ballast") {
         let is_whole =
             row.first_chunk().is_some_and(|id: &Id| journal.contains_key(&id[..]) && row == id.repeat(150));
-        assert!(is_whole, "{context}: nobody who is there wrote {key:?} of the ballast");
+        assert!(is_whole, "{context}: {key:?} of the ballast has no committed writer");
     }
 }
 
 /// Checks that each transaction in the journal is there together with all that it observed. Returns
 /// the journal rows of transfers.
-fn judge_met(mut journal: Model, context: &str) -> Model {
-    for (id, row) in journal.iter().filter(|(_, row)| row[0] == MET) {
-        for met in row[1..].chunks(size_of::<Id>()) {
-            assert!(journal.contains_key(met), "{context}: {id:?} met {met:?}, which is lost");
+fn judge_observed(mut journal: Model, context: &str) -> Model {
+    for (id, row) in journal.iter().filter(|(_, row)| row[0] == OBSERVED) {
+        for observed in row[1..].chunks(size_of::<Id>()) {
+            assert!(journal.contains_key(observed), "{context}: {id:?} observed {observed:?}, which is lost");
         }
     }
-    journal.retain(|_, row| row[0] != MET);
+    journal.retain(|_, row| row[0] != OBSERVED);
     journal
 }
 
 /// Checks that the marker rows are those of the committed transactions, except removed ones.
-fn judge_signs(all: &Content, journal: &Model, context: &str) {
+fn judge_markers(all: &Content, journal: &Model, context: &str) {
     let mut expected: BTreeSet<&[u8]> = journal.keys().map(Vec::as_slice).collect();
-    for (id, row) in journal.iter().filter(|(_, row)| row[20] != NO_SIGN) {
-        let down = [id[0], id[1], row[20], 0];
-        assert!(expected.remove(&down[..]), "{context}: {id:?} took down {down:?}, which is lost");
+    for (id, row) in journal.iter().filter(|(_, row)| row[20] != NO_MARKER) {
+        let removed = [id[0], id[1], row[20], 0];
+        assert!(
+            expected.remove(&removed[..]),
+            "{context}: {id:?} removed the marker of {removed:?}, which is lost"
+        );
     }
-    let up: BTreeSet<&[u8]> =
+    let found: BTreeSet<&[u8]> =
         all.keys().filter(|(table, _)| table == "signs").map(|(_, key)| &key[..]).collect();
-    assert_eq!(up, expected, "{context}: the journal and the signs disagree");
+    assert_eq!(found, expected, "{context}: the journal and the markers disagree");
 }
 
 /// Checks that each chain's document is the one of the last transaction that changed it.

@@ -79,14 +79,14 @@ pub fn list_transaction(
     record: &mut History,
     random: &mut Random,
 ) -> Result<Ended> {
-    let told = |outcome, at, durable| Ok(Ended { outcome, at, durable });
+    let ended = |outcome, at, durable| Ok(Ended { outcome, at, durable });
     if random.chance(1, 5) {
         let snapshot = db.begin_read()?;
         for _ in 0..1 + random.below(4) {
             let key = lists.pick(random);
             record.read(key, elements(snapshot.get(table, key.to_be_bytes())?.as_deref()));
         }
-        return told(Outcome::Committed, lists.ticks.next(), true);
+        return ended(Outcome::Committed, lists.ticks.next(), true);
     }
     let durability = match random.below(8) {
         0 | 1 => Durability::Durable,
@@ -95,25 +95,25 @@ pub fn list_transaction(
     };
     let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
     match access_lists(&mut tx, table, lists, record, random) {
-        Err(error) if error.is_retryable() => return told(Outcome::Aborted, lists.ticks.next(), true),
+        Err(error) if error.is_retryable() => return ended(Outcome::Aborted, lists.ticks.next(), true),
         done => done?,
     }
     if random.chance(1, 20) {
         tx.abort();
-        return told(Outcome::Aborted, lists.ticks.next(), true);
+        return ended(Outcome::Aborted, lists.ticks.next(), true);
     }
     match random.below(8) {
         // Visible to other transactions, but never acknowledged.
-        0 => tx.commit_async().and_then(|_| told(Outcome::Committed, SOME_TIME, false)),
+        0 => tx.commit_async().and_then(|_| ended(Outcome::Committed, SOME_TIME, false)),
         1 => {
             tx.commit_async()?.wait()?;
-            told(Outcome::Committed, lists.ticks.next(), true)
+            ended(Outcome::Committed, lists.ticks.next(), true)
         }
         _ => match tx.commit() {
-            Err(error) if error.is_retryable() => told(Outcome::Aborted, lists.ticks.next(), true),
+            Err(error) if error.is_retryable() => ended(Outcome::Aborted, lists.ticks.next(), true),
             done => {
                 done?;
-                told(Outcome::Committed, lists.ticks.next(), durability == Durability::Durable)
+                ended(Outcome::Committed, lists.ticks.next(), durability == Durability::Durable)
             }
         },
     }
@@ -153,6 +153,6 @@ pub fn read_all(db: &Database, table: &Table, lists: &Lists, record: &mut Histor
     for key in lists.keys() {
         record.read(key, elements(rows.remove(&key.to_be_bytes()[..]).as_deref()));
     }
-    assert!(rows.is_empty(), "lists that nobody made");
+    assert!(rows.is_empty(), "lists without a writer");
     record.end(begun, lists.ticks.next(), Outcome::Committed);
 }

@@ -31,7 +31,7 @@ impl Bounded {
     }
 
     /// Records that the call of commit `id` returned at `now`.
-    pub fn told(&mut self, id: Id, now: Moment) {
+    pub fn returned(&mut self, id: Id, now: Moment) {
         self.forget_before(now);
         self.commits.push((now.time, id));
     }

@@ -2,17 +2,17 @@
 #![allow(dead_code, reason = "no test needs everything")]
 
 pub mod bank;
+pub mod checked_rows;
 pub mod interleaved;
 pub mod lists;
 pub mod loss;
-pub mod past;
+pub mod markers;
 pub mod processes;
 pub mod ranges;
 pub mod reads;
-pub mod shadow;
-pub mod signs;
+pub mod returned_commits;
+pub mod row_history;
 pub mod skipped;
-pub mod so_far;
 pub mod test_database;
 
 use quenchdb::internals::base::random::Random;
@@ -55,12 +55,12 @@ pub fn content(db: &Database) -> Content {
 
 /// Describes rows that are in only one of two contents, or differ: their number and the first ones.
 pub fn difference(before: &Content, now: &Content) -> String {
-    let told = |what: &str, of: &Content, other: &Content| {
+    let described = |what: &str, of: &Content, other: &Content| {
         let rows: Vec<_> = of.iter().filter(|(key, value)| other.get(*key) != Some(*value)).collect();
         let keys: Vec<_> = rows.iter().take(5).map(|(key, _)| key).collect();
         format!("{} rows {what}, first {keys:?}", rows.len())
     };
-    format!("{}; {}", told("only before", before, now), told("only now", now, before))
+    format!("{}; {}", described("only before", before, now), described("only now", now, before))
 }
 
 /// Waits until `is_so`, for an action of another thread that may have to wait for a processor.

@@ -119,7 +119,7 @@ pub fn range_transaction(
         tx.abort();
         return Ok(None);
     }
-    let (csn, told) = match random.below(16) {
+    let (csn, is_durable) = match random.below(16) {
         // Visible to other transactions, but never acknowledged.
         0 => (tx.commit_async()?.csn(), None),
         1 => {
@@ -129,10 +129,10 @@ pub fn range_transaction(
         }
         _ => (tx.commit()?, Some(durability == Durability::Durable)),
     };
-    observed.ended = if told.is_some() { ranges.ticks.next() } else { SOME_TIME };
+    observed.ended = if is_durable.is_some() { ranges.ticks.next() } else { SOME_TIME };
     observed.csn = (csn != Csn::ZERO).then_some(csn.0);
     assert_eq!(observed.csn.is_some(), !observed.writes.is_empty());
-    Ok(Some(Committed { observed, durable: told == Some(true) }))
+    Ok(Some(Committed { observed, durable: is_durable == Some(true) }))
 }
 
 /// Inserts and deletes rows of a range that was scanned.

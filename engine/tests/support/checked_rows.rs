@@ -1,10 +1,10 @@
 //! Rows that one thread owns, with a model of them: each read is compared with the model. After a
-//! crash `past` checks what is left.
+//! crash `row_history` checks what is left.
 
 use super::bank::{LOOSE_KINDS, is_certain};
-use super::past::{Keys, Owner, Past, Reached, SHARED, State, count_key, own_table};
 use super::reads::Reader;
-use super::so_far::{Commit, SoFar};
+use super::returned_commits::{Commit, ReturnedCommits};
+use super::row_history::{Keys, Owner, Reached, RowHistory, SHARED, State, count_key, own_table};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::sync::thread;
 use quenchdb::{CommitHandle, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
@@ -16,9 +16,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// What a thread works with.
-pub struct World<'a> {
+pub struct Environment<'a> {
     pub db: &'a Database,
-    pub so_far: &'a SoFar,
+    pub returned_commits: &'a ReturnedCommits,
     /// Returns the number of disk operations so far.
     pub operations: &'a dyn Fn() -> usize,
     /// Transactions commit in one of the first `kinds` ways, see `bank`.
@@ -26,104 +26,104 @@ pub struct World<'a> {
 }
 
 /// The rows of one thread while it runs.
-pub struct Shadow {
+pub struct CheckedRows {
     table: Table,
     /// The thread's own table, while it exists.
     own: Option<Table>,
-    past: Past,
+    history: RowHistory,
     /// An older snapshot and the number of the commit that it shows.
-    held: Option<(Snapshot, usize)>,
+    older: Option<(Snapshot, usize)>,
     handles: Vec<(usize, CommitHandle)>,
     /// The outcome of the last commit is unknown, so the model cannot continue.
-    lost_track: bool,
+    outcome_unknown: bool,
 }
 
-impl Shadow {
+impl CheckedRows {
     /// Returns the rows of a thread that owns nothing yet.
-    pub fn of(db: &Database, owner: Owner, keys: Keys) -> Result<Shadow> {
-        Shadow::with(db, Past::of(owner, keys))
+    pub fn of(db: &Database, owner: Owner, keys: Keys) -> Result<CheckedRows> {
+        CheckedRows::with(db, RowHistory::of(owner, keys))
     }
 
     /// Returns the rows of a thread that continues with what was found after a crash.
-    pub fn adopt(db: &Database, past: &Arc<Past>, found: Reached) -> Result<Shadow> {
-        Shadow::with(db, past.gone_on_with(found))
+    pub fn continue_from(db: &Database, history: &Arc<RowHistory>, found: Reached) -> Result<CheckedRows> {
+        CheckedRows::with(db, history.continue_from(found))
     }
 
-    fn with(db: &Database, past: Past) -> Result<Shadow> {
-        let own = past.newest().has_table().then(|| db.table(&own_table(past.owner))).transpose()?;
+    fn with(db: &Database, history: RowHistory) -> Result<CheckedRows> {
+        let own = history.newest().has_table().then(|| db.table(&own_table(history.owner))).transpose()?;
         let table = db.table_or_create(SHARED)?;
-        Ok(Shadow { table, own, past, held: None, handles: Vec::new(), lost_track: false })
+        Ok(CheckedRows { table, own, history, older: None, handles: Vec::new(), outcome_unknown: false })
     }
 
     /// Returns the history, to check after a crash, and stops.
-    pub fn end(&mut self) -> Past {
-        self.lost_track = true;
-        let nothing = Past::of(self.past.owner, self.past.keys);
-        std::mem::replace(&mut self.past, nothing)
+    pub fn end(&mut self) -> RowHistory {
+        self.outcome_unknown = true;
+        let nothing = RowHistory::of(self.history.owner, self.history.keys);
+        std::mem::replace(&mut self.history, nothing)
     }
 
     /// Runs a transaction, reads an older snapshot, or creates or drops the thread's table.
     ///
     /// # Panics
     /// If a read differs from the model.
-    pub fn step(&mut self, world: &World<'_>, random: &mut Random) -> Result<()> {
-        if self.lost_track {
+    pub fn step(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<()> {
+        if self.outcome_unknown {
             return Ok(());
         }
         match random.below(16) {
-            0 | 1 => self.held = Some((world.db.begin_read()?, self.past.newest().commit)),
-            2 | 3 => self.held = None,
-            4 => self.turn(world)?,
+            0 | 1 => self.older = Some((environment.db.begin_read()?, self.history.newest().commit)),
+            2 | 3 => self.older = None,
+            4 => self.change_table(environment)?,
             _ => {}
         }
-        if let Some(commit) = self.look_back(random)? {
-            self.past.tell((world.operations)(), commit);
+        if let Some(commit) = self.read_older(random)? {
+            self.history.acknowledge((environment.operations)(), commit);
         }
-        if let Some(commit) = self.transaction(world, random)? {
-            self.past.tell((world.operations)(), commit);
+        if let Some(commit) = self.transaction(environment, random)? {
+            self.history.acknowledge((environment.operations)(), commit);
         }
-        self.ask_handles(world, random)
+        self.poll_handles(environment, random)
     }
 
     /// Reads the older snapshot. Returns its commit's number if the counting row was read: what a
     /// snapshot returned survives a crash, acknowledged or not.
-    fn look_back(&self, random: &mut Random) -> Result<Option<usize>> {
-        let Some((snapshot, commit)) = &self.held else { return Ok(None) };
-        let (reader, state) = (Reader::Snapshot(snapshot), self.past.state(*commit));
+    fn read_older(&self, random: &mut Random) -> Result<Option<usize>> {
+        let Some((snapshot, commit)) = &self.older else { return Ok(None) };
+        let (reader, state) = (Reader::Snapshot(snapshot), self.history.state(*commit));
         for _ in 0..2 {
             self.look(reader, state, random)?;
         }
         if random.chance(3, 4) {
             return Ok(None);
         }
-        let key = count_key(self.past.owner);
+        let key = count_key(self.history.owner);
         let count = reader.row(&self.table, &key, random)?;
         assert!(count.as_ref() == state.shared.get(&key), "{count:?} commits, not {commit}");
         Ok(Some(*commit))
     }
 
     /// Creates or drops the thread's table, which is durable when the call returns.
-    fn turn(&mut self, world: &World<'_>) -> Result<()> {
+    fn change_table(&mut self, environment: &Environment<'_>) -> Result<()> {
         // The snapshot may have used the table.
-        self.held = None;
-        let (name, before) = (own_table(self.past.owner), self.own.take());
-        let turn = self.past.turn();
+        self.older = None;
+        let (name, before) = (own_table(self.history.owner), self.own.take());
+        let table_change = self.history.add_table_change();
         let done = match &before {
-            None => world.db.create_table(&name).map(Some),
-            Some(_) => world.db.drop_table(&name).map(|()| None),
+            None => environment.db.create_table(&name).map(Some),
+            Some(_) => environment.db.drop_table(&name).map(|()| None),
         };
         match done {
             Ok(own) => {
                 self.own = own;
-                self.past.tell_turn((world.operations)(), turn);
+                self.history.acknowledge_table_change((environment.operations)(), table_change);
                 Ok(())
             }
             Err(error) => {
                 if is_certain(&error) {
-                    self.past.take_back_turn();
+                    self.history.remove_table_change();
                     self.own = before;
                 } else {
-                    self.lost_track = true;
+                    self.outcome_unknown = true;
                 }
                 Err(error)
             }
@@ -131,51 +131,51 @@ impl Shadow {
     }
 
     /// Polls the commit handles, and sometimes waits for one.
-    fn ask_handles(&mut self, world: &World<'_>, random: &mut Random) -> Result<()> {
+    fn poll_handles(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<()> {
         let way = random.below(16);
         if way < 2
             && let Some((commit, handle)) = self.handles.pop()
         {
-            let told = match way {
+            let is_durable = match way {
                 0 => handle.wait_timeout(Duration::from_micros(random.below(3_000)))?,
                 _ => await_it(handle).map(|()| true)?,
             };
-            if told {
-                self.past.tell((world.operations)(), commit);
+            if is_durable {
+                self.history.acknowledge((environment.operations)(), commit);
             }
         }
         for (commit, _) in self.handles.extract_if(.., |(_, handle)| handle.is_committed()) {
-            self.past.tell((world.operations)(), commit);
+            self.history.acknowledge((environment.operations)(), commit);
         }
         Ok(())
     }
 
     /// Returns the current rows.
     fn now(&self) -> State {
-        let Reached { commit, turn } = self.past.newest();
-        let state = self.past.state(commit);
-        State { shared: state.shared.clone(), own: state.own_after(turn), turn }
+        let Reached { commit, table_change } = self.history.newest();
+        let state = self.history.state(commit);
+        State { shared: state.shared.clone(), own: state.own_after(table_change), table_change }
     }
 
     /// Runs a transaction. Returns the commit's number if it was acknowledged.
-    fn transaction(&mut self, world: &World<'_>, random: &mut Random) -> Result<Option<usize>> {
-        let before = self.past.newest().commit;
-        let ended = if world.kinds > LOOSE_KINDS && random.chance(1, 12) {
-            self.transact(world, random)
+    fn transaction(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<Option<usize>> {
+        let before = self.history.newest().commit;
+        let ended = if environment.kinds > LOOSE_KINDS && random.chance(1, 12) {
+            self.transact(environment, random)
         } else {
-            self.begin_and_end(world, random)
+            self.begin_and_end(environment, random)
         };
         match &ended {
-            Ok(_) if self.past.newest().commit == before => {}
-            Ok(_) => world.so_far.returned(Commit::Own(self.past.owner, before + 1)),
-            Err(error) if is_certain(error) => self.past.take_back_to(before),
-            Err(_) => self.lost_track = true,
+            Ok(_) if self.history.newest().commit == before => {}
+            Ok(_) => environment.returned_commits.returned(Commit::Own(self.history.owner, before + 1)),
+            Err(error) if is_certain(error) => self.history.truncate_to(before),
+            Err(_) => self.outcome_unknown = true,
         }
         ended
     }
 
-    fn begin_and_end(&mut self, world: &World<'_>, random: &mut Random) -> Result<Option<usize>> {
-        let kind = random.below(world.kinds);
+    fn begin_and_end(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<Option<usize>> {
+        let kind = random.below(environment.kinds);
         let durability = match kind {
             0 => Durability::BoundedLoss,
             1 => Durability::Lazy,
@@ -183,13 +183,13 @@ impl Shadow {
         };
         // No other thread changes these rows, so all statements see the same state.
         let isolation = if random.chance(1, 4) { Isolation::ReadCommitted } else { Isolation::Snapshot };
-        let mut tx = world.db.begin_with(isolation, durability)?;
+        let mut tx = environment.db.begin_with(isolation, durability)?;
         let state = self.work(&mut tx, random)?;
         if random.chance(1, 10) {
             tx.abort();
             return Ok(None);
         }
-        let commit = self.write_down(&mut tx, state)?;
+        let commit = self.write_count(&mut tx, state)?;
         match kind {
             0 | 1 => tx.commit().map(|_| None),
             2 | 3 => tx.commit_async().map(|handle| {
@@ -201,12 +201,12 @@ impl Shadow {
     }
 
     /// The same in a closure, which the engine calls again after a conflict.
-    fn transact(&mut self, world: &World<'_>, random: &mut Random) -> Result<Option<usize>> {
-        let before = self.past.newest().commit;
-        world.db.transact(|tx| {
-            self.past.take_back_to(before);
+    fn transact(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<Option<usize>> {
+        let before = self.history.newest().commit;
+        environment.db.transact(|tx| {
+            self.history.truncate_to(before);
             let state = self.work(tx, random)?;
-            self.write_down(tx, state).map(Some)
+            self.write_count(tx, state).map(Some)
         })
     }
 
@@ -230,16 +230,16 @@ impl Shadow {
 
     /// Writes the commit's number into the counting row. The commit may be durable from now on,
     /// whatever the call returns. Returns the number.
-    fn write_down(&mut self, tx: &mut Transaction, mut state: State) -> Result<usize> {
-        let commit = self.past.newest().commit + 1;
-        let count = count_key(self.past.owner);
+    fn write_count(&mut self, tx: &mut Transaction, mut state: State) -> Result<usize> {
+        let commit = self.history.newest().commit + 1;
+        let count = count_key(self.history.owner);
         tx.insert(&self.table, &count, [commit as u8])?;
         state.shared.insert(count, vec![commit as u8]);
-        Ok(self.past.commit(state))
+        Ok(self.history.add_commit(state))
     }
 
     fn key(&self, random: &mut Random) -> Vec<u8> {
-        self.past.keys.key(self.past.owner, random.below(self.past.keys.count()))
+        self.history.keys.key(self.history.owner, random.below(self.history.keys.count()))
     }
 
     fn change(&self, tx: &mut Transaction, state: &mut State, random: &mut Random) -> Result<()> {
@@ -247,9 +247,9 @@ impl Shadow {
             Some(own) if random.chance(1, 3) => (own, &mut state.own),
             _ => (&self.table, &mut state.shared),
         };
-        let (first, removes) = (random.below(self.past.keys.count()), random.chance(1, 3));
-        let end = self.past.keys.count().min(first + self.past.keys.at_once(random));
-        for key in (first..end).map(|n| self.past.keys.key(self.past.owner, n)) {
+        let (first, removes) = (random.below(self.history.keys.count()), random.chance(1, 3));
+        let end = self.history.keys.count().min(first + self.history.keys.at_once(random));
+        for key in (first..end).map(|n| self.history.keys.key(self.history.owner, n)) {
             if removes {
                 let was_there = rows.remove(&key).is_some();
                 assert_eq!(tx.remove(table, &key)?, was_there, "a removal of {key:?}");
@@ -270,11 +270,11 @@ impl Shadow {
     /// Reads a row, the first or last row, or a range, and compares it with the model.
     fn look(&self, reader: Reader<'_>, state: &State, random: &mut Random) -> Result<()> {
         let (table, rows) = match &self.own {
-            Some(own) if random.chance(1, 3) => (own, &state.own_after(self.past.newest().turn)),
+            Some(own) if random.chance(1, 3) => (own, &state.own_after(self.history.newest().table_change)),
             _ => (&self.table, &state.shared),
         };
         let key = self.key(random);
-        let owner = self.past.owner;
+        let owner = self.history.owner;
         match random.below(8) {
             0..4 => {
                 let found = reader.row(table, &key, random)?;
@@ -310,7 +310,7 @@ impl Shadow {
 
     /// Returns the bounds of a range that may contain some of the rows.
     fn bounds(&self, key: Vec<u8>, random: &mut Random) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-        let [run, thread] = self.past.owner;
+        let [run, thread] = self.history.owner;
         let first = match random.below(8) {
             0 => Bound::Unbounded,
             1..4 => Bound::Included(vec![run, thread]),

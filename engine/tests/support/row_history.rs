@@ -67,12 +67,12 @@ impl Keys {
 pub struct Reached {
     pub commit: usize,
     /// Number of creations and drops of the owner's table: the table exists after an odd number.
-    pub turn: usize,
+    pub table_change: usize,
 }
 
 impl Reached {
     pub fn has_table(self) -> bool {
-        self.turn % 2 == 1
+        self.table_change % 2 == 1
     }
 }
 
@@ -80,60 +80,78 @@ impl Reached {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub shared: Model,
-    /// Rows of the owner's table, as of `turn`.
+    /// Rows of the owner's table, as of `table_change`.
     pub own: Model,
-    pub turn: usize,
+    pub table_change: usize,
 }
 
 impl State {
-    /// Returns the rows of the owner's table after table change `turn` and no further commit.
-    pub fn own_after(&self, turn: usize) -> Model {
-        if turn == self.turn { self.own.clone() } else { Model::new() }
+    /// Returns the rows of the owner's table after table change `table_change` and no further commit.
+    pub fn own_after(&self, table_change: usize) -> Model {
+        if table_change == self.table_change { self.own.clone() } else { Model::new() }
     }
 }
 
 /// What one thread committed.
-pub struct Past {
+pub struct RowHistory {
     pub owner: Owner,
     pub keys: Keys,
     /// Where this history starts: at nothing, or at what an earlier run left.
     first: Reached,
-    before: Option<Arc<Past>>,
+    before: Option<Arc<RowHistory>>,
     /// The state at the start and after each commit. The last commit's outcome may be unknown.
     states: Vec<State>,
     /// The last creation or drop that may have happened.
-    turn: usize,
+    table_change: usize,
     /// Acknowledged commits, and table changes, each with the number of disk operations at that
     /// time.
-    told: Vec<(usize, usize)>,
-    told_turns: Vec<(usize, usize)>,
+    acknowledged: Vec<(usize, usize)>,
+    acknowledged_table_changes: Vec<(usize, usize)>,
 }
 
-impl std::fmt::Debug for Past {
+impl std::fmt::Debug for RowHistory {
     /// Leaves out the rows, because they are many.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Past { owner, first, told, told_turns, .. } = self;
-        write!(f, "{owner:?} from {first:?}, {} commits, told of {told:?}", self.commits())?;
-        write!(f, ", turns of its table {}, told of {told_turns:?}", self.turn)
+        let RowHistory { owner, first, acknowledged, acknowledged_table_changes, .. } = self;
+        write!(f, "{owner:?} from {first:?}, {} commits, acknowledged {acknowledged:?}", self.commits())?;
+        write!(f, ", changes of its table {}, acknowledged {acknowledged_table_changes:?}", self.table_change)
     }
 }
 
-impl Past {
-    pub fn of(owner: Owner, keys: Keys) -> Past {
-        Past::from(owner, keys, Reached::default(), State::default(), None)
+impl RowHistory {
+    pub fn of(owner: Owner, keys: Keys) -> RowHistory {
+        RowHistory::from(owner, keys, Reached::default(), State::default(), None)
     }
 
-    fn from(owner: Owner, keys: Keys, first: Reached, state: State, before: Option<Arc<Past>>) -> Past {
-        let (turn, states) = (first.turn, vec![state]);
-        Past { owner, keys, first, before, states, turn, told: Vec::new(), told_turns: Vec::new() }
+    fn from(
+        owner: Owner,
+        keys: Keys,
+        first: Reached,
+        state: State,
+        before: Option<Arc<RowHistory>>,
+    ) -> RowHistory {
+        let (table_change, states) = (first.table_change, vec![state]);
+        RowHistory {
+            owner,
+            keys,
+            first,
+            before,
+            states,
+            table_change,
+            acknowledged: Vec::new(),
+            acknowledged_table_changes: Vec::new(),
+        }
     }
 
     /// Returns a history that continues where this one was found after a crash.
-    pub fn gone_on_with(self: &Arc<Past>, found: Reached) -> Past {
+    pub fn continue_from(self: &Arc<RowHistory>, found: Reached) -> RowHistory {
         let state = self.state(found.commit);
-        let state =
-            State { shared: state.shared.clone(), own: state.own_after(found.turn), turn: found.turn };
-        Past::from(self.owner, self.keys, found, state, Some(self.clone()))
+        let state = State {
+            shared: state.shared.clone(),
+            own: state.own_after(found.table_change),
+            table_change: found.table_change,
+        };
+        RowHistory::from(self.owner, self.keys, found, state, Some(self.clone()))
     }
 
     /// Returns the number of commits, including one whose outcome is unknown.
@@ -142,18 +160,18 @@ impl Past {
     }
 
     /// Returns whether this history continues an earlier one.
-    pub fn is_adopted(&self) -> bool {
+    pub fn continues_another(&self) -> bool {
         self.first != Reached::default()
     }
 
     /// Returns the number of creations and drops of the owner's table.
-    pub fn turns(&self) -> usize {
-        self.turn - self.first.turn
+    pub fn table_changes(&self) -> usize {
+        self.table_change - self.first.table_change
     }
 
     /// Returns the newest commit and table change.
     pub fn newest(&self) -> Reached {
-        Reached { commit: self.first.commit + self.commits(), turn: self.turn }
+        Reached { commit: self.first.commit + self.commits(), table_change: self.table_change }
     }
 
     /// Returns the state after commit number `commit`.
@@ -162,92 +180,98 @@ impl Past {
     }
 
     /// Returns the state after commit number `commit` of this run or an earlier one.
-    fn state_of_any_life(&self, commit: usize) -> Option<&State> {
+    fn state_of_any_run(&self, commit: usize) -> Option<&State> {
         match commit.checked_sub(self.first.commit) {
             Some(own) => self.states.get(own),
-            None => self.before.as_ref()?.state_of_any_life(commit),
+            None => self.before.as_ref()?.state_of_any_run(commit),
         }
     }
 
     /// Adds a commit, which may be durable from now on. Returns its number.
-    pub fn commit(&mut self, state: State) -> usize {
+    pub fn add_commit(&mut self, state: State) -> usize {
         self.states.push(state);
         self.newest().commit
     }
 
     /// Removes the commits after number `commit`, which did not happen.
-    pub fn take_back_to(&mut self, commit: usize) {
+    pub fn truncate_to(&mut self, commit: usize) {
         self.states.truncate(commit - self.first.commit + 1);
     }
 
     /// Adds a creation or drop, which may be durable from now on. Returns its number.
-    pub fn turn(&mut self) -> usize {
-        self.turn += 1;
-        self.turn
+    pub fn add_table_change(&mut self) -> usize {
+        self.table_change += 1;
+        self.table_change
     }
 
     /// Removes the newest creation or drop, which did not happen.
-    pub fn take_back_turn(&mut self) {
-        self.turn -= 1;
+    pub fn remove_table_change(&mut self) {
+        self.table_change -= 1;
     }
 
     /// Records that `commit` was acknowledged: crashes after `operations` disk operations must keep
     /// it.
-    pub fn tell(&mut self, operations: usize, commit: usize) {
-        self.told.push((operations, commit));
+    pub fn acknowledge(&mut self, operations: usize, commit: usize) {
+        self.acknowledged.push((operations, commit));
     }
 
     /// Records that a creation or a drop was acknowledged after `operations` disk operations.
-    pub fn tell_turn(&mut self, operations: usize, turn: usize) {
-        self.told_turns.push((operations, turn));
+    pub fn acknowledge_table_change(&mut self, operations: usize, table_change: usize) {
+        self.acknowledged_table_changes.push((operations, table_change));
     }
 
     /// Returns what was acknowledged after `operations` disk operations.
-    pub fn told_by(&self, operations: usize) -> Reached {
-        let last = |told: &[(usize, usize)], first: usize| {
-            let told = told.iter().filter(|(at, _)| *at <= operations);
-            told.map(|(_, number)| *number).max().unwrap_or(first)
+    pub fn acknowledged_by(&self, operations: usize) -> Reached {
+        let last = |acknowledged: &[(usize, usize)], first: usize| {
+            let until = acknowledged.iter().filter(|(at, _)| *at <= operations);
+            until.map(|(_, number)| *number).max().unwrap_or(first)
         };
-        Reached { commit: last(&self.told, self.first.commit), turn: last(&self.told_turns, self.first.turn) }
+        Reached {
+            commit: last(&self.acknowledged, self.first.commit),
+            table_change: last(&self.acknowledged_table_changes, self.first.table_change),
+        }
     }
 }
 
 /// Checks that each owner's rows are in one of its states, not older than `least`. Returns how far
 /// each owner has come.
-pub fn judge_shadows(
+pub fn judge_rows(
     content: &Content,
     tables: &[String],
-    pasts: &[&Past],
-    least: impl Fn(&Past) -> Reached,
+    histories: &[&RowHistory],
+    least: impl Fn(&RowHistory) -> Reached,
     context: &str,
 ) -> BTreeMap<Owner, Reached> {
-    judge_each(content, tables, pasts, context, |past, shared, own| {
-        let Reached { commit: told, turn } = least(past);
-        let commit = commit_of(past, shared);
+    judge_each(content, tables, histories, context, |history, shared, own| {
+        let Reached { commit: least_commit, table_change } = least(history);
+        let commit = commit_of(history, shared);
         assert!(
-            commit >= told.max(past.first.commit),
-            "{context}: rows of {:?} are as after {commit} commits, and {told} were acknowledged, from {:?}",
-            past.owner,
-            past.first
+            commit >= least_commit.max(history.first.commit),
+            "{context}: rows of {:?} are as after {commit} commits, and {least_commit} were acknowledged, from {:?}",
+            history.owner,
+            history.first
         );
         // A creation or drop is durable when its call returns. So no later commit survives without
         // it.
-        let turn = turn.max(past.state_of_any_life(commit).map_or(0, |state| state.turn));
-        judge(past, shared, own, turn, context)
+        let table_change =
+            table_change.max(history.state_of_any_run(commit).map_or(0, |state| state.table_change));
+        judge(history, shared, own, table_change, context)
     })
 }
 
 /// Checks only that each owner's rows are in one of its states, because anything may be missing.
-pub fn judge_shadows_weakly(content: &Content, tables: &[String], pasts: &[&Past], context: &str) {
-    judge_each(content, tables, pasts, context, |past, shared, own| judge(past, shared, own, 0, context));
+pub fn judge_rows_weakly(content: &Content, tables: &[String], histories: &[&RowHistory], context: &str) {
+    judge_each(content, tables, histories, context, |history, shared, own| {
+        judge(history, shared, own, 0, context)
+    });
 }
 
 fn judge_each(
     content: &Content,
     tables: &[String],
-    pasts: &[&Past],
+    histories: &[&RowHistory],
     context: &str,
-    judge: impl Fn(&Past, &Model, Option<&Model>) -> Reached,
+    judge: impl Fn(&RowHistory, &Model, Option<&Model>) -> Reached,
 ) -> BTreeMap<Owner, Reached> {
     let mut shared: BTreeMap<Owner, Model> = BTreeMap::new();
     let mut own: BTreeMap<&str, Model> = BTreeMap::new();
@@ -261,41 +285,47 @@ fn judge_each(
     let mut tables: BTreeSet<&str> =
         tables.iter().map(String::as_str).filter(|name| name.starts_with(OWN_TABLE)).collect();
     let mut all_reached = BTreeMap::new();
-    for past in pasts {
-        let name = own_table(past.owner);
+    for history in histories {
+        let name = own_table(history.owner);
         let there = tables.remove(&name[..]).then(|| own.remove(&name[..]).unwrap_or_default());
-        let shared = shared.remove(&past.owner).unwrap_or_default();
-        all_reached.insert(past.owner, judge(past, &shared, there.as_ref()));
+        let shared = shared.remove(&history.owner).unwrap_or_default();
+        all_reached.insert(history.owner, judge(history, &shared, there.as_ref()));
     }
-    assert!(shared.is_empty(), "{context}: rows that nobody wrote: {shared:?}");
-    assert!(tables.is_empty(), "{context}: tables that nobody created: {tables:?}");
+    assert!(shared.is_empty(), "{context}: rows without a writer: {shared:?}");
+    assert!(tables.is_empty(), "{context}: tables that no thread created: {tables:?}");
     all_reached
 }
 
 /// Returns the number of commits that the owner's rows state.
-fn commit_of(past: &Past, shared: &Model) -> usize {
-    shared.get(&count_key(past.owner)).map_or(0, |count| usize::from(count[0]))
+fn commit_of(history: &RowHistory, shared: &Model) -> usize {
+    shared.get(&count_key(history.owner)).map_or(0, |count| usize::from(count[0]))
 }
 
-/// Returns the state that an owner's rows and table are in, after at least `turn` table changes.
-fn judge(past: &Past, shared: &Model, own: Option<&Model>, turn: usize, context: &str) -> Reached {
-    let (owner, commit) = (past.owner, commit_of(past, shared));
-    let state = past.state_of_any_life(commit);
+/// Returns the state that an owner's rows and table are in, after at least `table_change` table changes.
+fn judge(
+    history: &RowHistory,
+    shared: &Model,
+    own: Option<&Model>,
+    table_change: usize,
+    context: &str,
+) -> Reached {
+    let (owner, commit) = (history.owner, commit_of(history, shared));
+    let state = history.state_of_any_run(commit);
     let state = state.filter(|state| state.shared == *shared).unwrap_or_else(|| {
         panic!("{context}: rows of {owner:?} after {commit} commits are {shared:?}, not {state:?}")
     });
-    let mut turns = turn..=past.turn;
-    let fits = |turn: &usize| match own {
-        Some(rows) => turn % 2 == 1 && *rows == state.own_after(*turn),
-        None => turn.is_multiple_of(2),
+    let mut table_changes = table_change..=history.table_change;
+    let fits = |table_change: &usize| match own {
+        Some(rows) => table_change % 2 == 1 && *rows == state.own_after(*table_change),
+        None => table_change.is_multiple_of(2),
     };
-    let turn = turns.clone().rev().find(fits).unwrap_or_else(|| {
-        let (own_then, turn_then) = (&state.own, state.turn);
+    let table_change = table_changes.clone().rev().find(fits).unwrap_or_else(|| {
+        let (own_then, changes_then) = (&state.own, state.table_change);
         panic!(
-            "{context}: the table of {owner:?} has {own:?}: not so after any of the turns {:?} of {past:?}; at commit \
-             {commit} it had {own_then:?} after turn {turn_then}",
-            turns.by_ref().collect::<Vec<_>>()
+            "{context}: the table of {owner:?} has {own:?}: not so after any of the table changes {:?} of {history:?}; at commit \
+             {commit} it had {own_then:?} after table change {changes_then}",
+            table_changes.by_ref().collect::<Vec<_>>()
         )
     });
-    Reached { commit, turn }
+    Reached { commit, table_change }
 }

@@ -5,7 +5,7 @@ use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, 
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum Outcome {
     Acknowledged,
     Unknown,
     /// Refused before it could take effect.
@@ -37,9 +37,9 @@ pub enum What {
 #[derive(Clone, Debug)]
 pub struct Deed {
     pub what: What,
-    pub fate: Fate,
+    pub outcome: Outcome,
     /// Operations of the disk when it was acknowledged.
-    pub told_at: usize,
+    pub acknowledged_at: usize,
 }
 
 /// How a transaction is committed.
@@ -70,8 +70,8 @@ pub fn value(thread: u8, n: u8, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u8 ^ n).wrapping_mul(29).wrapping_add(thread)).collect()
 }
 
-fn fate_of(error: &Error) -> Fate {
-    if error.kind() == ErrorKind::OutcomeUnknown { Fate::Unknown } else { Fate::No }
+fn fate_of(error: &Error) -> Outcome {
+    if error.kind() == ErrorKind::OutcomeUnknown { Outcome::Unknown } else { Outcome::No }
 }
 
 impl Writer {
@@ -89,13 +89,13 @@ impl Writer {
         result.map_err(|error| self.errors.push(error)).ok()
     }
 
-    fn note(&mut self, what: What, done: Result<Fate>) {
-        let fate = done.unwrap_or_else(|error| {
-            let fate = fate_of(&error);
+    fn note(&mut self, what: What, done: Result<Outcome>) {
+        let outcome = done.unwrap_or_else(|error| {
+            let outcome = fate_of(&error);
             self.errors.push(error);
-            fate
+            outcome
         });
-        self.deeds.push(Deed { what, fate, told_at: self.disk.operations() });
+        self.deeds.push(Deed { what, outcome, acknowledged_at: self.disk.operations() });
     }
 
     fn run(
@@ -114,12 +114,12 @@ impl Writer {
         let done = db.begin_with(Isolation::Snapshot, durability).and_then(|mut tx| {
             work(&mut tx)?;
             match how {
-                How::Wait => tx.commit().map(|_| Fate::Acknowledged),
+                How::Wait => tx.commit().map(|_| Outcome::Acknowledged),
                 How::Async => {
                     handle = Some(tx.commit_async()?);
-                    Ok(Fate::Unknown)
+                    Ok(Outcome::Unknown)
                 }
-                How::Loss | How::Lazy => tx.commit().map(|_| Fate::Unknown),
+                How::Loss | How::Lazy => tx.commit().map(|_| Outcome::Unknown),
             }
         });
         self.note(what, done);
@@ -153,12 +153,12 @@ impl Writer {
     }
 
     pub fn create(&mut self, db: &Database, name: &str) {
-        let done = db.create_table(name).map(|_| Fate::Acknowledged);
+        let done = db.create_table(name).map(|_| Outcome::Acknowledged);
         self.note(What::Create(name.into()), done);
     }
 
     pub fn drop_table(&mut self, db: &Database, name: &str) {
-        let done = db.drop_table(name).map(|()| Fate::Acknowledged);
+        let done = db.drop_table(name).map(|()| Outcome::Acknowledged);
         self.note(What::Drop(name.into()), done);
     }
 
@@ -166,8 +166,8 @@ impl Writer {
         for (index, handle) in std::mem::take(&mut self.pending) {
             match handle.wait() {
                 Ok(()) => {
-                    self.deeds[index].fate = Fate::Acknowledged;
-                    self.deeds[index].told_at = self.disk.operations();
+                    self.deeds[index].outcome = Outcome::Acknowledged;
+                    self.deeds[index].acknowledged_at = self.disk.operations();
                 }
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
@@ -182,8 +182,8 @@ impl Writer {
         let flushed = db.flush();
         if self.attempt(flushed).is_some() {
             let now = self.disk.operations();
-            for deed in self.deeds.iter_mut().filter(|deed| deed.fate == Fate::Unknown) {
-                (deed.fate, deed.told_at) = (Fate::Acknowledged, now);
+            for deed in self.deeds.iter_mut().filter(|deed| deed.outcome == Outcome::Unknown) {
+                (deed.outcome, deed.acknowledged_at) = (Outcome::Acknowledged, now);
             }
         }
     }
@@ -191,18 +191,21 @@ impl Writer {
 
 /// Returns the same transactions as known after the first `operations` disk operations.
 pub fn as_of(deeds: &[Deed], operations: usize) -> Vec<Deed> {
-    let told = |deed: &Deed| match deed.fate {
-        Fate::Acknowledged if deed.told_at > operations => Deed { fate: Fate::Unknown, ..deed.clone() },
+    let known = |deed: &Deed| match deed.outcome {
+        Outcome::Acknowledged if deed.acknowledged_at > operations => {
+            Deed { outcome: Outcome::Unknown, ..deed.clone() }
+        }
         _ => deed.clone(),
     };
-    deeds.iter().map(told).collect()
+    deeds.iter().map(known).collect()
 }
 
 /// Checks that the database holds all acknowledged and no refused transactions, whole and in order.
 pub fn judge(db: &Database, deeds: &[Deed], context: &str) {
     judge_tables(db, deeds, context);
     let Ok(table) = db.table("t") else {
-        let rows = |deed: &&Deed| matches!(deed.what, What::Rows { .. }) && deed.fate == Fate::Acknowledged;
+        let rows =
+            |deed: &&Deed| matches!(deed.what, What::Rows { .. }) && deed.outcome == Outcome::Acknowledged;
         assert!(!deeds.iter().any(|deed| rows(&deed)), "{context}: the table of acknowledged rows is lost");
         return;
     };
@@ -227,19 +230,21 @@ pub fn judge(db: &Database, deeds: &[Deed], context: &str) {
             .count();
         assert!(there == 0 || there == usize::from(rows), "{context}: a part of {deed:?} is there");
         let removed = deeds.iter().find_map(|other| match other.what {
-            What::Remove { thread: of, n: number, .. } if (of, number) == (thread, n) => Some(other.fate),
+            What::Remove { thread: of, n: number, .. } if (of, number) == (thread, n) => Some(other.outcome),
             _ => None,
         });
         let is_there = there > 0;
-        match (deed.fate, removed) {
-            (Fate::No, _) => assert!(!is_there, "{context}: {deed:?} is there"),
-            (_, Some(Fate::Acknowledged)) => {
+        match (deed.outcome, removed) {
+            (Outcome::No, _) => assert!(!is_there, "{context}: {deed:?} is there"),
+            (_, Some(Outcome::Acknowledged)) => {
                 assert!(!is_there, "{context}: {deed:?} was removed and is there")
             }
-            (Fate::Acknowledged, None | Some(Fate::No)) => assert!(is_there, "{context}: {deed:?} is lost"),
+            (Outcome::Acknowledged, None | Some(Outcome::No)) => {
+                assert!(is_there, "{context}: {deed:?} is lost")
+            }
             _ => {}
         }
-        if removed.is_none() && deed.fate != Fate::No {
+        if removed.is_none() && deed.outcome != Outcome::No {
             if is_there {
                 let before = gone.get(&thread);
                 assert!(
@@ -251,7 +256,9 @@ pub fn judge(db: &Database, deeds: &[Deed], context: &str) {
             }
         }
         let entry = newest.entry(thread).or_default();
-        if is_there || removed.is_some_and(|fate| fate != Fate::No) && deed.fate == Fate::Acknowledged {
+        if is_there
+            || removed.is_some_and(|outcome| outcome != Outcome::No) && deed.outcome == Outcome::Acknowledged
+        {
             *entry = Some(n);
         }
     }
@@ -275,11 +282,11 @@ fn judge_tables(db: &Database, deeds: &[Deed], context: &str) {
         };
         // (may be missing, may exist)
         let state = may_be.entry(name).or_insert((true, false));
-        *state = match (deed.fate, exists) {
-            (Fate::Acknowledged, exists) => (!exists, exists),
-            (Fate::Unknown, true) => (state.0, true),
-            (Fate::Unknown, false) => (true, state.1),
-            (Fate::No, _) => *state,
+        *state = match (deed.outcome, exists) {
+            (Outcome::Acknowledged, exists) => (!exists, exists),
+            (Outcome::Unknown, true) => (state.0, true),
+            (Outcome::Unknown, false) => (true, state.1),
+            (Outcome::No, _) => *state,
         };
     }
     let names = db.tables();

@@ -3,7 +3,7 @@
 //! of any thread, and whether or not a thread still waits for the commit.
 
 use super::bank::Id;
-use super::past::{Owner, Past};
+use super::row_history::{Owner, RowHistory};
 use quenchdb::Result;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +19,7 @@ pub enum Commit {
 /// The commits of a run whose calls have returned. Uses a plain mutex, not the simulation's,
 /// because no thread blocks while it holds the lock.
 #[derive(Debug, Default)]
-pub struct SoFar(Mutex<Commits>);
+pub struct ReturnedCommits(Mutex<Commits>);
 
 #[derive(Debug, Default)]
 struct Commits {
@@ -28,7 +28,7 @@ struct Commits {
     durable: usize,
 }
 
-impl SoFar {
+impl ReturnedCommits {
     fn commits(&self) -> MutexGuard<'_, Commits> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -39,31 +39,35 @@ impl SoFar {
     }
 
     /// Returns the commits whose calls have returned.
-    pub fn returned_so_far(&self) -> Vec<Commit> {
+    pub fn all(&self) -> Vec<Commit> {
         self.commits().returned.clone()
     }
 
     /// Runs `call`, which makes all earlier commits durable. Returns the commits that were not
     /// known to be durable before.
     pub fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<Vec<Commit>> {
-        let so_far = self.commits().returned.len();
+        let returned = self.commits().returned.len();
         call()?;
         let mut commits = self.commits();
         let known = commits.durable;
-        commits.durable = known.max(so_far);
-        Ok(commits.returned.get(known..so_far).unwrap_or_default().to_vec())
+        commits.durable = known.max(returned);
+        Ok(commits.returned.get(known..returned).unwrap_or_default().to_vec())
     }
 }
 
 /// Records durable commits, each with a number of disk operations: those of the journal in
 /// `journal`, others in their owner's history.
-pub fn tell(durable: &[(usize, Commit)], journal: &mut Vec<(usize, Id)>, pasts: &mut [Past]) {
+pub fn acknowledge(
+    durable: &[(usize, Commit)],
+    journal: &mut Vec<(usize, Id)>,
+    histories: &mut [RowHistory],
+) {
     for (operations, commit) in durable {
         match commit {
             Commit::Journal(id) => journal.push((*operations, *id)),
             Commit::Own(owner, commit) => {
-                let own = pasts.iter_mut().filter(|past| past.owner == *owner);
-                own.for_each(|past| past.tell(*operations, *commit));
+                let own = histories.iter_mut().filter(|history| history.owner == *owner);
+                own.for_each(|history| history.acknowledge(*operations, *commit));
             }
         }
     }

@@ -15,7 +15,7 @@ use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The table, and what is known about it outside of the database.
-pub struct Signs {
+pub struct Markers {
     table: Table,
     known: Mutex<Known>,
 }
@@ -27,7 +27,7 @@ struct Known {
     /// The newest acknowledged marker of each thread: visible to every snapshot that begins now.
     acknowledged: BTreeMap<u8, Id>,
     /// Marker to the last transaction that tried to remove it.
-    taken_down: BTreeMap<Id, Id>,
+    removed: BTreeMap<Id, Id>,
 }
 
 /// The transaction or snapshot that reads.
@@ -56,9 +56,9 @@ impl View<'_> {
     }
 }
 
-impl Signs {
-    pub fn of(db: &Database) -> Result<Signs> {
-        Ok(Signs { table: db.table_or_create("signs")?, known: Mutex::default() })
+impl Markers {
+    pub fn of(db: &Database) -> Result<Markers> {
+        Ok(Markers { table: db.table_or_create("signs")?, known: Mutex::default() })
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -67,23 +67,23 @@ impl Signs {
 
     /// Inserts the marker of transaction `id`. Returns the number of the thread's earlier
     /// transaction whose marker it removes.
-    pub fn put_up(&self, tx: &mut Transaction, id: Id, random: &mut Random) -> Result<Option<u8>> {
+    pub fn insert(&self, tx: &mut Transaction, id: Id, random: &mut Random) -> Result<Option<u8>> {
         tx.insert(&self.table, id, id)?;
         let before = self.known().newest.get(&id[1]).copied().filter(|_| random.chance(2, 3));
         let Some(before) = before else { return Ok(None) };
         // Readers that miss the marker look up its remover here. Earlier attempts did not commit.
-        self.known().taken_down.insert(before, id);
+        self.known().removed.insert(before, id);
         tx.remove(&self.table, before)?;
         Ok(Some(before[2]))
     }
 
     /// Records that transaction `id` is visible.
-    pub fn is_up(&self, id: Id) {
+    pub fn note_visible(&self, id: Id) {
         self.known().newest.insert(id[1], id);
     }
 
     /// Records that transaction `id` is acknowledged.
-    pub fn is_acknowledged(&self, id: Id) {
+    pub fn note_acknowledged(&self, id: Id) {
         self.known().acknowledged.insert(id[1], id);
     }
 
@@ -92,13 +92,13 @@ impl Signs {
         self.known().newest.values().copied().collect()
     }
 
-    /// As [`Signs::newest`], for snapshots, which see only acknowledged commits.
+    /// As [`Markers::newest`], for snapshots, which see only acknowledged commits.
     pub fn newest_acknowledged(&self) -> Vec<Id> {
         self.known().acknowledged.values().copied().collect()
     }
 
     /// Reads one of the `newest` markers, or a range. Returns the transactions that it observed.
-    pub fn look(&self, view: View<'_>, newest: &[Id], random: &mut Random) -> Result<Vec<Id>> {
+    pub fn read(&self, view: View<'_>, newest: &[Id], random: &mut Random) -> Result<Vec<Id>> {
         let Some(one) = newest.get(random.below(newest.len().max(1) as u64) as usize) else {
             return Ok(Vec::new());
         };
@@ -123,8 +123,10 @@ impl Signs {
         };
         let known = self.known();
         let by = |id: &Id| {
-            let by = known.taken_down.get(id).copied();
-            by.unwrap_or_else(|| panic!("the sign {id:?}, which is up, is not seen (newest {newest:?})"))
+            let by = known.removed.get(id).copied();
+            by.unwrap_or_else(|| {
+                panic!("the marker {id:?}, which is visible, is not seen (newest {newest:?})")
+            })
         };
         Ok(seen.into_iter().chain(missing.iter().map(by)).collect())
     }
