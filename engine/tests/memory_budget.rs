@@ -60,7 +60,7 @@ fn judge(test: &str, acts: &[Act]) {
         return;
     }
     if !forget_most() {
-        println!("not measured: the system does not tell how much memory a process had");
+        println!("not measured: the system does not count the peak memory of a process");
         return;
     }
     let directory = tempfile::tempdir_in(".").expect("a directory");
@@ -73,19 +73,19 @@ fn judge(test: &str, acts: &[Act]) {
             .env(ACT, name)
             .output()
             .expect("starts");
-        let told = String::from_utf8_lossy(&output.stdout);
+        let said = String::from_utf8_lossy(&output.stdout);
         let complaint = String::from_utf8_lossy(&output.stderr);
         if most == 0 {
             continue;
         }
-        assert!(output.status.success(), "{name}: {told}{complaint}");
-        let bytes = told.lines().find_map(|line| line.split_once("most bytes ")?.1.parse::<u64>().ok());
-        let bytes = bytes.unwrap_or_else(|| panic!("{name} does not say how much memory it took: {told}"));
+        assert!(output.status.success(), "{name}: {said}{complaint}");
+        let bytes = said.lines().find_map(|line| line.split_once("most bytes ")?.1.parse::<u64>().ok());
+        let bytes = bytes.unwrap_or_else(|| panic!("{name} does not say how much memory it took: {said}"));
         println!("{name}: {:.2} of the memory", bytes as f64 / MEMORY_BYTES as f64);
         if bytes > bound && most > 1 {
             runs.push((name, most - 1));
         } else if bytes > bound {
-            failures.push(format!("{name}: {bytes} bytes, more than {bound}\n{told}"));
+            failures.push(format!("{name}: {bytes} bytes, more than {bound}\n{said}"));
         }
         assert!(
             bytes > MEMORY_BYTES / 2,
@@ -97,39 +97,24 @@ fn judge(test: &str, acts: &[Act]) {
 
 /// Prints the peak memory of `act`.
 fn measure(directory: &Path, act: fn(&Path)) {
-    let program = status("RssFile").expect("told");
+    let program = status("RssFile").expect("readable before");
     assert!(forget_most(), "worked before");
-    let before = status("VmRSS").expect("told");
+    let before = status("VmRSS").expect("readable before");
     act(directory);
-    let most = status("VmHWM").expect("told") - before;
-    let program = status("RssFile").expect("told").saturating_sub(program);
+    let most = status("VmHWM").expect("readable before") - before;
+    let program = status("RssFile").expect("readable before").saturating_sub(program);
     println!("most bytes {}", most - program);
 }
 
 fn note(what: &str, db: &Database) {
-    if std::env::var_os("SMAPS").is_some()
-        && (what == "loaded" || what == "read" || what == "updated" || what == "afterwards")
-    {
-        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let mut head = String::new();
-        for line in text.lines() {
-            if line.contains('-') && !line.starts_with(|c: char| c.is_uppercase()) {
-                head = line.to_string();
-            }
-            if let Some(r) = line.strip_prefix("Rss:") {
-                let kb: u64 = r.trim().trim_end_matches(" kB").parse().unwrap();
-                if kb > 100 {
-                    println!("SMAP {kb:8} KiB MiB {head}");
-                }
-            }
-        }
-    }
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let s = db.statistics();
     println!(
-        "{what}: {:.2} MiB now; pages {:.2} MiB, versions {:.2} MiB",
-        status("VmRSS").unwrap() as f64 / 1048576.0,
-        (s.pages * s.page_bytes) as f64 / 1048576.0,
-        s.version_bytes as f64 / 1048576.0
+        "{what}: {:.2} MiB now; pages {:.2} of {:.2} MiB, versions {:.2} MiB",
+        mib(status("VmRSS").expect("readable before")),
+        mib(s.pages * s.page_bytes),
+        mib(s.pages_max * s.page_bytes),
+        mib(s.version_bytes)
     );
 }
 
