@@ -3,7 +3,8 @@
 //! Transactions transfer money between accounts and record each transfer in a journal. They also
 //! read and lengthen chains of values, and write one large value per chain. Account balances follow
 //! from the journal. A chain's journal rows have no gaps if everything that was read is still
-//! there. Some transactions only read, and record the transactions that they observed; see `markers`.
+//! there. Some transactions only read, and record the transactions that they observed; see
+//! `markers`.
 
 use super::markers::{Markers, View};
 use super::returned_commits::{Commit, ReturnedCommits};

@@ -86,7 +86,7 @@ pub struct State {
 }
 
 impl State {
-    /// Returns the rows of the owner's table after table change `table_change` and no further commit.
+    /// Returns the rows of the owner's table after change `table_change` and no further commit.
     pub fn own_after(&self, table_change: usize) -> Model {
         if table_change == self.table_change { self.own.clone() } else { Model::new() }
     }
@@ -301,7 +301,8 @@ fn commit_of(history: &RowHistory, shared: &Model) -> usize {
     shared.get(&count_key(history.owner)).map_or(0, |count| usize::from(count[0]))
 }
 
-/// Returns the state that an owner's rows and table are in, after at least `table_change` table changes.
+/// Returns the state that an owner's rows and table are in, after at least `table_change` changes
+/// of the table.
 fn judge(
     history: &RowHistory,
     shared: &Model,
