@@ -3,6 +3,7 @@
 
 mod support;
 
+mod anomalies;
 mod appended_again;
 mod architecture;
 mod backup;
