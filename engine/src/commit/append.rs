@@ -37,12 +37,12 @@ use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a committer waits for log space before it gives up: see [`WaitTimer`].
+/// Time that a committer waits for log space before it gives up: see [`WaitTimer`].
 pub(super) const SPACE_WAIT: Duration = Duration::from_secs(5);
-/// The same where no segment can be made because the device fails: waiting longer frees nothing.
+/// As `SPACE_WAIT`, if the device fails to make segments: a longer wait would free nothing.
 const BROKEN_WAIT: Duration = Duration::from_millis(100);
-/// How often it looks without being woken: the thread that prepares segments does not know of
-/// waiters.
+/// Time after which such a committer looks again without a wake-up: the thread that prepares
+/// segments does not know of waiters.
 const SPACE_LOOK: Duration = Duration::from_millis(1);
 
 /// The rule that a record names, and whether it waits for no other log.
@@ -51,7 +51,7 @@ pub(super) type Terms = (DependencyRule, bool);
 /// Bytes of a record, and a buffer for it if no log buffer is large enough.
 pub(super) type Room<'a> = (usize, &'a mut Option<AlignedBuffer>);
 
-/// What keeps a record from being appended.
+/// A reason why a record cannot be appended yet.
 pub(super) enum Obstacle {
     /// Every log buffer is full or in flight.
     Buffers,
@@ -95,7 +95,7 @@ impl Appending {
         Ok(self.precommit_reserved(log, latch, record, pending, preparing))
     }
 
-    /// The same without waiting: returns none if there is no room.
+    /// As `precommit`, without waiting: returns `None` if there is no room.
     pub(super) fn precommit_now(
         &self,
         log: LogId,
@@ -165,7 +165,7 @@ impl Appending {
         if self.mapped.hardens_at_once(&pending) {
             self.mapped.fence(log, latch);
         }
-        // Of a change of the catalog the DSN is known by now.
+        // The DSN of a catalog change is known only now.
         let pending = Pending { dsn, ..pending };
         let due = if pending.waits {
             self.joined(log, csn, &pending, latch);

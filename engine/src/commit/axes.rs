@@ -6,7 +6,7 @@
 use crate::base::settings::{Acknowledger, Dependency, Layout, Queue, Writer};
 use std::time::Duration;
 
-/// How a leader gathers followers before it writes.
+/// The window in which a leader gathers followers before it writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Gather {
     pub window: Duration,
@@ -33,7 +33,7 @@ pub struct Axes {
     pub(super) stealing_group: Option<usize>,
     /// A worker that is idle for so long between transactions has each of them written at once.
     pub(super) idle_max: Duration,
-    /// What a transaction whose record is durable still waits for.
+    /// The rule by which a transaction whose record is durable waits for others.
     pub dependency: Dependency,
     /// The kind of queue for transactions without a waiting thread.
     pub queue: Queue,

@@ -154,7 +154,7 @@ struct Pin {
     /// The chunks have higher CSNs.
     above: Csn,
     phase: Phase,
-    /// Of all chunks.
+    /// Row operations in all chunks.
     operations: u64,
     /// Bytes of their records.
     bytes: u64,
@@ -165,7 +165,7 @@ struct Pin {
 pub(super) struct Pins {
     /// Most bytes that pins alone may keep after a checkpoint.
     most: u64,
-    /// Those there are, and how many there have been. By announcement, so `above` ascends.
+    /// The pins in the order of announcement, so `above` ascends; and the number of pins ever made.
     pins: Mutex<(Vec<Pin>, u64)>,
 }
 

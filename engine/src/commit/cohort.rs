@@ -51,13 +51,13 @@ pub(super) struct Cohort {
     first: AtomicU64,
     /// Sealed and not yet durable.
     on_their_way: AtomicU32,
-    /// How many the last write released, and how many were there when it ended.
+    /// Commits that the last write released, plus commits already waiting when it ended.
     size: AtomicU32,
-    /// How many are expected before the next write; 0: no commit is waited for.
+    /// Commits expected before the next write; 0: no commit is waited for.
     expected: AtomicU32,
-    /// Until when.
+    /// Time until which `expected` commits are waited for.
     until: AtomicU64,
-    /// What a write takes.
+    /// Mean duration of a write.
     mean_ns: AtomicU64,
     /// A committer waited for its cohort since the last write.
     waited: AtomicBool,
@@ -141,12 +141,12 @@ impl Cohort {
         wait.then_some(until)
     }
 
-    /// What a write takes lately; zero: there was none yet.
+    /// Returns the mean duration of recent writes; zero before the first.
     pub(super) fn mean_write(&self) -> Duration {
         Duration::from_nanos(self.mean_ns.load(Ordering::Relaxed))
     }
 
-    /// How many the last write released, and how many were there when it ended.
+    /// Returns the commits that the last write released, plus those already waiting when it ended.
     pub(super) fn size(&self) -> usize {
         self.size.load(Ordering::Relaxed) as usize
     }

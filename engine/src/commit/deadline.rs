@@ -56,8 +56,8 @@ pub(super) struct WriteDeadline {
     over: Event,
 }
 
-/// What was seen of a log: how many of its writes had ended, and at how many looks in a row that
-/// was so with others under way.
+/// The last observation of a log: the number of completed writes, and the number of looks in a row
+/// at which that number stood still with writes in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     ended: u64,
@@ -88,7 +88,7 @@ impl WriteDeadline {
         self.event.notify_all();
     }
 
-    /// True if a write has hung.
+    /// Returns true if a write has hung.
     pub(super) fn is_missed(&self) -> bool {
         self.missed.load(Ordering::SeqCst)
     }

@@ -207,7 +207,7 @@ impl Durability {
         self.is_committed(ticket.root())
     }
 
-    /// The same for a queued transaction, by its predecessors.
+    /// As [`Durability::are_satisfied`], for a queued transaction, by its predecessors.
     #[inline]
     pub(super) fn are_satisfied_for_queued(
         &self,

@@ -1,5 +1,5 @@
-//! What all components of the commit layer share and none of them owns: time, storage, counters,
-//! whether commits stopped.
+//! The environment that all components of the commit layer share and none owns: time, storage,
+//! counters, and the poison.
 
 use super::metrics::CommitMetrics;
 use super::poison::Poison;
@@ -13,7 +13,7 @@ use crate::sync::{Event, event};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the commit layer asks of the layers above.
+/// Callbacks into the layers above.
 pub struct Hooks {
     /// Log space runs short: start a checkpoint, for example. Called by committers that wait; must
     /// not block.

@@ -13,7 +13,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const RUNNING: u64 = 0;
 
-/// What other threads know of a flusher thread.
+/// The state of a flusher thread that other threads see.
 #[derive(Debug)]
 pub(super) struct Flusher {
     event: Event,

@@ -19,7 +19,7 @@ use crate::base::{Error, Location, Result};
 
 const LOGS_MOST: usize = 256;
 
-/// How many logs a database with `settings` has on a machine with `cores` cores.
+/// Returns the number of logs of a database with `settings` on a machine with `cores` cores.
 #[must_use]
 pub fn log_count(settings: &Settings, cores: usize) -> usize {
     if settings.logs > 0 {

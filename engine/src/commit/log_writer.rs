@@ -64,14 +64,14 @@ pub(super) struct LogWriter {
     writes_completed: AtomicU64,
 }
 
-/// What appends leave for the threads that write.
+/// The requests that appends leave for the threads that write.
 #[derive(Debug)]
 pub(super) struct FlushRequest {
     /// When the log has to be written.
     due: AtomicU64,
     /// The highest CSN that W has to pass for a durable, asynchronous transaction of this log.
     required: AtomicU64,
-    /// The same for transactions of bounded loss, from `requirement_due` on.
+    /// The watermark that bounded-loss transactions require, from `requirement_due` on.
     required_later: AtomicU64,
     requirement_due: AtomicU64,
     /// Records appended since the last seal.
@@ -95,8 +95,8 @@ pub(super) struct Piggyback {
     /// Blocks of this log in writes of others. Raised under the latch, lowered when such a write
     /// has completed.
     stolen: AtomicU32,
-    /// What the writes in the worker queue carry besides their own block, by token. Under the
-    /// leader.
+    /// The blocks of other logs that writes in the worker queue carry, by token. Only the leader
+    /// uses this.
     piggybacked: Mutex<Vec<(u64, Vec<Piggybacked>)>>,
     /// The lowest CSN in `piggybacked` or about to be: lowered before the owner's latch is
     /// released, raised when the write has completed.
@@ -310,7 +310,7 @@ impl LogWriter {
     /// Runs `f` on the worker queue, which `make` makes at first use.
     ///
     /// # Errors
-    /// Those of `make` and `f`.
+    /// The errors of `make` and `f`.
     pub(super) fn with_worker_queue<R>(
         &self,
         make: impl FnOnce(usize) -> Result<Box<dyn WriteQueue>>,

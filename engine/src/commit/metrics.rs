@@ -13,20 +13,20 @@
 use crate::base::clock::Nanos;
 use crate::base::metrics::{Counter, LatencyBatch, LatencyHistogram};
 
-/// Counters and latencies of the commit room. All values are totals since open (or the last
+/// Counters and latencies of the commit layer. All values are totals since open (or the last
 /// [`CommitMetrics::reset`], for the histograms).
 #[derive(Debug, Default)]
 pub struct CommitMetrics {
     /// Transactions committed: durable with all they depend on. Read-only ones that had to wait are
     /// included.
     pub committed: Counter,
-    /// Of these, transactions that wrote.
+    /// Committed transactions that wrote.
     pub committed_writers: Counter,
     /// Durable writes of log blocks.
     pub flushes: Counter,
-    /// The same, as the device sees it: writes submitted, failed ones included.
+    /// Writes submitted to the device for log blocks, failed ones included.
     pub device_writes: Counter,
-    /// Bytes of these, padding included.
+    /// Bytes of these writes, padding included.
     pub device_bytes: Counter,
     /// Row operations in records appended to the logs.
     pub operations: Counter,
@@ -40,7 +40,7 @@ pub struct CommitMetrics {
     pub worker_flushes: Counter,
     /// Blocks of other logs that workers wrote with their own.
     pub stolen_blocks: Counter,
-    /// Bytes of these, padding included.
+    /// Bytes of these blocks, padding included.
     pub stolen_bytes: Counter,
     /// Times a worker that is idle between its transactions left its log to the flusher.
     pub idle_flushes: Counter,
@@ -55,8 +55,8 @@ pub struct CommitMetrics {
     pub flusher_wake_ups: Counter,
     /// Transactions that the dependency rule held up when their record was durable.
     pub rule_waits: Counter,
-    /// Of these, transactions that exact dependencies would have committed. A lower bound, see
-    /// `acknowledge`.
+    /// Transactions of `rule_waits` that exact dependencies would have committed. A lower bound,
+    /// see `acknowledge`.
     pub false_waits: Counter,
     /// Fences in mapped memory by committers.
     pub fences: Counter,

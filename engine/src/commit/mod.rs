@@ -126,7 +126,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// Starts the room and its flusher threads.
+    /// Starts the commit layer and its flusher threads.
     ///
     /// # Errors
     /// `InvalidArgument` if the logs are not numbered 0, 1, 2...; I/O if no thread can be started.
@@ -197,7 +197,7 @@ impl Commit {
     /// for what a hanging write holds. Handles can be waited for afterwards.
     ///
     /// # Errors
-    /// `Poisoned` if a write or flush failed, now or earlier. The room is closed all the same.
+    /// `Poisoned` if a write or flush failed, now or earlier. The layer is closed all the same.
     pub fn close(&self) -> Result<()> {
         self.environment.closing.store(true, Ordering::SeqCst);
         // A thread that holds a latch may not have seen it, and one that takes a latch later does.
@@ -305,7 +305,7 @@ impl Commit {
         self.appending.enqueue_read_only(log, &pending)
     }
 
-    /// What a transaction without a record waits for that was queued from `log`.
+    /// Returns the tickets that a transaction without a record, queued from `log`, waits for.
     #[must_use]
     pub fn tickets_of_reader(&self, log: LogId, pending: &Pending) -> Vec<Ticket> {
         let ticket = |dsn, is_exact| Ticket { log, csn: Csn::ZERO, dsn, is_exact };
@@ -317,7 +317,7 @@ impl Commit {
         }
     }
 
-    /// True if the transaction of `ticket` is committed.
+    /// Returns true if the transaction of `ticket` is committed.
     #[must_use]
     pub fn is_committed_ticket(&self, ticket: Ticket) -> bool {
         self.acknowledgments.is_committed(ticket)
@@ -355,14 +355,14 @@ impl Commit {
         Ok(())
     }
 
-    /// True if `csn` is committed (rule 7).
+    /// Returns true if `csn` is committed (rule 7).
     #[must_use]
     pub fn is_committed(&self, csn: Csn) -> bool {
         self.durability.is_committed(csn)
     }
 
-    /// True if a transaction that depends on `csn` might have to wait for it by the dependency
-    /// rule. One log orders them anyway.
+    /// Returns true if the dependency rule might make a transaction that depends on `csn` wait for
+    /// it. With one log it never does, because the log orders them.
     #[inline]
     #[must_use]
     pub fn may_be_waited_for(&self, csn: Csn) -> bool {
@@ -402,7 +402,7 @@ impl Commit {
         self.mapped.watermark_in_segments()
     }
 
-    /// What is known of the mapped memory that log buffers are in, if they are.
+    /// Returns the properties of the mapped memory that holds the log buffers, if they are mapped.
     #[must_use]
     pub fn memory_facts(&self) -> Option<MemoryFacts> {
         self.environment.memory.as_ref().map(|memory| memory.mapped().facts())
@@ -454,7 +454,7 @@ impl Commit {
         self.writes.neighbours.group()
     }
 
-    /// What commits cost.
+    /// Returns the counters and latencies of commits.
     #[must_use]
     pub fn metrics(&self) -> &Arc<CommitMetrics> {
         &self.environment.metrics

@@ -1,4 +1,4 @@
-//! What a committer brings, and what it gets: [`Record`], [`Pending`], [`Ticket`].
+//! The input and output of a commit: [`Record`], [`Pending`], [`Ticket`].
 
 use super::dependency::DependsOn;
 use super::predecessors::Predecessors;
@@ -22,7 +22,7 @@ pub struct Record<'a> {
     pub kind: RecordKind,
 }
 
-/// How a transaction commits.
+/// The properties of a transaction that commits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pending {
     /// The highest CSN that it depends on.
@@ -61,8 +61,7 @@ impl Pending {
     }
 }
 
-/// What a pre-committed transaction holds: enough to find out whether it is committed, now or
-/// later.
+/// A pre-committed transaction's ticket: enough to find out whether it is committed, now or later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     /// The log that holds its record.

@@ -34,7 +34,7 @@ impl Poison {
         self.raised.store(true, Ordering::SeqCst);
     }
 
-    /// True once.
+    /// Returns true for the first caller after the failure, which reports it.
     pub(super) fn take_unreported(&self) -> bool {
         !self.reported.swap(true, Ordering::SeqCst)
     }

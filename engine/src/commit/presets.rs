@@ -148,7 +148,7 @@ fn preset_is_worker(settings: &Settings, writer: Writer) -> bool {
     settings.preset == Preset::Autonomous && writer == Writer::Worker
 }
 
-/// What does not go with logs that belong to pages.
+/// Refuses settings that do not fit logs of pages.
 fn check_by_page(axes: &Axes, logs: usize) -> Result<()> {
     let refuse = |name, what: &str| Err(Error::invalid(what).at(Location::Setting(name)));
     match axes.writer {
@@ -167,7 +167,7 @@ fn check_by_page(axes: &Axes, logs: usize) -> Result<()> {
     }
 }
 
-/// What goes with a log in mapped memory, and what only with that.
+/// Refuses settings that do not fit a log in mapped memory, or that only fit such a log.
 fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
     let default = Settings::default();
     let refuse = |name, what: String| Err(Error::invalid(what).at(Location::Setting(name)));

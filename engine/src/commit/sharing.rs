@@ -31,7 +31,7 @@ const CLASSES: usize = 4;
 const FIRST: u64 = 16;
 /// Later the other way is tried once in so many rounds.
 const TRY_EVERY: u64 = 64;
-/// Of a running average, the newest value counts for so much.
+/// The newest value counts for one part in so many in a running average.
 const WEIGHT: u64 = 8;
 /// The other way is taken up if it takes less than this part of the time, in percent.
 const CLEARLY: u64 = 85;
@@ -50,7 +50,7 @@ pub(super) struct Sharing {
 struct Class {
     rounds: AtomicU64,
     shares: AtomicBool,
-    /// How long a block takes until it is durable, ns: each for itself, shared. 0: never tried.
+    /// Mean time until a block is durable, ns: flushed by itself, with others. 0: never tried.
     average: [AtomicU64; 2],
 }
 
@@ -66,7 +66,7 @@ impl Sharing {
         &self.classes[class.clamp(1, CLASSES) - 1]
     }
 
-    /// Whether the next round, of `blocks` blocks, shares its flush.
+    /// Returns whether the next round, of `blocks` blocks, shares its flush.
     pub(super) fn decide(&self, blocks: usize) -> bool {
         if !self.possible || blocks < 2 {
             return false;

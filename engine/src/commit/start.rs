@@ -1,4 +1,4 @@
-//! What the commit layer starts from, and the components that all protocols use.
+//! The input of [`super::Commit::start`], and the components that all protocols use.
 
 use super::acknowledge::Acknowledgments;
 use super::acknowledge::queue::ENTRY_BYTES;
@@ -33,7 +33,7 @@ pub(super) const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else
 const QUEUE_PART: u64 = 128;
 const QUEUE_ENTRIES_PER_LOG_MIN: usize = if cfg!(feature = "shuttle") { 16 } else { 1024 };
 
-/// What the commit layer starts from.
+/// The input of [`super::Commit::start`].
 pub struct Start {
     /// The storage of the logs.
     pub storage: Arc<dyn Storage>,
@@ -49,7 +49,7 @@ pub struct Start {
     pub epoch: Epoch,
     /// Time.
     pub clock: Clock,
-    /// What to ask of the layers above.
+    /// Callbacks into the layers above.
     pub hooks: Hooks,
 }
 

@@ -10,7 +10,7 @@ use crate::sync::{Mutex, thread};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often `close` looks for writes in the queues of workers, which no thread reaps any more.
+/// Time between two looks of `close` for writes in workers' queues, which no thread reaps any more.
 const REAP_EVERY: Duration = Duration::from_millis(1);
 
 /// See the module's text.

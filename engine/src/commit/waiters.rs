@@ -20,7 +20,7 @@ use std::task::Waker;
 /// Wakers of futures, by ticket.
 #[derive(Debug)]
 pub(super) struct Wakers {
-    /// How many there are: keeps acknowledgers away from the mutex when there is none.
+    /// The number of wakers in `list`. Acknowledgers skip the mutex while it is 0.
     count: AtomicUsize,
     list: Mutex<List>,
     caller: Arc<Caller>,

@@ -178,7 +178,7 @@ impl Watermark {
         undecided < RING_SIZE - DRAWS_IN_PROGRESS
     }
 
-    /// True if `log` owns a CSN at or below `csn` that may not be durable.
+    /// Returns true if `log` owns a CSN at or below `csn` that may not be durable.
     pub(super) fn holds_back(&self, log: LogId, csn: Csn) -> bool {
         self.slot(log).load(Ordering::SeqCst) <= csn.0
     }
@@ -193,7 +193,7 @@ impl Watermark {
         }
     }
 
-    /// True if `csn` is committed: below W, or in the ring.
+    /// Returns true if `csn` is committed: below W, or in the ring.
     pub(super) fn is_committed(&self, csn: Csn) -> bool {
         csn < self.get() || self.ring_tag(csn).is_some_and(|tag| tag.load(Ordering::Acquire) == csn.0)
     }

@@ -1,5 +1,5 @@
-//! What a worker does between two transactions, with every protocol: it acknowledges, where workers
-//! do that, and gives up the CPU now and then.
+//! A worker's tasks between two transactions, with every protocol: it acknowledges, if workers do
+//! that, and yields the CPU now and then.
 //!
 //! With more threads than cores, a thread that is preempted while it holds the latch of a shared
 //! log stalls all others for a scheduler's tick or more. A thread that has just yielded at the end
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// A thread that waited so long for its commit has slept.
 const SLEPT: Duration = Duration::from_micros(20);
-/// How long a thread computes before it yields, in ns. Measured with 64 threads on 2 cores: with
+/// Time that a thread computes before it yields, in ns. Measured with 64 threads on 2 cores: with
 /// 200 us the flusher comes too late, and commits take twice as long; with less than 50 switching
 /// costs more than it saves.
 const YIELD_EVERY_NS: u64 = 50_000;

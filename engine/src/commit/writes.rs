@@ -146,7 +146,7 @@ impl Writes {
     /// leads.
     ///
     /// # Errors
-    /// Those of the device.
+    /// The device's errors.
     pub(super) fn submit(
         &self,
         log: &LogWriter,

@@ -45,7 +45,7 @@ use std::time::Duration;
 
 /// Entries popped and counted at a time: bounds the memory of one acknowledgment.
 const BATCH: usize = 256;
-/// How long the first flusher leaves committed transactions to the workers, where workers
+/// Time for which the first flusher leaves committed transactions to the workers, if workers
 /// acknowledge.
 pub(super) const GRACE: Duration = Duration::from_millis(1);
 
@@ -53,13 +53,13 @@ pub(super) const GRACE: Duration = Duration::from_millis(1);
 struct Waiting {
     queue: PendingQueue,
     out_of_order: OutOfOrder,
-    /// How far this log was durable, and the version of all logs, when a worker last looked.
+    /// This log's durable CSN, and the version of all logs, when a worker last looked.
     looked: [AtomicU64; 2],
     /// The newest CSN that was acknowledged before it was durable, at a level that allows it.
     returned_early: AtomicU64,
 }
 
-/// What a pass over a queue did.
+/// The result of a pass over a queue.
 struct Pass {
     any: bool,
     /// A transaction is left whose record is durable and that needs a higher W.
@@ -84,7 +84,7 @@ pub(super) struct Acknowledgments {
     newest: AtomicU64,
     /// A commit returned before it was durable, at least once.
     any_returned_early: AtomicBool,
-    /// What the next write makes durable is acknowledged with it, although workers acknowledge.
+    /// The writing thread acknowledges the next write's commits, although workers acknowledge.
     forced: AtomicBool,
 }
 
@@ -399,7 +399,7 @@ impl Acknowledgments {
         self.count_held_up(entry.csn, &entry.predecessors, is_satisfied);
     }
 
-    /// The same for a transaction whose thread waits.
+    /// Counts the transaction of `ticket`, whose thread waits, if the dependency rule holds it up.
     pub(super) fn count_rule_wait(&self, ticket: Ticket, pending: &Pending) {
         if !self.is_committed(ticket) {
             self.count_held_up(ticket.csn, &pending.predecessors, || self.durability.are_satisfied(ticket));

@@ -1,7 +1,7 @@
 //! Lamport clocks: how far are all logs durable, by their clocks?
 //!
-//! A **GSN** is a Lamport clock. Each page, transaction and log has one (the pages' are in the room
-//! `transaction`, which sees pages):
+//! A **GSN** is a Lamport clock. Each page, transaction and log has one (the clocks of pages are in
+//! the layer `transaction`, which sees pages):
 //!
 //! ```text
 //!   read a page     transaction := max(transaction, page)
@@ -122,7 +122,7 @@ impl Clocks {
         Gsn(drawn)
     }
 
-    /// What `log` still has to make durable.
+    /// Sets the floor of `log`, whose first record that is not durable is `first_volatile`.
     pub(in super::super) fn settle(&self, log: LogId, first_volatile: Option<Csn>, _latch: &impl Latched) {
         let floor = first_volatile.map_or(INFINITY, |csn| self.drawn(csn)[0].load(Ordering::Relaxed) - 1);
         self.logs[log.0 as usize].floor.store(floor, Ordering::SeqCst);
@@ -154,7 +154,7 @@ impl Clocks {
         Gsn(self.drawn(csn)[1].load(Ordering::Acquire))
     }
 
-    /// True if `log` has a volatile record at or below `gsn`.
+    /// Returns true if `log` has a volatile record at or below `gsn`.
     pub(in super::super) fn holds_back(&self, log: LogId, gsn: Gsn) -> bool {
         self.logs[log.0 as usize].floor.load(Ordering::SeqCst) < gsn.0
     }

@@ -1,11 +1,11 @@
-//! What a dependency rule is asked.
+//! The trait of a dependency rule.
 
 use super::super::watermark::Watermark;
 use super::clocks::Clocks;
 use super::undecided::{DependsOn, Facts, Obstacle, Undecided};
 use crate::base::Csn;
 
-/// What a rule is decided from.
+/// The state from which a rule decides.
 pub(in super::super) struct Known<'a> {
     pub watermark: &'a Watermark,
     pub undecided: &'a Undecided,

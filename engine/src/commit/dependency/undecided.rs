@@ -55,7 +55,7 @@ const DEPTH: usize = 16;
 /// Transactions that are looked at to find whose records a waiter needs.
 const SEARCHED: usize = 64;
 
-/// What a word says in its lower bits besides the log: listed predecessors, or one of these.
+/// A word's lower bits hold the log, and the number of listed predecessors or one of these kinds.
 const COMMITTED: u64 = 0xff;
 const NEEDS_WATERMARK: u64 = 0xfe;
 /// A fragment that is not the first: what it depends on is the fragment before it, with the CSN
@@ -67,7 +67,7 @@ const ROUND_SHIFT: u32 = 16;
 /// No CSN owns a line that is being written.
 const NO_OWNER: u64 = 0;
 
-/// What is known of transactions above W. See the module's text.
+/// The ring of transactions above W, and their lists. See the module's text.
 #[derive(Debug)]
 pub(in super::super) struct Undecided {
     words: Box<[AtomicU64]>,
@@ -83,7 +83,7 @@ struct Line {
     csns: [AtomicU64; PREDECESSORS],
 }
 
-/// What a transaction depends on.
+/// The dependencies of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum DependsOn {
     /// These, and what is committed.
@@ -93,7 +93,7 @@ pub(in super::super) enum DependsOn {
 }
 
 impl DependsOn {
-    /// Of this one.
+    /// Returns a dependency on `csn` alone.
     pub(in super::super) fn after(csn: Csn) -> DependsOn {
         let mut listed = Predecessors::default();
         listed.add(csn);
@@ -101,7 +101,7 @@ impl DependsOn {
     }
 }
 
-/// What the ring says of a CSN.
+/// The ring's answer about a CSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
     /// Nothing.
@@ -110,7 +110,7 @@ enum Known {
     Drawn(LogId, DependsOn),
 }
 
-/// What is in the way of a commit.
+/// An obstacle to a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Obstacle {
     /// This record is not durable.
@@ -119,7 +119,7 @@ pub(in super::super) enum Obstacle {
     Watermark(Csn),
 }
 
-/// What one transaction waits for.
+/// What keeps one transaction from being committed.
 enum Open {
     /// For nothing.
     None,
@@ -129,7 +129,7 @@ enum Open {
     Through(Csn),
 }
 
-/// What resolving a chain needs to know of the logs.
+/// The facts about the logs that resolving a chain needs.
 pub(in super::super) trait Facts {
     /// W.
     fn watermark(&self) -> Csn;
@@ -141,7 +141,7 @@ fn word(csn: Csn, log: LogId, kind: u64) -> u64 {
     (csn.0 / RING_SIZE) << ROUND_SHIFT | kind << KIND_SHIFT | u64::from(log.0 & 0xff)
 }
 
-/// Of the word of a CSN that W has passed, or of none.
+/// Overwrites an empty word, or that of a CSN that W has passed.
 #[inline]
 fn overwrite(place: &AtomicU64, word: u64) {
     if cfg!(loom) {
@@ -202,7 +202,7 @@ impl Undecided {
         }
     }
 
-    /// What the ring has of `csn`: its log, and what else its word says.
+    /// Returns the log and the kind in the word of `csn`; `None` if the ring has forgotten it.
     fn known(&self, csn: Csn) -> Option<(LogId, u64)> {
         let known = self.word_of(csn)?.load(Ordering::Acquire);
         let own = known != NO_WORD && known >> ROUND_SHIFT == csn.0 / RING_SIZE;
@@ -214,8 +214,8 @@ impl Undecided {
         Some(self.known(csn)?.0)
     }
 
-    /// True if `csn` is a fragment that is not the first of its transaction, and not known to be
-    /// committed.
+    /// Returns true if `csn` is a fragment that is not the first of its transaction, and not known
+    /// to be committed.
     #[inline]
     pub(in super::super) fn follows(&self, csn: Csn) -> bool {
         self.known(csn).is_some_and(|(_, kind)| kind == FOLLOWS)
@@ -252,7 +252,7 @@ impl Undecided {
         match self.said(csn) {
             Known::Nothing => None,
             Known::Drawn(log, DependsOn::Listed(_)) if self.follows(csn) => {
-                // What a transaction depends on is said of its first fragment.
+                // The first fragment holds the dependencies of the transaction.
                 let mut first = csn;
                 while self.follows(first) {
                     first = Csn(first.0 - 1);
@@ -293,7 +293,7 @@ impl Undecided {
         Some(if kind == NEEDS_WATERMARK { DependsOn::UpTo(first) } else { DependsOn::Listed(listed) })
     }
 
-    /// True if `csn` is committed.
+    /// Returns true if `csn` is committed.
     #[inline]
     pub(in super::super) fn is_committed(&self, csn: Csn, facts: &dyn Facts) -> bool {
         if csn < facts.watermark() {
@@ -340,7 +340,7 @@ impl Undecided {
         }
     }
 
-    /// What `csn` itself waits for.
+    /// Returns what keeps `csn` itself from being committed.
     fn open(&self, csn: Csn, facts: &dyn Facts) -> Open {
         if csn < facts.watermark() {
             return Open::None;

@@ -54,7 +54,7 @@ pub(super) const PAGE: Page = Page {
     },
 };
 
-/// How often a worker looks for completions while it has nothing to submit.
+/// Time between two looks for completions by a worker that has nothing to submit.
 const POLL_EVERY: Duration = Duration::from_micros(10);
 /// The newest idle time of a thread counts for one part in so many in its average.
 const IDLE_WEIGHT: u64 = 8;
@@ -172,7 +172,7 @@ impl Autonomous {
     }
 }
 
-/// How long a thread is idle between its transactions, in ns.
+/// Idle time of a thread between its transactions, in ns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Idle {
     /// When its last transaction asked to commit; 0 before the first.

@@ -101,7 +101,7 @@ impl Protocol for Group {
 /// Gives followers time to arrive, if there are any.
 pub(super) fn gather_followers(writes: &Writes, log: &LogWriter, gather: Gather, most: Option<u32>) {
     let environment = &writes.environment;
-    // Those that commit as well, or were just released, are not in progress, but they count.
+    // Threads that commit as well, or were just released, are not in progress, but they count.
     let others = (environment.hooks.in_progress)().saturating_add(log.cohort.others());
     if others < gather.siblings {
         return;

@@ -1,4 +1,4 @@
-//! What every page implements and declares.
+//! The trait that every protocol page implements, and the constants that it declares.
 
 use super::super::axes::Axes;
 use super::super::log_writer::LogWriter;
@@ -33,7 +33,7 @@ pub(in super::super) trait Protocol: Send + Sync {
     fn end_of_transaction(&self, _log: LogId, _begun: Nanos, _now: Nanos) {}
 }
 
-/// What a page stands for on the axes.
+/// The point on the axes that a page implements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct Choices {
     pub layout: Layout,
@@ -41,7 +41,7 @@ pub(in super::super) struct Choices {
     pub acknowledger: Acknowledger,
 }
 
-/// What a page is made from.
+/// The components that a page is built from.
 pub(in super::super) struct Parts<'a> {
     pub writes: Arc<Writes>,
     pub mapped: Arc<MappedLogs>,

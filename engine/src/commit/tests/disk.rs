@@ -1,4 +1,4 @@
-//! A disk for tests of this room: remembers what is durable, can be slow, fail, or hold writes
+//! A disk for tests of this layer: remembers what is durable, can be slow, fail, or hold writes
 //! back.
 
 use crate::base::clock::Clock;

@@ -118,7 +118,7 @@ fn close_and_drop_do_not_wait_for_a_device_that_hangs() {
 }
 
 /// What had failed, or panicked, counted as under way for ever, so as hanging, and all that the
-/// room holds was left behind.
+/// commit layer holds was leaked.
 #[test]
 fn a_flush_that_failed_does_not_hang() {
     for (shared_flush, panics) in [(true, false), (false, false), (true, true), (false, true)] {

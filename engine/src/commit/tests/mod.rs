@@ -1,4 +1,4 @@
-//! The whole room on a disk that loses what was not made durable.
+//! The whole commit layer on a disk that loses what was not made durable.
 #![cfg_attr(feature = "shuttle", allow(dead_code))]
 
 #[cfg(not(feature = "shuttle"))]

@@ -14,8 +14,8 @@ impl World {
     }
 }
 
-/// A room without log space, whose clock is moved by hand, and how often a committer has looked for
-/// some.
+/// Returns a commit layer without log space, whose clock is moved by hand, and the number of looks
+/// for space by committers.
 fn world_without_space() -> (World, Arc<AtomicUsize>) {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = looks.clone();

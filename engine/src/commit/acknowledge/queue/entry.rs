@@ -17,17 +17,17 @@ pub(super) const ENTRY_LINES_MAX: usize = (FIXED_WORDS + PREDECESSORS).div_ceil(
 pub(in super::super::super) struct Entry {
     /// Its own CSN; zero for a read-only transaction, which has no record.
     pub csn: Csn,
-    /// What it depends on.
+    /// The highest CSN that the transaction depends on.
     pub dsn: Csn,
     /// When it began.
     pub begun: Nanos,
     /// When it asked to commit.
     pub ready: Nanos,
-    /// Those that may not be committed.
+    /// Direct predecessors that may not be committed yet.
     pub predecessors: Predecessors,
 }
 
-/// What an entry is written to, word by word, and read from.
+/// Storage of an entry, written and read word by word.
 pub(super) trait Words {
     fn put(&mut self, at: usize, word: u64);
     fn get(&self, at: usize) -> u64;
@@ -69,7 +69,7 @@ impl Entry {
     }
 }
 
-/// What `pop_while` did.
+/// The result of `pop_while`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super::super) struct Popped {
     pub count: u64,

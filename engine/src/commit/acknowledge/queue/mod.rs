@@ -46,7 +46,7 @@ impl PendingQueue {
         }
     }
 
-    /// True if a push would succeed, now and until the latch is released.
+    /// Returns true if a push would succeed, now and until the latch is released.
     pub(in super::super) fn has_room(&self, latch: &impl Latched) -> bool {
         match self {
             PendingQueue::Ring(ring) => ring.has_room(latch),
@@ -54,7 +54,7 @@ impl PendingQueue {
         }
     }
 
-    /// True if nothing waits.
+    /// Returns true if the queue is empty.
     pub(in super::super) fn is_empty(&self) -> bool {
         match self {
             PendingQueue::Ring(ring) => ring.is_empty(),

@@ -35,7 +35,7 @@ pub(in super::super::super) struct Ring {
     /// End of what was popped. Written under `consumer`, read by the producer.
     head: CachePadded<AtomicU64>,
     lines: Box<[Line]>,
-    /// How far entries have been shown as held up.
+    /// Position up to which entries have been reported as held up.
     consumer: Mutex<u64>,
 }
 
@@ -152,7 +152,7 @@ mod loom_tests {
     use crate::base::clock::Nanos;
     use loom::sync::Arc;
 
-    /// Of one line and of two in turn.
+    /// Returns entries of one and of two lines in turn.
     fn entry(csn: u64) -> Entry {
         let mut predecessors = Predecessors::default();
         (0..4 * (csn % 2)).for_each(|n| predecessors.add(Csn(10 * csn + n)));
