@@ -31,7 +31,7 @@ use std::time::Duration;
 /// Failed passes after which a waiter gives up: one that may have been under way when it came, and
 /// two.
 const FAILED_PASSES: u64 = 1 + 2;
-/// The same if another thread holds the fairness ticket.
+/// As `FAILED_PASSES`, if another thread holds the fairness ticket.
 const FAILED_PASSES_BESIDE_A_TICKET: u64 = 20;
 /// A waiter looks again after this long even without a wake-up. No wake-up that a full pool relies
 /// on is lost; this only bounds the effect of a bug.

@@ -318,7 +318,7 @@ impl FrameTable {
     /// change between the two.
     ///
     /// # Errors
-    /// Those of `begun`: then no epoch begins.
+    /// The errors of `begun`: then no epoch begins.
     pub fn begin_epoch<T>(&self, begun: impl FnOnce(u32) -> Result<T>) -> Result<T> {
         let result = begun(self.epoch.load(Ordering::SeqCst) + 1)?;
         self.epoch.fetch_add(1, Ordering::SeqCst);

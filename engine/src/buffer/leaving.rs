@@ -9,7 +9,7 @@ use super::pool::Pool;
 use crate::base::PageId;
 use crate::base::planted::{self, Bug};
 
-/// What is known of a page besides its bytes.
+/// The state of a page besides its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageState {
     /// The version that the other fields are about.

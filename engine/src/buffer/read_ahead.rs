@@ -21,7 +21,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Event, Mutex};
 use std::sync::Arc;
 
-/// What the thread is doing.
+/// The state of the thread.
 #[derive(Default)]
 enum Thread {
     #[default]
@@ -30,7 +30,7 @@ enum Thread {
     Busy,
 }
 
-/// What the thread does for scans.
+/// A task of the thread for a scan.
 pub(super) enum Work {
     /// Brings pages into memory.
     Load(Vec<PageId>),

@@ -42,7 +42,7 @@ const ALL_WINDOWS_PART: u64 = 8;
 /// then.
 const LONG_SCAN_PART: u64 = 8;
 
-/// What all scan buffers share.
+/// The state that all scan buffers share.
 #[derive(Default)]
 pub(super) struct ScanBuffers {
     /// Leaves that a scan brings in before it uses a buffer, however much memory is free; `None`

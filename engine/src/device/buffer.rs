@@ -49,7 +49,7 @@ impl AlignedBuffer {
         AlignedBuffer { start, len, charge: None }
     }
 
-    /// The same, charged to `account` as long as it lives.
+    /// As [`AlignedBuffer::zeroed`], charged to `account` as long as the buffer lives.
     #[must_use]
     pub fn charged(len: usize, account: &Arc<Account>) -> AlignedBuffer {
         let mut buffer = AlignedBuffer::zeroed(len);

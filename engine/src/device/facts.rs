@@ -1,4 +1,4 @@
-//! What is known of the device under a database.
+//! The properties of the device under a database.
 
 use crate::base::settings::DeviceTrust;
 use std::os::unix::fs::MetadataExt;
@@ -36,7 +36,7 @@ impl DurabilityMethod {
     }
 }
 
-/// What is known of the device.
+/// The properties of the device.
 #[derive(Clone, Debug)]
 pub struct DeviceFacts {
     /// For people: `vda`, `memory`, `simulated`; `vda, log on sdb`.

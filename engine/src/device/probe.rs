@@ -16,16 +16,16 @@ use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The file that is written for it.
+/// The file that a probe writes.
 pub(crate) const METHOD_PROBE: &str = "quench-probe.tmp";
 
 /// Durable writes without a database around them.
 #[cfg(feature = "internals")]
 #[derive(Clone, Debug)]
 pub struct RawWrites {
-    /// Of one write, in nanoseconds.
+    /// Latency of a write, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// Of all writers together.
+    /// Writes per second of all writers together.
     pub writes_per_second: f64,
 }
 
@@ -116,7 +116,7 @@ pub struct MethodMeasured {
     pub computation_left: f64,
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeReport {
     /// Every method that was tried.

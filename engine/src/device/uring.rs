@@ -45,7 +45,7 @@ pub(super) fn available() -> std::result::Result<(), String> {
     }
 }
 
-/// What we need and the kernel does not know.
+/// Returns the name of a needed operation that the kernel does not know.
 fn lacking(knows: impl Fn(u8) -> bool) -> Option<&'static str> {
     let needed =
         [(opcode::Write::CODE, "write"), (opcode::Read::CODE, "read"), (opcode::Fsync::CODE, "flush")];
@@ -76,8 +76,8 @@ impl Slot {
     }
 }
 
-/// Of the operations that are offered, oldest first, the kernel took so many: the slot whose write
-/// it took without the flush behind it.
+/// Returns the slot whose write the kernel took without the flush behind it, if it took the first
+/// `taken` of the operations in `offered`.
 fn lost_link(offered: &VecDeque<u64>, taken: usize) -> Option<usize> {
     let (last, next) = (*offered.get(taken.checked_sub(1)?)?, *offered.get(taken)?);
     (last & FLUSH_BIT == 0 && next == last | FLUSH_BIT).then_some(last as usize)

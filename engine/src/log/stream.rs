@@ -352,6 +352,7 @@ impl LogGuard<'_> {
             _ => Reserve::NeedsLargeBuffer,
         }
     }
+
     /// Makes sure that a block with `used` bytes of records, and one more, has a place: here or in
     /// a segment held for it.
     fn reserve_place(&mut self, used: usize, record_len: usize) -> Reserve {

@@ -100,7 +100,7 @@ impl Earlier {
     /// Reads the chunks one by one and calls `each` with the operations of each chunk.
     ///
     /// # Errors
-    /// Those of reading the log, and of `each`.
+    /// The errors of reading the log, and of `each`.
     pub fn each(&self, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut loaded: Option<LoadedBlock> = None;
         for (chunk, counts) in &self.slices {

@@ -14,11 +14,10 @@ use crate::sync::{MutexGuard, thread};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A checkpoint looks so often, with so long between two looks, for blocks of other writers: some
-/// seconds.
+/// Looks of a checkpoint for blocks of other writers, [`WAIT`] apart: some seconds in all.
 const WAITS_MAX: u32 = 2500;
 const WAIT: Duration = Duration::from_millis(2);
-/// Of so many looks one asks the disk for space; the others take only blocks that the file has.
+/// One look in so many asks the disk for space; the others take only blocks that the file has.
 const WAITS_UNASKED: u32 = 50;
 
 /// With fewer dirty pages or replaced images a checkpoint frees too little to wait for.

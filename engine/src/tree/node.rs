@@ -96,7 +96,7 @@ pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// What is known of an entry besides its key and value.
+/// The properties of an entry besides its key and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryMeta {
     /// 0 if settled; otherwise its meaning is known to the transaction layer only.

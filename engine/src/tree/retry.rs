@@ -11,10 +11,10 @@ const STARVED_FROM_FAULTS: u64 = 20;
 /// Pages that a starved step may bring in before it fails: with the ticket it needs each page at
 /// most twice.
 const FAULTS_MAX: u64 = STARVED_FROM_FAULTS + 60;
-/// The same for a step that may use the emergency reserve, but does not get the ticket.
+/// As `FAULTS_MAX`, for a step that may use the emergency reserve, but does not get the ticket.
 const FAULTS_MAX_WITH_RESERVE: u64 = 1000;
 
-/// What a starved step does.
+/// The choice of a starved step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenStarved {
     /// Uses the emergency reserve: the step is over soon.

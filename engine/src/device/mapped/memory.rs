@@ -43,7 +43,7 @@ impl fmt::Display for Survives {
     }
 }
 
-/// What is known of mapped memory.
+/// The properties of mapped memory.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MemoryFacts {
@@ -75,26 +75,26 @@ impl fmt::Display for MemoryFacts {
 /// See the module's text. Offsets and lengths of stores are multiples of [`WORD_BYTES`]. Two
 /// threads never store to the same bytes at the same time.
 pub trait MappedMemory: Send + Sync + fmt::Debug {
-    /// What is known of it.
+    /// Returns the properties of the memory.
     fn facts(&self) -> MemoryFacts;
 
     /// Length in bytes, a multiple of 4096.
     fn bytes(&self) -> u64;
 
-    /// Copies out. All of it has to be inside.
+    /// Fills `into` with the bytes at `offset`, which must lie within the memory.
     fn load(&self, offset: u64, into: &mut [u8]);
 
-    /// Copies in, and starts the write-back. All of it has to be inside, and the memory mapped for
-    /// writing.
+    /// Copies `bytes` to `offset`, and starts the write-back. The place must lie within the memory,
+    /// which must be mapped for writing.
     fn store(&self, offset: u64, bytes: &[u8]);
 
-    /// What the calling thread has stored is durable.
+    /// Makes everything that the calling thread has stored durable.
     fn fence(&self);
 
-    /// What any thread of the process has stored is durable.
+    /// Makes everything that any thread of the process has stored durable.
     fn barrier(&self);
 
-    /// What is visible is durable.
+    /// Makes everything that is visible durable.
     fn flush(&self);
 }
 

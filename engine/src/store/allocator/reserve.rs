@@ -72,7 +72,7 @@ const FOR_CHANGES: u64 = 32;
 /// Bytes of a page in the catalog's list, at most: the distance to the page before.
 const LISTED_BYTES: u64 = 6;
 
-/// What a page is about to become.
+/// The purpose of a page's reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReservedFor {
     /// Dirty; it has an image.

@@ -16,7 +16,7 @@ pub fn free(pool: &Pool, reference: &LargeReference) -> Result<()> {
 /// [`free`] for a value, or a part of it, with `release` freeing each page.
 ///
 /// # Errors
-/// The same.
+/// As [`free`].
 pub fn free_by(
     pool: &Pool,
     subtree: LargeSubtree,
