@@ -175,6 +175,12 @@ impl Drop for StopsAll<'_> {
     }
 }
 
+/// Returns the number at the beginning of an account's row.
+fn sum_of(value: &[u8]) -> i64 {
+    let text = std::str::from_utf8(value).expect("our own");
+    text.split(' ').next().and_then(|sum| sum.parse().ok()).expect("our own")
+}
+
 #[test]
 fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
     let db = settings().create(2).1;
@@ -184,10 +190,6 @@ fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
     db.transact(|tx| (0..ACCOUNTS).try_for_each(|n| tx.insert(&table, n.to_be_bytes(), row(100))))
         .expect("fits");
     let (stop, commits) = (AtomicBool::new(false), AtomicU64::new(0));
-    let sum_of = |value: &[u8]| -> i64 {
-        let text = std::str::from_utf8(value).expect("our own");
-        text.split(' ').next().and_then(|sum| sum.parse().ok()).expect("our own")
-    };
     let mut chain: Vec<SimulatedStorage> = Vec::new();
     std::thread::scope(|scope| {
         for seed in 0..2 {
@@ -548,11 +550,11 @@ fn a_restored_database_refuses_log_and_increments_of_its_source() {
 fn backups_work_in_directories_and_survive_reopening() {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
     let at = |name: &str| root.path().join(name);
-    let db = Database::builder().settings(settings()).open(at("db")).expect("an empty directory");
+    let db = settings().open_in(at("db"));
     fill(&db, "a", 0..500, "first");
     db.backup(at("deep/full"), BackupOptions::default()).expect("sound");
     db.close().expect("closes");
-    let db = Database::builder().settings(settings()).open(at("db")).expect("closed");
+    let db = settings().open_in(at("db"));
     fill(&db, "a", 0..20, "second");
     let base = Some(Place::from(&at("deep/full")));
     let report = db.backup(at("one"), BackupOptions::default().with(|s| s.base = base)).expect("sound");
@@ -562,7 +564,7 @@ fn backups_work_in_directories_and_survive_reopening() {
     let chain = [at("deep/full"), at("one")];
     let report = Database::restore(chain, at("restored"), RestoreOptions::default()).expect("sound");
     assert_eq!(report.pages, db_pages(&at("one")));
-    let db = Database::builder().settings(settings()).open(at("restored")).expect("restored");
+    let db = settings().open_in(at("restored"));
     assert_eq!(content(&db), before);
 }
 

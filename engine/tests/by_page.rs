@@ -136,7 +136,7 @@ fn judge(db: &Database, acknowledged: &[(usize, u64)], by: usize, what: &str) ->
 fn a_transaction_has_a_record_in_each_log_of_its_pages() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let (path, copy) = (directory.path().join("db"), directory.path().join("copy"));
-    let db = Database::builder().settings(settings(Preset::Auto)).open(&path).expect("opens");
+    let db = settings(Preset::Auto).open_in(&path);
     work(&db, &SimulatedStorage::new(1), 0, 120);
     db.flush().expect("a whole disk");
     for part in ["", "log", "pages"] {

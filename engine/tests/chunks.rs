@@ -221,7 +221,7 @@ fn levels_and_asynchronous_commits_work_with_chunks() {
 fn the_log_is_printed_with_its_parts() {
     let directory = tempfile::tempdir_in(".").expect("a directory");
     let path = directory.path().join("db");
-    let db = Database::builder().settings(settings()).open(&path).expect("opens");
+    let db = settings().open_in(&path);
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
     for n in 0..8u8 {

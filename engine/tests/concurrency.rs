@@ -75,7 +75,7 @@ fn no_update_is_lost_with_threads_on_one_counter() {
 
 #[test]
 fn snapshot_isolation_allows_write_skew_and_locks_prevent_it() {
-    let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
+    let db = settings(Preset::Group).open_in_memory();
     let table = db.create_table("on duty").expect("new");
     for lock in [false, true] {
         db.transact(|tx| ["anna", "bert"].iter().try_for_each(|who| tx.insert(&table, who, "yes")))
@@ -133,6 +133,20 @@ fn total(snapshot: &Snapshot, tables: &[Table; 2]) -> u64 {
     sum
 }
 
+/// Moves money from an account in one table to an account in the other.
+fn transfer(db: &Database, tables: &[Table; 2], durability: Durability, random: &mut Random) {
+    let [a, b] = [0; 2].map(|_| (random.below(ACCOUNTS.into()) as u32).to_be_bytes());
+    let (amount, way) = (random.below(20), random.below(2) as usize);
+    let (source, target) = (&tables[way], &tables[1 - way]);
+    until_committed(db, durability, |tx| {
+        let from = number(tx.get(source, a)?);
+        let to = number(tx.get(target, b)?);
+        let amount = amount.min(from);
+        tx.insert(source, a, (from - amount).to_be_bytes())?;
+        tx.insert(target, b, (to + amount).to_be_bytes())
+    });
+}
+
 #[test]
 fn readers_see_transfers_whole_beside_checkpoints() {
     for preset in some(&Preset::ALL, 3) {
@@ -153,19 +167,9 @@ fn readers_see_transfers_whole_beside_checkpoints() {
                     scope.spawn(move || {
                         let mut random = Random::from_seed(thread);
                         while Instant::now() < end {
-                            let (a, b) =
-                                (random.below(ACCOUNTS.into()) as u32, random.below(ACCOUNTS.into()) as u32);
-                            let amount = random.below(20);
-                            let way = random.below(2) as usize;
                             let durability =
                                 if thread == 0 { Durability::Durable } else { Durability::BoundedLoss };
-                            until_committed(db, durability, |tx| {
-                                let from = number(tx.get(&tables[way], a.to_be_bytes())?);
-                                let to = number(tx.get(&tables[1 - way], b.to_be_bytes())?);
-                                let amount = amount.min(from);
-                                tx.insert(&tables[way], a.to_be_bytes(), (from - amount).to_be_bytes())?;
-                                tx.insert(&tables[1 - way], b.to_be_bytes(), (to + amount).to_be_bytes())
-                            });
+                            transfer(db, tables, durability, &mut random);
                         }
                     });
                 }
@@ -479,7 +483,7 @@ fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
 #[test]
 fn a_long_wait_for_a_row_ends_as_a_conflict_and_a_deadlock_too() {
     in_time("the test", 300, || {
-        let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
+        let db = settings(Preset::Group).open_in_memory();
         let table = db.create_table("t").expect("new");
         let both = Barrier::new(2);
         let won: u32 = std::thread::scope(|scope| {
@@ -507,7 +511,7 @@ fn a_long_wait_for_a_row_ends_as_a_conflict_and_a_deadlock_too() {
 #[test]
 fn waits_for_rows_and_the_way_into_the_log_are_counted() {
     in_time("the test", 300, || {
-        let db = Database::builder().settings(settings(Preset::Group)).open_in_memory().expect("opens");
+        let db = settings(Preset::Group).open_in_memory();
         let table = db.create_table("t").expect("new");
         for _ in 0..64 {
             until_committed(&db, Durability::Lazy, |tx| tx.insert(&table, "row", "0"));

@@ -128,7 +128,7 @@ fn a_moved_mapped_file_is_named_by_settings_and_only_read() {
     let root = tempfile::tempdir().expect("a temporary directory");
     let path = |name: &str| root.path().join(name);
     let settings = passive().with(|s| s.log_memory = Some(path("memory")));
-    let db = Database::builder().settings(settings.clone()).open(path("db")).expect("opens");
+    let db = settings.open_in(path("db"));
     let table = db.create_table("t").expect("new");
     put(&db, &table, 0..10);
     db.backup(path("full"), BackupOptions::default()).expect("sound");

@@ -166,7 +166,7 @@ fn work_in(
         done().made_durable.extend(durable.into_iter().map(|commit| (operations, commit)));
     };
     let operations = || storage.operations();
-    let environment = Environment {
+    let env = Environment {
         db,
         returned_commits: &tables.returned_commits,
         operations: &operations,
@@ -191,7 +191,7 @@ fn work_in(
             note(id);
         }
         if random.chance(1, 2) {
-            rows.step(&environment, &mut random).unwrap_or_else(bearable);
+            rows.step(&env, &mut random).unwrap_or_else(bearable);
         }
         match random.below(40) {
             0 | 1 => tables.returned_commits.make_durable(|| db.checkpoint()).map_or_else(bearable, note_all),

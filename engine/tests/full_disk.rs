@@ -1,7 +1,7 @@
 //! A full disk: everything acknowledged can be checkpointed, new work is refused at once, reads
 //! succeed, and writes resume by themselves when there is space again.
 
-use crate::support::test_database::TestDatabase;
+use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::depth::{is_deep, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
@@ -19,17 +19,12 @@ type Rows = BTreeMap<u32, u8>;
 const PROMPT: Duration = Duration::from_secs(4);
 
 fn settings(preset: Preset, memory_bytes: u64) -> Settings {
-    Settings::default().with(|s| {
+    tiny(memory_bytes).with(|s| {
         s.preset = preset;
         s.logs = if preset == Preset::Group { 1 } else { 2 };
-        s.page_bytes = 4096;
-        s.memory_bytes = memory_bytes;
         s.version_bytes = 1 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 1 << 20;
         s.checkpoint_log_bytes = 512 << 10;
-        s.flush_unit_bytes = 4096;
     })
 }
 
@@ -539,7 +534,7 @@ fn open_small(path: &Path) -> Database {
         s.log_bytes_max = 8 << 20;
         s.checkpoint_log_bytes = 4 << 20;
     });
-    Database::builder().settings(settings).open(path).expect("opens")
+    settings.open_in(path)
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn settings(round: u64) -> Settings {
 fn judged_lists(round: u64, transactions: u64) -> u64 {
     let settings = settings(round);
     let context = format!("round {round}, {settings:?}");
-    let db = Database::builder().settings(settings).open_in_memory().expect("opens");
+    let db = settings.open_in_memory();
     let table = db.create_table("lists").expect("new");
     let lists = Lists::default();
     let mut history = History::default();
@@ -125,7 +125,7 @@ const ROWS: u64 = 400;
 fn judged_rows(round: u64, transactions: u64) -> u64 {
     let settings = settings(round);
     let context = format!("round {round}, {settings:?}");
-    let db = Database::builder().settings(settings).open_in_memory().expect("opens");
+    let db = settings.open_in_memory();
     let table = db.create_table("rows").expect("new");
     let ranges = Ranges::of(ROWS, 24, false);
     let mut history = Vec::new();

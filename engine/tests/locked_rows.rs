@@ -4,7 +4,7 @@
 use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::{Database, ErrorKind, Settings};
+use quenchdb::{ErrorKind, Settings};
 
 fn size(disk: &SimulatedStorage) -> u64 {
     disk.files().iter().filter_map(|path| disk.read_file(path)).map(|bytes| bytes.len() as u64).sum()
@@ -24,7 +24,7 @@ fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
         s.memory_bytes = MEMORY_BYTES;
         s.version_bytes = 1 << 20;
     });
-    let db = Database::builder().settings(settings).open_in_memory().expect("opens");
+    let db = settings.open_in_memory();
     let table = db.create_table("t").expect("new");
     let mut tx = db.begin().expect("free");
     // Pages store common key prefixes once.

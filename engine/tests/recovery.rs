@@ -293,7 +293,7 @@ fn the_replay_estimate_is_within_a_factor_of_two() {
             s.memory_bytes = 2 << 30;
             s.checkpoint_log_bytes = 0;
         });
-        Database::builder().settings(settings).open(at(name)).expect("opens")
+        settings.open_in(at(name))
     };
     // A copy of the files of an open database is what a kill leaves.
     let copy = |from: &str, to: &str| {

@@ -324,7 +324,7 @@ fn the_source_is_only_read_and_its_lock_is_respected() {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory");
     let at = |name: &str| root.path().join(name);
     let source = at("source");
-    let db = Database::builder().settings(settings()).open(&source).expect("an empty directory");
+    let db = settings().open_in(&source);
     fill(&db, "a", 0..50, 100);
     let expected = content(&db);
     let refused = Database::salvage(&source, at("busy"), settings(), None);
@@ -339,7 +339,7 @@ fn the_source_is_only_read_and_its_lock_is_respected() {
         let report = Database::salvage(&source, at(target), settings(), None).expect("sound");
         assert!(report.is_whole(), "{report:?}");
         assert!(entries(&source) == before, "with a lock: {with_lock}");
-        let db = Database::builder().settings(settings()).open(at(target)).expect("the new database opens");
+        let db = settings().open_in(at(target));
         assert_eq!(content(&db), expected);
     }
 }

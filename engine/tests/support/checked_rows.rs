@@ -66,23 +66,23 @@ impl CheckedRows {
     ///
     /// # Panics
     /// If a read differs from the model.
-    pub fn step(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<()> {
+    pub fn step(&mut self, env: &Environment<'_>, random: &mut Random) -> Result<()> {
         if self.outcome_unknown {
             return Ok(());
         }
         match random.below(16) {
-            0 | 1 => self.older = Some((environment.db.begin_read()?, self.history.newest().commit)),
+            0 | 1 => self.older = Some((env.db.begin_read()?, self.history.newest().commit)),
             2 | 3 => self.older = None,
-            4 => self.change_table(environment)?,
+            4 => self.change_table(env)?,
             _ => {}
         }
         if let Some(commit) = self.read_older(random)? {
-            self.history.acknowledge((environment.operations)(), commit);
+            self.history.acknowledge((env.operations)(), commit);
         }
-        if let Some(commit) = self.transaction(environment, random)? {
-            self.history.acknowledge((environment.operations)(), commit);
+        if let Some(commit) = self.transaction(env, random)? {
+            self.history.acknowledge((env.operations)(), commit);
         }
-        self.poll_handles(environment, random)
+        self.poll_handles(env, random)
     }
 
     /// Reads the older snapshot. Returns its commit's number if the counting row was read: what a
@@ -103,19 +103,19 @@ impl CheckedRows {
     }
 
     /// Creates or drops the thread's table, which is durable when the call returns.
-    fn change_table(&mut self, environment: &Environment<'_>) -> Result<()> {
+    fn change_table(&mut self, env: &Environment<'_>) -> Result<()> {
         // The snapshot may have used the table.
         self.older = None;
         let (name, before) = (own_table(self.history.owner), self.own.take());
         let table_change = self.history.add_table_change();
         let done = match &before {
-            None => environment.db.create_table(&name).map(Some),
-            Some(_) => environment.db.drop_table(&name).map(|()| None),
+            None => env.db.create_table(&name).map(Some),
+            Some(_) => env.db.drop_table(&name).map(|()| None),
         };
         match done {
             Ok(own) => {
                 self.own = own;
-                self.history.acknowledge_table_change((environment.operations)(), table_change);
+                self.history.acknowledge_table_change((env.operations)(), table_change);
                 Ok(())
             }
             Err(error) => {
@@ -131,7 +131,7 @@ impl CheckedRows {
     }
 
     /// Polls the commit handles, and sometimes waits for one.
-    fn poll_handles(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<()> {
+    fn poll_handles(&mut self, env: &Environment<'_>, random: &mut Random) -> Result<()> {
         let way = random.below(16);
         if way < 2
             && let Some((commit, handle)) = self.handles.pop()
@@ -141,11 +141,11 @@ impl CheckedRows {
                 _ => await_it(handle).map(|()| true)?,
             };
             if is_durable {
-                self.history.acknowledge((environment.operations)(), commit);
+                self.history.acknowledge((env.operations)(), commit);
             }
         }
         for (commit, _) in self.handles.extract_if(.., |(_, handle)| handle.is_committed()) {
-            self.history.acknowledge((environment.operations)(), commit);
+            self.history.acknowledge((env.operations)(), commit);
         }
         Ok(())
     }
@@ -158,24 +158,24 @@ impl CheckedRows {
     }
 
     /// Runs a transaction. Returns the commit's number if it was acknowledged.
-    fn transaction(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<Option<usize>> {
+    fn transaction(&mut self, env: &Environment<'_>, random: &mut Random) -> Result<Option<usize>> {
         let before = self.history.newest().commit;
-        let ended = if environment.kinds > LOOSE_KINDS && random.chance(1, 12) {
-            self.transact(environment, random)
+        let ended = if env.kinds > LOOSE_KINDS && random.chance(1, 12) {
+            self.transact(env, random)
         } else {
-            self.begin_and_end(environment, random)
+            self.begin_and_end(env, random)
         };
         match &ended {
             Ok(_) if self.history.newest().commit == before => {}
-            Ok(_) => environment.returned_commits.returned(Commit::Own(self.history.owner, before + 1)),
+            Ok(_) => env.returned_commits.returned(Commit::Own(self.history.owner, before + 1)),
             Err(error) if is_certain(error) => self.history.truncate_to(before),
             Err(_) => self.outcome_unknown = true,
         }
         ended
     }
 
-    fn begin_and_end(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<Option<usize>> {
-        let kind = random.below(environment.kinds);
+    fn begin_and_end(&mut self, env: &Environment<'_>, random: &mut Random) -> Result<Option<usize>> {
+        let kind = random.below(env.kinds);
         let durability = match kind {
             0 => Durability::BoundedLoss,
             1 => Durability::Lazy,
@@ -183,7 +183,7 @@ impl CheckedRows {
         };
         // No other thread changes these rows, so all statements see the same state.
         let isolation = if random.chance(1, 4) { Isolation::ReadCommitted } else { Isolation::Snapshot };
-        let mut tx = environment.db.begin_with(isolation, durability)?;
+        let mut tx = env.db.begin_with(isolation, durability)?;
         let state = self.work(&mut tx, random)?;
         if random.chance(1, 10) {
             tx.abort();
@@ -201,9 +201,9 @@ impl CheckedRows {
     }
 
     /// The same in a closure, which the engine calls again after a conflict.
-    fn transact(&mut self, environment: &Environment<'_>, random: &mut Random) -> Result<Option<usize>> {
+    fn transact(&mut self, env: &Environment<'_>, random: &mut Random) -> Result<Option<usize>> {
         let before = self.history.newest().commit;
-        environment.db.transact(|tx| {
+        env.db.transact(|tx| {
             self.history.truncate_to(before);
             let state = self.work(tx, random)?;
             self.write_count(tx, state).map(Some)

@@ -136,14 +136,10 @@ pub fn restore(
 
 /// Returns small settings with `logs` logs and no automatic checkpoints.
 pub fn small(preset: Preset, logs: usize) -> Settings {
-    Settings::default().with(|s| {
+    test_database::tiny(8 << 20).with(|s| {
         s.preset = preset;
         s.logs = logs;
-        s.memory_bytes = 8 << 20;
-        s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
-        s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
+        s.flush_unit_bytes = 0;
         s.log_memory = (preset == Preset::Passive).then(|| "mapped-memory".into());
     })
 }

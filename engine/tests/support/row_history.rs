@@ -106,15 +106,15 @@ pub struct RowHistory {
     /// Acknowledged commits, and table changes, each with the number of disk operations at that
     /// time.
     acknowledged: Vec<(usize, usize)>,
-    acknowledged_table_changes: Vec<(usize, usize)>,
+    acknowledged_changes: Vec<(usize, usize)>,
 }
 
 impl std::fmt::Debug for RowHistory {
     /// Leaves out the rows, because they are many.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let RowHistory { owner, first, acknowledged, acknowledged_table_changes, .. } = self;
+        let RowHistory { owner, first, acknowledged, acknowledged_changes, .. } = self;
         write!(f, "{owner:?} from {first:?}, {} commits, acknowledged {acknowledged:?}", self.commits())?;
-        write!(f, ", changes of its table {}, acknowledged {acknowledged_table_changes:?}", self.table_change)
+        write!(f, ", changes of its table {}, acknowledged {acknowledged_changes:?}", self.table_change)
     }
 }
 
@@ -139,7 +139,7 @@ impl RowHistory {
             states,
             table_change,
             acknowledged: Vec::new(),
-            acknowledged_table_changes: Vec::new(),
+            acknowledged_changes: Vec::new(),
         }
     }
 
@@ -217,7 +217,7 @@ impl RowHistory {
 
     /// Records that a creation or a drop was acknowledged after `operations` disk operations.
     pub fn acknowledge_table_change(&mut self, operations: usize, table_change: usize) {
-        self.acknowledged_table_changes.push((operations, table_change));
+        self.acknowledged_changes.push((operations, table_change));
     }
 
     /// Returns what was acknowledged after `operations` disk operations.
@@ -228,7 +228,7 @@ impl RowHistory {
         };
         Reached {
             commit: last(&self.acknowledged, self.first.commit),
-            table_change: last(&self.acknowledged_table_changes, self.first.table_change),
+            table_change: last(&self.acknowledged_changes, self.first.table_change),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Builder, Database, Result, Settings};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Returns settings with small files and no automatic checkpoints.
@@ -32,6 +33,14 @@ pub trait TestDatabase {
         self.try_open(disk).unwrap_or_else(|error| panic!("the database does not open: {error}"))
     }
 
+    /// Opens the database in a real directory.
+    #[track_caller]
+    fn open_in(&self, directory: impl AsRef<Path>) -> Database;
+
+    /// Creates a database in memory.
+    #[track_caller]
+    fn open_in_memory(&self) -> Database;
+
     /// Creates a database on a new disk, whose faults follow from `seed`.
     #[track_caller]
     fn create(&self, seed: u64) -> (SimulatedStorage, Database) {
@@ -52,5 +61,13 @@ pub trait TestDatabase {
 impl TestDatabase for Settings {
     fn on(&self, disk: &SimulatedStorage) -> Builder {
         Database::builder().settings(self.clone()).storage(Arc::new(disk.clone()))
+    }
+
+    fn open_in(&self, directory: impl AsRef<Path>) -> Database {
+        Database::builder().settings(self.clone()).open(directory).expect("the directory is sound")
+    }
+
+    fn open_in_memory(&self) -> Database {
+        Database::builder().settings(self.clone()).open_in_memory().expect("there is memory")
     }
 }

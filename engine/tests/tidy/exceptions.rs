@@ -20,9 +20,7 @@ pub const IMPORTS: &[&str] = &[
 pub const LONG_FUNCTIONS: &[&str] = &[
     "bench/src/tpcc/tests.rs::every_broken_condition_is_found",
     "checker/tests/judges.rs::run",
-    "engine/tests/backup.rs::backups_beside_writers_and_checkpoints_are_of_one_moment",
     "engine/tests/concurrency.rs::nobody_reads_what_is_aborted",
-    "engine/tests/concurrency.rs::readers_see_transfers_whole_beside_checkpoints",
     "engine/tests/crash.rs::run",
 ];
 
