@@ -437,7 +437,7 @@ impl Commit {
     }
 
     /// The first failed write or flush, if there was one.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
     pub(super) fn poisoned(&self) -> Option<Error> {
         self.environment.poison.cause()
     }

@@ -68,7 +68,7 @@ impl Poison {
     }
 
     /// The first failure itself.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
     pub(super) fn cause(&self) -> Option<Error> {
         self.cause.get().map(Error::duplicate)
     }
