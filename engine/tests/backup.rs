@@ -129,7 +129,7 @@ fn every_increment_of_a_chain_restores_its_moment() {
         match step {
             0 => {}
             1 => fill(&db, "a", 100..130, "changed"),
-            2 => db.drop_table("b").expect("nobody uses it"),
+            2 => db.drop_table("b").expect("no transaction uses it"),
             3 => fill(&db, "c", 0..200, "third"),
             4 => {
                 // Frees pages, so that their ids are used again.
@@ -476,7 +476,7 @@ fn a_full_target_stops_the_backup_and_nothing_else() {
         target.set_capacity(None);
         assert!(restore(&[target]).is_err(), "it is not complete");
     }
-    fill(&db, "a", 0..100, "goes on");
+    fill(&db, "a", 0..100, "continues");
     let (full, _) = back_up(&db, None).expect("there is space elsewhere");
     let target = SimulatedStorage::new(9);
     target.set_capacity(Some(200_000));
@@ -527,8 +527,7 @@ fn a_restored_database_refuses_log_and_increments_of_its_source() {
     for path in disk.files().iter().filter(|path| path.starts_with("log/")) {
         restored.write_file(path, &disk.read_file(path).expect("listed"));
     }
-    let foreign =
-        settings().try_open(&restored).expect_err("whoever put them there meant them to be replayed");
+    let foreign = settings().try_open(&restored).expect_err("the user put them there to be replayed");
     assert!(foreign.to_string().contains("another database"), "{foreign}");
     for path in restored.files().iter().filter(|path| path.starts_with("log/")) {
         restored.remove_file(path);

@@ -332,7 +332,7 @@ fn a_second_user_is_told_who_is_the_first() {
         assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
     }
     put(&db, &table, "b", "2");
-    assert_eq!(rows(&db, "t").len(), 2, "the first goes on undisturbed");
+    assert_eq!(rows(&db, "t").len(), 2, "the first user continues undisturbed");
     drop((db, table));
     assert_eq!(rows(&builder().open(directory.path()).expect("free again"), "t").len(), 2);
 }

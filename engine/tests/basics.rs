@@ -25,7 +25,11 @@ fn what_is_committed_is_read_by_others() {
     tx.insert(&table, "a", "1").expect("free row");
     tx.insert(&table, "b", "2").expect("free row");
     assert_eq!(tx.get(&table, "a").expect("no I/O"), Some(b"1".to_vec()), "own writes are seen");
-    assert_eq!(db.begin_read().expect("free").get(&table, "a").expect("no I/O"), None, "by nobody else");
+    assert_eq!(
+        db.begin_read().expect("free").get(&table, "a").expect("no I/O"),
+        None,
+        "by no other transaction"
+    );
     let csn = tx.commit().expect("durable");
     assert!(csn.0 > 0);
     let snapshot = db.begin_read().expect("free");
@@ -94,7 +98,7 @@ fn a_writer_waits_for_a_locked_row_until_its_holder_aborts() {
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| {
             let mut second = db.begin().expect("free");
-            second.insert(&table, "a", "2").expect("goes on after the abort");
+            second.insert(&table, "a", "2").expect("continues after the abort");
             second.commit().expect("commits");
         });
         std::thread::sleep(Duration::from_millis(20));
@@ -365,7 +369,7 @@ fn a_table_is_gone_only_when_its_drop_is_durable() {
             assert!(answers.iter().take(asks.len()).all(|kind| kind == ErrorKind::NotFound));
         });
     };
-    while_it_is_not_durable(&disk, || db.drop_table("t").expect("nobody uses it"), meanwhile);
+    while_it_is_not_durable(&disk, || db.drop_table("t").expect("no transaction uses it"), meanwhile);
 }
 
 /// The drop cannot become durable any more, so it must not be visible.
@@ -472,7 +476,7 @@ fn version_memory_is_bounded_by_a_clear_error() {
         std::thread::sleep(Duration::from_millis(10));
         db.transact(|tx| tx.insert(&table, "k", "v")).is_ok()
     };
-    assert!((0..500).any(goes_on), "goes on after the abort");
+    assert!((0..500).any(goes_on), "continues after the abort");
 }
 
 #[test]

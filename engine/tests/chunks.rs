@@ -169,7 +169,7 @@ fn a_transaction_that_pins_too_much_log_is_given_up_alone() {
     }
     for n in 0..3_000u32 {
         db.transact(|tx| tx.insert(&table, n.to_be_bytes(), vec![1; 100]))
-            .expect("nobody waits for the other");
+            .expect("no transaction waits for the other");
     }
     let error = tx.commit().expect_err("given up");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory);
@@ -188,7 +188,7 @@ fn a_transaction_that_pins_too_much_log_is_given_up_alone() {
     let error = refused.expect("more than the log has room for");
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     tx.abort();
-    db.transact(|tx| tx.insert(&table, "k", "v")).expect("others go on");
+    db.transact(|tx| tx.insert(&table, "k", "v")).expect("others continue");
     assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
 }
 
@@ -325,7 +325,7 @@ impl Story {
         let least = self.acknowledged.partition_point(|told| *told <= at);
         let found = rows(db, "t");
         let state = self.states.iter().rposition(|state| *state == found);
-        let state = state.unwrap_or_else(|| panic!("{context}: {} rows that nobody committed", found.len()));
+        let state = state.unwrap_or_else(|| panic!("{context}: {} rows without a commit", found.len()));
         assert!(state >= least, "{context}: state {state}, and {least} was acknowledged");
         assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new(), "{context}");
         state

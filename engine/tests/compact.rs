@@ -243,7 +243,7 @@ fn change_all_over(db: &Database, table: &Table, rows: u32, changes: u32) {
             last = now;
         } else if now.store_bytes > last.store_bytes + (12 << 20) {
             let made = || db.statistics().checkpoints > last.checkpoints;
-            crate::support::await_that("the file grows, and nobody makes a checkpoint", made);
+            crate::support::await_that("the file grows without a checkpoint", made);
         }
         let change = |tx: &mut quenchdb::Transaction| {
             (0..8).try_for_each(|_| {

@@ -232,7 +232,7 @@ fn a_log_is_not_replayed_while_its_database_is_open() {
     db.close().expect("closes");
     // Beside readers the log may be replayed.
     let reader = Database::builder().read_only(true).open(path("db")).expect("opens");
-    assert_eq!(restore().expect("nobody writes").replayed, 20);
+    assert_eq!(restore().expect("no writer is open").replayed, 20);
     drop(reader);
     std::fs::remove_file(path("db/LOCK")).expect("it was there");
     std::fs::remove_dir_all(path("target")).expect("ours");

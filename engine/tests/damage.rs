@@ -310,7 +310,7 @@ fn every_flipped_bit_is_harmless_or_refused_with_its_place() {
                         assert!(is_log(path) && !closed && n + 1 == newest, "{context}: lost {}", newest - n)
                     }
                     Answer::Refused(_) => {
-                        assert!(!closed || !is_log(path), "{context}: nobody needs this log")
+                        assert!(!closed || !is_log(path), "{context}: no open needs this log")
                     }
                     // The second slot is used instead.
                     Answer::Partly(_) => assert!(path == "pages/data" || path == "pages", "{context}"),

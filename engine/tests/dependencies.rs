@@ -166,7 +166,7 @@ fn judge(settings: &Settings, meeting: Meeting, by_way_of_another: bool, salt: (
     let context = format!("{}, {:?}, {meeting:?}, {by_way_of_another}", settings.preset, settings.dependency);
     assert!(has("first"), "{context}: what was met is gone");
     assert!(has("last") || !meeting.writes(), "{context}: what was acknowledged is gone");
-    assert!(has("between") || !by_way_of_another, "{context}: who came between is gone");
+    assert!(has("between") || !by_way_of_another, "{context}: the transaction in between is gone");
     let row = after.get(&("t".to_string(), b"row".to_vec())).map(Vec::as_slice);
     let expected: Option<&[u8]> = match meeting {
         OverwritesValue => Some(b"newer"),
@@ -234,15 +234,15 @@ fn judge_drop(preset: Preset, rule: Dependency, salt: u64) {
                 assert_eq!(error.kind(), ErrorKind::NotFound);
                 tx.insert(table, "last", "x")
             });
-            told.send(()).expect("somebody listens");
+            told.send(()).expect("the receiver lives");
             outcome
         });
         let early = answer.recv_timeout(Duration::from_millis(50)).is_ok();
         let cut = disk.crash(CrashKind::PowerCut, disk.operations(), salt);
         disk.heal();
-        dropping.join().expect("no panic").expect("nobody uses it");
+        dropping.join().expect("no panic").expect("no transaction uses it");
         meeting.join().expect("no panic").expect("commits");
-        assert!(!early, "{context}: told before the drop was durable");
+        assert!(!early, "{context}: acknowledged before the drop was durable");
         let after = settings.open(&cut);
         let last = content(&after).contains_key(&("t".to_string(), b"last".to_vec()));
         assert!(!last || after.table("gone").is_err(), "{context}: without what it met");

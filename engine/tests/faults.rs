@@ -156,7 +156,7 @@ fn judge(disk: &SimulatedStorage, preset: Preset, outcomes: &Outcomes, context: 
         }
     }
     let chain = snapshot.get(&table, "chain").expect("readable").map(|value| value[0]);
-    assert_eq!(chain, newest, "{context}: the chain row tells who was last");
+    assert_eq!(chain, newest, "{context}: the chain row names the last writer");
     let report = db.verify(None).expect("runs");
     assert!(report.problems.is_empty(), "{context}: {:?}", report.problems);
     db.transact(|tx| tx.insert(&table, [255, 0], "more"))

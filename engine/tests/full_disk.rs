@@ -60,7 +60,10 @@ fn soon(context: &str, mut work: impl FnMut() -> Result<()>) {
     let begun = Instant::now();
     while let Err(error) = work() {
         assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
-        assert!(begun.elapsed().as_secs() < 30, "{context}: there is space, but it does not go on: {error}");
+        assert!(
+            begun.elapsed().as_secs() < 30,
+            "{context}: there is space, but writes do not resume: {error}"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -184,7 +187,7 @@ fn refuses_keeps_and_resumes(settings: Settings, room: u64, fill: u8) -> u64 {
     rows.extend((next..next + 50).map(|row| (row, fill + 1)));
     let begun = Instant::now();
     while db.statistics().disk_full {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{context}: nobody asks for space");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{context}: no thread asks for space");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_rows(&db, &table, &rows, &context);

@@ -298,7 +298,7 @@ fn a_failing_reader_changes_nothing_in_its_transaction() {
         assert!(error.to_string().contains("reader"), "{error}");
     }
     assert!(tx.get(&table, KEY).expect("readable") == Some(Pattern::all(1, 100_000)));
-    tx.insert(&table, "other", "1").expect("goes on");
+    tx.insert(&table, "other", "1").expect("continues");
     tx.commit().expect("commits");
     assert_eq!(pages(&db), before);
     // A conflict after the value was written leaves nothing either.
@@ -307,7 +307,7 @@ fn a_failing_reader_changes_nothing_in_its_transaction() {
     first.insert(&table, KEY, "1").expect("free row");
     let error = second.insert(&table, KEY, Pattern::all(2, 50_000)).expect_err("held");
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    second.insert(&table, "third", "3").expect("goes on");
+    second.insert(&table, "third", "3").expect("continues");
     second.commit().expect("commits");
     first.abort();
     assert_eq!(pages(&db), before);
@@ -341,7 +341,7 @@ fn a_reader_that_reports_too_many_bytes_changes_nothing() {
         }
     }
     assert!(tx.get(&table, KEY).expect("readable") == Some(Pattern::all(1, 100_000)));
-    tx.insert(&table, "other", "1").expect("goes on");
+    tx.insert(&table, "other", "1").expect("continues");
     tx.commit().expect("commits");
     assert_eq!(pages(&db), before);
     assert!(get(&db, &table) == Some(Pattern::all(1, 100_000)));
@@ -524,7 +524,7 @@ fn values_written_after_a_failed_drop_outlive_the_table() {
         insert(&db.create_table("dropped").expect("new"), 0..8);
         let other = db.create_table("other").expect("new");
         db.checkpoint().expect("a whole device");
-        db.drop_table("dropped").expect("nobody uses it");
+        db.drop_table("dropped").expect("no transaction uses it");
         disk.inject(Fault {
             operation: OperationKind::Read,
             after: after * 5,
@@ -541,7 +541,7 @@ fn values_written_after_a_failed_drop_outlive_the_table() {
             assert!(value.expect("there") == Pattern::all(key, LEN), "after {after}");
         }
         drop(other);
-        db.drop_table("other").expect("nobody uses it");
+        db.drop_table("other").expect("no transaction uses it");
         db.checkpoint().expect("a whole device");
         assert_eq!(pages(&db), before, "after {after}: nothing is lost");
     }
@@ -588,7 +588,7 @@ fn a_value_released_while_a_checkpoint_is_made_is_freed_once() {
         for n in rows.clone() {
             db.transact(|tx| tx.insert(&other, n.to_be_bytes(), Pattern::all(n, LEN))).expect("commits");
         }
-        db.checkpoint().expect("what is retired can be read, and is nobody's");
+        db.checkpoint().expect("retired values are readable and have no owner");
         for n in 3..rows.end {
             let value = db.begin_read().expect("free").get(&other, n.to_be_bytes()).expect("readable");
             assert!(value == Some(Pattern::all(n, LEN)), "seed {seed}, row {n}");

@@ -158,7 +158,7 @@ fn a_crash_loses_nothing_that_left_memory() {
         assert_same(&db.begin_read().expect("free"), &table, &model, "after a crash");
         assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
         change(&db, &table, &mut model, &mut random, 500);
-        assert_same(&db.begin_read().expect("free"), &table, &model, "and goes on");
+        assert_same(&db.begin_read().expect("free"), &table, &model, "and continues");
     }
 }
 
@@ -531,7 +531,7 @@ fn a_dropped_snapshot_returns_the_memory_for_versions() {
     let mut rows = (0..ROWS).step_by(20).cycle();
     loop {
         let row = rows.next().expect("for ever");
-        put(row..row + 20, 2).expect("nobody needs older versions");
+        put(row..row + 20, 2).expect("no snapshot needs older versions");
         // At least half: slots stay, and there are new versions.
         let after = db.statistics();
         if after.pages_max >= full.pages_max + (1 << 20) / 4096 {

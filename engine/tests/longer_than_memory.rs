@@ -304,5 +304,5 @@ fn too_many_changed_rows_are_refused_with_advice() {
     tx.abort();
     assert_sound(&db, "aborted");
     assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 1);
-    insert(&mut db.begin().expect("free"), &table, "goes on", 9);
+    insert(&mut db.begin().expect("free"), &table, "continues", 9);
 }

@@ -288,7 +288,7 @@ fn a_straggler_is_drained_by_whoever_depends_on_it() {
                 tx.insert(&table, [n], [1]).expect("fits");
                 tx.commit().map(drop)
             });
-            lazy.join().expect("no panic").expect("told before it is durable");
+            lazy.join().expect("no panic").expect("acknowledged before it is durable");
         });
         // In this thread's log. The observed row is in another log, not fenced, and its thread has
         // ended.
@@ -589,7 +589,7 @@ fn verify_of_a_refused_database_reads_its_log_memory_too() {
     let header = &pages[..4096];
     left.write_file("pages/data", &[header, &vec![0x55; pages.len() - 4096]].concat());
     let builder = plain().on(&left);
-    let report = builder.verify("simulated", None).expect("can be told");
+    let report = builder.verify("simulated", None).expect("can be verified");
     let says = |what: &str| report.problems.iter().any(|problem| problem.contains(what));
     assert!(!report.problems.is_empty() && report.log_records > 100, "{report:#?}");
     assert!(!says("committed transactions") && !says("log"), "{report:#?}");

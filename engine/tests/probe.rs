@@ -124,7 +124,7 @@ fn without_space_for_the_probe_it_runs_once_there_is_space() {
     let device = Device::new(Trouble::FullDisk);
     assert_eq!(open_and_close(&device), 1, "measured");
     assert_eq!(open_and_close(&device), 2, "nothing was kept of a measurement that failed");
-    *device.trouble.lock().expect("nobody panicked") = Trouble::None;
+    *device.trouble.lock().expect("no thread panicked") = Trouble::None;
     assert_eq!(open_and_close(&device), 3, "there is space");
     assert_eq!(open_and_close(&device), 3, "what was chosen is kept");
 }

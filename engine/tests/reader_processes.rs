@@ -149,7 +149,7 @@ fn readers_see_whole_checkpoints_of_a_writer_killed_repeatedly() {
         assert!(begun.elapsed() < seconds() + Duration::from_secs(120), "no progress");
         let reader = builder().open_checkpoint(&path).expect("there is a checkpoint");
         expect_whole(&reader);
-        assert!(seen.last().is_none_or(|newest| *newest <= reader.checkpoint_csn()), "time goes on");
+        assert!(seen.last().is_none_or(|newest| *newest <= reader.checkpoint_csn()), "the clock advances");
         seen.insert(reader.checkpoint_csn());
         open.push(reader);
         let chosen = &open[random.below(open.len() as u64) as usize];

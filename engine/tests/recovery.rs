@@ -63,7 +63,7 @@ fn crashed(preset: Preset) -> SimulatedStorage {
         });
         drop(tables);
         if round > 1 {
-            db.drop_table(&format!("t{}", round % 3)).expect("nobody uses it");
+            db.drop_table(&format!("t{}", round % 3)).expect("no transaction uses it");
         }
     }
     db.flush().expect("a whole disk");

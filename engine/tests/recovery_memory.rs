@@ -69,9 +69,9 @@ fn recover_and_measure() {
     assert!(!child.status.success(), "the child kills itself");
 
     std::fs::write("/proc/self/clear_refs", "5").expect("worked before");
-    let before = status("VmRSS").expect("told before");
+    let before = status("VmRSS").expect("readable before");
     let db = Database::builder().settings(settings()).open(&path).expect("recovers");
-    let most = status("VmHWM").expect("told before") - before;
+    let most = status("VmHWM").expect("readable before") - before;
     let report = db.recovery();
     println!("{report:?}; at most {most} bytes");
     assert_eq!(report.replayed, TRANSACTIONS + 1);

@@ -54,7 +54,7 @@ impl Original {
             let db = self.db();
             match n % 10 {
                 3 => drop(db.create_table(&format!("table {n}")).expect("new")),
-                9 if n > 20 => db.drop_table(&format!("table {}", n - 16)).expect("nobody uses it"),
+                9 if n > 20 => db.drop_table(&format!("table {}", n - 16)).expect("no transaction uses it"),
                 _ => {
                     let table = db.table_or_create("rows").expect("a table");
                     db.transact(|tx| {
@@ -132,7 +132,7 @@ fn expect_content(
     assert_eq!(db.verify(None).expect("can be checked").problems, Vec::<String>::new());
     let table = db.table_or_create("new").expect("it works");
     db.transact(|tx| tx.insert(&table, "key", "value")).expect("it works");
-    assert!(db.statistics().newest_csn > report.csn, "CSNs go on");
+    assert!(db.statistics().newest_csn > report.csn, "CSNs continue");
     disk.stop();
     drop(db);
     let db = settings().open(&disk.crash(CrashKind::PowerCut, disk.operations(), 9));

@@ -25,8 +25,8 @@ fn a_rollback_to_a_savepoint_hands_the_row_to_its_waiter() {
             });
             answer.recv_timeout(Duration::from_millis(100)).expect_err("the row is held");
             holder.rollback_to(savepoint).expect("its own");
-            answer.recv().expect("an answer").expect("nobody holds the row");
-            holder.insert(table, "b", "1").expect("it goes on");
+            answer.recv().expect("an answer").expect("the row is free");
+            holder.insert(table, "b", "1").expect("it continues");
         });
         holder.commit().expect("commits");
     }
@@ -46,14 +46,14 @@ fn a_waiter_of_a_rolled_back_row_does_not_wait_for_commit() {
             scope.spawn(|| {
                 let mut waiter = db.begin().expect("free");
                 waiter.insert(&table, "b", "2").expect("free row");
-                told.send(()).expect("somebody listens");
+                told.send(()).expect("the receiver lives");
                 waiter.insert(&table, "a", "2").expect("it is given back");
                 waiter.abort();
             });
             has_row.recv().expect("it gets that far");
             std::thread::sleep(Duration::from_millis(25));
             holder.rollback_to(savepoint).expect("its own");
-            holder.insert(&table, "b", "1").expect("who has it does not wait for this one");
+            holder.insert(&table, "b", "1").expect("its holder does not wait for this one");
         });
         holder.abort();
     }
@@ -81,7 +81,7 @@ fn lock_wait_is_one_time_whoever_holds_the_row_meanwhile() {
                     break;
                 }
                 holder.abort();
-                holder = begin().expect("nobody keeps it for long");
+                holder = begin().expect("no holder keeps it for long");
             }
             assert!(waiter.is_finished(), "it waits for ever");
             waiter.join().expect("no panic")
@@ -91,5 +91,5 @@ fn lock_wait_is_one_time_whoever_holds_the_row_meanwhile() {
             return;
         }
     }
-    panic!("who waits is always quicker");
+    panic!("the waiter is always faster");
 }

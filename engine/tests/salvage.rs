@@ -353,11 +353,11 @@ fn salvage_finds_owners_of_blocks_in_one_reported_pass() {
     let hears = heard.clone();
     let progress: Progress = Box::new(move |what, done, total| {
         if what == "bytes looked at" {
-            hears.lock().expect("nobody panics").push((done, total));
+            hears.lock().expect("no thread panicked").push((done, total));
         }
     });
     let target = SimulatedStorage::new(2);
     Database::salvage(place(&disk), place(&target), settings(), Some(progress)).expect("pages are there");
     let pieces: Vec<(u64, u64)> = (0..len).step_by(1 << 20).map(|offset| (offset, len)).collect();
-    assert_eq!(*heard.lock().expect("nobody panics"), pieces);
+    assert_eq!(*heard.lock().expect("no thread panicked"), pieces);
 }

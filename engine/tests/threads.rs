@@ -37,7 +37,10 @@ fn await_acknowledged(db: &Database, count: u64, what: &str) {
     while db.statistics().committed < count {
         let statistics = db.statistics();
         let late = begun.elapsed() >= Duration::from_secs(60);
-        assert!(!late, "{what}: nobody sees to what a thread left, {count} wanted: {statistics:?}");
+        assert!(
+            !late,
+            "{what}: an ended thread's commits stay unacknowledged, {count} wanted: {statistics:?}"
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -90,7 +93,7 @@ fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
                 assert_eq!(found.len(), 21, "{what}");
                 disk.stop();
                 drop(table);
-                db.close().expect("a thread that is gone is in nobody's way");
+                db.close().expect("an ended thread blocks no other");
             }
         }
     });
@@ -263,7 +266,7 @@ fn closing_with_commits_in_flight_keeps_what_they_were_told() {
                 db.clone().close().expect("a whole disk");
                 closed.store(true, Ordering::SeqCst);
             });
-            assert_eq!(refused.load(Ordering::SeqCst), 6, "{what}: everybody was refused in the end");
+            assert_eq!(refused.load(Ordering::SeqCst), 6, "{what}: all threads were refused in the end");
             drop((db, table));
             // A closed database needs no log, so a power cut loses nothing.
             let (_disk, db) = settings.crash(&disk, CrashKind::PowerCut, 9);
@@ -301,9 +304,9 @@ fn a_panicking_reader_leaves_row_and_transaction_usable() {
             let long =
                 std::panic::AssertUnwindSafe(|| tx.insert_from(&table, b"document", PanickingReader(reads)));
             let panic = std::panic::catch_unwind(long).expect_err("the reader panics");
-            assert_eq!(panic.downcast_ref(), Some(&"as planned"), "the user's own panic goes on");
+            assert_eq!(panic.downcast_ref(), Some(&"as planned"), "the user's own panic continues");
             assert_eq!(tx.get(&table, b"document").expect("readable"), Some(b"before".to_vec()));
-            tx.insert(&table, [reads as u8], b"after").expect("it goes on");
+            tx.insert(&table, [reads as u8], b"after").expect("it continues");
             tx.commit().expect("it commits");
         }
         let (_left, db) = settings.crash(&disk, CrashKind::PowerCut, 1);
@@ -337,7 +340,7 @@ fn a_destructor_that_commits_while_its_thread_panics_commits() {
             });
             thread.join().expect_err("it panicked");
         });
-        db.transact(|tx| tx.insert(&table, b"others", b"go on")).expect("not poisoned");
+        db.transact(|tx| tx.insert(&table, b"others", b"continue")).expect("not poisoned");
         assert_eq!(content(&db).len(), 2, "{}", settings.preset);
     }
 }

@@ -93,7 +93,7 @@ fn a_user_panic_that_drops_the_transaction_frees_its_rows() {
                     }
                     tx.insert(&table, "nowhere", "1").expect("free");
                     tx.remove(&table, "nowhere").expect("own");
-                    tx.commit().expect("the database goes on");
+                    tx.commit().expect("the database continues");
                 });
             });
             assert!(begun.elapsed() < Duration::from_secs(50), "{place}: it waited for the row");

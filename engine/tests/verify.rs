@@ -315,7 +315,7 @@ fn pages_that_nobody_can_reach_are_reported() {
     let db = settings(Preset::Group).open(&disk);
     // The pages below a damaged page are unknown, so it stays allocated when its table is dropped.
     db.drop_table("a").expect("not used");
-    db.checkpoint().expect("the damage is in nobody's way");
+    db.checkpoint().expect("the damage stops no caller");
     flip(&disk, "pages/data", at);
     let report = db.verify(None).expect("runs");
     assert_finds(&report, &["leaked page"]);
@@ -365,12 +365,12 @@ fn unreadable_pages_of_dropped_tables_fail_one_checkpoint() {
             disk.make_unreadable("pages/data", found(row)..found(row) + 1);
         }
         if closes {
-            db.close().expect("nobody needs the page");
+            db.close().expect("no caller needs the page");
         } else {
             assert_eq!(db.checkpoint().expect_err("it may be readable again").kind(), ErrorKind::Io);
-            db.checkpoint().expect("nobody needs the page");
-            db.checkpoint().expect("nobody needs the page");
-            db.close().expect("nobody needs the page");
+            db.checkpoint().expect("no caller needs the page");
+            db.checkpoint().expect("no caller needs the page");
+            db.close().expect("no caller needs the page");
         }
         let db = settings(Preset::Group).open(&disk);
         let table = db.table("b").expect("there");
@@ -410,7 +410,7 @@ fn only_pages_that_fail_at_two_attempts_are_given_up() {
         let _ = db.checkpoint();
         disk.heal();
         let _ = db.checkpoint();
-        db.checkpoint().expect("nobody needs the page");
+        db.checkpoint().expect("no caller needs the page");
         let report = db.verify(None).expect("runs");
         assert_finds(&report, &["stored page", "Input/output error"]);
         assert_eq!(report.problems.len(), 1, "{root_fails}, {after}: {:#?}", report.problems);

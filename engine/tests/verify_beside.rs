@@ -182,7 +182,7 @@ fn leaked_and_damaged_pages_are_found_beside_writers() {
     let db = open(&disk);
     // The pages below a damaged page are unknown, so it stays allocated when its table is dropped.
     db.drop_table("a").expect("not used");
-    db.checkpoint().expect("the damage is in nobody's way");
+    db.checkpoint().expect("the damage stops no caller");
     flip(row("a", 50));
     let leaked = db.verify(None).expect("runs").problems;
     assert!(leaked.len() == 1 && leaked[0].contains("leaked page"), "{leaked:#?}");
@@ -318,7 +318,7 @@ fn while_a_checkpoint_frees_a_dropped_table_versions_go() {
     fill(&db, "dropped", 0..4000);
     fill(&db, "kept", 0..100);
     db.checkpoint().expect("a whole disk");
-    db.drop_table("dropped").expect("nobody uses it");
+    db.drop_table("dropped").expect("no transaction uses it");
     let ((begins, has_begun), (go_on, may_go_on)) = (mpsc::channel(), mpsc::channel());
     let checkpoint = {
         let db = db.clone();

@@ -64,7 +64,7 @@ fn versions_go_while_a_checkpoint_waits_for_its_flush() {
         let result = done.recv_timeout(Duration::from_secs(40));
         assert!(!checkpoint.is_finished(), "its flush is stuck");
         disk.release_stuck();
-        result.expect("writers wait for the checkpoint").expect("nobody needs the versions");
+        result.expect("writers wait for the checkpoint").expect("no snapshot needs the versions");
         writer.join().expect("no panic");
         checkpoint.join().expect("no panic");
     });

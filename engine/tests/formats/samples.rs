@@ -76,7 +76,7 @@ impl Sample {
         self.expected.extend((0..12).map(|n| (("chain".to_string(), vec![n]), vec![n; 50])));
         self.put(&chain, "chain", (0..12).map(|n| (vec![100 + n], vec![n; 10])));
         let seen = self.db.transact(|tx| tx.get(&chain, [11])).expect("commits");
-        assert!(seen.is_some(), "whoever reads it waits until it is durable");
+        assert!(seen.is_some(), "readers wait until it is durable");
     }
 
     /// Writes one of everything that the formats have in version 1. `at` selects the values, and

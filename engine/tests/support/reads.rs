@@ -96,6 +96,6 @@ fn whole(mut value: ValueReader<'_>, random: &mut Random) -> Result<Vec<u8>> {
             at += some;
         }
     }
-    assert_eq!(value.read_at(len, &mut [0])?, 0, "a value of {len} bytes goes on");
+    assert_eq!(value.read_at(len, &mut [0])?, 0, "a value of {len} bytes continues after its end");
     Ok(bytes)
 }
