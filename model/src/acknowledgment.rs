@@ -1,4 +1,4 @@
-//! What is durable, how far is the watermark, who may be told?
+//! What is durable, how far is the watermark, and what may be acknowledged?
 
 use crate::scenario::{
     Dependencies, Durable, Kind, Listed, LogId, Scenario, Stealing, TransactionId, WatermarkScan,
@@ -17,13 +17,13 @@ impl Scenario {
         }
         let current = |block: &&Block| block.epoch == state.manifest.epoch;
         let position = |blocks: &[Block]| blocks.iter().position(|b| current(&b) && b.records.contains(&id));
-        // In its own log, or in that of the thief.
+        // The record is in the log of `id`, or in the log of the helper that stole the record.
         let Some((blocks, at)) = state.disk.iter().find_map(|blocks| Some((blocks, position(blocks)?)))
         else {
             return false;
         };
         let durable = |block: &Block| block.state == BlockState::Durable;
-        if self.rules.stealing == Stealing::ThiefsBlockAlone && state.stolen.contains(id) {
+        if self.rules.stealing == Stealing::HelpersBlockAlone && state.stolen.contains(id) {
             return durable(&blocks[at]);
         }
         match self.rules.durable {
@@ -98,7 +98,7 @@ impl Scenario {
         predecessors.iter().filter(open).collect()
     }
 
-    /// True if the caller of `id` may be told now.
+    /// Returns true if `id` may be acknowledged now.
     #[must_use]
     pub fn may_acknowledge(&self, state: &State, id: TransactionId) -> bool {
         let progress = state.progress(id);

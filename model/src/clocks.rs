@@ -19,7 +19,7 @@ pub struct Clocks {
     pub logs: Vec<Gsn>,
     /// Per log: the GSN of its newest transaction that waits for others.
     pub waiting: Vec<Gsn>,
-    /// Per row: the clock of its page, and the log of who raised it.
+    /// Per row: the clock of its page, and the log of the transaction that raised this clock.
     pub pages: Vec<(Gsn, LogId)>,
     /// Every log is durable up to here, as far as the last scan found.
     pub reach: Gsn,

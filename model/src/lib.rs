@@ -5,7 +5,7 @@
 //! handful of transactions, writes that complete in any order, and crashes at any point, explored
 //! exhaustively with [stateright]. Each rule is a choice in [`Rules`]; the tests check that the
 //! engine's choice passes, and that each wrong choice that looks right has a counterexample, so
-//! that nobody makes it again.
+//! that the engine does not make this choice later.
 //!
 //! Read in this order:
 //!
@@ -13,7 +13,7 @@
 //! |---|---|
 //! | [`scenario`] | which transactions run, and by which rules? |
 //! | [`state`] | what is in memory, and what on the disk? |
-//! | [`acknowledgment`] | what is durable, how far is the watermark, who may be told? |
+//! | [`acknowledgment`] | what is durable, how far is the watermark, what may be acknowledged? |
 //! | [`clocks`] | what do the rules wait for that go by Lamport clocks? |
 //! | [`recovery`] | what is true after a crash? |
 //! | [`machine`] | what can happen next, and what must never happen? |

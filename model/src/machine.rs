@@ -19,7 +19,7 @@ pub enum Action {
     Append(TransactionId),
     /// Starts writing a log's buffer.
     Write(LogId),
-    /// Starts a write with the buffers of two logs, the thief's and the victim's.
+    /// Starts a write with the buffers of two logs, the helper's and the owner's.
     Steal(LogId, LogId),
     /// The write of a block completes.
     Complete(LogId, usize),
@@ -27,7 +27,7 @@ pub enum Action {
     ScanStep,
     /// Raises the clocks and finds how far all logs are durable.
     ScanClocks,
-    /// Tells the caller.
+    /// Reports the commit to the caller.
     Acknowledge(TransactionId),
     /// A crash, and recovery. Bit i says what becomes of the i-th block that is not certain.
     Crash(u32),
@@ -52,7 +52,7 @@ impl Model for Scenario {
                 && blocks.iter().filter(in_flight).count() < self.in_flight_max
             {
                 actions.push(Action::Write(log));
-                actions.extend(self.victims(state, log).map(|victim| Action::Steal(log, victim)));
+                actions.extend(self.owners(state, log).map(|owner| Action::Steal(log, owner)));
             }
             let completing = blocks.iter().enumerate().filter(|(_, block)| in_flight(block));
             actions.extend(completing.map(|(at, _)| Action::Complete(log, at)));
@@ -100,7 +100,7 @@ impl Model for Scenario {
                     with: None,
                 });
             }
-            Action::Steal(thief, victim) => self.steal(&mut next, thief, victim),
+            Action::Steal(helper, owner) => self.steal(&mut next, helper, owner),
             Action::Complete(log, at) => Self::complete(&mut next, log, at),
             Action::ScanStep => self.scan_step(&mut next),
             Action::ScanClocks => self.scan_clocks(&mut next),
@@ -161,7 +161,7 @@ pub const REACHED_VOID: &str = "reached: recovered above a void CSN";
 pub const REACHED_DISCARD: &str = "reached: discarded a whole record";
 /// Reached: a commit is acknowledged after a recovery, and a second crash follows.
 pub const REACHED_SECOND_EPOCH: &str = "reached: acknowledged in the second epoch, then crashed";
-/// Reached: a stolen record is acknowledged while a write of the thief is in flight.
+/// Reached: a stolen record is acknowledged while a write of the helper is in flight.
 pub const REACHED_STOLEN: &str = "reached: acknowledged a stolen record beside a write in flight";
 /// Reached: a read-only transaction is acknowledged.
 pub const REACHED_READ_ONLY: &str = "reached: acknowledged a read-only transaction";
@@ -206,32 +206,32 @@ impl Scenario {
         })
     }
 
-    /// Logs from which the worker of `thief` may take.
-    fn victims(&self, state: &State, thief: LogId) -> impl Iterator<Item = LogId> {
+    /// Returns the logs from which the worker of `helper` may steal.
+    fn owners(&self, state: &State, helper: LogId) -> impl Iterator<Item = LogId> {
         let steals = self.rules.stealing != Stealing::Off;
         let has_records = |log: &LogId| !state.buffers[usize::from(*log)].is_empty();
-        let victims = (0..self.logs).filter(move |log| steals && *log != thief);
-        victims.filter(has_records).collect::<Vec<_>>().into_iter()
+        let owners = (0..self.logs).filter(move |log| steals && *log != helper);
+        owners.filter(has_records).collect::<Vec<_>>().into_iter()
     }
 
     /// Starts one write of two buffers. It completes as a whole; what a crash leaves of it is
     /// decided block by block.
-    fn steal(&self, state: &mut State, thief: LogId, victim: LogId) {
+    fn steal(&self, state: &mut State, helper: LogId, owner: LogId) {
         let [mut own, stolen] =
-            [thief, victim].map(|log| std::mem::take(&mut state.buffers[usize::from(log)]));
+            [helper, owner].map(|log| std::mem::take(&mut state.buffers[usize::from(log)]));
         state.stolen = stolen.iter().copied().collect::<Set>().union(state.stolen);
         let epoch = state.manifest.epoch;
         let block = |records, with| Block { epoch, records, state: BlockState::InFlight, with };
         let place = |state: &State, log: LogId| (log, state.disk[usize::from(log)].len());
         let mut with = None;
         if matches!(self.rules.stealing, Stealing::OwnersBlock | Stealing::Forgotten) {
-            with = Some(place(state, victim));
-            let thiefs = Some(place(state, thief));
-            state.disk[usize::from(victim)].push(block(stolen, thiefs));
+            with = Some(place(state, owner));
+            let helpers_place = Some(place(state, helper));
+            state.disk[usize::from(owner)].push(block(stolen, helpers_place));
         } else {
             own.extend(stolen);
         }
-        state.disk[usize::from(thief)].push(block(own, with));
+        state.disk[usize::from(helper)].push(block(own, with));
     }
 
     fn complete(state: &mut State, log: LogId, at: usize) {

@@ -9,7 +9,7 @@ pub type Key = u8;
 /// A run of the database between two recoveries; the first is 1.
 pub type Epoch = u8;
 
-/// When the caller is told.
+/// When the commit is reported to the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// When it is committed.
@@ -27,7 +27,7 @@ pub struct Transaction {
     pub epoch: Epoch,
     /// The log that its record goes to.
     pub log: LogId,
-    /// When the caller is told.
+    /// When the commit is reported to the caller.
     pub kind: Kind,
     /// Rows that it reads.
     pub reads: &'static [Key],
@@ -79,8 +79,8 @@ pub enum Dependencies {
     /// The engine's rule GSN with RFA: the same, but one that met only what was changed through its
     /// own log waits for those before it in that log.
     GsnRfa,
-    /// Wrong: as above, but such a one waits for nothing, as if what it read could be told because
-    /// it is durable.
+    /// Wrong: as above, but such a transaction waits for nothing, as if all that it read were
+    /// committed once it is durable.
     GsnRfaTransitive,
     /// Wrong: only the direct predecessors' own records are durable.
     DirectOnly,
@@ -136,18 +136,18 @@ pub enum Durable {
 /// What becomes of records that another log's worker writes with its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stealing {
-    /// Nobody steals: for scenarios about something else.
+    /// No worker steals: for scenarios about something else.
     Off,
     /// The engine's rule: they become the next block of their own log, in the same write, and stay
     /// in its slot until it is durable.
     OwnersBlock,
     /// Wrong: the log they were taken from has forgotten them, so its slot does not wait for them.
     Forgotten,
-    /// Wrong: they are in the thief's block, count when its write completes, whatever precedes it
-    /// in the thief's log, and recovery reads the thief's log up to its first hole.
-    ThiefsBlockAlone,
-    /// The same, but they count when all before is durable in the thief's log: right, too.
-    ThiefsBlockInOrder,
+    /// Wrong: they are in the helper's block and count when its write completes, whatever precedes
+    /// the block in the helper's log. Recovery reads the helper's log up to its first hole.
+    HelpersBlockAlone,
+    /// The same, but they count when all before is durable in the helper's log: right, too.
+    HelpersBlockInOrder,
 }
 
 /// How the watermark is computed and what it relies on.

@@ -1,7 +1,7 @@
 //! What does a reader see of a commit in progress?
 //!
 //! One writer commits two rows, another commits something else and is acknowledged in between; a
-//! reader takes a snapshot and reads both rows; versions that nobody needs are collected. Four
+//! reader takes a snapshot and reads both rows; versions that no snapshot needs are collected. Four
 //! rules, with what goes wrong without them:
 //!
 //! - **PREPARING before the draw.** A writer that has drawn its CSN and not yet stamped its
@@ -22,7 +22,7 @@ use stateright::{Model, Property};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stamps {
     /// The engine's rule: the writer's descriptor says PREPARING before the draw and the CSN after
-    /// it; whoever meets PREPARING waits.
+    /// it; a reader that finds PREPARING waits.
     DescriptorWithPreparing,
     /// Wrong: the descriptor has the CSN after the draw, and says nothing before.
     DescriptorOnly,
@@ -48,7 +48,7 @@ pub struct Snapshots {
     pub starts_at: StartsAt,
     /// The reader announces pin 0 before it loads the counter.
     pub pin_before_choosing: bool,
-    /// What the collector's bound is when nobody has a snapshot.
+    /// The collector's bound while no snapshot exists.
     pub bound: StartsAt,
     /// The collector loads the bound before the pins.
     pub bound_before_pins: bool,
@@ -133,7 +133,7 @@ pub struct State {
     needed_collected: bool,
 }
 
-/// Who moves.
+/// The thread that takes the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
     /// The writer of both rows.

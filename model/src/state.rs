@@ -79,7 +79,7 @@ pub enum Phase {
     Drawn,
     /// Its record is in the log's buffer, its writes are visible.
     Ready,
-    /// The caller was told (of durable and read-only ones).
+    /// The commit was reported (durable and read-only transactions only).
     Acknowledged,
 }
 

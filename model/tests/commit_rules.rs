@@ -311,7 +311,7 @@ fn stolen(stealing: Stealing) -> Scenario {
     scenario.with(|rules| rules.stealing = stealing)
 }
 
-/// The same with two transactions of the thief's log, of one run.
+/// The same with two transactions of the helper's log, of one run.
 fn stolen_twice(stealing: Stealing) -> Scenario {
     let mut scenario = Scenario::new(vec![
         Transaction::durable(1, 0, &[], &[X]),
@@ -341,9 +341,9 @@ fn an_owner_that_forgets_helped_records_loses_commits() {
 }
 
 #[test]
-fn stolen_records_in_the_thiefs_block_need_all_that_precedes_it() {
-    breaks(stolen_twice(Stealing::ThiefsBlockAlone), Violation::AcknowledgedLost);
-    holds(stolen_twice(Stealing::ThiefsBlockInOrder), &[REACHED_STOLEN]);
+fn stolen_records_in_a_helpers_block_need_all_before_it() {
+    breaks(stolen_twice(Stealing::HelpersBlockAlone), Violation::AcknowledgedLost);
+    holds(stolen_twice(Stealing::HelpersBlockInOrder), &[REACHED_STOLEN]);
 }
 
 #[test]
