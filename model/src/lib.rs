@@ -18,6 +18,7 @@
 //! | [`recovery`] | what is true after a crash? |
 //! | [`machine`] | what can happen next, and what must never happen? |
 //! | [`snapshot`] | a second, smaller model: what does a reader see of a commit in progress? |
+//! | [`locks`] | a third model: what do serializable transactions and early release need? |
 //!
 //! Left out on purpose: checkpoints and segment reuse (random histories in the engine's
 //! `recovery/select` have them), large and page-partitioned transactions, the catalog, records of
@@ -26,6 +27,7 @@
 
 pub mod acknowledgment;
 pub mod clocks;
+pub mod locks;
 pub mod machine;
 pub mod recovery;
 pub mod scenario;

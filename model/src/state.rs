@@ -22,6 +22,11 @@ impl Set {
         self.0 |= 1 << member;
     }
 
+    /// Removes `member`.
+    pub fn remove(&mut self, member: u8) {
+        self.0 &= !(1 << member);
+    }
+
     /// What is in either.
     #[must_use]
     pub fn union(self, other: Set) -> Set {
@@ -32,6 +37,12 @@ impl Set {
     #[must_use]
     pub fn intersection(self, other: Set) -> Set {
         Set(self.0 & other.0)
+    }
+
+    /// True if nothing is in both.
+    #[must_use]
+    pub fn is_disjoint(self, other: Set) -> bool {
+        self.0 & other.0 == 0
     }
 
     /// True if everything in it is in `other`.
