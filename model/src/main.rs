@@ -1,7 +1,7 @@
 //! Explores the model of locks without a limit: `quench-model [right | wrong | pairs [SECONDS]]`.
 //!
 //! Without an argument: the right rules, then the wrong ones. `pairs` runs every pair of
-//! two-operation programs, for hours if no limit is given.
+//! two-operation programs, for some minutes if no limit is given.
 
 use quench_model::locks::explore::{explore, explore_until};
 use quench_model::locks::scenario::Dependencies;

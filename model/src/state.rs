@@ -11,7 +11,7 @@ pub type Csn = u8;
 pub struct Set(u32);
 
 impl Set {
-    /// True if `member` is in it.
+    /// Returns true if `member` is in the set.
     #[must_use]
     pub fn contains(self, member: u8) -> bool {
         self.0 >> member & 1 == 1
@@ -27,31 +27,31 @@ impl Set {
         self.0 &= !(1 << member);
     }
 
-    /// What is in either.
+    /// Returns the members of either set.
     #[must_use]
     pub fn union(self, other: Set) -> Set {
         Set(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// Returns the members of both sets.
     #[must_use]
     pub fn intersection(self, other: Set) -> Set {
         Set(self.0 & other.0)
     }
 
-    /// True if nothing is in both.
+    /// Returns true if no member is in both sets.
     #[must_use]
     pub fn is_disjoint(self, other: Set) -> bool {
         self.0 & other.0 == 0
     }
 
-    /// True if everything in it is in `other`.
+    /// Returns true if each member is in `other`.
     #[must_use]
     pub fn is_subset_of(self, other: Set) -> bool {
         self.0 & !other.0 == 0
     }
 
-    /// True if nothing is in it.
+    /// Returns true if the set has no member.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
