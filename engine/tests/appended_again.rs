@@ -4,7 +4,7 @@ use crate::support::content;
 use crate::support::processes::in_own_process;
 use crate::support::test_database::TestDatabase;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Durability, Isolation, Settings};
+use quenchdb::{Durability, Settings};
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn with_held_watermark(
     let of_its_own = || std::thread::scope(|scope| scope.spawn(create).join().expect("no panic"));
     let table = if attempt % 2 == 1 { of_its_own() } else { create() };
     let put = |key: u8, len: usize, durability| {
-        let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+        let mut tx = db.begin_with(durability).expect("free");
         tx.insert(&table, [key], vec![key; len]).expect("fits");
         tx.commit().expect("a whole disk");
     };

@@ -113,7 +113,7 @@ fn read_committed_sees_the_newest_and_overwrites_it() {
     let db = memory();
     let table = db.create_table("t").expect("new");
     db.transact(|tx| tx.insert(&table, "a", "0")).expect("commits");
-    let mut tx = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+    let mut tx = db.begin_with(Isolation::ReadCommitted).expect("free");
     assert_eq!(tx.get(&table, "a").expect("no I/O"), Some(b"0".to_vec()));
     db.transact(|other| other.insert(&table, "a", "1")).expect("commits");
     assert_eq!(tx.get(&table, "a").expect("no I/O"), Some(b"1".to_vec()));
@@ -452,7 +452,7 @@ fn a_long_snapshot_does_not_keep_what_nobody_sees() {
     db.transact(|tx| tx.insert(&table, "hot", [0; 100])).expect("commits");
     let old = db.begin_read().expect("free");
     for i in 0..100_000u64 {
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+        let mut tx = db.begin_with(Durability::BoundedLoss).expect("free");
         tx.insert(&table, "hot", [i as u8; 100]).expect("versions of the middle are collected");
         tx.commit().expect("commits");
     }

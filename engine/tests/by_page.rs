@@ -6,9 +6,7 @@ use crate::support::{content, place, small};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{
-    Acknowledger, Database, Dependency, Durability, ErrorKind, Isolation, Layout, Preset, Settings, Writer,
-};
+use quenchdb::{Acknowledger, Database, Dependency, ErrorKind, Isolation, Layout, Preset, Settings, Writer};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -68,8 +66,7 @@ fn work(db: &Database, disk: &SimulatedStorage, from: u64, count: u64) -> Vec<(u
             scope.spawn(move || {
                 for transaction in (from..from + count).filter(|t| t % 2 == thread) {
                     loop {
-                        let mut tx =
-                            db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+                        let mut tx = db.begin_with(Isolation::ReadCommitted).expect("free");
                         let mut rows: Vec<_> = (0..EACH).map(|n| row(transaction, n)).collect();
                         // Sorted, because otherwise threads deadlock.
                         rows.sort_unstable();

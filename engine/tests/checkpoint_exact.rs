@@ -14,9 +14,7 @@ use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::{
-    Builder, Compression, Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table,
-};
+use quenchdb::{Builder, Compression, Database, Durability, ErrorKind, Preset, Result, Settings, Table};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -52,7 +50,7 @@ fn balance(value: &[u8]) -> i64 {
 
 /// Runs one transaction and does not wait for durability.
 fn step(db: &Database, [accounts, left, right]: &[Table; 3], random: &mut Random) -> Result<()> {
-    let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss)?;
+    let mut tx = db.begin_with(Durability::BoundedLoss)?;
     let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
     let amount = random.below(100) as i64;
     for (account, amount) in [(from, -amount), (to, amount)] {

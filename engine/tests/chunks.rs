@@ -203,7 +203,7 @@ fn levels_and_asynchronous_commits_work_with_chunks() {
         let mut handles = Vec::new();
         for n in 0..30u32 {
             let durability = [Durability::Durable, Durability::BoundedLoss, Durability::Lazy][n as usize % 3];
-            let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+            let mut tx = db.begin_with(durability).expect("free");
             for row in 0..n {
                 let key = [n.to_be_bytes(), row.to_be_bytes()].concat();
                 tx.insert(&table, &key, vec![n as u8; 150]).expect("room");

@@ -32,7 +32,7 @@ fn number(bytes: Option<Vec<u8>>) -> u64 {
 /// Runs `step` until it commits, and retries conflicts.
 fn until_committed(db: &Database, durability: Durability, step: impl Fn(&mut Transaction) -> Result<()>) {
     loop {
-        let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+        let mut tx = db.begin_with(durability).expect("free");
         match step(&mut tx).and_then(|()| tx.commit().map(drop)) {
             Ok(()) => return,
             Err(error) => assert!(error.is_retryable(), "{error}"),
@@ -290,8 +290,7 @@ fn nobody_reads_what_is_aborted() {
                     scope.spawn(move || {
                         let mut random = Random::from_seed(thread);
                         while Instant::now() < end {
-                            let mut tx =
-                                db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+                            let mut tx = db.begin_with(Durability::BoundedLoss).expect("free");
                             let aborts = random.chance(2, 3);
                             let savepoint = random.chance(1, 3).then(|| tx.savepoint());
                             let mut wrote = Ok(());
@@ -338,9 +337,7 @@ fn nobody_reads_what_is_aborted() {
                                     .range::<&[u8]>(table, ..)
                                     .for_each(|row| check(Some(row.expect("readable").1))),
                                 2 => {
-                                    let tx = db
-                                        .begin_with(Isolation::ReadCommitted, Durability::Durable)
-                                        .expect("free");
+                                    let tx = db.begin_with(Isolation::ReadCommitted).expect("free");
                                     check(tx.get(table, key).expect("readable"));
                                     tx.range::<&[u8]>(table, ..)
                                         .rev()
@@ -439,7 +436,7 @@ fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {
     // Runs longer if the machine is busy.
     while Instant::now() < end || round <= 10 {
         round += 1;
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+        let mut tx = db.begin_with(Durability::BoundedLoss).expect("free");
         let mut next = model.clone();
         let emptying = round / 20 % 2 == 1;
         for _ in 0..1 + random.below(20) {

@@ -15,9 +15,7 @@ use crate::support::{Content, beside, beside_others, content, small};
 use quenchdb::internals::device::simulated::{
     CrashKind, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
-use quenchdb::{
-    Database, Dependency, Durability, ErrorKind, Isolation, Preset, Result, Settings, Table, Transaction,
-};
+use quenchdb::{Database, Dependency, Durability, ErrorKind, Preset, Result, Settings, Table, Transaction};
 use std::time::Duration;
 
 const LOGS: usize = 3;
@@ -75,7 +73,7 @@ fn commit(
     durability: Durability,
     work: impl Fn(&mut Transaction) -> Result<()> + Send,
 ) -> Result<()> {
-    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+    let mut tx = db.begin_with(durability)?;
     work(&mut tx)?;
     tx.commit().map(drop)
 }

@@ -12,7 +12,7 @@ use crate::support::in_time;
 use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::depth::{is_deep, some};
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
-use quenchdb::{Database, Durability, Error, ErrorKind, Isolation, Preset, Result, Settings, Table};
+use quenchdb::{Database, Durability, Error, ErrorKind, Preset, Result, Settings, Table};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ fn work(db: &Database, table: &Table, first: u8, context: &str) -> Work {
     let mut handles = Vec::new();
     for n in first..first + 24 {
         let durability = if n % 5 == 1 { Durability::BoundedLoss } else { Durability::Durable };
-        let tx = db.begin_with(Isolation::Snapshot, durability).and_then(|mut tx| {
+        let tx = db.begin_with(durability).and_then(|mut tx| {
             tx.insert(table, [n, 0], value(n))?;
             tx.insert(table, [n, 1], value(n))?;
             Ok(tx)

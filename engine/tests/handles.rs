@@ -34,7 +34,7 @@ fn two_thousand_threads_of_one_transaction_each() {
                         std::thread::spawn(move || {
                             let durability =
                                 if n % 2 == 0 { Durability::BoundedLoss } else { Durability::Durable };
-                            let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+                            let mut tx = db.begin_with(durability).expect("free");
                             tx.insert(&table, (wave * 50 + n).to_be_bytes(), "x").expect("free row");
                             tx.commit().expect("commits");
                         })

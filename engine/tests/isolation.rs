@@ -18,7 +18,7 @@ use quench_checker::{History, Level, Outcome, lists::Accessed, versions};
 use quenchdb::internals::base::depth::{depth, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, Isolation, Layout, Preset, Settings};
+use quenchdb::{Database, Durability, Layout, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -185,7 +185,7 @@ fn a_snapshot_sees_what_any_transaction_read_before_it_began() {
             let _unasked = writer.commit_async().expect("ready");
             let level =
                 [Durability::BoundedLoss, Durability::Lazy, Durability::Durable, Durability::Lazy][how];
-            let reader = db.begin_with(Isolation::Snapshot, level).expect("free");
+            let reader = db.begin_with(level).expect("free");
             let read = reader.get(&table, "key").expect("readable");
             if how == 3 {
                 let _unasked = reader.commit_async().expect("read only");

@@ -4,7 +4,7 @@ use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
-use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Settings, Table, VALUE_BYTES_MAX};
+use quenchdb::{Compression, Database, ErrorKind, Isolation, Settings, Table, VALUE_BYTES_MAX};
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
 
@@ -264,7 +264,7 @@ fn a_value_that_was_only_locked_is_as_old_as_it_was() {
 fn a_read_committed_reader_keeps_its_value_during_later_reads() {
     let (_storage, db, table) = database();
     put(&db, &table, 1, 500_000);
-    let tx = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+    let tx = db.begin_with(Isolation::ReadCommitted).expect("free");
     let mut reader = tx.read_value(&table, KEY).expect("readable").expect("there");
     put(&db, &table, 2, 400_000);
     assert!(tx.get(&table, KEY).expect("readable") == Some(Pattern::all(2, 400_000)));

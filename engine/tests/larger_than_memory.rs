@@ -60,7 +60,7 @@ fn change(db: &Database, table: &Table, model: &mut Model, random: &mut Random, 
 /// for versions.
 fn apply(db: &Database, table: &Table, changes: &[Change], abort: bool) -> bool {
     for _ in 0..1000 {
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+        let mut tx = db.begin_with(Durability::BoundedLoss).expect("free");
         let done = changes.iter().try_for_each(|(key, value)| match value {
             Some(value) => tx.insert(table, key, value),
             None => tx.remove(table, key).map(drop),
@@ -360,7 +360,7 @@ fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
         // Some do not exist. So many that all their pages fit.
         let wanted: Vec<u64> = (0..60).map(|_| random.below(44_000)).collect();
         let keys: Vec<_> = wanted.iter().map(|n| key(*n)).collect();
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        let mut tx = db.begin_with(Durability::Lazy).expect("begins");
         let snapshot = db.begin_read().expect("free");
         if round % 2 == 0 { tx.prefetch(&table, &keys) } else { snapshot.prefetch(&table, &keys) }
             .expect("readable");
@@ -409,7 +409,7 @@ fn announcing_rows_in_a_tiny_memory_changes_nothing() {
                 for _ in 0..60 {
                     // Each thread has its own rows, so that there is no conflict.
                     let keys: Vec<_> = (0..40).map(|_| key(random.below(3000) * 4 + thread)).collect();
-                    let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+                    let mut tx = db.begin_with(Durability::Lazy).expect("begins");
                     tx.prefetch(table, &keys).expect("readable");
                     for (n, key) in keys.iter().enumerate() {
                         assert!(tx.get(table, key).expect("readable").is_some());
@@ -438,7 +438,7 @@ fn a_transaction_that_leaves_no_room_for_a_descent_ends() {
     // Few rows in a leaf.
     let key = |n: u64| format!("{n:08}").into_bytes();
     for first in (0..3000).step_by(10) {
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        let mut tx = db.begin_with(Durability::Lazy).expect("begins");
         (first..first + 10).for_each(|n| tx.insert(&table, key(n), [7; 450]).expect("room"));
         tx.commit().expect("commits");
     }
@@ -515,7 +515,7 @@ fn a_dropped_snapshot_returns_the_memory_for_versions() {
     let db = settings.open(&disk);
     let table = db.create_table("t").expect("new");
     let put = |rows: std::ops::Range<u64>, byte: u8| {
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("free");
+        let mut tx = db.begin_with(Durability::BoundedLoss).expect("free");
         rows.into_iter().try_for_each(|row| tx.insert(&table, key(row), [byte; 300]))?;
         tx.commit().map(drop)
     };
@@ -560,7 +560,7 @@ fn threads_that_evict_each_other_progress_or_are_refused() {
         let mut random = Random::from_seed(thread);
         let (mut calls, mut longest) = (0, Duration::ZERO);
         for _ in 0..40 {
-            let mut tx = db.begin_with(Isolation::Snapshot, Durability::BoundedLoss).expect("begins");
+            let mut tx = db.begin_with(Durability::BoundedLoss).expect("begins");
             for _ in 0..20 + random.below(50) {
                 let key = key(random.below(ROWS / THREADS) * THREADS + thread);
                 let begun = Instant::now();

@@ -6,7 +6,7 @@
 
 use crate::support::processes::one_test;
 use quenchdb::internals::base::random::Random;
-use quenchdb::{BackupOptions, Database, Durability, ErrorKind, Isolation, Settings, Table};
+use quenchdb::{BackupOptions, Database, Durability, ErrorKind, Settings, Table};
 use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,7 +132,7 @@ fn fill(value: &mut [u8], random: &mut Random) {
 fn put(db: &Database, table: &Table, rows: &[u64], random: &mut Random) {
     let mut value = [0; VALUE_BYTES];
     for _ in 0..1000 {
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        let mut tx = db.begin_with(Durability::Lazy).expect("begins");
         let done = rows.iter().try_for_each(|row| {
             fill(&mut value, random);
             tx.insert(table, key(*row), value)
@@ -200,7 +200,7 @@ fn update_beside_a_snapshot(directory: &Path) {
                 let mut random = Random::from_seed(thread);
                 let mut value = [0; VALUE_BYTES];
                 while !full.load(Ordering::Relaxed) {
-                    let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+                    let mut tx = db.begin_with(Durability::Lazy).expect("begins");
                     fill(&mut value, &mut random);
                     // Few pages, and each row only rarely.
                     match tx.insert(table, key(random.below(ROWS / 8)), value) {

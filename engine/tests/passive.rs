@@ -62,7 +62,7 @@ fn work(
                 for n in 0..each {
                     let kind = random.below(4);
                     let level = if kind == 0 { Durability::BoundedLoss } else { Durability::Durable };
-                    let mut tx = db.begin_with(Isolation::Snapshot, level).expect("free");
+                    let mut tx = db.begin_with(level).expect("free");
                     // Reads another thread's newest row: a dependency across logs.
                     let other = random.below(threads);
                     let seen = tx.get(table, key(other, n.saturating_sub(1))).expect("readable");
@@ -284,7 +284,7 @@ fn a_straggler_is_drained_by_whoever_depends_on_it() {
     for n in 0..20u8 {
         std::thread::scope(|scope| {
             let lazy = scope.spawn(|| {
-                let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("free");
+                let mut tx = db.begin_with(Durability::Lazy).expect("free");
                 tx.insert(&table, [n], [1]).expect("fits");
                 tx.commit().map(drop)
             });

@@ -4,7 +4,7 @@ use crate::support::content;
 use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Compression, Database, Durability, Isolation, Preset, Settings, Table};
+use quenchdb::{Compression, Database, Durability, Preset, Settings, Table};
 use std::sync::{Arc, Barrier, Mutex};
 
 const SEGMENT_BYTES: u64 = 64 << 10;
@@ -25,7 +25,7 @@ fn tight(preset: Preset) -> Settings {
 
 /// Inserts, patches and deletes some of a few hundred rows, in a transaction of its own thread.
 fn change(db: &Database, table: &Table, random: &mut Random) -> quenchdb::Result<()> {
-    let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy)?;
+    let mut tx = db.begin_with(Durability::Lazy)?;
     for _ in 0..1 + random.below(4) {
         let key = (random.below(400) as u32).to_be_bytes();
         match tx.get(table, key)? {
@@ -169,7 +169,7 @@ fn a_manifest_lists_aborted_csns_once_across_crashes() {
                         if thread == 1 {
                             ping.wait();
                         }
-                        let mut tx = db.begin_with(Isolation::Snapshot, durability).expect("free");
+                        let mut tx = db.begin_with(durability).expect("free");
                         tx.insert(table, [thread as u8, n], [life as u8]).expect("fits");
                         tx.commit().expect("a whole disk");
                         if thread == 0 {
@@ -193,7 +193,7 @@ fn a_manifest_lists_aborted_csns_once_across_crashes() {
 
 fn puts(db: &Database, table: &Table, from: u64, to: u64) {
     for n in from..to {
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        let mut tx = db.begin_with(Durability::Lazy).expect("begins");
         let key = n.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
         tx.insert(table, key, [n as u8; 100]).expect("room");
         drop(tx.commit_async().expect("commits"));

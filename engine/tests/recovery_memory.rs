@@ -4,7 +4,7 @@
 //! process makes the log and kills itself.
 
 use crate::support::processes::{in_own_process, one_test};
-use quenchdb::{Database, Durability, Isolation, Settings};
+use quenchdb::{Database, Durability, Settings};
 use std::path::Path;
 
 const NAME: &str = "recovery_of_a_log_larger_than_memory_takes_what_it_says";
@@ -33,7 +33,7 @@ fn load(directory: &Path) -> ! {
     let db = Database::builder().settings(settings()).open(directory).expect("a new database");
     let table = db.create_table("t").expect("new");
     for n in 0..TRANSACTIONS {
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("begins");
+        let mut tx = db.begin_with(Durability::Lazy).expect("begins");
         let mut value = vec![0; VALUE_BYTES];
         value.chunks_exact_mut(8).for_each(|chunk| chunk.copy_from_slice(&n.to_le_bytes()));
         tx.insert(&table, (n % ROWS).to_be_bytes(), &value).expect("room");

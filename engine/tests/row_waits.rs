@@ -1,6 +1,6 @@
 //! Waiting for rows that other transactions hold: when waiters wake up, and how long they wait.
 
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Result, Table, Transaction};
+use quenchdb::{Database, ErrorKind, Isolation, Result, Table, Transaction};
 use std::time::Duration;
 
 /// Regression: a waiter was not woken when the row's holder rolled back to a savepoint. It waited
@@ -38,7 +38,7 @@ fn a_waiter_of_a_rolled_back_row_does_not_wait_for_commit() {
     let db = Database::builder().lock_wait(Duration::from_secs(20)).open_in_memory().expect("opens");
     let table = db.create_table("t").expect("new");
     for _ in 0..20 {
-        let mut holder = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+        let mut holder = db.begin_with(Isolation::ReadCommitted).expect("free");
         let savepoint = holder.savepoint();
         holder.insert(&table, "a", "1").expect("free row");
         let (told, has_row) = std::sync::mpsc::channel();
@@ -67,7 +67,7 @@ fn lock_wait_is_one_time_whoever_holds_the_row_meanwhile() {
     let db = Database::builder().lock_wait(LOCK_WAIT).open_in_memory().expect("opens");
     let table = db.create_table("t").expect("new");
     let begin = || {
-        let mut tx = db.begin_with(Isolation::ReadCommitted, Durability::Durable).expect("free");
+        let mut tx = db.begin_with(Isolation::ReadCommitted).expect("free");
         tx.insert(&table, "a", "1").map(|()| tx)
     };
     // The waiter may be faster than the next holder; then its request succeeds.

@@ -4,9 +4,7 @@
 use crate::support::test_database::TestDatabase;
 use crate::support::{content, in_time, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{
-    Acknowledger, Database, Dependency, Durability, ErrorKind, Isolation, Preset, Settings, Table, Writer,
-};
+use quenchdb::{Acknowledger, Database, Dependency, Durability, ErrorKind, Preset, Settings, Table, Writer};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -46,7 +44,7 @@ fn await_acknowledged(db: &Database, count: u64, what: &str) {
 }
 
 fn put(db: &Database, table: &Table, level: Durability, key: &[u8]) -> quenchdb::CommitHandle {
-    let mut tx = db.begin_with(Isolation::Snapshot, level).expect("free");
+    let mut tx = db.begin_with(level).expect("free");
     tx.insert(table, key, key).expect("fits");
     tx.commit_async().expect("commits")
 }
@@ -113,7 +111,7 @@ fn work(
 ) {
     for n in 0..each {
         let key = [thread, n];
-        let mut tx = db.begin_with(Isolation::Snapshot, Durability::Durable).expect("free");
+        let mut tx = db.begin_with(Durability::Durable).expect("free");
         // Reads another thread's row: a dependency, mostly across logs.
         let other = [thread.wrapping_mul(7).wrapping_add(n) % 24, n.saturating_sub(1)];
         tx.get(table, other).expect("readable");

@@ -66,7 +66,7 @@ fn database() -> (Database, Table) {
 /// Changes two rows, locks one, and then runs `code`.
 fn panics(db: &Database, table: &Table, isolation: Isolation, code: Code) {
     let done = catch_unwind(AssertUnwindSafe(|| {
-        let mut tx = db.begin_with(isolation, quenchdb::Durability::Durable).expect("begins");
+        let mut tx = db.begin_with(isolation).expect("begins");
         tx.insert(table, "a", "after").expect("room");
         tx.remove(table, "b").expect("room");
         tx.get_for_update(table, "nowhere").expect("room");

@@ -7,6 +7,7 @@ use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::simulated::{Mishap, MishapKind, OperationKind, SimulatedStorage};
 use quenchdb::{
     Database, Durability, ErrorKind, Isolation, Preset, Result, Settings, Snapshot, Table, Transaction,
+    TransactionOptions,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +36,9 @@ fn open(disk: &SimulatedStorage) -> (Database, Table) {
 
 /// Changes `rows` without waiting for durability.
 fn change(db: &Database, table: &Table, rows: impl Iterator<Item = u64>) -> Result<()> {
-    let mut tx = db.begin_with(Isolation::ReadCommitted, Durability::BoundedLoss)?;
+    let mut tx = db.begin_with(
+        TransactionOptions::new().isolation(Isolation::ReadCommitted).durability(Durability::BoundedLoss),
+    )?;
     rows.into_iter().try_for_each(|n| tx.insert(table, n.to_be_bytes(), [n as u8; 300]))?;
     tx.commit().map(drop)
 }

@@ -14,8 +14,7 @@
 
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
-    Csn, Database, Durability, ErrorKind, Isolation, Preset, Savepoint, Settings, Snapshot, Table,
-    Transaction,
+    Csn, Database, Durability, ErrorKind, Preset, Savepoint, Settings, Snapshot, Table, Transaction,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -184,7 +183,7 @@ impl World {
         }
         let durability =
             [Durability::Durable, Durability::BoundedLoss, Durability::Lazy][usize::from(how % 3)];
-        let begun = self.db().begin_with(Isolation::Snapshot, durability);
+        let begun = self.db().begin_with(durability);
         if let Some(tx) = self.given(begun) {
             let rows = self.newest().clone();
             self.open = Some(Open { tx, rows, points: Vec::new(), wrote: false, durability });

@@ -5,7 +5,7 @@ use crate::targets::TARGETS;
 use quenchdb::internals::checkpoint::{StoredCatalog, TableRecord, encode_catalog};
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::store::{Manifest, block};
-use quenchdb::{BackupOptions, Database, Durability, Isolation, Place, Preset, Settings};
+use quenchdb::{BackupOptions, Database, Durability, Place, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn files(preset: Preset, chunks: usize) -> (BTreeMap<String, Vec<u8>>, Vec<u8>) 
     let table = db.create_table("t").expect("new");
     for n in 0..60u32 {
         let level = if n % 2 == 0 { Durability::Durable } else { Durability::Lazy };
-        let mut tx = db.begin_with(Isolation::Snapshot, level).expect("free");
+        let mut tx = db.begin_with(level).expect("free");
         tx.insert(&table, (n % 20).to_be_bytes(), vec![n as u8; (n % 7 * 30) as usize]).expect("no conflict");
         if n % 20 == 5 {
             tx.insert(&table, "large", vec![n as u8; 6000]).expect("no conflict");

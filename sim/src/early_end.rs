@@ -8,7 +8,7 @@ use crate::support::returned_commits::Commit;
 use crate::work::Shared;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::sync::thread;
-use quenchdb::{CommitHandle, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
+use quenchdb::{CommitHandle, Database, Durability, Result, Snapshot, Table, Transaction};
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -90,7 +90,7 @@ fn open_handles(
     let durability =
         [Durability::Durable, Durability::BoundedLoss, Durability::Lazy][random.below(3) as usize];
     if random.chance(1, 2) {
-        let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+        let mut tx = db.begin_with(durability)?;
         step(&mut tx, tables, id, random)?;
         left.handles.push(tx.commit_async()?);
         tables.returned_commits.returned(Commit::Journal(id));
@@ -109,7 +109,7 @@ fn open_handles(
             panic_as_planned();
         }
     }
-    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+    let mut tx = db.begin_with(durability)?;
     for _ in 0..random.below(8) {
         some_change(&mut tx, tables, random)?;
     }

@@ -9,7 +9,7 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::internals::sync::simulation::{self, Plan};
 use quenchdb::internals::sync::{Mutex, thread};
-use quenchdb::{Database, Durability, Isolation, Preset, Settings};
+use quenchdb::{Database, Durability, Preset, Settings};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn work(disk: &SimulatedStorage, seed: u64, settings: &Settings) -> Vec<(usize, 
             for n in 0..12 {
                 let id = [0, number, n, 0];
                 loop {
-                    let mut tx = db.begin_with(Isolation::Snapshot, level).expect("a whole disk");
+                    let mut tx = db.begin_with(level).expect("a whole disk");
                     match step(&mut tx, tables, id, &mut random) {
                         Err(error) if error.is_retryable() => continue,
                         done => done.expect("a whole disk"),

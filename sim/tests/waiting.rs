@@ -11,7 +11,7 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::simulation::{self, Plan};
 use quenchdb::internals::sync::{Mutex, thread};
-use quenchdb::{CommitHandle, Database, Durability, Isolation, Preset, Settings};
+use quenchdb::{CommitHandle, Database, Durability, Preset, Settings};
 use std::sync::Arc;
 
 const SEEDS: u64 = 3_000;
@@ -29,7 +29,7 @@ fn work(disk: &SimulatedStorage, settings: Settings, seed: u64) {
         thread::spawn("worker", move || {
             for n in 0..4_u64 {
                 let level = LEVELS[random.below(4) as usize];
-                let mut tx = db.begin_with(Isolation::Snapshot, level).expect("open");
+                let mut tx = db.begin_with(level).expect("open");
                 tx.insert(&table, [number, n].map(|part| part as u8), b"value").expect("room");
                 if random.chance(1, 4) {
                     later.lock().push(tx.commit_async().expect("room"));

@@ -3,7 +3,7 @@
 use super::figures::{Checkpoints, Figures, Gauges, Total};
 use super::interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::coordination::Waits;
-use quenchdb::{CommitHandle, Database, Isolation, Range, Snapshot, Table};
+use quenchdb::{CommitHandle, Database, Range, Snapshot, Table};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ impl Session for QuenchSession<'_> {
 
     #[inline]
     fn begin(&mut self) -> Result<quenchdb::Transaction> {
-        Ok(self.database.begin_with(Isolation::Snapshot, self.level)?)
+        Ok(self.database.begin_with(self.level)?)
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use anyhow::{Result, anyhow};
 use quench_bench::rows::fill;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::base::settings::MethodSetting;
-use quenchdb::{CommitHandle, Database, Durability, Isolation, Preset, Table, Transaction};
+use quenchdb::{CommitHandle, Database, Durability, Preset, Table, Transaction};
 use std::collections::VecDeque;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -189,7 +189,7 @@ impl Writer {
         let way = self.random.below(10);
         let level = if way == 0 { Durability::BoundedLoss } else { Durability::Durable };
         loop {
-            let mut tx = self.database.begin_with(Isolation::Snapshot, level)?;
+            let mut tx = self.database.begin_with(level)?;
             let done = self.act(&mut tx, action).and_then(|()| {
                 if way <= 3 { tx.commit_async().map(Some) } else { tx.commit().map(|_| None) }
             });

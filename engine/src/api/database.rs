@@ -7,7 +7,7 @@ use super::statistics::{Statistics, open_line};
 use super::table::Table;
 use super::transaction::{Snapshot, Transaction};
 use crate::base::random::Random;
-use crate::base::settings::{Durability, Settings};
+use crate::base::settings::Settings;
 use crate::base::{Csn, ErrorKind, Result};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals};
 use crate::commit::PoisonOnPanic;
@@ -16,7 +16,7 @@ use crate::log::DumpedRecord;
 use crate::recovery::RecoveryReport;
 use crate::store::{CheckpointReader, ManifestFile};
 use crate::sync::{Mutex, thread};
-use crate::transaction::{ActiveTransaction, Isolation, ReadSnapshot, USER};
+use crate::transaction::{ActiveTransaction, ReadSnapshot, TransactionOptions, USER};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,18 +97,38 @@ impl Database {
     /// `Busy` at the limit of open transactions; `InvalidArgument` if the database is closed or
     /// read-only.
     pub fn begin(&self) -> Result<Transaction> {
-        self.begin_with(Isolation::Snapshot, Durability::Durable)
+        self.begin_with(TransactionOptions::new())
     }
 
-    /// Begins a read-write transaction with the given isolation and durability.
+    /// Begins a transaction with the given options. An [`Isolation`] or a [`Durability`] alone is
+    /// enough for the usual cases.
+    ///
+    /// ```
+    /// use quenchdb::{Builder, Durability, Isolation, TransactionOptions};
+    ///
+    /// # fn main() -> quenchdb::Result<()> {
+    /// let db = Builder::new().memory().open()?;
+    /// let table = db.create_table("accounts")?;
+    /// let mut tx = db.begin_with(TransactionOptions::new().isolation(Isolation::ReadCommitted))?;
+    /// tx.insert(&table, "alice", "100")?;
+    /// tx.commit()?;
+    /// let lazy = db.begin_with(Durability::Lazy)?;
+    /// # lazy.abort();
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// As [`Database::begin`].
-    pub fn begin_with(&self, isolation: Isolation, durability: Durability) -> Result<Transaction> {
+    /// `InvalidArgument` for options that contradict each other; as [`Database::begin`].
+    ///
+    /// [`Isolation`]: crate::Isolation
+    /// [`Durability`]: crate::Durability
+    pub fn begin_with(&self, options: impl Into<TransactionOptions>) -> Result<Transaction> {
+        let options = options.into();
+        options.check()?;
         self.inner.check_writable()?;
         let _inside = self.inside();
-        ActiveTransaction::begin(&self.inner.system, isolation, durability)
-            .map(|active| Transaction { active })
+        ActiveTransaction::begin(&self.inner.system, options).map(|active| Transaction { active })
     }
 
     /// Begins a read-only snapshot of everything acknowledged so far, and of everything that this
@@ -126,18 +146,36 @@ impl Database {
     /// have no effects outside the transaction that may not be repeated. Any other error, and a
     /// panic, aborts the transaction.
     ///
+    /// An error of `f` is returned once everything that `f` observed is durable: a caller that
+    /// learns that a name is taken can rely on it, also after a power cut.
+    ///
     /// # Errors
-    /// What `f` returns; those of a commit; `Conflict` when the last try failed.
-    pub fn transact<T>(&self, mut f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    /// What `f` returns; those of a commit; a retryable error when the last attempt failed.
+    pub fn transact<T>(&self, f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.transact_with(TransactionOptions::new(), f)
+    }
+
+    /// Does the same as [`Database::transact`] in a transaction with the given options. An error of
+    /// `f` waits for what `f` observed at level durable only.
+    ///
+    /// # Errors
+    /// As [`Database::begin_with`] and [`Database::transact`].
+    pub fn transact_with<T>(
+        &self,
+        options: impl Into<TransactionOptions>,
+        mut f: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let options = options.into();
         let mut random = Random::from_entropy();
         for attempt in 1.. {
-            let mut transaction = self.begin()?;
+            let mut transaction = self.begin_with(options)?;
             let result = match f(&mut transaction) {
                 Ok(value) => transaction.commit().map(|_| value),
-                Err(error) => {
+                Err(error) if error.is_retryable() => {
                     transaction.abort();
                     Err(error)
                 }
+                Err(error) => Err(transaction.abort_after(error)),
             };
             match result {
                 Err(error) if error.is_retryable() && attempt < TRANSACT_ATTEMPTS => {

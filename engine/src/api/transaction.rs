@@ -3,7 +3,7 @@
 use super::handle::CommitHandle;
 use super::table::Table;
 use super::value::{UserReader, ValueReader};
-use crate::base::{Csn, Result};
+use crate::base::{Csn, Error, Result};
 use crate::commit::PoisonOnPanic;
 use crate::transaction::{ActiveTransaction, RangeCursor, ReadSnapshot, Savepoint, USER};
 use std::io::Read;
@@ -176,6 +176,13 @@ impl Transaction {
     /// Takes everything back. Dropping the transaction does the same.
     pub fn abort(self) {
         drop(self.active);
+    }
+
+    /// Takes everything back because of `error`, and returns the error that the caller gets: `error`
+    /// once everything that the transaction observed is durable, because an answer is an
+    /// acknowledgment.
+    pub(super) fn abort_after(self, error: Error) -> Error {
+        self.active.abort_acknowledging().err().unwrap_or(error)
     }
 }
 

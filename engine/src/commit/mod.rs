@@ -297,6 +297,15 @@ impl Commit {
         self.waiting.finish_read_only(&pending)
     }
 
+    /// Waits at level durable until everything that an aborted transaction observed is committed,
+    /// because its caller learns something of it.
+    ///
+    /// # Errors
+    /// `Poisoned` if that can no longer become durable.
+    pub fn acknowledge_observed(&self, pending: &Pending) -> Result<()> {
+        self.waiting.acknowledge_observed(pending)
+    }
+
     /// Queues a transaction without a record, to be counted when what it read is committed.
     ///
     /// # Errors

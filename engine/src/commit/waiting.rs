@@ -61,6 +61,16 @@ impl Waiting {
     /// Waits at level durable until everything that a transaction without writes read is committed,
     /// and counts it.
     pub(super) fn finish_read_only(&self, pending: &Pending) -> Result<()> {
+        self.acknowledge_observed(pending)?;
+        if pending.durability == Level::Durable {
+            self.acknowledgments.count_one(&self.durability.logs[0], pending, false);
+        }
+        Ok(())
+    }
+
+    /// Waits at level durable until everything that a transaction observed is committed. From then
+    /// on that counts as acknowledged.
+    pub(super) fn acknowledge_observed(&self, pending: &Pending) -> Result<()> {
         if pending.durability == Level::Durable {
             match pending.predecessors.all() {
                 _ if planted::is(Bug::ReaderNotAwaited) => {}
@@ -74,9 +84,6 @@ impl Waiting {
         // not have been acknowledged yet. A transaction that begins after this call must see them,
         // too.
         self.acknowledgments.acknowledged_up_to(pending.dsn);
-        if pending.durability == Level::Durable {
-            self.acknowledgments.count_one(&self.durability.logs[0], pending, false);
-        }
         Ok(())
     }
 

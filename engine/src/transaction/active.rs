@@ -15,32 +15,19 @@
 use super::catalog::TableState;
 use super::dependencies::Dependencies;
 use super::descriptor::{DescriptorId, Stamp};
+use super::options::{Isolation, TransactionOptions};
 use super::range::{Observed, RangeCursor};
 use super::snapshot::{OpenValue, Pinned, open_value};
 use super::system::TransactionSystem;
 use super::view::View;
 use super::write_set::WriteSet;
 use crate::base::clock::Nanos;
-use crate::base::settings::Durability;
 use crate::base::{Csn, Error, Result};
 use crate::commit::Chunks;
 use crate::sync::atomic::Ordering;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-
-/// What a transaction sees of others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
-pub enum Isolation {
-    /// The database as of the beginning of the transaction. Writing a row that was changed since is
-    /// a conflict.
-    #[default]
-    Snapshot,
-    /// The newest committed values, statement by statement. A row that was changed since the
-    /// beginning is no conflict. A writer waits for a row that another transaction has changed, and
-    /// gets `Conflict` only after `lock_wait`, or in a cycle of waits.
-    ReadCommitted,
-}
 
 /// What an error calls a thread of the user.
 pub const USER: &str = "a thread";
@@ -51,14 +38,13 @@ pub struct ActiveTransaction {
     pub(super) system: Arc<TransactionSystem>,
     pub(super) id: DescriptorId,
     pub(super) own: Stamp,
-    pub(super) isolation: Isolation,
+    pub(super) options: TransactionOptions,
     pub(super) snapshot: Cell<Csn>,
     pub(super) dependencies: Dependencies,
     pub(super) writes: Box<WriteSet>,
     /// Tables used, by reads too, counted once each.
     used: RefCell<Vec<Arc<TableState>>>,
     pub(super) begun: Nanos,
-    pub(super) durability: Durability,
     /// The part of a long redo that is in the log already.
     pub(super) chunks: Option<Box<Chunks>>,
     /// Why the transaction can only abort: a rollback to a savepoint failed half-way.
@@ -73,11 +59,7 @@ impl ActiveTransaction {
     ///
     /// # Errors
     /// `Busy` at the limit of open transactions.
-    pub fn begin(
-        system: &Arc<TransactionSystem>,
-        isolation: Isolation,
-        durability: Durability,
-    ) -> Result<ActiveTransaction> {
+    pub fn begin(system: &Arc<TransactionSystem>, options: TransactionOptions) -> Result<ActiveTransaction> {
         system.versions.throttle();
         let id = system.descriptors.take()?;
         let snapshot = system.descriptors.pin(id, || system.commit().newest_drawn());
@@ -85,13 +67,12 @@ impl ActiveTransaction {
         Ok(ActiveTransaction {
             own: system.descriptors.stamp(id),
             id,
-            isolation,
+            options,
             snapshot: Cell::new(snapshot),
             dependencies: Dependencies::new(system),
             writes: WriteSet::take(),
             used: RefCell::new(Vec::new()),
             begun: system.clock.now(),
-            durability,
             chunks: None,
             broken: None,
             open: true,
@@ -108,7 +89,7 @@ impl ActiveTransaction {
 
     /// Returns the view of the next statement.
     pub(super) fn view(&self) -> View {
-        if self.isolation == Isolation::ReadCommitted {
+        if self.options.isolation == Isolation::ReadCommitted {
             let newest = self.system.descriptors.pin(self.id, || self.system.commit().newest_drawn());
             self.snapshot.set(newest);
         }
@@ -156,7 +137,9 @@ impl ActiveTransaction {
         self.touch(table)?;
         let (mut open, csn) = open_value(&self.system, table, key, self.view())?;
         self.depend_on(csn);
-        if let (Some(OpenValue::Large(_, pin)), Isolation::ReadCommitted) = (&mut open, self.isolation) {
+        if let (Some(OpenValue::Large(_, pin)), Isolation::ReadCommitted) =
+            (&mut open, self.options.isolation)
+        {
             // The transaction's own pin moves with its next statement.
             *pin = Some(Pinned::like(&self.system, self.id)?);
         }

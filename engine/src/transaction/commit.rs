@@ -48,7 +48,7 @@ impl ActiveTransaction {
         let system = self.system.clone();
         let commit = system.commit();
         let _inside = commit.inside(USER);
-        let waits = self.durability == Durability::Durable;
+        let waits = self.options.durability == Durability::Durable;
         match self.precommit(&system, waits)? {
             Precommitted::Written(ticket, pending, to_collect) => {
                 if pending.waits {
@@ -151,12 +151,12 @@ impl ActiveTransaction {
         Ok(Precommitted::Written(ticket, pending, to_collect))
     }
 
-    fn pending(&self, waits: bool) -> Pending {
+    pub(super) fn pending(&self, waits: bool) -> Pending {
         Pending {
             dsn: self.dependencies.dsn(),
             predecessors: self.dependencies.predecessors(),
             alone: false,
-            durability: self.durability,
+            durability: self.options.durability,
             begun: self.begun,
             ready: self.system.clock.now(),
             waits,

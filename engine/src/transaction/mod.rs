@@ -22,6 +22,7 @@
 //! `deferred_free` to the `LargeValues`; `dependencies`, `write_set` and the files from `active` on
 //! to the `ActiveTransaction`.
 
+mod options;
 mod committed;
 mod counters;
 pub mod descriptor;
@@ -53,10 +54,14 @@ mod tests;
 
 pub use active::{ActiveTransaction, Isolation, USER};
 pub use catalog::{DroppedTable, TableHold, TableState};
+pub use active::{ActiveTransaction, USER};
+pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
 pub use checkpoint_view::CheckpointView;
 pub use commit::Submitted;
 pub use counters::TransactionCounters;
 pub use deferred_free::FreesPaused;
+pub use large_values::LargeValues;
+pub use options::{Isolation, LockRelease, Locking, TransactionOptions};
 pub use range::RangeCursor;
 pub use replay::{Replay, ReplayedValue};
 pub use rollback::Savepoint;

@@ -4,12 +4,13 @@
 //! Rolling back to one makes the later ones invalid: they belong to a state that is gone, even if
 //! as many changes and as much redo follow.
 
-use super::active::ActiveTransaction;
+use super::active::{ActiveTransaction, USER};
 use super::descriptor::{DescriptorId, Descriptors, Progress, Stamp};
 use super::garbage::purge;
 use super::versions::{Before, Undo};
 use super::write_set::Change;
 use crate::base::planted::{self, Bug};
+use crate::base::settings::Durability;
 use crate::base::{Error, Location, Result};
 use crate::buffer::EmergencyReserve;
 use crate::log::RedoMark;
@@ -161,6 +162,22 @@ impl ActiveTransaction {
         }
     }
 
+    /// Takes everything back. At level durable returns once everything that the transaction
+    /// observed is durable: its caller is about to learn something of it.
+    ///
+    /// # Errors
+    /// `Poisoned` if that can no longer become durable.
+    pub fn abort_acknowledging(self) -> Result<()> {
+        let (system, pending) = (self.system.clone(), self.pending(true));
+        drop(self);
+        let commit = system.commit();
+        let _inside = commit.inside(USER);
+        match pending.durability {
+            Durability::Durable => commit.acknowledge_observed(&pending),
+            Durability::BoundedLoss | Durability::Lazy => Ok(()),
+        }
+    }
+
     fn abort_open(&mut self) {
         // Stays true if a panic interrupts the abort, which then is not repeated.
         self.inside.set(true);
@@ -207,7 +224,7 @@ pub(super) fn put_back(leaf: &mut LeafWrite<'_>, undo: &Undo) {
 impl Drop for ActiveTransaction {
     fn drop(&mut self) {
         if self.inside.get() {
-            return self.system.committed.panicked(super::active::USER);
+            return self.system.committed.panicked(USER);
         }
         if self.open {
             match self.system.descriptors.progress(self.id) {

@@ -5,7 +5,7 @@ use super::active::ActiveTransaction;
 use super::descriptor::RowWait;
 use super::*;
 use crate::base::clock::Clock;
-use crate::base::settings::{Acknowledger, Dependency, Durability, Preset, Settings};
+use crate::base::settings::{Acknowledger, Dependency, Preset, Settings};
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, PageId, Result};
 use crate::buffer::{PageSource, Pool};
 use crate::commit::{Commit, Hooks, Start};
@@ -63,7 +63,7 @@ fn system_on(storage: Arc<dyn Storage>, settings: &Settings) -> (Arc<Transaction
 }
 
 fn begin(system: &Arc<TransactionSystem>) -> ActiveTransaction {
-    ActiveTransaction::begin(system, Isolation::Snapshot, Durability::Durable).expect("free")
+    ActiveTransaction::begin(system, TransactionOptions::new()).expect("free")
 }
 
 fn put(system: &Arc<TransactionSystem>, table: &Arc<TableState>, key: &[u8], value: &[u8]) -> Result<()> {

@@ -9,9 +9,10 @@
 //! 4. Append the change to the private redo buffer: only the changed bytes if the length is the
 //!    same.
 
-use super::active::{ActiveTransaction, Isolation};
+use super::active::ActiveTransaction;
 use super::catalog::TableState;
 use super::descriptor::{Descriptors, RowHolder, RowWait};
+use super::options::Isolation;
 use super::rollback::put_back;
 use super::system::TransactionSystem;
 use super::versions::{Before, Undo, Version, VersionHandle};
@@ -216,7 +217,7 @@ impl ActiveTransaction {
                 return Ok(Attempt::Retry);
             }
             Visibility::TooNew(_)
-                if self.isolation == Isolation::Snapshot && !planted::is(Bug::NoConflict) =>
+                if self.options.isolation == Isolation::Snapshot && !planted::is(Bug::NoConflict) =>
             {
                 let what = "the row was changed after this transaction's snapshot: abort and retry";
                 return Err(system.conflict(what, table));

@@ -1,7 +1,7 @@
 //! What callers know of their transactions, and the check of a database against it.
 
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, Result, Table, Transaction};
+use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Result, Table, Transaction};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,7 +111,7 @@ impl Writer {
             How::Lazy => Durability::Lazy,
         };
         let mut handle = None;
-        let done = db.begin_with(Isolation::Snapshot, durability).and_then(|mut tx| {
+        let done = db.begin_with(durability).and_then(|mut tx| {
             work(&mut tx)?;
             match how {
                 How::Wait => tx.commit().map(|_| Outcome::Acknowledged),

@@ -5,8 +5,8 @@ use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::mapped::MapOptions;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    BackupOptions, Compression, Database, Dependency, Durability, Isolation, Layout, MemoryCache, Preset,
-    Settings, Table,
+    BackupOptions, Compression, Database, Dependency, Durability, Layout, MemoryCache, Preset, Settings,
+    Table,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl Sample {
     fn fill_with_lists(&mut self) {
         let chain = self.db.table_or_create("chain").expect("works");
         let lazy = |n: u8| {
-            let mut tx = self.db.begin_with(Isolation::Snapshot, Durability::Lazy).expect("free");
+            let mut tx = self.db.begin_with(Durability::Lazy).expect("free");
             for earlier in n.saturating_sub(3)..n {
                 assert!(tx.get(&chain, [earlier]).expect("readable").is_some());
             }

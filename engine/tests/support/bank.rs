@@ -10,7 +10,7 @@ use super::markers::{Markers, View};
 use super::returned_commits::{Commit, ReturnedCommits};
 use super::{Content, Model, content};
 use quenchdb::internals::base::random::Random;
-use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Isolation, Result, Table, Transaction};
+use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Result, Table, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

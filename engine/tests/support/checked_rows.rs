@@ -7,7 +7,9 @@ use super::returned_commits::{Commit, ReturnedCommits};
 use super::row_history::{Keys, Owner, Reached, RowHistory, SHARED, State, count_key, own_table};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::sync::thread;
-use quenchdb::{CommitHandle, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
+use quenchdb::{
+    CommitHandle, Database, Durability, Isolation, Result, Snapshot, Table, Transaction, TransactionOptions,
+};
 use std::ops::{Bound, RangeBounds};
 use std::pin::pin;
 use std::sync::Arc;

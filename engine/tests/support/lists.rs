@@ -3,7 +3,7 @@
 
 use quench_checker::{History, Outcome};
 use quenchdb::internals::base::random::Random;
-use quenchdb::{Database, Durability, Isolation, Result, Table, Transaction};
+use quenchdb::{Database, Durability, Result, Table, Transaction};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A clock for histories, which never returns a number twice.
@@ -93,7 +93,7 @@ pub fn list_transaction(
         2..5 => Durability::BoundedLoss,
         _ => Durability::Lazy,
     };
-    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+    let mut tx = db.begin_with(durability)?;
     match access_lists(&mut tx, table, lists, record, random) {
         Err(error) if error.is_retryable() => return ended(Outcome::Aborted, lists.ticks.next(), true),
         done => done?,

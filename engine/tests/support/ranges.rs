@@ -3,7 +3,7 @@
 use super::lists::{SOME_TIME, Ticks};
 use quench_checker::{Observed, versions};
 use quenchdb::internals::base::random::Random;
-use quenchdb::{Csn, Database, Durability, Isolation, Result, Snapshot, Table, Transaction};
+use quenchdb::{Csn, Database, Durability, Result, Snapshot, Table, Transaction};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows from this number on are marker rows.
@@ -111,7 +111,7 @@ pub fn range_transaction(
         1 | 2 => Durability::Lazy,
         _ => Durability::BoundedLoss,
     };
-    let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+    let mut tx = db.begin_with(durability)?;
     let range = ranges.any(random);
     observed.scans.push(View::Transaction(&tx).scan(table, range, random.chance(1, 4))?);
     change_rows(&mut tx, table, ranges, range, &mut observed, random)?;
