@@ -5,7 +5,7 @@ use super::table::Table;
 use super::value::{UserReader, ValueReader};
 use crate::base::{Csn, Error, Result};
 use crate::commit::PoisonOnPanic;
-use crate::transaction::{ActiveTransaction, RangeCursor, ReadSnapshot, Savepoint, USER};
+use crate::transaction::{ActiveTransaction, LockMode, RangeCursor, ReadSnapshot, Savepoint, USER};
 use std::io::Read;
 use std::ops::{Bound, RangeBounds};
 
@@ -46,7 +46,8 @@ impl Transaction {
     }
 
     /// Reads `key` and locks the row, whether it exists or not, against other writers until this
-    /// transaction ends.
+    /// transaction ends. In a serializable pessimistic transaction others may still lock it shared,
+    /// until this one changes it.
     ///
     /// # Errors
     /// `Conflict` as for a write; as [`Transaction::get`].
@@ -56,11 +57,36 @@ impl Transaction {
         Ok(found?.then_some(value))
     }
 
+    /// Reads `key` and locks the row, whether it exists or not, against changes until this
+    /// transaction ends. Others may read and lock it in the same way. A lock of this kind is allowed
+    /// at every isolation.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`; `Conflict` if the row is newer than the snapshot; `OutOfMemory`
+    /// at the bound of locks; `InvalidArgument` in a read-only transaction; as [`Transaction::get`].
+    pub fn get_for_share(&mut self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let (key, mut value) = (key.as_ref(), Vec::new());
+        let found = self.active.guarded_mut(|active| active.get_for_share(&table.state, key, &mut value));
+        Ok(found?.then_some(value))
+    }
+
+    /// Locks all rows of a table until this transaction ends, rows that do not exist, too:
+    /// [`LockMode::Shared`] against changes, [`LockMode::Exclusive`] against locking reads as well.
+    /// Waits for transactions that have changed rows of the table. Reads that take no locks, those
+    /// of snapshots among them, are not affected.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`; `InvalidArgument` for another mode, or in a read-only transaction;
+    /// `NotFound` for a dropped table.
+    pub fn lock_table(&mut self, table: &Table, mode: LockMode) -> Result<()> {
+        self.active.guarded_mut(|active| active.lock_table(&table.state, mode))
+    }
+
     /// Sets `key` to `value`, whether the key exists or not.
     ///
     /// # Errors
-    /// `Conflict` if another transaction changed the row since this one's snapshot, or holds it too
-    /// long; `InvalidArgument` for sizes, or if the database was closed; `OutOfMemory` at a bound.
+    /// `Conflict` if another transaction changed the row since this one's snapshot; `LockTimeout` if
+    /// others hold it too long; `Deadlock`; `InvalidArgument` for sizes, or if the database was closed; `OutOfMemory` at a bound.
     pub fn insert(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.active.guarded_mut(|active| active.insert(&table.state, key, value))

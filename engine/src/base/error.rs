@@ -17,6 +17,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// Another transaction changed or holds the same row. Run the whole transaction again.
     Conflict,
+    /// Transactions waited for one another in a cycle, and this one was chosen to abort. Run the
+    /// whole transaction again.
+    Deadlock,
+    /// Other transactions held a row or a lock for too long, or the transaction was not to wait.
+    /// Run the whole transaction again.
+    LockTimeout,
     /// The call or a setting is wrong: fix it. Nothing was changed.
     InvalidArgument,
     /// The named table, row set or database does not exist.
@@ -54,7 +60,7 @@ impl ErrorKind {
     #[must_use]
     pub fn advice(self) -> &'static str {
         match self {
-            ErrorKind::Conflict => "run the transaction again",
+            ErrorKind::Conflict | ErrorKind::Deadlock | ErrorKind::LockTimeout => "run the transaction again",
             ErrorKind::InvalidArgument => "fix the call or the setting",
             ErrorKind::NotFound => "check the name",
             ErrorKind::AlreadyExists => "open it, or choose another name",
@@ -207,10 +213,11 @@ impl Error {
         self.inner.location.as_ref()
     }
 
-    /// True if running the same transaction again may succeed: only [`ErrorKind::Conflict`].
+    /// Returns whether running the same transaction again may succeed: [`ErrorKind::Conflict`],
+    /// [`ErrorKind::Deadlock`] and [`ErrorKind::LockTimeout`].
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.inner.kind == ErrorKind::Conflict
+        matches!(self.inner.kind, ErrorKind::Conflict | ErrorKind::Deadlock | ErrorKind::LockTimeout)
     }
 
     /// Returns an error of `kind` caused by `earlier`, with the text and the place of `earlier`.

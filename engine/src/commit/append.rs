@@ -3,7 +3,7 @@
 //! ```text
 //!   1 latch; poisoned? closed?                           may fail
 //!   2 room in ring, queue, buffer, segment?              may wait (without the latch) and fail
-//!   3 preparing()                                        the descriptor becomes PREPARING
+//!   3 preparing()                                        the descriptor becomes PREPARING; may withdraw
 //!   ---------------------------------------------------- point of no return
 //!   4 announce, draw, append, enqueue, due time          no allocation, no system call, no user code
 //!   5 unlatch; wake the flusher if it sleeps too long
@@ -88,8 +88,8 @@ impl Appending {
         log: LogId,
         record: Record<'_>,
         pending: Pending,
-        preparing: impl FnOnce(),
-    ) -> Result<Ticket> {
+        preparing: impl FnOnce() -> bool,
+    ) -> Result<Option<Ticket>> {
         let log = self.durability.log(log);
         let latch = self.reserve_record(log, record.body.len(), self.takes_entry(&pending))?;
         Ok(self.precommit_reserved(log, latch, record, pending, preparing))
@@ -101,8 +101,8 @@ impl Appending {
         log: LogId,
         record: Record<'_>,
         pending: Pending,
-        preparing: impl FnOnce(),
-    ) -> Result<Option<Ticket>> {
+        preparing: impl FnOnce() -> bool,
+    ) -> Result<Option<Option<Ticket>>> {
         let log = self.durability.log(log);
         let bytes = record_bytes(record.body.len());
         let mut large = large_buffer(log, bytes);
@@ -112,16 +112,18 @@ impl Appending {
         }
     }
 
-    /// Steps 3 to 5.
+    /// Steps 3 to 5. Returns none if `preparing` withdraws.
     fn precommit_reserved(
         &self,
         log: &LogWriter,
         mut latch: LogGuard<'_>,
         record: Record<'_>,
         pending: Pending,
-        preparing: impl FnOnce(),
-    ) -> Ticket {
-        preparing();
+        preparing: impl FnOnce() -> bool,
+    ) -> Option<Ticket> {
+        if !preparing() {
+            return None;
+        }
         let (csn, due) = self.environment.latched(|| self.append(log, &mut latch, record, pending));
         drop(latch);
         self.count_record(record);
@@ -132,7 +134,7 @@ impl Appending {
         if self.mapped.is_used() {
             self.mapped.scan_for(ticket);
         }
-        ticket
+        Some(ticket)
     }
 
     /// Returns whether a transaction takes a place in the queue.

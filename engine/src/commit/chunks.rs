@@ -91,14 +91,16 @@ impl Appending {
         chunks: &Chunks,
         record: Record<'_>,
         pending: Pending,
-        mut preparing: impl FnMut(),
-    ) -> Result<Ticket> {
+        mut preparing: impl FnMut() -> bool,
+    ) -> Result<Option<Ticket>> {
         // So that recovery finds the chunks wherever it finds the dependencies of the transaction.
         let pending = Pending { dsn: pending.dsn.max(chunks.newest), ..pending };
         loop {
             let begun = chunks.pins.begin_commit(chunks.pin)?;
             if let Some(ticket) = self.precommit_now(chunks.log, record, pending, &mut preparing)? {
-                begun.committed(ticket.csn);
+                if let Some(ticket) = ticket {
+                    begun.committed(ticket.csn);
+                }
                 return Ok(ticket);
             }
             // The pin can be revoked meanwhile: the space may be what it keeps.

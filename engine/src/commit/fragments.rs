@@ -43,12 +43,14 @@ impl Appending {
         &self,
         fragments: &[(LogId, Record<'_>)],
         pending: Pending,
-        preparing: impl FnOnce(),
-    ) -> Result<Ticket> {
+        preparing: impl FnOnce() -> bool,
+    ) -> Result<Option<Ticket>> {
         debug_assert!(fragments.windows(2).all(|two| two[0].0 < two[1].0));
         let mut latches = self.reserve_all(fragments, self.takes_entry(&pending))?;
         let mut appended = Vec::with_capacity(fragments.len());
-        preparing();
+        if !preparing() {
+            return Ok(None);
+        }
         let ticket =
             self.environment.latched(|| self.append_all(fragments, &mut latches, pending, &mut appended));
         drop(latches);
@@ -61,7 +63,7 @@ impl Appending {
         if self.mapped.is_used() {
             self.mapped.scan_for(ticket);
         }
-        Ok(ticket)
+        Ok(Some(ticket))
     }
 
     /// The latches of the logs of all fragments, each with room. An entry in a queue is for the

@@ -215,7 +215,8 @@ impl Commit {
     /// transaction cannot abort.
     ///
     /// `preparing` runs under the log's latch just before the draw (rule 8: the descriptor becomes
-    /// PREPARING); it must not block, allocate, or panic.
+    /// PREPARING); it must not block, allocate, or panic. If it returns false, nothing is drawn and
+    /// appended, and the result is `None`.
     ///
     /// # Errors
     /// All before the draw, so that the transaction may still abort: `Poisoned`; `OutOfSpace` if no
@@ -225,8 +226,8 @@ impl Commit {
         log: LogId,
         record: Record<'_>,
         pending: Pending,
-        preparing: impl FnOnce(),
-    ) -> Result<Ticket> {
+        preparing: impl FnOnce() -> bool,
+    ) -> Result<Option<Ticket>> {
         self.appending.precommit(log, record, pending, preparing)
     }
 
@@ -243,7 +244,11 @@ impl Commit {
         pending: Pending,
         preparing: impl FnOnce(),
     ) -> Result<Option<Ticket>> {
-        self.appending.precommit_now(log, record, pending, preparing)
+        let preparing = || {
+            preparing();
+            true
+        };
+        self.appending.precommit_now(log, record, pending, preparing).map(Option::flatten)
     }
 
     /// Waits until a record with a body of `body_len` bytes, whose committer waits, would find
@@ -540,8 +545,8 @@ impl Commit {
         &self,
         fragments: &[(LogId, Record<'_>)],
         pending: Pending,
-        preparing: impl FnOnce(),
-    ) -> Result<Ticket> {
+        preparing: impl FnOnce() -> bool,
+    ) -> Result<Option<Ticket>> {
         self.appending.precommit_fragments(fragments, pending, preparing)
     }
 
@@ -572,8 +577,8 @@ impl Commit {
         chunks: &Chunks,
         record: Record<'_>,
         pending: Pending,
-        preparing: impl FnMut(),
-    ) -> Result<Ticket> {
+        preparing: impl FnMut() -> bool,
+    ) -> Result<Option<Ticket>> {
         self.appending.precommit_last(chunks, record, pending, preparing)
     }
 

@@ -41,6 +41,8 @@ pub struct Pending {
     /// Its thread calls [`super::Commit::finish`] next, so that no other thread need write or count
     /// it.
     pub waits: bool,
+    /// Its thread keeps locks until the commit is durable.
+    pub holds_locks: bool,
 }
 
 impl Pending {

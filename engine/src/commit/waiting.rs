@@ -44,10 +44,11 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Waits until a transaction whose thread has just appended it is committed, and counts it.
+    /// Waits until a transaction whose thread has just appended it is committed, and counts it. A
+    /// thread that holds locks waits for no group-commit cohort, which may be blocked by the locks.
     pub(super) fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<()> {
         self.demand_others(ticket);
-        self.protocol.wait(ticket, true, None)?;
+        self.protocol.wait(ticket, !pending.holds_locks, None)?;
         if !self.queues_waiters {
             self.acknowledgments.count_rule_wait(ticket, pending);
         }

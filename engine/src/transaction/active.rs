@@ -15,19 +15,27 @@
 use super::catalog::TableState;
 use super::dependencies::Dependencies;
 use super::descriptor::{DescriptorId, Stamp};
-use super::options::{Isolation, TransactionOptions};
+use super::lock_set::LockSet;
+use super::locks::{Interval, LockMode};
+use super::options::{Isolation, Locking, ReadMode, TransactionOptions};
 use super::range::{Observed, RangeCursor};
+use super::read_set::ReadSet;
 use super::snapshot::{OpenValue, Pinned, open_value};
 use super::system::TransactionSystem;
 use super::view::View;
 use super::write_set::WriteSet;
 use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, Result};
 use crate::commit::Chunks;
 use crate::sync::atomic::Ordering;
 use std::cell::{Cell, RefCell};
+use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+
+/// The snapshot of a transaction that has none (yet): everything is visible.
+pub(super) const NO_SNAPSHOT: Csn = Csn(u64::MAX >> 2);
 
 /// What an error calls a thread of the user.
 pub const USER: &str = "a thread";
@@ -42,6 +50,10 @@ pub struct ActiveTransaction {
     pub(super) snapshot: Cell<Csn>,
     pub(super) dependencies: Dependencies,
     pub(super) writes: Box<WriteSet>,
+    /// What a serializable optimistic transaction has read.
+    pub(super) reads: RefCell<Option<Box<ReadSet>>>,
+    /// The locks besides the stamps of changed rows.
+    pub(super) locks: RefCell<Option<Box<LockSet>>>,
     /// Tables used, by reads too, counted once each.
     used: RefCell<Vec<Arc<TableState>>>,
     pub(super) begun: Nanos,
@@ -62,7 +74,12 @@ impl ActiveTransaction {
     pub fn begin(system: &Arc<TransactionSystem>, options: TransactionOptions) -> Result<ActiveTransaction> {
         system.versions.throttle();
         let id = system.descriptors.take()?;
-        let snapshot = system.descriptors.pin(id, || system.commit().newest_drawn());
+        // Locking reads have no snapshot. That of a pessimistic transaction is taken when it is
+        // needed, so that it contains the rows that were locked before.
+        let snapshot = match options.locking {
+            Locking::Optimistic => system.descriptors.pin(id, || system.commit().newest_drawn()),
+            Locking::Pessimistic => NO_SNAPSHOT,
+        };
         system.in_progress.fetch_add(1, Ordering::Relaxed);
         Ok(ActiveTransaction {
             own: system.descriptors.stamp(id),
@@ -71,6 +88,8 @@ impl ActiveTransaction {
             snapshot: Cell::new(snapshot),
             dependencies: Dependencies::new(system),
             writes: WriteSet::take(),
+            reads: RefCell::default(),
+            locks: RefCell::default(),
             used: RefCell::new(Vec::new()),
             begun: system.clock.now(),
             chunks: None,
@@ -87,13 +106,23 @@ impl ActiveTransaction {
         &self.system
     }
 
-    /// Returns the view of the next statement.
+    /// Returns the view of the next read, and takes the snapshot if it is needed now.
     pub(super) fn view(&self) -> View {
-        if self.options.isolation == Isolation::ReadCommitted {
+        let is_due = match self.options.isolation {
+            Isolation::ReadCommitted => true,
+            Isolation::Snapshot => self.snapshot.get() == NO_SNAPSHOT,
+            Isolation::Serializable => false,
+        };
+        if is_due {
             let newest = self.system.descriptors.pin(self.id, || self.system.commit().newest_drawn());
             self.snapshot.set(newest);
         }
         View { snapshot: self.snapshot.get(), own: self.own }
+    }
+
+    #[inline]
+    pub(super) fn read_mode(&self) -> ReadMode {
+        self.options.read_mode()
     }
 
     pub(super) fn depend_on(&self, csn: Csn) {
@@ -122,9 +151,28 @@ impl ActiveTransaction {
     pub fn get(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.system.check_key(table, key)?;
         self.touch(table)?;
+        match self.read_mode() {
+            ReadMode::Plain => {}
+            ReadMode::Remember => return self.get_remembered(table, key, value),
+            ReadMode::Lock => return self.get_locked(table, key, LockMode::Shared, value),
+        }
+        self.get_seen(table, key, value)
+    }
+
+    /// Reads `key` as the view sees it.
+    #[inline]
+    fn get_seen(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let (found, csn, leaf) = self.system.read(&table.tree, key, self.view(), value)?;
         self.dependencies.observe_leaf(&self.system, leaf);
         self.depend_on(csn);
+        Ok(found)
+    }
+
+    fn get_remembered(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let found = self.get_seen(table, key, value)?;
+        if found || !planted::is(Bug::AbsentKeyForgotten) {
+            self.remember_key(table, key);
+        }
         Ok(found)
     }
 
@@ -135,6 +183,12 @@ impl ActiveTransaction {
     pub fn open_value(&self, table: &Arc<TableState>, key: &[u8]) -> Result<Option<OpenValue>> {
         self.system.check_key(table, key)?;
         self.touch(table)?;
+        match self.read_mode() {
+            ReadMode::Plain => {}
+            ReadMode::Remember => self.remember_key(table, key),
+            // The lock keeps the value that is opened next. Nothing replaces it before the lock ends.
+            ReadMode::Lock => _ = self.get_locked(table, key, LockMode::Shared, &mut Vec::new())?,
+        }
         let (mut open, csn) = open_value(&self.system, table, key, self.view())?;
         self.depend_on(csn);
         if let (Some(OpenValue::Large(_, pin)), Isolation::ReadCommitted) =
@@ -162,15 +216,56 @@ impl ActiveTransaction {
     /// I/O, `Corruption`, `NotFound` (dropped table).
     pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
         self.touch(cursor.table())?;
+        match self.read_mode() {
+            ReadMode::Plain => self.step_seen(cursor, back),
+            ReadMode::Remember => self.step_remembered(cursor, back),
+            ReadMode::Lock => self.step_locked(cursor, back),
+        }
+    }
+
+    fn step_seen(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
         let view = self.view();
         let mut observe = |observed| {
-            match observed {
-                Observed::Version(csn) => self.depend_on(csn),
-                Observed::Leaf(page) => self.dependencies.observe_leaf(&self.system, page),
-            }
+            self.observe(observed);
             Ok(())
         };
         cursor.step(&self.system, view, &mut observe, back)
+    }
+
+    pub(super) fn observe(&self, observed: Observed) {
+        match observed {
+            Observed::Version(csn) => self.depend_on(csn),
+            Observed::Leaf(page) => self.dependencies.observe_leaf(&self.system, page),
+        }
+    }
+
+    /// Moves a cursor, and remembers the interval up to the row that the caller gets.
+    fn step_remembered(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
+        let from = cursor.remembered(back).is_none().then(|| cursor.bound(back).clone());
+        let is_row = self.step_seen(cursor, back)?;
+        if planted::is(Bug::RangeForgotten) {
+            if is_row {
+                self.remember_key(cursor.table(), cursor.row(back).0);
+            }
+            return Ok(is_row);
+        }
+        let mut reads = self.reads.borrow_mut();
+        let reads = reads.get_or_insert_default();
+        let reached = if is_row {
+            Bound::Included(cursor.row(back).0)
+        } else {
+            cursor.bound(!back).as_ref().map(Vec::as_slice)
+        };
+        match (cursor.remembered(back), from) {
+            (Some(at), _) => reads.extend_interval(at, back, reached),
+            (None, from) => {
+                let (from, to) = (from.unwrap_or(Bound::Unbounded), reached.map(<[u8]>::to_vec));
+                let interval = if back { Interval { from: to, to: from } } else { Interval { from, to } };
+                let at = reads.add_interval(cursor.table(), interval);
+                cursor.set_remembered(back, at);
+            }
+        }
+        Ok(is_row)
     }
 
     /// Calls `f`. If `f` panics, poisons the database at once and remembers the panic: the caller
@@ -193,7 +288,16 @@ impl ActiveTransaction {
     /// To be called by each call that changes something.
     ///
     /// # Errors
-    /// That of a rollback that failed half-way: then the transaction can only abort.
+    /// `InvalidArgument` if the transaction is read-only; that of a rollback that failed half-way:
+    /// then the transaction can only abort.
+    #[inline]
+    pub(super) fn check_may_change(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::invalid("the transaction was begun read-only: begin one that may write"));
+        }
+        self.check_unbroken()
+    }
+
     #[inline]
     pub(super) fn check_unbroken(&self) -> Result<()> {
         self.broken.as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
@@ -207,7 +311,9 @@ impl ActiveTransaction {
             table.end_use();
         }
         std::mem::take(&mut self.writes).put_back(&self.system);
+        self.release_locks();
         self.system.descriptors.release(self.id);
+        self.system.locks.waiters.released(self.id);
     }
 }
 

@@ -19,6 +19,7 @@
 //!    table. A hold keeps the pages, and does not prevent a drop. Holding first counts, then reads
 //!    the mark, as using does. Freeing pages comes after the drop, and waits until no hold is left.
 
+use super::locks::TableLocks;
 use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
 use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Backoff, Event, Mutex, MutexGuard};
@@ -41,8 +42,12 @@ pub struct TableState {
     pub id: TableId,
     /// Name.
     pub name: String,
+    /// The same, for reports.
+    pub shared_name: Arc<str>,
     /// The rows.
     pub tree: Tree,
+    /// The locks besides the stamps of rows.
+    pub locks: TableLocks,
     /// CSN of the creation; 0 for a table that was loaded from a checkpoint. Written once by the
     /// creator.
     create_csn: AtomicU64,
@@ -63,8 +68,10 @@ impl TableState {
     pub fn new(id: TableId, name: String, tree: Tree, create_csn: Csn) -> TableState {
         TableState {
             id,
+            shared_name: name.as_str().into(),
             name,
             tree,
+            locks: TableLocks::default(),
             create_csn: AtomicU64::new(create_csn.0),
             drop_csn: AtomicU64::new(0),
             mark: AtomicU8::new(LIVE),

@@ -2,28 +2,33 @@
 //!
 //! 1. What can fail comes first: log space, memory, dropped tables. After PREPARING nothing can
 //!    fail (invariant I2).
-//! 2. `Commit` draws the CSN and copies the redo record into the log buffer.
+//! 2. A serializable optimistic transaction validates what it read (`validate`). `Commit` draws the
+//!    CSN and copies the redo record into the log buffer.
 //! 3. READY publishes the CSN, the versions are stamped, the garbage is queued, and the descriptor
 //!    is released.
-//! 4. At level durable the thread waits until the record and everything it depends on is durable.
+//! 4. Locks end (*early lock release*). At level durable the thread waits until the record and
+//!    everything it depends on is durable. With `LockRelease::Commit` the locks end only then.
 //! 5. Garbage is collected last, when no thread waits for anything of the transaction.
 
 use super::active::{ActiveTransaction, USER};
 use super::counters::LOG_INSERTS_TIMED_ONE_IN;
-use super::descriptor::{Descriptors, Stamp};
+use super::descriptor::{DescriptorId, Descriptors, Stamp};
 use super::garbage::ToCollect;
+use super::lock_set::LockSet;
+use super::options::LockRelease;
 use super::snapshot::remember_commit;
 use super::system::{TransactionSystem, record_of};
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
-use crate::base::{Csn, Gsn, LogId, Result};
+use crate::base::{Csn, Error, Gsn, LogId, Result};
 use crate::commit::{Pending, Record, Ticket};
 use crate::log::{Fragments, RecordKind};
+use std::sync::Arc;
 
 /// A transaction that is visible to others and that may not be durable yet.
 enum Precommitted {
-    /// The transaction wrote: its record is in a log buffer.
-    Written(Ticket, Pending, ToCollect),
+    /// The transaction wrote: its record is in a log buffer. It may keep its locks.
+    Written(Ticket, Pending, ToCollect, Option<LateLocks>),
     /// The transaction wrote nothing; what it read is its DSN.
     ReadOnly(Pending),
 }
@@ -35,6 +40,26 @@ pub enum Submitted {
     Written(Ticket),
     /// What the transaction read; it wrote nothing.
     ReadOnly(Vec<Ticket>),
+}
+
+/// The locks of a transaction that keeps them until it is durable.
+struct LateLocks {
+    system: Arc<TransactionSystem>,
+    id: DescriptorId,
+    csn: Csn,
+    locks: Option<Box<LockSet>>,
+}
+
+impl LateLocks {
+    /// Ends the locks, once the transaction is durable. After a failure they stay: no transaction
+    /// may get what may be lost.
+    fn release(mut self) {
+        if let Some(locks) = &mut self.locks {
+            locks.release(self.id);
+        }
+        self.system.locks.late.release(self.csn);
+        self.system.locks.waiters.released(self.id);
+    }
 }
 
 impl ActiveTransaction {
@@ -50,9 +75,12 @@ impl ActiveTransaction {
         let _inside = commit.inside(USER);
         let waits = self.options.durability == Durability::Durable;
         match self.precommit(&system, waits)? {
-            Precommitted::Written(ticket, pending, to_collect) => {
+            Precommitted::Written(ticket, pending, to_collect, late) => {
                 if pending.waits {
                     commit.finish(ticket, pending)?;
+                }
+                if let Some(late) = late {
+                    late.release();
                 }
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, pending.waits);
                 system.versions.collect_after(to_collect);
@@ -70,11 +98,15 @@ impl ActiveTransaction {
     /// # Errors
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted.
     pub fn commit_async(self) -> Result<Submitted> {
+        if self.options.lock_release == LockRelease::Commit {
+            let what = "locks that end when the commit is durable need `commit`, which waits for it";
+            return Err(Error::invalid(what));
+        }
         let system = self.system.clone();
         let commit = system.commit();
         let _inside = commit.inside(USER);
         Ok(match self.precommit(&system, false)? {
-            Precommitted::Written(ticket, pending, to_collect) => {
+            Precommitted::Written(ticket, pending, to_collect, _) => {
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
                 system.versions.collect_after(to_collect);
                 Submitted::Written(ticket)
@@ -127,9 +159,22 @@ impl ActiveTransaction {
         if planted::is(Bug::StampedBeforeRecord) {
             system.descriptors.set_ready(self.id, commit.newest_drawn());
         }
-        let ticket = self.append(log, gsn, divided, pending)?;
+        if planted::is(Bug::LocksReleasedEarly) {
+            self.release_locks();
+            system.locks.waiters.released(self.id);
+        }
+        let ticket = self.append_validated(system, (log, gsn), divided.as_ref(), pending)?;
         // From here on nothing can fail (invariant I2).
         self.dependencies.raise_changed(system, ticket);
+        let late = pending.holds_locks.then(|| {
+            system.locks.late.hold(ticket.csn);
+            LateLocks {
+                system: self.system.clone(),
+                id: self.id,
+                csn: ticket.csn,
+                locks: self.locks.get_mut().take(),
+            }
+        });
         system.descriptors.set_ready(self.id, ticket.csn);
         if ticket.csn.0.is_multiple_of(LOG_INSERTS_TIMED_ONE_IN) {
             system.counters.log_inserts_timed.add(1);
@@ -148,7 +193,7 @@ impl ActiveTransaction {
             (false, true) => ToCollect::LargeValues,
             (false, false) => ToCollect::Nothing,
         };
-        Ok(Precommitted::Written(ticket, pending, to_collect))
+        Ok(Precommitted::Written(ticket, pending, to_collect, late))
     }
 
     pub(super) fn pending(&self, waits: bool) -> Pending {
@@ -160,19 +205,57 @@ impl ActiveTransaction {
             begun: self.begun,
             ready: self.system.clock.now(),
             waits,
+            holds_locks: self.options.lock_release == LockRelease::Commit,
         }
     }
 
-    /// Draws the CSN and appends the record, or all fragments, to the log.
-    fn append(
+    /// Validates what was read, if that is needed, and appends the record.
+    fn append_validated(
         &mut self,
-        log: LogId,
-        gsn: Gsn,
-        divided: Option<Fragments>,
+        system: &TransactionSystem,
+        (log, gsn): (LogId, Gsn),
+        divided: Option<&Fragments>,
         pending: Pending,
     ) -> Result<Ticket> {
+        if self.chunks.is_some() {
+            self.writes.redo.seal_part();
+        }
+        let validates = self.must_validate();
+        let mut marks = None;
+        loop {
+            if validates && marks.is_none() {
+                marks = Some(self.mark_and_validate(system)?);
+            }
+            if let Some(ticket) = self.append(log, gsn, divided, pending)? {
+                return Ok(ticket);
+            }
+            // Another transaction validates a read of a row that this one has changed. Of two that
+            // wait for each other, one waits without marks and validates again.
+            if self.find_mark().is_some_and(|other| other < self.id) {
+                marks = None;
+            }
+            self.await_marks()?;
+        }
+    }
+
+    /// Draws the CSN and appends the record, or all fragments, to the log. Returns none if another
+    /// transaction validates a read of a row that this one has changed.
+    fn append(
+        &self,
+        log: LogId,
+        gsn: Gsn,
+        divided: Option<&Fragments>,
+        pending: Pending,
+    ) -> Result<Option<Ticket>> {
         let (commit, id) = (self.system.commit(), self.id);
-        let preparing = || self.system.descriptors.set_preparing(id);
+        let preparing = || {
+            self.system.descriptors.set_preparing(id);
+            let is_marked = self.marked_by().is_some();
+            if is_marked {
+                self.system.descriptors.set_active_again(id);
+            }
+            !is_marked
+        };
         if let Some(fragments) = divided {
             let record = |(log, body, body_crc, operations)| {
                 (log, Record { body, body_crc, operations, gsn, kind: RecordKind::Fragment })
@@ -184,7 +267,6 @@ impl ActiveTransaction {
             let record = Record { gsn, ..record_of(&self.writes.redo) };
             return commit.precommit(log, record, pending, preparing);
         };
-        self.writes.redo.seal_part();
         let record = Record { gsn, ..record_of(&self.writes.redo) };
         commit.precommit_last(chunks, record, pending, preparing)
     }

@@ -1,18 +1,26 @@
 //! Counters of transactions, and of their waits before the commit.
 
-use crate::base::metrics::Counter;
+use crate::base::metrics::{Counter, LatencyHistogram};
 
 /// Counters of transactions since open, or since a reset.
 #[derive(Debug, Default)]
 pub struct TransactionCounters {
     /// Transactions aborted by the caller, by drop or by a failed commit.
     pub aborted: Counter,
-    /// Write conflicts.
+    /// Transactions that failed because of others: conflicts, deadlocks, timeouts.
     pub conflicts: Counter,
-    /// Waits for a transaction that holds a row, those that ended in a conflict included.
+    /// Waits for a row or a lock, those that ended in an error included.
     pub row_waits: Counter,
     /// Total time of these waits, in nanoseconds.
     pub row_wait_ns: Counter,
+    /// The times of these waits.
+    pub lock_waits: LatencyHistogram,
+    /// Times that a transaction replaced its locks on keys by one on the table.
+    pub lock_escalations: Counter,
+    /// Validations that failed because of a key.
+    pub changed_keys: Counter,
+    /// Validations that failed because of a range.
+    pub changed_ranges: Counter,
     /// Transactions that waited before they began, because versions filled most of their memory.
     pub version_waits: Counter,
     /// Records whose insertion into a log was timed, one in sixteen.
@@ -36,11 +44,15 @@ impl TransactionCounters {
             &self.conflicts,
             &self.row_waits,
             &self.row_wait_ns,
+            &self.lock_escalations,
+            &self.changed_keys,
+            &self.changed_ranges,
             &self.version_waits,
             &self.log_inserts_timed,
             &self.log_insert_ns,
         ];
         since_reset.into_iter().for_each(Counter::reset);
+        self.lock_waits.reset();
     }
 }
 

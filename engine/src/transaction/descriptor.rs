@@ -22,23 +22,25 @@
 //!    copy before and the slot of the original after that sees neither. So copies are counted, each
 //!    before its original moves, and a scan is repeated if the count rose meanwhile.
 //! 5. A transaction that rolls back to a savepoint raises a counter after the rows are restored,
-//!    and wakes the threads that wait for it. A waiting thread read the counter under the latch
-//!    under which it saw the row held. So the row may be free once the counter has changed.
+//!    and wakes the transactions that wait for it. A waiting transaction read the counter under the
+//!    latch under which it saw the row held. So the row may be free once the counter has changed.
 
-use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, Error, ErrorKind, Result};
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::base::{Csn, Error, ErrorKind, Result, TableId};
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Backoff, Event, Mutex};
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;
+use std::fmt;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// Descriptors in one chunk of the table.
 const CHUNK: usize = 64;
 /// Chunks: 65,536 open transactions and snapshots at most.
 const CHUNKS: usize = 1024;
+
+/// Tables that a descriptor names as changed; a transaction that changes more may change any.
+const TABLES_NAMED: usize = 4;
 
 const PHASE_BITS: u32 = 2;
 const PHASE_MASK: u64 = (1 << PHASE_BITS) - 1;
@@ -108,40 +110,26 @@ pub enum Status {
 }
 
 /// A descriptor in a certain generation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct DescriptorId {
     slot: usize,
     generation: u64,
 }
 
-/// The transaction that held a row when a writer looked.
+/// How errors and reports name a transaction in progress.
+impl fmt::Display for DescriptorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.slot, self.generation)
+    }
+}
+
+/// The transaction that held a row when another one looked.
 #[derive(Clone, Copy, Debug)]
 pub struct RowHolder {
-    id: DescriptorId,
+    /// The transaction.
+    pub id: DescriptorId,
     /// How often the holder had released rows by then (invariant 5).
     releases: u64,
-}
-
-/// How long a change still waits for its row, whichever transactions hold the row meanwhile.
-#[derive(Debug)]
-pub struct RowWait {
-    clock: Clock,
-    begun: Nanos,
-    limit: Duration,
-}
-
-impl RowWait {
-    /// Starts a wait of at most `limit`.
-    #[must_use]
-    pub fn begin(limit: Duration) -> RowWait {
-        let clock = Clock::real();
-        RowWait { begun: clock.now(), clock, limit }
-    }
-
-    fn left(&self) -> Option<Duration> {
-        let waited = self.clock.now().since(self.begun);
-        self.limit.checked_sub(waited).filter(|left| !left.is_zero())
-    }
 }
 
 #[derive(Debug)]
@@ -155,20 +143,17 @@ struct Descriptor {
     /// The pinned snapshot; 0 while it is being chosen; `NO_PIN` without one. Written by the owner,
     /// read by collectors.
     pin: AtomicU64,
-    /// The stamp of the transaction that this one waits for, 0 if none. Written by the owner, read
-    /// by cycle searches.
-    waits_for: AtomicU64,
-    /// How often the awaited transaction had released rows when it was seen to hold the row.
-    /// Written before `waits_for`, by the owner.
-    waits_since: AtomicU64,
     /// How often transactions of this slot have released rows and continued. Written by the owner.
     releases: AtomicU64,
     /// Token of the thread that wrote last in the transaction, or began it. Written by that thread
-    /// (release). Cycle searches read the token (acquire) before they check that the state is still
-    /// of the same transaction.
+    /// (release). Cycle searches read the token (acquire).
     thread: AtomicU64,
-    /// Happens when the descriptor becomes free, or rows that its transaction held.
-    released: Event,
+    /// How many tables the transaction has begun to change. Written by the owner.
+    tables_changed: AtomicUsize,
+    /// Their identifiers, as far as there is room. Written before the count, by the owner.
+    changed: [AtomicU32; TABLES_NAMED],
+    /// Happens when the transaction of this slot, which waits for others, is to look again.
+    wake: Event,
 }
 
 impl Default for Descriptor {
@@ -177,11 +162,11 @@ impl Default for Descriptor {
             state: AtomicU64::new(FREE),
             csn: AtomicU64::new(0),
             pin: AtomicU64::new(NO_PIN),
-            waits_for: AtomicU64::new(0),
-            waits_since: AtomicU64::new(0),
             releases: AtomicU64::new(0),
             thread: AtomicU64::new(0),
-            released: Event::new(),
+            tables_changed: AtomicUsize::new(0),
+            changed: std::array::from_fn(|_| AtomicU32::new(0)),
+            wake: Event::new(),
         }
     }
 }
@@ -254,7 +239,7 @@ impl Descriptors {
         Ok(id)
     }
 
-    fn take_any(&self) -> Result<DescriptorId> {
+    pub(super) fn take_any(&self) -> Result<DescriptorId> {
         let _grow = self.grow.lock();
         let used = self.high_water.load(Ordering::Acquire);
         if let Some(id) = (0..used).find_map(|slot| self.try_take(slot)) {
@@ -354,21 +339,66 @@ impl Descriptors {
         self.get(id.slot).state.store(id.generation << PHASE_BITS | ACTIVE, Ordering::SeqCst);
     }
 
-    /// Ends the transaction, whose stamp no version carries any more, and wakes the threads that
-    /// wait for it.
+    /// Ends the transaction, whose stamp no version carries any more. The caller then wakes the
+    /// transactions that wait for it.
     pub fn release(&self, id: DescriptorId) {
         let descriptor = self.get(id.slot);
         descriptor.pin.store(NO_PIN, Ordering::Release);
+        descriptor.tables_changed.store(0, Ordering::Relaxed);
         descriptor.state.store(id.generation << PHASE_BITS | FREE, Ordering::SeqCst);
-        descriptor.released.notify_all();
     }
 
-    /// Notes that rows of the transaction, which continues, are restored, and wakes the threads
-    /// that wait for one (invariant 5).
+    /// Notes that rows of the transaction, which continues, are restored (invariant 5). The caller
+    /// then wakes the transactions that wait for one.
     pub(super) fn rows_released(&self, id: DescriptorId) {
+        self.get(id.slot).releases.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns whether the transaction that `holder` names may still hold the row.
+    pub(super) fn still_holds(&self, holder: RowHolder) -> bool {
+        matches!(self.status(self.stamp(holder.id)), Status::InProgress(_))
+            && self.releases(holder.id.slot) == holder.releases
+    }
+
+    /// Returns the event on which the transaction sleeps while it waits for others.
+    pub(super) fn wake_event(&self, id: DescriptorId) -> &Event {
+        &self.get(id.slot).wake
+    }
+
+    /// Returns whether the transaction is in progress and the calling thread worked for it last.
+    pub(super) fn is_of_this_thread(&self, id: DescriptorId) -> bool {
         let descriptor = self.get(id.slot);
-        descriptor.releases.fetch_add(1, Ordering::SeqCst);
-        descriptor.released.notify_all();
+        let is_own = descriptor.thread.load(Ordering::Acquire) == thread_token();
+        is_own && descriptor.state.load(Ordering::SeqCst) == id.generation << PHASE_BITS | ACTIVE
+    }
+
+    /// Notes that the transaction is about to change rows of `table` for the first time. The caller
+    /// looks for locks on the table afterwards.
+    pub(super) fn note_change_in(&self, id: DescriptorId, table: TableId) {
+        let descriptor = self.get(id.slot);
+        let count = descriptor.tables_changed.load(Ordering::Relaxed);
+        if let Some(place) = descriptor.changed.get(count) {
+            place.store(table.0, Ordering::Relaxed);
+        }
+        descriptor.tables_changed.store(count + 1, Ordering::SeqCst);
+    }
+
+    /// Returns the other transactions in progress that may have changed rows of `table`.
+    pub(super) fn changers_of(&self, table: TableId, me: DescriptorId) -> Vec<DescriptorId> {
+        let mut changers = Vec::new();
+        for slot in 0..self.high_water.load(Ordering::SeqCst) {
+            let descriptor = self.get(slot);
+            let state = descriptor.state.load(Ordering::SeqCst);
+            let count = descriptor.tables_changed.load(Ordering::SeqCst);
+            let named = &descriptor.changed[..count.min(TABLES_NAMED)];
+            let changes =
+                count > TABLES_NAMED || named.iter().any(|id| id.load(Ordering::Relaxed) == table.0);
+            let id = DescriptorId { slot, generation: state >> PHASE_BITS };
+            if changes && id != me && matches!(state & PHASE_MASK, ACTIVE | PREPARING) {
+                changers.push(id);
+            }
+        }
+        changers
     }
 
     /// Returns `id` as the holder of a row, whose page the caller has latched (invariant 5).
@@ -473,101 +503,6 @@ impl Descriptors {
             .map(|slot| self.get(slot).pin.load(Ordering::SeqCst))
             .filter(|pin| *pin != NO_PIN)
             .map(Csn)
-    }
-
-    /// Sleeps until `holder` has finished or released rows, or `wait` is over. Records that `me`
-    /// waits, so that other threads see a cycle.
-    ///
-    /// # Errors
-    /// `Conflict` if `holder` waits for `me`, directly or not, or belongs to this thread; or at the
-    /// end of `wait`. The error of `check_whole`, which is called again and again.
-    pub fn wait_for(
-        &self,
-        me: DescriptorId,
-        holder: RowHolder,
-        wait: &RowWait,
-        check_whole: &dyn Fn() -> Result<()>,
-    ) -> Result<()> {
-        self.set_thread(me);
-        let mine = self.get(me.slot);
-        mine.waits_since.store(holder.releases, Ordering::SeqCst);
-        mine.waits_for.store(self.stamp(holder.id).0, Ordering::SeqCst);
-        let result = self.wait_until_released(me, holder, wait, check_whole);
-        mine.waits_for.store(0, Ordering::SeqCst);
-        result
-    }
-
-    fn wait_until_released(
-        &self,
-        me: DescriptorId,
-        holder: RowHolder,
-        wait: &RowWait,
-        check_whole: &dyn Fn() -> Result<()>,
-    ) -> Result<()> {
-        let other = holder.id;
-        let descriptor = self.get(other.slot);
-        loop {
-            let ticket = descriptor.released.ticket();
-            let is_over = !matches!(self.status(self.stamp(other)), Status::InProgress(_));
-            if is_over || self.releases(other.slot) != holder.releases {
-                return Ok(());
-            }
-            // A transaction whose call panicked never finishes.
-            check_whole()?;
-            if self.closes_a_cycle(me, other) {
-                return Err(Error::new(
-                    ErrorKind::Conflict,
-                    "the row is held by a transaction that waits for this one: abort and retry",
-                ));
-            }
-            let Some(left) = wait.left() else {
-                return Err(Error::new(
-                    ErrorKind::Conflict,
-                    format!(
-                        "other transactions held the row for longer than lock_wait = {:?}: abort and retry",
-                        wait.limit
-                    ),
-                ));
-            };
-            // A short first sleep bounds the time to see a cycle that closed after the search.
-            descriptor.released.wait(ticket, Some(left.min(Duration::from_millis(20))));
-        }
-    }
-
-    /// Follows the chain of waits from `other`. Returns whether the chain reaches `me` or a
-    /// transaction of this thread.
-    fn closes_a_cycle(&self, me: DescriptorId, other: DescriptorId) -> bool {
-        let mut current = other;
-        // A chain longer than the number of descriptors is a cycle among others, which they will
-        // find themselves.
-        for _ in 0..CHUNK * CHUNKS {
-            let descriptor = self.get(current.slot);
-            if current == me {
-                return true;
-            }
-            let is_own = descriptor.thread.load(Ordering::Acquire) == thread_token();
-            let next = Stamp(descriptor.waits_for.load(Ordering::SeqCst));
-            let since = descriptor.waits_since.load(Ordering::SeqCst);
-            if descriptor.waits_for.load(Ordering::SeqCst) != next.0 {
-                // The two values are of different waits. The caller asks again soon.
-                return false;
-            }
-            // Checked last, so that the values above are not of the next transaction in the slot.
-            if descriptor.state.load(Ordering::SeqCst) != current.generation << PHASE_BITS | ACTIVE {
-                return false;
-            }
-            if is_own {
-                return true;
-            }
-            match next.parts() {
-                // Otherwise the waiting transaction is about to wake up.
-                Some((slot, generation)) if self.releases(slot) == since => {
-                    current = DescriptorId { slot, generation };
-                }
-                _ => return false,
-            }
-        }
-        false
     }
 
     /// Returns the slot of the descriptor: an index for caches per slot.

@@ -53,7 +53,7 @@ impl ActiveTransaction {
 
     /// [`ActiveTransaction::insert_from`] for a value that is longer than an entry can be.
     fn insert_large(&mut self, table: &Arc<TableState>, key: &[u8], reader: &mut dyn Read) -> Result<u64> {
-        self.check_unbroken()?;
+        self.check_may_change()?;
         self.touch(table)?;
         let mark = self.writes.redo.mark();
         let done = self.write_value(table, key, reader).and_then(|value| {

@@ -1,7 +1,7 @@
 //! What a transaction is begun with: isolation, locking, durability, how long it waits.
 
 use crate::base::settings::Durability;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, Result};
 use std::time::Duration;
 
 /// What a transaction sees of others, and what it forbids them.
@@ -44,6 +44,14 @@ pub enum LockRelease {
     /// When the commit record is durable. The classic baseline, for comparisons: other transactions
     /// wait for the device.
     Commit,
+}
+
+/// Whether a transaction remembers or locks what it reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ReadMode {
+    Plain,
+    Remember,
+    Lock,
 }
 
 /// What [`Database::begin_with`](crate::Database::begin_with) begins.
@@ -124,16 +132,23 @@ impl TransactionOptions {
         TransactionOptions { priority, ..self }
     }
 
+    /// Returns whether reads are remembered or locked.
+    #[inline]
+    pub(super) fn read_mode(&self) -> ReadMode {
+        match (self.isolation, self.locking) {
+            _ if self.read_only => ReadMode::Plain,
+            (Isolation::Serializable, Locking::Optimistic) => ReadMode::Remember,
+            (Isolation::Serializable, Locking::Pessimistic) => ReadMode::Lock,
+            _ => ReadMode::Plain,
+        }
+    }
+
     /// Checks that the options go together.
     ///
     /// # Errors
     /// `InvalidArgument`, with the reason.
     pub fn check(&self) -> Result<()> {
         let refuse = |what| Err(Error::invalid(what));
-        if self.isolation == Isolation::Serializable || self.locking == Locking::Pessimistic || self.read_only
-        {
-            return Err(Error::new(ErrorKind::Unsupported, "not built yet"));
-        }
         if self.lock_timeout == Some(Duration::ZERO) {
             return refuse("a lock timeout of 0 is not allowed: use `no_wait` to fail instead of waiting");
         }

@@ -6,8 +6,12 @@
 //! once, in order.
 
 use super::catalog::TableState;
+use super::descriptor::DescriptorId;
+use super::lock_set::LockedInterval;
+use super::locks::Interval;
+use super::read_set::RememberedInterval;
 use super::system::TransactionSystem;
-use super::view::{Outcome, View};
+use super::view::{Outcome, View, Visibility};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, PageId, Result};
 use crate::buffer::ScanBuffer;
@@ -120,6 +124,27 @@ pub struct RangeCursor {
     batch_len: usize,
     /// A value of the leaf, while its entry is resolved.
     scratch: Vec<u8>,
+    /// What each end has read, in the read set of a transaction.
+    remembered: [Option<RememberedInterval>; 2],
+    /// What each end has locked.
+    locked: [Option<LockedInterval>; 2],
+}
+
+/// How a cursor reads under locks.
+pub(super) trait LockingReader {
+    /// Locks an interval that one end of the cursor is about to read; `locked` is what the end has
+    /// locked before.
+    fn lock(&mut self, interval: &Interval, locked: &mut Option<LockedInterval>) -> Result<()>;
+
+    /// Waits for the transaction that holds the row of `key`, whose entry has the stamp `stamp`.
+    fn await_row(&mut self, key: &[u8], stamp: u64, holder: DescriptorId) -> Result<()>;
+
+    /// Waits if the row of the transaction with this CSN is held until it is durable. Returns
+    /// whether it waited.
+    fn await_late_release(&mut self, csn: Csn) -> Result<bool>;
+
+    /// Notes what was read.
+    fn observe(&mut self, observed: Observed);
 }
 
 /// What a cursor has read.
@@ -199,12 +224,43 @@ fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
     }
 }
 
+/// Returns whether an interval that a cursor reads forward, or `back`, may have keys from `from` on.
+fn interval_reaches(interval: &Interval, from: &Bound<Vec<u8>>, back: bool) -> bool {
+    let end = if back { &interval.from } else { &interval.to };
+    match from {
+        Bound::Included(key) | Bound::Excluded(key) => is_inside(key, end, back),
+        Bound::Unbounded => true,
+    }
+}
+
 impl RangeCursor {
     /// Returns a cursor over the keys between two bounds. An empty or inverted range has no rows.
     #[must_use]
     pub fn new(table: Arc<TableState>, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> RangeCursor {
         let ends = [lower, upper].map(End::new);
-        RangeCursor { table, ends, batch_len: FIRST_BATCH, scratch: Vec::new() }
+        RangeCursor {
+            table,
+            ends,
+            batch_len: FIRST_BATCH,
+            scratch: Vec::new(),
+            remembered: [None; 2],
+            locked: [None; 2],
+        }
+    }
+
+    /// Returns the bound of the end `back` or forward: the cursor's own, or the key returned last.
+    pub(super) fn bound(&self, back: bool) -> &Bound<Vec<u8>> {
+        &self.ends[usize::from(back)].bound
+    }
+
+    /// Returns what the end `back` or forward has read, in the read set of its transaction.
+    pub(super) fn remembered(&self, back: bool) -> Option<RememberedInterval> {
+        self.remembered[usize::from(back)]
+    }
+
+    /// Sets [`RangeCursor::remembered`].
+    pub(super) fn set_remembered(&mut self, back: bool, interval: RememberedInterval) {
+        self.remembered[usize::from(back)] = Some(interval);
     }
 
     /// Returns the table of the cursor.
@@ -276,6 +332,184 @@ impl RangeCursor {
                 return Ok(false);
             }
             self.fill(system, view, observe, &from, back)?;
+        }
+    }
+
+    /// As [`RangeCursor::step`], of the newest versions, each locked before it is read.
+    ///
+    /// # Errors
+    /// As [`RangeCursor::step`], and those of `reader`.
+    pub(super) fn step_locked(
+        &mut self,
+        system: &TransactionSystem,
+        view: View,
+        reader: &mut dyn LockingReader,
+        back: bool,
+    ) -> Result<bool> {
+        if self.locked == [None; 2] {
+            // So that no more rows are locked than were returned, or about as many.
+            self.batch_len = 1;
+        }
+        loop {
+            let this = &mut self.ends[usize::from(back)];
+            if let Some(row) = this.rows.get(this.at) {
+                let key = this.batch.entry(row.index).key;
+                End::move_bound(&mut this.bound, key);
+                this.at += 1;
+                if matches!(row.value, Seen::Large) {
+                    this.large.clear();
+                    let (_, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
+                    reader.observe(Observed::Version(csn));
+                }
+                return Ok(true);
+            }
+            let Some(from) = this.next.take() else { return Ok(false) };
+            self.fill_locked(system, view, reader, from, back)?;
+        }
+    }
+
+    /// Locks an interval up to the last of the next entries, then copies and resolves them. Sets
+    /// `next` to where the cursor continues.
+    fn fill_locked(
+        &mut self,
+        system: &TransactionSystem,
+        view: View,
+        reader: &mut dyn LockingReader,
+        mut from: Bound<Vec<u8>>,
+        back: bool,
+    ) -> Result<()> {
+        let begin = from.clone();
+        // The first look says how far to lock; what it saw is read again under the lock.
+        let last = loop {
+            let next = self.copy_leaf(&from, None, back)?;
+            let this = &self.ends[usize::from(back)];
+            let last = this.batch.len().checked_sub(1).map(|index| this.batch.entry(index).key.to_vec());
+            match (last, next) {
+                (Some(last), _) => break Some(last),
+                (None, Some(next)) if self.may_reach(&next, back) => from = next,
+                (None, _) => break None,
+            }
+        };
+        let [lower, upper] = &self.ends;
+        let other = if back { &lower.bound } else { &upper.bound };
+        let end = last.clone().map_or_else(|| other.clone(), Bound::Included);
+        let interval = match back {
+            false => Interval { from: begin.clone(), to: end.clone() },
+            true => Interval { from: end.clone(), to: begin.clone() },
+        };
+        reader.lock(&interval, &mut self.locked[usize::from(back)])?;
+        // Without rows the whole rest is locked, and may hold rows by now.
+        let mut at = begin;
+        loop {
+            let next = self.copy_resolved(system, view, reader, (&at, &interval), back)?;
+            let this = &mut self.ends[usize::from(back)];
+            match (this.batch.len().checked_sub(1), next) {
+                (Some(index), _) => {
+                    let key = this.batch.entry(index).key.to_vec();
+                    this.next = Some(Bound::Excluded(key));
+                    self.batch_len = (self.batch_len * 2).min(LARGEST_BATCH);
+                    return Ok(());
+                }
+                (None, Some(next)) if interval_reaches(&interval, &next, back) => at = next,
+                (None, _) => {
+                    this.next = last.map(Bound::Excluded);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Returns whether a cursor that continues at `from` may reach a key before the other end's
+    /// bound.
+    fn may_reach(&self, from: &Bound<Vec<u8>>, back: bool) -> bool {
+        let other = &self.ends[usize::from(!back)].bound;
+        match from {
+            Bound::Included(key) | Bound::Excluded(key) => is_inside(key, other, back),
+            Bound::Unbounded => true,
+        }
+    }
+
+    /// Copies the next entries of one leaf, those inside `interval` and before the other end's
+    /// bound. Returns where the tree continues.
+    fn copy_leaf(
+        &mut self,
+        from: &Bound<Vec<u8>>,
+        interval: Option<&Interval>,
+        back: bool,
+    ) -> Result<Option<Bound<Vec<u8>>>> {
+        let (tree, from) = (&self.table.tree, as_slice(from));
+        let [lower, upper] = &mut self.ends;
+        let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
+        this.batch.clear();
+        this.rows.clear();
+        this.at = 0;
+        // Never from copies that were read ahead: the newest version counts.
+        let copies = &mut ScanBuffer::default();
+        let next = if back {
+            tree.scan_backward(from, self.batch_len, &mut this.batch, copies)?.map(Bound::Excluded)
+        } else {
+            tree.scan_forward(from, self.batch_len, &mut this.batch, copies)?.map(Bound::Included)
+        };
+        let is_wanted = |key: &[u8]| {
+            is_inside(key, &other.bound, back) && interval.is_none_or(|interval| interval.contains(key))
+        };
+        let wanted = this.batch.iter().take_while(|entry| is_wanted(entry.key)).count();
+        this.batch.truncate(wanted);
+        Ok(next)
+    }
+
+    /// Copies and resolves the next entries inside `interval`, which is locked. Waits for
+    /// transactions that hold a row among them.
+    fn copy_resolved(
+        &mut self,
+        system: &TransactionSystem,
+        view: View,
+        reader: &mut dyn LockingReader,
+        (from, interval): (&Bound<Vec<u8>>, &Interval),
+        back: bool,
+    ) -> Result<Option<Bound<Vec<u8>>>> {
+        'again: loop {
+            let guard = pin();
+            let next = self.copy_leaf(from, Some(interval), back)?;
+            let this = &mut self.ends[usize::from(back)];
+            for (index, entry) in this.batch.iter().enumerate() {
+                if entry.meta.stamp == 0 && entry.meta.held() == Held::Value {
+                    this.rows.push(Ahead { index, value: Seen::Newest });
+                    continue;
+                }
+                let (visibility, _) =
+                    view.visibility(entry.meta.stamp, &system.versions.slots, &system.descriptors, &guard);
+                if let Visibility::InProgress(holder) = visibility {
+                    drop(guard);
+                    reader.await_row(entry.key, entry.meta.stamp, holder)?;
+                    continue 'again;
+                }
+                self.scratch.clear();
+                self.scratch.extend_from_slice(entry.value);
+                let outcome =
+                    system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut self.scratch, &guard);
+                let (csn, value) = match outcome {
+                    Outcome::Value(csn)
+                        if entry.meta.held() == Held::Value && self.scratch == entry.value =>
+                    {
+                        (csn, Some(Seen::Newest))
+                    }
+                    Outcome::Value(csn) => (csn, Some(Seen::Older(self.scratch.clone()))),
+                    Outcome::Reference(csn) => (csn, Some(Seen::Large)),
+                    Outcome::Absent(csn) => (csn, None),
+                    Outcome::Retry => {
+                        system.committed.check_whole()?;
+                        continue 'again;
+                    }
+                };
+                if reader.await_late_release(csn)? {
+                    continue 'again;
+                }
+                reader.observe(Observed::Version(csn));
+                this.rows.extend(value.map(|value| Ahead { index, value }));
+            }
+            reader.observe(Observed::Leaf(this.batch.leaf()));
+            return Ok(next);
         }
     }
 

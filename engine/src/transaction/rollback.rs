@@ -65,9 +65,11 @@ impl ActiveTransaction {
         };
         let first = savepoint.changes + usize::from(planted::is(Bug::RollbackLeavesRow));
         let before = self.writes.changes.len();
+        self.keep_as_reads(first)?;
         let taken_back = self.take_back(first, savepoint.values);
         if self.writes.changes.len() < before {
             self.system.descriptors.rows_released(self.id);
+            self.system.locks.waiters.released(self.id);
         }
         if let Err(error) = taken_back {
             // The pages are taken back in part and the redo is not, and there may be fewer changes

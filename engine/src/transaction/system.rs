@@ -6,6 +6,7 @@ use super::committed::Committed;
 use super::counters::TransactionCounters;
 use super::descriptor::Descriptors;
 use super::large_values::LargeValues;
+use super::locks::Locks;
 use super::page_clocks::PageClocks;
 use super::version_store::VersionStore;
 use super::versions::Versions;
@@ -128,6 +129,10 @@ pub struct TransactionSystem {
     /// Memory that large transactions in progress take besides pages and versions; charged to the
     /// pool's account, too.
     pub(super) write_sets: Arc<Account>,
+    /// Memory of the locks of transactions that have many; charged to the pool's account, too.
+    pub(super) lock_memory: Arc<Account>,
+    /// What the locks of all tables share.
+    pub(super) locks: Locks,
     observer: Arc<Observer>,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
@@ -169,6 +174,8 @@ impl TransactionSystem {
         );
         TransactionSystem {
             number: NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            locks: Locks::new(Arc::clone(&descriptors)),
+            lock_memory: Arc::default(),
             descriptors,
             committed,
             versions,

@@ -117,6 +117,7 @@ impl TransactionSystem {
             begun: now,
             ready: now,
             waits: true,
+            holds_locks: false,
         };
         let commit = self.committed.commit();
         let preparing = || self.descriptors.set_preparing(taken.1);

@@ -2,7 +2,6 @@
 #![cfg(not(any(loom, feature = "shuttle")))]
 
 use super::active::ActiveTransaction;
-use super::descriptor::RowWait;
 use super::*;
 use crate::base::clock::Clock;
 use crate::base::settings::{Acknowledger, Dependency, Preset, Settings};
@@ -343,40 +342,6 @@ fn users_wait_while_a_drop_is_undecided() {
         holds.join().expect("no panic").expect("it was not dropped");
     });
     system.drop_table("t").expect("it has no users");
-}
-
-/// A call that panicked leaves its transaction in progress for ever.
-#[test]
-fn a_wait_for_a_row_checks_for_a_panic() {
-    let all = descriptor::Descriptors::default();
-    let (a, b) = (all.take().expect("free"), all.take().expect("free"));
-    let asked = std::cell::Cell::new(0);
-    let check_whole = || {
-        asked.set(asked.get() + 1);
-        if asked.get() < 3 { Ok(()) } else { Err(Error::new(ErrorKind::Poisoned, "a panic")) }
-    };
-    std::thread::scope(|scope| scope.spawn(|| all.set_thread(b)).join().expect("no panic"));
-    let error = all
-        .wait_for(a, all.holder(b), &RowWait::begin(Duration::from_secs(3600)), &check_whole)
-        .expect_err("the check fails");
-    assert_eq!(error.kind(), ErrorKind::Poisoned);
-}
-
-/// A transaction belonged to the thread that began it. That thread got a conflict at once on its
-/// rows, although another thread continued the transaction.
-#[test]
-fn a_transaction_belongs_to_the_thread_that_uses_it() {
-    let all = descriptor::Descriptors::default();
-    let (a, b) = (all.take().expect("free"), all.take().expect("free"));
-    std::thread::scope(|scope| {
-        scope.spawn(|| all.set_thread(b)).join().expect("no panic");
-        scope.spawn(|| {
-            std::thread::sleep(Duration::from_millis(10));
-            all.release(b);
-        });
-        all.wait_for(a, all.holder(b), &RowWait::begin(Duration::from_secs(60)), &|| Ok(()))
-            .expect("another thread continues it");
-    });
 }
 
 /// Runs `f` in a thread that writes to another log than this one.

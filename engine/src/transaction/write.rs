@@ -9,17 +9,18 @@
 //! 4. Append the change to the private redo buffer: only the changed bytes if the length is the
 //!    same.
 
-use super::active::ActiveTransaction;
+use super::active::{ActiveTransaction, NO_SNAPSHOT};
 use super::catalog::TableState;
-use super::descriptor::{Descriptors, RowHolder, RowWait};
-use super::options::Isolation;
+use super::descriptor::{Descriptors, RowHolder};
+use super::locks::Request;
+use super::options::{Isolation, Locking, ReadMode};
 use super::rollback::put_back;
 use super::system::TransactionSystem;
 use super::versions::{Before, Undo, Version, VersionHandle};
 use super::view::{View, Visibility};
 use super::write_set::{Change, Replaced};
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
+use crate::base::{Csn, Error, ErrorKind, Result, TableId};
 use crate::log::RedoBuffer;
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{Held, LargeReference, LeafWrite, REFERENCE_BYTES};
@@ -40,8 +41,10 @@ pub(super) enum Intent<'a> {
 enum Attempt {
     /// Done; true if the key existed before.
     Done(bool),
-    /// Another transaction holds the row.
-    Wait(RowHolder),
+    /// Another transaction has changed the row, or locks forbid the change.
+    Blocked(Option<RowHolder>),
+    /// The transaction with this CSN may hold the row until it is durable.
+    Late(Csn),
     /// The stamp changed meanwhile.
     Retry,
 }
@@ -55,8 +58,6 @@ const RECENT_CHANGES: usize = 16;
 /// What one change has waited for so far.
 #[derive(Default)]
 struct Waits {
-    /// Since the change first found its row held; starts again after a wait for something else.
-    row: Option<RowWait>,
     /// Checkpoints waited for on a full disk.
     for_space: u32,
     /// Attempts to get memory for versions, and how many checkpoints had ended before the last one.
@@ -65,22 +66,6 @@ struct Waits {
 }
 
 impl Waits {
-    /// Waits until `holder` releases rows, within the time that the transaction waits for a row.
-    fn await_row(&mut self, active: &ActiveTransaction, table: &TableState, holder: RowHolder) -> Result<()> {
-        let (system, counters) = (&active.system, &active.system.counters);
-        let wait = self.row.get_or_insert_with(|| RowWait::begin(system.limits.lock_wait));
-        let began = system.clock.now();
-        let check_whole = || system.committed.check_whole();
-        let ended = system.descriptors.wait_for(active.id, holder, wait, &check_whole);
-        check_whole()?;
-        counters.row_waits.add(1);
-        counters.row_wait_ns.add(system.clock.now().0.saturating_sub(began.0));
-        ended.map_err(|error| {
-            counters.conflicts.add(1);
-            error.at(Location::Table(table.name.clone()))
-        })
-    }
-
     /// Waits for a checkpoint after `OutOfSpace`; returns any other error.
     fn await_space(&mut self, system: &TransactionSystem, error: Error) -> Result<()> {
         if error.kind() != ErrorKind::OutOfSpace || self.for_space >= CHECKPOINTS_WAITED_FOR {
@@ -90,7 +75,6 @@ impl Waits {
         if !system.commit().await_checkpoint() {
             return Err(error);
         }
-        self.row = None;
         Ok(())
     }
 
@@ -108,8 +92,6 @@ impl Waits {
             return Err(error);
         }
         self.for_memory += 1;
-        // The time spent on memory does not count as a wait for the row.
-        self.row = None;
         Ok(())
     }
 }
@@ -122,7 +104,14 @@ impl ActiveTransaction {
     pub fn remove(&mut self, table: &Arc<TableState>, key: &[u8]) -> Result<bool> {
         self.system.check_key(table, key)?;
         self.make_room(key.len())?;
-        self.change(table, key, Intent::Delete)
+        loop {
+            let existed = self.change(table, key, Intent::Delete)?;
+            // That a key does not exist is an answer. Where reads lock, it counts once it was found
+            // under the lock.
+            if existed || !self.note_absent(table, key)? {
+                return Ok(existed);
+            }
+        }
     }
 
     /// Reads `key` and locks it, whether it exists or not, against other writers until the
@@ -136,7 +125,11 @@ impl ActiveTransaction {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<bool> {
+        self.check_may_change()?;
         self.system.check_key(table, key)?;
+        if self.read_mode() == ReadMode::Lock {
+            return self.get_for_later_change(table, key, value);
+        }
         // A lock has no redo, but keeps a copy of the key.
         self.charge(key.len())?;
         self.change(table, key, Intent::Lock)?;
@@ -149,9 +142,31 @@ impl ActiveTransaction {
     /// Changes the entry of `key`, after waiting for its row, for space or for memory if need be.
     /// Returns whether the key existed.
     pub(super) fn change(&mut self, table: &Arc<TableState>, key: &[u8], intent: Intent<'_>) -> Result<bool> {
-        self.check_unbroken()?;
+        self.check_may_change()?;
         self.touch(table)?;
-        self.view();
+        if self.options.isolation == Isolation::ReadCommitted {
+            self.view();
+        }
+        if self.writes.note_table(table) {
+            self.system.descriptors.note_change_in(self.id, table.id);
+        }
+        let mut request = Request::default();
+        let changed = self.change_in_line(table, key, intent, &mut request);
+        self.end_request(table, &request, changed.is_ok());
+        if self.snapshot.get() == NO_SNAPSHOT {
+            // The snapshot of a pessimistic transaction contains the row that it locked first.
+            self.view();
+        }
+        changed
+    }
+
+    fn change_in_line(
+        &mut self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        intent: Intent<'_>,
+        request: &mut Request,
+    ) -> Result<bool> {
         let room = match intent {
             Intent::Put(value) => value.len(),
             Intent::PutLarge(_) => REFERENCE_BYTES,
@@ -164,15 +179,19 @@ impl ActiveTransaction {
             let attempt = {
                 let leaf = table.tree.write(key, room, &mut hint);
                 leaf.and_then(|leaf| leaf.reserve().map(|()| leaf))
-                    .map(|mut leaf| self.attempt(table, &mut leaf, key, intent, &guard))
+                    .map(|mut leaf| self.attempt(table, &mut leaf, key, intent, &guard, request))
             };
             self.writes.put_hint(&self.system, table.id, hint);
             match attempt {
                 Ok(Ok(Attempt::Done(existed))) => return Ok(existed),
                 Ok(Ok(Attempt::Retry)) => self.system.committed.check_whole()?,
-                Ok(Ok(Attempt::Wait(holder))) => {
+                Ok(Ok(Attempt::Blocked(holder))) => {
                     drop(guard);
-                    waits.await_row(self, table, holder)?;
+                    self.await_change(table, key, holder, request)?;
+                }
+                Ok(Ok(Attempt::Late(csn))) => {
+                    drop(guard);
+                    self.await_late_release(csn)?;
                 }
                 Ok(Err(error)) => {
                     drop(guard);
@@ -194,10 +213,14 @@ impl ActiveTransaction {
         key: &[u8],
         intent: Intent<'_>,
         guard: &Guard,
+        request: &Request,
     ) -> Result<Attempt> {
         self.dependencies.observe_leaf(&self.system, leaf.page_id());
         let Some(entry) = leaf.entry() else {
             if !matches!(intent, Intent::Delete) {
+                if table.locks.is_any() && self.is_change_forbidden(table, key, request) {
+                    return Ok(Attempt::Blocked(None));
+                }
                 self.apply(table, leaf, key, intent, Undo { prior: 0, before: Before::Absent }, guard)?;
             }
             return Ok(Attempt::Done(false));
@@ -207,7 +230,9 @@ impl ActiveTransaction {
         let versions = &system.versions.slots;
         let (visibility, version) = view.visibility(entry.stamp, versions, &system.descriptors, guard);
         let csn = match visibility {
-            Visibility::InProgress(other) => return Ok(Attempt::Wait(system.descriptors.holder(other))),
+            Visibility::InProgress(other) => {
+                return Ok(Attempt::Blocked(Some(system.descriptors.holder(other))));
+            }
             Visibility::Retry => return Ok(Attempt::Retry),
             Visibility::Orphaned => {
                 if let (Some(handle), Some(version)) = (VersionHandle::from_word(entry.stamp), version) {
@@ -217,13 +242,16 @@ impl ActiveTransaction {
                 return Ok(Attempt::Retry);
             }
             Visibility::TooNew(_)
-                if self.options.isolation == Isolation::Snapshot && !planted::is(Bug::NoConflict) =>
+                if self.options.isolation != Isolation::ReadCommitted && !planted::is(Bug::NoConflict) =>
             {
                 let what = "the row was changed after this transaction's snapshot: abort and retry";
                 return Err(system.conflict(what, table));
             }
             Visibility::TooNew(csn) | Visibility::Visible(csn) => csn,
         };
+        if self.options.locking == Locking::Pessimistic && self.is_held_late(csn) {
+            return Ok(Attempt::Late(csn));
+        }
         self.depend_on(csn);
         let existed = !entry.tombstone;
         let own = version.filter(|version| version.stamp == self.own);
@@ -232,6 +260,9 @@ impl ActiveTransaction {
         }
         if matches!(intent, Intent::Delete) && !existed || matches!(intent, Intent::Lock) && own.is_some() {
             return Ok(Attempt::Done(existed));
+        }
+        if own.is_none() && table.locks.is_any() && self.is_change_forbidden(table, key, request) {
+            return Ok(Attempt::Blocked(None));
         }
         if let Some(own) = own
             && self.overwrite_in_place(leaf, key, intent, entry.stamp, own)?

@@ -170,6 +170,28 @@ impl WriteSet {
         self.hint = ((system.number, table), hint);
     }
 
+    /// Adds `table` to the transaction's tables. Returns whether it is new.
+    #[inline]
+    pub(super) fn note_table(&mut self, table: &Arc<TableState>) -> bool {
+        if self.has_table(table) {
+            return false;
+        }
+        self.tables.push(table.clone());
+        true
+    }
+
+    /// Returns whether the transaction has changed rows of `table`, or tried to.
+    #[inline]
+    pub(super) fn has_table(&self, table: &Arc<TableState>) -> bool {
+        self.tables.iter().any(|known| Arc::ptr_eq(known, table))
+    }
+
+    /// Returns whether the transaction has changed or locked the row. Looks at all changes.
+    pub(super) fn has_changed(&self, table: &Arc<TableState>, key: &[u8]) -> bool {
+        let Some(at) = self.tables.iter().position(|known| Arc::ptr_eq(known, table)) else { return false };
+        self.changes.iter().any(|change| change.table as usize == at && self.key(change) == key)
+    }
+
     /// Returns the index of `table` among the transaction's tables.
     pub(super) fn table_index(&mut self, table: &Arc<TableState>) -> u32 {
         let known = self.tables.iter().rposition(|known| Arc::ptr_eq(known, table));

@@ -58,6 +58,11 @@ impl LeafBatch {
         }
     }
 
+    /// Keeps the first `len` entries.
+    pub fn truncate(&mut self, len: usize) {
+        self.items.truncate(len);
+    }
+
     /// Returns a mark for [`LeafBatch::cut`].
     pub(super) fn mark(&self) -> (usize, usize) {
         (self.items.len(), self.bytes.len())

@@ -549,7 +549,11 @@ fn cost_of_an_asynchronous_commit() {
             let start = std::time::Instant::now();
             for _ in 0..count {
                 let pending = world.pending(Csn::ZERO, level, false);
-                world.commit.precommit(LogId(0), record, pending, || ()).expect("pre-commits");
+                world
+                    .commit
+                    .precommit(LogId(0), record, pending, || true)
+                    .expect("pre-commits")
+                    .expect("not withdrawn");
                 world.commit.end_of_transaction(LogId(0), pending.begun, pending.ready, false);
             }
             let each = start.elapsed().as_nanos() / count;

@@ -196,7 +196,16 @@ impl World {
         if dsn != Csn::ZERO && dsn != Pending::EVERYTHING {
             predecessors.add(dsn);
         }
-        Pending { dsn, predecessors, alone: false, durability, begun: now, ready: now, waits }
+        Pending {
+            dsn,
+            predecessors,
+            alone: false,
+            durability,
+            begun: now,
+            ready: now,
+            waits,
+            holds_locks: false,
+        }
     }
 
     pub fn precommit(&self, log: u32, mut pending: Pending) -> Result<Ticket> {
@@ -207,7 +216,7 @@ impl World {
         }
         let record =
             Record { body: &body, body_crc: crc(&body), operations: 1, gsn, kind: RecordKind::Whole };
-        self.commit.precommit(LogId(log), record, pending, || ())
+        Ok(self.commit.precommit(LogId(log), record, pending, || true)?.expect("not withdrawn"))
     }
 
     /// As [`World::precommit`], with a fragment in each of the first two logs.

@@ -18,7 +18,8 @@ fn a_drained_log_does_not_take_another_logs_clock() {
     let pending = world.pending(Csn::ZERO, Durability::Lazy, false);
     let (body, kind) = ([1; 40], RecordKind::Whole);
     let far = Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(150), kind };
-    let far = world.commit.precommit(LogId(1), far, pending, || ()).expect("pre-commits");
+    let far =
+        world.commit.precommit(LogId(1), far, pending, || true).expect("pre-commits").expect("not withdrawn");
     assert_eq!(far.csn, last.next());
     let volatile = lazy(0);
     {

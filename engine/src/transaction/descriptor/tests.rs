@@ -2,10 +2,6 @@
 
 use super::*;
 
-fn seconds(most: u64) -> RowWait {
-    RowWait::begin(Duration::from_secs(most))
-}
-
 #[test]
 fn a_stamp_follows_its_transaction() {
     let all = Descriptors::default();
@@ -65,89 +61,28 @@ fn a_pin_copied_during_a_scan_is_not_missed() {
 }
 
 #[test]
-fn waiting_for_the_own_thread_is_a_conflict() {
+fn the_transactions_that_change_a_table_are_known() {
     let all = Descriptors::default();
-    let (a, b) = (all.take().expect("free"), all.take().expect("free"));
-    let error = all.wait_for(a, all.holder(b), &seconds(60), &|| Ok(())).expect_err("would never end");
-    assert_eq!(error.kind(), ErrorKind::Conflict);
+    let ids: Vec<DescriptorId> = (0..3).map(|_| all.take_any().expect("free")).collect();
+    all.note_change_in(ids[1], TableId(7));
+    (0..TABLES_NAMED as u32 + 1).for_each(|table| all.note_change_in(ids[2], TableId(100 + table)));
+    assert_eq!(all.changers_of(TableId(7), ids[0]), [ids[1], ids[2]], "too many tables may be any");
+    assert_eq!(all.changers_of(TableId(8), ids[0]), [ids[2]]);
+    assert_eq!(all.changers_of(TableId(7), ids[1]), [ids[2]], "others only");
+    all.release(ids[1]);
+    all.release(ids[2]);
+    assert_eq!(all.changers_of(TableId(7), ids[0]), []);
 }
 
 #[test]
-fn a_cycle_of_waits_is_a_conflict_for_one_waiter() {
-    let all = std::sync::Arc::new(Descriptors::default());
-    let a = all.take().expect("free");
-    let other = all.clone();
-    let (send, receive) = std::sync::mpsc::channel();
-    let thread = std::thread::spawn(move || {
-        let b = other.take().expect("free");
-        send.send(b).expect("receiver lives");
-        let result = other.wait_for(b, other.holder(a), &seconds(20), &|| Ok(()));
-        other.release(b);
-        result.is_ok()
-    });
-    let b = receive.recv().expect("sender lives");
-    let mine = all.wait_for(a, all.holder(b), &seconds(20), &|| Ok(())).is_ok();
-    all.release(a);
-    let theirs = thread.join().expect("no panic");
-    assert!(mine != theirs || !mine, "two waits for each other cannot both succeed first");
-}
-
-#[test]
-fn a_waiter_is_woken_when_the_other_finishes() {
-    let all = std::sync::Arc::new(Descriptors::default());
-    let a = all.take().expect("free");
-    let other = all.clone();
-    let thread = std::thread::spawn(move || {
-        let b = other.take().expect("free");
-        let result = other.wait_for(b, other.holder(a), &seconds(20), &|| Ok(()));
-        other.release(b);
-        result
-    });
-    std::thread::sleep(Duration::from_millis(10));
-    all.release(a);
-    thread.join().expect("no panic").expect("no conflict");
-}
-
-/// A thread gets its last slot again. The search mistook a transaction in the slot for the previous
-/// one, which was over, and followed the waits of a waiter that was being woken: a conflict in the
-/// middle of a queue for a row.
-#[test]
-fn a_wait_for_an_ended_transaction_is_not_for_its_successor() {
-    let all = Descriptors::default();
-    let before = all.take().expect("free");
-    let waiter = std::thread::scope(|scope| {
-        let takes = scope.spawn(|| all.take_any().expect("free"));
-        takes.join().expect("no panic")
-    });
-    // The waiter is woken when the transaction ends, and has no processor yet.
-    all.get(waiter.slot).waits_for.store(all.stamp(before).0, Ordering::SeqCst);
-    assert!(all.closes_a_cycle(before, waiter));
-    all.release(before);
-    let next = all.take().expect("free");
-    assert_eq!(next.slot, before.slot, "the same thread gets its slot back");
-    assert!(!all.closes_a_cycle(next, waiter));
-    // A transaction that is over waits for none.
-    all.get(next.slot).waits_for.store(all.stamp(waiter).0, Ordering::SeqCst);
-    assert!(all.closes_a_cycle(waiter, next));
-    assert!(!all.closes_a_cycle(waiter, before));
-}
-
-/// The search for cycles followed the wait of a transaction that was about to wake up, because its
-/// row had been restored by a rollback to a savepoint.
-#[test]
-fn a_wait_for_a_released_row_is_in_no_cycle() {
+fn a_released_row_is_held_no_longer() {
     let all = Descriptors::default();
     let holder = all.take().expect("free");
-    let waiter = std::thread::scope(|scope| {
-        let takes = scope.spawn(|| all.take_any().expect("free"));
-        takes.join().expect("no panic")
-    });
-    let mine = all.get(waiter.slot);
     let held = all.holder(holder);
-    mine.waits_since.store(held.releases, Ordering::SeqCst);
-    mine.waits_for.store(all.stamp(holder).0, Ordering::SeqCst);
-    assert!(all.closes_a_cycle(holder, waiter));
+    assert!(all.still_holds(held));
     all.rows_released(holder);
-    assert!(!all.closes_a_cycle(holder, waiter));
-    all.wait_for(waiter, held, &seconds(60), &|| Ok(())).expect("the row is released");
+    assert!(!all.still_holds(held), "it may be another row, so the waiter looks again");
+    assert!(all.still_holds(all.holder(holder)));
+    all.release(holder);
+    assert!(!all.still_holds(all.holder(holder)));
 }

@@ -1,0 +1,521 @@
+//! Locking reads: lock what is read, then read the newest version.
+//!
+//! A serializable pessimistic transaction locks each key and each interval that it reads, and keeps
+//! the locks until it has drawn its CSN (strict two-phase locking). Its reads have no snapshot: a
+//! transaction that waited for a row continues with the row's new value.
+//!
+//! Source: J. Gray and A. Reuter, *Transaction Processing*, chapters 7 and 8. Different there: a
+//! range is locked by locks on the keys next to its rows; here by the interval itself, which needs
+//! no entry to exist.
+
+use super::active::ActiveTransaction;
+use super::catalog::TableState;
+use super::descriptor::{DescriptorId, RowHolder};
+use super::lock_set::LockedInterval;
+use super::locks::{Access, Held, InTable, Interval, LockMode, Look, Request, Waiter};
+use super::options::{Isolation, Locking, ReadMode};
+use super::view::{Outcome, View, Visibility};
+use crate::base::planted::{self, Bug};
+use crate::base::{Csn, Error, Location, Result};
+use crate::sync::epoch::pin;
+use crate::tree::{LargeReader, LargeReference};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+impl ActiveTransaction {
+    fn held(&self, mode: LockMode) -> Held {
+        Held { id: self.id, mode, since: self.system.clock.now() }
+    }
+
+    fn waiter(&self) -> Waiter {
+        let limit = self.options.lock_timeout.unwrap_or(self.system.limits.lock_wait);
+        let limit = (!self.options.no_wait).then_some(limit);
+        Waiter { id: self.id, begun: self.begun, priority: self.options.priority, limit }
+    }
+
+    /// Returns whether the transaction holds what another one wants, so that the other one waits for
+    /// it.
+    pub(super) fn holds(&self, table: &Arc<TableState>, wanted: &Access<'_>) -> bool {
+        let locks = self.locks.borrow();
+        match wanted {
+            Access::Change(key) | Access::Key(key, _) => {
+                table.locks.is_held_by(key, self.id) || self.writes.has_changed(table, key)
+            }
+            Access::Interval(_) => false,
+            Access::Table(_) => {
+                locks.as_ref().is_some_and(|locks| locks.has_any_in(table)) || self.writes.has_table(table)
+            }
+        }
+    }
+
+    /// Waits until `access` may be possible. `blockers` adds the transactions that hold it now.
+    pub(super) fn await_access(
+        &self,
+        table: &Arc<TableState>,
+        access: &Access<'_>,
+        request: &mut Request,
+        blockers: &dyn Fn(&mut Vec<DescriptorId>),
+    ) -> Result<()> {
+        let (system, counters) = (&self.system, &self.system.counters);
+        let began = system.clock.now();
+        let is_upgrade = match access {
+            Access::Change(key) => table.locks.is_held_by(key, self.id),
+            _ => false,
+        };
+        let look = Look {
+            blockers: &|| {
+                let mut found = Vec::new();
+                blockers(&mut found);
+                found
+            },
+            holds: &|wanted| self.holds(table, wanted),
+            is_upgrade,
+            check_whole: &|| system.committed.check_whole(),
+        };
+        let in_table = InTable { id: table.id, name: &table.shared_name, locks: &table.locks };
+        let ended = system.locks.waiters.wait(&self.waiter(), (in_table, access), &mut request.place, &look);
+        system.committed.check_whole()?;
+        let waited = system.clock.now().0.saturating_sub(began.0);
+        counters.row_waits.add(1);
+        counters.row_wait_ns.add(waited);
+        counters.lock_waits.record_ns(waited);
+        ended.inspect_err(|_| counters.conflicts.add(1))
+    }
+
+    /// Ends a request, which was granted or given up.
+    #[inline]
+    pub(super) fn end_request(&self, table: &TableState, request: &Request, granted: bool) {
+        if let Some(place) = request.place {
+            self.system.locks.waiters.leave(&table.locks, place, granted);
+        }
+    }
+
+    /// Waits until `csn`, whose row is held until it is durable, is committed. Returns false if the
+    /// row is free.
+    pub(super) fn await_late_release(&self, csn: Csn) -> Result<bool> {
+        let is_held = self.options.locking == Locking::Pessimistic && self.is_held_late(csn);
+        if is_held {
+            let (system, began) = (&self.system, self.system.clock.now());
+            system.committed.wait(csn)?;
+            system.counters.lock_waits.record_ns(system.clock.now().0.saturating_sub(began.0));
+        }
+        Ok(is_held)
+    }
+
+    /// Returns whether rows of `csn` are held until they are durable.
+    #[inline]
+    pub(super) fn is_held_late(&self, csn: Csn) -> bool {
+        csn != Csn::ZERO
+            && self.system.locks.late.may_hold(csn)
+            && !self.system.committed.is_committed(csn)
+            && !planted::is(Bug::LateReleaseIgnored)
+    }
+
+    /// Locks `key` for a read. Returns whether the lock is new.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`, `OutOfMemory`, `Poisoned`.
+    fn lock_key(&self, table: &Arc<TableState>, key: &[u8], mode: LockMode) -> Result<bool> {
+        let mut request = Request::default();
+        let locked = self.lock_key_in_line(table, key, mode, &mut request);
+        self.end_request(table, &request, locked.is_ok());
+        let is_new = locked?;
+        let mut locks = self.locks.borrow_mut();
+        if let (true, Some(locks)) = (is_new, locks.as_mut()) {
+            locks.escalate(&self.system, table, self.held(LockMode::Shared));
+            locks.charge(&self.system)?;
+        }
+        Ok(is_new)
+    }
+
+    fn lock_key_in_line(
+        &self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        mode: LockMode,
+        request: &mut Request,
+    ) -> Result<bool> {
+        let waiters = &self.system.locks.waiters;
+        loop {
+            {
+                let mut locks = self.locks.borrow_mut();
+                let locks = locks.get_or_insert_default();
+                if mode == LockMode::Shared && locks.has_whole(table, LockMode::Shared) {
+                    return Ok(false);
+                }
+                if !locks.lock_key(table, key, self.held(mode)) {
+                    return Ok(false);
+                }
+            }
+            let access = Access::Key(Cow::Borrowed(key), mode);
+            let forbid = |found: &mut Vec<DescriptorId>| table.locks.forbid_key(key, mode, self.id, found);
+            let mut found = Vec::new();
+            forbid(&mut found);
+            let holds = |wanted: &Access<'_>| self.holds(table, wanted);
+            if found.is_empty()
+                && waiters.ahead_of(self.id, table.id, &access, request.place, &holds).is_empty()
+            {
+                return Ok(true);
+            }
+            self.locks.borrow_mut().get_or_insert_default().withdraw_key(self.id);
+            waiters.released(self.id);
+            self.await_access(table, &access, request, &forbid)?;
+        }
+    }
+
+    /// Locks an interval that one end of a cursor is about to read: the first one, or more of it.
+    ///
+    /// # Errors
+    /// As [`ActiveTransaction::lock_key`].
+    pub(super) fn lock_interval(
+        &self,
+        table: &Arc<TableState>,
+        interval: &Interval,
+        locked: &mut Option<LockedInterval>,
+    ) -> Result<()> {
+        if planted::is(Bug::RangeLocksRows) {
+            return Ok(());
+        }
+        let mut request = Request::default();
+        let done = self.lock_interval_in_line(table, interval, locked, &mut request);
+        self.end_request(table, &request, done.is_ok());
+        done?;
+        self.locks.borrow_mut().get_or_insert_default().charge(&self.system)
+    }
+
+    fn lock_interval_in_line(
+        &self,
+        table: &Arc<TableState>,
+        interval: &Interval,
+        locked: &mut Option<LockedInterval>,
+        request: &mut Request,
+    ) -> Result<()> {
+        let waiters = &self.system.locks.waiters;
+        let forbid = |found: &mut Vec<DescriptorId>| table.locks.forbid_interval(self.id, found);
+        let access = Access::Interval(Cow::Borrowed(interval));
+        loop {
+            if self.locks.borrow().as_ref().is_some_and(|locks| locks.has_whole(table, LockMode::Shared)) {
+                return Ok(());
+            }
+            let held = self.held(LockMode::Shared);
+            let at =
+                self.locks.borrow_mut().get_or_insert_default().lock_interval(table, interval.clone(), held);
+            let mut found = Vec::new();
+            forbid(&mut found);
+            let holds = |wanted: &Access<'_>| self.holds(table, wanted);
+            let is_free = found.is_empty()
+                && waiters.ahead_of(self.id, table.id, &access, request.place, &holds).is_empty();
+            let mut locks_guard = self.locks.borrow_mut();
+            let locks = locks_guard.get_or_insert_default();
+            if is_free {
+                match *locked {
+                    None => *locked = Some(at),
+                    Some(earlier) => {
+                        locks.extend_interval(table, earlier, interval);
+                        locks.withdraw_interval();
+                    }
+                }
+                return Ok(());
+            }
+            locks.withdraw_interval();
+            drop(locks_guard);
+            waiters.released(self.id);
+            self.await_access(table, &access, request, &forbid)?;
+        }
+    }
+
+    /// Reads `key` as its newest version, waiting for a transaction that holds the row. The caller
+    /// has locked the key. Returns whether the key exists.
+    ///
+    /// # Errors
+    /// As [`ActiveTransaction::lock_key`]; I/O, `Corruption`.
+    fn read_newest(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let mut request = Request::default();
+        let read = self.read_newest_in_line(table, key, value, &mut request);
+        self.end_request(table, &request, read.is_ok());
+        read
+    }
+
+    fn read_newest_in_line(
+        &self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        request: &mut Request,
+    ) -> Result<bool> {
+        let (system, view) = (&self.system, self.view());
+        let mut seen = None;
+        loop {
+            let guard = pin();
+            let (leaf, entry) = table.tree.lookup_in_leaf(key, value)?;
+            let Some(entry) = entry else {
+                value.clear();
+                self.dependencies.observe_leaf(system, leaf);
+                return Ok(false);
+            };
+            let (visibility, _) =
+                view.visibility(entry.stamp, &system.versions.slots, &system.descriptors, &guard);
+            if let Visibility::InProgress(other) = visibility
+                && !planted::is(Bug::LockedReadPasses)
+            {
+                drop(guard);
+                self.await_row(table, key, (entry.stamp, other), &mut seen, request)?;
+                continue;
+            }
+            let outcome = system.resolve(view, entry.stamp, entry.held(), value, &guard);
+            drop(guard);
+            let (exists, is_large, csn) = match outcome {
+                Outcome::Value(csn) => (true, false, csn),
+                Outcome::Reference(csn) => (true, true, csn),
+                Outcome::Absent(csn) => (false, false, csn),
+                Outcome::Retry => {
+                    system.committed.check_whole()?;
+                    continue;
+                }
+            };
+            if self.await_late_release(csn)? {
+                continue;
+            }
+            self.dependencies.observe_leaf(system, leaf);
+            self.depend_on(csn);
+            if is_large {
+                let reference = LargeReference::decode(value)?;
+                value.clear();
+                LargeReader::new(system.pool.clone(), reference).read_all(value)?;
+            } else if !exists {
+                value.clear();
+            }
+            return Ok(exists);
+        }
+    }
+
+    /// Waits for the transaction that holds a row, which the caller has seen without a latch: on the
+    /// first call only notes the holder. If the row still has the same stamp when the caller looks
+    /// again, the holder had not released the row when it was noted.
+    pub(super) fn await_row(
+        &self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        (stamp, holder): (u64, DescriptorId),
+        seen: &mut Option<(u64, RowHolder)>,
+        request: &mut Request,
+    ) -> Result<()> {
+        match seen.take() {
+            Some((same, holder)) if same == stamp => {
+                let access = Access::Key(Cow::Borrowed(key), LockMode::Shared);
+                let descriptors = &self.system.descriptors;
+                let blockers = |found: &mut Vec<DescriptorId>| {
+                    found.extend(descriptors.still_holds(holder).then_some(holder.id));
+                };
+                self.await_access(table, &access, request, &blockers)
+            }
+            _ => {
+                *seen = Some((stamp, self.system.descriptors.holder(holder)));
+                Ok(())
+            }
+        }
+    }
+
+    /// Locks `key`, then reads its newest version.
+    ///
+    /// # Errors
+    /// As [`ActiveTransaction::get`]; `Deadlock`, `LockTimeout`, `OutOfMemory`.
+    pub(super) fn get_locked(
+        &self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        mode: LockMode,
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if planted::is(Bug::LockAfterRead) {
+            let found = self.read_newest(table, key, value)?;
+            planted::linger(Bug::LockAfterRead);
+            return self.lock_key(table, key, mode).map(|_| found);
+        }
+        if planted::is(Bug::LockedReadIsOld) {
+            self.lock_key(table, key, mode)?;
+            let old = Csn(self.system.commit().newest_drawn().0.saturating_sub(2));
+            let view = View { snapshot: old, own: self.own };
+            return Ok(self.system.read(&table.tree, key, view, value)?.0);
+        }
+        self.lock_key(table, key, mode)?;
+        self.read_newest(table, key, value)
+    }
+
+    /// Reads `key` and locks it against changes, whether it exists or not, until the transaction
+    /// ends. Others may lock it in the same way.
+    ///
+    /// # Errors
+    /// As [`ActiveTransaction::get`]; `Deadlock`, `LockTimeout`, `OutOfMemory`; `Conflict` if the
+    /// row is newer than the snapshot; `InvalidArgument` if the transaction is read-only.
+    pub fn get_for_share(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.check_may_lock()?;
+        self.system.check_key(table, key)?;
+        self.touch(table)?;
+        let found = self.get_locked(table, key, LockMode::Shared, value)?;
+        if self.options.isolation == Isolation::ReadCommitted || self.read_mode() == ReadMode::Lock {
+            return Ok(found);
+        }
+        // The snapshot of a pessimistic transaction is taken now at the latest, so that it contains
+        // the row that was locked first.
+        let view = self.view();
+        if !self.is_unchanged_since(table, key, view.snapshot)? {
+            let what = "the row was changed after this transaction's snapshot: abort and retry";
+            return Err(self.system.conflict(what, table));
+        }
+        Ok(found)
+    }
+
+    /// Locks `key` so that only this transaction can change it, and reads it.
+    pub(super) fn get_for_later_change(
+        &self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.touch(table)?;
+        self.get_locked(table, key, LockMode::Update, value)
+    }
+
+    /// Makes the answer that `key` does not exist a read. Returns true if the caller has to look
+    /// again.
+    pub(super) fn note_absent(&self, table: &Arc<TableState>, key: &[u8]) -> Result<bool> {
+        match self.read_mode() {
+            _ if planted::is(Bug::RemoveIsNoRead) => Ok(false),
+            ReadMode::Plain => Ok(false),
+            ReadMode::Remember => {
+                self.remember_key(table, key);
+                Ok(false)
+            }
+            ReadMode::Lock => self.lock_key(table, key, LockMode::Shared),
+        }
+    }
+
+    /// Locks all rows of the table, those that do not exist, too: shared against changes, exclusive
+    /// against locking reads as well.
+    ///
+    /// # Errors
+    /// `NotFound` (dropped table), `Deadlock`, `LockTimeout`, `Poisoned`; `InvalidArgument` if the
+    /// transaction is read-only or `mode` is no mode of a table.
+    pub fn lock_table(&mut self, table: &Arc<TableState>, mode: LockMode) -> Result<()> {
+        self.check_may_lock()?;
+        if !matches!(mode, LockMode::Shared | LockMode::Exclusive) {
+            let what = format!("a table is locked `Shared` or `Exclusive`, not `{mode:?}`");
+            return Err(Error::invalid(what).at(Location::Table(table.name.clone())));
+        }
+        self.touch(table)?;
+        let mut request = Request::default();
+        let locked = self.lock_table_in_line(table, mode, &mut request);
+        self.end_request(table, &request, locked.is_ok());
+        locked
+    }
+
+    fn lock_table_in_line(
+        &self,
+        table: &Arc<TableState>,
+        mode: LockMode,
+        request: &mut Request,
+    ) -> Result<()> {
+        let (system, waiters) = (&self.system, &self.system.locks.waiters);
+        let forbid = |found: &mut Vec<DescriptorId>| {
+            found.extend(system.descriptors.changers_of(table.id, self.id));
+            match mode {
+                LockMode::Exclusive => table.locks.forbid_exclusive(self.id, found),
+                _ => table.locks.forbid_interval(self.id, found),
+            }
+        };
+        loop {
+            {
+                let mut locks = self.locks.borrow_mut();
+                let locks = locks.get_or_insert_default();
+                if locks.has_whole(table, mode) {
+                    return Ok(());
+                }
+                locks.lock_interval(table, Interval::ALL, self.held(mode));
+            }
+            let mut found = Vec::new();
+            forbid(&mut found);
+            let (access, holds) = (Access::Table(mode), |wanted: &Access<'_>| self.holds(table, wanted));
+            if found.is_empty()
+                && waiters.ahead_of(self.id, table.id, &access, request.place, &holds).is_empty()
+            {
+                return Ok(());
+            }
+            self.locks.borrow_mut().get_or_insert_default().withdraw_interval();
+            waiters.released(self.id);
+            self.await_access(table, &access, request, &forbid)?;
+        }
+    }
+
+    /// Returns whether locks of others, or their requests, forbid to change `key` now. The leaf is
+    /// latched.
+    #[cold]
+    pub(super) fn is_change_forbidden(&self, table: &Arc<TableState>, key: &[u8], request: &Request) -> bool {
+        let holds_itself = table.locks.is_held_by(key, self.id);
+        if planted::is(Bug::LocksIgnored) || holds_itself && planted::is(Bug::UpgradeUnchecked) {
+            return false;
+        }
+        let mut found = Vec::new();
+        table.locks.forbid_change(key, self.id, &mut found);
+        if !found.is_empty() || holds_itself {
+            return !found.is_empty();
+        }
+        let (access, holds) =
+            (Access::Change(Cow::Borrowed(key)), |wanted: &Access<'_>| self.holds(table, wanted));
+        let waiters = &self.system.locks.waiters;
+        !waiters.ahead_of(self.id, table.id, &access, request.place, &holds).is_empty()
+    }
+
+    /// Waits until a row may be changed: `holder` had changed it, or locks forbade the change.
+    pub(super) fn await_change(
+        &self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        holder: Option<RowHolder>,
+        request: &mut Request,
+    ) -> Result<()> {
+        let descriptors = &self.system.descriptors;
+        let blockers = |found: &mut Vec<DescriptorId>| {
+            let holder = holder.filter(|holder| descriptors.still_holds(*holder));
+            found.extend(holder.map(|holder| holder.id));
+            table.locks.forbid_change(key, self.id, found);
+        };
+        self.await_access(table, &Access::Change(Cow::Borrowed(key)), request, &blockers)
+    }
+
+    /// Keeps the rows of changes that are about to be taken back as reads: the caller knows them.
+    pub(super) fn keep_as_reads(&self, first: usize) -> Result<()> {
+        if planted::is(Bug::RollbackForgetsReads) || self.read_mode() == ReadMode::Plain {
+            return Ok(());
+        }
+        for change in self.writes.changes.get(first..).unwrap_or_default() {
+            let (table, key) = (&self.writes.tables[change.table as usize], self.writes.key(change));
+            match self.read_mode() {
+                ReadMode::Plain => {}
+                ReadMode::Remember => self.remember_key(table, key),
+                // The stamp still excludes others, so nothing has to be looked for.
+                ReadMode::Lock => {
+                    let held = self.held(LockMode::Shared);
+                    self.locks.borrow_mut().get_or_insert_default().lock_key(table, key, held);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the locks, and wakes the transactions that waited for this one.
+    pub(super) fn release_locks(&mut self) {
+        if let Some(locks) = self.locks.get_mut() {
+            locks.release(self.id);
+        }
+    }
+
+    /// Refuses locks in a read-only transaction.
+    fn check_may_lock(&self) -> Result<()> {
+        if self.options.read_only {
+            let what = "the transaction is read-only and reads as of one CSN: it locks nothing";
+            return Err(Error::invalid(what));
+        }
+        Ok(())
+    }
+}

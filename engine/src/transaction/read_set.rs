@@ -1,0 +1,175 @@
+//! What a serializable optimistic transaction has read: keys, absent ones too, and intervals of
+//! keys.
+//!
+//! The pin of the transaction's snapshot keeps what is needed to compare: as long as it is pinned,
+//! newer versions keep a readable stamp, and the tombstones of deleted keys stay. So only names are
+//! remembered, not versions.
+
+use super::catalog::TableState;
+use super::locks::Interval;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Bytes of remembered keys and bounds above which a transaction remembers one interval for each
+/// table instead: the smallest that covers its reads.
+const EXACT_BYTES_MAX: usize = 1 << 20;
+
+/// A part of what was read in one table.
+#[derive(Debug)]
+struct ReadsOfTable {
+    table: Arc<TableState>,
+    keys: Vec<Box<[u8]>>,
+    intervals: Vec<Interval>,
+    /// Replaces keys and intervals once they are too many.
+    hull: Option<Interval>,
+}
+
+/// The reads of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct ReadSet {
+    tables: Vec<ReadsOfTable>,
+    bytes: usize,
+}
+
+/// The interval that one end of a cursor has read so far.
+#[derive(Clone, Copy, Debug)]
+pub struct RememberedInterval {
+    table: usize,
+    interval: usize,
+}
+
+impl ReadSet {
+    fn of(&mut self, table: &Arc<TableState>) -> usize {
+        let known = self.tables.iter().position(|reads| Arc::ptr_eq(&reads.table, table));
+        known.unwrap_or_else(|| {
+            let (keys, intervals) = (Vec::new(), Vec::new());
+            self.tables.push(ReadsOfTable { table: table.clone(), keys, intervals, hull: None });
+            self.tables.len() - 1
+        })
+    }
+
+    /// Remembers that `key` was read.
+    pub(super) fn add_key(&mut self, table: &Arc<TableState>, key: &[u8]) {
+        let at = self.of(table);
+        let reads = &mut self.tables[at];
+        if let Some(hull) = &mut reads.hull {
+            return hull.extend_over(&point(key));
+        }
+        if reads.keys.last().is_none_or(|last| **last != *key) {
+            reads.keys.push(key.into());
+            self.grow(key.len() + size_of::<Box<[u8]>>());
+        }
+    }
+
+    /// Remembers that a cursor has read an interval.
+    pub(super) fn add_interval(&mut self, table: &Arc<TableState>, interval: Interval) -> RememberedInterval {
+        let table = self.of(table);
+        let reads = &mut self.tables[table];
+        if let Some(hull) = &mut reads.hull {
+            hull.extend_over(&interval);
+            return RememberedInterval { table, interval: 0 };
+        }
+        let bytes = size_of::<Interval>() + interval.bytes();
+        reads.intervals.push(interval);
+        let interval = reads.intervals.len() - 1;
+        self.grow(bytes);
+        RememberedInterval { table, interval }
+    }
+
+    /// Remembers that the cursor has read as far as `bound`, its upper bound or, with `back`, its
+    /// lower one.
+    pub(super) fn extend_interval(&mut self, at: RememberedInterval, back: bool, bound: Bound<&[u8]>) {
+        let reads = &mut self.tables[at.table];
+        if let Some(hull) = &mut reads.hull {
+            let side = if back { &mut hull.from } else { &mut hull.to };
+            let farther = match (&*side, bound) {
+                (Bound::Unbounded, _) => false,
+                (_, Bound::Unbounded) => true,
+                (
+                    Bound::Included(old) | Bound::Excluded(old),
+                    Bound::Included(new) | Bound::Excluded(new),
+                ) => {
+                    if back {
+                        new <= old.as_slice()
+                    } else {
+                        new >= old.as_slice()
+                    }
+                }
+            };
+            if farther {
+                copy_bound(side, bound);
+            }
+            return;
+        }
+        let interval = &mut reads.intervals[at.interval];
+        let before = interval.bytes();
+        copy_bound(if back { &mut interval.from } else { &mut interval.to }, bound);
+        let more = interval.bytes().saturating_sub(before);
+        self.grow(more);
+    }
+
+    fn grow(&mut self, more: usize) {
+        self.bytes += more;
+        if self.bytes > EXACT_BYTES_MAX {
+            self.tables.iter_mut().for_each(ReadsOfTable::use_hull);
+            self.bytes = 0;
+        }
+    }
+
+    /// Returns whether nothing was read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// Calls `f` with each key and each interval, once each.
+    ///
+    /// # Errors
+    /// That of `f`, which ends the calls.
+    pub(super) fn try_each<E>(
+        &mut self,
+        mut f: impl FnMut(&Arc<TableState>, Read<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for reads in &mut self.tables {
+            reads.keys.sort_unstable();
+            reads.keys.dedup();
+            reads.keys.iter().try_for_each(|key| f(&reads.table, Read::Key(key)))?;
+            reads.intervals.iter().chain(&reads.hull).try_for_each(|i| f(&reads.table, Read::Interval(i)))?;
+        }
+        Ok(())
+    }
+}
+
+/// A remembered read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Read<'a> {
+    Key(&'a [u8]),
+    Interval(&'a Interval),
+}
+
+impl ReadsOfTable {
+    fn use_hull(&mut self) {
+        let keys = self.keys.drain(..).map(|key| point(&key));
+        let hull = keys.chain(self.intervals.drain(..)).chain(self.hull.take()).reduce(|mut hull, next| {
+            hull.extend_over(&next);
+            hull
+        });
+        self.hull = hull;
+        self.keys.shrink_to_fit();
+        self.intervals.shrink_to_fit();
+    }
+}
+
+fn point(key: &[u8]) -> Interval {
+    Interval { from: Bound::Included(key.to_vec()), to: Bound::Included(key.to_vec()) }
+}
+
+/// Copies a bound into the memory of another one.
+fn copy_bound(to: &mut Bound<Vec<u8>>, from: Bound<&[u8]>) {
+    match (to, from) {
+        (Bound::Included(to), Bound::Included(from)) | (Bound::Excluded(to), Bound::Excluded(from)) => {
+            to.clear();
+            to.extend_from_slice(from);
+        }
+        (to, from) => *to = from.map(<[u8]>::to_vec),
+    }
+}

@@ -1,0 +1,232 @@
+//! Validation: a serializable optimistic transaction proves at its commit that what it read is still
+//! so.
+//!
+//! The order of CSNs has to be the serial order, so that each snapshot, checkpoint and backup is a
+//! state of a serial execution. It is not enough that nothing has changed *before* the draw: another
+//! transaction could draw a lower CSN in between.
+//!
+//! ```text
+//!   T   mark what was read   look: a newer version?   PREPARING   draw   end the marks
+//!   U                        stamped a row that T read            PREPARING: the row is marked
+//!                                                                 ACTIVE again; waits for T; draws
+//! ```
+//!
+//! 1. T marks its reads, then looks at the rows. U announces PREPARING, then looks for marks on the
+//!    rows that it changed. All four are sequentially consistent. So T sees PREPARING and waits for
+//!    U's number, or U sees the mark and draws after T.
+//! 2. Every transaction that writes takes part, of any isolation. Without marks in its tables it
+//!    reads one counter for each.
+//! 3. A read is valid if no version above the snapshot exists, not even beneath one in progress. A
+//!    key that was absent, and a gap in a range, are read like a row. Versions that only locked a
+//!    row do not count.
+//! 4. Two transactions that validate at the same time may have changed what the other one read. The
+//!    older one waits with its marks; the younger one ends its marks and validates again afterwards.
+//!
+//! Source: H. T. Kung and J. T. Robinson, *On Optimistic Methods for Concurrency Control* (parallel
+//! validation). Different there: sets of finished transactions are kept and compared; here the
+//! versions in the rows say what has changed.
+
+use super::active::ActiveTransaction;
+use super::catalog::TableState;
+use super::descriptor::{DescriptorId, Status};
+use super::lock_set::LockSet;
+use super::locks::{Held, Interval, LockMode};
+use super::read_set::Read;
+use super::system::TransactionSystem;
+use super::versions::{Before, VersionHandle};
+use crate::base::planted::{self, Bug};
+use crate::base::{Csn, Result};
+use crate::buffer::ScanBuffer;
+use crate::sync::epoch::{Guard, pin};
+use crate::tree::LeafBatch;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Entries that a validation of an interval looks at in one step.
+const BATCH: usize = 256;
+/// How often a transaction that waits for a mark looks again by itself.
+const MARK_LOOK: Duration = Duration::from_millis(1);
+
+/// The marks of a validation, which end when this is dropped.
+pub(super) struct Marks<'a> {
+    system: &'a TransactionSystem,
+    id: DescriptorId,
+    set: LockSet,
+}
+
+impl Drop for Marks<'_> {
+    fn drop(&mut self) {
+        self.set.release(self.id);
+        self.system.locks.marks_ended.notify_all();
+    }
+}
+
+/// What the stamps of an entry say.
+enum Verdict {
+    Unchanged,
+    Changed,
+    /// A writer has just finished: look again.
+    Retry,
+}
+
+impl ActiveTransaction {
+    /// Remembers that `key` was read.
+    pub(super) fn remember_key(&self, table: &Arc<TableState>, key: &[u8]) {
+        self.reads.borrow_mut().get_or_insert_default().add_key(table, key);
+    }
+
+    /// Returns whether a commit has to validate its reads. A transaction that wrote nothing has its
+    /// place in the serial order at its snapshot.
+    pub(super) fn must_validate(&self) -> bool {
+        self.reads.borrow().as_ref().is_some_and(|reads| !reads.is_empty())
+    }
+
+    /// Marks what was read, then validates it. The reads stay valid until the marks are dropped.
+    ///
+    /// # Errors
+    /// `Conflict` if something has changed; I/O, `Corruption`.
+    pub(super) fn mark_and_validate<'a>(&self, system: &'a TransactionSystem) -> Result<Marks<'a>> {
+        let held = Held { id: self.id, mode: LockMode::Mark, since: system.clock.now() };
+        let mut marks = Marks { system, id: self.id, set: LockSet::default() };
+        let mut reads = self.reads.borrow_mut();
+        let Some(reads) = reads.as_mut() else { return Ok(marks) };
+        if !planted::is(Bug::ValidationUnmarked) {
+            reads.try_each(|table, read| {
+                match read {
+                    Read::Key(key) => _ = marks.set.lock_key(table, key, held),
+                    Read::Interval(interval) => _ = marks.set.lock_interval(table, interval.clone(), held),
+                }
+                marks.set.charge(system)
+            })?;
+        }
+        let snapshot = self.snapshot.get();
+        reads.try_each(|table, read| {
+            let (is_valid, failures) = match read {
+                Read::Key(key) => {
+                    (self.is_unchanged_since(table, key, snapshot)?, &system.counters.changed_keys)
+                }
+                Read::Interval(interval) => {
+                    (self.is_range_unchanged(table, interval, snapshot)?, &system.counters.changed_ranges)
+                }
+            };
+            if is_valid {
+                return Ok(());
+            }
+            failures.add(1);
+            let what =
+                "a row or range that this transaction read was changed before its commit: abort and retry";
+            Err(system.conflict(what, table))
+        })?;
+        planted::linger(Bug::ValidationUnmarked);
+        Ok(marks)
+    }
+
+    /// Returns whether `key`, or its absence, is as it was at `snapshot`, which is pinned. Own changes
+    /// do not count.
+    pub(super) fn is_unchanged_since(&self, table: &TableState, key: &[u8], snapshot: Csn) -> Result<bool> {
+        let mut value = Vec::new();
+        loop {
+            let guard = pin();
+            let (_, entry) = table.tree.lookup_in_leaf(key, &mut value)?;
+            let Some(entry) = entry else { return Ok(true) };
+            match self.verdict(entry.stamp, snapshot, &guard) {
+                Verdict::Unchanged => return Ok(true),
+                Verdict::Changed => return Ok(false),
+                Verdict::Retry => self.system.committed.check_whole()?,
+            }
+        }
+    }
+
+    /// Returns whether the rows and gaps of an interval are as they were at `snapshot`.
+    fn is_range_unchanged(&self, table: &TableState, interval: &Interval, snapshot: Csn) -> Result<bool> {
+        let mut from = interval.from.clone();
+        let (mut batch, mut copies) = (LeafBatch::default(), ScanBuffer::default());
+        'leaves: loop {
+            let guard = pin();
+            batch.clear();
+            let next =
+                table.tree.scan_forward(from.as_ref().map(Vec::as_slice), BATCH, &mut batch, &mut copies)?;
+            for entry in batch.iter() {
+                if !interval.contains(entry.key) {
+                    return Ok(true);
+                }
+                match self.verdict(entry.meta.stamp, snapshot, &guard) {
+                    Verdict::Unchanged => {}
+                    Verdict::Changed => return Ok(false),
+                    Verdict::Retry => {
+                        self.system.committed.check_whole()?;
+                        continue 'leaves;
+                    }
+                }
+            }
+            match next {
+                Some(key) if interval.contains(&key) => from = Bound::Included(key),
+                _ => return Ok(true),
+            }
+        }
+    }
+
+    /// Walks the versions of an entry down to the first that changed the row and is committed.
+    fn verdict(&self, mut word: u64, snapshot: Csn, guard: &Guard) -> Verdict {
+        let system = &self.system;
+        loop {
+            let handle = VersionHandle::from_word(word);
+            let Some(version) = handle.and_then(|handle| system.versions.slots.read(handle, guard)) else {
+                return Verdict::Unchanged;
+            };
+            let is_committed_change = if version.stamp == self.own {
+                false
+            } else {
+                match system.descriptors.status(version.stamp) {
+                    Status::Committed(csn) if csn <= snapshot => return Verdict::Unchanged,
+                    Status::Committed(_) => !matches!(version.undo.before, Before::Unchanged),
+                    Status::InProgress(_) if planted::is(Bug::ValidationSeesTop) => {
+                        return Verdict::Unchanged;
+                    }
+                    Status::InProgress(_) | Status::Orphaned => false,
+                    Status::Finished => return Verdict::Retry,
+                }
+            };
+            if is_committed_change {
+                return Verdict::Changed;
+            }
+            if matches!(version.undo.before, Before::Absent) {
+                return Verdict::Unchanged;
+            }
+            word = version.undo.prior;
+        }
+    }
+
+    /// Returns a transaction that validates a read of a row that this one has changed. The caller has
+    /// announced that it is about to draw its CSN.
+    #[inline]
+    pub(super) fn marked_by(&self) -> Option<DescriptorId> {
+        let tables = &self.writes.tables;
+        if tables.iter().all(|table| !table.locks.has_marks()) || planted::is(Bug::MarksIgnored) {
+            return None;
+        }
+        self.find_mark()
+    }
+
+    #[cold]
+    pub(super) fn find_mark(&self) -> Option<DescriptorId> {
+        self.writes.changes.iter().filter(|change| !change.lock).find_map(|change| {
+            let table = &self.writes.tables[change.table as usize];
+            table.locks.marked_by(self.writes.key(change), self.id)
+        })
+    }
+
+    /// Waits until no other transaction validates a read of a row that this one has changed.
+    pub(super) fn await_marks(&self) -> Result<()> {
+        let event = &self.system.locks.marks_ended;
+        loop {
+            let ticket = event.ticket();
+            if self.find_mark().is_none() {
+                return Ok(());
+            }
+            self.system.committed.check_whole()?;
+            event.wait(ticket, Some(MARK_LOOK));
+        }
+    }
+}
