@@ -31,24 +31,34 @@
 //! The verdict follows from the results: a schedule is serializable if some serial order of the
 //! committed transactions gives all of their results and the rows that are left.
 //!
-//! To add a level, add it to [`LEVELS`], its name to `levels`, and its word to `verdict`. Then
+//! To add a level, add it to `levels`, its name to `levels`, and its word to `verdict`. Then
 //! `QUENCH_BLESS=1 cargo test -p quenchdb --test engine anomalies::` writes the results that the
 //! engine gives. Verdicts are never written, so that an unexpected anomaly still fails.
 
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Result as DbResult, Table, Transaction};
+use quenchdb::{
+    Database, ErrorKind, Isolation, Locking, Result as DbResult, Table, Transaction, TransactionOptions,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Options of a transaction that a column of a script stands for.
-type Level = Isolation;
+type Level = TransactionOptions;
 
 /// Levels by their names in scripts, in the order of the columns.
-const LEVELS: [(&str, Level); 2] =
-    [("read-committed", Isolation::ReadCommitted), ("snapshot", Isolation::Snapshot)];
+fn levels() -> [(&'static str, Level); 5] {
+    let at = |isolation| TransactionOptions::new().isolation(isolation);
+    [
+        ("read-committed", at(Isolation::ReadCommitted)),
+        ("snapshot", at(Isolation::Snapshot)),
+        ("snapshot-locking", at(Isolation::Snapshot).locking(Locking::Pessimistic)),
+        ("serializable", at(Isolation::Serializable)),
+        ("serializable-locking", at(Isolation::Serializable).locking(Locking::Pessimistic)),
+    ]
+}
 
 fn begin_at(db: &Database, level: Level) -> DbResult<Transaction> {
-    db.begin_with(level, Durability::Durable)
+    db.begin_with(level)
 }
 
 /// Time without a result after which an expected `waits` is believed.
@@ -104,8 +114,8 @@ fn cell(cells: &[String], column: usize) -> &str {
 }
 
 fn level(name: &str) -> Result<Level, String> {
-    let known = LEVELS.iter().find(|(known, _)| *known == name);
-    known.map(|(_, level)| *level).ok_or(format!("there is no level {name}"))
+    let known = levels().into_iter().find(|(known, _)| *known == name);
+    known.map(|(_, level)| level).ok_or(format!("there is no level {name}"))
 }
 
 fn rows_in_words(rows: &Rows) -> String {
@@ -133,7 +143,7 @@ impl Script {
                 _ => script.steps.push(Step::parse(line, content)?),
             }
         }
-        if script.levels != LEVELS.map(|(name, _)| name) {
+        if script.levels != levels().map(|(name, _)| name) {
             return Err(format!("the levels are {:?}", script.levels));
         }
         match script.steps.last() {
@@ -153,7 +163,7 @@ impl Step {
             None if text == "end" => None,
             number => {
                 let number = number.and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
-                action_of(&words[1..], LEVELS[0].1).map_err(|why| format!("{}: {why}", wrong()))?;
+                action_of(&words[1..], levels()[0].1).map_err(|why| format!("{}: {why}", wrong()))?;
                 Some((number, words[1..].to_vec()))
             }
         };
@@ -192,7 +202,11 @@ fn run_transaction(
     for action in actions {
         let result = carry_out(db, table, &mut open, action).unwrap_or_else(|error| {
             open = None;
-            if error.kind() == ErrorKind::Conflict { "conflict".into() } else { error.to_string() }
+            match error.kind() {
+                ErrorKind::Conflict => "conflict".into(),
+                ErrorKind::Deadlock => "deadlock".into(),
+                _ => error.to_string(),
+            }
         });
         if results.send((number, result)).is_err() {
             return;
@@ -322,7 +336,7 @@ impl Script {
         for step in &self.steps {
             let expected = is_strict.then(|| cell(&step.expected, column));
             let result = match &step.action {
-                Some((number, words)) => run.step(*number, action_of(words, LEVELS[column].1)?, expected),
+                Some((number, words)) => run.step(*number, action_of(words, levels()[column].1)?, expected),
                 None => {
                     if let Some((number, _)) = run.pending.iter().find(|(_, queue)| !queue.is_empty()) {
                         return Err(format!("T{number} still waits at the end"));

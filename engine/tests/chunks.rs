@@ -6,7 +6,7 @@ use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Settings, Table, Transaction};
+use quenchdb::{Database, Durability, ErrorKind, Preset, Settings, Table, Transaction};
 use std::sync::Arc;
 
 fn settings() -> Settings {

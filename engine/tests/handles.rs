@@ -1,7 +1,7 @@
 //! Threads that start and end, hundreds of snapshots, and handles dropped in any order.
 
 use crate::support::{in_time, rows};
-use quenchdb::{Database, Durability, ErrorKind, Isolation, Preset, Result, Table, Transaction};
+use quenchdb::{Database, Durability, ErrorKind, Preset, Result, Table, Transaction};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -5,7 +5,7 @@ use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::{some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Compression, Database, Durability, ErrorKind, Isolation, Preset, Settings, Snapshot, Table};
+use quenchdb::{Compression, Database, Durability, ErrorKind, Preset, Settings, Snapshot, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -7,8 +7,7 @@ use quenchdb::internals::base::depth::{depth, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
-    Acknowledger, Builder, Database, Durability, ErrorKind, Isolation, MemoryCache, Preset, Settings,
-    Survives, Writer,
+    Acknowledger, Builder, Database, Durability, ErrorKind, MemoryCache, Preset, Settings, Survives, Writer,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

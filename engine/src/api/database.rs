@@ -16,7 +16,7 @@ use crate::log::DumpedRecord;
 use crate::recovery::RecoveryReport;
 use crate::store::{CheckpointReader, ManifestFile};
 use crate::sync::{Mutex, thread};
-use crate::transaction::{ActiveTransaction, ReadSnapshot, TransactionOptions, USER};
+use crate::transaction::{ActiveTransaction, LockInfo, ReadSnapshot, TransactionOptions, USER};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -265,6 +265,14 @@ impl Database {
             commit.metrics().reset();
         }
         self.inner.system.counters.reset();
+    }
+
+    /// Returns the locks that transactions hold besides the rows that they have changed, and all
+    /// requests that wait. Looks at each lock, so do not call it many times a second if there are
+    /// many.
+    #[must_use]
+    pub fn locks(&self) -> Vec<LockInfo> {
+        self.inner.system.lock_report()
     }
 
     /// Returns what recovery did when the database was opened.

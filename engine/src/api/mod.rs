@@ -35,5 +35,7 @@ pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, 
 pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
 pub use crate::recovery::RecoveryReport;
 pub use crate::store::CheckpointReader;
-pub use crate::transaction::{Isolation, LockRelease, Locking, Savepoint, TransactionOptions};
+pub use crate::transaction::{
+    Isolation, LockInfo, LockMode, LockRelease, LockedKeys, Locking, Savepoint, TransactionOptions,
+};
 pub use crate::tree::VALUE_BYTES_MAX;

@@ -145,7 +145,7 @@ statistics! {
     committed: u64 = |s| s.metrics.committed.get();
     /// Transactions aborted.
     aborted: u64 = |s| s.counters.aborted.get();
-    /// Write conflicts.
+    /// Transactions that failed because of others: conflicts, deadlocks and timeouts.
     conflicts: u64 = |s| s.counters.conflicts.get();
     /// Transactions that waited before they began, because old versions took more than three
     /// quarters of `version_bytes`.
@@ -154,6 +154,18 @@ statistics! {
     row_waits: u64 = |s| s.counters.row_waits.get();
     /// Total time of these waits, in seconds.
     row_wait_seconds: f64 = |s| s.counters.row_wait_ns.get() as f64 / 1e9;
+    /// The times of these waits.
+    lock_waits: LatencySummary = |s| LatencySummary::of(&s.counters.lock_waits);
+    /// Transactions that were chosen to abort because of a deadlock.
+    deadlocks: u64 = |s| s.counters.deadlocks.get();
+    /// Waits that ended with a timeout, and requests of transactions that do not wait.
+    lock_timeouts: u64 = |s| s.counters.lock_timeouts.get();
+    /// Times that a transaction replaced its locks on keys by one on the table.
+    lock_escalations: u64 = |s| s.counters.lock_escalations.get();
+    /// Serializable commits that failed because a key that they had read was changed.
+    validation_key_failures: u64 = |s| s.counters.changed_keys.get();
+    /// Serializable commits that failed because a range that they had read was changed.
+    validation_range_failures: u64 = |s| s.counters.changed_ranges.get();
     /// Mean time from the commit call to the record in the log buffer, waits for room included, in
     /// microseconds; of one commit in sixteen.
     log_insert_us_mean: f64 = |s| s.counters.log_insert_us_mean();

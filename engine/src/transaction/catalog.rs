@@ -276,6 +276,12 @@ impl Catalog {
         self.inner.lock().by_name.keys().cloned().collect()
     }
 
+    /// Returns all tables, in the order of their names.
+    #[must_use]
+    pub fn tables(&self) -> Vec<Arc<TableState>> {
+        self.inner.lock().by_name.values().cloned().collect()
+    }
+
     /// Locks the catalog, for a change or for choosing a checkpoint's CSN (invariant 4).
     pub fn lock(&self) -> CatalogGuard<'_> {
         CatalogGuard { inner: self.inner.lock() }

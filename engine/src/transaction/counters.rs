@@ -15,6 +15,10 @@ pub struct TransactionCounters {
     pub row_wait_ns: Counter,
     /// The times of these waits.
     pub lock_waits: LatencyHistogram,
+    /// Transactions that were chosen to abort because of a deadlock.
+    pub deadlocks: Counter,
+    /// Waits that ended with a timeout, and requests of transactions that do not wait.
+    pub lock_timeouts: Counter,
     /// Times that a transaction replaced its locks on keys by one on the table.
     pub lock_escalations: Counter,
     /// Validations that failed because of a key.
@@ -44,6 +48,8 @@ impl TransactionCounters {
             &self.conflicts,
             &self.row_waits,
             &self.row_wait_ns,
+            &self.deadlocks,
+            &self.lock_timeouts,
             &self.lock_escalations,
             &self.changed_keys,
             &self.changed_ranges,

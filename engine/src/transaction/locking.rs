@@ -16,7 +16,7 @@ use super::locks::{Access, Held, InTable, Interval, LockMode, Look, Request, Wai
 use super::options::{Isolation, Locking, ReadMode};
 use super::view::{Outcome, View, Visibility};
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, Error, Location, Result};
+use crate::base::{Csn, Error, ErrorKind, Location, Result};
 use crate::sync::epoch::pin;
 use crate::tree::{LargeReader, LargeReference};
 use std::borrow::Cow;
@@ -79,7 +79,14 @@ impl ActiveTransaction {
         counters.row_waits.add(1);
         counters.row_wait_ns.add(waited);
         counters.lock_waits.record_ns(waited);
-        ended.inspect_err(|_| counters.conflicts.add(1))
+        ended.inspect_err(|error| {
+            counters.conflicts.add(1);
+            match error.kind() {
+                ErrorKind::Deadlock => counters.deadlocks.add(1),
+                ErrorKind::LockTimeout => counters.lock_timeouts.add(1),
+                _ => {}
+            }
+        })
     }
 
     /// Ends a request, which was granted or given up.

@@ -18,6 +18,8 @@
 //! | `ReadSnapshot` | how does a snapshot read? |
 //! | `ActiveTransaction` | how does a transaction read, write, roll back and commit? |
 //!
+//! `locks` holds what is locked besides changed rows, and the queue of waiting transactions;
+//! `read_set`, `lock_set`, `locking`, `locked_scan` and `validate` make a transaction serializable.
 //! `versions`, `view` and `garbage` belong to the `VersionStore`; `uncommitted_pages` and
 //! `deferred_free` to the `LargeValues`; `dependencies`, `write_set` and the files from `active` on
 //! to the `ActiveTransaction`.
@@ -39,6 +41,7 @@ mod page_clocks;
 mod system;
 mod checkpoint_view;
 mod tables;
+mod lock_report;
 mod replay;
 mod read_set;
 mod lock_set;
@@ -58,16 +61,14 @@ mod commit;
 #[cfg(test)]
 mod tests;
 
-pub use active::{ActiveTransaction, Isolation, USER};
-pub use catalog::{DroppedTable, TableHold, TableState};
 pub use active::{ActiveTransaction, USER};
-pub use catalog::{Catalog, DroppedTable, TableHold, TableState};
+pub use catalog::{DroppedTable, TableHold, TableState};
 pub use checkpoint_view::CheckpointView;
 pub use commit::Submitted;
 pub use counters::TransactionCounters;
 pub use deferred_free::FreesPaused;
-pub use large_values::LargeValues;
-pub use locks::{Access, Interval, LockMode};
+pub use lock_report::{LockInfo, LockedKeys};
+pub use locks::LockMode;
 pub use options::{Isolation, LockRelease, Locking, TransactionOptions};
 pub use range::RangeCursor;
 pub use replay::{Replay, ReplayedValue};

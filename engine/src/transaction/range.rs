@@ -383,7 +383,7 @@ impl RangeCursor {
         let last = loop {
             let next = self.copy_leaf(&from, None, back)?;
             let this = &self.ends[usize::from(back)];
-            let last = this.batch.len().checked_sub(1).map(|index| this.batch.entry(index).key.to_vec());
+            let last = this.batch.iter().last().map(|entry| entry.key.to_vec());
             match (last, next) {
                 (Some(last), _) => break Some(last),
                 (None, Some(next)) if self.may_reach(&next, back) => from = next,
@@ -403,9 +403,9 @@ impl RangeCursor {
         loop {
             let next = self.copy_resolved(system, view, reader, (&at, &interval), back)?;
             let this = &mut self.ends[usize::from(back)];
-            match (this.batch.len().checked_sub(1), next) {
-                (Some(index), _) => {
-                    let key = this.batch.entry(index).key.to_vec();
+            let key = this.batch.iter().last().map(|entry| entry.key.to_vec());
+            match (key, next) {
+                (Some(key), _) => {
                     this.next = Some(Bound::Excluded(key));
                     self.batch_len = (self.batch_len * 2).min(LARGEST_BATCH);
                     return Ok(());

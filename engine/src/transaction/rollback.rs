@@ -175,8 +175,10 @@ impl ActiveTransaction {
         let commit = system.commit();
         let _inside = commit.inside(USER);
         match pending.durability {
-            Durability::Durable => commit.acknowledge_observed(&pending),
-            Durability::BoundedLoss | Durability::Lazy => Ok(()),
+            Durability::Durable if !planted::is(Bug::ErrorNotAwaited) => {
+                commit.acknowledge_observed(&pending)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -212,7 +212,7 @@ pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Rand
             _ => Durability::Durable,
         };
         let newest = tables.markers.newest();
-        let mut tx = db.begin_with(Isolation::Snapshot, durability)?;
+        let mut tx = db.begin_with(durability)?;
         let done = if moves_money {
             step(&mut tx, tables, id, random)
         } else {

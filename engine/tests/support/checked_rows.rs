@@ -185,7 +185,8 @@ impl CheckedRows {
         };
         // No other thread changes these rows, so all statements see the same state.
         let isolation = if random.chance(1, 4) { Isolation::ReadCommitted } else { Isolation::Snapshot };
-        let mut tx = env.db.begin_with(isolation, durability)?;
+        let mut tx =
+            env.db.begin_with(TransactionOptions::new().isolation(isolation).durability(durability))?;
         let state = self.work(&mut tx, random)?;
         if random.chance(1, 10) {
             tx.abort();

@@ -32,8 +32,8 @@ impl Interval {
     }
 
     /// Returns whether every key of `other` is in this interval.
-    #[must_use]
-    pub fn covers(&self, other: &Interval) -> bool {
+    #[cfg(test)]
+    fn covers(&self, other: &Interval) -> bool {
         is_at_or_before(&self.from, &other.from) && is_at_or_after(&self.to, &other.to)
     }
 

@@ -31,7 +31,7 @@ mod waiters;
 pub use interval::Interval;
 pub use late::LateReleases;
 pub use table::{Held, LockMode, TableLocks};
-pub use waiters::{Access, InTable, Look, Place, Request, Waiter, Waiters, Waiting};
+pub use waiters::{Access, InTable, Look, Request, Waiter, Waiters};
 
 use super::descriptor::Descriptors;
 use crate::sync::Event;

@@ -25,7 +25,6 @@
 use super::interval::Interval;
 use super::table::{LockMode, TableLocks};
 use crate::base::clock::{Clock, Nanos};
-use crate::base::metrics::Counter;
 use crate::base::{Error, ErrorKind, Location, Result, TableId};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -173,15 +172,6 @@ pub struct Look<'a> {
     pub check_whole: &'a dyn Fn() -> Result<()>,
 }
 
-/// Counters of waits.
-#[derive(Debug, Default)]
-pub struct WaitCounters {
-    /// Transactions aborted because of a deadlock.
-    pub deadlocks: Counter,
-    /// Waits that ended with a timeout, and requests that were not to wait.
-    pub timeouts: Counter,
-}
-
 /// The transactions that wait for others.
 #[derive(Debug)]
 pub struct Waiters {
@@ -191,8 +181,6 @@ pub struct Waiters {
     next: AtomicU64,
     descriptors: Arc<Descriptors>,
     clock: Clock,
-    /// Counters.
-    pub counters: WaitCounters,
 }
 
 impl Waiters {
@@ -205,7 +193,6 @@ impl Waiters {
             next: AtomicU64::new(0),
             descriptors,
             clock: Clock::real(),
-            counters: WaitCounters::default(),
         }
     }
 
@@ -257,7 +244,6 @@ impl Waiters {
     ) -> Result<()> {
         let failed = |kind, what: String| Error::new(kind, what).at(Location::Table(table.name.to_string()));
         let Some(limit) = waiter.limit else {
-            self.counters.timeouts.add(1);
             let what = format!("{access} is locked, and the transaction is not to wait: abort and retry");
             return Err(failed(ErrorKind::LockTimeout, what));
         };
@@ -278,7 +264,6 @@ impl Waiters {
                 }
                 let own = now.iter().find(|id| self.descriptors.is_of_this_thread(**id));
                 if let Some(own) = own {
-                    self.counters.deadlocks.add(1);
                     let what =
                         format!("{access} is held by transaction {own} of the same thread: end it first");
                     return Err(failed(ErrorKind::Deadlock, what));
@@ -291,7 +276,6 @@ impl Waiters {
             (look.check_whole)()?;
             let Some(left) = limit.checked_sub(self.clock.now().since(at.since)).filter(|t| !t.is_zero())
             else {
-                self.counters.timeouts.add(1);
                 let what =
                     format!("{access} was locked by others for longer than {limit:?}: abort and retry");
                 return Err(failed(ErrorKind::LockTimeout, what));
@@ -381,7 +365,6 @@ impl Waiters {
     /// abort. Returns the cycle if that is the transaction itself.
     fn resolve_deadlocks(&self, list: &mut [Entry], place: Place) -> Option<String> {
         while let Some(cycle) = self.find_cycle(list, place) {
-            self.counters.deadlocks.add(1);
             let text = describe(list, &cycle);
             let own = cycle[0];
             let victim = *cycle
