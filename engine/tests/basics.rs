@@ -83,7 +83,7 @@ fn the_first_updater_wins() {
     let mut second = db.begin().expect("free");
     first.insert(&table, "a", "1").expect("free row");
     let error = second.insert(&table, "a", "2").expect_err("held by a transaction of this thread");
-    assert!(error.is_retryable() && error.kind() == ErrorKind::Conflict, "{error}");
+    assert!(error.is_retryable() && error.kind() == ErrorKind::Deadlock, "{error}");
     first.commit().expect("commits");
     let error = second.insert(&table, "a", "2").expect_err("changed since the snapshot");
     assert!(error.is_retryable(), "{error}");

@@ -306,7 +306,7 @@ fn a_failing_reader_changes_nothing_in_its_transaction() {
     let mut second = db.begin().expect("free");
     first.insert(&table, KEY, "1").expect("free row");
     let error = second.insert(&table, KEY, Pattern::all(2, 50_000)).expect_err("held");
-    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert_eq!(error.kind(), ErrorKind::Deadlock);
     second.insert(&table, "third", "3").expect("continues");
     second.commit().expect("commits");
     first.abort();

@@ -35,7 +35,7 @@ fn the_keys_of_locked_rows_count_as_memory_of_the_transaction() {
     assert!((500..=2100).contains(&locked), "{locked} rows");
     // The rows stay locked until the transaction ends.
     let mut other = db.begin().expect("free");
-    assert_eq!(other.insert(&table, key(0), "x").expect_err("locked").kind(), ErrorKind::Conflict);
+    assert_eq!(other.insert(&table, key(0), "x").expect_err("locked").kind(), ErrorKind::Deadlock);
     drop(other);
     tx.abort();
     db.transact(|tx| tx.insert(&table, key(0), "x")).expect("the row is free");

@@ -28,6 +28,7 @@ mod large_values;
 mod larger_than_memory;
 mod late_writes;
 mod locked_rows;
+mod locks;
 mod longer_than_memory;
 mod memory_budget;
 mod memory_readers;

@@ -140,7 +140,7 @@ fn put(db: &Database, table: &Table, rows: &[u64], random: &mut Random) {
         match done {
             Ok(()) => return tx.commit_async().map(drop).expect("commits"),
             Err(error) => {
-                assert!(matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::Conflict), "{error}")
+                assert!(error.kind() == ErrorKind::OutOfMemory || error.is_retryable(), "{error}")
             }
         }
         drop(tx);
@@ -205,7 +205,7 @@ fn update_beside_a_snapshot(directory: &Path) {
                     // Few pages, and each row only rarely.
                     match tx.insert(table, key(random.below(ROWS / 8)), value) {
                         Ok(()) => drop(tx.commit_async().expect("commits")),
-                        Err(error) if error.kind() == ErrorKind::Conflict => {}
+                        Err(error) if error.is_retryable() => {}
                         Err(error) => {
                             assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
                             full.store(true, Ordering::Relaxed);

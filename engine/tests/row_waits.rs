@@ -87,7 +87,7 @@ fn lock_wait_is_one_time_whoever_holds_the_row_meanwhile() {
             waiter.join().expect("no panic")
         });
         if let Err(kind) = answer {
-            assert_eq!(kind, ErrorKind::Conflict);
+            assert_eq!(kind, ErrorKind::LockTimeout);
             return;
         }
     }

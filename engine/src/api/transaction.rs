@@ -58,12 +58,13 @@ impl Transaction {
     }
 
     /// Reads `key` and locks the row, whether it exists or not, against changes until this
-    /// transaction ends. Others may read and lock it in the same way. A lock of this kind is allowed
-    /// at every isolation.
+    /// transaction ends. Others may read and lock it in the same way. A lock of this kind is
+    /// allowed at every isolation.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`; `Conflict` if the row is newer than the snapshot; `OutOfMemory`
-    /// at the bound of locks; `InvalidArgument` in a read-only transaction; as [`Transaction::get`].
+    /// at the bound of locks; `InvalidArgument` in a read-only transaction; as
+    /// [`Transaction::get`].
     pub fn get_for_share(&mut self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let (key, mut value) = (key.as_ref(), Vec::new());
         let found = self.active.guarded_mut(|active| active.get_for_share(&table.state, key, &mut value));
@@ -76,8 +77,8 @@ impl Transaction {
     /// of snapshots among them, are not affected.
     ///
     /// # Errors
-    /// `Deadlock`, `LockTimeout`; `InvalidArgument` for another mode, or in a read-only transaction;
-    /// `NotFound` for a dropped table.
+    /// `Deadlock`, `LockTimeout`; `NotFound` for a dropped table; `InvalidArgument` for another
+    /// mode, or in a read-only transaction.
     pub fn lock_table(&mut self, table: &Table, mode: LockMode) -> Result<()> {
         self.active.guarded_mut(|active| active.lock_table(&table.state, mode))
     }
@@ -85,8 +86,9 @@ impl Transaction {
     /// Sets `key` to `value`, whether the key exists or not.
     ///
     /// # Errors
-    /// `Conflict` if another transaction changed the row since this one's snapshot; `LockTimeout` if
-    /// others hold it too long; `Deadlock`; `InvalidArgument` for sizes, or if the database was closed; `OutOfMemory` at a bound.
+    /// `Conflict` if another transaction changed the row since this one's snapshot; `LockTimeout`
+    /// if others hold it too long; `Deadlock`; `InvalidArgument` for sizes, or if the database was
+    /// closed; `OutOfMemory` at a bound.
     pub fn insert(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.active.guarded_mut(|active| active.insert(&table.state, key, value))
@@ -204,8 +206,8 @@ impl Transaction {
         drop(self.active);
     }
 
-    /// Takes everything back because of `error`, and returns the error that the caller gets: `error`
-    /// once everything that the transaction observed is durable, because an answer is an
+    /// Takes everything back because of `error`, and returns the error that the caller gets:
+    /// `error` once everything that the transaction observed is durable, because an answer is an
     /// acknowledgment.
     pub(super) fn abort_after(self, error: Error) -> Error {
         self.active.abort_acknowledging().err().unwrap_or(error)

@@ -206,8 +206,8 @@ impl Latch {
         }
     }
 
-    /// Changes the word from `seen` to `to`; on success ordered as an acquire, and in one order with
-    /// the locks of tables (`transaction::locks`, rule 1).
+    /// Changes the word from `seen` to `to`; on success ordered as an acquire, and in one order
+    /// with the locks of tables (`transaction::locks`, rule 1).
     #[inline]
     fn exchange(&self, seen: Word, to: Word) -> bool {
         self.word.compare_exchange(seen.0, to.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()

@@ -5,11 +5,10 @@
 //! them are durable.
 //!
 //! ```text
-//!   1 latches of its logs, in the order of their ids; room in all          may wait (without any latch) and fail
-//!   2 preparing()
-//!   ---------------------------------------------------------------- point of no return
-//!   3 announce in all, draw as many CSNs as fragments at once, append all
-//!   4 unlatch
+//! 1 latches of its logs, in the order of their ids; room in all          may wait (without any
+//! latch) and fail 2 preparing() ----------------------------------------------------------------
+//! point of no return 3 announce in all, draw as many CSNs as fragments at once, append all 4
+//! unlatch
 //! ```
 //!
 //! The last fragment has the transaction's CSN, its ticket and its entry in a queue; each of the

@@ -186,7 +186,8 @@ impl ActiveTransaction {
         match self.read_mode() {
             ReadMode::Plain => {}
             ReadMode::Remember => self.remember_key(table, key),
-            // The lock keeps the value that is opened next. Nothing replaces it before the lock ends.
+            // The lock keeps the value that is opened next. Nothing replaces it before the lock
+            // ends.
             ReadMode::Lock => _ = self.get_locked(table, key, LockMode::Shared, &mut Vec::new())?,
         }
         let (mut open, csn) = open_value(&self.system, table, key, self.view())?;

@@ -166,15 +166,7 @@ impl ActiveTransaction {
         let ticket = self.append_validated(system, (log, gsn), divided.as_ref(), pending)?;
         // From here on nothing can fail (invariant I2).
         self.dependencies.raise_changed(system, ticket);
-        let late = pending.holds_locks.then(|| {
-            system.locks.late.hold(ticket.csn);
-            LateLocks {
-                system: self.system.clone(),
-                id: self.id,
-                csn: ticket.csn,
-                locks: self.locks.get_mut().take(),
-            }
-        });
+        let late = pending.holds_locks.then(|| self.hold_late(ticket.csn));
         system.descriptors.set_ready(self.id, ticket.csn);
         if ticket.csn.0.is_multiple_of(LOG_INSERTS_TIMED_ONE_IN) {
             system.counters.log_inserts_timed.add(1);
@@ -194,6 +186,12 @@ impl ActiveTransaction {
             (false, false) => ToCollect::Nothing,
         };
         Ok(Precommitted::Written(ticket, pending, to_collect, late))
+    }
+
+    /// Keeps the locks, and the rows that were changed, until the transaction is durable.
+    fn hold_late(&mut self, csn: Csn) -> LateLocks {
+        self.system.locks.late.hold(csn);
+        LateLocks { system: self.system.clone(), id: self.id, csn, locks: self.locks.get_mut().take() }
     }
 
     pub(super) fn pending(&self, waits: bool) -> Pending {

@@ -1,4 +1,4 @@
-//! What is locked, and which transactions wait: for people who look why a database is slow.
+//! What is locked, and which transactions wait: to find out why a database is slow.
 
 use super::locks::{Access, Interval, LockMode};
 use super::system::TransactionSystem;

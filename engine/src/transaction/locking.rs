@@ -33,8 +33,8 @@ impl ActiveTransaction {
         Waiter { id: self.id, begun: self.begun, priority: self.options.priority, limit }
     }
 
-    /// Returns whether the transaction holds what another one wants, so that the other one waits for
-    /// it.
+    /// Returns whether the transaction holds what another one wants, so that the other one waits
+    /// for it.
     pub(super) fn holds(&self, table: &Arc<TableState>, wanted: &Access<'_>) -> bool {
         let locks = self.locks.borrow();
         match wanted {
@@ -46,6 +46,12 @@ impl ActiveTransaction {
                 locks.as_ref().is_some_and(|locks| locks.has_any_in(table)) || self.writes.has_table(table)
             }
         }
+    }
+
+    /// Returns the transactions that the request has to queue behind.
+    fn ahead_of(&self, table: &Arc<TableState>, access: &Access<'_>, request: &Request) -> Vec<DescriptorId> {
+        let holds = |wanted: &Access<'_>| self.holds(table, wanted);
+        self.system.locks.waiters.ahead_of(self.id, table.id, access, request.place, &holds)
     }
 
     /// Waits until `access` may be possible. `blockers` adds the transactions that hold it now.
@@ -143,29 +149,25 @@ impl ActiveTransaction {
         request: &mut Request,
     ) -> Result<bool> {
         let waiters = &self.system.locks.waiters;
+        let access = Access::Key(Cow::Borrowed(key), mode);
+        let forbid = |found: &mut Vec<DescriptorId>| table.locks.forbid_key(key, mode, self.id, found);
         loop {
-            {
+            let mut found = self.ahead_of(table, &access, request);
+            if found.is_empty() {
                 let mut locks = self.locks.borrow_mut();
                 let locks = locks.get_or_insert_default();
-                if mode == LockMode::Shared && locks.has_whole(table, LockMode::Shared) {
+                if mode == LockMode::Shared && locks.has_whole(table, LockMode::Shared)
+                    || !locks.lock_key(table, key, self.held(mode))
+                {
                     return Ok(false);
                 }
-                if !locks.lock_key(table, key, self.held(mode)) {
-                    return Ok(false);
+                forbid(&mut found);
+                if found.is_empty() {
+                    return Ok(true);
                 }
+                locks.withdraw_key(self.id);
+                waiters.released(self.id);
             }
-            let access = Access::Key(Cow::Borrowed(key), mode);
-            let forbid = |found: &mut Vec<DescriptorId>| table.locks.forbid_key(key, mode, self.id, found);
-            let mut found = Vec::new();
-            forbid(&mut found);
-            let holds = |wanted: &Access<'_>| self.holds(table, wanted);
-            if found.is_empty()
-                && waiters.ahead_of(self.id, table.id, &access, request.place, &holds).is_empty()
-            {
-                return Ok(true);
-            }
-            self.locks.borrow_mut().get_or_insert_default().withdraw_key(self.id);
-            waiters.released(self.id);
             self.await_access(table, &access, request, &forbid)?;
         }
     }
@@ -204,29 +206,28 @@ impl ActiveTransaction {
             if self.locks.borrow().as_ref().is_some_and(|locks| locks.has_whole(table, LockMode::Shared)) {
                 return Ok(());
             }
-            let held = self.held(LockMode::Shared);
-            let at =
-                self.locks.borrow_mut().get_or_insert_default().lock_interval(table, interval.clone(), held);
-            let mut found = Vec::new();
-            forbid(&mut found);
-            let holds = |wanted: &Access<'_>| self.holds(table, wanted);
-            let is_free = found.is_empty()
-                && waiters.ahead_of(self.id, table.id, &access, request.place, &holds).is_empty();
-            let mut locks_guard = self.locks.borrow_mut();
-            let locks = locks_guard.get_or_insert_default();
-            if is_free {
+            let mut found = self.ahead_of(table, &access, request);
+            if found.is_empty() {
+                let (mut locks, held) = (self.locks.borrow_mut(), self.held(LockMode::Shared));
+                let locks = locks.get_or_insert_default();
+                let at = locks.lock_interval(table, interval.clone(), held);
+                forbid(&mut found);
                 match *locked {
-                    None => *locked = Some(at),
+                    _ if !found.is_empty() => {
+                        locks.withdraw_interval();
+                        waiters.released(self.id);
+                    }
+                    None => {
+                        *locked = Some(at);
+                        return Ok(());
+                    }
                     Some(earlier) => {
                         locks.extend_interval(table, earlier, interval);
                         locks.withdraw_interval();
+                        return Ok(());
                     }
                 }
-                return Ok(());
             }
-            locks.withdraw_interval();
-            drop(locks_guard);
-            waiters.released(self.id);
             self.await_access(table, &access, request, &forbid)?;
         }
     }
@@ -296,9 +297,9 @@ impl ActiveTransaction {
         }
     }
 
-    /// Waits for the transaction that holds a row, which the caller has seen without a latch: on the
-    /// first call only notes the holder. If the row still has the same stamp when the caller looks
-    /// again, the holder had not released the row when it was noted.
+    /// Waits for the transaction that holds a row, which the caller has seen without a latch: on
+    /// the first call only notes the holder. If the row still has the same stamp when the caller
+    /// looks again, the holder had not released the row when it was noted.
     pub(super) fn await_row(
         &self,
         table: &Arc<TableState>,
@@ -431,25 +432,23 @@ impl ActiveTransaction {
                 _ => table.locks.forbid_interval(self.id, found),
             }
         };
+        let access = Access::Table(mode);
         loop {
-            {
+            let mut found = self.ahead_of(table, &access, request);
+            if found.is_empty() {
                 let mut locks = self.locks.borrow_mut();
                 let locks = locks.get_or_insert_default();
                 if locks.has_whole(table, mode) {
                     return Ok(());
                 }
                 locks.lock_interval(table, Interval::ALL, self.held(mode));
+                forbid(&mut found);
+                if found.is_empty() {
+                    return Ok(());
+                }
+                locks.withdraw_interval();
+                waiters.released(self.id);
             }
-            let mut found = Vec::new();
-            forbid(&mut found);
-            let (access, holds) = (Access::Table(mode), |wanted: &Access<'_>| self.holds(table, wanted));
-            if found.is_empty()
-                && waiters.ahead_of(self.id, table.id, &access, request.place, &holds).is_empty()
-            {
-                return Ok(());
-            }
-            self.locks.borrow_mut().get_or_insert_default().withdraw_interval();
-            waiters.released(self.id);
             self.await_access(table, &access, request, &forbid)?;
         }
     }
@@ -467,10 +466,7 @@ impl ActiveTransaction {
         if !found.is_empty() || holds_itself {
             return !found.is_empty();
         }
-        let (access, holds) =
-            (Access::Change(Cow::Borrowed(key)), |wanted: &Access<'_>| self.holds(table, wanted));
-        let waiters = &self.system.locks.waiters;
-        !waiters.ahead_of(self.id, table.id, &access, request.place, &holds).is_empty()
+        !self.ahead_of(table, &Access::Change(Cow::Borrowed(key)), request).is_empty()
     }
 
     /// Waits until a row may be changed: `holder` had changed it, or locks forbade the change.

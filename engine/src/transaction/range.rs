@@ -224,7 +224,8 @@ fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
     }
 }
 
-/// Returns whether an interval that a cursor reads forward, or `back`, may have keys from `from` on.
+/// Returns whether an interval that a cursor reads forward, or `back`, may have keys from `from`
+/// on.
 fn interval_reaches(interval: &Interval, from: &Bound<Vec<u8>>, back: bool) -> bool {
     let end = if back { &interval.from } else { &interval.to };
     match from {

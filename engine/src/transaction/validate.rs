@@ -1,9 +1,9 @@
-//! Validation: a serializable optimistic transaction proves at its commit that what it read is still
-//! so.
+//! Validation: a serializable optimistic transaction proves at its commit that what it read is
+//! still so.
 //!
 //! The order of CSNs has to be the serial order, so that each snapshot, checkpoint and backup is a
-//! state of a serial execution. It is not enough that nothing has changed *before* the draw: another
-//! transaction could draw a lower CSN in between.
+//! state of a serial execution. It is not enough that nothing has changed *before* the draw:
+//! another transaction could draw a lower CSN in between.
 //!
 //! ```text
 //!   T   mark what was read   look: a newer version?   PREPARING   draw   end the marks
@@ -20,7 +20,7 @@
 //!    key that was absent, and a gap in a range, are read like a row. Versions that only locked a
 //!    row do not count.
 //! 4. Two transactions that validate at the same time may have changed what the other one read. The
-//!    older one waits with its marks; the younger one ends its marks and validates again afterwards.
+//! older one waits with its marks; the younger one ends its marks and validates again afterwards.
 //!
 //! Source: H. T. Kung and J. T. Robinson, *On Optimistic Methods for Concurrency Control* (parallel
 //! validation). Different there: sets of finished transactions are kept and compared; here the
@@ -122,8 +122,8 @@ impl ActiveTransaction {
         Ok(marks)
     }
 
-    /// Returns whether `key`, or its absence, is as it was at `snapshot`, which is pinned. Own changes
-    /// do not count.
+    /// Returns whether `key`, or its absence, is as it was at `snapshot`, which is pinned. Own
+    /// changes do not count.
     pub(super) fn is_unchanged_since(&self, table: &TableState, key: &[u8], snapshot: Csn) -> Result<bool> {
         let mut value = Vec::new();
         loop {
@@ -198,8 +198,8 @@ impl ActiveTransaction {
         }
     }
 
-    /// Returns a transaction that validates a read of a row that this one has changed. The caller has
-    /// announced that it is about to draw its CSN.
+    /// Returns a transaction that validates a read of a row that this one has changed. The caller
+    /// has announced that it is about to draw its CSN.
     #[inline]
     pub(super) fn marked_by(&self) -> Option<DescriptorId> {
         let tables = &self.writes.tables;

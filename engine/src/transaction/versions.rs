@@ -92,6 +92,13 @@ pub enum Before {
     Unchanged,
 }
 
+impl Before {
+    /// Returns the reference to a large value.
+    pub(super) fn reference(&self) -> Option<LargeReference> {
+        if let Before::Reference(reference) = self { Some(**reference) } else { None }
+    }
+}
+
 /// The before-image of one change.
 #[derive(Clone, Debug)]
 pub struct Undo {

@@ -217,13 +217,7 @@ impl ActiveTransaction {
     ) -> Result<Attempt> {
         self.dependencies.observe_leaf(&self.system, leaf.page_id());
         let Some(entry) = leaf.entry() else {
-            if !matches!(intent, Intent::Delete) {
-                if table.locks.is_any() && self.is_change_forbidden(table, key, request) {
-                    return Ok(Attempt::Blocked(None));
-                }
-                self.apply(table, leaf, key, intent, Undo { prior: 0, before: Before::Absent }, guard)?;
-            }
-            return Ok(Attempt::Done(false));
+            return self.attempt_absent(table, leaf, key, intent, guard, request);
         };
         let system = self.system.clone();
         let view = View { snapshot: self.snapshot.get(), own: self.own };
@@ -235,10 +229,7 @@ impl ActiveTransaction {
             }
             Visibility::Retry => return Ok(Attempt::Retry),
             Visibility::Orphaned => {
-                if let (Some(handle), Some(version)) = (VersionHandle::from_word(entry.stamp), version) {
-                    put_back(leaf, version.undo);
-                    versions.abort(Descriptors::slot(self.id), handle, guard);
-                }
+                self.take_back_orphaned(leaf, entry.stamp, version, guard);
                 return Ok(Attempt::Retry);
             }
             Visibility::TooNew(_)
@@ -270,7 +261,7 @@ impl ActiveTransaction {
             return Ok(Attempt::Done(existed));
         }
         let before = before_image(leaf, intent, entry.tombstone, &mut self.writes.value)?;
-        let replaced = if let Before::Reference(reference) = &before { Some(**reference) } else { None };
+        let replaced = before.reference();
         let change = self.writes.changes.len();
         self.apply(table, leaf, key, intent, Undo { prior: entry.stamp, before }, guard)?;
         self.writes.replaced.extend(replaced.map(|reference| {
@@ -279,6 +270,39 @@ impl ActiveTransaction {
             Replaced { change, created: if is_lock { Csn::ZERO } else { csn }, reference }
         }));
         Ok(Attempt::Done(existed))
+    }
+
+    /// Creates an entry, or finds that there is none to delete.
+    fn attempt_absent(
+        &mut self,
+        table: &Arc<TableState>,
+        leaf: &mut LeafWrite<'_>,
+        key: &[u8],
+        intent: Intent<'_>,
+        guard: &Guard,
+        request: &Request,
+    ) -> Result<Attempt> {
+        if !matches!(intent, Intent::Delete) {
+            if table.locks.is_any() && self.is_change_forbidden(table, key, request) {
+                return Ok(Attempt::Blocked(None));
+            }
+            self.apply(table, leaf, key, intent, Undo { prior: 0, before: Before::Absent }, guard)?;
+        }
+        Ok(Attempt::Done(false))
+    }
+
+    /// Takes back the newest change of a latched entry, which its writer could not take back.
+    fn take_back_orphaned(
+        &self,
+        leaf: &mut LeafWrite<'_>,
+        stamp: u64,
+        version: Option<Version<'_>>,
+        guard: &Guard,
+    ) {
+        if let (Some(handle), Some(version)) = (VersionHandle::from_word(stamp), version) {
+            put_back(leaf, version.undo);
+            self.system.versions.slots.abort(Descriptors::slot(self.id), handle, guard);
+        }
     }
 
     /// Changes the entry, and notes how to take the change back.

@@ -184,6 +184,8 @@ pub enum CommitOutcome {
 pub fn is_certain(error: &Error) -> bool {
     let before_anything_happened = [
         ErrorKind::Conflict,
+        ErrorKind::Deadlock,
+        ErrorKind::LockTimeout,
         ErrorKind::Poisoned,
         ErrorKind::OutOfSpace,
         ErrorKind::OutOfMemory,

@@ -1,8 +1,8 @@
 //! Rows that stay locked until their transaction is durable (`LockRelease::Commit`).
 //!
-//! The stamp of such a row already holds the CSN. A pessimistic transaction that finds a CSN that is
-//! not committed looks here, and waits for the commit if the CSN may be one of a late release. It
-//! takes the row as free as soon as the CSN is committed, so an acknowledger releases nothing.
+//! The stamp of such a row already holds the CSN. A pessimistic transaction that finds a CSN that
+//! is not committed looks here, and waits for the commit if the CSN may be one of a late release.
+//! It takes the row as free as soon as the CSN is committed, so an acknowledger releases nothing.
 
 use crate::base::Csn;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

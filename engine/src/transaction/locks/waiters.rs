@@ -10,16 +10,17 @@
 //!                           C: k    A, B          which holds the row next.
 //! ```
 //!
-//! 1. A transaction that has no blockers left is woken, and no other: a release wakes the first of a
-//!    queue, or all shared requests at its front.
+//! 1. A transaction that has no blockers left is woken, and no other: a release wakes the first of
+//!    a queue, or all shared requests at its front.
 //! 2. A woken transaction looks again at what it wants, and keeps its place meanwhile. A running
 //!    transaction may pass a woken one a few times, so that a row need not wait for a thread to be
 //!    scheduled.
 //! 3. No wake-up is lost: a request is counted before its blockers are looked at, and a transaction
 //!    releases before it reads the count; both are sequentially consistent.
-//! 4. A *deadlock* is a cycle of transactions that wait. The list is searched, under its mutex, each
-//!    time a transaction begins to sleep. A transaction whose blockers have changed is not waiting
-//!    at that moment, and a transaction that waits releases nothing. So every cycle found is one.
+//! 4. A *deadlock* is a cycle of transactions that wait. The list is searched, under its mutex,
+//!    each time a transaction begins to sleep. A transaction whose blockers have changed is not
+//!    waiting at that moment, and a transaction that waits releases nothing. So every cycle found
+//!    is one.
 //! 5. An upgrade (a change of what the transaction has a shared lock on) goes first.
 
 use super::interval::Interval;
