@@ -2,10 +2,11 @@
 
 use crate::support::in_time;
 use crate::support::test_database::TestDatabase;
+use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
 use quenchdb::{
-    Database, Durability, Error, ErrorKind, Isolation, LockMode, LockRelease, LockedKeys, Locking, Result,
-    Settings, Table, Transaction, TransactionOptions,
+    Database, Durability, ErrorKind, Isolation, LockMode, LockRelease, LockedKeys, Locking, Result, Settings,
+    Table, Transaction, TransactionOptions,
 };
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +36,9 @@ fn kind<T>(result: Result<T>) -> ErrorKind {
 
 /// Returns once as many requests wait as `count` says.
 fn await_waiting(db: &Database, count: usize) {
+    let began = Instant::now();
     while db.locks().iter().filter(|lock| !lock.waits_for.is_empty()).count() != count {
+        assert!(began.elapsed() < Duration::from_secs(20), "not {count} requests wait");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -484,7 +487,7 @@ fn random_deadlocks_are_found_at_once() {
     in_time("the test", 300, || {
         let (db, table) = open(&[]);
         let longest = AtomicU64::new(0);
-        let rounds = quenchdb::internals::base::depth::depth(20_000);
+        let rounds = depth(20_000);
         std::thread::scope(|scope| {
             for thread in 0..6u64 {
                 let (db, table, longest) = (&db, &table, &longest);
@@ -521,61 +524,6 @@ fn random_deadlocks_are_found_at_once() {
     });
 }
 
-/// Only one of two validating transactions whose reads exclude each other commits, and the other
-/// one commits when it is repeated.
-#[test]
-fn optimistic_transactions_have_no_write_skew() {
-    in_time("the test", 120, || {
-        let (db, table) = open(&[]);
-        for round in 0..quenchdb::internals::base::depth::depth(4_000) {
-            let (x, y) = (format!("x{round}"), format!("y{round}"));
-            let both = Barrier::new(2);
-            let failed: usize = std::thread::scope(|scope| {
-                let threads = [(&x, &y), (&y, &x)].map(|(read, write)| {
-                    let (db, table, both) = (&db, &table, &both);
-                    scope.spawn(move || {
-                        let options = optimistic().durability(Durability::Lazy);
-                        let mut tx = db.begin_with(options).expect("begins");
-                        assert_eq!(tx.get(table, read).expect("reads"), None);
-                        tx.insert(table, write, "1").expect("free");
-                        both.wait();
-                        match tx.commit() {
-                            Ok(_) => 0,
-                            Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-                                1
-                            }
-                        }
-                    })
-                });
-                threads.into_iter().map(|thread| thread.join().expect("no panic")).sum()
-            });
-            assert_eq!(failed, 1, "round {round}");
-        }
-        let failures = db.statistics();
-        assert!(failures.validation_key_failures > 0 && failures.validation_range_failures == 0);
-        assert!(db.locks().is_empty());
-    });
-}
-
-/// A transaction that read more than it can remember exactly still finds what changed.
-#[test]
-fn reads_beyond_memory_are_remembered_as_one_interval() {
-    let (db, table) = open(&[]);
-    let key = |n: u32| [&[7; 200][..], &n.to_be_bytes()].concat();
-    let begin = || db.begin_with(optimistic().durability(Durability::Lazy)).expect("begins");
-    for changed in [Some(0), Some(9_000), None] {
-        let mut tx = begin();
-        for n in 0..10_000 {
-            tx.get(&table, key(n)).expect("reads");
-        }
-        tx.insert(&table, "result", "1").expect("free");
-        let other = changed.map_or_else(|| key(10_001), key);
-        db.transact_with(Durability::Lazy, |tx| tx.insert(&table, &other, "1")).expect("commits");
-        assert_eq!(tx.commit().is_err(), changed.is_some(), "{changed:?}");
-    }
-}
-
 /// With `LockRelease::Commit` another pessimistic transaction gets the row when it is durable.
 #[test]
 fn a_late_release_keeps_rows_until_they_are_durable() {
@@ -602,22 +550,39 @@ fn a_late_release_keeps_rows_until_they_are_durable() {
     assert!(db.locks().is_empty());
 }
 
-/// An answer is an acknowledgment, also as an error of the closure.
+/// What a pessimistic transaction reads of another one that releases its locks at its commit is
+/// durable.
 #[test]
-fn transact_returns_an_error_once_its_reason_is_durable() {
+fn a_row_released_at_commit_is_durable_when_it_is_read() {
     use quenchdb::internals::device::simulated::CrashKind;
-    let settings = Settings::default().with(|s| s.loss_window = Duration::from_secs(60));
-    let (disk, db) = settings.create(3);
-    let table = db.create_table("names").expect("new");
-    let mut tx = db.begin_with(Durability::Lazy).expect("begins");
-    tx.insert(&table, "taken", "1").expect("free");
-    tx.commit().expect("commits");
-    let refused = db.transact(|tx| match tx.get(&table, "taken")? {
-        Some(_) => Err(Error::new(ErrorKind::AlreadyExists, "the name is taken")),
-        None => Ok(()),
+    in_time("the test", 120, || {
+        let settings = Settings::default().with(|s| {
+            s.preset = quenchdb::Preset::Group;
+            s.gather_window = Duration::from_millis(20);
+            s.gather_siblings = 0;
+        });
+        let (disk, db) = settings.create(3);
+        let table = db.create_table("t").expect("new");
+        db.transact(|tx| tx.insert(&table, "a", "0")).expect("commits");
+        for round in 1..=5u32 {
+            let (_, after) = std::thread::scope(|scope| {
+                let writer = scope.spawn(|| {
+                    let late = pessimistic().lock_release(LockRelease::Commit);
+                    db.transact_with(late, |tx| tx.insert(&table, "a", round.to_string()))
+                });
+                let crashed = loop {
+                    let tx = db.begin_with(pessimistic().durability(Durability::Lazy)).expect("begins");
+                    let seen = tx.get(&table, "a").expect("granted");
+                    if seen == Some(round.to_string().into_bytes()) {
+                        break settings.crash(&disk, CrashKind::PowerCut, u64::from(round));
+                    }
+                };
+                writer.join().expect("no panic").expect("commits");
+                crashed
+            });
+            let table = after.table("t").expect("there");
+            let kept = after.begin().expect("begins").get(&table, "a").expect("reads");
+            assert_eq!(kept, Some(round.to_string().into_bytes()));
+        }
     });
-    assert_eq!(kind(refused), ErrorKind::AlreadyExists);
-    let (_, after) = settings.crash(&disk, CrashKind::PowerCut, 5);
-    let table = after.table("names").expect("there");
-    assert!(after.begin().expect("begins").get(&table, "taken").expect("reads").is_some());
 }

@@ -44,6 +44,7 @@ mod recovery_memory;
 mod restore_log;
 mod row_waits;
 mod salvage;
+mod serializable;
 mod stamped_pages;
 mod stealing;
 mod thread_churn;
