@@ -119,6 +119,7 @@ impl ActiveTransaction {
             Err(system.conflict(what, table))
         })?;
         planted::linger(Bug::ValidationUnmarked);
+        planted::linger(Bug::MarksIgnored);
         Ok(marks)
     }
 
