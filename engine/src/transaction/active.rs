@@ -15,11 +15,9 @@
 use super::catalog::TableState;
 use super::dependencies::Dependencies;
 use super::descriptor::{DescriptorId, Stamp};
-use super::lock_set::LockSet;
 use super::locks::{Interval, LockMode};
 use super::options::{Isolation, Locking, ReadMode, TransactionOptions};
 use super::range::{Observed, RangeCursor};
-use super::read_set::ReadSet;
 use super::snapshot::{OpenValue, Pinned, open_value};
 use super::system::TransactionSystem;
 use super::view::View;
@@ -29,7 +27,7 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, Result};
 use crate::commit::Chunks;
 use crate::sync::atomic::Ordering;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -50,12 +48,6 @@ pub struct ActiveTransaction {
     pub(super) snapshot: Cell<Csn>,
     pub(super) dependencies: Dependencies,
     pub(super) writes: Box<WriteSet>,
-    /// What a serializable optimistic transaction has read.
-    pub(super) reads: RefCell<Option<Box<ReadSet>>>,
-    /// The locks besides the stamps of changed rows.
-    pub(super) locks: RefCell<Option<Box<LockSet>>>,
-    /// Tables used, by reads too, counted once each.
-    used: RefCell<Vec<Arc<TableState>>>,
     pub(super) begun: Nanos,
     /// The part of a long redo that is in the log already.
     pub(super) chunks: Option<Box<Chunks>>,
@@ -88,9 +80,6 @@ impl ActiveTransaction {
             snapshot: Cell::new(snapshot),
             dependencies: Dependencies::new(system),
             writes: WriteSet::take(),
-            reads: RefCell::default(),
-            locks: RefCell::default(),
-            used: RefCell::new(Vec::new()),
             begun: system.clock.now(),
             chunks: None,
             broken: None,
@@ -131,7 +120,7 @@ impl ActiveTransaction {
 
     /// Counts the transaction as a user of the table, once.
     pub(super) fn touch(&self, table: &Arc<TableState>) -> Result<()> {
-        let mut used = self.used.borrow_mut();
+        let mut used = self.writes.used.borrow_mut();
         if used.iter().any(|known| Arc::ptr_eq(known, table)) {
             return Ok(());
         }
@@ -250,8 +239,7 @@ impl ActiveTransaction {
             }
             return Ok(is_row);
         }
-        let mut reads = self.reads.borrow_mut();
-        let reads = reads.get_or_insert_default();
+        let mut reads = self.writes.reads.borrow_mut();
         let reached = if is_row {
             Bound::Included(cursor.row(back).0)
         } else {
@@ -308,11 +296,11 @@ impl ActiveTransaction {
     pub(super) fn end(&mut self) {
         self.open = false;
         self.system.in_progress.fetch_sub(1, Ordering::Relaxed);
-        for table in self.used.get_mut().drain(..) {
+        self.release_locks();
+        for table in self.writes.used.get_mut().drain(..) {
             table.end_use();
         }
         std::mem::take(&mut self.writes).put_back(&self.system);
-        self.release_locks();
         self.system.descriptors.release(self.id);
         self.system.locks.waiters.released(self.id);
     }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// A transaction that is visible to others and that may not be durable yet.
 enum Precommitted {
     /// The transaction wrote: its record is in a log buffer. It may keep its locks.
-    Written(Ticket, Pending, ToCollect, Option<LateLocks>),
+    Written(Ticket, Pending, ToCollect, Option<Box<LateLocks>>),
     /// The transaction wrote nothing; what it read is its DSN.
     ReadOnly(Pending),
 }
@@ -47,16 +47,14 @@ struct LateLocks {
     system: Arc<TransactionSystem>,
     id: DescriptorId,
     csn: Csn,
-    locks: Option<Box<LockSet>>,
+    locks: LockSet,
 }
 
 impl LateLocks {
     /// Ends the locks, once the transaction is durable. After a failure they stay: no transaction
     /// may get what may be lost.
-    fn release(mut self) {
-        if let Some(locks) = &mut self.locks {
-            locks.release(self.id);
-        }
+    fn release(mut self: Box<Self>) {
+        self.locks.release(self.id);
         self.system.locks.late.release(self.csn);
         self.system.locks.waiters.released(self.id);
     }
@@ -189,9 +187,11 @@ impl ActiveTransaction {
     }
 
     /// Keeps the locks, and the rows that were changed, until the transaction is durable.
-    fn hold_late(&mut self, csn: Csn) -> LateLocks {
+    #[cold]
+    fn hold_late(&mut self, csn: Csn) -> Box<LateLocks> {
         self.system.locks.late.hold(csn);
-        LateLocks { system: self.system.clone(), id: self.id, csn, locks: self.locks.get_mut().take() }
+        let locks = self.writes.locks.take();
+        Box::new(LateLocks { system: self.system.clone(), id: self.id, csn, locks })
     }
 
     pub(super) fn pending(&self, waits: bool) -> Pending {
@@ -208,6 +208,7 @@ impl ActiveTransaction {
     }
 
     /// Validates what was read, if that is needed, and appends the record.
+    #[inline]
     fn append_validated(
         &mut self,
         system: &TransactionSystem,
@@ -218,6 +219,24 @@ impl ActiveTransaction {
         if self.chunks.is_some() {
             self.writes.redo.seal_part();
         }
+        if !self.must_validate()
+            && let Some(ticket) = self.append(log, gsn, divided, pending)?
+        {
+            return Ok(ticket);
+        }
+        self.append_marked(system, (log, gsn), divided, pending)
+    }
+
+    /// Marks and validates what was read, and appends the record once no other transaction validates
+    /// a read of a row that this one has changed.
+    #[cold]
+    fn append_marked(
+        &self,
+        system: &TransactionSystem,
+        (log, gsn): (LogId, Gsn),
+        divided: Option<&Fragments>,
+        pending: Pending,
+    ) -> Result<Ticket> {
         let validates = self.must_validate();
         let mut marks = None;
         loop {
@@ -227,8 +246,8 @@ impl ActiveTransaction {
             if let Some(ticket) = self.append(log, gsn, divided, pending)? {
                 return Ok(ticket);
             }
-            // Another transaction validates a read of a row that this one has changed. Of two that
-            // wait for each other, one waits without marks and validates again.
+            // Of two transactions that wait for each other, one waits without marks and validates
+            // again.
             if self.find_mark().is_some_and(|other| other < self.id) {
                 marks = None;
             }
@@ -238,6 +257,7 @@ impl ActiveTransaction {
 
     /// Draws the CSN and appends the record, or all fragments, to the log. Returns none if another
     /// transaction validates a read of a row that this one has changed.
+    #[inline]
     fn append(
         &self,
         log: LogId,

@@ -182,6 +182,12 @@ impl LockSet {
         Ok(())
     }
 
+    /// Returns whether the transaction has never had a lock.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
     /// Ends all locks of transaction `id`.
     pub(super) fn release(&mut self, id: DescriptorId) {
         for lock in self.keys.drain(..) {

@@ -36,15 +36,12 @@ impl ActiveTransaction {
     /// Returns whether the transaction holds what another one wants, so that the other one waits
     /// for it.
     pub(super) fn holds(&self, table: &Arc<TableState>, wanted: &Access<'_>) -> bool {
-        let locks = self.locks.borrow();
         match wanted {
             Access::Change(key) | Access::Key(key, _) => {
                 table.locks.is_held_by(key, self.id) || self.writes.has_changed(table, key)
             }
             Access::Interval(_) => false,
-            Access::Table(_) => {
-                locks.as_ref().is_some_and(|locks| locks.has_any_in(table)) || self.writes.has_table(table)
-            }
+            Access::Table(_) => self.writes.locks.borrow().has_any_in(table) || self.writes.has_table(table),
         }
     }
 
@@ -133,8 +130,8 @@ impl ActiveTransaction {
         let locked = self.lock_key_in_line(table, key, mode, &mut request);
         self.end_request(table, &request, locked.is_ok());
         let is_new = locked?;
-        let mut locks = self.locks.borrow_mut();
-        if let (true, Some(locks)) = (is_new, locks.as_mut()) {
+        if is_new {
+            let mut locks = self.writes.locks.borrow_mut();
             locks.escalate(&self.system, table, self.held(LockMode::Shared));
             locks.charge(&self.system)?;
         }
@@ -154,8 +151,7 @@ impl ActiveTransaction {
         loop {
             let mut found = self.ahead_of(table, &access, request);
             if found.is_empty() {
-                let mut locks = self.locks.borrow_mut();
-                let locks = locks.get_or_insert_default();
+                let mut locks = self.writes.locks.borrow_mut();
                 if mode == LockMode::Shared && locks.has_whole(table, LockMode::Shared)
                     || !locks.lock_key(table, key, self.held(mode))
                 {
@@ -189,7 +185,7 @@ impl ActiveTransaction {
         let done = self.lock_interval_in_line(table, interval, locked, &mut request);
         self.end_request(table, &request, done.is_ok());
         done?;
-        self.locks.borrow_mut().get_or_insert_default().charge(&self.system)
+        self.writes.locks.borrow_mut().charge(&self.system)
     }
 
     fn lock_interval_in_line(
@@ -203,13 +199,12 @@ impl ActiveTransaction {
         let forbid = |found: &mut Vec<DescriptorId>| table.locks.forbid_interval(self.id, found);
         let access = Access::Interval(Cow::Borrowed(interval));
         loop {
-            if self.locks.borrow().as_ref().is_some_and(|locks| locks.has_whole(table, LockMode::Shared)) {
+            if self.writes.locks.borrow().has_whole(table, LockMode::Shared) {
                 return Ok(());
             }
             let mut found = self.ahead_of(table, &access, request);
             if found.is_empty() {
-                let (mut locks, held) = (self.locks.borrow_mut(), self.held(LockMode::Shared));
-                let locks = locks.get_or_insert_default();
+                let (mut locks, held) = (self.writes.locks.borrow_mut(), self.held(LockMode::Shared));
                 let at = locks.lock_interval(table, interval.clone(), held);
                 forbid(&mut found);
                 match *locked {
@@ -436,8 +431,7 @@ impl ActiveTransaction {
         loop {
             let mut found = self.ahead_of(table, &access, request);
             if found.is_empty() {
-                let mut locks = self.locks.borrow_mut();
-                let locks = locks.get_or_insert_default();
+                let mut locks = self.writes.locks.borrow_mut();
                 if locks.has_whole(table, mode) {
                     return Ok(());
                 }
@@ -499,16 +493,18 @@ impl ActiveTransaction {
                 // The stamp still excludes others, so nothing has to be looked for.
                 ReadMode::Lock => {
                     let held = self.held(LockMode::Shared);
-                    self.locks.borrow_mut().get_or_insert_default().lock_key(table, key, held);
+                    self.writes.locks.borrow_mut().lock_key(table, key, held);
                 }
             }
         }
         Ok(())
     }
 
-    /// Ends the locks, and wakes the transactions that waited for this one.
+    /// Ends the locks. The caller then wakes the transactions that waited for this one.
+    #[inline]
     pub(super) fn release_locks(&mut self) {
-        if let Some(locks) = self.locks.get_mut() {
+        let locks = self.writes.locks.get_mut();
+        if !locks.is_empty() {
             locks.release(self.id);
         }
     }

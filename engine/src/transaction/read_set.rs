@@ -116,6 +116,12 @@ impl ReadSet {
         }
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.tables.clear();
+        self.bytes = 0;
+    }
+
     /// Returns whether nothing was read.
     pub(super) fn is_empty(&self) -> bool {
         self.tables.is_empty()

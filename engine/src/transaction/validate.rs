@@ -31,6 +31,7 @@ use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Status};
 use super::lock_set::LockSet;
 use super::locks::{Held, Interval, LockMode};
+use super::options::ReadMode;
 use super::read_set::Read;
 use super::system::TransactionSystem;
 use super::versions::{Before, VersionHandle};
@@ -73,13 +74,14 @@ enum Verdict {
 impl ActiveTransaction {
     /// Remembers that `key` was read.
     pub(super) fn remember_key(&self, table: &Arc<TableState>, key: &[u8]) {
-        self.reads.borrow_mut().get_or_insert_default().add_key(table, key);
+        self.writes.reads.borrow_mut().add_key(table, key);
     }
 
     /// Returns whether a commit has to validate its reads. A transaction that wrote nothing has its
     /// place in the serial order at its snapshot.
+    #[inline]
     pub(super) fn must_validate(&self) -> bool {
-        self.reads.borrow().as_ref().is_some_and(|reads| !reads.is_empty())
+        self.read_mode() == ReadMode::Remember && !self.writes.reads.borrow().is_empty()
     }
 
     /// Marks what was read, then validates it. The reads stay valid until the marks are dropped.
@@ -89,8 +91,7 @@ impl ActiveTransaction {
     pub(super) fn mark_and_validate<'a>(&self, system: &'a TransactionSystem) -> Result<Marks<'a>> {
         let held = Held { id: self.id, mode: LockMode::Mark, since: system.clock.now() };
         let mut marks = Marks { system, id: self.id, set: LockSet::default() };
-        let mut reads = self.reads.borrow_mut();
-        let Some(reads) = reads.as_mut() else { return Ok(marks) };
+        let mut reads = self.writes.reads.borrow_mut();
         if !planted::is(Bug::ValidationUnmarked) {
             reads.try_each(|table, read| {
                 match read {

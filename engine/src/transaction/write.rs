@@ -147,7 +147,7 @@ impl ActiveTransaction {
         if self.options.isolation == Isolation::ReadCommitted {
             self.view();
         }
-        if self.writes.note_table(table) {
+        if self.writes.set_table(table) {
             self.system.descriptors.note_change_in(self.id, table.id);
         }
         let mut request = Request::default();
@@ -327,7 +327,6 @@ impl ActiveTransaction {
         self.system.descriptors.set_thread(self.id);
         self.dependencies.changed_leaf(&self.system, leaf.page_id());
         let word = version.word();
-        let table_index = self.writes.table_index(table);
         self.writes.redo_of_leaf(&self.system, leaf.page_id());
         note_redo(&mut self.writes.redo, table.id, key, intent, old_value.as_deref());
         match intent {
@@ -342,7 +341,7 @@ impl ActiveTransaction {
             || matches!(intent, Intent::Lock) && leaf.entry().is_some_and(|entry| entry.tombstone);
         self.writes.keys.extend_from_slice(key);
         self.writes.changes.push(Change {
-            table: table_index,
+            table: self.writes.table,
             key: place,
             version,
             deleted,

@@ -12,6 +12,8 @@ use super::catalog::TableState;
 use super::deferred_free::DeferredFree;
 use super::garbage::Delete;
 use super::large_values::OwnValue;
+use super::lock_set::LockSet;
+use super::read_set::ReadSet;
 use super::system::TransactionSystem;
 use super::versions::VersionHandle;
 use crate::base::{
@@ -46,7 +48,8 @@ pub(super) struct Replaced {
     pub reference: LargeReference,
 }
 
-/// Buffers that pass from transaction to transaction of a thread.
+/// What a transaction changes, reads and locks. The buffers pass from transaction to transaction of
+/// a thread.
 #[derive(Debug, Default)]
 pub(super) struct WriteSet {
     pub(super) redo: RedoBuffer,
@@ -59,6 +62,14 @@ pub(super) struct WriteSet {
     /// Large values that changes replaced, in the order of the changes.
     pub(super) replaced: Vec<Replaced>,
     pub(super) tables: Vec<Arc<TableState>>,
+    /// The index of the table whose row is being changed.
+    pub(super) table: u32,
+    /// Tables used, by reads too, counted once each.
+    pub(super) used: RefCell<Vec<Arc<TableState>>>,
+    /// What a serializable optimistic transaction has read.
+    pub(super) reads: RefCell<ReadSet>,
+    /// The locks besides the stamps of changed rows.
+    pub(super) locks: RefCell<LockSet>,
     /// Bytes that the deletions count as versions ([`Delete::bytes_for`]).
     deletions: u64,
     /// The leaf of the last write, and the number of its system and of its table. These numbers are
@@ -122,6 +133,7 @@ impl WriteSet {
         self.values.clear();
         self.replaced.clear();
         self.tables.clear();
+        self.reads.get_mut().clear();
         self.savepoints.clear();
         (self.last_savepoint, self.savepoint_changes) = (0, 0);
         let _ = UNUSED.try_with(|cell| *cell.borrow_mut() = Some(self));
@@ -170,14 +182,16 @@ impl WriteSet {
         self.hint = ((system.number, table), hint);
     }
 
-    /// Adds `table` to the transaction's tables. Returns whether it is new.
+    /// Makes `table` the one whose row is changed next. Returns whether it is new to the
+    /// transaction.
     #[inline]
-    pub(super) fn note_table(&mut self, table: &Arc<TableState>) -> bool {
-        if self.has_table(table) {
-            return false;
+    pub(super) fn set_table(&mut self, table: &Arc<TableState>) -> bool {
+        let known = self.tables.iter().rposition(|known| Arc::ptr_eq(known, table));
+        self.table = known.unwrap_or(self.tables.len()) as u32;
+        if known.is_none() {
+            self.tables.push(table.clone());
         }
-        self.tables.push(table.clone());
-        true
+        known.is_none()
     }
 
     /// Returns whether the transaction has changed rows of `table`, or tried to.
@@ -190,15 +204,6 @@ impl WriteSet {
     pub(super) fn has_changed(&self, table: &Arc<TableState>, key: &[u8]) -> bool {
         let Some(at) = self.tables.iter().position(|known| Arc::ptr_eq(known, table)) else { return false };
         self.changes.iter().any(|change| change.table as usize == at && self.key(change) == key)
-    }
-
-    /// Returns the index of `table` among the transaction's tables.
-    pub(super) fn table_index(&mut self, table: &Arc<TableState>) -> u32 {
-        let known = self.tables.iter().rposition(|known| Arc::ptr_eq(known, table));
-        known.unwrap_or_else(|| {
-            self.tables.push(table.clone());
-            self.tables.len() - 1
-        }) as u32
     }
 
     /// Removes a large value that the transaction itself had written from the list, after an entry
