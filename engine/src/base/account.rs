@@ -124,12 +124,16 @@ impl PooledCharge {
         self.peak.store(0, Ordering::SeqCst);
     }
 
-    /// Lowers the charge to the peak. The allocator has returned what was free at the last call of
-    /// [`PooledCharge::restart_peak`].
-    pub fn lower_to_peak(&self) {
-        self.charge.set(self.peak.load(Ordering::SeqCst));
+    /// Lowers the charge to the peak, but by no more than the `returned` bytes that the allocator
+    /// has returned since the last call of [`PooledCharge::restart_peak`]. Returns by how many
+    /// bytes the charge fell.
+    pub fn lower_to_peak(&self, returned: u64) -> u64 {
+        let before = self.charge.bytes();
+        let now = self.peak.load(Ordering::SeqCst).max(before.saturating_sub(returned));
+        self.charge.set(now);
         // A thread that raised the peak before `set` has raised the charge too early: repeat it.
         self.charge.raise(self.peak.load(Ordering::SeqCst));
+        before.saturating_sub(now)
     }
 }
 

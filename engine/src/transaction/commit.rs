@@ -227,8 +227,8 @@ impl ActiveTransaction {
         self.append_marked(system, (log, gsn), divided, pending)
     }
 
-    /// Marks and validates what was read, and appends the record once no other transaction validates
-    /// a read of a row that this one has changed.
+    /// Marks and validates what was read, and appends the record once no other transaction
+    /// validates a read of a row that this one has changed.
     #[cold]
     fn append_marked(
         &self,

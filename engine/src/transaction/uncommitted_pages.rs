@@ -101,8 +101,8 @@ impl UncommittedPages {
     }
 
     /// Lowers the charge, after the allocator has given back what was free.
-    pub(super) fn lower_charge(&self) {
-        self.pieces.lower_to_peak();
+    pub(super) fn lower_charge(&self, returned: u64) {
+        self.pieces.lower_to_peak(returned);
     }
 
     /// Notes pages of replaced values, which have images and could not be freed.

@@ -366,9 +366,9 @@ impl VersionStore {
         self.garbage.shrink();
         self.slots.begin_lowering_charge();
         uncommitted.begin_lowering_charge();
-        if free_memory_to_system() {
-            self.slots.lower_charge();
-            uncommitted.lower_charge();
+        if let Some(returned) = free_memory_to_system() {
+            let lowered = self.slots.lower_charge(returned);
+            uncommitted.lower_charge(returned - lowered);
             self.pool.eviction().budget_grew();
         }
     }

@@ -401,11 +401,12 @@ impl Versions {
         self.pieces.note_use(self.bytes_in_memory());
     }
 
-    /// Lowers the charge, after the allocator has given back what was free.
-    pub fn lower_charge(&self) {
+    /// Lowers the charge, after the allocator has returned `returned` bytes. Returns by how many
+    /// bytes the charge for pieces fell.
+    pub fn lower_charge(&self, returned: u64) -> u64 {
         let used = self.next_unused.load(Ordering::SeqCst).min(CHUNK * self.chunks.len()) as u64;
         self.free_slots.set(used.saturating_sub(self.count()) * FREE_SLOT_BYTES as u64);
-        self.pieces.lower_to_peak();
+        self.pieces.lower_to_peak(returned)
     }
 
     /// Returns the bytes of versions, deferred frees included.

@@ -30,6 +30,8 @@ fn pooled_charge_is_the_peak_since_the_last_trim() {
     pooled.note_use(10);
     assert_eq!(account.bytes(), 5 * STEP, "the allocator has returned nothing yet");
     pooled.note_use(2 * STEP);
-    pooled.lower_to_peak();
+    assert_eq!(pooled.lower_to_peak(STEP), STEP);
+    assert_eq!(account.bytes(), 4 * STEP, "the allocator has returned no more");
+    assert_eq!(pooled.lower_to_peak(u64::MAX), 2 * STEP);
     assert_eq!(account.bytes(), 2 * STEP, "the peak since then");
 }

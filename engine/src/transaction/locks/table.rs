@@ -99,6 +99,9 @@ impl TableLocks {
     #[inline]
     #[must_use]
     pub fn is_any(&self) -> bool {
+        // Loom takes sequentially consistent accesses for acquire and release only.
+        #[cfg(loom)]
+        fence(Ordering::SeqCst);
         self.present.load(Ordering::SeqCst) > 0
     }
 
@@ -317,3 +320,6 @@ impl TableLocks {
         parts.intervals.lock().iter().for_each(|held| f(Err(&held.interval), &held.held));
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -77,7 +77,7 @@ fn the_charge_falls_once_readers_and_the_allocator_are_done() {
     assert!(full >= 5000 * 900);
     let lower = || {
         versions.begin_lowering_charge();
-        versions.lower_charge();
+        versions.lower_charge(u64::MAX);
     };
     let reader = pin();
     versions.give_back(0, &handles, &pin());
