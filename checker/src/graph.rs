@@ -9,6 +9,8 @@
 //!   (T, reached by a dependency)           continues by: dependency, anti-dependency
 //! ```
 //!
+//! A serializable transaction has one node: it continues by any edge, however it was reached.
+//!
 //! "Ended before the other began" is a dependency, too. All such pairs would be too many, so the
 //! ends form a chain by time: a transaction leads to its own end, each end to the next end, and the
 //! last end before a begin to the transaction that begins.
@@ -30,8 +32,8 @@ pub(crate) struct Graph {
     edges: Vec<(u32, u32, Edge, u32)>,
     /// For each transaction: its begin, and its end if that is known and the transaction is judged.
     times: Vec<(u64, Option<u64>)>,
-    /// True for serializability: anti-dependencies count like other dependencies.
-    anti_is_ordinary: bool,
+    /// For each transaction, whether it is serializable.
+    serializable: Vec<bool>,
 }
 
 /// A step of a cycle: from this transaction, by this edge (`None`: it ended before the next began)
@@ -39,8 +41,8 @@ pub(crate) struct Graph {
 pub(crate) type Step = (usize, Option<(Edge, u32)>);
 
 impl Graph {
-    pub(crate) fn new(times: Vec<(u64, Option<u64>)>, anti_is_ordinary: bool) -> Graph {
-        Graph { edges: Vec::new(), times, anti_is_ordinary }
+    pub(crate) fn new(times: Vec<(u64, Option<u64>)>, serializable: Vec<bool>) -> Graph {
+        Graph { edges: Vec::new(), times, serializable }
     }
 
     pub(crate) fn link(&mut self, from: usize, to: usize, edge: Edge, key: u32) {
@@ -119,10 +121,11 @@ impl Search<'_> {
         }
         let (_, to, edge, _) = self.graph.edges[at];
         let to = to as usize;
-        if edge != Edge::Anti || self.graph.anti_is_ordinary {
-            return Some(Some(2 * to + 1));
+        if edge == Edge::Anti && !by_dependency {
+            return Some(None);
         }
-        Some(by_dependency.then_some(2 * to))
+        let is_one_node = edge != Edge::Anti || self.graph.serializable[to];
+        Some(Some(2 * to + usize::from(is_one_node)))
     }
 
     fn run(&self) -> Option<Vec<Step>> {
@@ -178,8 +181,12 @@ mod tests {
     use super::*;
 
     fn cycle(n: usize, edges: &[(usize, usize, Edge)], serializable: bool) -> bool {
+        cycle_with(edges, &vec![serializable; n])
+    }
+
+    fn cycle_with(edges: &[(usize, usize, Edge)], serializable: &[bool]) -> bool {
         // All transactions overlap.
-        let mut graph = Graph::new(vec![(0, Some(10)); n], serializable);
+        let mut graph = Graph::new(vec![(0, Some(10)); serializable.len()], serializable.to_vec());
         for (from, to, edge) in edges {
             graph.link(*from, *to, *edge, 0);
         }
@@ -199,11 +206,28 @@ mod tests {
     }
 
     #[test]
+    fn only_a_serializable_transaction_joins_two_anti_dependencies() {
+        use Edge::{Anti, Read};
+        let skew = [(0, 1, Anti), (1, 0, Anti)];
+        for (serializable, forbidden) in
+            [([false, false], false), ([true, false], false), ([false, true], false), ([true, true], true)]
+        {
+            assert_eq!(cycle_with(&skew, &serializable), forbidden, "{serializable:?}");
+        }
+        // The read-only anomaly: 1 is between the two anti-dependencies.
+        let read_only = [(0, 1, Anti), (1, 2, Anti), (2, 0, Read)];
+        for pivot in 0..3 {
+            let serializable: Vec<bool> = (0..3).map(|n| n == pivot).collect();
+            assert_eq!(cycle_with(&read_only, &serializable), pivot == 1, "{serializable:?}");
+        }
+    }
+
+    #[test]
     fn an_end_before_a_beginning_is_a_dependency() {
         // 0 ended before 1 began and read the state before 1's write: allowed. The reverse reads
         // the past.
         for (edge, forbidden) in [((0, 1, Edge::Anti), false), ((1, 0, Edge::Anti), true)] {
-            let mut graph = Graph::new(vec![(0, Some(1)), (2, Some(3)), (4, Some(5))], false);
+            let mut graph = Graph::new(vec![(0, Some(1)), (2, Some(3)), (4, Some(5))], vec![false; 3]);
             graph.link(edge.0, edge.1, edge.2, 7);
             let found = graph.cycle();
             assert_eq!(found.is_some(), forbidden, "{found:?}");
@@ -211,7 +235,7 @@ mod tests {
                 assert_eq!(steps, [(0, None), (1, Some((Edge::Anti, 7)))]);
             }
         }
-        let mut unknown = Graph::new(vec![(0, None), (2, Some(3))], false);
+        let mut unknown = Graph::new(vec![(0, None), (2, Some(3))], vec![false; 2]);
         unknown.link(1, 0, Edge::Anti, 0);
         assert!(unknown.cycle().is_none(), "nobody knows when it ended");
     }

@@ -1,4 +1,4 @@
-//! Judges what transactions saw: is there an order that snapshot isolation allows?
+//! Judges what transactions saw: is there an order that their isolation levels allow?
 //!
 //! The crate does not know the engine. A test runs transactions from many threads and records what
 //! each transaction read and wrote, and when it began and ended. The judges check this history:

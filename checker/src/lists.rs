@@ -11,7 +11,8 @@
 //! 2. a transaction that read a prefix read from its last appender, and precedes the next appender;
 //! 3. a transaction sees one prefix of each list, followed by its own appends;
 //! 4. snapshot isolation holds if every cycle has two anti-dependencies in a row ([`Level`]), where
-//!    "ended before the other began" counts as a dependency: no transaction may read the past.
+//!    "ended before the other began" counts as a dependency: no transaction may read the past. The
+//!    transaction between these two anti-dependencies must not be serializable.
 //!
 //! A committed append that no read contains is ordered after all that were read. So any later read
 //! of the list finds a lost append; read all lists at the end. A transaction of unknown outcome is
@@ -33,12 +34,14 @@ pub enum Outcome {
 }
 
 /// The promised isolation level.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Level {
     /// Strong snapshot isolation: a snapshot has everything that had been acknowledged when its
     /// transaction began.
+    #[default]
     Snapshot,
-    /// Strict serializability.
+    /// Strict serializability: reads and writes happen at one moment between begin and end. Among
+    /// snapshot transactions that moment is the commit.
     Serializable,
 }
 
@@ -53,6 +56,7 @@ struct Header {
     begun: u64,
     ended: u64,
     outcome: Outcome,
+    level: Level,
     /// Index behind the transaction's last access; the first follows the previous transaction's
     /// last.
     accesses_end: usize,
@@ -82,10 +86,15 @@ impl History {
         self.accesses.push(Access::Read { key, start, len: self.elements.len() - start });
     }
 
-    /// Ends the current transaction. `begun` was read before it began and `ended` after it ended,
-    /// from one clock of all threads that never returns a number twice.
+    /// Ends the current transaction, which is at level snapshot. `begun` was read before it began
+    /// and `ended` after it ended, from one clock of all threads that never returns a number twice.
     pub fn end(&mut self, begun: u64, ended: u64, outcome: Outcome) {
-        self.headers.push(Header { begun, ended, outcome, accesses_end: self.accesses.len() });
+        self.end_at(Level::Snapshot, begun, ended, outcome);
+    }
+
+    /// Ends the current transaction as [`History::end`], at the level that it was promised.
+    pub fn end_at(&mut self, level: Level, begun: u64, ended: u64, outcome: Outcome) {
+        self.headers.push(Header { begun, ended, outcome, level, accesses_end: self.accesses.len() });
     }
 
     /// Drops the accesses of the current transaction.
@@ -130,7 +139,7 @@ impl History {
         &self.accesses[start..self.headers[transaction].accesses_end]
     }
 
-    /// Judges the history.
+    /// Judges each transaction at `level`, or at its own level if that is stricter.
     #[must_use]
     pub fn check(&self, level: Level) -> Verdict {
         let counts = self.headers.iter().map(|header| header.outcome == Outcome::Committed).collect();
@@ -290,7 +299,9 @@ impl<'h> Judge<'h> {
         self.verdict.judged = self.counts.iter().filter(|counts| **counts).count();
         let known = |header: &Header| (header.outcome == Outcome::Committed).then_some(header.ended);
         let times = headers.iter().map(|header| (header.begun, known(header))).collect();
-        let mut graph = Graph::new(times, level == Level::Serializable);
+        let is_serializable =
+            |header: &Header| level == Level::Serializable || header.level == Level::Serializable;
+        let mut graph = Graph::new(times, headers.iter().map(is_serializable).collect());
         let mut unseen = HashMap::new();
         for (key, list) in &self.lists {
             let mut before: Option<usize> = None;

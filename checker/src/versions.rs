@@ -20,11 +20,16 @@
 //! 3. No other commit that wrote one of its rows lies between its snapshot and its own commit: the
 //!    first updater wins.
 //!
-//! If no number is left, the transaction was not isolated. Each transaction is judged alone, so
-//! long histories are cheap and a violation names its transaction. The reads must agree with the
+//! 4. A serializable transaction that wrote saw the state directly before its own commit: the order
+//!    of numbers is the serial order.
+//! 5. Real time: no transaction is before one that had ended when it began. A transaction that only
+//!    read has its place at the lowest number that its reads allow.
+//!
+//! If no number is left, the transaction was not isolated. Transactions are judged by their begin,
+//! so long histories are cheap and a violation names its transaction. The reads must agree with the
 //! numbers.
 
-use crate::{Kind, Verdict};
+use crate::{Kind, Level, Verdict};
 use std::collections::BTreeMap;
 
 /// A row or its absence.
@@ -44,6 +49,8 @@ pub struct Scan {
 /// The reads and writes of a committed transaction. Reads of its own writes are left out.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
+    /// The promised level.
+    pub level: Level,
     /// Time before the begin, from one clock of all threads.
     pub begun: u64,
     /// Time after the end.
@@ -115,30 +122,35 @@ fn narrow(versions: &[(u64, Value)], value: Value, allowed: &mut Vec<Interval>) 
 pub fn check(history: &[Observed]) -> Verdict {
     let mut verdict = Verdict { judged: history.len(), ..Verdict::default() };
     let versions = Versions::of(history);
-    // Sorted by end: the highest number of the transactions that had ended.
-    let mut ends: Vec<(u64, u64)> = history.iter().filter_map(|t| Some((t.ended, t.csn?))).collect();
-    ends.sort_unstable();
-    let mut highest = 0;
-    for (_, csn) in &mut ends {
-        highest = highest.max(*csn);
-        *csn = highest;
-    }
-    for (index, transaction) in history.iter().enumerate() {
-        if let Err(what) = judge(&versions, &ends, transaction) {
-            verdict.add(Kind::NoSnapshot, vec![index], what);
+    let by = |time: fn(&Observed) -> u64| {
+        let mut order: Vec<usize> = (0..history.len()).collect();
+        order.sort_by_key(|index| time(&history[*index]));
+        order
+    };
+    let mut ends = by(|transaction| transaction.ended).into_iter().peekable();
+    // For each transaction its lowest place among the numbers, and the highest that had ended.
+    let (mut places, mut acknowledged) = (vec![0; history.len()], 0);
+    for index in by(|transaction| transaction.begun) {
+        let transaction = &history[index];
+        while let Some(ended) = ends.next_if(|ended| history[*ended].ended < transaction.begun) {
+            acknowledged = places[ended].max(acknowledged);
+        }
+        places[index] = transaction.csn.unwrap_or(0);
+        match judge(&versions, acknowledged, transaction) {
+            Ok(place) => places[index] = place,
+            Err(what) => verdict.add(Kind::NoSnapshot, vec![index], what),
         }
     }
     verdict
 }
 
-fn judge(versions: &Versions, ends: &[(u64, u64)], transaction: &Observed) -> Result<(), String> {
-    let ended_before = ends.partition_point(|(ended, _)| *ended < transaction.begun);
-    let acknowledged = ended_before.checked_sub(1).map_or(0, |last| ends[last].1);
+/// Returns the lowest place that the transaction may have.
+fn judge(versions: &Versions, acknowledged: u64, transaction: &Observed) -> Result<u64, String> {
     let before_own = transaction.csn.map_or(u64::MAX, |csn| csn - 1);
-    let mut allowed = vec![(acknowledged, before_own)];
-    if let Some(snapshot) = transaction.snapshot {
-        allowed[0] = (acknowledged.max(snapshot), before_own.min(snapshot));
-    }
+    let last = transaction.snapshot.map_or(before_own, |snapshot| before_own.min(snapshot));
+    let is_at_commit = transaction.level == Level::Serializable && transaction.csn.is_some();
+    let first = if is_at_commit { acknowledged.max(before_own) } else { acknowledged };
+    let mut allowed = vec![(first, last)];
     allowed.retain(|(first, last)| first <= last);
     if allowed.is_empty() {
         let (snapshot, csn) = (transaction.snapshot, transaction.csn);
@@ -170,7 +182,13 @@ fn judge(versions: &Versions, ends: &[(u64, u64)], transaction: &Observed) -> Re
             format!("row {row} was written by {newest}, and its snapshot is one of {before:?}")
         })?;
     }
-    Ok(())
+    let place = allowed.first().map_or(0, |(first, _)| *first);
+    match transaction.snapshot {
+        Some(snapshot) if allowed.last().is_none_or(|(_, last)| *last < snapshot) => {
+            Err(format!("its snapshot is {snapshot}, and it saw one of {allowed:?}"))
+        }
+        _ => Ok(transaction.csn.unwrap_or(place)),
+    }
 }
 
 fn scan(versions: &Versions, scanned: &Scan, allowed: &mut Vec<Interval>) -> Result<(), String> {

@@ -40,6 +40,8 @@ enum Bug {
     BlindToOwn,
     /// A list is read with two elements exchanged.
     Disorder,
+    /// A serializable commit does not look whether what it read has changed.
+    ReadsNotValidated,
 }
 
 const BUGS: [Bug; 8] = [
@@ -86,9 +88,13 @@ impl Lists {
     }
 }
 
+fn run(seed: u64, transactions: usize, bug: Bug) -> Run {
+    run_at(Level::Snapshot, seed, transactions, bug)
+}
+
 /// `transactions` of four sessions, interleaved at random. A row of the same name has the length of
 /// its list, 0 as absent.
-fn run(seed: u64, transactions: usize, bug: Bug) -> Run {
+fn run_at(level: Level, seed: u64, transactions: usize, bug: Bug) -> Run {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let (mut lists, mut now, mut csn, mut value) = (Lists::default(), 0, 0, 0);
     // The number between two halves of a commit.
@@ -111,7 +117,7 @@ fn run(seed: u64, transactions: usize, bug: Bug) -> Run {
                 stale = 1;
             }
             run.happened += u64::from(stale > 0);
-            let observed = Observed { begun: now, ..Observed::default() };
+            let observed = Observed { level, begun: now, ..Observed::default() };
             let left = 1 + random.below(4);
             let (appended, reads) = (Vec::new(), BTreeSet::new());
             *session = Some(Running { begun: now, snapshot: csn - stale, appended, left, observed, reads });
@@ -150,9 +156,12 @@ fn run(seed: u64, transactions: usize, bug: Bug) -> Run {
         }
         done += 1;
         let keys: BTreeSet<u32> = tx.appended.iter().map(|(key, _)| *key).collect();
-        let conflict = keys.iter().any(|key| lists.newest(*key) > tx.snapshot);
+        let changed = |keys: &BTreeSet<u32>| keys.iter().any(|key| lists.newest(*key) > tx.snapshot);
+        let is_invalid = level == Level::Serializable && !keys.is_empty() && changed(&tx.reads);
+        let unnoticed = is_invalid && bug == Bug::ReadsNotValidated && random.chance(2);
+        let conflict = changed(&keys) || is_invalid && !unnoticed;
         let overlooked = conflict && bug == Bug::LostUpdate && random.chance(2);
-        run.happened += u64::from(overlooked);
+        run.happened += u64::from(overlooked) + u64::from(unnoticed && !conflict);
         let aborts = conflict && !overlooked || random.chance(10);
         let dirty = aborts && !tx.appended.is_empty() && bug == Bug::DirtyAbort && random.chance(4);
         let lost = !aborts && !keys.is_empty() && bug == Bug::LostCommit && random.chance(8);
@@ -178,7 +187,7 @@ fn run(seed: u64, transactions: usize, bug: Bug) -> Run {
             tx.observed.writes = keys.iter().map(|k| (u64::from(*k), length(&lists.read(*k, csn)))).collect();
             history.push(tx.observed);
         }
-        record.end(tx.begun, now, if aborts { Outcome::Aborted } else { Outcome::Committed });
+        record.end_at(level, tx.begun, now, if aborts { Outcome::Aborted } else { Outcome::Committed });
     }
     // All lists, at the end.
     for (running, mut record) in sessions {
@@ -299,6 +308,77 @@ fn serializability_is_judged_like_others_do() {
     assert!(skewed > 50, "snapshot isolation is not serializable: {skewed}");
 }
 
+#[test]
+fn what_is_serializable_is_found_to_be_and_bugs_are_found() {
+    for (bug, least) in [(Bug::None, 0), (Bug::ReadsNotValidated, 40), (Bug::StaleSnapshot, 40)] {
+        let (mut ours, mut rows, mut histories) = (0, 0, 0);
+        for seed in 1..=150 {
+            let run = run_at(Level::Serializable, seed, 60, bug);
+            let verdict = run.lists.check(Level::Snapshot);
+            let other = adya_finds(&run.lists, "strict-serializable");
+            assert_eq!(
+                verdict.is_valid(),
+                other.is_none(),
+                "{bug:?}, seed {seed}: we {:?}, adya {other:?}",
+                verdict.violations
+            );
+            assert!(verdict.is_valid() || run.happened > 0, "seed {seed}: {:?}", verdict.violations);
+            let of_rows = versions::check(&run.rows);
+            assert!(of_rows.is_valid() || run.happened > 0, "seed {seed}: {:?}", of_rows.violations);
+            ours += u64::from(!verdict.is_valid());
+            rows += u64::from(!of_rows.is_valid());
+            histories += u64::from(run.happened > 0);
+        }
+        println!("{bug:?}: in {histories} of 150, we find {ours}, the judge of rows {rows}");
+        assert!(ours >= least && rows >= least, "{bug:?}: {ours} and {rows} of {histories}");
+    }
+}
+
+/// Two transactions each read a list and append to the list that the other one read.
+fn skew(levels: [Level; 2], begins: [u64; 2]) -> History {
+    let mut history = History::default();
+    for (n, level) in levels.into_iter().enumerate() {
+        let n = n as u32;
+        history.read(n, []);
+        history.append(1 - n, 10 + n);
+        history.end_at(level, begins[n as usize], 5 + u64::from(n), Outcome::Committed);
+    }
+    history.read(0, [11]);
+    history.read(1, [10]);
+    history.end(7, 8, Outcome::Committed);
+    history
+}
+
+#[test]
+fn write_skew_is_found_if_both_are_serializable() {
+    use Level::{Serializable, Snapshot};
+    for (levels, valid) in [
+        ([Snapshot, Snapshot], true),
+        ([Snapshot, Serializable], true),
+        ([Serializable, Snapshot], true),
+        ([Serializable, Serializable], false),
+    ] {
+        let verdict = skew(levels, [1, 2]).check(Snapshot);
+        assert_eq!(verdict.is_valid(), valid, "{levels:?}: {:?}", verdict.violations);
+        assert!(!skew(levels, [1, 2]).check(Serializable).is_valid(), "{levels:?}");
+    }
+}
+
+#[test]
+fn a_serial_order_against_real_time_is_found() {
+    for (begun, valid) in [(1, true), (3, false)] {
+        let mut history = History::default();
+        history.append(1, 10);
+        history.end_at(Level::Serializable, 0, 2, Outcome::Committed);
+        // It reads the state before the append, which had ended if this one began at 3.
+        history.read(1, []);
+        history.append(2, 20);
+        history.end_at(Level::Serializable, begun, 5, Outcome::Committed);
+        let verdict = history.check(Level::Serializable);
+        assert_eq!(verdict.is_valid(), valid, "begun at {begun}: {:?}", verdict.violations);
+    }
+}
+
 fn kinds(verdict: &Verdict) -> Vec<Kind> {
     verdict.violations.iter().map(|violation| violation.kind).collect()
 }
@@ -364,6 +444,39 @@ fn phantoms_are_found() {
         Observed { csn: Some(3), writes: vec![(4, Some(41))], ..scanned(3, 9, vec![(3, 30), (5, 50)]) };
     assert!(!history(late.clone()).is_valid());
     assert!(history(Observed { writes: vec![(3, Some(31))], ..late }).is_valid(), "write skew");
+}
+
+#[test]
+fn serializable_rows_are_read_at_the_commit() {
+    let at = |level, csn, scan, writes| Observed {
+        level,
+        begun: 1,
+        ended: 10 + csn,
+        csn: Some(csn),
+        scans: vec![scan],
+        writes,
+        ..Observed::default()
+    };
+    let empty = |first| versions::Scan { first, last: first + 9, rows: vec![] };
+    // Each inserts a row into the range that the other one found empty.
+    for (level, valid) in [(Level::Snapshot, true), (Level::Serializable, false)] {
+        let first = at(level, 1, empty(0), vec![(12, Some(1))]);
+        let second = at(level, 2, empty(10), vec![(2, Some(2))]);
+        let verdict = versions::check(&[first, second]);
+        assert_eq!(verdict.is_valid(), valid, "{level:?}: {:?}", verdict.violations);
+    }
+}
+
+#[test]
+fn time_does_not_go_backwards_between_two_readers() {
+    let wrote =
+        Observed { begun: 0, ended: 20, csn: Some(1), writes: vec![(1, Some(1))], ..Observed::default() };
+    let reader =
+        |begun, value| Observed { begun, ended: begun + 1, reads: vec![(1, value)], ..Observed::default() };
+    for (second, valid) in [(2, true), (4, false)] {
+        let verdict = versions::check(&[reader(second, None), wrote.clone(), reader(2, Some(1))]);
+        assert_eq!(verdict.is_valid(), valid, "begun at {second}: {:?}", verdict.violations);
+    }
 }
 
 #[test]
