@@ -88,13 +88,13 @@ impl Lists {
     }
 }
 
-fn run(seed: u64, transactions: usize, bug: Bug) -> Run {
-    run_at(Level::Snapshot, seed, transactions, bug)
+fn snapshot_run(seed: u64, transactions: usize, bug: Bug) -> Run {
+    run(Level::Snapshot, seed, transactions, bug)
 }
 
 /// `transactions` of four sessions, interleaved at random. A row of the same name has the length of
 /// its list, 0 as absent.
-fn run_at(level: Level, seed: u64, transactions: usize, bug: Bug) -> Run {
+fn run(level: Level, seed: u64, transactions: usize, bug: Bug) -> Run {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let (mut lists, mut now, mut csn, mut value) = (Lists::default(), 0, 0, 0);
     // The number between two halves of a commit.
@@ -224,7 +224,7 @@ fn adya_finds(history: &History, model: &str) -> Option<Vec<String>> {
 #[test]
 fn what_is_isolated_is_found_to_be() {
     for seed in 1..=300 {
-        let run = run(seed, 60, Bug::None);
+        let run = snapshot_run(seed, 60, Bug::None);
         let verdict = run.lists.check(Level::Snapshot);
         assert!(verdict.is_valid() && verdict.judged > 20, "seed {seed}: {:?}", verdict.violations);
         assert_eq!(adya_finds(&run.lists, "strong-snapshot-isolation"), None, "seed {seed}");
@@ -238,7 +238,7 @@ fn judges_agree_on_every_history_with_and_without_bugs() {
     for bug in BUGS {
         let (mut histories, mut ours, mut theirs, mut rows) = (0, 0, 0, 0);
         for seed in 1..=150 {
-            let run = run(seed, 60, bug);
+            let run = snapshot_run(seed, 60, bug);
             let verdict = run.lists.check(Level::Snapshot);
             let other = adya_finds(&run.lists, "strong-snapshot-isolation");
             assert_eq!(
@@ -266,7 +266,7 @@ fn judges_agree_where_outcomes_are_unknown() {
     for bug in [&[Bug::None][..], &BUGS].concat() {
         let (mut ours, mut theirs, mut unknown) = (0, 0, 0);
         for seed in 1..=100 {
-            let mut history = run(seed, 60, bug).lists;
+            let mut history = snapshot_run(seed, 60, bug).lists;
             let last = history.len() - 1;
             let mut random = Random(seed << 8 | 1);
             let untold: Vec<bool> = (0..last).map(|_| random.chance(3)).collect();
@@ -294,7 +294,7 @@ fn judges_agree_where_outcomes_are_unknown() {
 fn serializability_is_judged_like_others_do() {
     let mut skewed = 0;
     for seed in 1..=200 {
-        let run = run(seed, 40, Bug::None);
+        let run = snapshot_run(seed, 40, Bug::None);
         let verdict = run.lists.check(Level::Serializable);
         let other = adya_finds(&run.lists, "strict-serializable");
         assert_eq!(
@@ -313,7 +313,7 @@ fn what_is_serializable_is_found_to_be_and_bugs_are_found() {
     for (bug, least) in [(Bug::None, 0), (Bug::ReadsNotValidated, 40), (Bug::StaleSnapshot, 40)] {
         let (mut ours, mut rows, mut histories) = (0, 0, 0);
         for seed in 1..=150 {
-            let run = run_at(Level::Serializable, seed, 60, bug);
+            let run = run(Level::Serializable, seed, 60, bug);
             let verdict = run.lists.check(Level::Snapshot);
             let other = adya_finds(&run.lists, "strict-serializable");
             assert_eq!(
@@ -481,7 +481,7 @@ fn time_does_not_go_backwards_between_two_readers() {
 
 #[test]
 fn judging_takes_about_a_microsecond_a_transaction() {
-    let run = run(7, 100_000, Bug::None);
+    let run = snapshot_run(7, 100_000, Bug::None);
     let begun = std::time::Instant::now();
     let verdict = run.lists.check(Level::Snapshot);
     println!("{} of lists judged in {:?}", verdict.judged, begun.elapsed());
