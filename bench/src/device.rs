@@ -77,7 +77,7 @@ fn line(bytes: usize, writers: usize, raw: &RawWrites) -> DeviceLine {
 /// # Errors
 /// Those of the device.
 pub fn measure_one(place: &Place, bytes: usize, writers: usize, duration: Duration) -> Result<DeviceLine> {
-    Ok(line(bytes, writers, &raw_durable_write(&place.storage()?, bytes, writers, duration)?))
+    Ok(line(bytes, writers, &raw_durable_write(&place.log_storage()?, bytes, writers, duration)?))
 }
 
 /// Measures the floor of a commit: one writer, 4 KiB.

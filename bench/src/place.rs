@@ -1,6 +1,7 @@
 //! Where a run's database is: in a directory, or on a modelled device around a directory or memory.
+//! Its log can be on a modelled device of its own.
 
-use crate::modelled::{Device, Figures, ModelledStorage};
+use crate::modelled::{Device, Figures, ModelledStorage, SplitStorage};
 use anyhow::Result;
 use quenchdb::internals::device::file::FileStorage;
 use quenchdb::internals::device::memory::MemoryStorage;
@@ -16,13 +17,15 @@ pub struct Place {
     directory: Option<PathBuf>,
     trust: DeviceTrust,
     modelled: Option<Arc<dyn Storage>>,
+    /// The storage of the log, if the log is on a device of its own.
+    log: Option<Arc<ModelledStorage>>,
 }
 
 impl Place {
     /// Returns a directory on its own device.
     #[must_use]
     pub fn directory(directory: &Path, trust: DeviceTrust) -> Place {
-        Place { directory: Some(directory.to_path_buf()), trust, modelled: None }
+        Place { directory: Some(directory.to_path_buf()), trust, modelled: None, log: None }
     }
 
     /// Returns a modelled device around `directory`, or around memory that lives as long as a clone
@@ -36,13 +39,21 @@ impl Place {
         trust: DeviceTrust,
         seed: u64,
     ) -> Result<Place> {
-        let inner: Arc<dyn Storage> = match directory {
-            Some(directory) => Arc::new(FileStorage::open(directory, trust, true, true)?),
-            None => Arc::new(MemoryStorage::new()),
-        };
+        let inner = inner_storage(directory, trust)?;
         let storage = ModelledStorage::new(inner, Device::new(figures, seed), trust);
         let directory = directory.map(Path::to_path_buf);
-        Ok(Place { directory, trust, modelled: Some(Arc::new(storage)) })
+        Ok(Place { directory, trust, modelled: Some(Arc::new(storage)), log: None })
+    }
+
+    /// Puts the log on a modelled device of its own, around the same directory or other memory.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn with_log_device(self, figures: &'static Figures, seed: u64) -> Result<Place> {
+        let inner = inner_storage(self.directory.as_deref(), self.trust)?;
+        let log = Arc::new(ModelledStorage::new(inner, Device::new(figures, seed), self.trust));
+        let split: Arc<dyn Storage> = Arc::new(SplitStorage::new(self.storage()?, log.clone()));
+        Ok(Place { modelled: Some(split), log: Some(log), ..self })
     }
 
     /// Returns the directory, if the place has one.
@@ -56,10 +67,20 @@ impl Place {
     /// # Errors
     /// The directory cannot be opened.
     pub fn storage(&self) -> Result<Arc<dyn Storage>> {
-        match (&self.modelled, &self.directory) {
-            (Some(storage), _) => Ok(storage.clone()),
-            (None, Some(directory)) => Ok(Arc::new(FileStorage::open(directory, self.trust, true, true)?)),
-            (None, None) => Ok(Arc::new(MemoryStorage::new())),
+        match &self.modelled {
+            Some(storage) => Ok(storage.clone()),
+            None => inner_storage(self.directory.as_deref(), self.trust),
+        }
+    }
+
+    /// Returns the storage for measurements on the device of the log.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn log_storage(&self) -> Result<Arc<dyn Storage>> {
+        match &self.log {
+            Some(log) => Ok(log.clone()),
+            None => self.storage(),
         }
     }
 
@@ -99,6 +120,14 @@ impl Place {
         }
         Ok(bytes)
     }
+}
+
+/// Returns the storage of a directory on its own device, or of new memory.
+fn inner_storage(directory: Option<&Path>, trust: DeviceTrust) -> Result<Arc<dyn Storage>> {
+    Ok(match directory {
+        Some(directory) => Arc::new(FileStorage::open(directory, trust, true, true)?),
+        None => Arc::new(MemoryStorage::new()),
+    })
 }
 
 fn bytes_on_disk(directory: &Path) -> Result<u64> {

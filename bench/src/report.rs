@@ -109,6 +109,16 @@ pub struct Report {
     pub durability: String,
     /// Durability level of the transactions: `durable`, `bounded`, `lazy`.
     pub level: String,
+    /// Isolation of the transactions: `read-committed`, `snapshot`, `serializable`; empty for other
+    /// engines.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub isolation: String,
+    /// `optimistic` or `pessimistic`; empty for other engines.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub locking: String,
+    /// When locks were released: `pre-commit`, `commit`, `unsafe`; empty for other engines.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub lock_release: String,
     /// In an open loop: transactions per second that arrive.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate_tps: Option<f64>,
@@ -343,12 +353,17 @@ impl Report {
         let Report { workload, threads, commit, level, preset, logs, durability, device, .. } = self;
         write!(f, "{workload}: {threads} threads, {commit} commits, level {level}, ")?;
         match self.knows_itself() {
-            true => writeln!(f, "preset {preset}, {logs} logs, {durability}, device {device}"),
+            true => writeln!(f, "preset {preset}, {logs} logs, {durability}, device {device}")?,
             false => {
                 let Report { engine, tier, .. } = self;
-                writeln!(f, "{engine}, {durability}, survives: {tier}, device {device}")
+                writeln!(f, "{engine}, {durability}, survives: {tier}, device {device}")?;
             }
         }
+        let Report { isolation, locking, lock_release, .. } = self;
+        if isolation.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "  isolation {isolation}, {locking}, locks released at {lock_release}")
     }
 
     /// Prints the figures of the engine.

@@ -66,6 +66,26 @@ fn a_directory_has_the_model_speed_and_recovers_after_a_kill() {
 }
 
 #[test]
+fn a_log_on_its_own_device_is_slow_and_recovered() {
+    let run = |seconds: &str| {
+        let directory = directory();
+        let path = directory.path().join("db");
+        let small = ["tpcb", "--branches", "2", "--accounts", "300", "--threads", "2"];
+        let device = ["--log-device", "sim:disk-170iops", "--path", text(&path)];
+        let report =
+            bench(&[&small[..], &device, &["--seconds", seconds, "--reopen", "kill", "--check"]].concat());
+        assert_eq!(report["check"]["problems"].as_array().map(Vec::len), Some(0), "{report}");
+        report
+    };
+    let report = long_enough(0.4, run, |report| number(report, "committed") > 0.0);
+    let device = report["device"].as_str().expect("a name");
+    assert!(device.ends_with(", log on sim:disk-170iops") && !device.starts_with("sim:"), "{device}");
+    for field in ["floor_us", "commit_latency_us"] {
+        assert!(number(&report[field], "p50") >= 4_000.0, "{report}");
+    }
+}
+
+#[test]
 fn workloads_run_on_a_device_in_memory_without_a_directory() {
     let small: [&[&str]; 7] = [
         &["ycsb", "--rows", "2000", "--mix", "a", "--check"],

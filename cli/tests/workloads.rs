@@ -266,6 +266,46 @@ fn a_database_without_a_path_is_removed_unless_it_is_to_be_kept() {
 }
 
 #[test]
+fn every_isolation_and_release_of_locks_keeps_the_balances() {
+    let pessimistic = ["--locking", "pessimistic"];
+    for isolation in ["read-committed", "snapshot", "serializable"] {
+        for (release, order) in [("pre-commit", "last"), ("commit", "early"), ("unsafe", "first")] {
+            let small = ["tpcb", "--branches", "1", "--accounts", "50", "--branch-update", order];
+            let locks = ["--isolation", isolation, "--lock-release", release, "--lock-timeout-ms", "60000"];
+            let run = |seconds: &str| sound_bench(&[&small[..], &pessimistic, &locks].concat(), seconds);
+            let report = long_enough(0.2, run, |report| number(report, "committed") > 0.0);
+            assert!(number(&report, "committed") > 0.0, "{report}");
+            let said = ["isolation", "locking", "lock_release"].map(|field| report[field].as_str());
+            assert_eq!(said, [isolation, "pessimistic", release].map(Some));
+            let level = if release == "unsafe" { "lazy" } else { "durable" };
+            assert_eq!(
+                (&report["level"], &report["parameters"]["branch_update"]),
+                (&level.into(), &order.into())
+            );
+        }
+    }
+}
+
+#[test]
+fn workloads_of_writers_stay_sound_with_serializable_transactions() {
+    for workload in some(
+        &[
+            &["tpcc", "--small", "--warehouses", "1"][..],
+            &["tatp", "--subscribers", "500"],
+            &["ycsb", "--mix", "f", "--rows", "1000"],
+        ],
+        2,
+    ) {
+        for locking in ["optimistic", "pessimistic"] {
+            let locks = ["--isolation", "serializable", "--locking", locking];
+            let run = |seconds: &str| sound_bench(&[workload, &locks].concat(), seconds);
+            let report = long_enough(0.3, run, |report| number(report, "committed") > 0.0);
+            assert!(number(&report, "committed") > 0.0, "{report}");
+        }
+    }
+}
+
+#[test]
 fn contradictory_or_useless_flags_are_refused() {
     for arguments in [
         &["put", "--check"][..],
@@ -289,6 +329,17 @@ fn contradictory_or_useless_flags_are_refused() {
         &["load", "--runs", "2"],
         &["load", "--plot", "load.svg"],
         &["tpcb", "--order", "key"],
+        &["ycsb", "--branch-update", "early"],
+        &["tpcb", "--lock-release", "commit"],
+        &["tpcb", "--lock-release", "unsafe", "--locking", "optimistic"],
+        &["tpcb", "--locking", "pessimistic", "--lock-release", "commit", "--commit", "async"],
+        &["tpcb", "--locking", "pessimistic", "--lock-release", "commit", "--level", "lazy"],
+        &["tpcb", "--locking", "pessimistic", "--lock-release", "unsafe", "--level", "bounded"],
+        &["tpcb", "--lock-timeout-ms", "0"],
+        &["load", "--isolation", "serializable"],
+        &["put", "--reopen", "close", "--rows", "10", "--locking", "pessimistic"],
+        &["device", "--log-device", "sim:disk-10ms"],
+        &["tpcb", "--log-device", "sim:disk-10ms", "--preset", "passive"],
     ] {
         let output = run_bench(arguments);
         assert_eq!(

@@ -169,6 +169,9 @@ impl<S: Store> Run<'_, S> {
             commit: plan.commit.name().to_string(),
             durability: f.durability.clone(),
             level: plan.level_name().to_string(),
+            isolation: f.concurrency.isolation.to_string(),
+            locking: f.concurrency.locking.to_string(),
+            lock_release: f.concurrency.lock_release.to_string(),
             rate_tps: plan.rate.map(|rate| rate.per_second),
             arrivals: plan.rate.map(|rate| rate.gaps.name().to_string()),
             parameters: self.parameters.clone(),
@@ -256,7 +259,7 @@ impl<S: Store> Run<'_, S> {
 
     /// Runs a worker in its thread.
     fn work(&self, index: usize, worker: impl Worker<S::Table>, shared: &Shared) -> Result<()> {
-        let session = self.store.session(self.plan.level);
+        let session = self.store.worker_session(self.plan.level);
         // Waits also after an error: the other workers wait at the barrier.
         shared.start.wait();
         Work::new(self, shared, index, session?)

@@ -10,6 +10,7 @@
 //!   tests can ask it.
 //! - [`storage`]: a [`quenchdb::internals::device::Storage`] that takes that long; [`queue`]: its
 //!   asynchronous writes.
+//! - [`split`]: a storage whose log is on a modelled device of its own.
 //! - [`wait`]: how a thread waits, and what that costs.
 //!
 //! The storage inside decides what is durable; the model adds only time. The device `simulated` of
@@ -25,7 +26,9 @@ pub mod wait;
 mod shared;
 pub mod queue;
 pub mod storage;
+pub mod split;
 
 pub use figures::{FIGURES, Figures};
 pub use schedule::{Access, Device};
+pub use split::SplitStorage;
 pub use storage::ModelledStorage;

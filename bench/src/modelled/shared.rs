@@ -7,6 +7,7 @@ use quenchdb::internals::base::clock::{Clock, Nanos};
 use quenchdb::internals::device::{DurabilityMethod, File};
 use std::collections::HashMap;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -24,10 +25,15 @@ pub(super) struct Shared {
 
 /// Open files by the number that replaces a descriptor, so that a queue finds the inner file
 /// through any wrapper.
-#[derive(Debug, Default)]
-pub(super) struct Files {
-    pub(super) opened: RawFd,
-    pub(super) open: HashMap<RawFd, Weak<dyn File>>,
+pub(super) type Files = HashMap<RawFd, Weak<dyn File>>;
+
+/// Larger than any descriptor of a real file.
+const FIRST_NUMBER: RawFd = 1 << 24;
+
+/// Returns a number that no other file of this process has.
+pub(super) fn new_number() -> RawFd {
+    static NEXT: AtomicI32 = AtomicI32::new(FIRST_NUMBER);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Shared {
@@ -46,7 +52,7 @@ impl Shared {
 
     /// Returns the file inside `file`.
     pub(super) fn inside(&self, file: &dyn File) -> Option<Arc<dyn File>> {
-        locked(&self.files).open.get(&file.descriptor()?)?.upgrade()
+        locked(&self.files).get(&file.descriptor()?)?.upgrade()
     }
 
     /// Calls `act`, then waits until `moment`.

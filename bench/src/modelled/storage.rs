@@ -6,7 +6,7 @@
 
 use super::queue::ModelledQueue;
 use super::schedule::{Access, Device};
-use super::shared::{Files, Shared, locked};
+use super::shared::{Files, Shared, locked, new_number};
 use super::wait::wait_until;
 use quenchdb::DeviceTrust;
 use quenchdb::internals::base::clock::Clock;
@@ -52,15 +52,18 @@ impl ModelledStorage {
         };
         ModelledStorage { inner, volatile_cache, shared: Arc::new(shared) }
     }
+
+    /// Returns whether `file` is open in this storage.
+    pub(super) fn owns(&self, file: &dyn File) -> bool {
+        self.shared.inside(file).is_some()
+    }
 }
 
 impl Storage for ModelledStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let inner = self.inner.open(path, mode)?;
-        let mut files = locked(&self.shared.files);
-        files.opened += 1;
-        let number = files.opened;
-        files.open.insert(number, Arc::downgrade(&inner));
+        let number = new_number();
+        locked(&self.shared.files).insert(number, Arc::downgrade(&inner));
         Ok(Arc::new(ModelledFile { inner, number, shared: self.shared.clone() }))
     }
 
@@ -132,7 +135,7 @@ struct ModelledFile {
 
 impl Drop for ModelledFile {
     fn drop(&mut self) {
-        locked(&self.shared.files).open.remove(&self.number);
+        locked(&self.shared.files).remove(&self.number);
     }
 }
 

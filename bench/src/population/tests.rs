@@ -1,12 +1,13 @@
 //! Tests of `population`.
 
 use super::*;
-use crate::tpcb::Tpcb;
+use crate::tpcb::{BranchUpdate, Tpcb};
 
 #[test]
 fn a_population_is_found_again_and_runs_are_counted() {
     let database = quenchdb::Database::builder().memory_bytes(64 << 20).open_in_memory().expect("memory");
-    let tpcb = |accounts| Tpcb { branches: 1, accounts, skew: 0.5, seed: 1 };
+    let tpcb =
+        |accounts| Tpcb { branches: 1, accounts, skew: 0.5, branch_update: BranchUpdate::Last, seed: 1 };
     let prepare = |accounts, reuse| prepare(&tpcb(accounts), &database, 1, reuse, &|_, _, _| {});
     assert_eq!(found(&database).expect("read"), None);
     assert!(!prepare(50, true).expect("filled"));

@@ -1,5 +1,6 @@
 //! The figures of a store.
 
+use super::concurrency::Names;
 use crate::coordination::Waits;
 use crate::latencies::Latency;
 
@@ -85,6 +86,8 @@ pub struct Figures {
     pub preset: String,
     /// Axes of the commit protocol.
     pub protocol: String,
+    /// Isolation and locks of the workers' transactions, if the store has a choice.
+    pub concurrency: Names,
     /// Sleeps, wake-ups and waits of the protocol.
     pub waits: Waits,
     /// Logs of the database.

@@ -94,6 +94,16 @@ pub trait Transaction: Reader {
         ""
     }
 
+    /// Reads like [`Reader::get`] a row that the transaction will change. Locks the row first if the
+    /// session's transactions wait for each other instead of failing.
+    ///
+    /// # Errors
+    /// `Conflict`, and those of the engine.
+    #[inline]
+    fn get_for_update(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.get(table, key, value)
+    }
+
     /// Sets `key` to `value`; inserts a missing key.
     ///
     /// # Errors
@@ -200,6 +210,15 @@ pub trait Store: Sync {
     /// # Errors
     /// Those of the engine.
     fn session(&self, level: Level) -> anyhow::Result<Self::Session<'_>>;
+
+    /// Returns the session of a worker that is measured, with the isolation and locks to be
+    /// measured.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn worker_session(&self, level: Level) -> anyhow::Result<Self::Session<'_>> {
+        self.session(level)
+    }
 
     /// Makes everything committed so far durable.
     ///

@@ -76,6 +76,12 @@ impl<X: Transaction> Transaction for Noted<'_, X> {
     }
 
     #[inline]
+    fn get_for_update(&mut self, table: &X::Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.rows += 1;
+        self.inner.get_for_update(table, key, value)
+    }
+
+    #[inline]
     fn insert(&mut self, table: &X::Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.rows += 1;
         self.inner.insert(table, key, value)?;

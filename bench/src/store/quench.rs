@@ -1,9 +1,10 @@
 //! QuenchDB as a [`Store`].
 
+use super::concurrency::Concurrency;
 use super::figures::{Checkpoints, Figures, Gauges, Total};
 use super::interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::coordination::Waits;
-use quenchdb::{CommitHandle, Database, Range, Snapshot, Table};
+use quenchdb::{CommitHandle, Database, Range, Snapshot, Table, TransactionOptions};
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -37,18 +38,32 @@ fn show_back(mut range: Range<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -
     Ok(())
 }
 
+/// A transaction of QuenchDB.
+#[derive(Debug)]
+pub struct QuenchTransaction {
+    inner: quenchdb::Transaction,
+    /// Rows that will be changed are locked before they are read.
+    locks_first: bool,
+}
+
+impl From<quenchdb::Transaction> for QuenchTransaction {
+    fn from(inner: quenchdb::Transaction) -> QuenchTransaction {
+        QuenchTransaction { inner, locks_first: false }
+    }
+}
+
 macro_rules! reads {
-    ($type:ty) => {
+    ($type:ty, $inherent:ty $(, $inner:ident)?) => {
         impl Reader for $type {
             type Table = Table;
 
             #[inline]
             fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-                Ok(self.get_into(table, key, value)?)
+                Ok(self$(.$inner)?.get_into(table, key, value)?)
             }
 
             fn prefetch(&mut self, table: &Table, keys: &[[u8; 8]]) -> Result<()> {
-                Ok(<$type>::prefetch(self, table, keys)?)
+                Ok(<$inherent>::prefetch(&self$(.$inner)?, table, keys)?)
             }
 
             fn scan(
@@ -58,7 +73,7 @@ macro_rules! reads {
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
             ) -> Result<()> {
-                show(self.range::<&[u8]>(table, bounds(from, to)), each)
+                show(self$(.$inner)?.range::<&[u8]>(table, bounds(from, to)), each)
             }
 
             fn scan_back(
@@ -68,16 +83,16 @@ macro_rules! reads {
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
             ) -> Result<()> {
-                show_back(self.range::<&[u8]>(table, bounds(from, to)), each)
+                show_back(self$(.$inner)?.range::<&[u8]>(table, bounds(from, to)), each)
             }
         }
     };
 }
 
-reads!(quenchdb::Transaction);
-reads!(Snapshot);
+reads!(QuenchTransaction, quenchdb::Transaction, inner);
+reads!(Snapshot, Snapshot);
 
-impl Transaction for quenchdb::Transaction {
+impl Transaction for QuenchTransaction {
     type Handle = CommitHandle;
 
     fn name_of(table: &Table) -> &str {
@@ -85,27 +100,38 @@ impl Transaction for quenchdb::Transaction {
     }
 
     #[inline]
+    fn get_for_update(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        if !self.locks_first {
+            return self.get(table, key, value);
+        }
+        let found = self.inner.get_for_update(table, key)?;
+        let exists = found.is_some();
+        *value = found.unwrap_or_default();
+        Ok(exists)
+    }
+
+    #[inline]
     fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
-        Ok(quenchdb::Transaction::insert(self, table, key, value)?)
+        Ok(self.inner.insert(table, key, value)?)
     }
 
     #[inline]
     fn remove(&mut self, table: &Table, key: &[u8]) -> Result<bool> {
-        Ok(quenchdb::Transaction::remove(self, table, key)?)
+        Ok(self.inner.remove(table, key)?)
     }
 
     #[inline]
     fn commit(self) -> Result<()> {
-        Ok(quenchdb::Transaction::commit(self).map(drop)?)
+        Ok(self.inner.commit().map(drop)?)
     }
 
     #[inline]
     fn commit_async(self) -> Result<CommitHandle> {
-        Ok(quenchdb::Transaction::commit_async(self)?)
+        Ok(self.inner.commit_async()?)
     }
 
     fn abort(self) {
-        quenchdb::Transaction::abort(self);
+        self.inner.abort();
     }
 }
 
@@ -120,11 +146,12 @@ impl Handle for CommitHandle {
     }
 }
 
-/// Transactions with snapshot isolation.
+/// Transactions of one thread.
 #[derive(Debug)]
 pub struct QuenchSession<'d> {
     database: &'d Database,
-    level: Level,
+    options: TransactionOptions,
+    locks_first: bool,
 }
 
 impl Session for QuenchSession<'_> {
@@ -135,13 +162,14 @@ impl Session for QuenchSession<'_> {
     where
         Self: 's;
     type Transaction<'s>
-        = quenchdb::Transaction
+        = QuenchTransaction
     where
         Self: 's;
 
     #[inline]
-    fn begin(&mut self) -> Result<quenchdb::Transaction> {
-        Ok(self.database.begin_with(self.level)?)
+    fn begin(&mut self) -> Result<QuenchTransaction> {
+        let inner = self.database.begin_with(self.options)?;
+        Ok(QuenchTransaction { inner, locks_first: self.locks_first })
     }
 
     #[inline]
@@ -159,7 +187,7 @@ impl Store for Database {
     }
 
     fn session(&self, level: Level) -> anyhow::Result<QuenchSession<'_>> {
-        Ok(QuenchSession { database: self, level })
+        Ok(QuenchSession { database: self, options: level.into(), locks_first: false })
     }
 
     fn make_durable(&self) -> anyhow::Result<()> {
@@ -216,6 +244,7 @@ impl Store for Database {
     fn figures(&self) -> Figures {
         let s = self.statistics();
         Figures {
+            concurrency: Concurrency::default().names(),
             preset: s.preset.name().to_string(),
             protocol: format!(
                 "layout {}, writer {}, acknowledger {}, dependency {}, queue {}",
@@ -248,5 +277,60 @@ impl Store for Database {
             flush: s.flush.into(),
             acknowledge: s.acknowledge.into(),
         }
+    }
+}
+
+/// A database whose workers use these settings. Loads and checks use the default.
+#[derive(Clone, Copy, Debug)]
+pub struct Configured<'d> {
+    /// The database.
+    pub database: &'d Database,
+    /// The settings of the workers.
+    pub concurrency: Concurrency,
+}
+
+impl Store for Configured<'_> {
+    type Table = Table;
+    type Session<'s>
+        = QuenchSession<'s>
+    where
+        Self: 's;
+
+    fn table(&self, name: &str) -> anyhow::Result<Table> {
+        Store::table(self.database, name)
+    }
+
+    fn session(&self, level: Level) -> anyhow::Result<QuenchSession<'_>> {
+        self.database.session(level)
+    }
+
+    fn worker_session(&self, level: Level) -> anyhow::Result<QuenchSession<'_>> {
+        let Configured { database, concurrency } = *self;
+        let (options, locks_first) = (concurrency.options(level), concurrency.locks_first());
+        Ok(QuenchSession { database, options, locks_first })
+    }
+
+    fn make_durable(&self) -> anyhow::Result<()> {
+        self.database.make_durable()
+    }
+
+    fn checkpoint(&self, paced: bool) -> anyhow::Result<()> {
+        Store::checkpoint(self.database, paced)
+    }
+
+    fn checkpoints(&self) -> Checkpoints {
+        Store::checkpoints(self.database)
+    }
+
+    fn reset(&self) {
+        self.database.reset();
+    }
+
+    fn gauges(&self) -> Gauges {
+        self.database.gauges()
+    }
+
+    fn figures(&self) -> Figures {
+        Figures { concurrency: self.concurrency.names(), ..self.database.figures() }
     }
 }

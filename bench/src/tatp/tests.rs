@@ -1,6 +1,7 @@
 //! Tests of `tatp`.
 
 use super::*;
+use crate::store::QuenchTransaction;
 use crate::tpcc::random::{chi_square, chi_square_bound};
 
 fn tatp(subscribers: u32) -> Tatp {
@@ -127,7 +128,7 @@ fn the_expected_share_of_transactions_finds_what_it_needs() {
         for _ in 0..draws {
             let s = tatp.choose(&mut random);
             let input = Input::draw(kind, tatp.subscribers, &mut random);
-            let mut transaction = database.begin().expect("begun");
+            let mut transaction = QuenchTransaction::from(database.begin().expect("begun"));
             let done = if input.reads_only() {
                 client.read(&mut transaction, &tables, s, input).expect("read")
             } else {

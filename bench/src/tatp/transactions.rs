@@ -135,10 +135,25 @@ impl Client {
     /// Reads a subscriber into `row`. The subscriber must exist.
     fn subscriber<R: Reader>(&mut self, reader: &mut R, tables: &Tables<R::Table>, s: u32) -> Result<()> {
         let there = reader.get(&tables.subscriber, &subscriber_key(s), &mut self.row)?;
+        self.must_be_whole(there, s)
+    }
+
+    fn must_be_whole(&self, there: bool, s: u32) -> Result<()> {
         match whole(there, &self.row, subscriber::BYTES, "subscriber")? {
             true => Ok(()),
             false => Err(Error::wrong(format!("subscriber {s} is not there"))),
         }
+    }
+
+    /// Reads a subscriber that the transaction will change into `row`.
+    fn subscriber_for_update<X: Transaction>(
+        &mut self,
+        transaction: &mut X,
+        tables: &Tables<X::Table>,
+        s: u32,
+    ) -> Result<()> {
+        let there = transaction.get_for_update(&tables.subscriber, &subscriber_key(s), &mut self.row)?;
+        self.must_be_whole(there, s)
     }
 
     fn new_destination<R: Reader>(
@@ -192,7 +207,7 @@ impl Client {
             }
             Input::UpdateLocation { location } => {
                 let s = self.by_number(transaction, tables, s)?;
-                self.subscriber(transaction, tables, s)?;
+                self.subscriber_for_update(transaction, tables, s)?;
                 subscriber::VLR_LOCATION.set(&mut self.row, location);
                 let key = subscriber_key(s);
                 transaction.insert(&tables.subscriber, &key, &self.row)?;
@@ -226,12 +241,12 @@ impl Client {
         s: u32,
         (kind, bit, data_a): (u8, bool, u8),
     ) -> Result<Ending> {
-        self.subscriber(transaction, tables, s)?;
+        self.subscriber_for_update(transaction, tables, s)?;
         let bits = subscriber::BITS.get(&self.row) & !1 | u16::from(bit);
         subscriber::BITS.set(&mut self.row, bits);
         transaction.insert(&tables.subscriber, &subscriber_key(s), &self.row)?;
         let key = typed_key(s, kind);
-        let there = transaction.get(&tables.special_facility, &key, &mut self.other)?;
+        let there = transaction.get_for_update(&tables.special_facility, &key, &mut self.other)?;
         if !whole(there, &self.other, special_facility::BYTES, "special_facility")? {
             return Ok(Ending::RollBack);
         }
@@ -255,6 +270,6 @@ impl Client {
             Step::Continue(())
         })?;
         let key = forwarding_key(s, kind, start);
-        Ok(exists && !transaction.get(&tables.call_forwarding, &key, &mut self.row)?)
+        Ok(exists && !transaction.get_for_update(&tables.call_forwarding, &key, &mut self.row)?)
     }
 }

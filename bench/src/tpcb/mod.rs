@@ -80,6 +80,28 @@ fn history_key(worker: u16, count: u64) -> [u8; 10] {
     key
 }
 
+/// When a transaction updates its branch, the hot row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum BranchUpdate {
+    /// Last, as in the transaction profile of clause 1.2: account, history, teller, branch.
+    #[default]
+    Last,
+    /// Before the history, as in the sample program: account, teller, branch, history.
+    Early,
+    /// Before everything else: branch, account, history, teller.
+    First,
+}
+
+impl BranchUpdate {
+    fn name(self) -> &'static str {
+        match self {
+            BranchUpdate::Last => "last",
+            BranchUpdate::Early => "early",
+            BranchUpdate::First => "first",
+        }
+    }
+}
+
 /// See the module.
 #[derive(Clone, Copy, Debug)]
 pub struct Tpcb {
@@ -89,6 +111,8 @@ pub struct Tpcb {
     pub accounts: u32,
     /// Skew of the choice of branches: [`self_similar`]; 0.5 is uniform.
     pub skew: f64,
+    /// Order of the updates.
+    pub branch_update: BranchUpdate,
     /// Seed of the run.
     pub seed: u64,
 }
@@ -184,7 +208,7 @@ impl<T> TpcbWorker<T> {
         delta: i64,
         row: &mut Vec<u8>,
     ) -> Result<i64> {
-        if !transaction.get(table, key, row)? || row.len() != holder::BYTES {
+        if !transaction.get_for_update(table, key, row)? || row.len() != holder::BYTES {
             return Err(Error::wrong(format!("row {key:x?} is not there, or not what was put there")));
         }
         let balance = holder::BALANCE.add(row, delta);
@@ -201,9 +225,16 @@ impl<T: Clone + Send + Sync> Worker<T> for TpcbWorker<T> {
 
     fn run<X: Transaction<Table = T>>(&mut self, transaction: &mut X) -> Result<Ending> {
         let Input { branch, teller, account_branch, account, delta } = self.input;
-        let (tables, row) = (&self.tables, &mut self.row);
+        let (tables, row, order) = (&self.tables, &mut self.row, self.tpcb.branch_update);
+        if order == BranchUpdate::First {
+            Self::add(transaction, &tables.branch, &branch_key(branch), delta, row)?;
+        }
         let key = account_key(account_branch, account);
         std::hint::black_box(Self::add(transaction, &tables.account, &key, delta, row)?);
+        if order == BranchUpdate::Early {
+            Self::add(transaction, &tables.teller, &teller_key(branch, teller), delta, row)?;
+            Self::add(transaction, &tables.branch, &branch_key(branch), delta, row)?;
+        }
         let mut note = [0; history::BYTES];
         history::BRANCH.set(&mut note, branch);
         history::TELLER.set(&mut note, teller);
@@ -212,9 +243,13 @@ impl<T: Clone + Send + Sync> Worker<T> for TpcbWorker<T> {
         history::DELTA.set(&mut note, delta);
         history::TIME.set(&mut note, crate::tpcc::random::now());
         transaction.insert(&tables.history, &history_key(self.index, self.count), &note)?;
-        Self::add(transaction, &tables.teller, &teller_key(branch, teller), delta, row)?;
-        // The hottest row last: it is held for the shortest time.
-        Self::add(transaction, &tables.branch, &branch_key(branch), delta, row)?;
+        if order != BranchUpdate::Early {
+            Self::add(transaction, &tables.teller, &teller_key(branch, teller), delta, row)?;
+        }
+        if order == BranchUpdate::Last {
+            // The hottest row last: it is held for the shortest time.
+            Self::add(transaction, &tables.branch, &branch_key(branch), delta, row)?;
+        }
         let written_bytes = (3 * holder::BYTES + history::BYTES + 4 + 5 + 8 + 10) as u64;
         Ok(Ending::Commit { written_bytes })
     }
@@ -322,6 +357,7 @@ impl Workload for Tpcb {
             ("branches".into(), self.branches.to_string()),
             ("accounts".into(), self.accounts.to_string()),
             ("skew".into(), self.skew.to_string()),
+            ("branch_update".into(), self.branch_update.name().to_string()),
         ])
     }
 

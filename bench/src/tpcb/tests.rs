@@ -12,7 +12,7 @@ fn rows_are_as_long_as_the_specification_wants() {
 fn branches_are_self_similar_and_accounts_mostly_at_home() {
     let (draws, branches) = (400_000u32, 1000);
     for h in [0.5, 0.4, 0.2] {
-        let tpcb = Tpcb { branches, accounts: 100, skew: h, seed: 1 };
+        let tpcb = Tpcb { branches, accounts: 100, skew: h, branch_update: BranchUpdate::Last, seed: 1 };
         let (mut random, mut seen) = (Random::from_seed(5), vec![0u64; branches as usize]);
         let mut elsewhere = 0;
         for _ in 0..draws {

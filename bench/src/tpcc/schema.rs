@@ -21,7 +21,7 @@
 //! together at the front.
 
 use crate::record;
-use crate::store::{Error, Reader, Result};
+use crate::store::{Error, Reader, Result, Transaction};
 
 record! {
     /// A warehouse.
@@ -352,6 +352,18 @@ pub mod key {
     }
 }
 
+/// Checks that a row has all its fixed fields, if it exists.
+fn checked(exists: bool, key: &[u8], fixed_bytes: usize, row: &[u8]) -> Result<bool> {
+    if exists && row.len() < fixed_bytes {
+        return Err(Error::wrong(format!("row {key:x?} has {} bytes, not {fixed_bytes}", row.len())));
+    }
+    Ok(exists)
+}
+
+fn missing(key: &[u8]) -> Error {
+    Error::wrong(format!("row {key:x?} is not there"))
+}
+
 /// Reads a row that may be absent; it has all its fixed fields.
 ///
 /// # Errors
@@ -363,11 +375,8 @@ pub fn find<R: Reader>(
     fixed_bytes: usize,
     row: &mut Vec<u8>,
 ) -> Result<bool> {
-    let there = reader.get(table, key, row)?;
-    if there && row.len() < fixed_bytes {
-        return Err(Error::wrong(format!("row {key:x?} has {} bytes, not {fixed_bytes}", row.len())));
-    }
-    Ok(there)
+    let exists = reader.get(table, key, row)?;
+    checked(exists, key, fixed_bytes, row)
 }
 
 /// Reads a row that has to be there.
@@ -381,8 +390,20 @@ pub fn read<R: Reader>(
     fixed_bytes: usize,
     row: &mut Vec<u8>,
 ) -> Result<()> {
-    match find(reader, table, key, fixed_bytes, row)? {
-        true => Ok(()),
-        false => Err(Error::wrong(format!("row {key:x?} is not there"))),
-    }
+    if find(reader, table, key, fixed_bytes, row)? { Ok(()) } else { Err(missing(key)) }
+}
+
+/// Reads a row that has to be there, and that the transaction will change.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_for_update<X: Transaction>(
+    transaction: &mut X,
+    table: &X::Table,
+    key: &[u8],
+    fixed_bytes: usize,
+    row: &mut Vec<u8>,
+) -> Result<()> {
+    let exists = transaction.get_for_update(table, key, row)?;
+    if checked(exists, key, fixed_bytes, row)? { Ok(()) } else { Err(missing(key)) }
 }

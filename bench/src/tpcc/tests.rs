@@ -7,7 +7,7 @@ use super::schema::{
 };
 use super::transactions::Terminal;
 use super::{Home, Selection, Tpcc};
-use crate::store::Store;
+use crate::store::{QuenchTransaction, Store, Transaction as _};
 use crate::workload::{Acknowledged, Ending, Seat, Worker, Workload};
 use quenchdb::{Database, Table, Transaction};
 
@@ -64,11 +64,14 @@ impl Filled {
     }
 
     /// Runs and commits, unless it wants to be rolled back.
-    fn run(&self, f: impl FnOnce(&mut Terminal, &mut Transaction) -> crate::store::Result<Ending>) -> Ending {
-        let mut transaction = self.database.begin().expect("begun");
+    fn run(
+        &self,
+        f: impl FnOnce(&mut Terminal, &mut QuenchTransaction) -> crate::store::Result<Ending>,
+    ) -> Ending {
+        let mut transaction = QuenchTransaction::from(self.database.begin().expect("begun"));
         let ending = f(&mut Terminal::default(), &mut transaction).expect("run");
         match ending {
-            Ending::Commit { .. } => drop(transaction.commit().expect("committed")),
+            Ending::Commit { .. } => transaction.commit().expect("committed"),
             Ending::RollBack => transaction.abort(),
         }
         ending
@@ -120,9 +123,9 @@ fn two_threads_on_the_same_warehouse_keep_every_condition() {
                 for _ in 0..600 {
                     worker.prepare();
                     loop {
-                        let mut transaction = database.begin().expect("begun");
+                        let mut transaction = QuenchTransaction::from(database.begin().expect("begun"));
                         let done = match worker.run(&mut transaction) {
-                            Ok(Ending::Commit { .. }) => transaction.commit().map(drop),
+                            Ok(Ending::Commit { .. }) => transaction.commit(),
                             Ok(Ending::RollBack) => {
                                 transaction.abort();
                                 Ok(())
@@ -131,7 +134,7 @@ fn two_threads_on_the_same_warehouse_keep_every_condition() {
                             Err(error) => panic!("{error:?}"),
                         };
                         match done {
-                            Err(error) if error.is_retryable() => {}
+                            Err(crate::store::Error::Conflict) => {}
                             done => break done.expect("committed"),
                         }
                     }
@@ -244,7 +247,7 @@ fn stock_level_counts_each_item_of_the_last_twenty_orders_once() {
     for i in [5, 7, 8] {
         filled.change(&tables.stock, &key::stock(1, i), |row| stock::QUANTITY.set(row, 9));
     }
-    let mut transaction = filled.database.begin().expect("begun");
+    let mut transaction = filled.database.begin_read().expect("begun");
     let low = Terminal::default().stock_level(&mut transaction, tables, HERE, 10).expect("read");
     assert_eq!(low, 2);
 }

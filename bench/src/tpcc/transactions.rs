@@ -6,7 +6,7 @@ use super::input::{Customer, NewOrder, Payment};
 use super::random::{is_original, last_name, now};
 use super::schema::{
     CUSTOMER_DATA_MAX, CustomerId, DistrictId, Tables, customer, district, find, history, item, key, order,
-    order_line, read, stock, warehouse,
+    order_line, read, read_for_update, stock, warehouse,
 };
 use crate::store::{Error, Reader, Result, Step, Transaction};
 use crate::workload::Ending;
@@ -94,7 +94,7 @@ impl Terminal {
         let discount = customer::DISCOUNT.get(&self.row);
         black_box((customer::LAST.text(&self.row), customer::CREDIT.text(&self.row)));
         let district_key = key::district(id);
-        read(transaction, &tables.district, &district_key, district::BYTES, &mut self.row)?;
+        read_for_update(transaction, &tables.district, &district_key, district::BYTES, &mut self.row)?;
         let d_tax = district::TAX.get(&self.row);
         let o = district::NEXT_O_ID.get(&self.row);
         district::NEXT_O_ID.set(&mut self.row, o + 1);
@@ -119,7 +119,7 @@ impl Terminal {
             let amount = item::PRICE.get(&self.other) * u32::from(line.quantity);
             total += u64::from(amount);
             let stock_key = key::stock(line.supply_w, line.i);
-            read(transaction, &tables.stock, &stock_key, stock::BYTES, &mut self.row)?;
+            read_for_update(transaction, &tables.stock, &stock_key, stock::BYTES, &mut self.row)?;
             let brand = is_original(&self.other[item::BYTES..]) && is_original(&self.row[stock::BYTES..]);
             black_box(brand);
             self.take_from_stock(line.quantity, line.supply_w != id.w);
@@ -171,7 +171,7 @@ impl Terminal {
         data.fill(b' ');
 
         let warehouse_key = key::warehouse(id.w);
-        read(transaction, &tables.warehouse, &warehouse_key, warehouse::BYTES, &mut self.row)?;
+        read_for_update(transaction, &tables.warehouse, &warehouse_key, warehouse::BYTES, &mut self.row)?;
         let w_name = warehouse::NAME.text(&self.row);
         data[..w_name.len()].copy_from_slice(w_name);
         let at = w_name.len() + 4;
@@ -179,7 +179,7 @@ impl Terminal {
         self.put_row(transaction, &tables.warehouse, &warehouse_key)?;
 
         let district_key = key::district(id);
-        read(transaction, &tables.district, &district_key, district::BYTES, &mut self.row)?;
+        read_for_update(transaction, &tables.district, &district_key, district::BYTES, &mut self.row)?;
         let d_name = district::NAME.text(&self.row);
         data[at..at + d_name.len()].copy_from_slice(d_name);
         let history_bytes = history::BYTES + at + d_name.len();
@@ -189,7 +189,7 @@ impl Terminal {
         let customer_id =
             customer_of(transaction, tables, input.customer_district, input.customer, &mut self.names)?;
         let customer_key = key::customer(customer_id);
-        read(transaction, &tables.customer, &customer_key, customer::BYTES, &mut self.row)?;
+        read_for_update(transaction, &tables.customer, &customer_key, customer::BYTES, &mut self.row)?;
         customer::BALANCE.add(&mut self.row, -amount);
         customer::YTD_PAYMENT.add(&mut self.row, amount);
         let payment = customer::PAYMENT_CNT.add(&mut self.row, 1);
@@ -291,7 +291,7 @@ impl Terminal {
         let Some(o) = oldest else { return Ok(()) };
         let order_key = key::order(id, o);
         transaction.remove(&tables.new_order, &order_key)?;
-        read(transaction, &tables.order, &order_key, order::BYTES, &mut self.row)?;
+        read_for_update(transaction, &tables.order, &order_key, order::BYTES, &mut self.row)?;
         let customer_id = CustomerId { district: id, c: order::C_ID.get(&self.row) };
         order::CARRIER_ID.set(&mut self.row, carrier);
         self.put_row(transaction, &tables.order, &order_key)?;
@@ -318,7 +318,7 @@ impl Terminal {
         }
 
         let customer_key = key::customer(customer_id);
-        read(transaction, &tables.customer, &customer_key, customer::BYTES, &mut self.row)?;
+        read_for_update(transaction, &tables.customer, &customer_key, customer::BYTES, &mut self.row)?;
         customer::BALANCE.add(&mut self.row, sum);
         customer::DELIVERY_CNT.add(&mut self.row, 1);
         self.put_row(transaction, &tables.customer, &customer_key)

@@ -3,7 +3,7 @@
 
 use super::{INSERTED, Mix, Operation, Ycsb, YcsbWorker, inserted_key};
 use crate::plan::{Checkpoints, CommitMode, Plan};
-use crate::store::Store;
+use crate::store::{QuenchTransaction, Store, Transaction};
 use crate::tpcc::random::{chi_square, chi_square_bound};
 use crate::workload::{Acknowledged, Seat, Worker, Workload};
 use quenchdb::internals::base::random::Random;
@@ -48,7 +48,7 @@ fn filled(ycsb: &Ycsb) -> Database {
 /// Prepares and commits a transaction.
 fn one(database: &Database, worker: &mut YcsbWorker<Table>) {
     worker.prepare();
-    let mut transaction = database.begin().expect("begun");
+    let mut transaction = QuenchTransaction::from(database.begin().expect("begun"));
     worker.run(&mut transaction).expect("run");
     transaction.commit().expect("committed");
     worker.committed();

@@ -97,15 +97,14 @@ impl<T> YcsbWorker<T> {
 
     /// Reads a row that exists.
     fn find<R: Reader<Table = T>>(&mut self, reader: &mut R, key: u64) -> Result<()> {
-        match reader.get(&self.table, &key.to_be_bytes(), &mut self.value)? {
-            true => Ok(()),
-            false => Err(Error::wrong(format!("row {key}, which was committed, is not there"))),
-        }
+        let exists = reader.get(&self.table, &key.to_be_bytes(), &mut self.value)?;
+        must_exist(exists, key)
     }
 
     /// Reads a row and writes it back with a field, or all of it, changed.
     fn change<X: Transaction<Table = T>>(&mut self, transaction: &mut X, key: u64) -> Result<()> {
-        self.find(transaction, key)?;
+        let exists = transaction.get_for_update(&self.table, &key.to_be_bytes(), &mut self.value)?;
+        must_exist(exists, key)?;
         self.shape.change(&mut self.random, key, &mut self.value);
         transaction.insert(&self.table, &key.to_be_bytes(), &self.value)
     }
@@ -139,6 +138,13 @@ impl<T> YcsbWorker<T> {
 
     pub(super) fn inserted(&self) -> u64 {
         self.next
+    }
+}
+
+fn must_exist(exists: bool, key: u64) -> Result<()> {
+    match exists {
+        true => Ok(()),
+        false => Err(Error::wrong(format!("row {key}, which was committed, is not there"))),
     }
 }
 

@@ -24,6 +24,7 @@ impl BenchArgs {
     /// Refuses flags that contradict each other.
     pub(super) fn check(&self, peers: &impl Peers) -> Result<()> {
         self.check_engines(peers)?;
+        self.check_concurrency()?;
         if self.checkpoint == Some(Checkpoint::None) && self.checkpoint_every.is_some() {
             bail!("--checkpoint none contradicts --checkpoint-every");
         }
@@ -32,6 +33,12 @@ impl BenchArgs {
         }
         if self.workload == Workload::Device && self.reopen.is_some() {
             bail!("the device has no database to reopen");
+        }
+        if self.log_device.is_some() && self.workload == Workload::Device {
+            bail!("--log-device does not go with device, which measures one device: give it as --device");
+        }
+        if self.log_device.is_some() && self.uses_log_memory() {
+            bail!("--log-device contradicts a log in mapped memory, which is on no device");
         }
         if self.is_in_memory() && self.child.is_none() {
             for (flag, given) in [("--reopen kill", self.reopen == Some(Reopen::Kill)), ("--keep", self.keep)]
@@ -146,6 +153,9 @@ impl BenchArgs {
                 "{workload} runs on quenchdb only; put, ycsb, tpcc, tpcb, tatp and mixed run on {engine} too"
             );
         }
+        if let Some(flag) = self.concurrency.given() {
+            bail!("{engine} does not support {flag}; only quenchdb does");
+        }
         let plan = self.plan();
         for (what, given) in [
             ("--commit async", plan.commit == CommitMode::Async),
@@ -153,6 +163,7 @@ impl BenchArgs {
             ("--checkpoint-every or --checkpoint none", plan.checkpoints != Checkpoints::Automatic),
             ("--reopen", self.reopen.is_some()),
             ("--device", self.device.is_some()),
+            ("--log-device", self.log_device.is_some()),
             ("--reuse", self.reuse),
             ("--live", self.live),
         ] {

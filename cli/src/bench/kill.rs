@@ -112,7 +112,7 @@ fn child_works(args: &BenchArgs, directory: &Path) -> Result<()> {
     let plan = args.plan();
     let (chosen, ledger) = (Chosen::of(args, &plan)?, args.ledger.as_deref().map(Ledger::open).transpose()?);
     let (live, ledger) = (watched.as_ref(), ledger.as_ref());
-    let setting =
-        Setting { args, plan: &plan, store: &database, bar: &bar, block_device: None, live, ledger };
+    let store = &args.configured(&database);
+    let setting = Setting { args, plan: &plan, store, bar: &bar, block_device: None, live, ledger };
     work(&setting, chosen.as_ref(), Some(&report_to)).map(drop)
 }

@@ -9,6 +9,7 @@ mod workload_name;
 mod protocol_options;
 mod workload_options;
 mod engine_options;
+mod concurrency_options;
 mod options;
 mod turns;
 mod checks;
@@ -225,7 +226,7 @@ impl Bench<'_> {
         self.print_report(report, report, report.is_sound(), json)
     }
 
-    fn setting<'a>(&'a self, store: &'a Database) -> Setting<'a, Database> {
+    fn setting<'a, S>(&'a self, store: &'a S) -> Setting<'a, S> {
         let Bench { args, ref plan, bar, live, .. } = *self;
         let block_device = self.block_device.as_ref();
         Setting { args, plan, store, bar, block_device, live, ledger: None }
@@ -263,7 +264,7 @@ impl Bench<'_> {
     fn work_and_close(&self) -> Result<Left> {
         let watch = MemoryWatch::start()?;
         let database = self.place.open(self.args.builder(self.place))?;
-        let mut finished = work(&self.setting(&database), self.chosen, None)?;
+        let mut finished = work(&self.setting(&self.args.configured(&database)), self.chosen, None)?;
         finished.report.rss_bytes_max = watch.bytes_max();
         if self.args.reopen.is_none() {
             finished.report.check = self.check(&database, &finished.acknowledged)?;

@@ -1,5 +1,6 @@
 //! The flags of `quench bench`, and the plan and settings that follow from them.
 
+use super::concurrency_options::ConcurrencyArgs;
 use super::engine_options::EngineArgs;
 use super::protocol_options::{AblationOf, ProtocolArgs};
 use super::workload_name::Workload;
@@ -14,6 +15,7 @@ use quench_bench::arrivals::{Gaps, Rate};
 use quench_bench::modelled::Figures;
 use quench_bench::place::Place;
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
+use quench_bench::store::{Configured, Release};
 use quenchdb::{Builder, Compression, Database, DeviceTrust, Durability, Preset};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -101,6 +103,9 @@ pub struct BenchArgs {
     /// Model the speed of this device, on top of the directory --path, or of memory without --path
     #[arg(long, value_name = "sim:NAME", value_parser = devices())]
     pub(super) device: Option<String>,
+    /// Put the log on another device, with the modelled speed of this one; the data stays where it is
+    #[arg(long, value_name = "sim:NAME", value_parser = devices())]
+    pub(super) log_device: Option<String>,
     /// Worker threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(super) threads: u64,
@@ -195,6 +200,8 @@ pub struct BenchArgs {
     #[command(flatten)]
     pub(super) protocol: ProtocolArgs,
     #[command(flatten)]
+    pub(super) concurrency: ConcurrencyArgs,
+    #[command(flatten)]
     pub(super) engines: EngineArgs,
     #[command(flatten)]
     pub(super) ycsb: YcsbArgs,
@@ -280,12 +287,22 @@ impl BenchArgs {
 
     /// Returns the place of the database.
     pub(super) fn place(&self, directory: Option<&Path>) -> Result<Place> {
-        let figures = self.device.as_deref().and_then(Figures::named);
-        match (figures, directory) {
-            (Some(figures), _) => Place::modelled(figures, directory, self.trust(), self.seed),
-            (None, Some(directory)) => Ok(Place::directory(directory, self.trust())),
+        let named = |name: &Option<String>| name.as_deref().and_then(Figures::named);
+        let place = match (named(&self.device), directory) {
+            (Some(figures), _) => Place::modelled(figures, directory, self.trust(), self.seed)?,
+            (None, Some(directory)) => Place::directory(directory, self.trust()),
             (None, None) => bail!("no directory"),
+        };
+        match named(&self.log_device) {
+            // Not the noise of the other device.
+            Some(figures) => place.with_log_device(figures, self.seed.wrapping_add(1)),
+            None => Ok(place),
         }
+    }
+
+    /// Returns whether the log is in mapped memory.
+    pub(super) fn uses_log_memory(&self) -> bool {
+        self.protocol.memory_of(self.preset, Some(Path::new(""))).is_some()
     }
 
     /// Returns whether `--memory-bytes` limits the memory.
@@ -343,6 +360,25 @@ impl BenchArgs {
         self.memory_bytes.unwrap_or(needed.max(4 << 30).min(most))
     }
 
+    fn level(&self) -> Durability {
+        match self.level {
+            Level::Durable => Durability::Durable,
+            Level::Bounded => Durability::BoundedLoss,
+            Level::Lazy => Durability::Lazy,
+        }
+    }
+
+    /// Refuses isolation and locks that go neither with the workload nor with the commits.
+    pub(super) fn check_concurrency(&self) -> Result<()> {
+        use Workload::{Device, Load, Scan};
+        if let Some(flag) = self.concurrency.given()
+            && (matches!(self.workload, Device | Load | Scan) || self.counts_rows())
+        {
+            bail!("{flag} does not go with {}, whose transactions are all of one kind", self.workload.name());
+        }
+        self.concurrency.check(self.plan().commit, self.level())
+    }
+
     pub(super) fn plan(&self) -> Plan {
         let plan = self.whole_plan();
         if self.has_rows() {
@@ -368,10 +404,9 @@ impl BenchArgs {
                 };
                 Rate { per_second, gaps }
             }),
-            level: match self.level {
-                Level::Durable => Durability::Durable,
-                Level::Bounded => Durability::BoundedLoss,
-                Level::Lazy => Durability::Lazy,
+            level: match self.concurrency.concurrency().release {
+                Release::Unsafe => Durability::Lazy,
+                _ => self.level(),
             },
             snapshots: self.snapshots,
             checkpoints: self.checkpoints(),
@@ -384,6 +419,11 @@ impl BenchArgs {
             memory_bytes: self.memory_bytes(),
             seed: self.seed,
         }
+    }
+
+    /// Returns the database with the isolation and locks of the workers.
+    pub(super) fn configured<'d>(&self, database: &'d Database) -> Configured<'d> {
+        Configured { database, concurrency: self.concurrency.concurrency() }
     }
 
     pub(super) fn builder(&self, place: &Place) -> Builder {

@@ -8,10 +8,9 @@ use crate::output::{Outcome, print_json, print_text};
 use anyhow::{Result, bail};
 use quench_bench::driver::{Finished, Run, WhileWorking};
 use quench_bench::reopen::Ending;
-use quench_bench::store::Store;
+use quench_bench::store::{Configured, Store};
 use quench_bench::ycsb::{self, Ycsb};
 use quench_bench::{put, scan};
-use quenchdb::Database;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -33,7 +32,7 @@ pub(super) fn outcome(sound: bool) -> Outcome {
 
 /// Runs one workload, in this process or in a child.
 pub(super) fn work(
-    setting: &Setting<'_, Database>,
+    setting: &Setting<'_, Configured<'_>>,
     chosen: Option<&Chosen>,
     while_working: Option<WhileWorking<'_>>,
 ) -> Result<Finished> {
@@ -46,15 +45,15 @@ pub(super) fn work(
 }
 
 pub(super) fn work_watched(
-    setting: &Setting<'_, Database>,
+    setting: &Setting<'_, Configured<'_>>,
     chosen: Option<&Chosen>,
     while_working: Option<WhileWorking<'_>>,
 ) -> Result<Finished> {
     let Setting { args, plan, store, bar, .. } = *setting;
     let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
     match args.workload {
-        Workload::Put if args.counts_rows() => put::fill_log(store, plan, while_working, &progress),
-        Workload::Scan => scan::prepare(store, plan, while_working, &progress),
+        Workload::Put if args.counts_rows() => put::fill_log(store.database, plan, while_working, &progress),
+        Workload::Scan => scan::prepare(store.database, plan, while_working, &progress),
         _ => work_on(setting, chosen, while_working),
     }
 }

@@ -6,7 +6,7 @@ use quench_bench::bulk::{self, Bulk, Order};
 use quench_bench::distribution::Access;
 use quench_bench::plan::Plan;
 use quench_bench::tatp::{self, Tatp};
-use quench_bench::tpcb::Tpcb;
+use quench_bench::tpcb::{BranchUpdate, Tpcb};
 use quench_bench::tpcc::schema::Scale;
 use quench_bench::tpcc::{self, Home, Selection, Tpcc};
 use quench_bench::ycsb::{self, Mix, Ycsb};
@@ -186,6 +186,16 @@ impl TpccArgs {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum BranchArg {
+    /// As the transaction profile of the specification has it (clause 1.2)
+    Last,
+    /// Before the history, as the sample program of the specification has it
+    Early,
+    /// Before everything else
+    First,
+}
+
 /// Of `tpcb`
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "tpcb")]
@@ -200,6 +210,9 @@ pub struct TpcbArgs {
     /// transactions; default 0.5: uniform
     #[arg(long, value_name = "H", value_parser = skew)]
     skew: Option<f64>,
+    /// When a transaction updates its branch, the hot row; default: last
+    #[arg(long, value_enum, value_name = "WHEN")]
+    branch_update: Option<BranchArg>,
 }
 
 fn skew(text: &str) -> Result<f64, String> {
@@ -216,6 +229,7 @@ impl TpcbArgs {
             ("--branches", self.branches.is_some()),
             ("--accounts", self.accounts.is_some()),
             ("--skew", self.skew.is_some()),
+            ("--branch-update", self.branch_update.is_some()),
         ])
     }
 
@@ -237,6 +251,11 @@ impl TpcbArgs {
             branches: self.branches(),
             accounts: self.accounts_of_branch(),
             skew: self.skew.unwrap_or(0.5),
+            branch_update: match self.branch_update {
+                None | Some(BranchArg::Last) => BranchUpdate::Last,
+                Some(BranchArg::Early) => BranchUpdate::Early,
+                Some(BranchArg::First) => BranchUpdate::First,
+            },
             seed,
         }
     }

@@ -1,0 +1,58 @@
+//! The log and the data are on different devices: in time, in content, and through queues.
+
+use super::*;
+use crate::modelled::{Device, Figures};
+use quenchdb::DeviceTrust;
+use quenchdb::internals::device::memory::MemoryStorage;
+use quenchdb::internals::device::{AlignedBuffer, SECTOR_BYTES};
+use std::time::{Duration, Instant};
+
+const CREATE: OpenMode = OpenMode { create: true, read_only: false, direct: true };
+
+/// A write of the disk takes at least this.
+const DISK: Duration = Duration::from_micros(4_600);
+
+/// Returns the data, the log and both, with the log on a slow disk.
+fn split() -> (Arc<dyn Storage>, Arc<dyn Storage>, SplitStorage) {
+    let (data, log) = (Arc::new(MemoryStorage::new()), Arc::new(MemoryStorage::new()));
+    let device = Device::new(Figures::named("sim:disk-170iops").expect("a model"), 1);
+    let modelled = ModelledStorage::new(log.clone(), device, DeviceTrust::Auto);
+    (data.clone(), log, SplitStorage::new(data, Arc::new(modelled)))
+}
+
+#[test]
+fn only_files_of_the_log_are_on_the_log_device() {
+    let (data, log, storage) = split();
+    let files = ["log/a", "logs", "pages/a"].map(|path| storage.open(path, CREATE).expect("memory"));
+    assert_eq!((log.list("log").expect("memory"), log.list("").expect("memory")), (vec!["a".into()], vec![]));
+    assert_eq!(data.list("pages").expect("memory"), ["a"]);
+    assert_eq!(data.list("log").expect("memory"), Vec::<String>::new());
+    assert_eq!(storage.list("log").expect("memory"), ["a"]);
+    let took = files.map(|file| {
+        let began = Instant::now();
+        file.write_durable_at(0, &[1; 4096]).expect("memory");
+        began.elapsed()
+    });
+    assert!(took[0] >= DISK && took[1].min(took[2]) < DISK, "{took:?}");
+    let name = storage.facts().name;
+    assert!(name.ends_with(", log on sim:disk-170iops") && name.starts_with("memory"), "{name}");
+}
+
+#[test]
+fn one_queue_writes_to_both_devices() {
+    let (_, _, storage) = split();
+    let mut queue = storage.write_queue(4).expect("memory");
+    for (token, path) in [(1u64, "log/a"), (2, "pages/a")] {
+        let (file, buffer) =
+            (storage.open(path, CREATE).expect("memory"), AlignedBuffer::zeroed(SECTOR_BYTES));
+        let request = WriteRequest { file, offset: 0, buffer, len: SECTOR_BYTES, durable: true, token };
+        queue.submit(request).expect("memory");
+    }
+    let (began, mut done) = (Instant::now(), Vec::new());
+    while queue.in_flight() > 0 {
+        queue.reap(true, &mut done).expect("memory");
+    }
+    assert!(done.iter().all(|completion| completion.result.is_ok()));
+    assert_eq!(done.iter().map(|completion| completion.token).collect::<Vec<_>>(), [2, 1]);
+    assert!(began.elapsed() >= DISK / 2, "the log's write takes the time of the disk");
+}
