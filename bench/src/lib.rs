@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`store`] | the interface between workloads and engines; [`peers`] adds other engines |
-//! | [`workload`] | the interface of [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`] |
+//! | [`workload`] | the interface of [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`], [`counter`] |
 //! | [`driver`] | runs a workload in threads as a [`plan`] says, and makes a [`report`] |
 //! | [`population`], [`load`] | fill tables, and recognize tables that were filled before |
 //! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check its rows |
@@ -48,6 +48,7 @@ pub mod ycsb;
 pub mod tpcc;
 pub mod tpcb;
 pub mod tatp;
+pub mod counter;
 pub mod mixed;
 pub mod bulk;
 pub mod scan;

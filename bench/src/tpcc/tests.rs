@@ -234,6 +234,25 @@ fn delivery_takes_the_oldest_order_of_each_district() {
 }
 
 #[test]
+fn deliveries_alone_never_run_out_of_orders() {
+    let filled = filled(1);
+    let only = Tpcc { selection: Selection::Only(Kind::Delivery), ..filled.tpcc.clone() };
+    let mut worker = only.worker(&filled.database, Seat::of(0)).expect("tables");
+    let written = [(); 14].map(|()| {
+        worker.prepare();
+        match filled.run(|_, transaction| worker.run(transaction)) {
+            Ending::Commit { written_bytes } => written_bytes,
+            Ending::RollBack => 0,
+        }
+    });
+    assert!(written.iter().all(|bytes| *bytes > 0), "{written:?}");
+    assert_eq!(filled.problems(&[]), Vec::<String>::new());
+    // Nine orders of a district were new: five more transactions take back, deliver, and so on.
+    let carrier = order::CARRIER_ID.get(&filled.row(&filled.tables.order, &key::order(HERE, 30)));
+    assert_eq!(carrier, 0, "the last one took back");
+}
+
+#[test]
 fn stock_level_counts_each_item_of_the_last_twenty_orders_once() {
     let filled = filled(1);
     let tables = &filled.tables;

@@ -13,9 +13,12 @@ use crate::workload::Ending;
 use std::hint::black_box;
 use std::io::Write;
 
-/// One terminal's buffers.
+/// One terminal: its buffers, and how it delivers.
 #[derive(Clone, Debug, Default)]
 pub struct Terminal {
+    /// A delivery that finds no new order in a district takes back the newest delivery there, so
+    /// that deliveries alone never run out of orders.
+    takes_back: bool,
     row: Vec<u8>,
     other: Vec<u8>,
     lines: Vec<(u8, u32)>,
@@ -54,6 +57,11 @@ fn customer_of<R: Reader>(
 }
 
 impl Terminal {
+    /// Creates a terminal, whose deliveries may take back.
+    pub(super) fn new(takes_back: bool) -> Terminal {
+        Terminal { takes_back, ..Terminal::default() }
+    }
+
     fn insert<X: Transaction>(
         &mut self,
         transaction: &mut X,
@@ -267,13 +275,40 @@ impl Terminal {
     ) -> Result<Ending> {
         self.written = 0;
         let date = now();
+        // Clause 2.7.2 has a queue of deliveries. Those of a warehouse wait for each other here, if
+        // transactions wait: at their first rows they would be a deadlock.
+        let queue = key::order(DistrictId { w, d: 1 }, 0);
+        transaction.get_for_update(&tables.new_order, &queue, &mut self.row)?;
         for d in 1..=districts {
             self.deliver_one(transaction, tables, DistrictId { w, d }, carrier, date)?;
         }
         Ok(self.ended())
     }
 
-    /// Delivers the oldest order of a district, if it has one.
+    /// Returns the oldest new order of a district, which is no longer new.
+    fn take_oldest<X: Transaction>(
+        &mut self,
+        transaction: &mut X,
+        tables: &Tables<X::Table>,
+        id: DistrictId,
+    ) -> Result<Option<u32>> {
+        let (from, to) = (key::order(id, 0), key::order(id, u32::MAX));
+        loop {
+            let mut oldest = None;
+            transaction.scan(&tables.new_order, &from, &to, |key, _| {
+                oldest = key::order_at_end(key);
+                Step::Break(())
+            })?;
+            let Some(o) = oldest else { return Ok(None) };
+            // At read committed another delivery may have taken the order meanwhile.
+            if transaction.remove(&tables.new_order, &key::order(id, o))? {
+                return Ok(Some(o));
+            }
+        }
+    }
+
+    /// Delivers the oldest order of a district, if it has one; otherwise takes back the newest
+    /// delivery, if the terminal does so.
     fn deliver_one<X: Transaction>(
         &mut self,
         transaction: &mut X,
@@ -282,15 +317,42 @@ impl Terminal {
         carrier: u8,
         date: u32,
     ) -> Result<()> {
-        let mut oldest = None;
+        match self.take_oldest(transaction, tables, id)? {
+            Some(o) => self.set_delivered(transaction, tables, (id, o), Some((carrier, date))),
+            None if self.takes_back => self.take_back(transaction, tables, id),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the newest order of a district, which is delivered, new again.
+    fn take_back<X: Transaction>(
+        &mut self,
+        transaction: &mut X,
+        tables: &Tables<X::Table>,
+        id: DistrictId,
+    ) -> Result<()> {
+        let mut newest = None;
         let (from, to) = (key::order(id, 0), key::order(id, u32::MAX));
-        transaction.scan(&tables.new_order, &from, &to, |key, _| {
-            oldest = key::order_at_end(key);
+        transaction.scan_back(&tables.order, &from, &to, |key, _| {
+            newest = key::order_at_end(key);
             Step::Break(())
         })?;
-        let Some(o) = oldest else { return Ok(()) };
+        let Some(o) = newest else { return Ok(()) };
+        self.insert(transaction, &tables.new_order, &key::order(id, o), &[])?;
+        self.set_delivered(transaction, tables, (id, o), None)
+    }
+
+    /// Notes in order, lines and customer that the order is delivered, by a carrier and on a date,
+    /// or that it is not.
+    fn set_delivered<X: Transaction>(
+        &mut self,
+        transaction: &mut X,
+        tables: &Tables<X::Table>,
+        (id, o): (DistrictId, u32),
+        delivered: Option<(u8, u32)>,
+    ) -> Result<()> {
+        let (carrier, date) = delivered.unwrap_or_default();
         let order_key = key::order(id, o);
-        transaction.remove(&tables.new_order, &order_key)?;
         read_for_update(transaction, &tables.order, &order_key, order::BYTES, &mut self.row)?;
         let customer_id = CustomerId { district: id, c: order::C_ID.get(&self.row) };
         order::CARRIER_ID.set(&mut self.row, carrier);
@@ -319,8 +381,14 @@ impl Terminal {
 
         let customer_key = key::customer(customer_id);
         read_for_update(transaction, &tables.customer, &customer_key, customer::BYTES, &mut self.row)?;
-        customer::BALANCE.add(&mut self.row, sum);
-        customer::DELIVERY_CNT.add(&mut self.row, 1);
+        if delivered.is_some() {
+            customer::BALANCE.add(&mut self.row, sum);
+            customer::DELIVERY_CNT.add(&mut self.row, 1);
+        } else {
+            customer::BALANCE.add(&mut self.row, -sum);
+            let deliveries = customer::DELIVERY_CNT.get(&self.row);
+            customer::DELIVERY_CNT.set(&mut self.row, deliveries.saturating_sub(1));
+        }
         self.put_row(transaction, &tables.customer, &customer_key)
     }
 

@@ -88,7 +88,7 @@ impl<T> TpccWorker<T> {
             kind: Kind::StockLevel,
             input,
             think: 0.0,
-            terminal: Terminal::default(),
+            terminal: Terminal::new(tpcc.selection == Selection::Only(Kind::Delivery)),
         }
     }
 }

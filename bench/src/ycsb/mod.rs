@@ -70,7 +70,7 @@ impl Workload for Ycsb {
     }
 
     fn kinds(&self) -> &'static [&'static str] {
-        Ycsb::kinds_of(&self.plan)
+        if self.mix_per_transaction { &Operation::NAMES } else { Ycsb::kinds_of(&self.plan) }
     }
 
     fn population(&self) -> String {
@@ -81,6 +81,9 @@ impl Workload for Ycsb {
 
     fn parameters(&self) -> BTreeMap<String, String> {
         let mut parameters = BTreeMap::from([("distribution".into(), self.access.name().into())]);
+        if self.mix_per_transaction {
+            parameters.insert("mix_per".into(), "transaction".into());
+        }
         if !self.mix_name.is_empty() {
             parameters.insert("mix".into(), self.mix_name.clone());
         }

@@ -44,6 +44,8 @@ pub struct Ycsb {
     pub(super) mix_name: String,
     /// Transactions whose rows a worker announces to the store at once; 0: none.
     pub(super) ahead: usize,
+    /// All operations of a transaction are of one kind.
+    pub(super) mix_per_transaction: bool,
     pub(super) inserted: Arc<Inserted>,
 }
 
@@ -54,7 +56,14 @@ impl Ycsb {
         let choice = Choice::new(plan.rows, if access == Access::Uniform { 0.0 } else { plan.zipf });
         let by_worker = (0..plan.threads).map(|_| AtomicU64::new(0)).collect();
         let inserted = Arc::new(Inserted { run: AtomicU64::new(0), by_worker });
-        Ycsb { plan: plan.clone(), mix, access, choice, mix_name: mix_name.into(), ahead: 0, inserted }
+        let (plan, mix_name, mix_per_transaction) = (plan.clone(), mix_name.into(), false);
+        Ycsb { plan, mix, access, choice, mix_name, ahead: 0, mix_per_transaction, inserted }
+    }
+
+    /// Draws the kind of operation once for each transaction instead of for each operation.
+    #[must_use]
+    pub fn with_mix_per_transaction(self, mix_per_transaction: bool) -> Ycsb {
+        Ycsb { mix_per_transaction, ..self }
     }
 
     /// Makes workers choose the rows of this many transactions in advance and announce them to the

@@ -84,6 +84,24 @@ fn every_mix_has_the_shares_of_the_paper() {
 }
 
 #[test]
+fn mix_per_transaction_gives_transactions_of_one_kind() {
+    let plan = Plan { operations: 10, ..plan(1000, 1) };
+    let ycsb = named(&plan, "b").with_mix_per_transaction(true).with_ahead(3);
+    let database = filled(&ycsb);
+    let mut worker = ycsb.worker(&database, Seat::of(0)).expect("a table");
+    let mut seen = [0u64; 2];
+    for at in 0..30_000 {
+        let intent = worker.prepare();
+        let planned = &worker.planned()[at % 3 * 10..][..10];
+        assert!(planned.iter().all(|planned| planned.0 as usize == intent.kind), "{planned:?}");
+        assert_eq!(intent.reads_only, planned[0].0 == Operation::Read);
+        seen[intent.kind] += 1;
+    }
+    assert!(chi_square(&seen, &[28_500.0, 1_500.0]) < chi_square_bound(1), "{seen:?}");
+    assert_eq!(ycsb.kinds()[..2], ["read", "update"]);
+}
+
+#[test]
 fn scans_read_one_to_a_hundred_rows_all_lengths_alike() {
     let (plan, mut lengths) = (plan(1000, 1), [0u64; 100]);
     let ycsb = named(&plan, "e");

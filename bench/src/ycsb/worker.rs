@@ -40,6 +40,7 @@ pub struct YcsbWorker<T> {
     announces: bool,
     keys: Vec<[u8; KEY_BYTES]>,
     kind_is_operation: bool,
+    mix_per_transaction: bool,
     value: Vec<u8>,
 }
 
@@ -63,7 +64,8 @@ impl<T> YcsbWorker<T> {
             at: usize::MAX,
             announces: ycsb.ahead > 0,
             keys: Vec::new(),
-            kind_is_operation: plan.operations == 1,
+            kind_is_operation: plan.operations == 1 || ycsb.mix_per_transaction,
+            mix_per_transaction: ycsb.mix_per_transaction,
             value: vec![0; plan.value_bytes],
         }
     }
@@ -82,8 +84,7 @@ impl<T> YcsbWorker<T> {
         }
     }
 
-    fn plan_one(&mut self, new_rows: &mut u64) -> Planned {
-        let operation = self.mix.draw(&mut self.random);
+    fn plan_one(&mut self, operation: Operation, new_rows: &mut u64) -> Planned {
         if operation == Operation::Insert {
             let run = self.inserted.run.load(Ordering::Relaxed);
             let key = inserted_key(run, self.index, self.next + *new_rows);
@@ -163,9 +164,12 @@ impl<T: Clone + Send + Sync> Worker<T> for YcsbWorker<T> {
         self.at = self.at.saturating_add(self.operations);
         if self.at >= self.planned.len() {
             self.at = 0;
-            let mut new_rows = 0;
+            let (mut new_rows, mut operation) = (0, Operation::Read);
             for place in 0..self.planned.len() {
-                self.planned[place] = self.plan_one(&mut new_rows);
+                if !self.mix_per_transaction || place.is_multiple_of(self.operations) {
+                    operation = self.mix.draw(&mut self.random);
+                }
+                self.planned[place] = self.plan_one(operation, &mut new_rows);
             }
         }
         let planned = &self.planned[self.at..self.at + self.operations];

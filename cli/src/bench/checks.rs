@@ -31,25 +31,7 @@ impl BenchArgs {
         if self.checkpoint == Some(Checkpoint::None) && self.workload == Workload::Scan {
             bail!("a scan begins with a checkpoint; --checkpoint none contradicts it");
         }
-        if self.workload == Workload::Device && self.reopen.is_some() {
-            bail!("the device has no database to reopen");
-        }
-        if self.log_device.is_some() && self.workload == Workload::Device {
-            bail!("--log-device does not go with device, which measures one device: give it as --device");
-        }
-        if self.log_device.is_some() && self.uses_log_memory() {
-            bail!("--log-device contradicts a log in mapped memory, which is on no device");
-        }
-        if self.is_in_memory() && self.child.is_none() {
-            for (flag, given) in [("--reopen kill", self.reopen == Some(Reopen::Kill)), ("--keep", self.keep)]
-            {
-                if given {
-                    bail!(
-                        "{flag} with --device needs --path: without it the device is in memory, gone with the process"
-                    );
-                }
-            }
-        }
+        self.check_devices()?;
         let workload = self.workload.name();
         let special =
             matches!(self.workload, Workload::Put | Workload::Scan | Workload::Soak | Workload::Device);
@@ -72,6 +54,7 @@ impl BenchArgs {
             (self.tpcc.given(), mixed || name == Workload::Tpcc),
             (self.tpcb.given(), name == Workload::Tpcb),
             (self.tatp.given(), name == Workload::Tatp),
+            (self.counter.given(), name == Workload::Counter),
         ] {
             if let Some(flag) = given.filter(|_| !fits) {
                 bail!("{flag} does not go with {workload}");
@@ -100,6 +83,30 @@ impl BenchArgs {
 }
 
 impl BenchArgs {
+    /// Refuses flags that do not go with the device of the database or of its log.
+    fn check_devices(&self) -> Result<()> {
+        if self.workload == Workload::Device && self.reopen.is_some() {
+            bail!("the device has no database to reopen");
+        }
+        if self.log_device.is_some() && self.workload == Workload::Device {
+            bail!("--log-device does not go with device, which measures one device: give it as --device");
+        }
+        if self.log_device.is_some() && self.uses_log_memory() {
+            bail!("--log-device contradicts a log in mapped memory, which is on no device");
+        }
+        if self.is_in_memory() && self.child.is_none() {
+            for (flag, given) in [("--reopen kill", self.reopen == Some(Reopen::Kill)), ("--keep", self.keep)]
+            {
+                if given {
+                    bail!(
+                        "{flag} with --device needs --path: without it the device is in memory, gone with the process"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses flags that do not go with a comparison.
     pub(super) fn check_compare(&self, peers: &impl Peers) -> Result<()> {
         for (flag, given) in [
@@ -150,7 +157,7 @@ impl BenchArgs {
             Workload::Scan | Workload::Soak | Workload::Load | Workload::Device | Workload::Ablation
         ) {
             bail!(
-                "{workload} runs on quenchdb only; put, ycsb, tpcc, tpcb, tatp and mixed run on {engine} too"
+                "{workload} runs on quenchdb only; put, ycsb, tpcc, tpcb, tatp, counter and mixed run on {engine} too"
             );
         }
         if let Some(flag) = self.concurrency.given() {

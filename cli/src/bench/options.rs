@@ -4,7 +4,7 @@ use super::concurrency_options::ConcurrencyArgs;
 use super::engine_options::EngineArgs;
 use super::protocol_options::{AblationOf, ProtocolArgs};
 use super::workload_name::Workload;
-use super::workload_options::{LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
+use super::workload_options::{CounterArgs, LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use crate::parse::{
     bytes, devices, every, parse_compression, parse_preset, percent, positive_seconds, rate, seconds, theta,
     value_bytes,
@@ -103,7 +103,8 @@ pub struct BenchArgs {
     /// Model the speed of this device, on top of the directory --path, or of memory without --path
     #[arg(long, value_name = "sim:NAME", value_parser = devices())]
     pub(super) device: Option<String>,
-    /// Put the log on another device, with the modelled speed of this one; the data stays where it is
+    /// Put the log on a device of its own, with the modelled speed of this one; the data stays where
+    /// it is
     #[arg(long, value_name = "sim:NAME", value_parser = devices())]
     pub(super) log_device: Option<String>,
     /// Worker threads
@@ -213,6 +214,8 @@ pub struct BenchArgs {
     pub(super) tpcb: TpcbArgs,
     #[command(flatten)]
     pub(super) tatp: TatpArgs,
+    #[command(flatten)]
+    pub(super) counter: CounterArgs,
     /// Show the run in the terminal: throughput, latency, stages, pages, log, checkpoints; q, Esc
     /// or Ctrl-C ends it early
     #[arg(long)]
@@ -341,7 +344,7 @@ impl BenchArgs {
     /// Returns whether --rows, --value-bytes, --ops, --read-percent and --zipf describe the
     /// workload.
     fn has_rows(&self) -> bool {
-        !matches!(self.workload, Workload::Tpcc | Workload::Tpcb | Workload::Tatp)
+        !matches!(self.workload, Workload::Tpcc | Workload::Tpcb | Workload::Tatp | Workload::Counter)
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -353,6 +356,7 @@ impl BenchArgs {
             Workload::Mixed => warehouses + rows_bytes,
             Workload::Tpcb => self.tpcb.accounts() * 320,
             Workload::Tatp => u64::from(self.tatp.subscribers()) * 1200,
+            Workload::Counter => 0,
             _ => rows_bytes,
         };
         // A database larger than the machine's memory is read from the device.

@@ -12,6 +12,8 @@ pub enum Workload {
     Tpcb,
     /// A register of mobile phones, as TATP specifies it
     Tatp,
+    /// Each transaction adds one to a row that all threads share, or to one of several
+    Counter,
     /// Half of the threads run tpcc, the others ycsb, on one database
     Mixed,
     /// Ycsb with --live, until q or for --seconds

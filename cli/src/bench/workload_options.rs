@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use quench_bench::bulk::{self, Bulk, Order};
+use quench_bench::counter::Counter;
 use quench_bench::distribution::Access;
 use quench_bench::plan::Plan;
 use quench_bench::tatp::{self, Tatp};
@@ -16,6 +17,12 @@ pub enum Distribution {
     Uniform,
     Zipfian,
     Latest,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum MixPer {
+    Operation,
+    Transaction,
 }
 
 /// The skew of zipfian choices if none is given.
@@ -33,6 +40,10 @@ pub struct YcsbArgs {
     /// otherwise uniform
     #[arg(long, value_enum)]
     pub distribution: Option<Distribution>,
+    /// Whether the mix is of operations or of transactions, whose --ops are then all of one kind;
+    /// default: operation
+    #[arg(long, value_enum, value_name = "UNIT")]
+    mix_per: Option<MixPer>,
     /// Updates read the row and change one field of this size
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(8..=1 << 20))]
     pub field_bytes: Option<u64>,
@@ -53,6 +64,7 @@ impl YcsbArgs {
     pub fn given(&self) -> Option<&'static str> {
         first_given([
             ("--mix", self.mix.is_some()),
+            ("--mix-per", self.mix_per.is_some()),
             ("--distribution", self.distribution.is_some()),
             ("--ahead", self.ahead.is_some()),
         ])
@@ -93,7 +105,9 @@ impl YcsbArgs {
             _ => ("", Mix::reads_and_updates(plan.read_percent)),
         };
         let ahead = usize::from(self.ahead.unwrap_or(0));
-        Ok(Ycsb::new(plan, name, mix, self.access(zipf)).with_ahead(ahead))
+        Ok(Ycsb::new(plan, name, mix, self.access(zipf))
+            .with_ahead(ahead)
+            .with_mix_per_transaction(self.mix_per == Some(MixPer::Transaction)))
     }
 }
 
@@ -290,6 +304,26 @@ impl LoadArgs {
     pub fn bulk(&self) -> Bulk {
         let order = if self.order == Some(OrderArg::Random) { Order::Random } else { Order::Key };
         Bulk { order, batch: self.batch.unwrap_or(bulk::BATCH) }
+    }
+}
+
+/// Of `counter`
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "counter")]
+pub struct CounterArgs {
+    /// Rows: thread i adds to row i modulo this; default 1, the hottest row that there can be
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    counters: Option<u64>,
+}
+
+impl CounterArgs {
+    /// Returns one of these flags, if any was given.
+    pub fn given(&self) -> Option<&'static str> {
+        first_given([("--counters", self.counters.is_some())])
+    }
+
+    pub fn workload(&self) -> Counter {
+        Counter { counters: self.counters.unwrap_or(1) }
     }
 }
 

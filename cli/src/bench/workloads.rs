@@ -10,6 +10,7 @@ use crate::live::Live;
 use crate::output::Progress;
 use anyhow::{Context, Result, bail};
 use quench_bench::checked::Checked;
+use quench_bench::counter::Counter;
 use quench_bench::driver::{Finished, Run, WhileWorking};
 use quench_bench::ledger::Ledger;
 use quench_bench::mixed::Mixed;
@@ -33,6 +34,7 @@ pub(super) enum Chosen {
     Tpcb(Tpcb),
     Tatp(Tatp),
     Mixed(Mixed),
+    Counter(Counter),
 }
 
 /// The inputs of a run besides its workload.
@@ -57,6 +59,7 @@ macro_rules! each_kind {
             Chosen::Tpcb($workload) => $result,
             Chosen::Tatp($workload) => $result,
             Chosen::Mixed($workload) => $result,
+            Chosen::Counter($workload) => $result,
         }
     };
 }
@@ -74,6 +77,7 @@ impl Chosen {
                 let tpcc = args.tpcc.workload(plan.threads.div_ceil(2), args.seed, only)?;
                 Chosen::Mixed(Mixed { tpcc, ycsb: args.ycsb.workload(plan, args.zipf)? })
             }
+            Name::Counter => Chosen::Counter(args.counter.workload()),
             _ => return Ok(None),
         }))
     }
