@@ -56,6 +56,8 @@ struct Slot {
     last_finish: AtomicU64,
     all: Latencies,
     reads: Latencies,
+    /// Durable blocking commits of transactions that wrote: the call that commits.
+    log_waits: Latencies,
     kinds: Vec<KindSlot>,
     stages: StageSlot,
 }
@@ -191,6 +193,12 @@ impl Activity {
         now
     }
 
+    /// Counts a commit of worker `index` that it called at `called`, and that is durable now.
+    #[inline]
+    pub fn waited_for_log(&self, index: usize, called: u64) {
+        self.slots[index].log_waits.record_ns(self.now().saturating_sub(called));
+    }
+
     /// Counts rows that worker `index` read or wrote.
     #[inline]
     pub fn touched(&self, index: usize, rows: u64) {
@@ -295,6 +303,12 @@ impl Activity {
     #[must_use]
     pub fn latencies(&self) -> Counted {
         Counted::of(self.slots.iter().map(|slot| &slot.all))
+    }
+
+    /// Returns the waits for the log so far.
+    #[must_use]
+    pub fn log_waits(&self) -> Counted {
+        Counted::of(self.slots.iter().map(|slot| &slot.log_waits))
     }
 
     /// Returns the latencies of transactions that only read.

@@ -105,11 +105,34 @@ impl Counted {
         0.0
     }
 
+    /// Returns the standard deviation in microseconds, as exact as the buckets; 0 without
+    /// latencies.
+    fn stdev_us(&self) -> f64 {
+        let middle = |bucket: usize| {
+            let lower = bucket.checked_sub(1).map_or(0, |before| upper_ns(before) + 1);
+            (lower + upper_ns(bucket)) as f64 / 2e3
+        };
+        let sum = |each: &dyn Fn(f64) -> f64| -> f64 {
+            let counted = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+            counted.map(|(bucket, count)| *count as f64 * each(middle(bucket))).sum()
+        };
+        let count = self.count().max(1) as f64;
+        let mean = sum(&|us| us) / count;
+        (sum(&|us| (us - mean).powi(2)) / count).sqrt()
+    }
+
+    /// Returns the figures for a report, with the standard deviation.
+    #[must_use]
+    pub fn summary_with_stdev(&self) -> Latency {
+        Latency { stdev: Some(self.stdev_us()), ..self.summary() }
+    }
+
     /// Returns the figures for a report.
     #[must_use]
     pub fn summary(&self) -> Latency {
         let count = self.count();
         Latency {
+            stdev: None,
             mean: if count == 0 { 0.0 } else { self.sum_ns as f64 / count as f64 / 1e3 },
             p50: self.quantile_us(0.5),
             p90: self.quantile_us(0.9),
@@ -126,6 +149,9 @@ impl Counted {
 pub struct Latency {
     /// Arithmetic mean.
     pub mean: f64,
+    /// Standard deviation, where it is known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stdev: Option<f64>,
     /// Median.
     pub p50: f64,
     /// 90th percentile.
@@ -144,6 +170,7 @@ impl From<LatencySummary> for Latency {
     fn from(s: LatencySummary) -> Latency {
         Latency {
             mean: s.mean_us,
+            stdev: None,
             p50: s.p50_us,
             p90: s.p90_us,
             p99: s.p99_us,

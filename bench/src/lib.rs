@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`store`] | the interface between workloads and engines; [`peers`] adds other engines |
 //! | [`workload`] | the interface of [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`], [`counter`] |
+//! | [`contention`] | waits, failures and repeated attempts of a run |
 //! | [`driver`] | runs a workload in threads as a [`plan`] says, and makes a [`report`] |
 //! | [`population`], [`load`] | fill tables, and recognize tables that were filled before |
 //! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check its rows |
@@ -38,6 +39,7 @@ pub mod arrivals;
 pub mod plan;
 pub mod reads;
 pub mod reopened;
+pub mod contention;
 pub mod report;
 pub mod device;
 pub mod driver;

@@ -1,6 +1,7 @@
 //! The figures of one run, and how they are printed.
 
 use crate::checked::Checked;
+use crate::contention::Contention;
 use crate::coordination::Coordination;
 use crate::engine::Engine;
 use crate::latencies::Latency;
@@ -173,6 +174,9 @@ pub struct Report {
     /// previous transaction to the return of the commit.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub write_latency_us: Option<Latency>,
+    /// Waits for the log and for locks, failures by reason, repeated attempts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub contention: Option<Contention>,
     /// The longest span of the measured time in which no transaction of any thread ended;
     /// asynchronous ones end when they are handed over. Precision: see [`crate::activity`].
     pub stall_us_max: f64,
@@ -413,6 +417,9 @@ impl Report {
         }
         if let Some(reads) = &self.read_latency_us {
             writeln!(f, "  {:<22}{reads}", "read only")?;
+        }
+        if let Some(contention) = &self.contention {
+            write!(f, "{contention}")?;
         }
         let happened = |kind: &&KindReport| kind.committed + kind.rolled_back > 0;
         for kind in self.kinds.iter().filter(happened) {

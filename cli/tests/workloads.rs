@@ -287,7 +287,7 @@ fn every_isolation_and_release_of_locks_keeps_the_balances() {
 }
 
 #[test]
-fn workloads_of_writers_stay_sound_with_serializable_transactions() {
+fn serializable_workloads_stay_sound_with_either_locking() {
     for workload in some(
         &[
             &["tpcc", "--small", "--warehouses", "1"][..],
@@ -303,6 +303,52 @@ fn workloads_of_writers_stay_sound_with_serializable_transactions() {
             assert!(number(&report, "committed") > 0.0, "{report}");
         }
     }
+}
+
+#[test]
+fn waits_and_aborts_are_reported_by_reason() {
+    let aborts = |report: &Value| {
+        let reasons = ["conflict", "deadlock", "timeout", "validation_key", "validation_range"];
+        reasons.map(|reason| number(&report["contention"]["aborts"], reason))
+    };
+    let counter = ["counter", "--threads", "4", "--check"];
+    let run = |arguments: &[&str], seconds: &str| {
+        let directory = directory();
+        let path = directory.path().join("db");
+        let common = ["--path", text(&path), "--memory-bytes", "256m", "--json", "--seconds", seconds];
+        let output = run_bench(&[&counter[..], arguments, &common].concat());
+        expect_code(&output, 0);
+        json(&output)
+    };
+    let waiting = long_enough(
+        0.3,
+        |seconds| run(&["--locking", "pessimistic"], seconds),
+        |report| number(&report["contention"]["locks"], "count") > 0.0,
+    );
+    let contention = &waiting["contention"];
+    assert!(number(&contention["locks"]["wait_us"], "p50") > 0.0, "{contention}");
+    assert!(number(&contention["log_wait_us"], "stdev") > 0.0, "{contention}");
+    assert_eq!((aborts(&waiting), number(&waiting, "aborted")), ([0.0; 5], 0.0), "{contention}");
+    let failing = long_enough(
+        0.3,
+        |seconds| run(&["--isolation", "snapshot"], seconds),
+        |report| aborts(report)[0] > 0.0,
+    );
+    let contention = &failing["contention"];
+    assert!(aborts(&failing)[0] > 0.0 && aborts(&failing)[1..] == [0.0; 4], "{contention}");
+    assert!(number(contention, "retry_seconds") > 0.0, "{contention}");
+}
+
+#[test]
+fn deliveries_alone_and_transactions_of_one_kind_stay_sound() {
+    let small = [&TPCC[..], &["--only", "delivery"]].concat();
+    let report = long_enough(0.5, |s| sound_bench(&small, s), |report| number(report, "committed") > 100.0);
+    assert!(number(&report, "logical_bytes_written") > 1e3 * number(&report, "committed"), "{report}");
+    let ycsb = ["ycsb", "--mix", "a", "--ops", "10", "--mix-per", "transaction", "--rows", "1000"];
+    let report = long_enough(0.3, |s| sound_bench(&ycsb, s), |report| number(report, "committed") > 100.0);
+    let kinds = report["kinds"].as_array().expect("kinds");
+    let named: Vec<&str> = kinds.iter().filter_map(|kind| kind["kind"].as_str()).collect();
+    assert!(named.starts_with(&["read", "update"]), "{named:?}");
 }
 
 #[test]
@@ -336,6 +382,9 @@ fn contradictory_or_useless_flags_are_refused() {
         &["tpcb", "--locking", "pessimistic", "--lock-release", "commit", "--level", "lazy"],
         &["tpcb", "--locking", "pessimistic", "--lock-release", "unsafe", "--level", "bounded"],
         &["tpcb", "--lock-timeout-ms", "0"],
+        &["tpcb", "--counters", "2"],
+        &["tpcc", "--mix-per", "transaction"],
+        &["counter", "--counters", "0"],
         &["load", "--isolation", "serializable"],
         &["put", "--reopen", "close", "--rows", "10", "--locking", "pessimistic"],
         &["device", "--log-device", "sim:disk-10ms"],

@@ -20,6 +20,7 @@ mod work;
 pub use run::{Finished, Run, WhileWorking};
 
 use crate::activity::{Activity, KindSums, StageSums, Sums};
+use crate::contention::Contention;
 use crate::coordination::{Coordination, Switches};
 use crate::device;
 use crate::latencies::Counted;
@@ -53,6 +54,7 @@ struct Before {
     switches: Switches,
     all: Counted,
     reads: Counted,
+    log_waits: Counted,
     kinds: Vec<KindSums>,
     stages: StageSums,
 }
@@ -142,6 +144,7 @@ impl<S: Store> Run<'_, S> {
             switches: Switches::now(),
             all: shared.activity.latencies(),
             reads: shared.activity.read_latencies(),
+            log_waits: shared.activity.log_waits(),
             kinds: shared.activity.kinds(),
             stages: shared.activity.stages(),
         }
@@ -193,6 +196,7 @@ impl<S: Store> Run<'_, S> {
             read_latency_us: (reads.count() > 0).then(|| reads.summary()),
             write_latency_us: (waits && writes.count() > 0).then(|| writes.summary()),
             kinds,
+            contention: Some(self.contention(shared, before, &f, seconds)),
             log_bytes: f.log_bytes - b.log_bytes,
             device_bytes: f.device_bytes - b.device_bytes,
             device_writes: f.device_writes - b.device_writes,
@@ -209,6 +213,13 @@ impl<S: Store> Run<'_, S> {
             ..Report::default()
         }
         .with_costs()
+    }
+
+    fn contention(&self, shared: &Shared, before: &Before, f: &Figures, seconds: f64) -> Contention {
+        let log_waits = shared.activity.log_waits().since(&before.log_waits);
+        let log_wait_us = (log_waits.count() > 0).then(|| log_waits.summary_with_stdev());
+        let repeated = shared.activity.stages().conflicts - before.stages.conflicts;
+        Contention::of(log_wait_us, f.locks, repeated as f64 / 1e9, seconds * self.plan.threads as f64)
     }
 
     fn kind_reports(&self, shared: &Shared, before: &Before) -> Vec<KindReport> {

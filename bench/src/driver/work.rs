@@ -4,7 +4,8 @@
 //!   rest, or await an arrival ─▶ prepare ─▶ attempt, retry ─▶ count ─▶ collect acknowledgments
 //! ```
 //! It allocates nothing, reads one relaxed flag and the clock once per transaction, and counts in
-//! its own cache lines. It times one transaction in sixteen stage by stage.
+//! its own cache lines. It times each wait for a durable commit, and one transaction in sixteen
+//! stage by stage.
 
 use super::notes::Notes;
 use super::pending::{Acknowledged, Pending};
@@ -173,7 +174,12 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
             // Below the level `durable` neither call waits; only a handle shows when the commit is
             // durable.
             (_, CommitMode::Blocking) if durable || number.is_none() => {
+                let waits = durable && ending != Ending::READ;
+                let called = if waits { activity.now() } else { 0 };
                 transaction.commit()?;
+                if waits {
+                    activity.waited_for_log(self.index, called);
+                }
                 self.notes.iter_mut().for_each(|notes| notes.acknowledged(number));
                 Outcome::Ended(ending)
             }

@@ -28,6 +28,16 @@ fn difference_of_two_samples_gives_its_percentiles() {
 }
 
 #[test]
+fn standard_deviation_is_that_of_the_latencies() {
+    let latencies = Latencies::default();
+    (0..1000).for_each(|n| latencies.record_ns(if n % 4 == 0 { 9_000_000 } else { 1_000_000 }));
+    let summary = Counted::of([&latencies].into_iter()).summary_with_stdev();
+    // 8 ms * sqrt(1/4 * 3/4)
+    let stdev = summary.stdev.expect("counted");
+    assert!((stdev - 3464.1).abs() < 40.0 && (summary.mean - 3000.0).abs() < 0.1, "{summary:?}");
+}
+
+#[test]
 fn nothing_counted_is_zero() {
     assert_eq!(Counted::of(std::iter::empty()).quantile_us(0.99), 0.0);
 }

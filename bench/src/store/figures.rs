@@ -79,6 +79,29 @@ pub struct Gauges {
     pub recovery_seconds: f64,
 }
 
+/// Waits for rows and locks, and transactions that failed because of others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LockFigures {
+    /// Times of the waits.
+    pub wait: Latency,
+    /// Number of waits.
+    pub waits: u64,
+    /// Total time of the waits in seconds.
+    pub wait_seconds: f64,
+    /// Transactions that failed, for any reason.
+    pub failed: u64,
+    /// Of these, the victims of deadlocks.
+    pub deadlocks: u64,
+    /// Of these, waits that took too long.
+    pub timeouts: u64,
+    /// Of these, validations that found a changed key.
+    pub changed_keys: u64,
+    /// Of these, validations that found a changed range.
+    pub changed_ranges: u64,
+    /// Locks on a table that replaced locks on keys.
+    pub escalations: u64,
+}
+
 /// Figures of an engine. Counters count since the open, latencies since `Store::reset`.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
@@ -124,6 +147,9 @@ pub struct Figures {
     pub total: Latency,
     /// A durable write of the log.
     pub flush: Latency,
+    /// Waits for locks, and failures because of other transactions, since `Store::reset`; none if
+    /// the engine does not count them.
+    pub locks: Option<LockFigures>,
     /// End of the write to committed.
     pub acknowledge: Latency,
 }

@@ -23,7 +23,7 @@ mod noted;
 mod quench;
 
 pub use concurrency::{Concurrency, Release};
-pub use figures::{Checkpoints, Figures, Gauges, Total};
+pub use figures::{Checkpoints, Figures, Gauges, LockFigures, Total};
 pub use interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction, Waited};
 pub use noted::Noted;
 pub use quench::{Configured, QuenchSession, QuenchTransaction};

@@ -1,7 +1,7 @@
 //! QuenchDB as a [`Store`].
 
 use super::concurrency::Concurrency;
-use super::figures::{Checkpoints, Figures, Gauges, Total};
+use super::figures::{Checkpoints, Figures, Gauges, LockFigures, Total};
 use super::interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::coordination::Waits;
 use quenchdb::{CommitHandle, Database, Range, Snapshot, Table, TransactionOptions};
@@ -275,6 +275,17 @@ impl Store for Database {
             commit: s.commit.into(),
             total: s.total.into(),
             flush: s.flush.into(),
+            locks: Some(LockFigures {
+                wait: s.lock_waits.into(),
+                waits: s.row_waits,
+                wait_seconds: s.row_wait_seconds,
+                failed: s.conflicts,
+                deadlocks: s.deadlocks,
+                timeouts: s.lock_timeouts,
+                changed_keys: s.validation_key_failures,
+                changed_ranges: s.validation_range_failures,
+                escalations: s.lock_escalations,
+            }),
             acknowledge: s.acknowledge.into(),
         }
     }
