@@ -53,7 +53,7 @@ struct LateLocks {
 impl LateLocks {
     /// Ends the locks, once the transaction is durable. After a failure they stay: no transaction
     /// may get what may be lost.
-    fn release(mut self: Box<Self>) {
+    fn release(mut self) {
         self.locks.release(self.id);
         self.system.locks.late.release(self.csn);
         self.system.locks.waiters.released(self.id);

@@ -1,6 +1,6 @@
 //! What is locked, and which transactions wait: to find out why a database is slow.
 
-use super::locks::{Access, Interval, LockMode};
+use super::locks::{Access, Interval, LockMode, Locked};
 use super::system::TransactionSystem;
 use std::ops::Bound;
 use std::time::Duration;
@@ -52,10 +52,13 @@ impl TransactionSystem {
     pub fn lock_report(&self) -> Vec<LockInfo> {
         let (now, mut report) = (self.clock.now(), Vec::new());
         for table in self.catalog.tables() {
-            table.locks.each(&mut |place, held| {
+            table.locks.each(|locked, held| {
                 report.push(LockInfo {
                     table: table.name.clone(),
-                    keys: place.map_or_else(keys_of, |key| LockedKeys::Key(key.to_vec())),
+                    keys: match locked {
+                        Locked::Key(key) => LockedKeys::Key(key.to_vec()),
+                        Locked::Interval(interval) => keys_of(interval),
+                    },
                     mode: held.mode,
                     transaction: held.id.to_string(),
                     waits_for: Vec::new(),

@@ -19,8 +19,8 @@
 //! 3. A read is valid if no version above the snapshot exists, not even beneath one in progress. A
 //!    key that was absent, and a gap in a range, are read like a row. Versions that only locked a
 //!    row do not count.
-//! 4. Two transactions that validate at the same time may have changed what the other one read. The
-//! older one waits with its marks; the younger one ends its marks and validates again afterwards.
+//! 4. Two transactions that validate at the same time may have changed what the other one read. One
+//!    waits with its marks; the other one ends its marks and validates again afterwards.
 //!
 //! Source: H. T. Kung and J. T. Robinson, *On Optimistic Methods for Concurrency Control* (parallel
 //! validation). Different there: sets of finished transactions are kept and compared; here the

@@ -14,8 +14,8 @@
 //! 1. *Publish, then look; look under the latch.* A reader publishes its lock, then reads the leaf,
 //!    then waits for transactions that hold a row there. A writer latches the leaf, then looks for
 //!    locks, then stamps the row. Entering the latch, the count of locks and its read are
-//! sequentially consistent, and a reader has a fence between its lock and the leaf. So one of the
-//! two sees the other. A writer that has to wait unlatches the leaf first.
+//!    sequentially consistent, and a reader has a fence between its lock and the leaf. So one of
+//!    the two sees the other. A writer that has to wait unlatches the leaf first.
 //! 2. Without locks in a table, a writer's look is one load.
 //! 3. Locks name keys, not entries of pages. So splits, merges, and entries that come and go do not
 //!    concern them. A range is an interval of key bytes: a range of keys without rows is locked,
@@ -30,7 +30,7 @@ mod waiters;
 
 pub use interval::Interval;
 pub use late::LateReleases;
-pub use table::{Held, LockMode, TableLocks};
+pub use table::{Held, LockMode, Locked, TableLocks};
 pub use waiters::{Access, InTable, Look, Request, Waiter, Waiters};
 
 use super::descriptor::Descriptors;

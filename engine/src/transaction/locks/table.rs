@@ -44,6 +44,15 @@ pub struct Held {
     pub since: Nanos,
 }
 
+/// What a lock is on.
+#[derive(Clone, Copy, Debug)]
+pub enum Locked<'a> {
+    /// A key.
+    Key(&'a [u8]),
+    /// An interval of keys.
+    Interval(&'a Interval),
+}
+
 /// The locks on one key. Most have one holder, which needs no allocation.
 #[derive(Debug)]
 struct KeyLocks {
@@ -302,7 +311,7 @@ impl TableLocks {
 
     /// Adds to `found` all transactions other than `me` that have a lock in the table.
     pub fn forbid_exclusive(&self, me: DescriptorId, found: &mut Vec<DescriptorId>) {
-        self.each(&mut |_, held| {
+        self.each(|_, held| {
             if held.id != me && held.mode.excludes_changes() {
                 found.push(held.id);
             }
@@ -310,14 +319,14 @@ impl TableLocks {
     }
 
     /// Calls `f` with every lock: the key, or the interval, and the holder.
-    pub fn each(&self, f: &mut dyn FnMut(Result<&[u8], &Interval>, &Held)) {
+    pub fn each(&self, mut f: impl FnMut(Locked<'_>, &Held)) {
         let Some(parts) = self.parts.get() else { return };
         for shard in &parts.keys {
             for (key, locks) in shard.lock().iter() {
-                locks.iter().for_each(|held| f(Ok(key), held));
+                locks.iter().for_each(|held| f(Locked::Key(key), held));
             }
         }
-        parts.intervals.lock().iter().for_each(|held| f(Err(&held.interval), &held.held));
+        parts.intervals.lock().iter().for_each(|held| f(Locked::Interval(&held.interval), &held.held));
     }
 }
 
