@@ -194,8 +194,8 @@ pub struct Settings {
     /// Longest write of the log, 100 ms to 1 h; then the database fails as after a failed write. 0
     /// is no limit. Default 60 s.
     pub write_deadline: Duration,
-    /// How long a change waits for its row in all before it fails with a conflict, up to 1 h.
-    /// Default 1 s.
+    /// How long a transaction waits for one row or lock before it fails with `LockTimeout`, up to
+    /// 1 h. Default 1 s.
     pub lock_wait: Duration,
 
     // The device.
