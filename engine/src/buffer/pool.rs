@@ -194,6 +194,14 @@ impl Pool {
         Ok(latched.then(|| SharedGuard::new(self.frames(), page)))
     }
 
+    /// Returns whether the page is in memory, not latched exclusively, and has the bytes of
+    /// `version`.
+    #[inline]
+    #[must_use]
+    pub fn has_version(&self, page: PageId, version: Version) -> bool {
+        self.frames().entry_of(page).and_then(|entry| entry.latch.begin_read()) == Some(version)
+    }
+
     /// Waits until the page is not latched, and latches it exclusively. A caller that holds other
     /// latches takes them top-down and left to right.
     ///

@@ -20,13 +20,15 @@ use super::options::{Isolation, Locking, ReadMode, TransactionOptions};
 use super::range::{Observed, RangeCursor};
 use super::snapshot::{OpenValue, Pinned, open_value};
 use super::system::TransactionSystem;
-use super::view::View;
+use super::view::{View, Visibility};
 use super::write_set::WriteSet;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, Result};
 use crate::commit::Chunks;
 use crate::sync::atomic::Ordering;
+use crate::sync::epoch::pin;
+use crate::tree::Held;
 use std::cell::Cell;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -158,9 +160,38 @@ impl ActiveTransaction {
     }
 
     fn get_remembered(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let found = self.get_seen(table, key, value)?;
+        let (system, view) = (&self.system, self.view());
+        let guard = pin();
+        let (leaf, entry) = table.tree.lookup_in_leaf(key, value)?;
+        let newest = match entry {
+            None => Some((false, Csn::ZERO)),
+            Some(entry) => {
+                let (visibility, version) =
+                    view.visibility(entry.stamp, &system.versions.slots, &system.descriptors, &guard);
+                match visibility {
+                    // The leaf of an own change is not what others see.
+                    _ if version.is_some_and(|version| version.stamp == self.own) => None,
+                    Visibility::Visible(csn) if entry.held() != Held::Reference => {
+                        Some((entry.held() == Held::Value, csn))
+                    }
+                    _ => None,
+                }
+            }
+        };
+        drop(guard);
+        let (found, leaf) = match newest {
+            Some((found, csn)) => {
+                self.dependencies.observe_leaf(system, leaf.page);
+                self.depend_on(csn);
+                if !found {
+                    value.clear();
+                }
+                (found, Some(leaf))
+            }
+            None => (self.get_seen(table, key, value)?, None),
+        };
         if found || !planted::is(Bug::AbsentKeyForgotten) {
-            self.remember_key(table, key);
+            self.writes.reads.borrow_mut().add_key(table, key, leaf);
         }
         Ok(found)
     }

@@ -18,6 +18,7 @@ use super::lock_set::LockSet;
 use super::options::LockRelease;
 use super::snapshot::remember_commit;
 use super::system::{TransactionSystem, record_of};
+use super::validate::Marks;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
 use crate::base::{Csn, Error, Gsn, LogId, Result};
@@ -220,7 +221,7 @@ impl ActiveTransaction {
             self.writes.redo.seal_part();
         }
         if !self.must_validate()
-            && let Some(ticket) = self.append(log, gsn, divided, pending)?
+            && let Some(ticket) = self.append(log, gsn, divided, pending, None)?
         {
             return Ok(ticket);
         }
@@ -238,20 +239,20 @@ impl ActiveTransaction {
         pending: Pending,
     ) -> Result<Ticket> {
         let validates = self.must_validate();
-        let mut marks = None;
+        let mut turn = None;
         loop {
-            if validates && marks.is_none() {
-                marks = Some(self.mark_and_validate(system)?);
+            let marks = if validates { Some(self.mark_and_validate(system)?) } else { None };
+            loop {
+                if let Some(ticket) = self.append(log, gsn, divided, pending, marks.as_ref())? {
+                    return Ok(ticket);
+                }
+                if validates && turn.is_none() {
+                    break;
+                }
+                self.await_marks(marks.as_ref())?;
             }
-            if let Some(ticket) = self.append(log, gsn, divided, pending)? {
-                return Ok(ticket);
-            }
-            // Of two transactions that wait for each other, one waits without marks and validates
-            // again.
-            if self.find_mark().is_some_and(|other| other < self.id) {
-                marks = None;
-            }
-            self.await_marks()?;
+            drop(marks);
+            turn = Some(system.locks.validation_turn.lock());
         }
     }
 
@@ -264,11 +265,12 @@ impl ActiveTransaction {
         gsn: Gsn,
         divided: Option<&Fragments>,
         pending: Pending,
+        own: Option<&Marks<'_>>,
     ) -> Result<Option<Ticket>> {
         let (commit, id) = (self.system.commit(), self.id);
         let preparing = || {
             self.system.descriptors.set_preparing(id);
-            let is_marked = self.marked_by().is_some();
+            let is_marked = self.is_marked(own);
             if is_marked {
                 self.system.descriptors.set_active_again(id);
             }

@@ -18,7 +18,7 @@ use super::view::{Outcome, View, Visibility};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Location, Result};
 use crate::sync::epoch::pin;
-use crate::tree::{LargeReader, LargeReference};
+use crate::tree::{LargeReader, LargeReference, ReadLeaf};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -250,7 +250,7 @@ impl ActiveTransaction {
         let mut seen = None;
         loop {
             let guard = pin();
-            let (leaf, entry) = table.tree.lookup_in_leaf(key, value)?;
+            let (ReadLeaf { page: leaf, .. }, entry) = table.tree.lookup_in_leaf(key, value)?;
             let Some(entry) = entry else {
                 value.clear();
                 self.dependencies.observe_leaf(system, leaf);

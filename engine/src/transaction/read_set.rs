@@ -2,11 +2,16 @@
 //! keys.
 //!
 //! The pin of the transaction's snapshot keeps what is needed to compare: as long as it is pinned,
-//! newer versions keep a readable stamp, and the tombstones of deleted keys stay. So only names are
+//! newer versions keep a readable stamp, and the tombstones of deleted keys stay. So names are
 //! remembered, not versions.
+//!
+//! The leaf of a key and its version are a hint: if both are as they were, the key has not changed.
+//! A commit stamps versions and not leaves, so the hint counts only if no change was in progress
+//! when the key was read.
 
 use super::catalog::TableState;
 use super::locks::Interval;
+use crate::tree::ReadLeaf;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -14,11 +19,20 @@ use std::sync::Arc;
 /// table instead: the smallest that covers its reads.
 const EXACT_BYTES_MAX: usize = 1 << 20;
 
+/// A key that was read.
+#[derive(Debug)]
+struct ReadKey {
+    key: Box<[u8]>,
+    /// The leaf, if every snapshot as old as the transaction's sees the entry as it was in the
+    /// leaf. Then the read is valid as long as the leaf has not changed.
+    leaf: Option<ReadLeaf>,
+}
+
 /// A part of what was read in one table.
 #[derive(Debug)]
 struct ReadsOfTable {
     table: Arc<TableState>,
-    keys: Vec<Box<[u8]>>,
+    keys: Vec<ReadKey>,
     intervals: Vec<Interval>,
     /// Replaces keys and intervals once they are too many.
     hull: Option<Interval>,
@@ -48,16 +62,17 @@ impl ReadSet {
         })
     }
 
-    /// Remembers that `key` was read.
-    pub(super) fn add_key(&mut self, table: &Arc<TableState>, key: &[u8]) {
+    /// Remembers that `key` was read, in `leaf` if the entry there is what the transaction saw and
+    /// was no change in progress.
+    pub(super) fn add_key(&mut self, table: &Arc<TableState>, key: &[u8], leaf: Option<ReadLeaf>) {
         let at = self.of(table);
         let reads = &mut self.tables[at];
         if let Some(hull) = &mut reads.hull {
             return hull.extend_over(&point(key));
         }
-        if reads.keys.last().is_none_or(|last| **last != *key) {
-            reads.keys.push(key.into());
-            self.grow(key.len() + size_of::<Box<[u8]>>());
+        if reads.keys.last().is_none_or(|last| *last.key != *key) {
+            reads.keys.push(ReadKey { key: key.into(), leaf });
+            self.grow(key.len() + size_of::<ReadKey>());
         }
     }
 
@@ -127,18 +142,16 @@ impl ReadSet {
         self.tables.is_empty()
     }
 
-    /// Calls `f` with each key and each interval, once each.
+    /// Calls `f` with each key and each interval.
     ///
     /// # Errors
     /// That of `f`, which ends the calls.
     pub(super) fn try_each<E>(
-        &mut self,
+        &self,
         mut f: impl FnMut(&Arc<TableState>, Read<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        for reads in &mut self.tables {
-            reads.keys.sort_unstable();
-            reads.keys.dedup();
-            reads.keys.iter().try_for_each(|key| f(&reads.table, Read::Key(key)))?;
+        for reads in &self.tables {
+            reads.keys.iter().try_for_each(|read| f(&reads.table, Read::Key(&read.key, read.leaf)))?;
             reads.intervals.iter().chain(&reads.hull).try_for_each(|i| f(&reads.table, Read::Interval(i)))?;
         }
         Ok(())
@@ -148,13 +161,13 @@ impl ReadSet {
 /// A remembered read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Read<'a> {
-    Key(&'a [u8]),
+    Key(&'a [u8], Option<ReadLeaf>),
     Interval(&'a Interval),
 }
 
 impl ReadsOfTable {
     fn use_hull(&mut self) {
-        let keys = self.keys.drain(..).map(|key| point(&key));
+        let keys = self.keys.drain(..).map(|read| point(&read.key));
         let hull = keys.chain(self.intervals.drain(..)).chain(self.hull.take()).reduce(|mut hull, next| {
             hull.extend_over(&next);
             hull

@@ -18,7 +18,7 @@ use crate::commit::{Commit, Record};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
-use crate::tree::{self, Held, LargeReader, LargeReference, Tree, TreeObserver};
+use crate::tree::{self, Held, LargeReader, LargeReference, ReadLeaf, Tree, TreeObserver};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -284,7 +284,7 @@ impl TransactionSystem {
     ) -> Result<(Held, Csn, PageId)> {
         loop {
             let guard = pin();
-            let (leaf, entry) = tree.lookup_in_leaf(key, value)?;
+            let (ReadLeaf { page: leaf, .. }, entry) = tree.lookup_in_leaf(key, value)?;
             let Some(entry) = entry else {
                 value.clear();
                 return Ok((Held::Nothing, Csn::ZERO, leaf));

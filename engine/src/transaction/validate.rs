@@ -19,8 +19,11 @@
 //! 3. A read is valid if no version above the snapshot exists, not even beneath one in progress. A
 //!    key that was absent, and a gap in a range, are read like a row. Versions that only locked a
 //!    row do not count.
-//! 4. Two transactions that validate at the same time may have changed what the other one read. One
-//!    waits with its marks; the other one ends its marks and validates again afterwards.
+//! 4. Two transactions that validate at the same time may have changed what the other one read. A
+//!    transaction that finds a mark ends its own marks, takes its turn, and validates again. Only
+//!    the transaction whose turn it is waits with its marks.
+//! 5. Marks of keys are counters, many keys to a counter: a writer may wait for a mark of another
+//!    key, which does no harm.
 //!
 //! Source: H. T. Kung and J. T. Robinson, *On Optimistic Methods for Concurrency Control* (parallel
 //! validation). Different there: sets of finished transactions are kept and compared; here the
@@ -30,7 +33,7 @@ use super::active::ActiveTransaction;
 use super::catalog::TableState;
 use super::descriptor::{DescriptorId, Status};
 use super::lock_set::LockSet;
-use super::locks::{Held, Interval, LockMode};
+use super::locks::{Held, Interval, LockMode, MarkPlace};
 use super::options::ReadMode;
 use super::read_set::Read;
 use super::system::TransactionSystem;
@@ -38,6 +41,7 @@ use super::versions::{Before, VersionHandle};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Result};
 use crate::buffer::ScanBuffer;
+use crate::sync::atomic::{Ordering, fence};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::LeafBatch;
 use std::ops::Bound;
@@ -53,12 +57,23 @@ const MARK_LOOK: Duration = Duration::from_millis(1);
 pub(super) struct Marks<'a> {
     system: &'a TransactionSystem,
     id: DescriptorId,
-    set: LockSet,
+    /// One for each key.
+    keys: Vec<(Arc<TableState>, MarkPlace)>,
+    intervals: LockSet,
+}
+
+impl Marks<'_> {
+    /// Returns how many of these marks are at `place` in `table`.
+    fn count(&self, table: &Arc<TableState>, place: MarkPlace) -> u32 {
+        let own = self.keys.iter().filter(|(other, at)| *at == place && Arc::ptr_eq(other, table));
+        own.count() as u32
+    }
 }
 
 impl Drop for Marks<'_> {
     fn drop(&mut self) {
-        self.set.release(self.id);
+        self.keys.iter().for_each(|(table, place)| table.locks.unmark_key(*place));
+        self.intervals.release(self.id);
         self.system.locks.marks_ended.notify_all();
     }
 }
@@ -74,7 +89,7 @@ enum Verdict {
 impl ActiveTransaction {
     /// Remembers that `key` was read.
     pub(super) fn remember_key(&self, table: &Arc<TableState>, key: &[u8]) {
-        self.writes.reads.borrow_mut().add_key(table, key);
+        self.writes.reads.borrow_mut().add_key(table, key, None);
     }
 
     /// Returns whether a commit has to validate its reads. A transaction that wrote nothing has its
@@ -90,21 +105,27 @@ impl ActiveTransaction {
     /// `Conflict` if something has changed; I/O, `Corruption`.
     pub(super) fn mark_and_validate<'a>(&self, system: &'a TransactionSystem) -> Result<Marks<'a>> {
         let held = Held { id: self.id, mode: LockMode::Mark, since: system.clock.now() };
-        let mut marks = Marks { system, id: self.id, set: LockSet::default() };
-        let mut reads = self.writes.reads.borrow_mut();
+        let (keys, intervals) = (Vec::new(), LockSet::default());
+        let mut marks = Marks { system, id: self.id, keys, intervals };
+        let reads = self.writes.reads.borrow();
         if !planted::is(Bug::ValidationUnmarked) {
             reads.try_each(|table, read| {
                 match read {
-                    Read::Key(key) => _ = marks.set.lock_key(table, key, held),
-                    Read::Interval(interval) => _ = marks.set.lock_interval(table, interval.clone(), held),
+                    Read::Key(key, _) => marks.keys.push((table.clone(), table.locks.mark_key(key))),
+                    Read::Interval(interval) => {
+                        marks.intervals.lock_interval(table, interval.clone(), held);
+                    }
                 }
-                marks.set.charge(system)
+                marks.intervals.charge(system)
             })?;
+            // The marks are published before the rows are looked at (rule 1).
+            fence(Ordering::SeqCst);
         }
         let snapshot = self.snapshot.get();
         reads.try_each(|table, read| {
             let (is_valid, failures) = match read {
-                Read::Key(key) => {
+                Read::Key(_, Some(leaf)) if leaf.is_current(&system.pool) => return Ok(()),
+                Read::Key(key, _) => {
                     (self.is_unchanged_since(table, key, snapshot)?, &system.counters.changed_keys)
                 }
                 Read::Interval(interval) => {
@@ -200,31 +221,33 @@ impl ActiveTransaction {
         }
     }
 
-    /// Returns a transaction that validates a read of a row that this one has changed. The caller
-    /// has announced that it is about to draw its CSN.
+    /// Returns whether another transaction validates a read of a row that this one has changed. The
+    /// caller has announced that it is about to draw its CSN.
     #[inline]
-    pub(super) fn marked_by(&self) -> Option<DescriptorId> {
+    pub(super) fn is_marked(&self, own: Option<&Marks<'_>>) -> bool {
         let tables = &self.writes.tables;
-        if tables.iter().all(|table| !table.locks.has_marks()) || planted::is(Bug::MarksIgnored) {
-            return None;
-        }
-        self.find_mark()
+        tables.iter().any(|table| table.locks.has_marks())
+            && !planted::is(Bug::MarksIgnored)
+            && self.finds_mark(own)
     }
 
     #[cold]
-    pub(super) fn find_mark(&self) -> Option<DescriptorId> {
-        self.writes.changes.iter().filter(|change| !change.lock).find_map(|change| {
-            let table = &self.writes.tables[change.table as usize];
-            table.locks.marked_by(self.writes.key(change), self.id)
+    fn finds_mark(&self, own: Option<&Marks<'_>>) -> bool {
+        self.writes.changes.iter().filter(|change| !change.lock).any(|change| {
+            let (table, key) = (&self.writes.tables[change.table as usize], self.writes.key(change));
+            let place = MarkPlace::of(key);
+            let marks = table.locks.marks_at(place);
+            marks > 0 && marks > own.map_or(0, |own| own.count(table, place))
+                || table.locks.is_interval_marked(key, self.id)
         })
     }
 
     /// Waits until no other transaction validates a read of a row that this one has changed.
-    pub(super) fn await_marks(&self) -> Result<()> {
+    pub(super) fn await_marks(&self, own: Option<&Marks<'_>>) -> Result<()> {
         let event = &self.system.locks.marks_ended;
         loop {
             let ticket = event.ticket();
-            if self.find_mark().is_none() {
+            if !self.finds_mark(own) {
                 return Ok(());
             }
             self.system.committed.check_whole()?;

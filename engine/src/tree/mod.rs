@@ -65,6 +65,7 @@ mod tests;
 pub use batch::LeafBatch;
 pub use free::Subtree;
 pub use handle::{Tree, TreeObserver};
+pub use lookup::ReadLeaf;
 pub use node::{EntryMeta, Held, max_entry_bytes, max_key_bytes};
 pub use overflow::{LargeReader, LargeReference, LargeWriter, REFERENCE_BYTES, VALUE_BYTES_MAX};
 pub use survey::Survey;

@@ -30,11 +30,11 @@ mod waiters;
 
 pub use interval::Interval;
 pub use late::LateReleases;
-pub use table::{Held, LockMode, Locked, TableLocks};
+pub use table::{Held, LockMode, Locked, MarkPlace, TableLocks};
 pub use waiters::{Access, InTable, Look, Request, Waiter, Waiters};
 
 use super::descriptor::Descriptors;
-use crate::sync::Event;
+use crate::sync::{Event, Mutex};
 use std::sync::Arc;
 
 /// What the locks of all tables share.
@@ -46,12 +46,19 @@ pub struct Locks {
     pub late: LateReleases,
     /// Happens when a validation has ended its marks.
     pub marks_ended: Event,
+    /// Held by the validating transaction that waits for others with its marks.
+    pub validation_turn: Mutex<()>,
 }
 
 impl Locks {
     /// Returns the state of locks, none of which is held, for the transactions of `descriptors`.
     #[must_use]
     pub fn new(descriptors: Arc<Descriptors>) -> Locks {
-        Locks { waiters: Waiters::new(descriptors), late: LateReleases::default(), marks_ended: Event::new() }
+        Locks {
+            waiters: Waiters::new(descriptors),
+            late: LateReleases::default(),
+            marks_ended: Event::new(),
+            validation_turn: Mutex::new(()),
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::interval::Interval;
 use crate::base::checksum;
 use crate::base::clock::Nanos;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use crate::transaction::descriptor::DescriptorId;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -93,6 +93,23 @@ pub struct TableLocks {
     /// Exclusive locks.
     exclusive: AtomicUsize,
     parts: OnceLock<Box<Parts>>,
+    /// Marks of keys, by a hash of the key.
+    marked: OnceLock<Box<[AtomicU32]>>,
+}
+
+/// Counters of marks in a table.
+const MARK_PLACES: usize = 1024;
+
+/// The counter of a key's marks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MarkPlace(u16);
+
+impl MarkPlace {
+    /// Returns the counter of `key`.
+    #[must_use]
+    pub fn of(key: &[u8]) -> MarkPlace {
+        MarkPlace((checksum::crc(key) as usize % MARK_PLACES) as u16)
+    }
 }
 
 fn shard_of(key: &[u8]) -> usize {
@@ -267,20 +284,37 @@ impl TableLocks {
         });
     }
 
-    /// Returns a transaction other than `me` that has a mark on `key`.
+    /// Marks `key`. The caller has a fence before it looks at the row (rule 1).
+    pub fn mark_key(&self, key: &[u8]) -> MarkPlace {
+        let place = MarkPlace::of(key);
+        let marked = self.marked.get_or_init(|| (0..MARK_PLACES).map(|_| AtomicU32::new(0)).collect());
+        // In this order: a commit that sees no mark in the table came before this one looks.
+        self.marks.fetch_add(1, Ordering::SeqCst);
+        marked[place.0 as usize].fetch_add(1, Ordering::SeqCst);
+        place
+    }
+
+    /// Ends a mark.
+    pub fn unmark_key(&self, place: MarkPlace) {
+        if let Some(marked) = self.marked.get() {
+            marked[place.0 as usize].fetch_sub(1, Ordering::SeqCst);
+            self.marks.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Returns the number of marks on the keys of a counter.
     #[must_use]
-    pub fn marked_by(&self, key: &[u8], me: DescriptorId) -> Option<DescriptorId> {
-        let mut found = None;
-        self.holders_of(
-            key,
-            me,
-            |mode| mode == LockMode::Mark,
-            |id| {
-                found = Some(id);
-                false
-            },
-        );
-        found
+    pub fn marks_at(&self, place: MarkPlace) -> u32 {
+        self.marked.get().map_or(0, |marked| marked[place.0 as usize].load(Ordering::SeqCst))
+    }
+
+    /// Returns whether a transaction other than `me` has marked an interval with `key`.
+    #[must_use]
+    pub fn is_interval_marked(&self, key: &[u8], me: DescriptorId) -> bool {
+        self.intervals.load(Ordering::SeqCst) > 0
+            && self.parts().intervals.lock().iter().any(|marked| {
+                marked.held.id != me && marked.held.mode == LockMode::Mark && marked.interval.contains(key)
+            })
     }
 
     /// Adds to `found` the transactions whose locks forbid `me` a lock of `mode` on `key`.

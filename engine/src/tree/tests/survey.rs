@@ -45,7 +45,7 @@ fn survey_that_waits_for_a_page_does_not_block_splits() {
     let tree = Tree::create(pool, Arc::new(Horizon::default())).expect("room");
     (0..3000).for_each(|n| write(&tree, n * 1000));
     assert!(tree.check_invariants().expect("sound").pages > 60);
-    let (last, _) = tree.lookup_in_leaf(&2_900_000_u32.to_be_bytes(), &mut Vec::new()).expect("readable");
+    let last = tree.lookup_in_leaf(&2_900_000_u32.to_be_bytes(), &mut Vec::new()).expect("readable").0.page;
     images.held.store(last.0, Ordering::SeqCst);
     push_out(tree.pool(), &images.images);
     let (done, is_done) = mpsc::channel();
@@ -76,7 +76,7 @@ fn survey_does_not_wait_for_rows_appended_meanwhile() {
     let pool = Pool::new(4096, 4000 * 4096, images.clone()).expect("small");
     let tree = Tree::create(pool, Arc::new(Horizon::default())).expect("room");
     (0..3000).for_each(|n| write(&tree, n));
-    let (held, _) = tree.lookup_in_leaf(&2000_u32.to_be_bytes(), &mut Vec::new()).expect("readable");
+    let held = tree.lookup_in_leaf(&2000_u32.to_be_bytes(), &mut Vec::new()).expect("readable").0.page;
     images.held.store(held.0, Ordering::SeqCst);
     push_out(tree.pool(), &images.images);
     let counted = std::thread::scope(|scope| {
