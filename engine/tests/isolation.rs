@@ -1,4 +1,4 @@
-//! Snapshot isolation, checked from outside: threads record what they did and saw. Checkers that
+//! Isolation, checked from outside: threads record what they did and saw. Checkers that
 //! are independent of the engine (`quench-checker`) look for an order that explains the record.
 //!
 //! 1. Lists: transactions append to lists and read them, with every preset and layout, with
@@ -9,9 +9,12 @@
 //!    transactions may be there or not.
 //!
 //! Two million transactions each of the first two are checked (`QUENCH_JUDGED=N` for another
-//! number, per kind).
+//! number, per kind), and half of that for each further mode: snapshot isolation with locks, and
+//! the ways to be serializable, alone and together. Serializable transactions must be strictly
+//! serializable among themselves, also beside snapshot transactions, and across crashes.
 
 use crate::support::lists::{Ended, Lists, list_transaction, read_all};
+use crate::support::modes::{ALL_MODES, Mode, SERIALIZABLE};
 use crate::support::ranges::{Ranges, range_transaction};
 use crate::support::test_database::TestDatabase;
 use quench_checker::{History, Level, Outcome, lists::Accessed, versions};
@@ -58,9 +61,9 @@ fn settings(round: u64) -> Settings {
     settings
 }
 
-fn judged_lists(round: u64, transactions: u64) -> u64 {
+fn judged_lists(round: u64, transactions: u64, modes: &[Mode]) -> u64 {
     let settings = settings(round);
-    let context = format!("round {round}, {settings:?}");
+    let context = format!("round {round}, {modes:?}, {settings:?}");
     let db = settings.open_in_memory();
     let table = db.create_table("lists").expect("new");
     let lists = Lists::default();
@@ -74,9 +77,9 @@ fn judged_lists(round: u64, transactions: u64) -> u64 {
                     let mut record = History::default();
                     for _ in 0..transactions / THREADS {
                         let begun = lists.ticks.next();
-                        let ended = list_transaction(db, table, lists, &mut record, &mut random);
-                        let Ended { outcome, at, .. } = ended.expect("nothing fails");
-                        record.end(begun, at, outcome);
+                        let ended = list_transaction(db, table, lists, modes, &mut record, &mut random);
+                        let Ended { level, outcome, at, .. } = ended.expect("nothing fails");
+                        record.end_at(level, begun, at, outcome);
                     }
                     record
                 })
@@ -86,45 +89,54 @@ fn judged_lists(round: u64, transactions: u64) -> u64 {
     });
     read_all(&db, &table, &lists, &mut history);
     if transactions <= SAMPLE {
-        judged_by_adya(&history, &context);
+        judged_by_adya(&history, modes, &context);
     }
     let verdict = history.check(Level::Snapshot);
     assert!(verdict.is_valid(), "{context}: {:#?}", verdict.violations);
     verdict.judged as u64
 }
 
-fn judged_by_adya(history: &History, context: &str) {
+/// Judges by `adya`, which knows one level for a whole history.
+fn judged_by_adya(history: &History, modes: &[Mode], context: &str) {
+    let is_serializable = modes.iter().all(|mode| mode.level() == Level::Serializable);
+    let model = if is_serializable { "strict-serializable" } else { "strong-snapshot-isolation" };
     let theirs = adya::History::from_json(&history.to_json_lines()).expect("as they write it");
-    let opts = adya::Opts { models: vec!["strong-snapshot-isolation".into()], ..adya::Opts::default() };
+    let opts = adya::Opts { models: vec![model.into()], ..adya::Opts::default() };
     let report = adya::check(&theirs, adya::Workload::ListAppend, &opts);
     assert_eq!(report.valid, adya::Valid::True, "{context}: {:?}", report.anomalies);
 }
 
 /// Histories as short as this are checked by `adya`, too.
 const SAMPLE: u64 = 4_000;
+/// Transactions of one database.
+const EACH: u64 = 100_000;
 
-#[test]
-fn lists_of_many_threads_are_isolated() {
-    const EACH: u64 = 100_000;
+/// Judges lists in each preset until `wanted` transactions are judged.
+fn lists_are_isolated(wanted: u64, modes: &[Mode]) {
     let begun = Instant::now();
-    let each = EACH.min(wanted() / Preset::ALL.len() as u64);
-    let sample: u64 = spread(12, 3).map(|round| judged_lists(first_round() + round, SAMPLE)).sum();
+    let each = EACH.min(wanted / Preset::ALL.len() as u64);
+    let sample: u64 = spread(12, 3).map(|round| judged_lists(first_round() + round, SAMPLE, modes)).sum();
     println!("{sample} transactions judged by adya, too, in {:?}", begun.elapsed());
     let (mut judged, mut round) = (sample, 0);
-    while judged < wanted() || round < Preset::ALL.len() as u64 {
-        judged += judged_lists(first_round() + round, each);
+    while judged < wanted || round < Preset::ALL.len() as u64 {
+        judged += judged_lists(first_round() + round, each, modes);
         round += 1;
     }
     println!("{judged} transactions on lists judged in {:?}, {round} databases", begun.elapsed());
     println!("figures: {{\"judged\": {judged}}}");
 }
 
+#[test]
+fn lists_of_many_threads_are_isolated() {
+    lists_are_isolated(wanted(), &[Mode::Snapshot]);
+}
+
 /// So many rows that other transactions always change some.
 const ROWS: u64 = 400;
 
-fn judged_rows(round: u64, transactions: u64) -> u64 {
+fn judged_rows(round: u64, transactions: u64, modes: &[Mode]) -> u64 {
     let settings = settings(round);
-    let context = format!("round {round}, {settings:?}");
+    let context = format!("round {round}, {modes:?}, {settings:?}");
     let db = settings.open_in_memory();
     let table = db.create_table("rows").expect("new");
     let ranges = Ranges::of(ROWS, 24, false);
@@ -137,7 +149,7 @@ fn judged_rows(round: u64, transactions: u64) -> u64 {
                     let mut random = Random::from_seed(round << 8 | 128 | thread);
                     let mut seen = Vec::new();
                     for _ in 0..transactions / THREADS {
-                        match range_transaction(db, table, ranges, &mut random) {
+                        match range_transaction(db, table, ranges, modes, &mut random) {
                             Ok(committed) => seen.extend(committed.map(|committed| committed.observed)),
                             Err(error) => assert!(error.is_retryable(), "{error}"),
                         }
@@ -153,17 +165,21 @@ fn judged_rows(round: u64, transactions: u64) -> u64 {
     verdict.judged as u64
 }
 
-#[test]
-fn scans_see_no_phantoms() {
-    const EACH: u64 = 100_000;
-    let each = EACH.min(wanted() / Preset::ALL.len() as u64);
+/// Judges scans in each preset until `wanted` transactions are judged.
+fn rows_are_isolated(wanted: u64, modes: &[Mode]) {
+    let each = EACH.min(wanted / Preset::ALL.len() as u64);
     let (begun, mut judged, mut round) = (Instant::now(), 0, 0);
-    while judged < wanted() || round < Preset::ALL.len() as u64 {
-        judged += judged_rows(first_round() + round, each);
+    while judged < wanted || round < Preset::ALL.len() as u64 {
+        judged += judged_rows(first_round() + round, each, modes);
         round += 1;
     }
     println!("{judged} transactions on rows judged in {:?}, {round} databases", begun.elapsed());
     println!("figures: {{\"judged\": {judged}}}");
+}
+
+#[test]
+fn scans_see_no_phantoms() {
+    rows_are_isolated(wanted(), &[Mode::Snapshot]);
 }
 
 /// Regression: a transaction at a weaker level read an unacknowledged commit, and ended. A snapshot
@@ -278,6 +294,7 @@ impl Life {
         run: usize,
         each: u64,
         seed: u64,
+        modes: &[Mode],
     ) {
         let table = db.table_or_create("lists").expect("a whole disk");
         std::thread::scope(|scope| {
@@ -290,9 +307,9 @@ impl Life {
                         for _ in 0..each {
                             let (ops, begun) = (disk.operations(), lists.ticks.next());
                             let record = &mut life.history;
-                            let ended = list_transaction(db, table, lists, record, &mut random)
+                            let ended = list_transaction(db, table, lists, modes, record, &mut random)
                                 .expect("a whole disk");
-                            record.end(begun, ended.at, ended.outcome);
+                            record.end_at(ended.level, begun, ended.at, ended.outcome);
                             let durable = ended.durable;
                             life.ran.push(Ran { run, begun: ops, ended: disk.operations(), durable });
                             if random.chance(1, 60) {
@@ -359,7 +376,7 @@ impl Life {
 const JUDGED_BY_ADYA: u64 = 3;
 /// Crashes one run at many moments. After each crash the history continues, is crashed again, and
 /// is checked with what is there in the end.
-fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
+fn judged_lives(seed: u64, points: u64, modes: &[Mode]) -> (u64, u64) {
     let mut random = Random::from_seed(seed);
     let settings = crate::support::any_protocol(seed, &mut random).with(|s| {
         s.memory_bytes = 4 << 20;
@@ -374,12 +391,12 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
     let (first_disk, mut first) = (SimulatedStorage::new(seed), Life::default());
     {
         let db = open(&first_disk).expect("a whole disk");
-        first.work(&first_disk, &db, &lists, 0, 150, seed);
+        first.work(&first_disk, &db, &lists, 0, 150, seed, modes);
     }
     let (mut judged, mut first_judged, mut unknown) = (0, 0, 0);
     for point in 0..points {
         let (lists, mut life, mut disk) = (lists.clone(), first.clone(), first_disk.clone());
-        let mut context = format!("seed {seed}, point {point}");
+        let mut context = format!("seed {seed}, point {point}, {modes:?}");
         for run in 0..3 {
             let at = random.below(disk.operations() as u64 + 1) as usize;
             let kind = if random.chance(1, 2) { CrashKind::PowerCut } else { CrashKind::Kill };
@@ -388,7 +405,7 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
             disk = disk.crash(kind, at, random.next_u64());
             let db = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}, {settings:?}"));
             // Reads of the recovered database are part of the history, too.
-            life.work(&disk, &db, &lists, run + 1, 20, random.next_u64());
+            life.work(&disk, &db, &lists, run + 1, 20, random.next_u64(), modes);
             if run == 2 {
                 let table = db.table("lists").expect("made");
                 read_all(&db, &table, &lists, &mut life.history);
@@ -401,8 +418,8 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
         let verdict = life.history.check(Level::Snapshot);
         assert!(verdict.is_valid(), "{context}: {settings:?}: {:#?}", verdict.violations);
         if point < JUDGED_BY_ADYA {
-            judged_by_adya(&life.history, &context);
-            judged_by_adya(&life.as_found(), &context);
+            judged_by_adya(&life.history, modes, &context);
+            judged_by_adya(&life.as_found(), modes, &context);
         }
         // Transactions of the first run are the same at each point, so they count once.
         let (mut of_first, mut index) = (0, 0);
@@ -417,12 +434,11 @@ fn judged_lives(seed: u64, points: u64) -> (u64, u64) {
     (judged + first_judged, unknown)
 }
 
-#[test]
-fn lists_are_isolated_across_crashes() {
-    let seeds = if wanted() < 2_000_000 { 4 } else { 40 };
+/// Judges lists across crashes of `seeds` databases. Each has another protocol.
+fn lives_are_isolated(seeds: u64, points: u64, modes: &[Mode]) {
     let (begun, mut judged, mut unknown) = (Instant::now(), 0, 0);
     for seed in first_round() + 1..=first_round() + seeds {
-        let (more, of_them) = judged_lives(seed, 10);
+        let (more, of_them) = judged_lives(seed, points, modes);
         judged += more;
         unknown += of_them;
     }
@@ -431,5 +447,43 @@ fn lists_are_isolated_across_crashes() {
         begun.elapsed()
     );
     println!("figures: {{\"judged\": {judged}}}");
-    assert!(judged > seeds * 1000 && unknown > seeds * 100, "{judged}, {unknown}");
+    assert!(judged > seeds * 100 * points && unknown > seeds * points, "{judged}, {unknown}");
+}
+
+#[test]
+fn lists_are_isolated_across_crashes() {
+    lives_are_isolated(if wanted() < 2_000_000 { 4 } else { 40 }, 10, &[Mode::Snapshot]);
+}
+
+/// The three tests of a set of modes, each in all presets.
+macro_rules! of_modes {
+    ($($name:ident: $modes:expr;)*) => {
+        $(mod $name {
+            use super::*;
+
+            #[test]
+            fn lists_are_isolated() {
+                super::lists_are_isolated(wanted() / 2, $modes);
+            }
+
+            #[test]
+            fn rows_are_isolated() {
+                super::rows_are_isolated(wanted() / 2, $modes);
+            }
+
+            #[test]
+            fn lists_are_isolated_across_crashes() {
+                lives_are_isolated(depth(7 * 20), 3, $modes);
+            }
+        })*
+    };
+}
+
+of_modes! {
+    snapshot_locking: &[Mode::SnapshotLocking];
+    serializable: &[Mode::Serializable];
+    serializable_locking: &[Mode::SerializableLocking];
+    late_release: &[Mode::LateRelease];
+    serializable_together: SERIALIZABLE;
+    together: ALL_MODES;
 }

@@ -1,9 +1,10 @@
 //! Transactions that append to lists and read them, recorded for checkers that are independent of
 //! the engine.
 
-use quench_checker::{History, Outcome};
+use super::modes::{Acknowledged, Mode, commit_somehow, get_somehow, lock_table_rarely};
+use quench_checker::{History, Level, Outcome};
 use quenchdb::internals::base::random::Random;
-use quenchdb::{Database, Durability, Result, Table, Transaction};
+use quenchdb::{Database, Durability, Error, Result, Table, Transaction};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A clock for histories, which never returns a number twice.
@@ -65,6 +66,8 @@ pub fn elements(bytes: Option<&[u8]>) -> impl Iterator<Item = u32> {
 
 /// How a transaction ended: the outcome and its time.
 pub struct Ended {
+    /// The promised isolation.
+    pub level: Level,
     pub outcome: Outcome,
     pub at: u64,
     /// The outcome was acknowledged as durable, so it must survive a crash.
@@ -76,16 +79,16 @@ pub fn list_transaction(
     db: &Database,
     table: &Table,
     lists: &Lists,
+    modes: &[Mode],
     record: &mut History,
     random: &mut Random,
 ) -> Result<Ended> {
-    let ended = |outcome, at, durable| Ok(Ended { outcome, at, durable });
+    let mode = Mode::any(modes, random);
+    let ended = |outcome, at, durable| Ok(Ended { level: mode.level(), outcome, at, durable });
+    let aborted = || ended(Outcome::Aborted, lists.ticks.next(), true);
+    let or_aborted = |error: Error| if error.is_retryable() { aborted() } else { Err(error) };
     if random.chance(1, 5) {
-        let snapshot = db.begin_read()?;
-        for _ in 0..1 + random.below(4) {
-            let key = lists.pick(random);
-            record.read(key, elements(snapshot.get(table, key.to_be_bytes())?.as_deref()));
-        }
+        only_read(db, table, lists, mode, record, random)?;
         return ended(Outcome::Committed, lists.ticks.next(), true);
     }
     let durability = match random.below(8) {
@@ -93,30 +96,45 @@ pub fn list_transaction(
         2..5 => Durability::BoundedLoss,
         _ => Durability::Lazy,
     };
-    let mut tx = db.begin_with(durability)?;
-    match access_lists(&mut tx, table, lists, record, random) {
-        Err(error) if error.is_retryable() => return ended(Outcome::Aborted, lists.ticks.next(), true),
-        done => done?,
+    let mut tx = db.begin_with(mode.options(durability))?;
+    if let Err(error) = access_lists(&mut tx, table, lists, record, random) {
+        return or_aborted(error);
     }
     if random.chance(1, 20) {
         tx.abort();
-        return ended(Outcome::Aborted, lists.ticks.next(), true);
+        return aborted();
     }
-    match random.below(8) {
-        // Visible to other transactions, but never acknowledged.
-        0 => tx.commit_async().and_then(|_| ended(Outcome::Committed, SOME_TIME, false)),
-        1 => {
-            tx.commit_async()?.wait()?;
-            ended(Outcome::Committed, lists.ticks.next(), true)
+    match commit_somehow(tx, mode, durability, random) {
+        Err(error) => or_aborted(error),
+        Ok((_, Acknowledged::Never)) => ended(Outcome::Committed, SOME_TIME, false),
+        Ok((_, acknowledged)) => {
+            ended(Outcome::Committed, lists.ticks.next(), acknowledged == Acknowledged::Durable)
         }
-        _ => match tx.commit() {
-            Err(error) if error.is_retryable() => ended(Outcome::Aborted, lists.ticks.next(), true),
-            done => {
-                done?;
-                ended(Outcome::Committed, lists.ticks.next(), durability == Durability::Durable)
-            }
-        },
     }
+}
+
+/// Reads lists in a snapshot, or in a transaction that is declared read-only.
+fn only_read(
+    db: &Database,
+    table: &Table,
+    lists: &Lists,
+    mode: Mode,
+    record: &mut History,
+    random: &mut Random,
+) -> Result<()> {
+    let keys: Vec<u32> = (0..1 + random.below(4)).map(|_| lists.pick(random)).collect();
+    if random.chance(1, 2) {
+        let snapshot = db.begin_read()?;
+        for key in keys {
+            record.read(key, elements(snapshot.get(table, key.to_be_bytes())?.as_deref()));
+        }
+        return Ok(());
+    }
+    let tx = db.begin_with(mode.read_only())?;
+    for key in keys {
+        record.read(key, elements(tx.get(table, key.to_be_bytes())?.as_deref()));
+    }
+    tx.commit().map(drop)
 }
 
 fn access_lists(
@@ -129,15 +147,22 @@ fn access_lists(
     for _ in 0..1 + random.below(4) {
         let key = lists.pick(random);
         let bytes = key.to_be_bytes();
-        let appends = random.chance(1, 2);
-        let locks = appends && random.chance(1, 2);
-        let old = if locks { tx.get_for_update(table, bytes)? } else { tx.get(table, bytes)? };
+        lock_table_rarely(tx, table, random)?;
+        let savepoint = tx.savepoint();
+        let old = get_somehow(tx, table, bytes, random)?;
         record.read(key, elements(old.as_deref()));
-        if appends && old.as_ref().is_none_or(|old| old.len() < 4 * LIST_MAX as usize) {
-            let value = lists.value.fetch_add(1, Ordering::Relaxed);
-            let mut list = old.unwrap_or_default();
-            list.extend(value.to_le_bytes());
-            tx.insert(table, bytes, list)?;
+        let is_full = old.as_ref().is_some_and(|old| old.len() >= 4 * LIST_MAX as usize);
+        if random.chance(1, 2) || is_full {
+            continue;
+        }
+        let value = lists.value.fetch_add(1, Ordering::Relaxed);
+        let mut list = old.unwrap_or_default();
+        list.extend(value.to_le_bytes());
+        tx.insert(table, bytes, list)?;
+        if random.chance(1, 8) {
+            // The append never happened; the read did.
+            tx.rollback_to(savepoint)?;
+        } else {
             record.append(key, value);
         }
     }

@@ -7,6 +7,7 @@ pub mod interleaved;
 pub mod lists;
 pub mod loss;
 pub mod markers;
+pub mod modes;
 pub mod processes;
 pub mod ranges;
 pub mod reads;

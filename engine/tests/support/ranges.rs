@@ -1,6 +1,7 @@
 //! Transactions that scan ranges and change rows in them, recorded for the checker of phantoms.
 
 use super::lists::{SOME_TIME, Ticks};
+use super::modes::{Acknowledged, Mode, commit_somehow, get_somehow, lock_table_rarely};
 use quench_checker::{Observed, versions};
 use quenchdb::internals::base::random::Random;
 use quenchdb::{Csn, Database, Durability, Result, Snapshot, Table, Transaction};
@@ -65,21 +66,34 @@ enum View<'a> {
 }
 
 impl View<'_> {
-    fn scan(self, table: &Table, (first, last): (u64, u64), backwards: bool) -> Result<versions::Scan> {
+    /// Scans a range from one end, at most `limit` rows of it.
+    fn scan(
+        self,
+        table: &Table,
+        (first, last): (u64, u64),
+        backwards: bool,
+        limit: usize,
+    ) -> Result<versions::Scan> {
         let range = first.to_be_bytes()..=last.to_be_bytes();
         let rows = match self {
             View::Transaction(tx) => tx.range(table, range),
             View::Snapshot(snapshot) => snapshot.range(table, range),
         };
-        let numbers = |(key, value): (Vec<u8>, Vec<u8>)| (number(key), number(value));
-        let rows = if backwards {
-            let mut rows = rows.rev().map(|row| row.map(numbers)).collect::<Result<Vec<_>>>()?;
-            rows.reverse();
-            rows
+        let numbers = |row: Result<(Vec<u8>, Vec<u8>)>| row.map(|(key, value)| (number(key), number(value)));
+        let mut scan = versions::Scan { first, last, rows: Vec::new() };
+        if backwards {
+            scan.rows = rows.rev().map(numbers).take(limit).collect::<Result<_>>()?;
+            scan.rows.reverse();
         } else {
-            rows.map(|row| row.map(numbers)).collect::<Result<_>>()?
-        };
-        Ok(versions::Scan { first, last, rows })
+            scan.rows = rows.map(numbers).take(limit).collect::<Result<_>>()?;
+        }
+        // A scan that stops early knows nothing of the rest.
+        match (scan.rows.first(), scan.rows.last()) {
+            (Some((lowest, _)), _) if scan.rows.len() == limit && backwards => scan.first = *lowest,
+            (_, Some((highest, _))) if scan.rows.len() == limit => scan.last = *highest,
+            _ => {}
+        }
+        Ok(scan)
     }
 }
 
@@ -88,21 +102,20 @@ pub fn number(bytes: Vec<u8>) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// Scans a range, then inserts and deletes rows in it. Returns `None` after an abort; an error may
-/// be a conflict.
+/// Scans ranges, and inserts and deletes rows in one of them. Returns `None` after an abort; an
+/// error may be a conflict.
 pub fn range_transaction(
     db: &Database,
     table: &Table,
     ranges: &Ranges,
+    modes: &[Mode],
     random: &mut Random,
 ) -> Result<Option<Committed>> {
-    let mut observed = Observed { begun: ranges.ticks.next(), ..Observed::default() };
+    let mode = Mode::any(modes, random);
+    let begun = ranges.ticks.next();
+    let mut observed = Observed { level: mode.level(), begun, ..Observed::default() };
     if random.chance(1, 4) {
-        let snapshot = db.begin_read()?;
-        observed.snapshot = Some(snapshot.csn().0);
-        for _ in 0..2 {
-            observed.scans.push(View::Snapshot(&snapshot).scan(table, ranges.any(random), false)?);
-        }
+        only_scan(db, table, ranges, mode, &mut observed, random)?;
         observed.ended = ranges.ticks.next();
         return Ok(Some(Committed { observed, durable: true }));
     }
@@ -111,31 +124,73 @@ pub fn range_transaction(
         1 | 2 => Durability::Lazy,
         _ => Durability::BoundedLoss,
     };
-    let mut tx = db.begin_with(durability)?;
+    let mut tx = db.begin_with(mode.options(durability))?;
     let range = ranges.any(random);
-    observed.scans.push(View::Transaction(&tx).scan(table, range, random.chance(1, 4))?);
+    scan_somehow(&tx, table, range, &mut observed, random)?;
+    for _ in 0..random.below(3) {
+        lock_table_rarely(&mut tx, table, random)?;
+        let row = random.below(ranges.rows);
+        let value = get_somehow(&mut tx, table, row.to_be_bytes(), random)?;
+        observed.reads.push((row, value.map(number)));
+    }
     change_rows(&mut tx, table, ranges, range, &mut observed, random)?;
+    if random.chance(1, 3) {
+        scan_somehow(&tx, table, ranges.any(random), &mut observed, random)?;
+    }
     if random.chance(1, 20) {
         tx.abort();
         return Ok(None);
     }
-    let (csn, is_durable) = match random.below(16) {
-        // Visible to other transactions, but never acknowledged.
-        0 => (tx.commit_async()?.csn(), None),
-        1 => {
-            let handle = tx.commit_async()?;
-            handle.wait()?;
-            (handle.csn(), Some(true))
-        }
-        _ => (tx.commit()?, Some(durability == Durability::Durable)),
-    };
-    observed.ended = if is_durable.is_some() { ranges.ticks.next() } else { SOME_TIME };
+    let (csn, acknowledged) = commit_somehow(tx, mode, durability, random)?;
+    observed.ended = if acknowledged == Acknowledged::Never { SOME_TIME } else { ranges.ticks.next() };
     observed.csn = (csn != Csn::ZERO).then_some(csn.0);
     assert_eq!(observed.csn.is_some(), !observed.writes.is_empty());
-    Ok(Some(Committed { observed, durable: is_durable == Some(true) }))
+    Ok(Some(Committed { observed, durable: acknowledged == Acknowledged::Durable }))
 }
 
-/// Inserts and deletes rows of a range that was scanned.
+/// Scans two ranges in a snapshot, or in a transaction that is declared read-only.
+fn only_scan(
+    db: &Database,
+    table: &Table,
+    ranges: &Ranges,
+    mode: Mode,
+    observed: &mut Observed,
+    random: &mut Random,
+) -> Result<()> {
+    let both = [ranges.any(random), ranges.any(random)];
+    if random.chance(1, 2) {
+        let snapshot = db.begin_read()?;
+        observed.snapshot = Some(snapshot.csn().0);
+        for range in both {
+            observed.scans.push(View::Snapshot(&snapshot).scan(table, range, false, usize::MAX)?);
+        }
+        return Ok(());
+    }
+    let tx = db.begin_with(mode.read_only())?;
+    for range in both {
+        scan_somehow(&tx, table, range, observed, random)?;
+    }
+    tx.commit().map(drop)
+}
+
+/// Scans from one end, sometimes not to the other end. A scan that has found rows of the
+/// transaction itself, or might have, is not recorded.
+fn scan_somehow(
+    tx: &Transaction,
+    table: &Table,
+    range: (u64, u64),
+    observed: &mut Observed,
+    random: &mut Random,
+) -> Result<()> {
+    let limit = if random.chance(1, 4) { 1 + random.below(4) as usize } else { usize::MAX };
+    let scan = View::Transaction(tx).scan(table, range, random.chance(1, 4), limit)?;
+    if observed.writes.iter().all(|(row, _)| !(range.0..=range.1).contains(row)) {
+        observed.scans.push(scan);
+    }
+    Ok(())
+}
+
+/// Inserts and deletes rows of a range that was scanned, and takes some of the changes back.
 fn change_rows(
     tx: &mut Transaction,
     table: &Table,
@@ -150,17 +205,27 @@ fn change_rows(
             continue;
         }
         let new = (!random.chance(1, 3)).then(|| ranges.new_value());
-        let was_there = observed.scans[0].rows.iter().any(|(there, _)| *there == row);
+        let seen = &observed.scans[0];
+        let was_there = seen.rows.iter().any(|(there, _)| *there == row);
+        let savepoint = tx.savepoint();
         match new {
             Some(new) => tx.insert(table, row.to_be_bytes(), new.to_be_bytes())?,
-            // Deleting a row that does not exist writes nothing.
-            None if tx.remove(table, row.to_be_bytes())? => {}
+            // Deleting a row that does not exist writes nothing, and is a read.
+            None if tx.remove(table, row.to_be_bytes())? => {
+                let was_absent = (seen.first..=seen.last).contains(&row) && !was_there;
+                assert!(!was_absent, "row {row} was absent and could be deleted");
+            }
             None => {
                 assert!(!was_there, "row {row} was seen and could not be deleted");
+                observed.reads.push((row, None));
                 continue;
             }
         }
-        observed.writes.push((row, new));
+        if random.chance(1, 8) {
+            tx.rollback_to(savepoint)?;
+        } else {
+            observed.writes.push((row, new));
+        }
     }
     if ranges.marks && !observed.writes.is_empty() {
         let new = ranges.new_value();
@@ -174,7 +239,7 @@ fn change_rows(
 pub fn scan_all(db: &Database, table: &Table, ranges: &Ranges) -> Result<Observed> {
     let begun = ranges.ticks.next();
     let snapshot = db.begin_read()?;
-    let scans = vec![View::Snapshot(&snapshot).scan(table, (0, u64::MAX), false)?];
+    let scans = vec![View::Snapshot(&snapshot).scan(table, (0, u64::MAX), false, usize::MAX)?];
     let (ended, snapshot) = (ranges.ticks.next(), Some(snapshot.csn().0));
     Ok(Observed { begun, ended, snapshot, scans, ..Observed::default() })
 }
