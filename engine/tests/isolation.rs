@@ -13,6 +13,7 @@
 //! the ways to be serializable, alone and together. Serializable transactions must be strictly
 //! serializable among themselves, also beside snapshot transactions, and across crashes.
 
+use crate::support::in_time;
 use crate::support::lists::{Ended, Lists, list_transaction, read_all};
 use crate::support::modes::{ALL_MODES, Mode, SERIALIZABLE};
 use crate::support::ranges::{Ranges, range_transaction};
@@ -21,7 +22,7 @@ use quench_checker::{History, Level, Outcome, lists::Accessed, versions};
 use quenchdb::internals::base::depth::{depth, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Database, Durability, Layout, Preset, Settings};
+use quenchdb::{Csn, Database, Durability, Layout, Preset, Settings};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -266,6 +267,36 @@ fn a_thread_sees_what_it_committed_in_each_of_its_databases() {
         assert_eq!(read.as_deref(), Some(&b"new"[..]), "{databases} other databases");
         disk.set_delay(Duration::ZERO);
     }
+}
+
+/// Regression: three transactions that validated reads of each other's rows waited for each other
+/// for ever. Each looked at one of its two markers only, and once.
+#[test]
+fn transactions_that_validate_reads_of_each_other_end() {
+    in_time("the transactions", 60, || {
+        const KEYS: u8 = 6;
+        let db = settings(0).open_in_memory();
+        let table = db.create_table("t").expect("new");
+        let options = Mode::Serializable.options(Durability::Lazy);
+        std::thread::scope(|scope| {
+            for own in 0..KEYS {
+                let (db, table) = (&db, &table);
+                scope.spawn(move || {
+                    for _ in 0..depth(40_000) {
+                        let mut tx = db.begin_with(options).expect("free");
+                        for other in (0..KEYS).filter(|other| *other != own) {
+                            tx.get(table, [other]).expect("readable");
+                        }
+                        tx.insert(table, [own], [own]).expect("no other transaction writes it");
+                        match tx.commit() {
+                            Err(error) => assert!(error.is_retryable(), "{error}"),
+                            Ok(csn) => assert!(csn > Csn::ZERO),
+                        }
+                    }
+                });
+            }
+        });
+    });
 }
 
 /// When a transaction ran, in operations of its disk, and whether its outcome holds after a crash.

@@ -153,6 +153,10 @@ fn access_lists(
         record.read(key, elements(old.as_deref()));
         let is_full = old.as_ref().is_some_and(|old| old.len() >= 4 * LIST_MAX as usize);
         if random.chance(1, 2) || is_full {
+            if random.chance(1, 4) {
+                // A lock may be taken back, the read not.
+                tx.rollback_to(savepoint)?;
+            }
             continue;
         }
         let value = lists.value.fetch_add(1, Ordering::Relaxed);

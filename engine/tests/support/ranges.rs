@@ -128,10 +128,7 @@ pub fn range_transaction(
     let range = ranges.any(random);
     scan_somehow(&tx, table, range, &mut observed, random)?;
     for _ in 0..random.below(3) {
-        lock_table_rarely(&mut tx, table, random)?;
-        let row = random.below(ranges.rows);
-        let value = get_somehow(&mut tx, table, row.to_be_bytes(), random)?;
-        observed.reads.push((row, value.map(number)));
+        access_any_row(&mut tx, table, ranges, &mut observed, random)?;
     }
     change_rows(&mut tx, table, ranges, range, &mut observed, random)?;
     if random.chance(1, 3) {
@@ -190,6 +187,37 @@ fn scan_somehow(
     Ok(())
 }
 
+/// Reads or deletes a row that need not have been scanned. A lock may be taken back, the read not.
+fn access_any_row(
+    tx: &mut Transaction,
+    table: &Table,
+    ranges: &Ranges,
+    observed: &mut Observed,
+    random: &mut Random,
+) -> Result<()> {
+    lock_table_rarely(tx, table, random)?;
+    let row = random.below(ranges.rows);
+    if observed.writes.iter().any(|(written, _)| *written == row) {
+        return Ok(());
+    }
+    let savepoint = tx.savepoint();
+    if random.chance(1, 4) {
+        if tx.remove(table, row.to_be_bytes())? {
+            observed.writes.push((row, None));
+        } else {
+            // The answer that no row exists is a read.
+            observed.reads.push((row, None));
+        }
+        return Ok(());
+    }
+    let value = get_somehow(tx, table, row.to_be_bytes(), random)?;
+    observed.reads.push((row, value.map(number)));
+    if random.chance(1, 3) {
+        tx.rollback_to(savepoint)?;
+    }
+    Ok(())
+}
+
 /// Inserts and deletes rows of a range that was scanned, and takes some of the changes back.
 fn change_rows(
     tx: &mut Transaction,
@@ -210,7 +238,6 @@ fn change_rows(
         let savepoint = tx.savepoint();
         match new {
             Some(new) => tx.insert(table, row.to_be_bytes(), new.to_be_bytes())?,
-            // Deleting a row that does not exist writes nothing, and is a read.
             None if tx.remove(table, row.to_be_bytes())? => {
                 let was_absent = (seen.first..=seen.last).contains(&row) && !was_there;
                 assert!(!was_absent, "row {row} was absent and could be deleted");
