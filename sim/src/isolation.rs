@@ -10,6 +10,7 @@
 
 use crate::support::Content;
 use crate::support::lists::{Ended, Lists, SOME_TIME, elements, list_transaction, read_all};
+use crate::support::modes::ALL_MODES;
 use crate::support::ranges::{Ranges, mark_of, number, range_transaction, scan_all};
 use quench_checker::{History, Level, Observed, Outcome, Verdict, versions};
 use quenchdb::internals::base::random::Random;
@@ -147,12 +148,12 @@ impl Record {
     fn list_transaction(&mut self, isolation: &Isolation, run: &Run<'_>, random: &mut Random) -> Result<()> {
         let lists = &isolation.prior.lists;
         let (begun, at) = (run.disk.operations(), lists.ticks.next());
-        let ended = list_transaction(run.db, &isolation.lists, lists, &mut self.history, random);
+        let ended = list_transaction(run.db, &isolation.lists, lists, ALL_MODES, &mut self.history, random);
         let durable = ended.as_ref().is_ok_and(|ended| ended.durable).then(|| run.disk.operations());
         self.spans.push(Span { begun, durable });
         match ended {
-            Ok(Ended { outcome, at: ended, .. }) => {
-                self.history.end(at, ended, outcome);
+            Ok(Ended { level, outcome, at: ended, .. }) => {
+                self.history.end_at(level, at, ended, outcome);
                 self.committed += u64::from(outcome == Outcome::Committed);
             }
             Err(error) => {
@@ -165,7 +166,7 @@ impl Record {
 
     fn range_transaction(&mut self, isolation: &Isolation, run: &Run<'_>, random: &mut Random) -> Result<()> {
         let begun = run.disk.operations();
-        match range_transaction(run.db, &isolation.rows, &isolation.prior.ranges, random) {
+        match range_transaction(run.db, &isolation.rows, &isolation.prior.ranges, ALL_MODES, random) {
             Ok(Some(committed)) => {
                 let durable = committed.durable.then(|| run.disk.operations());
                 self.committed += 1;
