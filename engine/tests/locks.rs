@@ -1,38 +1,18 @@
 //! Locks as users see them: waiting, deadlocks, timeouts, lock modes, refused options, reports.
 
+use crate::serializable::{kind, open, optimistic, pessimistic};
 use crate::support::in_time;
 use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::depth;
 use quenchdb::internals::base::random::Random;
 use quenchdb::{
     Database, Durability, ErrorKind, Isolation, LockMode, LockRelease, LockedKeys, Locking, Result, Settings,
-    Table, Transaction, TransactionOptions,
+    Transaction, TransactionOptions,
 };
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-
-fn pessimistic() -> TransactionOptions {
-    TransactionOptions::new().isolation(Isolation::Serializable).locking(Locking::Pessimistic)
-}
-
-fn optimistic() -> TransactionOptions {
-    TransactionOptions::new().isolation(Isolation::Serializable)
-}
-
-fn open(rows: &[(&str, &str)]) -> (Database, Table) {
-    let db = Settings::default().with(|s| s.lock_wait = Duration::from_secs(20)).open_in_memory();
-    let table = db.create_table("t").expect("new");
-    for (key, value) in rows {
-        db.transact(|tx| tx.insert(&table, key, value)).expect("commits");
-    }
-    (db, table)
-}
-
-fn kind<T>(result: Result<T>) -> ErrorKind {
-    result.map(drop).expect_err("refused").kind()
-}
 
 /// Returns once as many requests wait as `count` says.
 fn await_waiting(db: &Database, count: usize) {

@@ -10,15 +10,15 @@ use quenchdb::{
 use std::sync::Barrier;
 use std::time::Duration;
 
-fn pessimistic() -> TransactionOptions {
+pub fn pessimistic() -> TransactionOptions {
     TransactionOptions::new().isolation(Isolation::Serializable).locking(Locking::Pessimistic)
 }
 
-fn optimistic() -> TransactionOptions {
+pub fn optimistic() -> TransactionOptions {
     TransactionOptions::new().isolation(Isolation::Serializable)
 }
 
-fn open(rows: &[(&str, &str)]) -> (Database, Table) {
+pub fn open(rows: &[(&str, &str)]) -> (Database, Table) {
     let db = Settings::default().with(|s| s.lock_wait = Duration::from_secs(20)).open_in_memory();
     let table = db.create_table("t").expect("new");
     for (key, value) in rows {
@@ -27,7 +27,7 @@ fn open(rows: &[(&str, &str)]) -> (Database, Table) {
     (db, table)
 }
 
-fn kind<T>(result: Result<T>) -> ErrorKind {
+pub fn kind<T>(result: Result<T>) -> ErrorKind {
     result.map(drop).expect_err("refused").kind()
 }
 
