@@ -319,8 +319,7 @@ impl Life {
     /// Runs threads until each has done `each` transactions.
     fn work(
         &mut self,
-        disk: &SimulatedStorage,
-        db: &Database,
+        (disk, db): (&SimulatedStorage, &Database),
         lists: &Lists,
         run: usize,
         each: u64,
@@ -422,7 +421,7 @@ fn judged_lives(seed: u64, points: u64, modes: &[Mode]) -> (u64, u64) {
     let (first_disk, mut first) = (SimulatedStorage::new(seed), Life::default());
     {
         let db = open(&first_disk).expect("a whole disk");
-        first.work(&first_disk, &db, &lists, 0, 150, seed, modes);
+        first.work((&first_disk, &db), &lists, 0, 150, seed, modes);
     }
     let (mut judged, mut first_judged, mut unknown) = (0, 0, 0);
     for point in 0..points {
@@ -436,7 +435,7 @@ fn judged_lives(seed: u64, points: u64, modes: &[Mode]) -> (u64, u64) {
             disk = disk.crash(kind, at, random.next_u64());
             let db = open(&disk).unwrap_or_else(|error| panic!("{context}: {error}, {settings:?}"));
             // Reads of the recovered database are part of the history, too.
-            life.work(&disk, &db, &lists, run + 1, 20, random.next_u64(), modes);
+            life.work((&disk, &db), &lists, run + 1, 20, random.next_u64(), modes);
             if run == 2 {
                 let table = db.table("lists").expect("made");
                 read_all(&db, &table, &lists, &mut life.history);
