@@ -94,8 +94,8 @@ pub trait Transaction: Reader {
         ""
     }
 
-    /// Reads like [`Reader::get`] a row that the transaction will change. Locks the row first if the
-    /// session's transactions wait for each other instead of failing.
+    /// Reads like [`Reader::get`] a row that the transaction will change. Locks the row first if
+    /// the session's transactions wait for each other instead of failing.
     ///
     /// # Errors
     /// `Conflict`, and those of the engine.

@@ -103,8 +103,8 @@ pub struct BenchArgs {
     /// Model the speed of this device, on top of the directory --path, or of memory without --path
     #[arg(long, value_name = "sim:NAME", value_parser = devices())]
     pub(super) device: Option<String>,
-    /// Put the log on a device of its own, with the modelled speed of this one; the data stays where
-    /// it is
+    /// Put the log on a device of its own, with the modelled speed of this one; the data stays
+    /// where it is
     #[arg(long, value_name = "sim:NAME", value_parser = devices())]
     pub(super) log_device: Option<String>,
     /// Worker threads
