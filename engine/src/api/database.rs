@@ -104,10 +104,10 @@ impl Database {
     /// enough for the usual cases.
     ///
     /// ```
-    /// use quenchdb::{Builder, Durability, Isolation, TransactionOptions};
+    /// use quenchdb::{Database, Durability, Isolation, TransactionOptions};
     ///
     /// # fn main() -> quenchdb::Result<()> {
-    /// let db = Builder::new().memory().open()?;
+    /// let db = Database::builder().open_in_memory()?;
     /// let table = db.create_table("accounts")?;
     /// let mut tx = db.begin_with(TransactionOptions::new().isolation(Isolation::ReadCommitted))?;
     /// tx.insert(&table, "alice", "100")?;
