@@ -498,7 +498,7 @@ fn random_deadlocks_are_found_at_once() {
                 });
             }
         });
-        assert!(db.statistics().deadlocks > rounds as u64 / 100, "{}", db.statistics().deadlocks);
+        assert!(db.statistics().deadlocks > 0, "the transactions never waited for one another");
         assert!(db.locks().is_empty());
         assert!(longest.load(Ordering::Relaxed) < 20_000, "a deadlock was found by its timeout only");
     });
