@@ -9,6 +9,7 @@ use quenchdb::{
     Database, Durability, ErrorKind, Isolation, LockMode, LockRelease, LockedKeys, Locking, Result, Settings,
     Transaction, TransactionOptions,
 };
+use std::io::Read;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -132,6 +133,23 @@ fn a_locking_read_waits_and_sees_the_newest_value() {
         writer.commit().expect("commits");
         assert_eq!(reader.join().expect("no panic"), Some(b"2".to_vec()));
     });
+}
+
+/// A large value that is opened under a lock is read piece by piece, and stays as it is.
+#[test]
+fn a_value_opened_under_a_lock_cannot_be_replaced() {
+    let (db, table) = open(&[]);
+    let value: Vec<u8> = (0..300_000u32).map(|n| (n % 251) as u8).collect();
+    db.transact(|tx| tx.insert(&table, "large", &value)).expect("commits");
+    let tx = db.begin_with(pessimistic()).expect("begins");
+    let mut reader = tx.read_value(&table, "large").expect("granted").expect("there");
+    let mut writer = db.begin_with(TransactionOptions::new().no_wait()).expect("begins");
+    assert_eq!(kind(writer.insert(&table, "large", "small")), ErrorKind::LockTimeout);
+    let mut read = Vec::new();
+    reader.read_to_end(&mut read).expect("reads");
+    assert!(read == value, "{} bytes", read.len());
+    assert!(tx.read_value(&table, "absent").expect("granted").is_none());
+    assert_eq!(kind(writer.insert(&table, "absent", "1")), ErrorKind::LockTimeout);
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl ActiveTransaction {
 
     /// Reads `key` as the view sees it.
     #[inline]
-    fn get_seen(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+    pub(super) fn get_seen(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let (found, csn, leaf) = self.system.read(&table.tree, key, self.view(), value)?;
         self.dependencies.observe_leaf(&self.system, leaf);
         self.depend_on(csn);
@@ -203,15 +203,17 @@ impl ActiveTransaction {
     pub fn open_value(&self, table: &Arc<TableState>, key: &[u8]) -> Result<Option<OpenValue>> {
         self.system.check_key(table, key)?;
         self.touch(table)?;
-        match self.read_mode() {
-            ReadMode::Plain => {}
-            ReadMode::Remember => self.remember_key(table, key),
-            // The lock keeps the value that is opened next. Nothing replaces it before the lock
-            // ends.
-            ReadMode::Lock => _ = self.get_locked(table, key, LockMode::Shared, &mut Vec::new())?,
+        if self.read_mode() == ReadMode::Lock {
+            // The lock keeps the value: nothing replaces it before the lock ends.
+            let mut value = Vec::new();
+            let held = self.get_entry_locked(table, key, LockMode::Shared, &mut value)?;
+            return OpenValue::of_entry(&self.system, held, value);
         }
         let (mut open, csn) = open_value(&self.system, table, key, self.view())?;
         self.depend_on(csn);
+        if self.read_mode() == ReadMode::Remember {
+            self.remember_key(table, key);
+        }
         if let (Some(OpenValue::Large(_, pin)), Isolation::ReadCommitted) =
             (&mut open, self.options.isolation)
         {

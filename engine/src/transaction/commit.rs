@@ -161,6 +161,7 @@ impl ActiveTransaction {
         if planted::is(Bug::LocksReleasedEarly) {
             self.release_locks();
             system.locks.waiters.released(self.id);
+            planted::linger(Bug::LocksReleasedEarly);
         }
         let ticket = self.append_validated(system, (log, gsn), divided.as_ref(), pending)?;
         // From here on nothing can fail (invariant I2).

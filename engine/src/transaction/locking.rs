@@ -11,20 +11,32 @@
 use super::active::ActiveTransaction;
 use super::catalog::TableState;
 use super::descriptor::{DescriptorId, RowHolder};
-use super::lock_set::LockedInterval;
-use super::locks::{Access, Held, InTable, Interval, LockMode, Look, Request, Waiter};
+use super::lock_set::{LockSet, LockedInterval};
+use super::locks::{Access, Held as HeldLock, InTable, Interval, LockMode, Look, Request, Waiter};
 use super::options::{Isolation, Locking, ReadMode};
 use super::view::{Outcome, View, Visibility};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Location, Result};
 use crate::sync::epoch::pin;
-use crate::tree::{LargeReader, LargeReference, ReadLeaf};
+use crate::tree::{Held, ReadLeaf};
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 
+/// A lock that a transaction wants.
+struct Wanted<'a> {
+    access: Access<'a>,
+    /// Publishes the lock. Returns false if the transaction has it already.
+    publish: &'a dyn Fn(&mut LockSet) -> bool,
+    /// Ends the lock that was just published.
+    withdraw: &'a dyn Fn(&mut LockSet),
+    /// Adds the transactions whose locks forbid it.
+    forbid: &'a dyn Fn(&mut Vec<DescriptorId>),
+}
+
 impl ActiveTransaction {
-    fn held(&self, mode: LockMode) -> Held {
-        Held { id: self.id, mode, since: self.system.clock.now() }
+    fn held(&self, mode: LockMode) -> HeldLock {
+        HeldLock { id: self.id, mode, since: self.system.clock.now() }
     }
 
     fn waiter(&self) -> Waiter {
@@ -121,51 +133,63 @@ impl ActiveTransaction {
             && !planted::is(Bug::LateReleaseIgnored)
     }
 
+    /// Runs one request, which keeps its place in the queue until it is granted or given up.
+    fn in_line<T>(&self, table: &Arc<TableState>, run: impl FnOnce(&mut Request) -> Result<T>) -> Result<T> {
+        let mut request = Request::default();
+        let done = run(&mut request);
+        self.end_request(table, &request, done.is_ok());
+        done
+    }
+
+    /// Locks what `wanted` says, waiting for it. Returns false if the transaction has the lock
+    /// already.
+    ///
+    /// # Errors
+    /// `Deadlock`, `LockTimeout`, `Poisoned`.
+    fn acquire(&self, table: &Arc<TableState>, wanted: &Wanted<'_>) -> Result<bool> {
+        self.in_line(table, |request| {
+            loop {
+                let mut found = self.ahead_of(table, &wanted.access, request);
+                if found.is_empty() {
+                    let mut locks = self.writes.locks.borrow_mut();
+                    if !(wanted.publish)(&mut locks) {
+                        return Ok(false);
+                    }
+                    (wanted.forbid)(&mut found);
+                    if found.is_empty() {
+                        return Ok(true);
+                    }
+                    (wanted.withdraw)(&mut locks);
+                    self.system.locks.waiters.released(self.id);
+                }
+                self.await_access(table, &wanted.access, request, wanted.forbid)?;
+            }
+        })
+    }
+
     /// Locks `key` for a read. Returns whether the lock is new.
     ///
     /// # Errors
     /// `Deadlock`, `LockTimeout`, `OutOfMemory`, `Poisoned`.
     fn lock_key(&self, table: &Arc<TableState>, key: &[u8], mode: LockMode) -> Result<bool> {
-        let mut request = Request::default();
-        let locked = self.lock_key_in_line(table, key, mode, &mut request);
-        self.end_request(table, &request, locked.is_ok());
-        let is_new = locked?;
+        let is_new = self.acquire(
+            table,
+            &Wanted {
+                access: Access::Key(Cow::Borrowed(key), mode),
+                publish: &|locks| {
+                    let is_covered = mode == LockMode::Shared && locks.has_whole(table, LockMode::Shared);
+                    !is_covered && locks.lock_key(table, key, self.held(mode))
+                },
+                withdraw: &|locks| locks.withdraw_key(self.id),
+                forbid: &|found| table.locks.forbid_key(key, mode, self.id, found),
+            },
+        )?;
         if is_new {
             let mut locks = self.writes.locks.borrow_mut();
             locks.escalate(&self.system, table, self.held(LockMode::Shared));
             locks.charge(&self.system)?;
         }
         Ok(is_new)
-    }
-
-    fn lock_key_in_line(
-        &self,
-        table: &Arc<TableState>,
-        key: &[u8],
-        mode: LockMode,
-        request: &mut Request,
-    ) -> Result<bool> {
-        let waiters = &self.system.locks.waiters;
-        let access = Access::Key(Cow::Borrowed(key), mode);
-        let forbid = |found: &mut Vec<DescriptorId>| table.locks.forbid_key(key, mode, self.id, found);
-        loop {
-            let mut found = self.ahead_of(table, &access, request);
-            if found.is_empty() {
-                let mut locks = self.writes.locks.borrow_mut();
-                if mode == LockMode::Shared && locks.has_whole(table, LockMode::Shared)
-                    || !locks.lock_key(table, key, self.held(mode))
-                {
-                    return Ok(false);
-                }
-                forbid(&mut found);
-                if found.is_empty() {
-                    return Ok(true);
-                }
-                locks.withdraw_key(self.id);
-                waiters.released(self.id);
-            }
-            self.await_access(table, &access, request, &forbid)?;
-        }
     }
 
     /// Locks an interval that one end of a cursor is about to read: the first one, or more of it.
@@ -181,115 +205,99 @@ impl ActiveTransaction {
         if planted::is(Bug::RangeLocksRows) {
             return Ok(());
         }
-        let mut request = Request::default();
-        let done = self.lock_interval_in_line(table, interval, locked, &mut request);
-        self.end_request(table, &request, done.is_ok());
-        done?;
-        self.writes.locks.borrow_mut().charge(&self.system)
-    }
-
-    fn lock_interval_in_line(
-        &self,
-        table: &Arc<TableState>,
-        interval: &Interval,
-        locked: &mut Option<LockedInterval>,
-        request: &mut Request,
-    ) -> Result<()> {
-        let waiters = &self.system.locks.waiters;
-        let forbid = |found: &mut Vec<DescriptorId>| table.locks.forbid_interval(self.id, found);
-        let access = Access::Interval(Cow::Borrowed(interval));
-        loop {
-            if self.writes.locks.borrow().has_whole(table, LockMode::Shared) {
-                return Ok(());
-            }
-            let mut found = self.ahead_of(table, &access, request);
-            if found.is_empty() {
-                let (mut locks, held) = (self.writes.locks.borrow_mut(), self.held(LockMode::Shared));
-                let at = locks.lock_interval(table, interval.clone(), held);
-                forbid(&mut found);
-                match *locked {
-                    _ if !found.is_empty() => {
-                        locks.withdraw_interval();
-                        waiters.released(self.id);
+        let newest = Cell::new(None);
+        let is_new = self.acquire(
+            table,
+            &Wanted {
+                access: Access::Interval(Cow::Borrowed(interval)),
+                publish: &|locks| {
+                    let is_covered = locks.has_whole(table, LockMode::Shared);
+                    if !is_covered {
+                        let held = self.held(LockMode::Shared);
+                        newest.set(Some(locks.lock_interval(table, interval.clone(), held)));
                     }
-                    None => {
-                        *locked = Some(at);
-                        return Ok(());
-                    }
-                    Some(earlier) => {
-                        locks.extend_interval(table, earlier, interval);
-                        locks.withdraw_interval();
-                        return Ok(());
-                    }
-                }
-            }
-            self.await_access(table, &access, request, &forbid)?;
+                    !is_covered
+                },
+                withdraw: &LockSet::withdraw_interval,
+                forbid: &|found| table.locks.forbid_interval(self.id, found),
+            },
+        )?;
+        if !is_new {
+            return Ok(());
         }
+        let mut locks = self.writes.locks.borrow_mut();
+        match *locked {
+            None => *locked = newest.get(),
+            Some(earlier) => {
+                locks.extend_interval(table, earlier, interval);
+                locks.withdraw_interval();
+            }
+        }
+        locks.charge(&self.system)
     }
 
-    /// Reads `key` as its newest version, waiting for a transaction that holds the row. The caller
-    /// has locked the key. Returns whether the key exists.
+    /// Reads the newest entry of `key`, waiting for a transaction that holds the row. The caller
+    /// has locked the key. Of a large value `value` gets the reference.
     ///
     /// # Errors
     /// As [`ActiveTransaction::lock_key`]; I/O, `Corruption`.
-    fn read_newest(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        let mut request = Request::default();
-        let read = self.read_newest_in_line(table, key, value, &mut request);
-        self.end_request(table, &request, read.is_ok());
-        read
+    fn read_newest(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<Held> {
+        self.in_line(table, |request| {
+            let mut seen = None;
+            loop {
+                if let Some(held) = self.try_read_newest(table, key, value, &mut seen, request)? {
+                    return Ok(held);
+                }
+            }
+        })
     }
 
-    fn read_newest_in_line(
+    /// Makes one attempt of [`ActiveTransaction::read_newest`]. Returns none after a wait.
+    fn try_read_newest(
         &self,
         table: &Arc<TableState>,
         key: &[u8],
         value: &mut Vec<u8>,
+        seen: &mut Option<(u64, RowHolder)>,
         request: &mut Request,
-    ) -> Result<bool> {
+    ) -> Result<Option<Held>> {
         let (system, view) = (&self.system, self.view());
-        let mut seen = None;
-        loop {
-            let guard = pin();
-            let (ReadLeaf { page: leaf, .. }, entry) = table.tree.lookup_in_leaf(key, value)?;
-            let Some(entry) = entry else {
-                value.clear();
-                self.dependencies.observe_leaf(system, leaf);
-                return Ok(false);
-            };
-            let (visibility, _) =
-                view.visibility(entry.stamp, &system.versions.slots, &system.descriptors, &guard);
-            if let Visibility::InProgress(other) = visibility
-                && !planted::is(Bug::LockedReadPasses)
-            {
-                drop(guard);
-                self.await_row(table, key, (entry.stamp, other), &mut seen, request)?;
-                continue;
-            }
-            let outcome = system.resolve(view, entry.stamp, entry.held(), value, &guard);
-            drop(guard);
-            let (exists, is_large, csn) = match outcome {
-                Outcome::Value(csn) => (true, false, csn),
-                Outcome::Reference(csn) => (true, true, csn),
-                Outcome::Absent(csn) => (false, false, csn),
-                Outcome::Retry => {
-                    system.committed.check_whole()?;
-                    continue;
-                }
-            };
-            if self.await_late_release(csn)? {
-                continue;
-            }
+        let guard = pin();
+        let (ReadLeaf { page: leaf, .. }, entry) = table.tree.lookup_in_leaf(key, value)?;
+        let Some(entry) = entry else {
+            value.clear();
             self.dependencies.observe_leaf(system, leaf);
-            self.depend_on(csn);
-            if is_large {
-                let reference = LargeReference::decode(value)?;
-                value.clear();
-                LargeReader::new(system.pool.clone(), reference).read_all(value)?;
-            } else if !exists {
-                value.clear();
-            }
-            return Ok(exists);
+            return Ok(Some(Held::Nothing));
+        };
+        let (visibility, _) =
+            view.visibility(entry.stamp, &system.versions.slots, &system.descriptors, &guard);
+        if let Visibility::InProgress(other) = visibility
+            && !planted::is(Bug::LockedReadPasses)
+        {
+            drop(guard);
+            self.await_row(table, key, (entry.stamp, other), seen, request)?;
+            return Ok(None);
         }
+        let outcome = system.resolve(view, entry.stamp, entry.held(), value, &guard);
+        drop(guard);
+        let (held, csn) = match outcome {
+            Outcome::Value(csn) => (Held::Value, csn),
+            Outcome::Reference(csn) => (Held::Reference, csn),
+            Outcome::Absent(csn) => (Held::Nothing, csn),
+            Outcome::Retry => {
+                system.committed.check_whole()?;
+                return Ok(None);
+            }
+        };
+        if self.await_late_release(csn)? {
+            return Ok(None);
+        }
+        self.dependencies.observe_leaf(system, leaf);
+        self.depend_on(csn);
+        if held == Held::Nothing {
+            value.clear();
+        }
+        Ok(Some(held))
     }
 
     /// Waits for the transaction that holds a row, which the caller has seen without a latch: on
@@ -319,7 +327,7 @@ impl ActiveTransaction {
         }
     }
 
-    /// Locks `key`, then reads its newest version.
+    /// Locks `key`, then reads its newest version. Returns whether the key exists.
     ///
     /// # Errors
     /// As [`ActiveTransaction::get`]; `Deadlock`, `LockTimeout`, `OutOfMemory`.
@@ -330,6 +338,22 @@ impl ActiveTransaction {
         mode: LockMode,
         value: &mut Vec<u8>,
     ) -> Result<bool> {
+        let held = self.get_entry_locked(table, key, mode, value)?;
+        self.system.load_large(held, value)?;
+        Ok(held != Held::Nothing)
+    }
+
+    /// Locks `key`, then reads its newest entry. Of a large value `value` gets the reference.
+    ///
+    /// # Errors
+    /// As [`ActiveTransaction::get_locked`].
+    pub(super) fn get_entry_locked(
+        &self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        mode: LockMode,
+        value: &mut Vec<u8>,
+    ) -> Result<Held> {
         if planted::is(Bug::LockAfterRead) {
             let found = self.read_newest(table, key, value)?;
             planted::linger(Bug::LockAfterRead);
@@ -339,7 +363,7 @@ impl ActiveTransaction {
             self.lock_key(table, key, mode)?;
             let old = Csn(self.system.commit().newest_drawn().0.saturating_sub(2));
             let view = View { snapshot: old, own: self.own };
-            return Ok(self.system.read(&table.tree, key, view, value)?.0);
+            return Ok(self.system.read_entry(&table.tree, key, view, value)?.0);
         }
         self.lock_key(table, key, mode)?;
         self.read_newest(table, key, value)
@@ -363,8 +387,7 @@ impl ActiveTransaction {
         // the row that was locked first.
         let view = self.view();
         if !self.is_unchanged_since(table, key, view.snapshot)? {
-            let what = "the row was changed after this transaction's snapshot: abort and retry";
-            return Err(self.system.conflict(what, table));
+            return Err(self.system.newer_than_snapshot(table));
         }
         Ok(found)
     }
@@ -384,14 +407,13 @@ impl ActiveTransaction {
     /// again.
     pub(super) fn note_absent(&self, table: &Arc<TableState>, key: &[u8]) -> Result<bool> {
         match self.read_mode() {
-            _ if planted::is(Bug::RemoveIsNoRead) => Ok(false),
-            ReadMode::Plain => Ok(false),
-            ReadMode::Remember => {
-                self.remember_key(table, key);
-                Ok(false)
+            ReadMode::Remember if !planted::is(Bug::RemoveIsNoRead) => self.remember_key(table, key),
+            ReadMode::Lock if !planted::is(Bug::RemoveIsNoRead) => {
+                return self.lock_key(table, key, LockMode::Shared);
             }
-            ReadMode::Lock => self.lock_key(table, key, LockMode::Shared),
+            _ => {}
         }
+        Ok(false)
     }
 
     /// Locks all rows of the table, those that do not exist, too: shared against changes, exclusive
@@ -407,50 +429,40 @@ impl ActiveTransaction {
             return Err(Error::invalid(what).at(Location::Table(table.name.clone())));
         }
         self.touch(table)?;
-        let mut request = Request::default();
-        let locked = self.lock_table_in_line(table, mode, &mut request);
-        self.end_request(table, &request, locked.is_ok());
-        locked
-    }
-
-    fn lock_table_in_line(
-        &self,
-        table: &Arc<TableState>,
-        mode: LockMode,
-        request: &mut Request,
-    ) -> Result<()> {
-        let (system, waiters) = (&self.system, &self.system.locks.waiters);
         let forbid = |found: &mut Vec<DescriptorId>| {
-            found.extend(system.descriptors.changers_of(table.id, self.id));
+            found.extend(self.system.descriptors.changers_of(table.id, self.id));
             match mode {
                 LockMode::Exclusive => table.locks.forbid_exclusive(self.id, found),
                 _ => table.locks.forbid_interval(self.id, found),
             }
         };
-        let access = Access::Table(mode);
-        loop {
-            let mut found = self.ahead_of(table, &access, request);
-            if found.is_empty() {
-                let mut locks = self.writes.locks.borrow_mut();
-                if locks.has_whole(table, mode) {
-                    return Ok(());
-                }
-                locks.lock_interval(table, Interval::ALL, self.held(mode));
-                forbid(&mut found);
-                if found.is_empty() {
-                    return Ok(());
-                }
-                locks.withdraw_interval();
-                waiters.released(self.id);
-            }
-            self.await_access(table, &access, request, &forbid)?;
-        }
+        self.acquire(
+            table,
+            &Wanted {
+                access: Access::Table(mode),
+                publish: &|locks| {
+                    let is_covered = locks.has_whole(table, mode);
+                    if !is_covered {
+                        locks.lock_interval(table, Interval::ALL, self.held(mode));
+                    }
+                    !is_covered
+                },
+                withdraw: &LockSet::withdraw_interval,
+                forbid: &forbid,
+            },
+        )
+        .map(drop)
     }
 
     /// Returns whether locks of others, or their requests, forbid to change `key` now. The leaf is
     /// latched.
-    #[cold]
+    #[inline]
     pub(super) fn is_change_forbidden(&self, table: &Arc<TableState>, key: &[u8], request: &Request) -> bool {
+        table.locks.is_any() && self.finds_lock_against(table, key, request)
+    }
+
+    #[cold]
+    fn finds_lock_against(&self, table: &Arc<TableState>, key: &[u8], request: &Request) -> bool {
         let holds_itself = table.locks.is_held_by(key, self.id);
         if planted::is(Bug::LocksIgnored) || holds_itself && planted::is(Bug::UpgradeUnchecked) {
             return false;
@@ -481,23 +493,20 @@ impl ActiveTransaction {
     }
 
     /// Keeps the rows of changes that are about to be taken back as reads: the caller knows them.
-    pub(super) fn keep_as_reads(&self, first: usize) -> Result<()> {
-        if planted::is(Bug::RollbackForgetsReads) || self.read_mode() == ReadMode::Plain {
-            return Ok(());
+    pub(super) fn keep_as_reads(&self, first: usize) {
+        let read_mode = self.read_mode();
+        if read_mode == ReadMode::Plain || planted::is(Bug::RollbackForgetsReads) {
+            return;
         }
         for change in self.writes.changes.get(first..).unwrap_or_default() {
             let (table, key) = (&self.writes.tables[change.table as usize], self.writes.key(change));
-            match self.read_mode() {
-                ReadMode::Plain => {}
-                ReadMode::Remember => self.remember_key(table, key),
+            if read_mode == ReadMode::Remember {
+                self.remember_key(table, key);
+            } else {
                 // The stamp still excludes others, so nothing has to be looked for.
-                ReadMode::Lock => {
-                    let held = self.held(LockMode::Shared);
-                    self.writes.locks.borrow_mut().lock_key(table, key, held);
-                }
+                self.writes.locks.borrow_mut().lock_key(table, key, self.held(LockMode::Shared));
             }
         }
-        Ok(())
     }
 
     /// Ends the locks. The caller then wakes the transactions that waited for this one.

@@ -65,7 +65,7 @@ impl ActiveTransaction {
         };
         let first = savepoint.changes + usize::from(planted::is(Bug::RollbackLeavesRow));
         let before = self.writes.changes.len();
-        self.keep_as_reads(first)?;
+        self.keep_as_reads(first);
         let taken_back = self.take_back(first, savepoint.values);
         if self.writes.changes.len() < before {
             self.system.descriptors.rows_released(self.id);

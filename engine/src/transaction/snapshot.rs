@@ -224,6 +224,24 @@ pub enum OpenValue {
     Large(LargeReader, Option<Pinned>),
 }
 
+impl OpenValue {
+    /// Returns what an entry held: its value, or the reference to a large one, is in `value`.
+    pub(super) fn of_entry(
+        system: &TransactionSystem,
+        held: Held,
+        value: Vec<u8>,
+    ) -> Result<Option<OpenValue>> {
+        Ok(match held {
+            Held::Nothing => None,
+            Held::Value => Some(OpenValue::Whole(value)),
+            Held::Reference => {
+                let reference = LargeReference::decode(&value)?;
+                Some(OpenValue::Large(LargeReader::new(system.pool.clone(), reference), None))
+            }
+        })
+    }
+}
+
 /// Keeps what a snapshot sees.
 #[derive(Debug)]
 pub struct Pinned {
@@ -254,15 +272,7 @@ pub(super) fn open_value(
 ) -> Result<(Option<OpenValue>, Csn)> {
     let mut value = Vec::new();
     let (held, csn, _) = system.read_entry(&table.tree, key, view, &mut value)?;
-    let open = match held {
-        Held::Nothing => None,
-        Held::Value => Some(OpenValue::Whole(value)),
-        Held::Reference => {
-            let reference = LargeReference::decode(&value)?;
-            Some(OpenValue::Large(LargeReader::new(table.tree.pool().clone(), reference), None))
-        }
-    };
-    Ok((open, csn))
+    Ok((OpenValue::of_entry(system, held, value)?, csn))
 }
 
 impl Drop for ReadSnapshot {

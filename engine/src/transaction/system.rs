@@ -266,12 +266,19 @@ impl TransactionSystem {
         value: &mut Vec<u8>,
     ) -> Result<(bool, Csn, PageId)> {
         let (held, csn, leaf) = self.read_entry(tree, key, view, value)?;
+        self.load_large(held, value)?;
+        Ok((held != Held::Nothing, csn, leaf))
+    }
+
+    /// Replaces the reference in `value` by the large value, if the entry held one.
+    #[inline]
+    pub(super) fn load_large(&self, held: Held, value: &mut Vec<u8>) -> Result<()> {
         if held == Held::Reference {
             let reference = LargeReference::decode(value)?;
             value.clear();
             LargeReader::new(self.pool.clone(), reference).read_all(value)?;
         }
-        Ok((held != Held::Nothing, csn, leaf))
+        Ok(())
     }
 
     /// Reads the entry of `key` as `view` sees it. Of a large value `value` gets the reference.
@@ -354,5 +361,10 @@ impl TransactionSystem {
     pub(super) fn conflict(&self, what: &str, table: &TableState) -> Error {
         self.counters.conflicts.add(1);
         Error::new(ErrorKind::Conflict, what).at(Location::Table(table.name.clone()))
+    }
+
+    /// Returns the conflict of a transaction whose snapshot does not see a row.
+    pub(super) fn newer_than_snapshot(&self, table: &TableState) -> Error {
+        self.conflict("the row was changed after this transaction's snapshot: abort and retry", table)
     }
 }

@@ -133,10 +133,7 @@ impl ActiveTransaction {
         // A lock has no redo, but keeps a copy of the key.
         self.charge(key.len())?;
         self.change(table, key, Intent::Lock)?;
-        let (found, csn, leaf) = self.system.read(&table.tree, key, self.view(), value)?;
-        self.dependencies.observe_leaf(&self.system, leaf);
-        self.depend_on(csn);
-        Ok(found)
+        self.get_seen(table, key, value)
     }
 
     /// Changes the entry of `key`, after waiting for its row, for space or for memory if need be.
@@ -235,8 +232,7 @@ impl ActiveTransaction {
             Visibility::TooNew(_)
                 if self.options.isolation != Isolation::ReadCommitted && !planted::is(Bug::NoConflict) =>
             {
-                let what = "the row was changed after this transaction's snapshot: abort and retry";
-                return Err(system.conflict(what, table));
+                return Err(system.newer_than_snapshot(table));
             }
             Visibility::TooNew(csn) | Visibility::Visible(csn) => csn,
         };
@@ -252,7 +248,7 @@ impl ActiveTransaction {
         if matches!(intent, Intent::Delete) && !existed || matches!(intent, Intent::Lock) && own.is_some() {
             return Ok(Attempt::Done(existed));
         }
-        if own.is_none() && table.locks.is_any() && self.is_change_forbidden(table, key, request) {
+        if own.is_none() && self.is_change_forbidden(table, key, request) {
             return Ok(Attempt::Blocked(None));
         }
         if let Some(own) = own
@@ -283,7 +279,7 @@ impl ActiveTransaction {
         request: &Request,
     ) -> Result<Attempt> {
         if !matches!(intent, Intent::Delete) {
-            if table.locks.is_any() && self.is_change_forbidden(table, key, request) {
+            if self.is_change_forbidden(table, key, request) {
                 return Ok(Attempt::Blocked(None));
             }
             self.apply(table, leaf, key, intent, Undo { prior: 0, before: Before::Absent }, guard)?;

@@ -83,10 +83,10 @@ struct Parts {
 /// The locks of a table, except the stamps of its rows.
 #[derive(Debug, Default)]
 pub struct TableLocks {
-    /// Locks, marks and waiting requests. Raised before a lock is looked for by its owner's reads
-    /// (rule 1 of this module).
+    /// Locks, marks on intervals, and waiting requests. Raised before a lock is looked for by its
+    /// owner's reads (rule 1 of this module).
     present: AtomicUsize,
-    /// The marks among them.
+    /// Marks on keys and intervals.
     marks: AtomicUsize,
     /// Locks on intervals.
     intervals: AtomicUsize,
@@ -243,26 +243,24 @@ impl TableLocks {
         }
     }
 
-    /// Calls `f` with the transactions other than `me` that have a lock on `key`, or on an interval
-    /// with it, for which `matters`, until `f` returns false.
-    fn holders_of(
+    /// Adds to `found` the transactions other than `me` that have a lock on `key`, or on an
+    /// interval with it, for which `matters`.
+    fn find_holders(
         &self,
         key: &[u8],
         me: DescriptorId,
         matters: impl Fn(LockMode) -> bool,
-        mut f: impl FnMut(DescriptorId) -> bool,
+        found: &mut Vec<DescriptorId>,
     ) {
         let Some(parts) = self.parts.get() else { return };
-        let is_other = |held: &Held| held.id != me && matters(held.mode);
-        if let Some(locks) = parts.keys[shard_of(key)].lock().get(key)
-            && !locks.iter().filter(|held| is_other(held)).all(|held| f(held.id))
-        {
-            return;
+        let is_other = |held: &&Held| held.id != me && matters(held.mode);
+        if let Some(locks) = parts.keys[shard_of(key)].lock().get(key) {
+            found.extend(locks.iter().filter(is_other).map(|held| held.id));
         }
         if self.intervals.load(Ordering::SeqCst) > 0 {
             let intervals = parts.intervals.lock();
-            let others = intervals.iter().filter(|other| is_other(&other.held));
-            let _ = others.filter(|other| other.interval.contains(key)).all(|other| f(other.held.id));
+            let with_key = intervals.iter().filter(|interval| interval.interval.contains(key));
+            found.extend(with_key.map(|interval| &interval.held).filter(is_other).map(|held| held.id));
         }
     }
 
@@ -278,10 +276,7 @@ impl TableLocks {
 
     /// Adds to `found` the transactions whose locks forbid `me` to change `key`.
     pub fn forbid_change(&self, key: &[u8], me: DescriptorId, found: &mut Vec<DescriptorId>) {
-        self.holders_of(key, me, LockMode::excludes_changes, |id| {
-            found.push(id);
-            true
-        });
+        self.find_holders(key, me, LockMode::excludes_changes, found);
     }
 
     /// Marks `key`. The caller has a fence before it looks at the row (rule 1).
@@ -320,15 +315,7 @@ impl TableLocks {
     /// Adds to `found` the transactions whose locks forbid `me` a lock of `mode` on `key`.
     pub fn forbid_key(&self, key: &[u8], mode: LockMode, me: DescriptorId, found: &mut Vec<DescriptorId>) {
         if mode == LockMode::Update {
-            self.holders_of(
-                key,
-                me,
-                |held| held >= LockMode::Update,
-                |id| {
-                    found.push(id);
-                    true
-                },
-            );
+            self.find_holders(key, me, |held| held >= LockMode::Update, found);
         } else {
             self.forbid_interval(me, found);
         }
