@@ -141,6 +141,24 @@ fn reads_beyond_memory_are_remembered_as_one_interval() {
     }
 }
 
+/// Regression: a range that ended just before a key that was read took the key out of the interval
+/// that had replaced the exact reads.
+#[test]
+fn a_later_range_does_not_shorten_the_interval() {
+    let (db, table) = open(&[]);
+    let key = |n: u32| [&[7; 200][..], &n.to_be_bytes()].concat();
+    db.transact(|tx| tx.insert(&table, key(5), "1")).expect("commits");
+    let mut tx = db.begin_with(optimistic().durability(Durability::Lazy)).expect("begins");
+    for n in 0..10_000 {
+        tx.get(&table, key(n)).expect("reads");
+    }
+    assert_eq!(tx.range(&table, key(0)..key(9_999)).count(), 1);
+    assert_eq!(tx.range(&table, key(0)..key(9_999)).rev().count(), 1);
+    tx.insert(&table, "result", "1").expect("free");
+    db.transact(|tx| tx.insert(&table, key(9_999), "1")).expect("commits");
+    assert_eq!(kind(tx.commit()), ErrorKind::Conflict);
+}
+
 /// An answer is an acknowledgment, also as an error of the closure.
 #[test]
 fn transact_returns_an_error_once_its_reason_is_durable() {

@@ -96,25 +96,12 @@ impl ReadSet {
     pub(super) fn extend_interval(&mut self, at: RememberedInterval, back: bool, bound: Bound<&[u8]>) {
         let reads = &mut self.tables[at.table];
         if let Some(hull) = &mut reads.hull {
-            let side = if back { &mut hull.from } else { &mut hull.to };
-            let farther = match (&*side, bound) {
-                (Bound::Unbounded, _) => false,
-                (_, Bound::Unbounded) => true,
-                (
-                    Bound::Included(old) | Bound::Excluded(old),
-                    Bound::Included(new) | Bound::Excluded(new),
-                ) => {
-                    if back {
-                        new <= old.as_slice()
-                    } else {
-                        new >= old.as_slice()
-                    }
-                }
+            let bound = bound.map(<[u8]>::to_vec);
+            let read = match back {
+                false => Interval { from: hull.from.clone(), to: bound },
+                true => Interval { from: bound, to: hull.to.clone() },
             };
-            if farther {
-                copy_bound(side, bound);
-            }
-            return;
+            return hull.extend_over(&read);
         }
         let interval = &mut reads.intervals[at.interval];
         let before = interval.bytes();
