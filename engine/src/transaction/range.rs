@@ -16,7 +16,7 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Csn, PageId, Result};
 use crate::buffer::ScanBuffer;
 use crate::sync::epoch::pin;
-use crate::tree::{Held, LeafBatch, Tree};
+use crate::tree::{BatchEntry, Held, LeafBatch, Tree};
 use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -128,6 +128,9 @@ pub struct RangeCursor {
     remembered: [Option<RememberedInterval>; 2],
     /// What each end has locked.
     locked: [Option<LockedInterval>; 2],
+    /// Entries that a locking cursor locks at once: at first one, so that no more rows are locked
+    /// than were returned, or about as many.
+    lock_len: usize,
 }
 
 /// How a cursor reads under locks.
@@ -224,14 +227,27 @@ fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
     }
 }
 
-/// Returns whether an interval that a cursor reads forward, or `back`, may have keys from `from`
-/// on.
-fn interval_reaches(interval: &Interval, from: &Bound<Vec<u8>>, back: bool) -> bool {
-    let end = if back { &interval.from } else { &interval.to };
+/// Returns whether a cursor that continues at `from`, forward or `back`, may reach a key before the
+/// bound `end`.
+fn may_reach(from: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>, back: bool) -> bool {
     match from {
         Bound::Included(key) | Bound::Excluded(key) => is_inside(key, end, back),
         Bound::Unbounded => true,
     }
+}
+
+/// Returns the CSN that an entry depends on, and what the view sees of it, if it is a row. `value`
+/// is the visible value. None if the entry has to be read again.
+fn seen(outcome: Outcome, entry: BatchEntry<'_>, value: &[u8]) -> Option<(Csn, Option<Seen>)> {
+    Some(match outcome {
+        Outcome::Value(csn) if entry.meta.held() == Held::Value && value == entry.value => {
+            (csn, Some(Seen::Newest))
+        }
+        Outcome::Value(csn) => (csn, Some(Seen::Older(value.to_vec()))),
+        Outcome::Reference(csn) => (csn, Some(Seen::Large)),
+        Outcome::Absent(csn) => (csn, None),
+        Outcome::Retry => return None,
+    })
 }
 
 impl RangeCursor {
@@ -246,6 +262,7 @@ impl RangeCursor {
             scratch: Vec::new(),
             remembered: [None; 2],
             locked: [None; 2],
+            lock_len: 1,
         }
     }
 
@@ -327,9 +344,7 @@ impl RangeCursor {
                 return Ok(true);
             }
             let Some(from) = this.next.take() else { return Ok(false) };
-            if let Bound::Included(key) | Bound::Excluded(key) = &from
-                && !is_inside(key, &other.bound, back)
-            {
+            if !may_reach(&from, &other.bound, back) {
                 return Ok(false);
             }
             self.fill(system, view, observe, &from, back)?;
@@ -347,10 +362,6 @@ impl RangeCursor {
         reader: &mut dyn LockingReader,
         back: bool,
     ) -> Result<bool> {
-        if self.locked == [None; 2] {
-            // So that no more rows are locked than were returned, or about as many.
-            self.batch_len = 1;
-        }
         loop {
             let this = &mut self.ends[usize::from(back)];
             if let Some(row) = this.rows.get(this.at) {
@@ -387,7 +398,7 @@ impl RangeCursor {
             let last = this.batch.iter().last().map(|entry| entry.key.to_vec());
             match (last, next) {
                 (Some(last), _) => break Some(last),
-                (None, Some(next)) if self.may_reach(&next, back) => from = next,
+                (None, Some(next)) if may_reach(&next, self.bound(!back), back) => from = next,
                 (None, _) => break None,
             }
         };
@@ -408,25 +419,15 @@ impl RangeCursor {
             match (key, next) {
                 (Some(key), _) => {
                     this.next = Some(Bound::Excluded(key));
-                    self.batch_len = (self.batch_len * 2).min(LARGEST_BATCH);
+                    self.lock_len = (self.lock_len * 2).min(LARGEST_BATCH);
                     return Ok(());
                 }
-                (None, Some(next)) if interval_reaches(&interval, &next, back) => at = next,
+                (None, Some(next)) if may_reach(&next, &end, back) => at = next,
                 (None, _) => {
                     this.next = last.map(Bound::Excluded);
                     return Ok(());
                 }
             }
-        }
-    }
-
-    /// Returns whether a cursor that continues at `from` may reach a key before the other end's
-    /// bound.
-    fn may_reach(&self, from: &Bound<Vec<u8>>, back: bool) -> bool {
-        let other = &self.ends[usize::from(!back)].bound;
-        match from {
-            Bound::Included(key) | Bound::Excluded(key) => is_inside(key, other, back),
-            Bound::Unbounded => true,
         }
     }
 
@@ -447,9 +448,9 @@ impl RangeCursor {
         // Never from copies that were read ahead: the newest version counts.
         let copies = &mut ScanBuffer::default();
         let next = if back {
-            tree.scan_backward(from, self.batch_len, &mut this.batch, copies)?.map(Bound::Excluded)
+            tree.scan_backward(from, self.lock_len, &mut this.batch, copies)?.map(Bound::Excluded)
         } else {
-            tree.scan_forward(from, self.batch_len, &mut this.batch, copies)?.map(Bound::Included)
+            tree.scan_forward(from, self.lock_len, &mut this.batch, copies)?.map(Bound::Included)
         };
         let is_wanted = |key: &[u8]| {
             is_inside(key, &other.bound, back) && interval.is_none_or(|interval| interval.contains(key))
@@ -489,19 +490,9 @@ impl RangeCursor {
                 self.scratch.extend_from_slice(entry.value);
                 let outcome =
                     system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut self.scratch, &guard);
-                let (csn, value) = match outcome {
-                    Outcome::Value(csn)
-                        if entry.meta.held() == Held::Value && self.scratch == entry.value =>
-                    {
-                        (csn, Some(Seen::Newest))
-                    }
-                    Outcome::Value(csn) => (csn, Some(Seen::Older(self.scratch.clone()))),
-                    Outcome::Reference(csn) => (csn, Some(Seen::Large)),
-                    Outcome::Absent(csn) => (csn, None),
-                    Outcome::Retry => {
-                        system.committed.check_whole()?;
-                        continue 'again;
-                    }
+                let Some((csn, value)) = seen(outcome, entry, &self.scratch) else {
+                    system.committed.check_whole()?;
+                    continue 'again;
                 };
                 if reader.await_late_release(csn)? {
                     continue 'again;
@@ -550,23 +541,14 @@ impl RangeCursor {
                 }
                 self.scratch.clear();
                 self.scratch.extend_from_slice(entry.value);
-                match system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut self.scratch, &guard) {
-                    Outcome::Value(csn) => {
-                        observe(Observed::Version(csn))?;
-                        let is_newest = entry.meta.held() == Held::Value && self.scratch == entry.value;
-                        let value = if is_newest { Seen::Newest } else { Seen::Older(self.scratch.clone()) };
-                        this.rows.push(Ahead { index, value });
-                    }
-                    Outcome::Reference(csn) => {
-                        observe(Observed::Version(csn))?;
-                        this.rows.push(Ahead { index, value: Seen::Large });
-                    }
-                    Outcome::Absent(csn) => observe(Observed::Version(csn))?,
-                    Outcome::Retry => {
-                        system.committed.check_whole()?;
-                        continue 'again;
-                    }
-                }
+                let outcome =
+                    system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut self.scratch, &guard);
+                let Some((csn, value)) = seen(outcome, entry, &self.scratch) else {
+                    system.committed.check_whole()?;
+                    continue 'again;
+                };
+                observe(Observed::Version(csn))?;
+                this.rows.extend(value.map(|value| Ahead { index, value }));
             }
             self.batch_len = (self.batch_len * 2).min(LARGEST_BATCH);
             this.next = next;

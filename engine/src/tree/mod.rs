@@ -62,7 +62,7 @@ mod merge;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
-pub use batch::LeafBatch;
+pub use batch::{BatchEntry, LeafBatch};
 pub use free::Subtree;
 pub use handle::{Tree, TreeObserver};
 pub use lookup::ReadLeaf;
