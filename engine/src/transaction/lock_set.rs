@@ -3,8 +3,9 @@
 use super::catalog::TableState;
 use super::descriptor::DescriptorId;
 use super::locks::{Held, Interval, LockMode};
+use super::share::ShareCharge;
 use super::system::TransactionSystem;
-use crate::base::{Charge, Error, ErrorKind, Location, Result, allocation_failure};
+use crate::base::Result;
 use std::sync::Arc;
 
 /// Locks on keys of one table, above which a transaction tries to lock the whole table instead.
@@ -13,8 +14,6 @@ const ESCALATE_AT: usize = 2048;
 const LOCK_BYTES: usize = 128;
 /// Locks are charged in steps of this many bytes; fewer are not charged.
 const CHARGE_STEP: usize = 64 << 10;
-/// The charged locks of all transactions together take at most this part of all memory.
-const LOCKS_PART: u64 = 8;
 
 #[derive(Debug)]
 struct KeyLock {
@@ -50,7 +49,7 @@ pub(super) struct LockSet {
     keys: Vec<KeyLock>,
     intervals: Vec<IntervalLock>,
     bytes: usize,
-    charge: Option<(Charge, Charge)>,
+    charge: Option<ShareCharge>,
 }
 
 /// The lock on an interval that one end of a cursor extends.
@@ -161,25 +160,11 @@ impl LockSet {
     /// `OutOfMemory` at the bound of all transactions together.
     pub(super) fn charge(&mut self, system: &TransactionSystem) -> Result<()> {
         let bytes = self.bytes.next_multiple_of(CHARGE_STEP) as u64;
-        if self.bytes < CHARGE_STEP || self.charge.as_ref().is_some_and(|(share, _)| bytes <= share.bytes()) {
+        let charged = self.charge.as_ref().map_or(0, ShareCharge::bytes);
+        if self.bytes < CHARGE_STEP || bytes <= charged {
             return Ok(());
         }
-        let (pool, all) = (&system.pool, &system.lock_memory);
-        let (share, memory) = self.charge.get_or_insert_with(|| (all.charge(0), pool.account().charge(0)));
-        let before = share.bytes();
-        share.set(bytes);
-        if all.bytes() > pool.frames().memory_bytes() / LOCKS_PART || allocation_failure::is_injected() {
-            share.set(before);
-            let what = format!(
-                "the locks of transactions would fill an eighth of memory_bytes = {}: lock the table, or raise \
-                 memory_bytes",
-                pool.frames().memory_bytes()
-            );
-            return Err(Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("memory_bytes")));
-        }
-        memory.set(bytes);
-        pool.memory().check_budget();
-        Ok(())
+        system.lock_memory.raise(&mut self.charge, &system.pool, bytes)
     }
 
     /// Returns whether the transaction has never had a lock.

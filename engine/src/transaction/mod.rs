@@ -38,6 +38,7 @@ mod deferred_free;
 mod large_values;
 mod version_store;
 mod page_clocks;
+mod share;
 mod system;
 mod checkpoint_view;
 mod tables;

@@ -8,11 +8,12 @@ use super::descriptor::Descriptors;
 use super::large_values::LargeValues;
 use super::locks::Locks;
 use super::page_clocks::PageClocks;
+use super::share::Share;
 use super::version_store::VersionStore;
 use super::versions::Versions;
 use super::view::{Outcome, View};
 use crate::base::clock::Clock;
-use crate::base::{Account, Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Result};
+use crate::base::{Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Record};
 use crate::log::RedoBuffer;
@@ -128,9 +129,9 @@ pub struct TransactionSystem {
     pub counters: Arc<TransactionCounters>,
     /// Memory that large transactions in progress take besides pages and versions; charged to the
     /// pool's account, too.
-    pub(super) write_sets: Arc<Account>,
+    pub(super) write_sets: Share,
     /// Memory of the locks of transactions that have many; charged to the pool's account, too.
-    pub(super) lock_memory: Arc<Account>,
+    pub(super) lock_memory: Share,
     /// What the locks of all tables share.
     pub(super) locks: Locks,
     observer: Arc<Observer>,
@@ -175,14 +176,14 @@ impl TransactionSystem {
         TransactionSystem {
             number: NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             locks: Locks::new(Arc::clone(&descriptors)),
-            lock_memory: Arc::default(),
+            lock_memory: Share::of_locks(),
             descriptors,
             committed,
             versions,
             large_values,
             catalog: Catalog::default(),
             counters,
-            write_sets: Arc::default(),
+            write_sets: Share::of_changes(),
             observer: Arc::new(Observer { versions: slots, hook: OnceLock::new() }),
             limits,
             clock,

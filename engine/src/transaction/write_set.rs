@@ -14,11 +14,10 @@ use super::garbage::Delete;
 use super::large_values::OwnValue;
 use super::lock_set::LockSet;
 use super::read_set::ReadSet;
+use super::share::ShareCharge;
 use super::system::TransactionSystem;
 use super::versions::VersionHandle;
-use crate::base::{
-    Charge, Csn, Error, ErrorKind, Location, LogId, PageId, Result, TableId, allocation_failure,
-};
+use crate::base::{Csn, LogId, PageId, Result, TableId};
 use crate::log::RedoBuffer;
 use crate::tree::{LargeReference, LeafHint};
 use std::cell::RefCell;
@@ -83,17 +82,7 @@ pub(super) struct WriteSet {
     /// Changes below this index belong to an earlier savepoint: they are not overwritten in place.
     pub(super) savepoint_changes: usize,
     /// The memory of these buffers that is charged to the database, once it is much.
-    charge: Option<WriteSetCharge>,
-}
-
-/// What a large transaction takes besides pages and versions.
-#[derive(Debug)]
-struct WriteSetCharge {
-    /// Of `memory_bytes`: twice the buffers, because a buffer that grows exists twice for a moment,
-    /// as does a record during a commit.
-    memory: Charge,
-    /// Of the share of all transactions.
-    share: Charge,
+    charge: Option<ShareCharge>,
 }
 
 thread_local! {
@@ -102,8 +91,6 @@ thread_local! {
 
 /// Buffers above this are not kept for the next transaction, and are charged, in steps of as much.
 const KEEP_BYTES: usize = 64 << 10;
-/// The charged buffers of all transactions together take at most this part of all memory.
-const WRITE_SETS_PART: u64 = 4;
 
 impl WriteSet {
     pub(super) fn take() -> Box<WriteSet> {
@@ -269,30 +256,12 @@ impl WriteSet {
         let bytes = (self.redo.unwritten_len() + more + self.list_bytes()) as u64;
         match &self.charge {
             None if bytes <= KEEP_BYTES as u64 => Ok(()),
-            Some(charge) if bytes <= charge.share.bytes() => Ok(()),
-            _ => self.raise_charge(system, bytes.next_multiple_of(KEEP_BYTES as u64)),
+            Some(charge) if bytes <= charge.bytes() => Ok(()),
+            _ => system.write_sets.raise(
+                &mut self.charge,
+                &system.pool,
+                bytes.next_multiple_of(KEEP_BYTES as u64),
+            ),
         }
-    }
-
-    #[cold]
-    fn raise_charge(&mut self, system: &TransactionSystem, bytes: u64) -> Result<()> {
-        let (pool, all) = (&system.pool, &system.write_sets);
-        let charge = self
-            .charge
-            .get_or_insert_with(|| WriteSetCharge { memory: pool.account().charge(0), share: all.charge(0) });
-        let before = charge.share.bytes();
-        charge.share.set(bytes);
-        if all.bytes() > pool.frames().memory_bytes() / WRITE_SETS_PART || allocation_failure::is_injected() {
-            charge.share.set(before);
-            let what = format!(
-                "the changes of transactions in progress would fill a quarter of memory_bytes = {}: commit in smaller \
-                 transactions, or raise memory_bytes",
-                pool.frames().memory_bytes()
-            );
-            return Err(Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("memory_bytes")));
-        }
-        charge.memory.set(2 * bytes);
-        pool.memory().check_budget();
-        Ok(())
     }
 }
