@@ -18,7 +18,8 @@ const ACT: &str = "QUENCH_MEMORY_BUDGET_ACT";
 
 const MEMORY_BYTES: u64 = 32 << 20;
 const VALUE_BYTES: usize = 600;
-/// When versions fill their memory, they have at least this part of what is left to pages.
+/// When versions fill their memory, they take at least one part in this many of the memory that is
+/// then for pages.
 const VERSIONS_PAGES_PART: u64 = 4;
 /// Four times the memory.
 const ROWS: u64 = 4 * MEMORY_BYTES / 660;

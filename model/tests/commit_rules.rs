@@ -61,7 +61,7 @@ fn breaks(scenario: Scenario, violation: Violation) {
 }
 
 /// Three logs; each transaction reads what the one before wrote; one promises bounded loss, one
-/// only reads; a second epoch builds on what is left.
+/// only reads; a second epoch builds on the remaining log.
 fn chain() -> Scenario {
     Scenario::new(vec![
         Transaction::durable(1, 0, &[], &[X]),

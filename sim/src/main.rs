@@ -26,7 +26,7 @@ use clap::{Parser, Subcommand};
 use scorecard::{Options, Scorecard};
 
 /// Runs QuenchDB's engine on a simulated disk, clock and scheduler: crashes it, breaks its device,
-/// and judges what is left.
+/// and judges the recovered database.
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {

@@ -67,7 +67,7 @@ pub(crate) struct Stage {
     pub(crate) seen: u64,
 }
 
-/// What is left after a run, or after a crash in it.
+/// The database after a run, or recovered from a crash in the run.
 pub(crate) struct After<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) disks: Vec<SimulatedStorage>,

@@ -1,5 +1,5 @@
 //! Rows that one thread owns, with a model of them: each read is compared with the model. After a
-//! crash `row_history` checks what is left.
+//! crash `row_history` checks the recovered rows.
 
 use super::bank::{LOOSE_KINDS, is_certain};
 use super::reads::Reader;

@@ -49,7 +49,7 @@ pub trait TestDatabase {
         (disk, db)
     }
 
-    /// Crashes `disk` after all its operations, and opens what is left.
+    /// Crashes `disk` after all its operations, and opens the recovered database.
     #[track_caller]
     fn crash(&self, disk: &SimulatedStorage, kind: CrashKind, seed: u64) -> (SimulatedStorage, Database) {
         let left = disk.crash(kind, disk.operations(), seed);

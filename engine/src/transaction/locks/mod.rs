@@ -6,10 +6,10 @@
 //!
 //! | lock | taken by | excludes |
 //! |---|---|---|
-//! | shared, on a key or an interval of keys | pessimistic reads, `get_for_share`, `lock_table` | changes |
-//! | update, on a key | `get_for_update` of a serializable pessimistic transaction | changes, other update locks |
+//! | shared, on a key or an interval | pessimistic reads, `get_for_share`, `lock_table` | changes |
+//! | update, on a key | `get_for_update` where reads lock | changes, other update locks |
 //! | exclusive, on all keys | `lock_table` | changes, and locks of other transactions |
-//! | mark, on a key or an interval | the commit of a serializable optimistic transaction | commits of changes |
+//! | mark, on a key or an interval | a commit that validates its reads | commits of changes |
 //!
 //! 1. *Publish, then look; look under the latch.* A reader publishes its lock, then reads the leaf,
 //!    then waits for transactions that hold a row there. A writer latches the leaf, then looks for
