@@ -9,7 +9,7 @@
 //!    transactions may be there or not.
 //!
 //! Two million transactions each of the first two are checked (`QUENCH_JUDGED=N` for another
-//! number, per kind), and half of that for each further mode: snapshot isolation with locks, and
+//! number, per kind), and a fifth of that for each further mode: snapshot isolation with locks, and
 //! the ways to be serializable, alone and together. Serializable transactions must be strictly
 //! serializable among themselves, also beside snapshot transactions, and across crashes.
 
@@ -493,17 +493,17 @@ macro_rules! of_modes {
 
             #[test]
             fn lists_are_isolated() {
-                super::lists_are_isolated(wanted() / 2, $modes);
+                super::lists_are_isolated(wanted() / 5, $modes);
             }
 
             #[test]
             fn rows_are_isolated() {
-                super::rows_are_isolated(wanted() / 2, $modes);
+                super::rows_are_isolated(wanted() / 5, $modes);
             }
 
             #[test]
             fn lists_are_isolated_across_crashes() {
-                lives_are_isolated(depth(7 * 20), 3, $modes);
+                lives_are_isolated(if wanted() < 2_000_000 { 7 } else { 40 }, 3, $modes);
             }
         })*
     };
