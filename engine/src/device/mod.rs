@@ -31,6 +31,8 @@ pub mod file;
 pub mod memory;
 pub mod counted;
 pub mod probe;
+#[cfg(feature = "object-storage")]
+pub mod objects;
 #[cfg(any(test, feature = "internals"))]
 pub mod simulated;
 

@@ -302,7 +302,7 @@ impl CheckedRows {
                 let mut found = reader.rows(table, (first, end), random)?;
                 assert!(found.is_sorted_by(|(a, _), (b, _)| a < b), "{bounds:?}: {found:?} is not in order");
                 found.retain(|(key, _)| key[..2] == owner);
-                let is_in = |key: &&Vec<u8>| (first, end).contains(key.as_slice());
+                let is_in = |key: &&Vec<u8>| RangeBounds::<[u8]>::contains(&(first, end), key.as_slice());
                 let expected = rows.iter().filter(|(key, _)| is_in(key));
                 let expected: Vec<_> = expected.map(|(key, value)| (key.clone(), value.clone())).collect();
                 assert!(found == expected, "{bounds:?}: {found:?}, not {expected:?}");
