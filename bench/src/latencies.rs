@@ -170,7 +170,7 @@ impl From<LatencySummary> for Latency {
     fn from(s: LatencySummary) -> Latency {
         Latency {
             mean: s.mean_us,
-            stdev: None,
+            stdev: Some(s.stdev_us),
             p50: s.p50_us,
             p90: s.p90_us,
             p99: s.p99_us,

@@ -21,6 +21,8 @@ pub struct LatencySummary {
     pub count: u64,
     /// Mean.
     pub mean_us: f64,
+    /// Standard deviation.
+    pub stdev_us: f64,
     /// Median.
     pub p50_us: f64,
     /// 90th percentile.
@@ -47,6 +49,7 @@ impl LatencySummary {
         LatencySummary {
             count: all.len(),
             mean_us: all.mean() / 1000.0,
+            stdev_us: all.stdev() / 1000.0,
             p50_us: at(0.5),
             p90_us: at(0.9),
             p99_us: at(0.99),

@@ -3,6 +3,7 @@
 use super::outcomes::{Deed, How, Size, Writer};
 use super::{Scenario, Stage, judge_database};
 use crate::support::await_that;
+use crate::support::modes::Mode;
 use crate::support::test_database::TestDatabase;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Compression, Database, Layout, Preset, Settings, Table, Writer as Who};
@@ -239,6 +240,27 @@ fn together(stage: &mut Stage) {
         meet();
         writer.wait_all();
     });
+}
+
+/// Both threads lock one row first, in each way to lock. Every failure releases all locks.
+fn locks(stage: &mut Stage) {
+    let (db, table) = stage.open_well();
+    stage.arm();
+    two_threads(
+        stage,
+        &db,
+        |_| true,
+        |writer, meet| {
+            for mode in [Mode::SnapshotLocking, Mode::SerializableLocking, Mode::LateRelease] {
+                writer.mode = mode;
+                meet();
+                (0..2).for_each(|_| writer.put_locked(&db, &table, Size(1, 600)));
+            }
+        },
+    );
+    let left = db.locks();
+    assert!(left.is_empty(), "no transaction is active: {left:?}");
+    stage.seen = db.statistics().lock_waits.count;
 }
 
 /// Moves full buffers of mapped memory to segments.
@@ -553,6 +575,12 @@ pub const SCENARIOS: &[Scenario] = &[
         },
         run: together,
         took_its_path: Some(|_, db| shared_a_flush(db)),
+        ..PLAIN
+    },
+    Scenario {
+        name: "commit with locks",
+        run: locks,
+        took_its_path: Some(|stage, _| stage.seen > 0),
         ..PLAIN
     },
     Scenario { name: "checkpoint", run: checkpoint, ..PLAIN },

@@ -1,5 +1,6 @@
 //! What callers know of their transactions, and the check of a database against it.
 
+use crate::support::modes::Mode;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{CommitHandle, Database, Durability, Error, ErrorKind, Result, Table, Transaction};
 use std::collections::BTreeMap;
@@ -62,6 +63,8 @@ pub struct Writer {
     pub thread: u8,
     pub deeds: Vec<Deed>,
     pub errors: Vec<Error>,
+    /// The mode of further transactions.
+    pub mode: Mode,
     pending: Vec<(usize, CommitHandle)>,
     next: u8,
 }
@@ -81,7 +84,8 @@ impl Writer {
             _ => None,
         });
         let next = used.max().unwrap_or(0);
-        Writer { disk: disk.clone(), thread, deeds, errors: Vec::new(), pending: Vec::new(), next }
+        let (errors, pending, mode) = (Vec::new(), Vec::new(), Mode::Snapshot);
+        Writer { disk: disk.clone(), thread, deeds, errors, mode, pending, next }
     }
 
     /// Returns the value, or records the error.
@@ -111,7 +115,7 @@ impl Writer {
             How::Lazy => Durability::Lazy,
         };
         let mut handle = None;
-        let done = db.begin_with(durability).and_then(|mut tx| {
+        let done = db.begin_with(self.mode.options(durability)).and_then(|mut tx| {
             work(&mut tx)?;
             match how {
                 How::Wait => tx.commit().map(|_| Outcome::Acknowledged),
@@ -135,6 +139,20 @@ impl Writer {
         self.run(db, What::Rows { thread, n, rows, len }, how, |tx| {
             tx.get_for_update(table, [b'c', thread])?;
             (0..rows).try_for_each(|row| tx.insert(table, [thread, n, row], value(thread, n, len)))?;
+            tx.insert(table, [b'c', thread], [n])
+        });
+    }
+
+    /// Runs the next transaction. It locks the row `both` before anything else, and then all rows
+    /// of this thread.
+    pub fn put_locked(&mut self, db: &Database, table: &Table, Size(rows, len): Size) {
+        let (thread, n) = (self.thread, self.next);
+        self.next += 1;
+        self.run(db, What::Rows { thread, n, rows, len }, How::Wait, |tx| {
+            tx.get_for_update(table, "both")?;
+            tx.range(table, [thread]..[thread + 1]).try_for_each(|row| row.map(drop))?;
+            (0..rows).try_for_each(|row| tx.insert(table, [thread, n, row], value(thread, n, len)))?;
+            tx.insert(table, "both", [thread])?;
             tx.insert(table, [b'c', thread], [n])
         });
     }
