@@ -619,6 +619,14 @@ impl Commit {
         self.environment.poison.check_whole()
     }
 
+    /// Fails if no transaction can commit any more.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn check_commits(&self) -> Result<()> {
+        self.environment.poison.check()
+    }
+
     /// Returns the time between two writes of a log that no thread waits for, at the moment, and
     /// what a write takes lately: of the log that is written least often.
     #[must_use]

@@ -90,6 +90,14 @@ impl Committed {
         self.running().map_or(Ok(()), |commit| commit.check_whole())
     }
 
+    /// Fails if no transaction can commit any more.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn check_commits(&self) -> Result<()> {
+        self.running().map_or(Ok(()), |commit| commit.check_commits())
+    }
+
     /// Returns the newest CSN that was drawn; 0 during recovery.
     #[inline]
     #[must_use]

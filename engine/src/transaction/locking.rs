@@ -85,7 +85,8 @@ impl ActiveTransaction {
             },
             holds: &|wanted| self.holds(table, wanted),
             is_upgrade,
-            check_whole: &|| system.committed.check_whole(),
+            // After a failed write the locks that last until a commit is durable never end.
+            check_commits: &|| system.committed.check_commits(),
         };
         let in_table = InTable { id: table.id, name: &table.shared_name, locks: &table.locks };
         let ended = system.locks.waiters.wait(&self.waiter(), (in_table, access), &mut request.place, &look);

@@ -169,8 +169,8 @@ pub struct Look<'a> {
     pub holds: &'a dyn Fn(&Access<'_>) -> bool,
     /// Whether the transaction holds a weaker lock on it already.
     pub is_upgrade: bool,
-    /// Returns an error after a failure of the engine; called again and again.
-    pub check_whole: &'a dyn Fn() -> Result<()>,
+    /// Returns an error if no transaction can commit any more; called again and again.
+    pub check_commits: &'a dyn Fn() -> Result<()>,
 }
 
 /// The transactions that wait for others.
@@ -235,7 +235,7 @@ impl Waiters {
     ///
     /// # Errors
     /// `Deadlock` if the transaction has to abort; `LockTimeout` at the end of its patience; the
-    /// error of [`Look::check_whole`].
+    /// error of [`Look::check_commits`].
     pub fn wait(
         &self,
         waiter: &Waiter,
@@ -274,7 +274,7 @@ impl Waiters {
                     return Err(failed(ErrorKind::Deadlock, cycle));
                 }
             }
-            (look.check_whole)()?;
+            (look.check_commits)()?;
             let Some(left) = limit.checked_sub(self.clock.now().since(at.since)).filter(|t| !t.is_zero())
             else {
                 let what =

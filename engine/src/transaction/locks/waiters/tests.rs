@@ -57,7 +57,7 @@ impl World {
                     _ => false,
                 },
                 is_upgrade: false,
-                check_whole: &|| Ok(()),
+                check_commits: &|| Ok(()),
             };
             let table = InTable { id: TableId(1), name: &self.name, locks: &self.locks };
             if let Err(error) = self.waiters.wait(waiter, (table, &access), &mut place, &look) {
@@ -102,12 +102,16 @@ fn a_wait_checks_for_a_panic() {
     let world = World::new();
     let (me, other) = two_threads(&world);
     let asked = std::cell::Cell::new(0);
-    let check_whole = || {
+    let check_commits = || {
         asked.set(asked.get() + 1);
         if asked.get() < 3 { Ok(()) } else { Err(Error::new(ErrorKind::Poisoned, "a panic")) }
     };
-    let look =
-        Look { blockers: &|| vec![other], holds: &|_| false, is_upgrade: false, check_whole: &check_whole };
+    let look = Look {
+        blockers: &|| vec![other],
+        holds: &|_| false,
+        is_upgrade: false,
+        check_commits: &check_commits,
+    };
     let (mut place, access) = (None, Access::Change(Cow::Borrowed(&[1])));
     let table = InTable { id: TableId(1), name: &world.name, locks: &world.locks };
     let error = world
@@ -245,7 +249,7 @@ fn a_woken_request_is_passed_a_few_times_only() {
     let world = World::new();
     let ids: Vec<DescriptorId> = (0..2).map(|_| world.descriptors.take_any().expect("free")).collect();
     let access = Access::Change(Cow::Borrowed(&[7]));
-    let look = Look { blockers: &Vec::new, holds: &|_| false, is_upgrade: false, check_whole: &|| Ok(()) };
+    let look = Look { blockers: &Vec::new, holds: &|_| false, is_upgrade: false, check_commits: &|| Ok(()) };
     let table = InTable { id: TableId(1), name: &world.name, locks: &world.locks };
     let mut place = None;
     world
