@@ -5,6 +5,8 @@
 
 mod request;
 mod store;
+mod url;
 
 pub use request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 pub use store::{Done, ObjectStore, Outcome, StoreFacts, perform};
+pub use url::{ObjectUrl, Scheme};
