@@ -6,7 +6,9 @@
 mod request;
 mod store;
 mod url;
+mod probe;
 
+pub use probe::probe;
 pub use request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 pub use store::{Done, ObjectStore, Outcome, StoreFacts, perform};
 pub use url::{ObjectUrl, Scheme};

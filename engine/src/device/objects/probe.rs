@@ -1,0 +1,379 @@
+//! Finds out what a store of objects really does, before a database relies on it.
+//!
+//! A server that ignores a condition or an offset answers "success" and overwrites. So the probe
+//! asks for what must be refused, and then reads what is there.
+
+use super::request::{Condition, Failure, FailureKind, Reply, Request, Version};
+use super::store::{ObjectStore, StoreFacts, perform};
+use crate::base::clock::Clock;
+use crate::base::random::Random;
+use crate::base::{Error, ErrorKind, Result};
+use crate::sync::thread;
+use bytes::Bytes;
+use std::time::Duration;
+
+/// For so long the probe begins again after outcomes that prove nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Finds out what `store` really does, with about 15 requests on an object `probe/<random>/object`,
+/// which it removes. Returns the store's facts; `appends` is false if the store has no appends and
+/// says so.
+///
+/// A failure that proves nothing (a timeout, a lost connection, a throttled request) starts the
+/// probe again with another name, for up to half a minute.
+///
+/// # Errors
+/// - [`ErrorKind::Unsupported`] names the condition or offset that the store ignores.
+/// - [`ErrorKind::InvalidArgument`]: the store refuses all requests; the text says why.
+/// - [`ErrorKind::Io`]: the store does not answer.
+pub fn probe(store: &dyn ObjectStore) -> Result<StoreFacts> {
+    probe_within(store, &Clock::real(), PATIENCE)
+}
+
+fn probe_within(store: &dyn ObjectStore, clock: &Clock, patience: Duration) -> Result<StoreFacts> {
+    let mut random = Random::from_entropy();
+    let began = clock.now();
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let name = format!("probe/{:016x}{:016x}", random.next_u64(), random.next_u64());
+        let trial = Trial { store, facts: store.facts(), folder: format!("{name}/"), name: name + "/object" };
+        let outcome = trial.run();
+        // After a failure the object may be there, or may still come. No other object is named so.
+        if outcome.is_err() {
+            let _ = trial.send(Request::Delete { name: trial.name.clone() });
+        }
+        match outcome {
+            Ok(appends) => return Ok(StoreFacts { appends, ..trial.facts }),
+            Err(Stop::Final(error)) => return Err(error),
+            Err(Stop::Unclear(failure)) if clock.now().since(began) + pause > patience => {
+                return Err(Error::new(
+                    ErrorKind::Io,
+                    format!(
+                        "the store {} cannot be probed, because it does not answer reliably: {}; check that \
+                         it is up and can be reached",
+                        trial.facts.name, failure.what
+                    ),
+                ));
+            }
+            Err(Stop::Unclear(_)) => {
+                let half = pause.as_micros() as u64 / 2;
+                thread::sleep(Duration::from_micros(half + random.below(half)));
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+}
+
+/// Why a trial ended early.
+enum Stop {
+    /// The outcome of a request proves nothing.
+    Unclear(Failure),
+    /// The store cannot be used.
+    Final(Error),
+}
+
+/// What the store answered to a request that has to succeed or be refused.
+enum Answer {
+    Done(Reply),
+    Refused,
+    Absent,
+    Denied(Failure),
+}
+
+/// One pass over all promises, with one object.
+struct Trial<'a> {
+    store: &'a dyn ObjectStore,
+    facts: StoreFacts,
+    /// `probe/<random>/`.
+    folder: String,
+    name: String,
+}
+
+/// Contents of the object. The first has another length than the others, so that a length reveals
+/// an overwrite, too.
+const CREATED: &[u8] = b"created by the probe of QuenchDB";
+const REPLACED: &[u8] = b"replaced by the probe of QuenchDB";
+const APPENDED: &[u8] = b", and appended to";
+/// The fault that one request does not see at once what another wrote.
+const IS_STALE: &str = "is not consistent";
+const WRONG: &[u8] = b"WRITTEN ALTHOUGH IT HAD TO BE REFUSED";
+
+impl Trial<'_> {
+    /// Returns whether the store appends.
+    fn run(&self) -> Result<bool, Stop> {
+        let first = self.create()?;
+        let second = self.replace(&first)?;
+        let (appends, newest) = match self.facts.appends {
+            true => self.append(&second)?,
+            false => (false, second),
+        };
+        let content: Vec<u8> = if appends { [REPLACED, APPENDED].concat() } else { REPLACED.to_vec() };
+        self.read_whole(&content, &newest)?;
+        self.list(content.len() as u64)?;
+        self.delete(appends, content.len() as u64)?;
+        Ok(appends)
+    }
+
+    /// Creates the object, once with success. Returns its version.
+    fn create(&self) -> Result<Version, Stop> {
+        let version = self.put(Condition::Absent, CREATED, "the creation of an object")?;
+        match self.ask(self.put_request(Condition::Absent, WRONG))? {
+            Answer::Done(_) => {
+                return Err(self.breaks(
+                    "ignores the condition `create if absent` (If-None-Match: *)",
+                    "a second creation of the same object succeeded",
+                ));
+            }
+            Answer::Denied(failure) => return Err(self.denied(&failure)),
+            Answer::Refused | Answer::Absent => {}
+        }
+        self.read_range(&version)?;
+        Ok(version)
+    }
+
+    /// Reads a range in the middle. It also shows what the refused creation did.
+    fn read_range(&self, version: &Version) -> Result<(), Stop> {
+        let get = Request::Get { name: self.name.clone(), range: Some(8..24) };
+        let reply = match self.ask(get)? {
+            Answer::Done(reply) => reply,
+            Answer::Absent => return Err(self.breaks(IS_STALE, "an object just created is absent")),
+            Answer::Refused => return Err(self.fails("a ranged read", "it is refused")),
+            Answer::Denied(failure) => return Err(self.denied(&failure)),
+        };
+        if reply.body == CREATED || reply.body.len() != 16 {
+            return Err(
+                self.breaks("ignores the range of a read", "a read of 16 bytes returned another length")
+            );
+        }
+        let right = &reply.body[..] == CREATED.get(8..24).unwrap_or_default();
+        if !right || reply.len != CREATED.len() as u64 {
+            return Err(self.breaks(
+                "ignores the condition `create if absent` (If-None-Match: *), or the range of a read",
+                "after a refused creation, a ranged read returned other bytes than the first creation wrote",
+            ));
+        }
+        self.same_version(reply.version.as_ref(), version)
+    }
+
+    /// Replaces the object, once with success. Returns its version.
+    fn replace(&self, first: &Version) -> Result<Version, Stop> {
+        let unchanged = || Condition::Unchanged(first.clone());
+        let second = self.put(unchanged(), REPLACED, "the replacement of an unchanged object")?;
+        if second == *first {
+            return Err(self.fails("a replacement", "the object has the same version (ETag) as before"));
+        }
+        match self.ask(self.put_request(unchanged(), WRONG))? {
+            Answer::Done(_) => Err(self.breaks(
+                "ignores the condition `replace if unchanged` (If-Match)",
+                "a replacement on condition of an old version succeeded",
+            )),
+            Answer::Absent => Err(self.breaks(IS_STALE, "an object just replaced is absent")),
+            Answer::Denied(failure) => Err(self.denied(&failure)),
+            Answer::Refused => Ok(second),
+        }
+    }
+
+    /// Appends at wrong offsets and at the right one. Returns whether the store appends, and the
+    /// newest version.
+    fn append(&self, second: &Version) -> Result<(bool, Version), Stop> {
+        let before = REPLACED.len() as u64;
+        let newest = match self.ask(self.append_request(before, APPENDED, None))? {
+            Answer::Done(reply) => self.version_of(reply, "an append")?,
+            // Puts of the same name succeeded, so it is not a matter of permissions.
+            Answer::Denied(_) => return Ok((false, second.clone())),
+            Answer::Refused | Answer::Absent => {
+                return Err(self.fails("an append at the end of the object", "it is refused"));
+            }
+        };
+        let end = before + APPENDED.len() as u64;
+        for (offset, which) in [(before, "below"), (end + 7, "above")] {
+            self.must_refuse_append(offset, None, "ignores the offset of an append", || {
+                format!("an append at an offset {which} the object's length succeeded")
+            })?;
+        }
+        if self.facts.appends_check_version {
+            self.must_refuse_append(
+                end,
+                Some(second),
+                "ignores the version in an append (If-Match)",
+                || "an append on condition of an old version succeeded".into(),
+            )?;
+        }
+        Ok((true, newest))
+    }
+
+    fn must_refuse_append(
+        &self,
+        offset: u64,
+        version: Option<&Version>,
+        fault: &str,
+        shown: impl Fn() -> String,
+    ) -> Result<(), Stop> {
+        match self.ask(self.append_request(offset, WRONG, version))? {
+            Answer::Done(_) => Err(self.breaks(fault, &shown())),
+            Answer::Absent => Err(self.breaks(IS_STALE, "an object just appended to is absent")),
+            Answer::Denied(failure) => Err(self.denied(&failure)),
+            Answer::Refused => Ok(()),
+        }
+    }
+
+    /// Reads the whole object after all the requests that it should have refused.
+    fn read_whole(&self, content: &[u8], newest: &Version) -> Result<(), Stop> {
+        let reply = match self.ask(Request::Get { name: self.name.clone(), range: None })? {
+            Answer::Done(reply) => reply,
+            Answer::Absent => return Err(self.breaks(IS_STALE, "an object just written is absent")),
+            Answer::Refused => return Err(self.fails("a read", "it is refused")),
+            Answer::Denied(failure) => return Err(self.denied(&failure)),
+        };
+        if reply.body == content && reply.len == content.len() as u64 {
+            return self.same_version(reply.version.as_ref(), newest);
+        }
+        let (body, appended) = (&reply.body[..], content.len() > REPLACED.len());
+        let holds = |part: &[u8]| body.windows(part.len()).any(|window| window == part);
+        if holds(WRONG) {
+            return Err(self.breaks(
+                "ignores a condition or an offset",
+                "a request was refused, and yet its bytes are in the object",
+            ));
+        }
+        if appended && !holds(REPLACED) && holds(APPENDED) {
+            return Err(self.breaks("ignores the offset of an append", "an append replaced the object"));
+        }
+        if appended && holds(REPLACED) && !holds(APPENDED) {
+            return Err(self.breaks("ignores an append", "an append succeeded, and yet its bytes are absent"));
+        }
+        Err(self.breaks(IS_STALE, "a read did not return the bytes just written"))
+    }
+
+    fn list(&self, len: u64) -> Result<(), Stop> {
+        let reply = match self.ask(Request::List { prefix: self.folder.clone() })? {
+            Answer::Done(reply) => reply,
+            Answer::Denied(failure) => return Err(self.denied(&failure)),
+            Answer::Refused | Answer::Absent => return Err(self.fails("a list", "it is refused")),
+        };
+        match &reply.listed[..] {
+            [only] if only.name == self.name && only.len == len => Ok(()),
+            [] => Err(self.breaks(IS_STALE, "a list lacks an object just written")),
+            [only] if only.name == self.name => {
+                Err(self.breaks(IS_STALE, "a list has an old length of an object"))
+            }
+            _ => {
+                Err(self
+                    .breaks("ignores the prefix of a list", "a list has other names than those asked for"))
+            }
+        }
+    }
+
+    /// Deletes the object; afterwards it must be absent, also for an append.
+    fn delete(&self, appends: bool, len: u64) -> Result<(), Stop> {
+        match self.ask(Request::Delete { name: self.name.clone() })? {
+            Answer::Done(_) => {}
+            Answer::Denied(failure) => return Err(self.denied(&failure)),
+            Answer::Refused | Answer::Absent => return Err(self.fails("a delete", "it is refused")),
+        }
+        match self.ask(Request::Head { name: self.name.clone() })? {
+            Answer::Absent => {}
+            Answer::Denied(failure) => return Err(self.denied(&failure)),
+            Answer::Done(_) => return Err(self.breaks(IS_STALE, "an object just deleted is still there")),
+            Answer::Refused => return Err(self.fails("a head", "it is refused")),
+        }
+        if appends {
+            match self.ask(self.append_request(len, WRONG, None))? {
+                Answer::Refused | Answer::Absent => {}
+                Answer::Denied(failure) => return Err(self.denied(&failure)),
+                Answer::Done(_) => {
+                    return Err(self.breaks(
+                        "ignores the offset of an append to an absent object",
+                        "an append at an offset above 0 created an object",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a put that has to succeed. Returns the new version.
+    fn put(&self, condition: Condition, body: &'static [u8], what: &str) -> Result<Version, Stop> {
+        match self.ask(self.put_request(condition, body))? {
+            Answer::Done(reply) => self.version_of(reply, what),
+            Answer::Denied(failure) => Err(self.denied(&failure)),
+            Answer::Refused | Answer::Absent => Err(self.fails(what, "it is refused")),
+        }
+    }
+
+    fn put_request(&self, condition: Condition, body: &'static [u8]) -> Request {
+        Request::Put { name: self.name.clone(), body: Bytes::from_static(body), condition }
+    }
+
+    fn append_request(&self, offset: u64, body: &'static [u8], version: Option<&Version>) -> Request {
+        let (name, body) = (self.name.clone(), Bytes::from_static(body));
+        Request::Append { name, offset, body, version: version.cloned() }
+    }
+
+    fn version_of(&self, reply: Reply, what: &str) -> Result<Version, Stop> {
+        reply.version.ok_or_else(|| self.fails(what, "the reply has no version (ETag)"))
+    }
+
+    fn same_version(&self, read: Option<&Version>, written: &Version) -> Result<(), Stop> {
+        if read == Some(written) {
+            return Ok(());
+        }
+        Err(self.fails("a read", "it returns another version (ETag) than the write before"))
+    }
+
+    fn send(&self, request: Request) -> Result<Reply, Failure> {
+        perform(self.store, request)
+    }
+
+    fn ask(&self, request: Request) -> Result<Answer, Stop> {
+        let kind = request.kind();
+        match self.send(request) {
+            Ok(reply) => Ok(Answer::Done(reply)),
+            Err(failure) => match failure.kind {
+                FailureKind::Refused => Ok(Answer::Refused),
+                FailureKind::Absent => Ok(Answer::Absent),
+                FailureKind::Denied => Ok(Answer::Denied(failure)),
+                FailureKind::Full => Err(self.fails(
+                    &format!("a request ({})", kind.name()),
+                    "the store takes no more appends to a new object",
+                )),
+                FailureKind::Again | FailureKind::Throttled | FailureKind::Unknown => {
+                    Err(Stop::Unclear(failure))
+                }
+            },
+        }
+    }
+
+    /// Returns the error that the store breaks a promise and says nothing; `fault` says which.
+    fn breaks(&self, fault: &str, shown: &str) -> Stop {
+        Stop::Final(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the store {} {fault}: {shown}; use another store, or a newer version of this one",
+                self.facts.name
+            ),
+        ))
+    }
+
+    /// Returns the error that the store cannot do what a database needs.
+    fn fails(&self, what: &str, why: &str) -> Stop {
+        Stop::Final(Error::new(
+            ErrorKind::Unsupported,
+            format!(
+                "the store {} cannot keep a database, because {what} fails: {why}; use another store, or \
+                 a newer version of this one",
+                self.facts.name
+            ),
+        ))
+    }
+
+    fn denied(&self, failure: &Failure) -> Stop {
+        Stop::Final(Error::invalid(format!("the store {}: {}", self.facts.name, failure.what)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

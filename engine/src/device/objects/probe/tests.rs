@@ -1,0 +1,357 @@
+//! Unit tests of `probe`, over a store in memory that breaks one promise at a time.
+
+use super::super::request::Listed;
+use super::super::store::Done;
+use super::*;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// A promise that the store breaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Broken {
+    CreateOverwrites,
+    CreateOverwritesAndRefuses,
+    ReplaceIgnoresVersion,
+    VersionStays,
+    NoVersion,
+    AppendOverwrites,
+    AppendIgnoresOffset,
+    AppendIgnoresLowOffset,
+    AppendIgnoresHighOffset,
+    AppendIgnoresVersion,
+    AppendIsLost,
+    AppendIsHalf,
+    AppendCreates,
+    WrongAppendIsRefusedAndApplied,
+    RangeIsIgnored,
+    RangeIsShifted,
+    ReadIsOld,
+    ListIsOld,
+    ListIgnoresPrefix,
+    DeleteIsIgnored,
+    FirstAppendIsRefused,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    objects: BTreeMap<String, (Vec<u8>, u64)>,
+    versions: u64,
+    requests: Vec<(String, Option<FailureKind>)>,
+    /// The reply to the n-th request, from 0, is this failure; the request is applied if `true`.
+    failing: Vec<(usize, FailureKind, bool)>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    facts: StoreFacts,
+    broken: Option<Broken>,
+    state: Mutex<State>,
+}
+
+fn memory(broken: Option<Broken>) -> Memory {
+    let facts =
+        StoreFacts { name: "memory".into(), appends: true, parts_max: 10_000, appends_check_version: true };
+    Memory { facts, broken, state: Mutex::default() }
+}
+
+fn failed(kind: FailureKind) -> Failure {
+    Failure { kind, what: format!("the test says {kind:?}") }
+}
+
+impl Memory {
+    fn is(&self, broken: Broken) -> bool {
+        self.broken == Some(broken)
+    }
+
+    fn set(&self, state: &mut State, name: &str, body: Vec<u8>) -> Reply {
+        if !(self.is(Broken::VersionStays) && state.objects.contains_key(name)) {
+            state.versions += 1;
+        }
+        let (len, number) = (body.len() as u64, state.versions);
+        state.objects.insert(name.into(), (body, number));
+        let version = (!self.is(Broken::NoVersion)).then(|| Version(number.to_string()));
+        Reply { version, len, ..Reply::default() }
+    }
+
+    fn put(
+        &self,
+        state: &mut State,
+        name: &str,
+        body: &[u8],
+        condition: &Condition,
+    ) -> Result<Reply, Failure> {
+        let current = state.objects.get(name).map(|(_, number)| Version(number.to_string()));
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::Absent => current.is_none() || self.is(Broken::CreateOverwrites),
+            Condition::Unchanged(version) => {
+                current.as_ref() == Some(version) || self.is(Broken::ReplaceIgnoresVersion)
+            }
+        };
+        if holds || self.is(Broken::CreateOverwritesAndRefuses) {
+            let reply = self.set(state, name, body.to_vec());
+            return if holds { Ok(reply) } else { Err(failed(FailureKind::Refused)) };
+        }
+        Err(failed(FailureKind::Refused))
+    }
+
+    fn append(
+        &self,
+        state: &mut State,
+        name: &str,
+        offset: u64,
+        body: &[u8],
+        version: Option<&Version>,
+    ) -> Result<Reply, Failure> {
+        if !self.facts.appends {
+            return Err(failed(FailureKind::Denied));
+        }
+        if self.is(Broken::FirstAppendIsRefused) {
+            return Err(failed(FailureKind::Refused));
+        }
+        let Some((old, number)) = state.objects.get(name).cloned() else {
+            return match self.is(Broken::AppendCreates) {
+                true => Ok(self.set(state, name, body.to_vec())),
+                false => Err(failed(FailureKind::Absent)),
+            };
+        };
+        if self.is(Broken::AppendOverwrites) {
+            return Ok(self.set(state, name, body.to_vec()));
+        }
+        let len = old.len() as u64;
+        let offset_holds = offset == len
+            || self.is(Broken::AppendIgnoresOffset)
+            || offset < len && self.is(Broken::AppendIgnoresLowOffset)
+            || offset > len && self.is(Broken::AppendIgnoresHighOffset);
+        let version_holds = version.is_none_or(|version| version.0 == number.to_string())
+            || self.is(Broken::AppendIgnoresVersion);
+        let refused = !(offset_holds && version_holds);
+        let mut added = body.to_vec();
+        match self.broken {
+            Some(Broken::AppendIsLost) => added.fill(0),
+            Some(Broken::AppendIsHalf) => added[body.len() / 2..].fill(0),
+            _ => {}
+        }
+        if refused && !self.is(Broken::WrongAppendIsRefusedAndApplied) {
+            return Err(failed(FailureKind::Refused));
+        }
+        let reply = self.set(state, name, [old, added].concat());
+        if refused { Err(failed(FailureKind::Refused)) } else { Ok(reply) }
+    }
+
+    fn get(&self, state: &State, name: &str, range: Option<std::ops::Range<u64>>) -> Result<Reply, Failure> {
+        let (body, number) = state.objects.get(name).ok_or_else(|| failed(FailureKind::Absent))?;
+        let len = body.len() as u64;
+        let mut range = range.unwrap_or(0..len);
+        if self.is(Broken::RangeIsIgnored) {
+            range = 0..len;
+        } else if self.is(Broken::RangeIsShifted) && range.start > 0 {
+            range = range.start + 1..range.end + 1;
+        }
+        let range = range.start.min(len) as usize..range.end.min(len) as usize;
+        let mut body = body[range].to_vec();
+        if self.is(Broken::ReadIsOld) && body.starts_with(REPLACED) {
+            body = CREATED.to_vec();
+        }
+        Ok(Reply { version: Some(Version(number.to_string())), len, body: body.into(), listed: Vec::new() })
+    }
+
+    fn list(&self, state: &State, prefix: &str) -> Reply {
+        let everything = self.is(Broken::ListIgnoresPrefix);
+        let mut listed = Vec::new();
+        for (name, (body, _)) in &state.objects {
+            if (name.starts_with(prefix) || everything) && !self.is(Broken::ListIsOld) {
+                listed.push(Listed { name: name.clone(), len: body.len() as u64 });
+            }
+        }
+        Reply { listed, ..Reply::default() }
+    }
+
+    fn answer(&self, state: &mut State, request: &Request) -> Result<Reply, Failure> {
+        match request {
+            Request::Put { name, body, condition } => self.put(state, name, body, condition),
+            Request::Append { name, offset, body, version } => {
+                self.append(state, name, *offset, body, version.as_ref())
+            }
+            Request::Get { name, range } => self.get(state, name, range.clone()),
+            Request::Head { name } => self.get(state, name, Some(0..0)),
+            Request::List { prefix } => Ok(self.list(state, prefix)),
+            Request::Delete { name } => {
+                if !self.is(Broken::DeleteIsIgnored) {
+                    state.objects.remove(name);
+                }
+                Ok(Reply::default())
+            }
+        }
+    }
+
+    fn requests(&self) -> usize {
+        self.state.lock().unwrap().requests.len()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.state.lock().unwrap().objects.keys().cloned().collect()
+    }
+
+    /// Probes the store once, without patience.
+    fn probed(&self) -> Result<StoreFacts> {
+        probe_within(self, &Clock::manual(), Duration::ZERO)
+    }
+}
+
+impl ObjectStore for Memory {
+    fn start(&self, request: Request, done: Done) {
+        let outcome = {
+            let mut state = self.state.lock().unwrap();
+            let number = state.requests.len();
+            let failing = state.failing.iter().find(|(at, ..)| *at == number).copied();
+            let outcome = match failing {
+                Some((_, kind, false)) => Err(failed(kind)),
+                Some((_, kind, true)) => {
+                    // Whether it is refused or not, the reply is lost.
+                    let _ = self.answer(&mut state, &request);
+                    Err(failed(kind))
+                }
+                None => self.answer(&mut state, &request),
+            };
+            let kind = outcome.as_ref().err().map(|failure| failure.kind);
+            state.requests.push((request.name().to_string(), kind));
+            outcome
+        };
+        done(outcome);
+    }
+
+    fn facts(&self) -> StoreFacts {
+        self.facts.clone()
+    }
+}
+
+#[test]
+fn store_that_keeps_all_promises_passes() {
+    let store = memory(None);
+    assert_eq!(store.probed().unwrap(), store.facts);
+    assert!(store.names().is_empty());
+    assert_eq!(store.requests(), 14);
+}
+
+#[test]
+fn store_without_appends_is_a_fact() {
+    let mut store = memory(None);
+    store.facts.appends = false;
+    assert_eq!(store.probed().unwrap(), store.facts);
+    let silent = store.requests();
+
+    // The client believes that the store appends, and the store says that it does not.
+    #[derive(Debug)]
+    struct Believing(Memory);
+    impl ObjectStore for Believing {
+        fn start(&self, request: Request, done: Done) {
+            self.0.start(request, done);
+        }
+        fn facts(&self) -> StoreFacts {
+            StoreFacts { appends: true, ..self.0.facts() }
+        }
+    }
+    let store = Believing(store);
+    assert!(!probe(&store).unwrap().appends);
+    assert_eq!(store.0.requests(), 2 * silent + 1);
+    assert!(store.0.names().is_empty());
+}
+
+#[test]
+fn each_broken_promise_is_refused_by_name() {
+    use Broken::*;
+    for (broken, named) in [
+        (CreateOverwrites, "ignores the condition `create if absent`"),
+        (CreateOverwritesAndRefuses, "`create if absent`"),
+        (ReplaceIgnoresVersion, "ignores the condition `replace if unchanged`"),
+        (VersionStays, "the object has the same version"),
+        (NoVersion, "the reply has no version"),
+        (AppendOverwrites, "ignores the offset of an append"),
+        (AppendIgnoresOffset, "ignores the offset of an append"),
+        (AppendIgnoresLowOffset, "an offset below the object's length"),
+        (AppendIgnoresHighOffset, "an offset above the object's length"),
+        (AppendIgnoresVersion, "ignores the version in an append"),
+        (AppendIsLost, "ignores an append"),
+        (AppendIsHalf, "ignores an append"),
+        (AppendCreates, "ignores the offset of an append to an absent object"),
+        (WrongAppendIsRefusedAndApplied, "a request was refused, and yet its bytes are in the object"),
+        (RangeIsIgnored, "ignores the range of a read"),
+        (RangeIsShifted, "the range of a read"),
+        (ReadIsOld, "is not consistent"),
+        (ListIsOld, "a list lacks an object"),
+        (ListIgnoresPrefix, "ignores the prefix of a list"),
+        (DeleteIsIgnored, "an object just deleted is still there"),
+        (FirstAppendIsRefused, "an append at the end of the object fails"),
+    ] {
+        let store = memory(Some(broken));
+        store.state.lock().unwrap().objects.insert("probe/other".into(), (vec![1], 0));
+        let error = store.probed().expect_err(&format!("{broken:?}"));
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{broken:?}: {error}");
+        let message = error.message();
+        assert!(message.contains(named) && message.contains("the store memory "), "{broken:?}: {message}");
+        assert!(message.contains("use another store"), "{broken:?}: {message}");
+        let remain = if broken == DeleteIsIgnored { 2 } else { 1 };
+        assert_eq!(store.names().len(), remain, "{broken:?} left an object behind");
+    }
+}
+
+#[test]
+fn version_in_appends_is_only_checked_if_claimed() {
+    let mut store = memory(Some(Broken::AppendIgnoresVersion));
+    store.facts.appends_check_version = false;
+    assert_eq!(store.probed().unwrap(), store.facts);
+}
+
+#[test]
+fn unclear_outcome_of_any_request_starts_again() {
+    for kind in [FailureKind::Unknown, FailureKind::Throttled, FailureKind::Again] {
+        for number in 0..14 {
+            let store = memory(None);
+            let applied = kind != FailureKind::Again;
+            store.state.lock().unwrap().failing = vec![(number, kind, applied)];
+            let facts = probe_within(&store, &Clock::manual(), PATIENCE).unwrap();
+            assert_eq!(facts, store.facts, "{kind:?} at request {number}");
+            assert_eq!(store.requests(), number + 1 + 1 + 14);
+            assert!(store.names().is_empty(), "{kind:?} at request {number}");
+        }
+    }
+}
+
+#[test]
+fn store_that_never_answers_is_given_up() {
+    let store = memory(None);
+    store.state.lock().unwrap().failing = (0..9).map(|at| (at, FailureKind::Unknown, true)).collect();
+    let error = store.probed().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.message().contains("memory") && error.message().contains("Unknown"), "{error}");
+    assert_eq!(store.requests(), 2);
+}
+
+#[test]
+fn denied_request_ends_the_probe_with_its_reason() {
+    for number in 0..14 {
+        let store = memory(None);
+        store.state.lock().unwrap().failing = vec![(number, FailureKind::Denied, false)];
+        let outcome = store.probed();
+        if number == 5 {
+            // The first append: the store says that it does not append.
+            assert!(!outcome.unwrap().appends);
+            continue;
+        }
+        let error = outcome.expect_err("a denied request");
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "request {number}");
+        assert!(error.message().contains("the test says Denied"), "{error}");
+        assert!(store.names().is_empty(), "request {number}");
+    }
+}
+
+#[test]
+fn probes_use_different_names() {
+    let store = memory(None);
+    store.probed().unwrap();
+    store.probed().unwrap();
+    let state = store.state.lock().unwrap();
+    assert!(state.requests.iter().all(|(name, _)| name.starts_with("probe/")));
+    assert_ne!(state.requests.first().unwrap().0, state.requests.last().unwrap().0);
+}
