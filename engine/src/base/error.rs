@@ -46,6 +46,9 @@ pub enum ErrorKind {
     Poisoned,
     /// The commit may or may not survive. Reopen and check.
     OutcomeUnknown,
+    /// Another process has opened the database, which lies in a store of objects, for writing. This
+    /// process cannot write any more, and what it reads may be out of date.
+    Fenced,
     /// Bytes on storage are not what was written there. Restore from a backup.
     Corruption,
     /// A newer format, or something this build or this machine cannot do.
@@ -70,6 +73,7 @@ impl ErrorKind {
             ErrorKind::Io => "check the device",
             ErrorKind::Poisoned => "close and reopen the database to recover",
             ErrorKind::OutcomeUnknown => "reopen the database and check whether the transaction is there",
+            ErrorKind::Fenced => "close this handle; to take the database back, open it again",
             ErrorKind::Corruption => "restore from a backup",
             ErrorKind::Unsupported => "use a build and a machine that support it",
             ErrorKind::Timeout => "wait again or give more time",

@@ -59,11 +59,14 @@ impl Poison {
         if refused { Err(self.error(ErrorKind::Poisoned)) } else { Ok(()) }
     }
 
-    /// The first failure as an error of `kind`, with its place.
+    /// The first failure as an error of `kind`, with its place. If another process has taken the
+    /// database, a call that has not changed anything yet says so by its kind.
     pub(super) fn error(&self, kind: ErrorKind) -> Error {
         let Some(cause) = self.cause.get() else {
             return Error::new(kind, "a write or flush failed");
         };
+        let is_taken = cause.kind() == ErrorKind::Fenced && kind == ErrorKind::Poisoned;
+        let kind = if is_taken { ErrorKind::Fenced } else { kind };
         Error::after(kind, "a write or flush failed", cause)
     }
 

@@ -105,6 +105,10 @@ impl File for CountedFile {
         self.inner.reserve(from, to)
     }
 
+    fn discard(&self, from: u64, to: u64) -> Result<()> {
+        self.inner.discard(from, to)
+    }
+
     fn set_len(&self, len: u64) -> Result<()> {
         self.inner.set_len(len)
     }

@@ -49,6 +49,9 @@ pub struct DeviceFacts {
     pub direct_io: std::result::Result<(), String>,
     /// io_uring is in use; else the reason why not.
     pub io_uring: std::result::Result<(), String>,
+    /// Log segments are not written a second time: what was appended to them stays until they are
+    /// removed.
+    pub append_only: bool,
     /// Block devices share a flush only if this is equal. That of the database's own directory.
     pub device_number: u64,
 }
@@ -104,6 +107,7 @@ fn of_directory(directory: &Path, trust: DeviceTrust) -> DeviceFacts {
         fua: read("fua").is_some_and(|fua| fua == "1"),
         direct_io: Ok(()),
         io_uring: Ok(()),
+        append_only: false,
         device_number: number,
     }
 }

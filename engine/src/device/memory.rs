@@ -114,6 +114,7 @@ impl Storage for MemoryStorage {
             fua: false,
             direct_io: Err("there is no device".into()),
             io_uring: Err("there is no device".into()),
+            append_only: false,
             device_number: 0,
         }
     }

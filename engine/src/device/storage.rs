@@ -107,6 +107,9 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     }
 }
 
+/// Takes the result of a write, from any thread.
+pub type WriteEnded = Box<dyn FnOnce(Result<()>) + Send>;
+
 /// Called with each completed read and its index.
 pub type ReadDone<'d> = dyn FnMut(usize, &mut ReadRequest<'_>) + 'd;
 
@@ -157,6 +160,18 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// `OutOfSpace`; I/O: then the bytes may or may not be there, now or later.
     fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()>;
 
+    /// Writes all of `bytes`, and calls `done` when they are durable, or with the error. The bytes
+    /// are copied before this returns. A file that performs writes itself calls `done` before it
+    /// returns.
+    fn write_then(&self, offset: u64, bytes: &[u8], done: WriteEnded) {
+        done(self.write_durable_at(offset, bytes));
+    }
+
+    /// Returns whether a write at byte 0 replaces the whole content in one step, durably.
+    fn replaces_atomically(&self) -> bool {
+        false
+    }
+
     /// Makes every write that completed before this call durable, the file's length included.
     ///
     /// # Errors
@@ -188,6 +203,16 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// `OutOfSpace`; I/O.
     fn reserve(&self, from: u64, to: u64) -> Result<()>;
+
+    /// The bytes `from..to` are not needed any more: until they are written again, a read may
+    /// return anything. Not durable by itself. Lets a storage free space.
+    ///
+    /// # Errors
+    /// I/O.
+    fn discard(&self, from: u64, to: u64) -> Result<()> {
+        let _ = (from, to);
+        Ok(())
+    }
 
     /// Cuts or extends the file (extended bytes read as zero, and no space is set aside for them).
     ///

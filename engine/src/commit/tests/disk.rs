@@ -230,6 +230,7 @@ impl Storage for Disk {
             fua: true,
             direct_io: Ok(()),
             io_uring: Ok(()),
+            append_only: false,
             device_number: 1,
         }
     }

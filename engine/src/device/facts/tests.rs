@@ -9,6 +9,7 @@ fn device(name: &str, number: u64, volatile_cache: bool) -> DeviceFacts {
         fua: true,
         direct_io: Ok(()),
         io_uring: Ok(()),
+        append_only: false,
         device_number: number,
     }
 }

@@ -1,8 +1,7 @@
 //! The trait through which the engine uses a store of objects.
 
 use super::request::{Failure, Reply, Request};
-use crate::sync::{Event, Mutex};
-use std::sync::Arc;
+use super::waiting::wait_for;
 
 /// How a request ended.
 pub type Outcome = Result<Reply, Failure>;
@@ -10,7 +9,7 @@ pub type Outcome = Result<Reply, Failure>;
 /// Called once, from any thread, with the outcome of a request. It must not block.
 pub type Done = Box<dyn FnOnce(Outcome) + Send>;
 
-/// The properties of a store, as it was told or as the probe found them.
+/// The properties of a store, from its client or from the probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StoreFacts {
     /// For people: `s3://bucket/prefix`. Holds no secret.
@@ -41,20 +40,5 @@ pub trait ObjectStore: Send + Sync + std::fmt::Debug {
 /// # Errors
 /// See [`FailureKind`](super::request::FailureKind).
 pub fn perform(store: &dyn ObjectStore, request: Request) -> Outcome {
-    let ended = Arc::new((Mutex::new(None), Event::new()));
-    let told = ended.clone();
-    store.start(
-        request,
-        Box::new(move |outcome| {
-            *told.0.lock() = Some(outcome);
-            told.1.notify_all();
-        }),
-    );
-    loop {
-        let ticket = ended.1.ticket();
-        if let Some(outcome) = ended.0.lock().take() {
-            return outcome;
-        }
-        ended.1.wait(ticket, None);
-    }
+    wait_for(|done| store.start(request, done))
 }

@@ -72,6 +72,7 @@ impl Device {
             fua: self.cache == Cache::VolatileWithFua,
             direct_io: if self.direct_io { Ok(()) } else { Err("simulated".into()) },
             io_uring: Err("simulated".into()),
+            append_only: false,
             device_number: 0,
         }
     }

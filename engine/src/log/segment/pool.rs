@@ -22,6 +22,8 @@ pub struct SegmentPool {
     pub(super) storage: Arc<dyn Storage>,
     pub(super) segment_bytes: u64,
     pub(super) bytes_max: u64,
+    /// A segment is written again after a checkpoint; otherwise it is removed.
+    pub(super) recycles: bool,
     /// READY segments that the preparer keeps.
     pub(super) spare: usize,
     pub(super) clock: Clock,
@@ -51,8 +53,10 @@ impl SegmentPool {
     ) -> Result<Arc<SegmentPool>> {
         storage.create_directory(DIRECTORY)?;
         storage.flush_directory("")?;
+        let recycles = !storage.facts().append_only;
         Ok(Arc::new(SegmentPool {
             storage,
+            recycles,
             segment_bytes,
             bytes_max,
             spare,
@@ -180,7 +184,10 @@ impl SegmentPool {
                 }
                 let segment = full.segment;
                 let fits = segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX;
-                if fits && (segment.id.0 >= state.ids.first_own || planted::is(Bug::KilledSegmentAdopted)) {
+                if fits
+                    && self.recycles
+                    && (segment.id.0 >= state.ids.first_own || planted::is(Bug::KilledSegmentAdopted))
+                {
                     state.ready.push(segment);
                 } else if !planted::is(Bug::SegmentForgotten) {
                     state.excess.push(segment.id);

@@ -32,6 +32,9 @@
 //!   read equal: the durable one stays intact while the other is written, and writing the same
 //!   bytes changes nothing. A flush is not enough: after a failed flush the next one may report
 //!   success. The decoded bytes are written, because a second read may return others.
+//!
+//! On a device that replaces a file in one step ([`File::replaces_atomically`]) there is only
+//! slot 0, and what is read is durable: N1 holds by itself, and N2, N3 and N7 ask for nothing.
 
 use super::super::block_file::PAGES_PATH;
 use super::format::{Manifest, SLOT_BYTES};
@@ -157,7 +160,7 @@ impl ManifestFile {
     pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
         let file = open_file(storage, false, read_only)?;
         let Found { slot, manifest, bytes, alone } = find_newest(&*file)?;
-        if !read_only {
+        if !read_only && !file.replaces_atomically() {
             // N7.
             let other = 1 - slot;
             let order = if planted::is(Bug::NewestSlotNotFirst) { [other, slot] } else { [slot, other] };
@@ -240,8 +243,12 @@ fn slot_offset(slot: usize) -> u64 {
 }
 
 /// Writes the slots one after the other, each when the one before is durable. Also flushes: the
-/// file may be a sparse copy, and longer than before.
+/// file may be a sparse copy, and longer than before. A file that is replaced in one step has only
+/// slot 0.
 fn write_slots(file: &dyn File, bytes: &[u8], slots: &[usize]) -> Result<()> {
+    if file.replaces_atomically() {
+        return file.write_durable_at(slot_offset(0), bytes);
+    }
     slots.iter().try_for_each(|slot| {
         file.write_durable_at(slot_offset(*slot), bytes)?;
         file.flush()
@@ -290,6 +297,9 @@ fn find_newest(file: &dyn File) -> Result<Found> {
             Manifest::decode(&bytes).map_err(|error| error.at(file.location(slot_offset(slot))))?;
         Ok::<_, Error>(Found { slot, manifest, bytes, alone: false })
     };
+    if file.replaces_atomically() {
+        return read(0);
+    }
     match (read(0), read(1)) {
         (Ok(zero), Ok(one)) => match zero.manifest.generation.cmp(&one.manifest.generation) {
             Ordering::Less => Ok(one),

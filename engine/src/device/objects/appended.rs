@@ -1,0 +1,317 @@
+//! A segment of the log while its writer fills it: several objects ("lanes") that take appends.
+//!
+//! ```text
+//!    blocks ──▶ waiting ──▶ lane 0   │ header │ block 1 │ block 4 │ …
+//!                      └──▶ lane 1   │ header │ block 2 │ block 3 │ …
+//! ```
+//!
+//! A lane has one append in flight, so several lanes give several appends in flight. A block names
+//! database, log, epoch and sequence, so its lane and its place there do not matter, and a caller's
+//! offset is ignored.
+//!
+//! 1. The offset of an append is the length of what this writer appended and saw confirmed (O6). So
+//!    everything below it is the writer's own, and there was no fence.
+//! 2. A block's bytes are fixed when it is sent first (O5). If the outcome of its append is
+//!    unknown, or the store refuses it, the writer reads what is there and decides (O11): its own
+//!    bytes: the block is durable; nothing: it sends the same bytes again; a fence: the writer has
+//!    ended.
+//! 3. Lanes are created with a header only, and data goes to offsets above 0 (O8): an object that
+//!    was removed refuses data.
+//! 4. Nothing is written before the register names the segment (O10).
+
+use super::body::{Form, ObjectId, SegmentEntry};
+use super::frame::{FRAME_BYTES, Frame, FrameKind};
+use super::open_segment::{OpenSegment, Write, Writer};
+use super::patience::{Patience, error_of, may_end, place, read};
+use super::register::fenced;
+use super::request::{Failure, FailureKind, Request, Version};
+use super::segment_reader::Part;
+use super::store::{Outcome, perform};
+use crate::base::{Error, ErrorKind, Result};
+use crate::sync::{Event, Mutex, thread};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Parts of a lane that are left for its header and a fence.
+const PARTS_SPARED: u64 = 2;
+
+/// An object that takes appends.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    id: ObjectId,
+    /// Bytes of it that are confirmed.
+    len: u64,
+    version: Option<Version>,
+    /// Appends that it still takes.
+    parts_left: u64,
+    is_busy: bool,
+}
+
+#[derive(Default)]
+struct State {
+    lanes: Vec<Lane>,
+    waiting: VecDeque<Write>,
+    /// Writes of which the outcome was not reported yet, waiting ones included.
+    in_flight: usize,
+    /// The register names the segment.
+    is_registered: bool,
+    failure: Option<Error>,
+}
+
+/// See the module's text.
+pub struct AppendedSegment {
+    path: String,
+    writer: Arc<Writer>,
+    state: Mutex<State>,
+    /// Happens when no write is in flight.
+    idle: Event,
+}
+
+impl std::fmt::Debug for AppendedSegment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AppendedSegment").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Creates an object with a header. A name whose creation has an unknown outcome is given up:
+/// another copy of the request may still create it (O8).
+///
+/// # Errors
+/// I/O; after `tries` names of unknown outcome the last failure.
+pub(super) fn create_lane(writer: &Writer, mut next: impl FnMut() -> ObjectId) -> Result<Lane> {
+    let mut patience = Patience::new(writer.patience);
+    loop {
+        let id = next();
+        let body = writer.header.encode();
+        let condition = super::request::Condition::Absent;
+        let created = perform(&*writer.store, Request::Put { name: id.log_name(), body, condition });
+        match created {
+            Ok(reply) => {
+                let parts_left = writer.store.facts().parts_max.saturating_sub(PARTS_SPARED);
+                return Ok(Lane { id, len: FRAME_BYTES, version: reply.version, parts_left, is_busy: false });
+            }
+            Err(failure) if may_end(failure.kind) && patience.pause() => {}
+            Err(failure) => return Err(error_of(&failure, "a log object cannot be created", &id.log_name())),
+        }
+    }
+}
+
+impl AppendedSegment {
+    /// Returns a segment in lanes that exist.
+    pub(super) fn new(path: &str, writer: Arc<Writer>, lanes: Vec<Lane>) -> Arc<AppendedSegment> {
+        let state = Mutex::new(State { lanes, ..State::default() });
+        Arc::new(AppendedSegment { path: path.to_string(), writer, state, idle: Event::new() })
+    }
+
+    fn begin(self: &Arc<Self>, write: Write) {
+        let mut state = self.state.lock();
+        if let Err(error) =
+            super::open_segment::admit(&self.path, state.is_registered, state.failure.as_ref())
+        {
+            drop(state);
+            return (write.done)(Err(error));
+        }
+        state.in_flight += 1;
+        state.waiting.push_back(write);
+        drop(state);
+        self.start_next();
+    }
+
+    /// Starts the append of the next block if a lane is free.
+    fn start_next(self: &Arc<Self>) {
+        let (lane, write, request) = {
+            let mut state = self.state.lock();
+            let lanes = state.lanes.iter().enumerate();
+            let free = lanes.filter(|(_, lane)| !lane.is_busy && lane.parts_left > 0);
+            let Some((index, _)) = free.max_by_key(|(_, lane)| lane.parts_left) else { return };
+            let Some(write) = state.waiting.pop_front() else { return };
+            let lane = &mut state.lanes[index];
+            lane.is_busy = true;
+            let request = lane.append(&write.body);
+            (index, write, request)
+        };
+        let this = self.clone();
+        let store = self.writer.store.clone();
+        let ended = move |outcome: Outcome| match outcome {
+            Ok(reply) => this.confirmed(lane, write, reply.version),
+            Err(failure) => this.decide_elsewhere(lane, write, failure),
+        };
+        store.start(request, Box::new(ended));
+    }
+
+    /// The block of `write` is durable, and `lane` is free again.
+    fn confirmed(self: &Arc<Self>, lane: usize, write: Write, version: Option<Version>) {
+        {
+            let mut state = self.state.lock();
+            let lane = &mut state.lanes[lane];
+            lane.len += write.body.len() as u64;
+            lane.parts_left -= 1;
+            lane.version = version;
+            lane.is_busy = false;
+        }
+        self.end(write, Ok(()));
+        self.start_next();
+    }
+
+    fn end(&self, write: Write, result: Result<()>) {
+        (write.done)(result);
+        let mut state = self.state.lock();
+        state.in_flight -= 1;
+        if state.in_flight == 0 {
+            drop(state);
+            self.idle.notify_all();
+        }
+    }
+
+    /// Decides what became of a failed append in a thread of its own, because that waits and reads.
+    fn decide_elsewhere(self: &Arc<Self>, lane: usize, write: Write, failure: Failure) {
+        let (this, slot) = (self.clone(), Arc::new(Mutex::new(Some(write))));
+        let taken = slot.clone();
+        let spawned = thread::spawn("quench-append", move || {
+            let write = taken.lock().take();
+            if let Some(write) = write {
+                this.decide(lane, write, failure);
+            }
+        });
+        if let Err(error) = spawned
+            && let Some(write) = slot.lock().take()
+        {
+            let error = Error::io("no thread to find out what became of an append", error);
+            self.fail(write, error.with_kind(ErrorKind::OutcomeUnknown));
+        }
+    }
+
+    fn decide(self: &Arc<Self>, lane: usize, write: Write, failure: Failure) {
+        let state = self.state.lock().lanes[lane].clone();
+        match resolve(&self.writer, &state, &write.body, failure) {
+            Ok(Resolved::Durable(version)) => self.confirmed(lane, write, version),
+            Ok(Resolved::LaneIsFull) => {
+                {
+                    let mut state = self.state.lock();
+                    (state.lanes[lane].parts_left, state.lanes[lane].is_busy) = (0, false);
+                    state.waiting.push_front(write);
+                }
+                self.start_next();
+            }
+            Err(error) => self.fail(write, error),
+        }
+    }
+
+    /// Ends all writes: this one failed, and what was to follow it is never sent.
+    fn fail(&self, write: Write, error: Error) {
+        let waiting = {
+            let mut state = self.state.lock();
+            state.failure.get_or_insert(error.duplicate());
+            std::mem::take(&mut state.waiting)
+        };
+        for later in waiting {
+            self.end(later, Err(error.duplicate()));
+        }
+        self.end(write, Err(error));
+    }
+}
+
+impl Lane {
+    fn append(&self, body: &Bytes) -> Request {
+        let (name, version) = (self.id.log_name(), self.version.clone());
+        Request::Append { name, offset: self.len, body: body.clone(), version }
+    }
+}
+
+/// What became of a failed append.
+enum Resolved {
+    /// The block is in the object; the object's version, if the block is its end.
+    Durable(Option<Version>),
+    /// The block is not in the object, which takes no more.
+    LaneIsFull,
+}
+
+/// Finds out what became of the append of `body` to `lane`, and sends it again until that is known.
+///
+/// # Errors
+/// `Fenced`; `OutcomeUnknown`; `Corruption`; I/O if the store refused it for certain.
+fn resolve(writer: &Writer, lane: &Lane, body: &Bytes, mut failure: Failure) -> Result<Resolved> {
+    let (name, end) = (lane.id.log_name(), lane.len + body.len() as u64);
+    let (mut patience, mut is_ambiguous) = (Patience::new(writer.patience), false);
+    let unknown = |failure: &Failure| {
+        error_of(failure, "whether a block was appended is unknown", &name)
+            .with_kind(ErrorKind::OutcomeUnknown)
+    };
+    loop {
+        is_ambiguous |= failure.kind.is_ambiguous();
+        if failure.kind == FailureKind::Denied && !is_ambiguous {
+            return Err(error_of(&failure, "a block cannot be appended", &name));
+        }
+        let there = read(&*writer.store, &name, Some(lane.len..end), writer.patience);
+        let there = there.map_err(|failure| unknown(&failure))?;
+        if there.body == *body {
+            return Ok(Resolved::Durable(there.version.filter(|_| there.len == end)));
+        }
+        if !there.body.is_empty() || there.len < lane.len {
+            return Err(intruder(writer, &name, lane.len, &there.body));
+        }
+        if failure.kind == FailureKind::Full {
+            return Ok(Resolved::LaneIsFull);
+        }
+        if lane.version.is_some() && there.version != lane.version {
+            let what = "the log object was replaced by another one of its name and length";
+            return Err(Error::corruption(what).at(place(&name, lane.len)));
+        }
+        if !patience.pause() {
+            return Err(unknown(&failure));
+        }
+        match perform(&*writer.store, lane.append(body)) {
+            Ok(reply) => return Ok(Resolved::Durable(reply.version)),
+            Err(later) => failure = later,
+        }
+    }
+}
+
+/// Returns the error for bytes that this writer did not append.
+fn intruder(writer: &Writer, name: &str, offset: u64, there: &[u8]) -> Error {
+    match Frame::decode(there) {
+        Some(fence) if fence.kind == FrameKind::Fence && fence.identity == writer.header.identity => {
+            fenced(writer.header.epoch, fence.epoch)
+        }
+        _ => {
+            let what = "the log object holds other bytes than this process appended";
+            Error::corruption(what).at(place(name, offset))
+        }
+    }
+}
+
+impl OpenSegment for Arc<AppendedSegment> {
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn entry(&self, number: u64) -> SegmentEntry {
+        let objects = self.state.lock().lanes.iter().map(|lane| lane.id.number).collect();
+        SegmentEntry { number, epoch: self.writer.header.epoch, form: Form::Lanes, objects }
+    }
+
+    fn registered(&self) {
+        self.state.lock().is_registered = true;
+    }
+
+    fn submit(&self, write: Write) {
+        self.begin(write);
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let state = self.state.lock();
+        let part = |lane: &Lane| Part::of_lane(lane.id.log_name(), lane.len);
+        state.lanes.iter().map(part).collect()
+    }
+
+    fn wait_idle(&self) {
+        loop {
+            let ticket = self.idle.ticket();
+            if self.state.lock().in_flight == 0 {
+                return;
+            }
+            self.idle.wait(ticket, None);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The body of the object `manifest`: what the device must know, and the engine's manifest.
+//!
+//! | field | form | meaning |
+//! |---|---|---|
+//! | magic | 8 bytes | `QNCHOBJS` |
+//! | format version | 4 bytes | 1 |
+//! | CRC-32C | 4 bytes | of everything behind it |
+//! | identity | 8 bytes | random, repeated in every log object |
+//! | generation | varint | rises with each put |
+//! | writer epoch | varint | rises with each claim |
+//! | nonce | 16 bytes | random, of the writer with this epoch |
+//! | segments | varint count | each: number varint, epoch varint, form 1 byte, varint count of objects, varint each |
+//! | runs | varint count | each: gap to the end of the previous run, length, epoch, name, offset in the object, all varints |
+//! | pages | varint | length of the file of pages |
+//! | contents | bytes | the engine's manifest; empty before the first one |
+//!
+//! Integers of a fixed length are little-endian.
+
+use crate::base::encoding::{Reader, put_bytes, put_varint};
+use crate::base::{Error, ErrorKind, Result, checksum};
+use bytes::Bytes;
+
+const MAGIC: [u8; 8] = *b"QNCHOBJS";
+const VERSION: u32 = 1;
+/// Bytes before the checksum, and with it.
+const PREFIX_BYTES: usize = 12;
+const HEADER_BYTES: usize = 16;
+
+/// The number of a claim: one writer, from its claim to the next one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct WriterEpoch(pub u64);
+
+/// A random number that distinguishes two writers that try to claim the same epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Nonce(pub [u8; 16]);
+
+/// The name of an object: the epoch of its writer, and a number that this writer uses once (O1).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct ObjectId {
+    /// The writer.
+    pub epoch: WriterEpoch,
+    /// The number.
+    pub number: u64,
+}
+
+impl ObjectId {
+    /// Returns the name of a log object.
+    #[must_use]
+    pub fn log_name(self) -> String {
+        format!("log/{:06}-{:08}", self.epoch.0, self.number)
+    }
+
+    /// Returns the name of an extent.
+    #[must_use]
+    pub fn pages_name(self) -> String {
+        format!("pages/{:06}-{:08}", self.epoch.0, self.number)
+    }
+}
+
+/// The form of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Form {
+    /// Objects that take appends.
+    #[default]
+    Lanes = 0,
+    /// One object for each block, numbered from 1.
+    Numbered = 1,
+}
+
+/// A segment of the log, and the objects that hold it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SegmentEntry {
+    /// The number in the segment's file name.
+    pub number: u64,
+    /// The writer that made it.
+    pub epoch: WriterEpoch,
+    /// Its form.
+    pub form: Form,
+    /// Numbers of its lanes; or the one number that the names of all its objects begin with.
+    pub objects: Vec<u64>,
+}
+
+impl SegmentEntry {
+    /// Returns the segment's objects.
+    pub fn ids(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.objects.iter().map(|number| ObjectId { epoch: self.epoch, number: *number })
+    }
+}
+
+/// A range of the file of pages that lies in one object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Run {
+    /// Its first byte in the file.
+    pub start: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The extent.
+    pub object: ObjectId,
+    /// Its first byte in the object.
+    pub offset: u64,
+}
+
+/// See the module's text.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Body {
+    /// Identity of the database's objects.
+    pub identity: u64,
+    /// Rises with each put.
+    pub generation: u64,
+    /// The last claim.
+    pub epoch: WriterEpoch,
+    /// The nonce of that claim.
+    pub nonce: Nonce,
+    /// Segments of the log.
+    pub segments: Vec<SegmentEntry>,
+    /// The file of pages, in order.
+    pub runs: Vec<Run>,
+    /// Length of the file of pages.
+    pub pages_len: u64,
+    /// The engine's manifest.
+    pub contents: Bytes,
+}
+
+impl Body {
+    /// Returns the bytes of the object.
+    #[must_use]
+    pub fn encode(&self) -> Bytes {
+        let mut out = Vec::with_capacity(256 + self.runs.len() * 16 + self.contents.len());
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.identity.to_le_bytes());
+        put_varint(&mut out, self.generation);
+        put_varint(&mut out, self.epoch.0);
+        out.extend_from_slice(&self.nonce.0);
+        put_varint(&mut out, self.segments.len() as u64);
+        for segment in &self.segments {
+            put_varint(&mut out, segment.number);
+            put_varint(&mut out, segment.epoch.0);
+            out.push(segment.form as u8);
+            put_varint(&mut out, segment.objects.len() as u64);
+            segment.objects.iter().for_each(|number| put_varint(&mut out, *number));
+        }
+        put_varint(&mut out, self.runs.len() as u64);
+        let mut end = 0;
+        for run in &self.runs {
+            put_varint(&mut out, run.start - end);
+            put_varint(&mut out, run.len);
+            put_varint(&mut out, run.object.epoch.0);
+            put_varint(&mut out, run.object.number);
+            put_varint(&mut out, run.offset);
+            end = run.start + run.len;
+        }
+        put_varint(&mut out, self.pages_len);
+        put_bytes(&mut out, &self.contents);
+        let crc = checksum::crc(&out[HEADER_BYTES..]);
+        out[PREFIX_BYTES..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        out.into()
+    }
+
+    /// Returns the body in the bytes of the object.
+    ///
+    /// # Errors
+    /// `Corruption`; `Unsupported` for a newer format.
+    pub fn decode(bytes: &[u8]) -> Result<Body> {
+        let damaged = |what: &str| Error::corruption(format!("the object is no manifest: {what}"));
+        let mut reader = Reader::new(bytes);
+        if reader.take(8) != Some(&MAGIC) {
+            return Err(damaged("it begins with other bytes"));
+        }
+        let version = reader.u32().ok_or_else(|| damaged("it is too short"))?;
+        if version != VERSION {
+            let what =
+                format!("the manifest has format version {version}; this build reads version {VERSION}");
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
+        let crc = reader.u32().ok_or_else(|| damaged("it is too short"))?;
+        if checksum::crc(&bytes[HEADER_BYTES..]) != crc {
+            return Err(damaged("its checksum is wrong"));
+        }
+        let body = Body::decode_fields(&mut reader).ok_or_else(|| damaged("a field is missing"))?;
+        if !reader.is_empty() {
+            return Err(damaged("there are bytes behind its last field"));
+        }
+        Ok(body)
+    }
+
+    fn decode_fields(reader: &mut Reader<'_>) -> Option<Body> {
+        let identity = reader.u64()?;
+        let (generation, epoch) = (reader.varint()?, WriterEpoch(reader.varint()?));
+        let nonce = Nonce(reader.take(16)?.try_into().ok()?);
+        let mut segments = Vec::new();
+        for _ in 0..reader.varint()? {
+            let (number, epoch) = (reader.varint()?, WriterEpoch(reader.varint()?));
+            let form = match reader.u8()? {
+                0 => Form::Lanes,
+                1 => Form::Numbered,
+                _ => return None,
+            };
+            let mut objects = Vec::new();
+            for _ in 0..reader.varint()? {
+                objects.push(reader.varint()?);
+            }
+            segments.push(SegmentEntry { number, epoch, form, objects });
+        }
+        let (mut runs, mut end) = (Vec::new(), 0_u64);
+        for _ in 0..reader.varint()? {
+            let start = end.checked_add(reader.varint()?)?;
+            let len = reader.varint()?;
+            end = start.checked_add(len)?;
+            let (epoch, number) = (WriterEpoch(reader.varint()?), reader.varint()?);
+            let offset = reader.varint()?;
+            runs.push(Run { start, len, object: ObjectId { epoch, number }, offset });
+        }
+        let pages_len = reader.varint()?;
+        let contents = Bytes::copy_from_slice(reader.bytes()?);
+        Some(Body { identity, generation, epoch, nonce, segments, runs, pages_len, contents })
+    }
+}

@@ -1,0 +1,424 @@
+//! The file of pages: ranges of bytes, each in an object that was written once.
+//!
+//! ```text
+//!   write ──▶ pending ──(an extent's worth, or a flush)──▶ uploading ──confirmed──▶ runs
+//!             in memory                                    in memory               in an object
+//! ```
+//!
+//! 1. A write shadows what was at its place. An object of which nothing is left is dead: it is
+//!    deleted after a manifest without it is confirmed (O24, O25).
+//! 2. A read finds the newest bytes, wherever they are.
+//! 3. Bytes in memory are bounded: a write waits while too many are pending.
+//! 4. A failed upload fails all later writes and flushes: which bytes are in the store is unknown.
+
+use super::body::{Body, ObjectId, Run, WriterEpoch};
+use super::patience::{error_of, may_end, persist, place};
+use super::request::{Condition, Request};
+use super::segment_reader::read_ranges;
+use super::store::{ObjectStore, Outcome};
+use crate::base::{Error, ErrorKind, Result};
+use crate::device::ReadRequest;
+use crate::sync::{Event, Mutex, MutexGuard, thread};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The engine's name for the file.
+const PATH: &str = "pages/data";
+/// Pending bytes, in extents, at which a write waits.
+const PENDING_EXTENTS_MAX: u64 = 4;
+
+/// Bytes that are not confirmed in an object yet.
+#[derive(Clone, Debug)]
+struct Pending {
+    bytes: Bytes,
+    /// The upload that has them, and their offset in its object.
+    upload: Option<(u64, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Confirmed ranges by their first byte; they do not overlap.
+    runs: BTreeMap<u64, Run>,
+    /// Newer bytes by their first byte; they do not overlap, and shadow runs.
+    pending: BTreeMap<u64, Pending>,
+    /// Pending bytes, and those of them that no upload has.
+    pending_bytes: u64,
+    idle_bytes: u64,
+    /// Numbers of the uploads in flight.
+    uploads: BTreeSet<u64>,
+    /// Bytes of runs in each object.
+    live: HashMap<ObjectId, u64>,
+    /// Objects without runs, which a manifest may still name.
+    dead: Vec<ObjectId>,
+    len: u64,
+    failure: Option<Error>,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Extents {
+    store: Arc<dyn ObjectStore>,
+    epoch: WriterEpoch,
+    /// Gives each object of this writer its number.
+    next_number: Arc<crate::sync::atomic::AtomicU64>,
+    extent_bytes: u64,
+    patience: Duration,
+    state: Mutex<State>,
+    /// Happens when an upload ends.
+    ended: Event,
+}
+
+impl Extents {
+    pub(super) fn new(
+        store: Arc<dyn ObjectStore>,
+        body: &Body,
+        next_number: Arc<crate::sync::atomic::AtomicU64>,
+        extent_bytes: u64,
+        patience: Duration,
+    ) -> Arc<Extents> {
+        let mut state = State { len: body.pages_len, ..State::default() };
+        for run in &body.runs {
+            state.runs.insert(run.start, *run);
+            *state.live.entry(run.object).or_default() += run.len;
+        }
+        let (epoch, state) = (body.epoch, Mutex::new(state));
+        Arc::new(Extents { store, epoch, next_number, extent_bytes, patience, state, ended: Event::new() })
+    }
+
+    /// Puts the confirmed state into a body, and returns the objects that it no longer names.
+    pub(super) fn describe(&self, body: &mut Body) -> Vec<ObjectId> {
+        let mut state = self.state.lock();
+        body.runs = state.runs.values().copied().collect();
+        body.pages_len = state.len;
+        std::mem::take(&mut state.dead)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.state.lock().len
+    }
+
+    /// Makes the file at least `len` bytes long.
+    pub(super) fn extend(&self, len: u64) {
+        let mut state = self.state.lock();
+        state.len = state.len.max(len);
+    }
+
+    /// Cuts or extends the file.
+    pub(super) fn set_len(&self, len: u64) {
+        let mut state = self.state.lock();
+        state.forget(len..u64::MAX);
+        state.len = len;
+    }
+
+    /// The bytes of `range` are not needed any more.
+    pub(super) fn discard(&self, range: Range<u64>) {
+        self.state.lock().forget(range);
+    }
+
+    /// Takes over bytes of the file.
+    ///
+    /// # Errors
+    /// The error of an earlier upload.
+    pub(super) fn write(self: &Arc<Self>, offset: u64, bytes: &[u8]) -> Result<()> {
+        let copy = Bytes::copy_from_slice(bytes);
+        let end = offset + bytes.len() as u64;
+        let mut state = self.wait_for_room()?;
+        state.cut_pending(offset..end);
+        state.pending_bytes += copy.len() as u64;
+        state.idle_bytes += copy.len() as u64;
+        state.pending.insert(offset, Pending { bytes: copy, upload: None });
+        state.len = state.len.max(end);
+        let is_enough = state.idle_bytes >= self.extent_bytes;
+        let upload = is_enough.then(|| self.assemble(&mut state)).flatten();
+        drop(state);
+        upload.into_iter().for_each(|upload| self.start(upload));
+        Ok(())
+    }
+
+    fn wait_for_room(self: &Arc<Self>) -> Result<MutexGuard<'_, State>> {
+        loop {
+            let ticket = self.ended.ticket();
+            let mut state = self.state.lock();
+            if let Some(failure) = &state.failure {
+                return Err(failure.duplicate());
+            }
+            if state.pending_bytes < PENDING_EXTENTS_MAX * self.extent_bytes {
+                return Ok(state);
+            }
+            // Without an upload in flight nothing would ever end.
+            let upload = if state.uploads.is_empty() { self.assemble(&mut state) } else { None };
+            drop(state);
+            match upload {
+                Some(upload) => self.start(upload),
+                None => self.ended.wait(ticket, None),
+            }
+        }
+    }
+
+    /// Uploads everything that was written before, and waits until it is confirmed.
+    ///
+    /// # Errors
+    /// The error of an upload.
+    pub(super) fn upload_all(self: &Arc<Self>) -> Result<()> {
+        let awaited = loop {
+            let mut state = self.state.lock();
+            let Some(upload) = self.assemble(&mut state) else { break state.uploads.clone() };
+            drop(state);
+            self.start(upload);
+        };
+        loop {
+            let ticket = self.ended.ticket();
+            {
+                let state = self.state.lock();
+                if let Some(failure) = &state.failure {
+                    return Err(failure.duplicate());
+                }
+                if state.uploads.is_disjoint(&awaited) {
+                    return Ok(());
+                }
+            }
+            self.ended.wait(ticket, None);
+        }
+    }
+
+    /// Makes an object of pending bytes that no upload has, at most about an extent's worth.
+    fn assemble(&self, state: &mut State) -> Option<(u64, Bytes)> {
+        if state.idle_bytes == 0 {
+            return None;
+        }
+        let number = self.next_number.fetch_add(1, crate::sync::atomic::Ordering::Relaxed);
+        let mut body = Vec::with_capacity(state.idle_bytes.min(self.extent_bytes) as usize);
+        for pending in state.pending.values_mut().filter(|pending| pending.upload.is_none()) {
+            if !body.is_empty() && (body.len() + pending.bytes.len()) as u64 > self.extent_bytes {
+                break;
+            }
+            pending.upload = Some((number, body.len() as u64));
+            body.extend_from_slice(&pending.bytes);
+        }
+        state.idle_bytes -= body.len() as u64;
+        state.uploads.insert(number);
+        Some((number, body.into()))
+    }
+
+    fn start(self: &Arc<Self>, (number, body): (u64, Bytes)) {
+        let id = ObjectId { epoch: self.epoch, number };
+        // Only this writer uses the name, and always with these bytes.
+        let request = Request::Put { name: id.pages_name(), body, condition: Condition::Always };
+        let (this, again) = (self.clone(), request.clone());
+        self.store.start(
+            request,
+            Box::new(move |outcome| match outcome {
+                Err(failure) if may_end(failure.kind) => this.send_again(id, again),
+                ended => this.uploaded(id, ended),
+            }),
+        );
+    }
+
+    fn send_again(self: &Arc<Self>, id: ObjectId, request: Request) {
+        let this = self.clone();
+        let spawned = thread::spawn("quench-upload", move || {
+            let outcome = persist(&*this.store, &request, this.patience);
+            this.uploaded(id, outcome);
+        });
+        if let Err(error) = spawned {
+            self.fail(id.number, Error::io("no thread to upload pages again", error));
+        }
+    }
+
+    fn uploaded(&self, id: ObjectId, outcome: Outcome) {
+        if let Err(failure) = outcome {
+            return self.fail(id.number, error_of(&failure, "pages cannot be uploaded", &id.pages_name()));
+        }
+        let mut state = self.state.lock();
+        let of_upload = |pending: &Pending| pending.upload.is_some_and(|(number, _)| number == id.number);
+        let starts: Vec<u64> =
+            state.pending.iter().filter(|(_, pending)| of_upload(pending)).map(|(start, _)| *start).collect();
+        for start in &starts {
+            let Some(Pending { bytes, upload: Some((_, offset)) }) = state.pending.remove(start) else {
+                continue;
+            };
+            state.pending_bytes -= bytes.len() as u64;
+            state.add_run(Run { start: *start, len: bytes.len() as u64, object: id, offset });
+        }
+        if starts.is_empty() {
+            state.dead.push(id);
+        }
+        state.uploads.remove(&id.number);
+        drop(state);
+        self.ended.notify_all();
+    }
+
+    fn fail(&self, number: u64, error: Error) {
+        let mut state = self.state.lock();
+        state.uploads.remove(&number);
+        state.failure.get_or_insert(error);
+        drop(state);
+        self.ended.notify_all();
+    }
+
+    /// Fills `buffer` from byte `offset`.
+    ///
+    /// # Errors
+    /// `Corruption` if the file ends before; I/O.
+    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let mut reads = [ReadRequest { offset, buffer, result: Ok(()) }];
+        self.read_all(&mut reads);
+        let [read] = reads;
+        read.result
+    }
+
+    /// Performs reads, all their requests in flight together.
+    pub(super) fn read_all(&self, reads: &mut [ReadRequest<'_>]) {
+        let (mut wanted, mut places) = (Vec::new(), Vec::new());
+        {
+            let state = self.state.lock();
+            for (index, read) in reads.iter_mut().enumerate() {
+                let before = wanted.len();
+                read.result = state.plan(read.offset, read.buffer, &mut wanted);
+                places.extend((before..wanted.len()).map(|_| index));
+            }
+        }
+        let ranges: Vec<_> =
+            wanted.iter().map(|want| (want.object.pages_name(), want.from.clone())).collect();
+        let mut fetched = vec![0; wanted.iter().map(|want| want.to.len()).sum()];
+        let outcome = read_ranges(&self.store, &ranges, &mut fetched, self.patience);
+        let mut rest = &fetched[..];
+        for (want, index) in wanted.iter().zip(places) {
+            let (bytes, behind) = rest.split_at(want.to.len());
+            rest = behind;
+            match &outcome {
+                Ok(()) => reads[index].buffer[want.to.clone()].copy_from_slice(bytes),
+                Err(error) => reads[index].result = Err(error.duplicate()),
+            }
+        }
+    }
+}
+
+/// A piece of a read that is in an object.
+struct Want {
+    object: ObjectId,
+    /// Bytes of the object.
+    from: Range<u64>,
+    /// Bytes of the buffer.
+    to: Range<usize>,
+}
+
+impl State {
+    /// Copies what is in memory into `buffer`, and adds what is in objects to `wanted`. What was
+    /// never written reads as zero.
+    fn plan(&self, offset: u64, buffer: &mut [u8], wanted: &mut Vec<Want>) -> Result<()> {
+        let end = offset + buffer.len() as u64;
+        if end > self.len {
+            let what = format!("the file ends {} bytes early", end - self.len.max(offset));
+            return Err(Error::corruption(what).at(place(PATH, offset)));
+        }
+        buffer.fill(0);
+        let mut gaps = Vec::new();
+        let mut at = offset;
+        let first = self.pending.range(..=offset).next_back().map_or(offset, |(start, _)| *start);
+        for (start, pending) in self.pending.range(first..end) {
+            let (from, to) = (offset.max(*start), end.min(start + pending.bytes.len() as u64));
+            if from < to {
+                gaps.push(at..from);
+                let bytes = &pending.bytes[(from - start) as usize..(to - start) as usize];
+                buffer[(from - offset) as usize..(to - offset) as usize].copy_from_slice(bytes);
+                at = to;
+            }
+        }
+        gaps.push(at..end);
+        for gap in gaps.into_iter().filter(|gap| gap.start < gap.end) {
+            let first = self.runs.range(..=gap.start).next_back().map_or(gap.start, |(start, _)| *start);
+            for (start, run) in self.runs.range(first..gap.end) {
+                let (from, to) = (gap.start.max(*start), gap.end.min(start + run.len));
+                if from < to {
+                    let in_object = run.offset + (from - start);
+                    wanted.push(Want {
+                        object: run.object,
+                        from: in_object..in_object + (to - from),
+                        to: (from - offset) as usize..(to - offset) as usize,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes pending bytes in `range`; what surrounds them stays with its upload.
+    fn cut_pending(&mut self, range: Range<u64>) {
+        let first = self.pending.range(..=range.start).next_back().map_or(range.start, |(start, _)| *start);
+        let hit: Vec<u64> = self.pending.range(first..range.end).map(|(start, _)| *start).collect();
+        for start in hit {
+            let Some(pending) = self.pending.get(&start).cloned() else { continue };
+            let end = start + pending.bytes.len() as u64;
+            if end <= range.start {
+                continue;
+            }
+            self.pending.remove(&start);
+            let (from, to) = (start.max(range.start), end.min(range.end));
+            self.pending_bytes -= to - from;
+            if pending.upload.is_none() {
+                self.idle_bytes -= to - from;
+            }
+            for (from, to) in [(start, from), (to, end)].into_iter().filter(|(from, to)| from < to) {
+                let skipped = from - start;
+                let bytes = pending.bytes.slice(skipped as usize..(to - start) as usize);
+                let upload = pending.upload.map(|(number, offset)| (number, offset + skipped));
+                self.pending.insert(from, Pending { bytes, upload });
+            }
+        }
+    }
+
+    /// Removes runs in `range`; objects without runs become dead.
+    fn cut_runs(&mut self, range: Range<u64>) {
+        let first = self.runs.range(..=range.start).next_back().map_or(range.start, |(start, _)| *start);
+        let hit: Vec<Run> = self.runs.range(first..range.end).map(|(_, run)| *run).collect();
+        for run in hit {
+            let end = run.start + run.len;
+            if end <= range.start {
+                continue;
+            }
+            self.runs.remove(&run.start);
+            let (from, to) = (run.start.max(range.start), end.min(range.end));
+            for (from, to) in [(run.start, from), (to, end)].into_iter().filter(|(from, to)| from < to) {
+                let offset = run.offset + (from - run.start);
+                self.runs.insert(from, Run { start: from, len: to - from, offset, ..run });
+            }
+            if let Some(live) = self.live.get_mut(&run.object) {
+                *live -= to - from;
+                if *live == 0 {
+                    self.live.remove(&run.object);
+                    self.dead.push(run.object);
+                }
+            }
+        }
+    }
+
+    /// Adds a confirmed range; a run that continues the one before is joined to it.
+    fn add_run(&mut self, run: Run) {
+        *self.live.entry(run.object).or_default() += run.len;
+        self.cut_runs(run.start..run.start + run.len);
+        if let Some((_, before)) = self.runs.range_mut(..run.start).next_back()
+            && before.object == run.object
+            && before.start + before.len == run.start
+            && before.offset + before.len == run.offset
+        {
+            before.len += run.len;
+            return;
+        }
+        self.runs.insert(run.start, run);
+    }
+
+    fn forget(&mut self, range: Range<u64>) {
+        self.cut_pending(range.clone());
+        self.cut_runs(range);
+    }
+}
+
+/// The error of a file of pages whose writer has no epoch.
+pub(super) fn read_only() -> Error {
+    let what = "the database is open without the right to write";
+    Error::new(ErrorKind::Unsupported, what).at(place(PATH, 0))
+}

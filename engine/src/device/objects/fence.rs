@@ -1,0 +1,173 @@
+//! Ending earlier writers: a fence in every log object to which one of them may still append.
+//!
+//! The claim stops an earlier writer's puts of the manifest, not its appends. A fence moves the end
+//! of an object, so every later append at the earlier writer's own offset is refused. What lies
+//! below the fence is all that this writer may ever have acknowledged, so an object is read after
+//! its fence is confirmed (O13, O15).
+
+use super::body::{Form, ObjectId, SegmentEntry};
+use super::frame::{Frame, FrameKind, SHORT_BYTES};
+use super::numbered::block_name;
+use super::patience::{Patience, error_of, may_end, persist, read};
+use super::request::{Condition, Failure, FailureKind, Request};
+use super::segment_reader::Part;
+use super::store::{ObjectStore, perform};
+use crate::base::{Error, ErrorKind, Result};
+use crate::sync::thread;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Objects that are fenced at the same time.
+const TOGETHER: usize = 16;
+
+/// What counts of a segment of an earlier writer.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Ended {
+    /// The bytes that count, in objects.
+    pub(super) parts: Vec<Part>,
+    /// The object that must stay when the segment is deleted, because its absence would be no fence
+    /// (O23).
+    pub(super) kept: Option<String>,
+}
+
+/// Fences the segments of earlier writers.
+///
+/// # Errors
+/// `NotFound` if an object is missing; `Busy` if an earlier writer keeps it busy; I/O.
+pub(super) fn fence_all(
+    store: &dyn ObjectStore,
+    segments: &[SegmentEntry],
+    fence: &Frame,
+    patience: Duration,
+) -> Result<BTreeMap<u64, Ended>> {
+    let objects: Vec<(&SegmentEntry, ObjectId)> =
+        segments.iter().flat_map(|entry| entry.ids().map(move |id| (entry, id))).collect();
+    let next = AtomicUsize::new(0);
+    let fence_some = |_| {
+        let mut ends = Vec::new();
+        while let Some((entry, id)) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let ended = match entry.form {
+                Form::Lanes => fence_lane(store, &id.log_name(), fence, patience)?,
+                Form::Numbered => fence_numbered(store, *id, fence, patience)?,
+            };
+            ends.push((entry.number, *id, ended));
+        }
+        Ok(ends)
+    };
+    let mut all = Vec::new();
+    for ends in thread::fan_out(TOGETHER.min(objects.len().max(1)), fence_some).into_iter().flatten() {
+        all.extend(ends?);
+    }
+    all.sort_by_key(|(_, id, _)| *id);
+    let mut by_segment: BTreeMap<u64, Ended> = BTreeMap::new();
+    for (number, _, ended) in all {
+        let segment = by_segment.entry(number).or_default();
+        segment.parts.extend(ended.parts);
+        segment.kept = segment.kept.take().or(ended.kept);
+    }
+    Ok(by_segment)
+}
+
+/// Appends a fence at the end of an object, wherever that is. An object that takes no more appends
+/// needs no fence (O12).
+fn fence_lane(store: &dyn ObjectStore, name: &str, fence: &Frame, most: Duration) -> Result<Ended> {
+    let mut patience = Patience::new(most);
+    loop {
+        let head = persist(store, &Request::Head { name: name.to_string() }, most)
+            .map_err(|failure| error_of(&failure, "a log object cannot be looked up", name))?;
+        let ended = || Ended { parts: vec![Part::of_lane(name.to_string(), head.len)], kept: None };
+        let body = fence.encode();
+        let append = Request::Append { name: name.to_string(), offset: head.len, body, version: None };
+        match perform(store, append) {
+            Ok(_) => return Ok(ended()),
+            Err(failure) if failure.kind == FailureKind::Full => return Ok(ended()),
+            // An earlier copy was applied, or the earlier writer is busy: the end is elsewhere now.
+            Err(failure)
+                if (failure.kind == FailureKind::Refused || may_end(failure.kind)) && patience.pause() => {}
+            Err(failure) => return Err(not_fenced(&failure, name)),
+        }
+    }
+}
+
+fn not_fenced(failure: &Failure, name: &str) -> Error {
+    let error = error_of(failure, "an earlier writer's log object cannot be fenced", name);
+    if failure.kind == FailureKind::Refused { error.with_kind(ErrorKind::Busy) } else { error }
+}
+
+/// Creates a fence at the first free number of a segment (O22). The list is made after the claim,
+/// so each number that it shows as taken stays taken.
+fn fence_numbered(store: &dyn ObjectStore, id: ObjectId, fence: &Frame, most: Duration) -> Result<Ended> {
+    let prefix = format!("{}/", id.log_name());
+    let listed = persist(store, &Request::List { prefix: prefix.clone() }, most)
+        .map_err(|failure| error_of(&failure, "log objects cannot be listed", &prefix))?
+        .listed;
+    let lens: BTreeMap<&str, u64> = listed.iter().map(|object| (object.name.as_str(), object.len)).collect();
+    let (mut parts, mut patience) = (Vec::new(), Patience::new(most));
+    for number in 1.. {
+        let name = block_name(id, number);
+        if let Some(len) = lens.get(name.as_str()).filter(|len| **len != SHORT_BYTES) {
+            parts.push(Part { name, range: 0..*len });
+            continue;
+        }
+        match create_fence(store, &name, fence, &mut patience, most)? {
+            None => return Ok(Ended { parts, kept: Some(name) }),
+            Some(len) => parts.push(Part { name, range: 0..len }),
+        }
+    }
+    Ok(Ended::default())
+}
+
+/// Creates a fence if there is no object of this name. Returns the length of the object if it is
+/// data.
+fn create_fence(
+    store: &dyn ObjectStore,
+    name: &str,
+    fence: &Frame,
+    patience: &mut Patience,
+    most: Duration,
+) -> Result<Option<u64>> {
+    loop {
+        let (body, condition) = (fence.encode_short(), Condition::Absent);
+        match perform(store, Request::Put { name: name.to_string(), body, condition }) {
+            Ok(_) => return Ok(None),
+            Err(failure) if failure.kind == FailureKind::Refused => {
+                let there = read(store, name, None, most)
+                    .map_err(|failure| error_of(&failure, "a log object cannot be read", name))?;
+                let frame = Frame::decode(&there.body).filter(|frame| frame.kind == FrameKind::Fence);
+                // A fence of any earlier claim will do.
+                let is_fence = frame.is_some_and(|frame| frame.identity == fence.identity);
+                return Ok((!is_fence).then_some(there.len));
+            }
+            Err(failure) if may_end(failure.kind) && patience.pause() => {}
+            Err(failure) => return Err(not_fenced(&failure, name)),
+        }
+    }
+}
+
+/// Returns what there is of a segment at the moment, without a fence. Its writer may add to it.
+///
+/// # Errors
+/// `NotFound` if an object is missing; I/O.
+pub(super) fn peek(store: &dyn ObjectStore, entry: &SegmentEntry, most: Duration) -> Result<Vec<Part>> {
+    let mut parts = Vec::new();
+    for id in entry.ids() {
+        let name = id.log_name();
+        match entry.form {
+            Form::Lanes => {
+                let head = persist(store, &Request::Head { name: name.clone() }, most)
+                    .map_err(|failure| error_of(&failure, "a log object cannot be looked up", &name))?;
+                parts.push(Part::of_lane(name, head.len));
+            }
+            Form::Numbered => {
+                let listed = persist(store, &Request::List { prefix: format!("{name}/") }, most)
+                    .map_err(|failure| error_of(&failure, "log objects cannot be listed", &name))?
+                    .listed;
+                parts.extend(
+                    listed.into_iter().map(|object| Part { name: object.name, range: 0..object.len }),
+                );
+            }
+        }
+    }
+    Ok(parts)
+}

@@ -1,0 +1,135 @@
+//! A segment of the log that its writer fills, whatever objects hold it.
+
+use super::body::SegmentEntry;
+use super::frame::Frame;
+use super::patience::place;
+use super::segment_reader::{Part, read_parts};
+use super::store::ObjectStore;
+use super::waiting::wait_for;
+use crate::base::{Error, Location, Result};
+use crate::device::{File, WriteEnded};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What all segments of a writer share.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) store: Arc<dyn ObjectStore>,
+    /// The header of the writer's objects.
+    pub(super) header: Frame,
+    /// How long a write whose outcome is unknown is sent again.
+    pub(super) patience: Duration,
+    /// Requests of a segment that are in flight together.
+    pub(super) lanes: usize,
+}
+
+/// A block that is to become durable.
+pub(super) struct Write {
+    pub(super) body: Bytes,
+    pub(super) done: WriteEnded,
+}
+
+/// A segment that takes blocks.
+pub(super) trait OpenSegment: Send + Sync + std::fmt::Debug {
+    /// Returns the path of its file.
+    fn path(&self) -> &str;
+
+    /// Returns what the register says of it.
+    fn entry(&self, number: u64) -> SegmentEntry;
+
+    /// Notes that the register names the segment.
+    fn registered(&self);
+
+    /// Begins to write a block.
+    fn submit(&self, write: Write);
+
+    /// Returns what is confirmed at the moment.
+    fn parts(&self) -> Vec<Part>;
+
+    /// Waits until no write is in flight.
+    fn wait_idle(&self);
+}
+
+/// Refuses a write to a segment that the register does not name yet (O10), or after a failure.
+pub(super) fn admit(path: &str, is_registered: bool, failure: Option<&Error>) -> Result<()> {
+    match failure {
+        Some(failure) => Err(failure.duplicate()),
+        None if is_registered => Ok(()),
+        None => {
+            let what = "the segment is not durable yet: its directory was not flushed";
+            Err(Error::invalid(what).at(place(path, 0)))
+        }
+    }
+}
+
+/// The segment as a file. Blocks name themselves, so the offset of a write is ignored, and what was
+/// written is found by reading everything.
+#[derive(Clone, Debug)]
+pub(super) struct OpenSegmentFile {
+    segment: Arc<dyn OpenSegment>,
+    writer: Arc<Writer>,
+    /// The length that was asked for.
+    len: Arc<AtomicU64>,
+}
+
+impl OpenSegmentFile {
+    pub(super) fn new(segment: Arc<dyn OpenSegment>, writer: Arc<Writer>) -> OpenSegmentFile {
+        OpenSegmentFile { segment, writer, len: Arc::default() }
+    }
+}
+
+impl File for OpenSegmentFile {
+    fn location(&self, offset: u64) -> Location {
+        place(self.segment.path(), offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.len.load(Ordering::Relaxed))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let (parts, writer) = (self.segment.parts(), &self.writer);
+        read_parts(&writer.store, &parts, self.segment.path(), offset, buffer, writer.patience)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write_durable_at(offset, bytes)
+    }
+
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        wait_for(|done| self.write_then(offset, bytes, done))
+    }
+
+    fn write_then(&self, _offset: u64, bytes: &[u8], done: WriteEnded) {
+        self.segment.submit(Write { body: Bytes::copy_from_slice(bytes), done });
+    }
+
+    /// Every completed write is durable.
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        self.len.fetch_max(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn reserve(&self, _from: u64, to: u64) -> Result<()> {
+        self.zero_extend(to)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.len.store(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn try_lock(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        Ok(false)
+    }
+}

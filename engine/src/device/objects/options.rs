@@ -1,0 +1,21 @@
+//! Options of the device.
+
+use std::time::Duration;
+
+/// Options of the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long a request whose outcome is unknown is sent again. Then the outcome stays unknown,
+    /// and the database must be reopened.
+    pub patience: Duration,
+    /// Objects of a log segment, and so appends of a segment that are in flight together.
+    pub lanes: usize,
+    /// Length of an object with pages.
+    pub extent_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { patience: Duration::from_secs(300), lanes: 4, extent_bytes: 4 << 20 }
+    }
+}

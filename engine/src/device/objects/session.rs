@@ -1,0 +1,179 @@
+//! What a writer holds from its claim to the next one: the register, its segments, its pages.
+
+use super::appended::{AppendedSegment, create_lane};
+use super::body::{Form, ObjectId, SegmentEntry};
+use super::collect::collect_orphans;
+use super::extents::Extents;
+use super::fence::{Ended, fence_all};
+use super::frame::{Frame, FrameKind};
+use super::numbered::NumberedSegment;
+use super::open_segment::{OpenSegment, OpenSegmentFile, Writer};
+use super::options::Options;
+use super::patience::place;
+use super::register::{Register, look_up};
+use super::request::Request;
+use super::segment_reader::SegmentReader;
+use super::store::ObjectStore;
+use crate::base::{Error, ErrorKind, Result};
+use crate::device::File;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Session {
+    store: Arc<dyn ObjectStore>,
+    options: Options,
+    pub(super) register: Register,
+    writer: Arc<Writer>,
+    /// Numbers for the names of this writer's objects (O1).
+    next_number: Arc<AtomicU64>,
+    segments: Mutex<Segments>,
+    pub(super) extents: Arc<Extents>,
+}
+
+#[derive(Debug, Default)]
+struct Segments {
+    /// All segments that were not removed.
+    entries: BTreeMap<u64, SegmentEntry>,
+    /// Those that this writer fills.
+    own: BTreeMap<u64, Arc<dyn OpenSegment>>,
+    /// Those of earlier writers, up to their fences.
+    ended: BTreeMap<u64, Ended>,
+    /// Objects of segments that were removed since the last put.
+    removed: Vec<String>,
+}
+
+impl Session {
+    /// Claims the database for a new writer, and ends all earlier ones.
+    ///
+    /// # Errors
+    /// As [`Register::claim`] and [`fence_all`].
+    pub(super) fn begin(store: &Arc<dyn ObjectStore>, options: Options) -> Result<Arc<Session>> {
+        let register = Register::claim(store.clone(), options.patience)?;
+        let body = register.body();
+        let (identity, epoch, nonce) = (body.identity, register.epoch(), register.nonce());
+        let fence = Frame { kind: FrameKind::Fence, identity, epoch, nonce };
+        let ended = fence_all(&**store, &body.segments, &fence, options.patience)
+            .map_err(|error| overtaken(&**store, &register, options, error))?;
+        let entries = body.segments.iter().map(|entry| (entry.number, entry.clone())).collect();
+        let segments = Mutex::new(Segments { entries, ended, ..Segments::default() });
+        let next_number = Arc::new(AtomicU64::new(1));
+        let header = Frame { kind: FrameKind::Header, ..fence };
+        let writer = Arc::new(Writer {
+            store: store.clone(),
+            header,
+            patience: options.patience,
+            lanes: options.lanes,
+        });
+        let extents =
+            Extents::new(store.clone(), &body, next_number.clone(), options.extent_bytes, options.patience);
+        let store = store.clone();
+        let session = Session { store, options, register, writer, next_number, segments, extents };
+        collect_orphans(&session.store, &body);
+        Ok(Arc::new(session))
+    }
+
+    /// Puts a manifest that names the present segments and confirmed pages, and `contents` if there
+    /// are any. Then deletes what it no longer names.
+    ///
+    /// # Errors
+    /// As [`Register::update`].
+    pub(super) fn publish(&self, contents: Option<Bytes>) -> Result<()> {
+        let (mut dropped, mut registered) = (Vec::new(), Vec::new());
+        self.register.update(|body| {
+            let mut segments = self.segments.lock();
+            dropped.append(&mut segments.removed);
+            registered.extend(segments.own.values().cloned());
+            body.segments = segments.entries.values().cloned().collect();
+            drop(segments);
+            dropped.extend(self.extents.describe(body).into_iter().map(ObjectId::pages_name));
+            if let Some(contents) = contents {
+                body.contents = contents;
+            }
+        })?;
+        registered.iter().for_each(|segment| segment.registered());
+        // What stays because of a failure is an orphan, which a later writer collects.
+        dropped.into_iter().for_each(|name| self.delete(name));
+        Ok(())
+    }
+
+    fn delete(&self, name: String) {
+        self.store.start(Request::Delete { name }, Box::new(|_| ()));
+    }
+
+    /// Creates a segment. Nothing is written to it before [`Session::publish`].
+    ///
+    /// # Errors
+    /// I/O.
+    pub(super) fn create_segment(&self, number: u64, path: &str) -> Result<Arc<dyn File>> {
+        let epoch = self.register.epoch();
+        let next = || ObjectId { epoch, number: self.next_number.fetch_add(1, Ordering::Relaxed) };
+        let segment: Arc<dyn OpenSegment> = if self.store.facts().appends {
+            let lanes = (0..self.options.lanes).map(|_| create_lane(&self.writer, next));
+            Arc::new(AppendedSegment::new(path, self.writer.clone(), lanes.collect::<Result<_>>()?))
+        } else {
+            Arc::new(NumberedSegment::new(path, next(), self.writer.clone()))
+        };
+        let mut segments = self.segments.lock();
+        segments.entries.insert(number, segment.entry(number));
+        segments.own.insert(number, segment.clone());
+        Ok(Arc::new(OpenSegmentFile::new(segment, self.writer.clone())))
+    }
+
+    /// Opens a segment to read what is confirmed of it at the moment; `None` if there is none.
+    pub(super) fn open_segment(&self, number: u64, path: &str) -> Option<Arc<dyn File>> {
+        let segments = self.segments.lock();
+        let parts = match segments.own.get(&number) {
+            Some(own) => own.parts(),
+            None => segments.ended.get(&number)?.parts.clone(),
+        };
+        drop(segments);
+        let (store, path, patience) = (self.store.clone(), path.to_string(), self.options.patience);
+        Some(Arc::new(SegmentReader { store, path, parts, patience }))
+    }
+
+    /// Removes a segment from the next manifest that is put; its objects are deleted after that.
+    pub(super) fn remove_segment(&self, number: u64) {
+        let mut segments = self.segments.lock();
+        let Some(entry) = segments.entries.remove(&number) else { return };
+        let own = segments.own.remove(&number).map(|own| own.parts());
+        let Ended { parts, kept } = segments.ended.remove(&number).unwrap_or_default();
+        let parts = own.unwrap_or(parts);
+        let mut names: Vec<String> = match entry.form {
+            Form::Lanes => entry.ids().map(ObjectId::log_name).collect(),
+            Form::Numbered => parts.into_iter().map(|part| part.name).collect(),
+        };
+        names.retain(|name| Some(name) != kept.as_ref());
+        segments.removed.append(&mut names);
+    }
+
+    /// Returns the numbers of all segments.
+    pub(super) fn segment_numbers(&self) -> Vec<u64> {
+        self.segments.lock().entries.keys().copied().collect()
+    }
+
+    /// Waits until no append is in flight.
+    pub(super) fn wait_idle(&self) {
+        let own: Vec<_> = self.segments.lock().own.values().cloned().collect();
+        own.iter().for_each(|segment| segment.wait_idle());
+    }
+}
+
+/// A recovery that misses an object may have been overtaken: then that is the error.
+fn overtaken(store: &dyn ObjectStore, register: &Register, options: Options, error: Error) -> Error {
+    match look_up(store, options.patience) {
+        Ok(Some(newest)) if newest.body.epoch != register.epoch() => {
+            super::register::fenced(register.epoch(), newest.body.epoch)
+        }
+        Ok(_) if error.kind() == ErrorKind::NotFound => {
+            let what = "a log object that the manifest names is missing";
+            let place = error.location().cloned().unwrap_or_else(|| place("manifest", 0));
+            Error::corruption(what).at(place)
+        }
+        _ => error,
+    }
+}

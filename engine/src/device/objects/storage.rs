@@ -1,0 +1,398 @@
+//! A database in a store of objects, seen as a directory.
+//!
+//! | path | object |
+//! |---|---|
+//! | `MANIFEST` | `manifest`, with what the device must know: see `body` |
+//! | `log/00000001.seg` … | `log/<epoch>-<number>`, several for each segment |
+//! | `pages/data` | `pages/<epoch>-<number>`: see `extents` |
+//!
+//! The lock of a database is a claim. It is never refused: a writer that is still alive ends at its
+//! next append or put. See [`Session`].
+
+use super::body::Body;
+use super::callback_queue::CallbackQueue;
+use super::extents::{Extents, read_only};
+use super::fence::peek;
+use super::options::Options;
+use super::patience::{error_of, persist, place};
+use super::register::look_up;
+use super::request::Request;
+use super::segment_reader::SegmentReader;
+use super::session::Session;
+use super::store::ObjectStore;
+use crate::base::{Error, ErrorKind, Location, Result};
+use crate::device::{
+    DeviceFacts, DurabilityMethod, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue,
+};
+use crate::sync::Mutex;
+use bytes::Bytes;
+use std::sync::Arc;
+
+const MANIFEST: &str = "MANIFEST";
+const LOG: &str = "log";
+const PAGES: &str = "pages/data";
+
+/// See the module's text. Clones share it.
+#[derive(Clone, Debug)]
+pub struct ObjectStorage {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: Arc<dyn ObjectStore>,
+    options: Options,
+    lock: Mutex<Locked>,
+}
+
+#[derive(Debug, Default)]
+struct Locked {
+    /// The database is locked for writing.
+    for_writing: bool,
+    /// None before the first claim, which creates the register of a new database.
+    session: Option<Arc<Session>>,
+}
+
+/// The lock of a writer. It keeps nothing: a later claim ends the writer.
+#[derive(Debug)]
+struct Lock {
+    shared: Arc<Shared>,
+    exclusive: bool,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if self.exclusive {
+            let session = {
+                let mut locked = self.shared.lock.lock();
+                locked.for_writing = false;
+                locked.session.take()
+            };
+            session.into_iter().for_each(|session| session.wait_idle());
+        }
+    }
+}
+
+impl ObjectStorage {
+    /// Opens a store of objects. Reads and writes nothing.
+    #[must_use]
+    pub fn new(store: Arc<dyn ObjectStore>, options: Options) -> ObjectStorage {
+        ObjectStorage { shared: Arc::new(Shared { store, options, lock: Mutex::default() }) }
+    }
+}
+
+impl Shared {
+    /// Returns the writer's session, if the database is locked for writing and was claimed.
+    fn session(&self) -> Option<Arc<Session>> {
+        self.lock.lock().session.clone()
+    }
+
+    /// Returns the writer's session. Claims a database that does not exist yet.
+    fn to_write(&self) -> Result<Arc<Session>> {
+        let mut locked = self.lock.lock();
+        if let Some(session) = &locked.session {
+            return Ok(session.clone());
+        }
+        if !locked.for_writing {
+            return Err(read_only());
+        }
+        let session = Session::begin(&self.store, self.options)?;
+        locked.session = Some(session.clone());
+        Ok(session)
+    }
+
+    /// Returns the newest body; an empty one if there is no manifest.
+    fn body(&self) -> Result<Body> {
+        match self.session() {
+            Some(session) => Ok(session.register.body()),
+            None => {
+                let found = look_up(&*self.store, self.options.patience)?;
+                Ok(found.map(|stored| stored.body).unwrap_or_default())
+            }
+        }
+    }
+
+    fn refuse_foreign_objects(&self) -> Result<()> {
+        let request = Request::List { prefix: String::new() };
+        let listed = persist(&*self.store, &request, self.options.patience)
+            .map_err(|failure| error_of(&failure, "the objects cannot be listed", ""))?
+            .listed;
+        match listed.iter().find(|object| !object.name.starts_with("probe/")) {
+            None => Ok(()),
+            Some(object) => {
+                let what = "there is no manifest, but other objects: choose an empty prefix, or restore the manifest";
+                Err(Error::new(ErrorKind::Corruption, what).at(place(&object.name, 0)))
+            }
+        }
+    }
+
+    /// Opens a segment as it is in the store now, without a claim.
+    fn peek_segment(&self, number: u64, path: &str) -> Result<Option<Arc<dyn File>>> {
+        let Some(entry) = self.body()?.segments.into_iter().find(|entry| entry.number == number) else {
+            return Ok(None);
+        };
+        let parts = peek(&*self.store, &entry, self.options.patience)?;
+        let (store, path, patience) = (self.store.clone(), path.to_string(), self.options.patience);
+        Ok(Some(Arc::new(SegmentReader { store, path, parts, patience })))
+    }
+
+    fn extents(&self) -> Result<Arc<Extents>> {
+        match self.session() {
+            Some(session) => Ok(session.extents.clone()),
+            None => {
+                let Options { extent_bytes, patience, .. } = self.options;
+                Ok(Extents::new(self.store.clone(), &self.body()?, Arc::default(), extent_bytes, patience))
+            }
+        }
+    }
+}
+
+fn missing(path: &str) -> Error {
+    Error::new(ErrorKind::NotFound, "the file does not exist").at(place(path, 0))
+}
+
+/// Returns the number of a segment.
+fn segment_number(path: &str) -> Option<u64> {
+    path.strip_prefix("log/")?.strip_suffix(".seg")?.parse().ok()
+}
+
+impl Storage for ObjectStorage {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let shared = &self.shared;
+        if path == MANIFEST {
+            if !mode.create && shared.body()?.contents.is_empty() {
+                return Err(missing(path));
+            }
+            return Ok(Arc::new(ManifestObject { shared: shared.clone() }));
+        }
+        if path == PAGES {
+            if mode.create {
+                shared.to_write()?;
+            }
+            let extents = shared.extents()?;
+            if !mode.create && extents.len() == 0 {
+                return Err(missing(path));
+            }
+            return Ok(Arc::new(PagesObject { shared: shared.clone(), extents }));
+        }
+        let Some(number) = segment_number(path) else {
+            if !mode.create {
+                return Err(missing(path));
+            }
+            let what = "a database in a store of objects has no such file";
+            return Err(Error::new(ErrorKind::Unsupported, what).at(place(path, 0)));
+        };
+        let session = if mode.create { Some(shared.to_write()?) } else { shared.session() };
+        let found = match &session {
+            Some(session) => session.open_segment(number, path),
+            None => shared.peek_segment(number, path)?,
+        };
+        match (found, session) {
+            (Some(file), _) => Ok(file),
+            (None, Some(session)) if mode.create => session.create_segment(number, path),
+            (None, _) => Err(missing(path)),
+        }
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        match segment_number(path) {
+            Some(number) => self.shared.to_write()?.remove_segment(number),
+            None => {
+                let what = "this file of a database in a store of objects cannot be removed";
+                return Err(Error::new(ErrorKind::Unsupported, what).at(place(path, 0)));
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        let file_name = |number: u64| format!("{number:08}.seg");
+        let body = || self.shared.body();
+        Ok(match directory {
+            LOG => match self.shared.session() {
+                Some(session) => session.segment_numbers().into_iter().map(file_name).collect(),
+                None => body()?.segments.iter().map(|entry| file_name(entry.number)).collect(),
+            },
+            "pages" if self.shared.extents()?.len() > 0 => vec!["data".into()],
+            "" if !body()?.contents.is_empty() => vec![MANIFEST.into()],
+            _ => Vec::new(),
+        })
+    }
+
+    fn create_directory(&self, _path: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush_directory(&self, directory: &str) -> Result<()> {
+        if directory == LOG { self.shared.to_write()?.publish(None) } else { Ok(()) }
+    }
+
+    fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
+        let shared = self.shared.clone();
+        if exclusive {
+            let exists = look_up(&*shared.store, shared.options.patience)?.is_some();
+            if !exists {
+                shared.refuse_foreign_objects()?;
+            }
+            let session = if exists { Some(Session::begin(&shared.store, shared.options)?) } else { None };
+            *shared.lock.lock() = Locked { for_writing: true, session };
+        }
+        Ok(Box::new(Lock { shared, exclusive }))
+    }
+
+    fn facts(&self) -> DeviceFacts {
+        DeviceFacts {
+            name: self.shared.store.facts().name,
+            volatile_cache: false,
+            fua: false,
+            direct_io: Err("a store of objects has no page cache".into()),
+            io_uring: Err("requests to a store of objects go over the network".into()),
+            append_only: true,
+            device_number: 0,
+        }
+    }
+
+    fn durability(&self) -> DurabilityMethod {
+        DurabilityMethod::Plain
+    }
+
+    fn set_durability(&self, _method: DurabilityMethod) {}
+
+    fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        Ok(Box::new(CallbackQueue::new(depth)))
+    }
+}
+
+/// The file `MANIFEST`.
+#[derive(Debug)]
+struct ManifestObject {
+    shared: Arc<Shared>,
+}
+
+impl File for ManifestObject {
+    fn location(&self, offset: u64) -> Location {
+        place(super::register::MANIFEST_NAME, offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        let len = self.shared.body()?.contents.len() as u64;
+        Ok(len.next_multiple_of(crate::device::SECTOR_BYTES as u64))
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let contents = self.shared.body()?.contents;
+        buffer.fill(0);
+        let from = contents.get(offset as usize..).unwrap_or_default();
+        let len = from.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&from[..len]);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.write_durable_at(offset, bytes)
+    }
+
+    /// Replaces all of it.
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if offset != 0 {
+            return Err(Error::invalid("the manifest is replaced as a whole").at(self.location(offset)));
+        }
+        self.shared.to_write()?.publish(Some(Bytes::copy_from_slice(bytes)))
+    }
+
+    fn replaces_atomically(&self) -> bool {
+        true
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn zero_extend(&self, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn reserve(&self, _from: u64, _to: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_len(&self, _len: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn try_lock(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+/// The file `pages/data`.
+#[derive(Debug)]
+struct PagesObject {
+    shared: Arc<Shared>,
+    extents: Arc<Extents>,
+}
+
+impl File for PagesObject {
+    fn location(&self, offset: u64) -> Location {
+        place(PAGES, offset)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.extents.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.extents.read(offset, buffer)
+    }
+
+    fn read_many(&self, reads: &mut [ReadRequest<'_>], done: &mut ReadDone<'_>) {
+        self.extents.read_all(reads);
+        reads.iter_mut().enumerate().for_each(|(index, read)| done(index, read));
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.extents.write(offset, bytes)
+    }
+
+    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.extents.write(offset, bytes)?;
+        self.flush()
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.extents.upload_all()?;
+        self.shared.to_write()?.publish(None)
+    }
+
+    fn zero_extend(&self, len: u64) -> Result<()> {
+        self.extents.extend(len);
+        Ok(())
+    }
+
+    fn reserve(&self, _from: u64, to: u64) -> Result<()> {
+        self.extents.extend(to);
+        Ok(())
+    }
+
+    fn discard(&self, from: u64, to: u64) -> Result<()> {
+        self.extents.discard(from..to);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.extents.set_len(len);
+        Ok(())
+    }
+
+    fn try_lock(&self) -> Result<bool> {
+        Ok(true)
+    }
+
+    fn is_locked(&self) -> Result<bool> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,105 @@
+//! Databases in a small store in memory: takeovers, evictions, checkpoints.
+
+mod memory_store;
+
+use super::{ObjectStorage, Options};
+use crate::base::settings::Settings;
+use crate::{Database, ErrorKind};
+use memory_store::MemoryStore;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn open(store: &MemoryStore) -> crate::Result<Database> {
+    let options = Options { patience: Duration::from_secs(2), ..Options::default() };
+    let storage = Arc::new(ObjectStorage::new(Arc::new(store.clone()), options));
+    let settings = Settings::default().with(|s| {
+        s.memory_bytes = 16 << 20;
+        s.segment_bytes = 1 << 20;
+        s.log_bytes_max = 64 << 20;
+        s.checkpoint_log_bytes = 4 << 20;
+    });
+    Database::builder().settings(settings).storage(storage).open("objects")
+}
+
+/// Opens with appends, and without.
+fn stores() -> [MemoryStore; 2] {
+    [true, false].map(MemoryStore::new)
+}
+
+#[test]
+fn a_database_survives_its_close() {
+    for store in stores() {
+        let db = open(&store).expect("opens");
+        let table = db.create_table("t").expect("new");
+        db.transact(|tx| tx.insert(&table, "key", "value")).expect("commits");
+        drop(table);
+        db.close().expect("closes");
+        let db = open(&store).expect("opens again");
+        let table = db.table("t").expect("is there");
+        let value = db.begin_read().expect("free").get(&table, "key").expect("readable");
+        assert_eq!(value.as_deref(), Some(&b"value"[..]));
+    }
+}
+
+#[test]
+fn a_second_writer_ends_the_first() {
+    for store in stores() {
+        let first = open(&store).expect("opens");
+        let table = first.create_table("t").expect("new");
+        first.transact(|tx| tx.insert(&table, "a", "1")).expect("commits");
+        let second = open(&store).expect("takes over");
+        let error = first.transact(|tx| tx.insert(&table, "b", "2")).expect_err("fenced");
+        assert_eq!(error.kind(), ErrorKind::OutcomeUnknown, "{error}");
+        let error = first.transact(|tx| tx.insert(&table, "b", "2")).expect_err("fenced");
+        assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
+        let theirs = second.table("t").expect("is there");
+        second.transact(|tx| tx.insert(&theirs, "c", "3")).expect("commits");
+        let snapshot = second.begin_read().expect("free");
+        let get = |key: &str| snapshot.get(&theirs, key).expect("readable").map(|value| value.to_vec());
+        assert_eq!([get("a"), get("b"), get("c")], [Some(b"1".to_vec()), None, Some(b"3".to_vec())]);
+        drop((snapshot, theirs));
+        second.close().expect("closes");
+        let segments = |prefix: &str| store.names().iter().filter(|name| name.starts_with(prefix)).count();
+        assert!(segments("pages/000002") > 0, "{:?}", store.names());
+    }
+}
+
+/// More data than memory, many checkpoints and evictions, and takeovers in between.
+#[test]
+fn rows_survive_evictions_checkpoints_and_takeovers() {
+    for store in stores() {
+        let mut expected = std::collections::BTreeMap::new();
+        for round in 0..4_u32 {
+            // The writer before is not closed.
+            let db = open(&store).expect("opens");
+            let table = db.table_or_create("t").expect("is there or new");
+            for batch in 0..60_u32 {
+                let mut tx = db.begin().expect("free");
+                for n in 0..100_u32 {
+                    let key = (batch * 7919 + n * 104_729 + round).wrapping_mul(2_654_435_761) % 20_000;
+                    let value = vec![(key % 251) as u8 ^ round as u8; 900];
+                    tx.insert(&table, key.to_be_bytes(), &value).expect("no conflict");
+                    expected.insert(key.to_be_bytes().to_vec(), value);
+                }
+                tx.commit().expect("commits");
+                if batch % 20 == 13 {
+                    db.checkpoint().expect("no fault");
+                }
+            }
+            let snapshot = db.begin_read().expect("free");
+            let rows = snapshot.range::<&[u8]>(&table, ..);
+            let rows: Vec<_> = rows.map(|row| row.expect("readable")).collect();
+            assert_eq!(rows.len(), expected.len());
+            assert!(
+                rows.iter()
+                    .zip(&expected)
+                    .all(|((k, v), (key, value))| (&k[..], &v[..]) == (&key[..], &value[..]))
+            );
+            std::mem::forget(snapshot);
+            std::mem::forget(table);
+            std::mem::forget(db);
+        }
+        let verified = open(&store).expect("opens").verify(None).expect("runs");
+        assert!(verified.problems.is_empty(), "{verified:?}");
+    }
+}
