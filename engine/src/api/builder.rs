@@ -113,6 +113,10 @@ impl Builder {
     /// Opens the database in the directory `path`, creating it if it is missing, and recovers it if
     /// it was not closed. Everything that recovery accepts is durable when this returns.
     ///
+    /// With the feature `object-storage`, `path` may be the URL of a store of objects, such as
+    /// `file:///path`. There, opening for writing takes the database from any process that has
+    /// it: the next commit of that process fails with [`ErrorKind::Fenced`].
+    ///
     /// # Errors
     /// `InvalidArgument` for settings that contradict each other, and for a directory with other
     /// files; `NotFound` if the database is missing and must not be created; `Busy` while another
@@ -150,9 +154,33 @@ impl Builder {
         if let Some(storage) = self.storage.take() {
             return Ok(storage);
         }
+        if let Some(storage) = self.open_url(path)? {
+            return Ok(storage);
+        }
         let create = self.request.settings.create && !self.request.settings.read_only;
         let (trust, io_uring) = (self.request.settings.device_trust, self.request.settings.io_uring);
         Ok(Arc::new(FileStorage::open(path, trust, io_uring, create)?))
+    }
+
+    /// Returns the storage that a URL names; `None` for the path of a directory.
+    #[cfg(feature = "object-storage")]
+    fn open_url(&self, path: &Path) -> Result<Option<Arc<dyn Storage>>> {
+        use crate::device::objects::{ObjectUrl, Options, open_url};
+        let Some(url) = path.to_str().filter(|text| ObjectUrl::is_url(text)) else { return Ok(None) };
+        Ok(Some(Arc::new(open_url(url, self.request.settings.read_only, Options::default())?)))
+    }
+
+    #[cfg(not(feature = "object-storage"))]
+    fn open_url(&self, path: &Path) -> Result<Option<Arc<dyn Storage>>> {
+        use crate::base::Error;
+        match path.to_str().is_some_and(|text| text.contains("://")) {
+            true => {
+                let what =
+                    "this build opens directories only: for a URL, build with the feature `object-storage`";
+                Err(Error::new(ErrorKind::Unsupported, what))
+            }
+            false => Ok(None),
+        }
     }
 
     /// Opens the database in the directory `path` without writing anything, checks it as

@@ -88,7 +88,7 @@ pub(super) fn create_lane(writer: &Writer, mut next: impl FnMut() -> ObjectId) -
         let created = perform(&*writer.store, Request::Put { name: id.log_name(), body, condition });
         match created {
             Ok(reply) => {
-                let parts_left = writer.store.facts().parts_max.saturating_sub(PARTS_SPARED);
+                let parts_left = writer.facts.parts_max.saturating_sub(PARTS_SPARED);
                 return Ok(Lane { id, len: FRAME_BYTES, version: reply.version, parts_left, is_busy: false });
             }
             Err(failure) if may_end(failure.kind) && patience.pause() => {}

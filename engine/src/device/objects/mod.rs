@@ -35,12 +35,25 @@ mod callback_queue;
 mod collect;
 mod session;
 mod storage;
+mod directory;
+mod open;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
+#[cfg(feature = "internals")]
+pub use directory::DirectoryStore;
+#[cfg(feature = "internals")]
+pub use open::connect;
+pub use open::open_url;
 pub use options::Options;
+#[cfg(feature = "internals")]
 pub use probe::probe;
+#[cfg(feature = "internals")]
 pub use request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
+#[cfg(feature = "internals")]
 pub use storage::ObjectStorage;
+#[cfg(feature = "internals")]
 pub use store::{Done, ObjectStore, Outcome, StoreFacts, perform};
-pub use url::{ObjectUrl, Scheme};
+pub use url::ObjectUrl;
+#[cfg(feature = "internals")]
+pub use url::Scheme;

@@ -4,7 +4,7 @@ use super::body::SegmentEntry;
 use super::frame::Frame;
 use super::patience::place;
 use super::segment_reader::{Part, read_parts};
-use super::store::ObjectStore;
+use super::store::{ObjectStore, StoreFacts};
 use super::waiting::wait_for;
 use crate::base::{Error, Location, Result};
 use crate::device::{File, WriteEnded};
@@ -17,6 +17,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) facts: StoreFacts,
     /// The header of the writer's objects.
     pub(super) header: Frame,
     /// How long a write whose outcome is unknown is sent again.

@@ -73,6 +73,7 @@ pub enum Request {
 
 impl Request {
     /// Returns the name of the object, or the prefix of a list.
+    #[cfg(feature = "internals")]
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -118,6 +119,7 @@ pub enum RequestKind {
 
 impl RequestKind {
     /// All kinds.
+    #[cfg(feature = "internals")]
     pub const ALL: [RequestKind; 6] = [
         RequestKind::Put,
         RequestKind::Append,

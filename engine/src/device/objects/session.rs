@@ -13,7 +13,7 @@ use super::patience::place;
 use super::register::{Register, look_up};
 use super::request::Request;
 use super::segment_reader::SegmentReader;
-use super::store::ObjectStore;
+use super::store::{ObjectStore, StoreFacts};
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::File;
 use crate::sync::Mutex;
@@ -52,7 +52,11 @@ impl Session {
     ///
     /// # Errors
     /// As [`Register::claim`] and [`fence_all`].
-    pub(super) fn begin(store: &Arc<dyn ObjectStore>, options: Options) -> Result<Arc<Session>> {
+    pub(super) fn begin(
+        store: &Arc<dyn ObjectStore>,
+        facts: &StoreFacts,
+        options: Options,
+    ) -> Result<Arc<Session>> {
         let register = Register::claim(store.clone(), options.patience)?;
         let body = register.body();
         let (identity, epoch, nonce) = (body.identity, register.epoch(), register.nonce());
@@ -65,6 +69,7 @@ impl Session {
         let header = Frame { kind: FrameKind::Header, ..fence };
         let writer = Arc::new(Writer {
             store: store.clone(),
+            facts: facts.clone(),
             header,
             patience: options.patience,
             lanes: options.lanes,
@@ -112,7 +117,7 @@ impl Session {
     pub(super) fn create_segment(&self, number: u64, path: &str) -> Result<Arc<dyn File>> {
         let epoch = self.register.epoch();
         let next = || ObjectId { epoch, number: self.next_number.fetch_add(1, Ordering::Relaxed) };
-        let segment: Arc<dyn OpenSegment> = if self.store.facts().appends {
+        let segment: Arc<dyn OpenSegment> = if self.writer.facts.appends {
             let lanes = (0..self.options.lanes).map(|_| create_lane(&self.writer, next));
             Arc::new(AppendedSegment::new(path, self.writer.clone(), lanes.collect::<Result<_>>()?))
         } else {

@@ -19,7 +19,7 @@ use super::register::look_up;
 use super::request::Request;
 use super::segment_reader::SegmentReader;
 use super::session::Session;
-use super::store::ObjectStore;
+use super::store::{ObjectStore, StoreFacts};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{
     DeviceFacts, DurabilityMethod, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue,
@@ -41,6 +41,7 @@ pub struct ObjectStorage {
 #[derive(Debug)]
 struct Shared {
     store: Arc<dyn ObjectStore>,
+    facts: StoreFacts,
     options: Options,
     lock: Mutex<Locked>,
 }
@@ -74,10 +75,10 @@ impl Drop for Lock {
 }
 
 impl ObjectStorage {
-    /// Opens a store of objects. Reads and writes nothing.
+    /// Opens a store of objects with these properties. Reads and writes nothing.
     #[must_use]
-    pub fn new(store: Arc<dyn ObjectStore>, options: Options) -> ObjectStorage {
-        ObjectStorage { shared: Arc::new(Shared { store, options, lock: Mutex::default() }) }
+    pub fn new(store: Arc<dyn ObjectStore>, facts: StoreFacts, options: Options) -> ObjectStorage {
+        ObjectStorage { shared: Arc::new(Shared { store, facts, options, lock: Mutex::default() }) }
     }
 }
 
@@ -96,7 +97,7 @@ impl Shared {
         if !locked.for_writing {
             return Err(read_only());
         }
-        let session = Session::begin(&self.store, self.options)?;
+        let session = Session::begin(&self.store, &self.facts, self.options)?;
         locked.session = Some(session.clone());
         Ok(session)
     }
@@ -234,7 +235,11 @@ impl Storage for ObjectStorage {
             if !exists {
                 shared.refuse_foreign_objects()?;
             }
-            let session = if exists { Some(Session::begin(&shared.store, shared.options)?) } else { None };
+            let session = if exists {
+                Some(Session::begin(&shared.store, &shared.facts, shared.options)?)
+            } else {
+                None
+            };
             *shared.lock.lock() = Locked { for_writing: true, session };
         }
         Ok(Box::new(Lock { shared, exclusive }))
@@ -242,7 +247,7 @@ impl Storage for ObjectStorage {
 
     fn facts(&self) -> DeviceFacts {
         DeviceFacts {
-            name: self.shared.store.facts().name,
+            name: self.shared.facts.name.clone(),
             volatile_cache: false,
             fua: false,
             direct_io: Err("a store of objects has no page cache".into()),

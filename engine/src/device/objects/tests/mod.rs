@@ -2,7 +2,7 @@
 
 mod memory_store;
 
-use super::{ObjectStorage, Options};
+use super::{ObjectStorage, ObjectStore, Options};
 use crate::base::settings::Settings;
 use crate::{Database, ErrorKind};
 use memory_store::MemoryStore;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 fn open(store: &MemoryStore) -> crate::Result<Database> {
     let options = Options { patience: Duration::from_secs(2), ..Options::default() };
-    let storage = Arc::new(ObjectStorage::new(Arc::new(store.clone()), options));
+    let storage = Arc::new(ObjectStorage::new(Arc::new(store.clone()), store.facts(), options));
     let settings = Settings::default().with(|s| {
         s.memory_bytes = 16 << 20;
         s.segment_bytes = 1 << 20;
