@@ -28,9 +28,10 @@ use std::time::{Duration, Instant};
 /// `quench torture`
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  quench torture /tmp/t --seconds 60 --preset autonomous --seed 7\n\n\
-                        Works in DIR/torture-db, which it removes at the start and keeps at the end.")]
+                        Works in DIR/torture-db, which it removes at the start and keeps at the end. DIR may be the URL\n\
+                        of a store of objects; then each new database gets a prefix of its own, and nothing is removed.")]
 pub struct TortureArgs {
-    /// Directory to work in; created if it is missing
+    /// Directory to work in; created if it is missing. Or a URL such as s3://bucket/prefix
     directory: PathBuf,
     /// Duration
     #[arg(long, default_value_t = 10.0, value_parser = positive_seconds)]
@@ -104,6 +105,11 @@ fn remove(directory: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns whether the place of the database is a store of objects.
+fn is_url(place: &Path) -> bool {
+    place.to_str().is_some_and(|text| text.contains("://"))
 }
 
 impl Torture<'_> {
@@ -228,7 +234,13 @@ impl Torture<'_> {
         check::check_twice(&self.database, way, &self.acknowledged)
     }
 
-    fn reset(&self) -> Result<()> {
+    /// Begins with an empty database.
+    fn reset(&mut self) -> Result<()> {
+        if is_url(&self.args.directory) {
+            let number = Random::from_entropy().next_u64();
+            self.database = self.args.directory.join(format!("torture-{number:016x}"));
+            return Ok(());
+        }
         remove(&self.database)?;
         match self.memory.as_ref().map(std::fs::remove_file) {
             Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -274,8 +286,16 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     if args.log_memory.is_some() && args.preset != Preset::Passive {
         bail!("--log-memory goes with --preset passive, not with {}", args.preset.name());
     }
-    std::fs::create_dir_all(&args.directory)
-        .with_context(|| format!("cannot create {}", args.directory.display()))?;
+    if is_url(&args.directory) {
+        if args.preset == Preset::Passive || args.at_calls.is_some() {
+            bail!(
+                "a store of objects has no mapped memory and no system calls to hit: choose another preset, without --at-calls"
+            );
+        }
+    } else {
+        std::fs::create_dir_all(&args.directory)
+            .with_context(|| format!("cannot create {}", args.directory.display()))?;
+    }
     let database = args.directory.join("torture-db");
     let memory = || args.log_memory.clone().unwrap_or(args.directory.join("torture-log-memory"));
     let memory = (args.preset == Preset::Passive).then(memory);
