@@ -305,11 +305,14 @@ impl OpenSegment for Arc<AppendedSegment> {
         state.lanes.iter().map(part).collect()
     }
 
-    fn wait_idle(&self) {
+    fn wait_idle(&self) -> bool {
         loop {
             let ticket = self.idle.ticket();
-            if self.state.lock().in_flight == 0 {
-                return;
+            {
+                let state = self.state.lock();
+                if state.in_flight == 0 {
+                    return state.failure.is_none();
+                }
             }
             self.idle.wait(ticket, None);
         }

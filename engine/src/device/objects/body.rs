@@ -9,6 +9,7 @@
 //! | generation | varint | rises with each put |
 //! | writer epoch | varint | rises with each claim |
 //! | nonce | 16 bytes | random, of the writer with this epoch |
+//! | closed | 1 byte, 0 or 1 | this writer has ended, and none of its requests is in flight |
 //! | segments | varint count | each: number varint, epoch varint, form 1 byte, varint count of objects, varint each |
 //! | runs | varint count | each: gap to the end of the previous run, length, epoch, name, offset in the object, all varints |
 //! | pages | varint | length of the file of pages |
@@ -111,6 +112,8 @@ pub struct Body {
     pub epoch: WriterEpoch,
     /// The nonce of that claim.
     pub nonce: Nonce,
+    /// The writer has ended, and none of its requests is in flight (O20).
+    pub closed: bool,
     /// Segments of the log.
     pub segments: Vec<SegmentEntry>,
     /// The file of pages, in order.
@@ -133,6 +136,7 @@ impl Body {
         put_varint(&mut out, self.generation);
         put_varint(&mut out, self.epoch.0);
         out.extend_from_slice(&self.nonce.0);
+        out.push(u8::from(self.closed));
         put_varint(&mut out, self.segments.len() as u64);
         for segment in &self.segments {
             put_varint(&mut out, segment.number);
@@ -189,6 +193,11 @@ impl Body {
         let identity = reader.u64()?;
         let (generation, epoch) = (reader.varint()?, WriterEpoch(reader.varint()?));
         let nonce = Nonce(reader.take(16)?.try_into().ok()?);
+        let closed = match reader.u8()? {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
         let mut segments = Vec::new();
         for _ in 0..reader.varint()? {
             let (number, epoch) = (reader.varint()?, WriterEpoch(reader.varint()?));
@@ -214,6 +223,6 @@ impl Body {
         }
         let pages_len = reader.varint()?;
         let contents = Bytes::copy_from_slice(reader.bytes()?);
-        Some(Body { identity, generation, epoch, nonce, segments, runs, pages_len, contents })
+        Some(Body { identity, generation, epoch, nonce, closed, segments, runs, pages_len, contents })
     }
 }

@@ -98,15 +98,11 @@ fn not_fenced(failure: &Failure, name: &str) -> Error {
 /// Creates a fence at the first free number of a segment (O22). The list is made after the claim,
 /// so each number that it shows as taken stays taken.
 fn fence_numbered(store: &dyn ObjectStore, id: ObjectId, fence: &Frame, most: Duration) -> Result<Ended> {
-    let prefix = format!("{}/", id.log_name());
-    let listed = persist(store, &Request::List { prefix: prefix.clone() }, most)
-        .map_err(|failure| error_of(&failure, "log objects cannot be listed", &prefix))?
-        .listed;
-    let lens: BTreeMap<&str, u64> = listed.iter().map(|object| (object.name.as_str(), object.len)).collect();
+    let lens = list_blocks(store, id, most)?;
     let (mut parts, mut patience) = (Vec::new(), Patience::new(most));
     for number in 1.. {
         let name = block_name(id, number);
-        if let Some(len) = lens.get(name.as_str()).filter(|len| **len != SHORT_BYTES) {
+        if let Some(len) = lens.get(&name).filter(|len| **len != SHORT_BYTES) {
             parts.push(Part { name, range: 0..*len });
             continue;
         }
@@ -145,29 +141,45 @@ fn create_fence(
     }
 }
 
-/// Returns what there is of a segment at the moment, without a fence. Its writer may add to it.
+/// Returns what counts of a segment at the moment, and fences nothing. Its writer may add to it.
 ///
 /// # Errors
 /// `NotFound` if an object is missing; I/O.
-pub(super) fn peek(store: &dyn ObjectStore, entry: &SegmentEntry, most: Duration) -> Result<Vec<Part>> {
-    let mut parts = Vec::new();
+pub(super) fn peek(store: &dyn ObjectStore, entry: &SegmentEntry, most: Duration) -> Result<Ended> {
+    let mut ended = Ended::default();
     for id in entry.ids() {
         let name = id.log_name();
         match entry.form {
             Form::Lanes => {
                 let head = persist(store, &Request::Head { name: name.clone() }, most)
                     .map_err(|failure| error_of(&failure, "a log object cannot be looked up", &name))?;
-                parts.push(Part::of_lane(name, head.len));
+                ended.parts.push(Part::of_lane(name, head.len));
             }
             Form::Numbered => {
-                let listed = persist(store, &Request::List { prefix: format!("{name}/") }, most)
-                    .map_err(|failure| error_of(&failure, "log objects cannot be listed", &name))?
-                    .listed;
-                parts.extend(
-                    listed.into_iter().map(|object| Part { name: object.name, range: 0..object.len }),
-                );
+                let lens = list_blocks(store, id, most)?;
+                for number in 1.. {
+                    let name = block_name(id, number);
+                    match lens.get(&name) {
+                        Some(&SHORT_BYTES) => ended.kept = Some(name),
+                        Some(len) => {
+                            ended.parts.push(Part { name, range: 0..*len });
+                            continue;
+                        }
+                        None => {}
+                    }
+                    break;
+                }
             }
         }
     }
-    Ok(parts)
+    Ok(ended)
+}
+
+/// Returns the lengths of the objects of a segment without appends.
+fn list_blocks(store: &dyn ObjectStore, id: ObjectId, most: Duration) -> Result<BTreeMap<String, u64>> {
+    let prefix = format!("{}/", id.log_name());
+    let listed = persist(store, &Request::List { prefix: prefix.clone() }, most)
+        .map_err(|failure| error_of(&failure, "log objects cannot be listed", &prefix))?
+        .listed;
+    Ok(listed.into_iter().map(|object| (object.name, object.len)).collect())
 }

@@ -49,8 +49,8 @@ pub(super) trait OpenSegment: Send + Sync + std::fmt::Debug {
     /// Returns what is confirmed at the moment.
     fn parts(&self) -> Vec<Part>;
 
-    /// Waits until no write is in flight.
-    fn wait_idle(&self);
+    /// Waits until no write is in flight. Returns false if one has failed.
+    fn wait_idle(&self) -> bool;
 }
 
 /// Refuses a write to a segment that the register does not name yet (O10), or after a failure.

@@ -85,11 +85,12 @@ enum Decided {
 }
 
 impl Register {
-    /// Claims the register for a new writer, or creates it.
+    /// Claims the register for a new writer, or creates it. Also returns whether the writer before
+    /// has closed it.
     ///
     /// # Errors
     /// I/O; `Corruption`; `Unsupported`; `Busy` if other writers claim it again and again.
-    pub fn claim(store: Arc<dyn ObjectStore>, patience: Duration) -> Result<Register> {
+    pub fn claim(store: Arc<dyn ObjectStore>, patience: Duration) -> Result<(Register, bool)> {
         let mut random = Random::from_entropy();
         let nonce = Nonce(std::array::from_fn(|_| random.next_u64() as u8));
         let mut tries = Patience::new(patience);
@@ -103,14 +104,19 @@ impl Register {
                 }
                 Some(Stored { body, version }) => {
                     let (epoch, generation) = (WriterEpoch(body.epoch.0 + 1), body.generation + 1);
-                    (Body { epoch, generation, nonce, ..body.clone() }, Condition::Unchanged(version.clone()))
+                    let closed = false;
+                    (
+                        Body { epoch, generation, nonce, closed, ..body.clone() },
+                        Condition::Unchanged(version.clone()),
+                    )
                 }
             };
             match decide(&*store, &body, condition, patience)? {
                 Decided::Put(version) => {
                     let epoch = body.epoch;
                     let newest = Mutex::new(Newest { stored: Stored { body, version }, failure: None });
-                    return Ok(Register { store, epoch, nonce, patience, newest });
+                    let was_closed = found.is_none_or(|before| before.body.closed);
+                    return Ok((Register { store, epoch, nonce, patience, newest }, was_closed));
                 }
                 Decided::Overtaken(stored) => found = Some(*stored),
             }

@@ -4,7 +4,7 @@ use super::appended::{AppendedSegment, create_lane};
 use super::body::{Form, ObjectId, SegmentEntry};
 use super::collect::collect_orphans;
 use super::extents::Extents;
-use super::fence::{Ended, fence_all};
+use super::fence::{Ended, fence_all, peek};
 use super::frame::{Frame, FrameKind};
 use super::numbered::NumberedSegment;
 use super::open_segment::{OpenSegment, OpenSegmentFile, Writer};
@@ -57,12 +57,17 @@ impl Session {
         facts: &StoreFacts,
         options: Options,
     ) -> Result<Arc<Session>> {
-        let register = Register::claim(store.clone(), options.patience)?;
+        let (register, was_closed) = Register::claim(store.clone(), options.patience)?;
         let body = register.body();
         let (identity, epoch, nonce) = (body.identity, register.epoch(), register.nonce());
         let fence = Frame { kind: FrameKind::Fence, identity, epoch, nonce };
-        let ended = fence_all(&**store, &body.segments, &fence, options.patience)
-            .map_err(|error| overtaken(&**store, &register, options, error))?;
+        let ended = if was_closed {
+            let peek = |entry: &SegmentEntry| Ok((entry.number, peek(&**store, entry, options.patience)?));
+            body.segments.iter().map(peek).collect::<Result<_>>()
+        } else {
+            fence_all(&**store, &body.segments, &fence, options.patience)
+        };
+        let ended = ended.map_err(|error| overtaken(&**store, &register, options, error))?;
         let entries = body.segments.iter().map(|entry| (entry.number, entry.clone())).collect();
         let segments = Mutex::new(Segments { entries, ended, ..Segments::default() });
         let next_number = Arc::new(AtomicU64::new(1));
@@ -161,10 +166,16 @@ impl Session {
         self.segments.lock().entries.keys().copied().collect()
     }
 
-    /// Waits until no append is in flight.
-    pub(super) fn wait_idle(&self) {
+    /// Ends the writer: waits until none of its requests is in flight, and says so in the manifest
+    /// (O20). After a failure it does not, and the next writer fences what is left.
+    pub(super) fn close(&self) {
         let own: Vec<_> = self.segments.lock().own.values().cloned().collect();
-        own.iter().for_each(|segment| segment.wait_idle());
+        let are_whole = own.iter().filter(|segment| !segment.wait_idle()).count() == 0;
+        let uploaded = self.extents.wait_idle();
+        if are_whole && uploaded {
+            // A failure says that another writer has the database, or that the next one has to fence.
+            let _ = self.register.update(|body| body.closed = true);
+        }
     }
 }
 

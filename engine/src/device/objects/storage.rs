@@ -54,7 +54,7 @@ struct Locked {
     session: Option<Arc<Session>>,
 }
 
-/// The lock of a writer. It keeps nothing: a later claim ends the writer.
+/// The lock of a writer. A later claim ends the writer, whether it is dropped or not.
 #[derive(Debug)]
 struct Lock {
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ impl Drop for Lock {
                 locked.for_writing = false;
                 locked.session.take()
             };
-            session.into_iter().for_each(|session| session.wait_idle());
+            session.into_iter().for_each(|session| session.close());
         }
     }
 }
@@ -132,7 +132,7 @@ impl Shared {
         let Some(entry) = self.body()?.segments.into_iter().find(|entry| entry.number == number) else {
             return Ok(None);
         };
-        let parts = peek(&*self.store, &entry, self.options.patience)?;
+        let parts = peek(&*self.store, &entry, self.options.patience)?.parts;
         let (store, path, patience) = (self.store.clone(), path.to_string(), self.options.patience);
         Ok(Some(Arc::new(SegmentReader { store, path, parts, patience })))
     }
@@ -369,6 +369,7 @@ impl File for PagesObject {
     }
 
     fn flush(&self) -> Result<()> {
+        self.extents.compact()?;
         self.extents.upload_all()?;
         self.shared.to_write()?.publish(None)
     }
