@@ -21,6 +21,8 @@ mod waiting;
 mod store;
 mod url;
 mod probe;
+#[cfg(feature = "s3")]
+mod s3;
 mod patience;
 mod body;
 mod frame;
@@ -50,6 +52,8 @@ pub use options::Options;
 pub use probe::probe;
 #[cfg(feature = "internals")]
 pub use request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
+#[cfg(all(feature = "s3", feature = "internals"))]
+pub use s3::{S3Credentials, S3Options, S3Store};
 #[cfg(feature = "internals")]
 pub use storage::ObjectStorage;
 #[cfg(feature = "internals")]

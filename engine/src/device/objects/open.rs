@@ -3,6 +3,8 @@
 use super::directory::DirectoryStore;
 use super::options::Options;
 use super::probe::probe;
+#[cfg(feature = "s3")]
+use super::s3::{S3Options, S3Store};
 use super::storage::ObjectStorage;
 use super::store::ObjectStore;
 use super::url::{ObjectUrl, Scheme};
@@ -18,7 +20,9 @@ pub fn connect(url: &str) -> Result<Arc<dyn ObjectStore>> {
     let url = ObjectUrl::parse(url)?;
     match url.scheme {
         Scheme::File => Ok(Arc::new(DirectoryStore::open(&Path::new("/").join(&url.prefix))?)),
-        Scheme::S3 | Scheme::Azure | Scheme::Google => {
+        #[cfg(feature = "s3")]
+        Scheme::S3 => Ok(Arc::new(S3Store::connect(&url, &S3Options::default())?)),
+        _ => {
             let what = format!("this build has no client for {}://", url.scheme.name());
             Err(Error::new(ErrorKind::Unsupported, what))
         }

@@ -73,7 +73,7 @@ pub enum Request {
 
 impl Request {
     /// Returns the name of the object, or the prefix of a list.
-    #[cfg(feature = "internals")]
+    #[cfg(any(feature = "internals", feature = "s3"))]
     #[must_use]
     pub fn name(&self) -> &str {
         match self {

@@ -1,0 +1,224 @@
+//! What follows from an error of the SDK, and the sentence that says so.
+//!
+//! The sentence names the request, the bucket, the endpoint, the store's code and message. It never
+//! quotes a header of the request, because headers hold signatures and tokens.
+
+use super::super::request::{Failure, FailureKind, RequestKind};
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_s3::config::http::HttpResponse;
+use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_s3::operation::create_session::CreateSessionError;
+use std::error::Error as StdError;
+use std::io;
+
+/// Most characters of a message of the store that a failure repeats.
+const MESSAGE_CHARACTERS_MAX: usize = 200;
+
+/// Where requests go, for people.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub bucket: String,
+    /// Without user and password.
+    pub endpoint: String,
+}
+
+/// What the store said, or why it said nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Reason {
+    kind: FailureKind,
+    text: String,
+}
+
+impl Reason {
+    fn new(kind: FailureKind, text: impl Into<String>) -> Reason {
+        Reason { kind, text: text.into() }
+    }
+}
+
+impl Place {
+    /// Returns the failure that follows from an error of the SDK.
+    pub fn failure<E>(&self, kind: RequestKind, name: &str, error: &SdkError<E, HttpResponse>) -> Failure
+    where
+        E: ProvideErrorMetadata + StdError + 'static,
+    {
+        let reason = self.reason(error);
+        self.say(reason.kind, kind, name, &reason.text)
+    }
+
+    /// Returns a failure with a sentence of its own.
+    pub fn say(&self, kind: FailureKind, request: RequestKind, name: &str, why: &str) -> Failure {
+        let (request, bucket, endpoint) = (request.name(), &self.bucket, &self.endpoint);
+        Failure { kind, what: format!("{request} `{name}` in bucket `{bucket}` at {endpoint}: {why}") }
+    }
+
+    fn reason<E>(&self, error: &SdkError<E, HttpResponse>) -> Reason
+    where
+        E: ProvideErrorMetadata + StdError + 'static,
+    {
+        match error {
+            SdkError::ServiceError(service) => {
+                let (error, raw) = (service.err(), service.raw());
+                self.answered(raw, error.code(), error.message())
+            }
+            SdkError::ResponseError(response) if response.raw().status().as_u16() >= 400 => {
+                self.answered(response.raw(), None, None)
+            }
+            SdkError::ResponseError(response) => {
+                let status = response.raw().status().as_u16();
+                Reason::new(FailureKind::Unknown, format!("the answer makes no sense (HTTP {status})"))
+            }
+            SdkError::TimeoutError(_) => Reason::new(FailureKind::Unknown, "no answer in time"),
+            SdkError::ConstructionFailure(_) => self.not_answered(error).unwrap_or_else(|| {
+                let text = format!("the request cannot be made: {}; check the settings", root(error));
+                Reason::new(FailureKind::Denied, text)
+            }),
+            _ => self
+                .not_answered(error)
+                .unwrap_or_else(|| Reason::new(FailureKind::Unknown, format!("no answer: {}", root(error)))),
+        }
+    }
+
+    /// Returns the reason that stands in the chain of causes, if it is one that proves something:
+    /// a session or credentials that could not be had, or a refused connection.
+    fn not_answered(&self, error: &(dyn StdError + 'static)) -> Option<Reason> {
+        for cause in std::iter::successors(error.source(), |&error| error.source()) {
+            if let Some(session) = cause.downcast_ref::<SdkError<CreateSessionError, HttpResponse>>() {
+                return Some(self.no_session(session));
+            }
+            if let Some(credentials) = cause.downcast_ref::<CredentialsError>() {
+                return Some(no_credentials(credentials));
+            }
+            let os = cause.downcast_ref::<io::Error>();
+            if os.is_some_and(|os| os.kind() == io::ErrorKind::ConnectionRefused) {
+                // Only establishing a connection fails so: nothing was sent.
+                return Some(Reason::new(FailureKind::Again, "connection refused; check that it is up"));
+            }
+        }
+        None
+    }
+
+    /// Without a session the request itself was not sent.
+    fn no_session(&self, error: &SdkError<CreateSessionError, HttpResponse>) -> Reason {
+        let reason = self.reason(error);
+        let kind = match reason.kind {
+            FailureKind::Denied | FailureKind::Absent | FailureKind::Refused | FailureKind::Full => {
+                FailureKind::Denied
+            }
+            FailureKind::Throttled => FailureKind::Throttled,
+            FailureKind::Again | FailureKind::Unknown => FailureKind::Again,
+        };
+        let text = format!(
+            "no session for the directory bucket: {} (a server without sessions needs \
+             AWS_S3_DISABLE_EXPRESS_SESSION_AUTH=true)",
+            reason.text
+        );
+        Reason { kind, text }
+    }
+
+    /// Returns what follows from an answer of the store.
+    fn answered(&self, raw: &HttpResponse, code: Option<&str>, message: Option<&str>) -> Reason {
+        let (status, headers) = (raw.status().as_u16(), raw.headers());
+        let (kind, advice) = classify(status, code.unwrap_or(""));
+        let mut text = match code {
+            Some(code) => format!("{} (HTTP {status})", shortened(code)),
+            None => format!("HTTP {status}"),
+        };
+        if let Some(message) = message.filter(|message| !message.is_empty()) {
+            text = format!("{text}, {}", shortened(message));
+        }
+        if let Some(id) = headers.get("x-amz-request-id") {
+            text = format!("{text}, request {}", shortened(id));
+        }
+        if let Some(region) = headers.get("x-amz-bucket-region").filter(|_| advice == ADVICE_REGION) {
+            return Reason::new(kind, format!("{text}; {advice} ({})", shortened(region)));
+        }
+        if advice.is_empty() {
+            return Reason::new(kind, text);
+        }
+        Reason::new(kind, format!("{text}; {advice}"))
+    }
+}
+
+const ADVICE_REGION: &str = "the bucket lies in another region: set AWS_REGION";
+
+const ADVICE_ACCESS: &str = "allow these credentials to get, put, delete and list objects of the bucket, and \
+                             to create sessions if it is a directory bucket";
+
+/// Returns what follows from an answer, and what to do if the store refuses everything. A code
+/// says more than a status; a reply to a head has a status only.
+fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
+    match code {
+        "PreconditionFailed" | "InvalidWriteOffset" => (FailureKind::Refused, ""),
+        "NoSuchKey" | "NotFound" => (FailureKind::Absent, ""),
+        "TooManyParts" => (FailureKind::Full, ""),
+        "ConditionalRequestConflict" | "OperationAborted" => (FailureKind::Again, ""),
+        "SlowDown"
+        | "Throttling"
+        | "ThrottlingException"
+        | "TooManyRequests"
+        | "RequestLimitExceeded"
+        | "BandwidthLimitExceeded" => (FailureKind::Throttled, ""),
+        "RequestTimeout" | "IncompleteBody" | "BadDigest" | "InternalError" => (FailureKind::Unknown, ""),
+        "NoSuchBucket" => (FailureKind::Denied, "create the bucket, or correct its name and the endpoint"),
+        "InvalidAccessKeyId" => (FailureKind::Denied, "check AWS_ACCESS_KEY_ID and the profile"),
+        "SignatureDoesNotMatch" => (FailureKind::Denied, "check AWS_SECRET_ACCESS_KEY and the profile"),
+        "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
+            (FailureKind::Denied, "get new credentials: these have expired or are incomplete")
+        }
+        "RequestTimeTooSkewed" | "RequestExpired" => {
+            (FailureKind::Denied, "set the clock of this machine: it differs from the store's")
+        }
+        "PermanentRedirect"
+        | "TemporaryRedirect"
+        | "AuthorizationHeaderMalformed"
+        | "IllegalLocationConstraintException" => (FailureKind::Denied, ADVICE_REGION),
+        "NotImplemented" | "MethodNotAllowed" => {
+            (FailureKind::Denied, "use a store that knows this request and its conditions")
+        }
+        _ => classify_status(status),
+    }
+}
+
+fn classify_status(status: u16) -> (FailureKind, &'static str) {
+    match status {
+        412 => (FailureKind::Refused, ""),
+        404 => (FailureKind::Absent, ""),
+        409 => (FailureKind::Again, ""),
+        429 | 503 => (FailureKind::Throttled, ""),
+        501 => (FailureKind::Denied, "use a store that knows this request and its conditions"),
+        408 | 500.. => (FailureKind::Unknown, ""),
+        301 | 302 | 307 | 308 => (FailureKind::Denied, ADVICE_REGION),
+        401 | 403 => (FailureKind::Denied, ADVICE_ACCESS),
+        300.. => (FailureKind::Denied, "check the bucket, the endpoint and the credentials"),
+        _ => (FailureKind::Unknown, ""),
+    }
+}
+
+/// Without credentials the request itself was not sent.
+fn no_credentials(error: &CredentialsError) -> Reason {
+    match error {
+        CredentialsError::CredentialsNotLoaded(_) => Reason::new(
+            FailureKind::Denied,
+            "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+        ),
+        CredentialsError::InvalidConfiguration(_) => Reason::new(
+            FailureKind::Denied,
+            "the configuration of the credentials is wrong; check ~/.aws/config and AWS_PROFILE",
+        ),
+        _ => Reason::new(FailureKind::Again, "the source of the credentials does not answer"),
+    }
+}
+
+/// Returns the innermost cause.
+fn root(error: &(dyn StdError + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    shortened(&causes.last().map(ToString::to_string).unwrap_or_default())
+}
+
+fn shortened(text: &str) -> String {
+    let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    plain.take(MESSAGE_CHARACTERS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests;
