@@ -226,3 +226,6 @@ impl Requests {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
