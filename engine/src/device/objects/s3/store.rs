@@ -179,8 +179,8 @@ impl Requests {
         Ok(Reply { listed, ..Reply::default() })
     }
 
-    /// Tries until an attempt succeeds, fails for good, or the deadline has passed. Returns the last
-    /// failure.
+    /// Tries until an attempt succeeds, fails for good, or the deadline has passed. Returns the
+    /// last failure.
     async fn again<T, F>(
         &self,
         kind: RequestKind,
