@@ -7,6 +7,8 @@ use super::options::S3Options;
 use crate::base::{Error, Result};
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
+use aws_credential_types::provider::ProvideCredentials;
+use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
@@ -29,8 +31,8 @@ pub(super) fn is_directory_bucket(bucket: &str) -> bool {
 /// Finds the settings of the environment and returns the client. Sends nothing to the store.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidArgument`](crate::base::ErrorKind::InvalidArgument): the URL, the endpoint
-/// or the region.
+/// [`ErrorKind::InvalidArgument`](crate::base::ErrorKind::InvalidArgument): the URL, the endpoint,
+/// the region or the credentials.
 pub(super) async fn connect(url: &ObjectUrl, options: &S3Options) -> Result<Operations> {
     if url.scheme != Scheme::S3 {
         return Err(Error::invalid(format!("{url} does not name a bucket of S3: write s3://bucket/prefix")));
@@ -51,6 +53,9 @@ pub(super) async fn connect(url: &ObjectUrl, options: &S3Options) -> Result<Oper
             return Err(Error::invalid(format!("the region of {url} is unknown: set AWS_REGION")));
         }
     };
+    if options.credentials.is_none() {
+        check_credentials(&config).await?;
+    }
     let shown = match &endpoint {
         Some(endpoint) => endpoint.url.clone(),
         None => format!("Amazon S3 in {region}"),
@@ -78,6 +83,25 @@ async fn load(options: &S3Options, endpoint: Option<&Endpoint>) -> SdkConfig {
         loader = loader.credentials_provider(credentials);
     }
     loader.load().await
+}
+
+/// Fails if no credentials can be had. Later the same failure may pass, so it would only be retried.
+async fn check_credentials(config: &SdkConfig) -> Result<()> {
+    let found = match config.credentials_provider() {
+        Some(provider) => provider.provide_credentials().await.map(drop),
+        None => Err(CredentialsError::not_loaded_no_source()),
+    };
+    found.map_err(|error| {
+        let what = match error {
+            CredentialsError::CredentialsNotLoaded(_) => "no credentials for S3 are found",
+            CredentialsError::InvalidConfiguration(_) => "the configuration of the credentials for S3 is wrong",
+            // The chain asks the machine last, and there the cause is.
+            _ => "no credentials for S3 are found, and the machine's own source of credentials does not answer",
+        };
+        Error::invalid(format!(
+            "{what}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the machine a role"
+        ))
+    })
 }
 
 /// Returns whether the environment or a profile may name a region.

@@ -141,6 +141,8 @@ impl Place {
 
 const ADVICE_REGION: &str = "the bucket lies in another region: set AWS_REGION";
 
+const ADVICE_CHECK: &str = "check the bucket, the endpoint and the credentials";
+
 const ADVICE_ACCESS: &str = "allow these credentials to get, put, delete and list objects of the bucket, and \
                              to create sessions if it is a directory bucket";
 
@@ -175,6 +177,8 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
         "NotImplemented" | "MethodNotAllowed" => {
             (FailureKind::Denied, "use a store that knows this request and its conditions")
         }
+        // Not the object, but something else that the request needs.
+        _ if status == 404 && !code.is_empty() => (FailureKind::Denied, ADVICE_CHECK),
         _ => classify_status(status),
     }
 }
@@ -189,7 +193,7 @@ fn classify_status(status: u16) -> (FailureKind, &'static str) {
         408 | 500.. => (FailureKind::Unknown, ""),
         301 | 302 | 307 | 308 => (FailureKind::Denied, ADVICE_REGION),
         401 | 403 => (FailureKind::Denied, ADVICE_ACCESS),
-        300.. => (FailureKind::Denied, "check the bucket, the endpoint and the credentials"),
+        300.. => (FailureKind::Denied, ADVICE_CHECK),
         _ => (FailureKind::Unknown, ""),
     }
 }

@@ -39,7 +39,7 @@ impl S3Store {
     /// whether it is there and what it does.
     ///
     /// # Errors
-    /// - [`ErrorKind::InvalidArgument`]: the URL, the endpoint or the region.
+    /// - [`ErrorKind::InvalidArgument`]: the URL, the endpoint, the region or the credentials.
     /// - [`ErrorKind::Io`]: the system refuses a thread, or the settings cannot be found in time.
     pub fn connect(url: &ObjectUrl, options: &S3Options) -> Result<S3Store> {
         let runtime = Builder::new_multi_thread()

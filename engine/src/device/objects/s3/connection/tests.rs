@@ -42,3 +42,12 @@ fn only_directory_buckets_take_appends() {
     assert!(is_directory_bucket("bucket--usw2-az1--x-s3"));
     assert!(!is_directory_bucket("bucket"));
 }
+
+#[test]
+fn missing_credentials_are_an_error_at_once() {
+    let config = SdkConfig::builder().behavior_version(BehaviorVersion::latest()).build();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let error = runtime.block_on(check_credentials(&config)).unwrap_err();
+    assert_eq!(error.kind(), crate::base::ErrorKind::InvalidArgument);
+    assert!(error.message().contains("no credentials for S3 are found: set AWS_ACCESS_KEY_ID"), "{error}");
+}

@@ -15,6 +15,7 @@ fn each_code_has_its_consequence() {
         (404, "NoSuchKey", Absent),
         (404, "NotFound", Absent),
         (404, "NoSuchBucket", Denied),
+        (404, "NoSuchUser", Denied),
         (400, "TooManyParts", Full),
         (409, "ConditionalRequestConflict", Again),
         (409, "OperationAborted", Again),

@@ -82,6 +82,7 @@ fn put_carries_condition_checksum_and_length() {
         // The known check value of CRC-32C is 0xe3069283.
         assert_eq!(seen.header("x-amz-checksum-crc32c"), Some("4waSgw=="));
         assert_eq!(seen.header("content-length"), Some("9"));
+        assert_eq!(seen.header("x-amz-content-sha256"), Some("UNSIGNED-PAYLOAD"));
         assert_eq!((seen.header("transfer-encoding"), seen.header("content-encoding")), (None, None));
         assert_eq!(seen.header("x-amz-write-offset-bytes"), None);
         assert_eq!(seen.body, b"123456789");
