@@ -37,8 +37,7 @@ pub(super) async fn connect(url: &ObjectUrl, options: &S3Options) -> Result<Oper
     if url.scheme != Scheme::S3 {
         return Err(Error::invalid(format!("{url} does not name a bucket of S3: write s3://bucket/prefix")));
     }
-    let from_environment = std::env::var("AWS_ENDPOINT_URL_S3").ok().filter(|text| !text.is_empty());
-    let named = options.endpoint.clone().or(from_environment);
+    let named = options.endpoint.clone().or_else(endpoint_of_environment);
     let named = named.map(|text| Endpoint::parse(&text)).transpose()?;
     let config = load(options, named.as_ref()).await;
     let endpoint = match (named, config.endpoint_url()) {
@@ -69,7 +68,7 @@ pub(super) async fn connect(url: &ObjectUrl, options: &S3Options) -> Result<Oper
 async fn load(options: &S3Options, endpoint: Option<&Endpoint>) -> SdkConfig {
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .retry_config(RetryConfig::disabled())
-        .http_client(http_client(endpoint));
+        .http_client(encrypted_client());
     if let Some(region) = &options.region {
         loader = loader.region(Region::new(region.clone()));
     } else if endpoint.is_some() && !names_a_region() {
@@ -85,7 +84,7 @@ async fn load(options: &S3Options, endpoint: Option<&Endpoint>) -> SdkConfig {
     loader.load().await
 }
 
-/// Fails if no credentials can be had. Later the same failure may pass, so it would only be retried.
+/// Fails if no credentials can be had. Later the same failure may pass, and is retried.
 async fn check_credentials(config: &SdkConfig) -> Result<()> {
     let found = match config.credentials_provider() {
         Some(provider) => provider.provide_credentials().await.map(drop),
@@ -111,28 +110,36 @@ fn names_a_region() -> bool {
         .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-fn http_client(endpoint: Option<&Endpoint>) -> SharedHttpClient {
-    let builder = aws_smithy_http_client::Builder::new();
-    // Without encryption there are no certificates to look for.
-    match endpoint {
-        Some(endpoint) if !endpoint.is_encrypted => builder.build_http(),
-        _ => builder.tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https(),
+/// Returns the endpoint that only requests to S3 use. The SDK knows the others.
+fn endpoint_of_environment() -> Option<String> {
+    let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let ignored = variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+    if ignored.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
+        return None;
     }
+    variable("AWS_ENDPOINT_URL_S3")
+}
+
+fn encrypted_client() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https()
 }
 
 fn settings(config: &SdkConfig, options: &S3Options, endpoint: Option<Endpoint>, region: Region) -> Builder {
-    let timeouts = TimeoutConfig::builder()
-        .connect_timeout(options.connect_timeout)
-        .operation_attempt_timeout(options.attempt_timeout);
+    // The store limits the time of an attempt.
+    let timeouts = TimeoutConfig::builder().connect_timeout(options.connect_timeout);
     let mut builder = Builder::from(config)
         .region(region)
         .retry_config(RetryConfig::disabled())
         .timeout_config(timeouts.build())
-        // The client limits the time of an attempt, and the engine checks all that it reads.
+        // The engine checks all that it reads.
         .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
         .response_checksum_validation(ResponseChecksumValidation::WhenRequired);
     if let Some(session_auth) = options.session_auth {
         builder = builder.disable_s3_express_session_auth(!session_auth);
+    }
+    // Without encryption there are no certificates to look for.
+    if endpoint.as_ref().is_some_and(|endpoint| !endpoint.is_encrypted) {
+        builder = builder.http_client(aws_smithy_http_client::Builder::new().build_http());
     }
     match endpoint {
         Some(endpoint) => builder.force_path_style(!endpoint.is_amazon).endpoint_url(endpoint.url),

@@ -20,7 +20,8 @@ pub struct S3Options {
     pub session_auth: Option<bool>,
     /// Time to establish a connection.
     pub connect_timeout: Duration,
-    /// Time of one attempt, with the transfer of all bytes. A write has one attempt.
+    /// Time of one attempt; an attempt has a second more for each MiB that it transfers. A write
+    /// has one attempt.
     pub attempt_timeout: Duration,
     /// For so long a read is sent again after failures that may pass.
     pub read_deadline: Duration,

@@ -17,6 +17,9 @@ use tokio::runtime::{Builder, Runtime};
 /// Time to find credentials, region and endpoint.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 
+/// A longer range is meant to have no end, and says nothing about the time of its transfer.
+const RANGE_MAX: u64 = 64 << 20;
+
 /// An object takes so many parts, its creation included.
 const PARTS_MAX: u64 = 10_000;
 
@@ -152,13 +155,23 @@ impl Requests {
         let (kind, name) = (request.kind(), request.name());
         match request {
             Request::Put { .. } | Request::Append { .. } | Request::Delete { .. } => {
-                self.attempt(kind, name, self.attempt_timeout, self.operations.once(request)).await
+                self.attempt(kind, name, self.time_for(request), self.operations.once(request)).await
             }
             Request::Get { .. } | Request::Head { .. } => {
-                self.again(kind, name, || self.operations.once(request)).await
+                self.again(kind, name, self.time_for(request), || self.operations.once(request)).await
             }
             Request::List { prefix } => self.list(prefix).await,
         }
+    }
+
+    /// Returns the time of one attempt.
+    fn time_for(&self, request: &Request) -> Duration {
+        let bytes = match request {
+            Request::Put { body, .. } | Request::Append { body, .. } => body.len() as u64,
+            Request::Get { range: Some(range), .. } => range.end.saturating_sub(range.start),
+            _ => 0,
+        };
+        self.attempt_timeout + Duration::from_secs(if bytes > RANGE_MAX { 0 } else { bytes >> 20 })
     }
 
     async fn list(&self, prefix: &str) -> Outcome {
@@ -166,7 +179,7 @@ impl Requests {
         let mut after = None;
         loop {
             let page = || self.operations.page(prefix, after.clone());
-            let page = self.again(RequestKind::List, prefix, page).await?;
+            let page = self.again(RequestKind::List, prefix, self.attempt_timeout, page).await?;
             listed.extend(page.listed);
             match page.next {
                 Some(next) => after = Some(next),
@@ -185,6 +198,7 @@ impl Requests {
         &self,
         kind: RequestKind,
         name: &str,
+        within: Duration,
         mut attempt: impl FnMut() -> F,
     ) -> Result<T, Failure>
     where
@@ -194,8 +208,7 @@ impl Requests {
         let mut pause = PAUSE_FIRST;
         loop {
             let remaining = deadline.saturating_duration_since(Instant::now());
-            let failure = match self.attempt(kind, name, self.attempt_timeout.min(remaining), attempt()).await
-            {
+            let failure = match self.attempt(kind, name, within.min(remaining), attempt()).await {
                 Ok(reply) => return Ok(reply),
                 Err(failure) => failure,
             };

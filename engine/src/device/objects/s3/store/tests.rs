@@ -477,3 +477,14 @@ fn throttled_write_is_the_callers_to_repeat() {
     assert_eq!(failure(&store, append(18)).kind, FailureKind::Throttled);
     assert_eq!(perform(&store, append(18)).unwrap().len, 27);
 }
+
+#[test]
+fn long_transfers_have_more_time() {
+    let server = test_objects::start(None);
+    let store = store(&server);
+    let time = |request: Request| store.client.time_for(&request).as_millis();
+    let body = Bytes::from(vec![0; 3 << 20]);
+    let put = Request::Put { name: "a/b".into(), body, condition: Condition::Always };
+    assert_eq!((time(put), time(append(9)), time(head())), (3_700, 700, 700));
+    assert_eq!((time(get(Some(0..4 << 20))), time(get(Some(5..u64::MAX)))), (4_700, 700));
+}
