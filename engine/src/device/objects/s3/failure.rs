@@ -91,7 +91,14 @@ impl Place {
             let os = cause.downcast_ref::<io::Error>();
             if os.is_some_and(|os| os.kind() == io::ErrorKind::ConnectionRefused) {
                 // Only establishing a connection fails so: nothing was sent.
-                return Some(Reason::new(FailureKind::Again, "connection refused; check that it is up"));
+                return Some(Reason::new(FailureKind::Again, "connection refused"));
+            }
+            // Of the encryption's own error, whose type the SDK hides. Nothing was sent.
+            let text = cause.to_string();
+            if text.starts_with("invalid peer certificate") {
+                let text =
+                    format!("{}; name the file of trusted certificates in SSL_CERT_FILE", shortened(&text));
+                return Some(Reason::new(FailureKind::Denied, text));
             }
         }
         None

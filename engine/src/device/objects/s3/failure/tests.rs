@@ -135,6 +135,14 @@ fn failed_session_means_that_nothing_was_sent() {
 }
 
 #[test]
+fn certificate_that_is_not_trusted_is_denied() {
+    let error = GetError::construction_failure("invalid peer certificate: UnknownIssuer");
+    let failure = place().failure(RequestKind::Put, "x", &error);
+    assert_eq!(failure.kind, FailureKind::Denied);
+    assert!(failure.what.contains("UnknownIssuer; name the file"), "{}", failure.what);
+}
+
+#[test]
 fn undecodable_answers_leave_the_outcome_unknown() {
     for (status, kind) in [
         (200, FailureKind::Unknown),
