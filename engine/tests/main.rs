@@ -33,6 +33,7 @@ mod longer_than_memory;
 mod memory_budget;
 mod memory_readers;
 mod memory_reuse;
+mod objects;
 mod parts;
 mod passive;
 mod probe;

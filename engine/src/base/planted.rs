@@ -131,6 +131,17 @@ bugs! {
     RetiredFreedEarly "retired-freed-early" "checkpoint" "Large values that a checkpoint has listed as waiting to be freed are freed before its round is closed." "retired 1";
     UnfinishedNotListed "unfinished-not-listed" "transaction" "A checkpoint does not list the pages of large values in progress." "I7";
 
+    WriterNotFenced "writer-not-fenced" "objects" "A new writer puts no fence into the log of the one before." "O15";
+    LogReadBeforeFence "log-read-before-fence" "objects" "The end of a log object is looked up before its fence is confirmed." "O13";
+    AppendedBehindFence "appended-behind-fence" "objects" "A refused append is sent again at the new end of the object." "O6";
+    ManifestPutAlways "manifest-put-always" "objects" "The manifest is put without a condition." "O2";
+    NamesRepeat "names-repeat" "objects" "Every writer gives its objects the same names." "O1";
+    UnregisteredSegment "unregistered-segment" "objects" "A segment takes blocks before a manifest names it." "O10";
+    BlockReportedEarly "block-reported-early" "objects" "Without appends, a block is reported although a lower one is missing." "O21";
+    NumberedFenceDeleted "numbered-fence-deleted" "objects" "Without appends, a fence is deleted with its segment." "O23";
+    ExtentDeletedEarly "extent-deleted-early" "objects" "An extent is deleted before a manifest without it is confirmed." "O18";
+    ExtentNamedEarly "extent-named-early" "objects" "A manifest is put while an extent that it names is being uploaded." "O24";
+
     SeparatorLost "separator-lost" "tree" "A split does not tell the parent of the new page." "tree order";
     MergeDropsRow "merge-drops-row" "tree" "A merge leaves out the last row of the right leaf." "tree order";
     ScanSkipsAtBorder "scan-skips-at-border" "tree" "A scan that goes on with the next batch passes by its first row." "every row once";

@@ -107,6 +107,17 @@ detectors! {
     RetiredFreedEarly: tests("engine", "large_values::a_value_released_while_a_checkpoint_is_made_is_freed_once");
     UnfinishedNotListed: tests("engine", "longer_than_memory::copies_of_a_checkpoint_have_nothing_of_a_value_in_progress");
 
+    WriterNotFenced: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing");
+    LogReadBeforeFence: tests("engine", "objects::a_takeover_loses_nothing");
+    AppendedBehindFence: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing");
+    ManifestPutAlways: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing");
+    NamesRepeat: tests("engine", "objects::");
+    UnregisteredSegment: tests("engine", "objects::a_crash_between_any_two_changes");
+    BlockReportedEarly: tests("engine", "objects::a_crash_between_any_two_changes");
+    NumberedFenceDeleted: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing");
+    ExtentDeletedEarly: tests("engine", "objects::a_crash_between_any_two_changes");
+    ExtentNamedEarly: tests("engine", "objects::requests_of_unknown_outcome");
+
     SeparatorLost: tests("lib", "tree::tests::checkpoint");
     MergeDropsRow: tests("lib", "tree::tests::checkpoint");
     ScanSkipsAtBorder: tests("engine", "basics::ranges_run_from_both_ends_and_meet"), SEEDS;

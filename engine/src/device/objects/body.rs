@@ -18,6 +18,7 @@
 //! Integers of a fixed length are little-endian.
 
 use crate::base::encoding::{Reader, put_bytes, put_varint};
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result, checksum};
 use bytes::Bytes;
 
@@ -48,6 +49,9 @@ impl ObjectId {
     /// Returns the name of a log object.
     #[must_use]
     pub fn log_name(self) -> String {
+        if planted::is(Bug::NamesRepeat) {
+            return format!("log/000000-{:08}", self.number);
+        }
         format!("log/{:06}-{:08}", self.epoch.0, self.number)
     }
 

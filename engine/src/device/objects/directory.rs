@@ -1,9 +1,9 @@
 //! A store of objects in a directory, for trying and testing without a service: `file:///path`.
 //!
 //! Each object is a file that is written under another name, made durable, and then linked or
-//! renamed, so it appears as a whole. Objects take no appends. Replacing an object under a condition
-//! happens under a lock of the directory, which the operating system releases when a process ends;
-//! all processes must run on one machine, or share a file system with working locks.
+//! renamed, so it appears as a whole. Objects take no appends. An object is replaced on a condition
+//! under a lock of the directory, which the operating system releases when a process ends. All
+//! processes must run on one machine, or share a file system with working locks.
 
 use super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, Version};
 use super::store::{Done, ObjectStore, Outcome, StoreFacts};
@@ -95,7 +95,7 @@ fn refused(kind: FailureKind, what: &str) -> Failure {
     Failure { kind, what: what.to_string() }
 }
 
-/// A local failure happened before or after the change took effect: nobody knows.
+/// Returns the failure for a local error, which may come before or after the change took effect.
 fn failed(error: &io::Error) -> Failure {
     let kind = match error.kind() {
         io::ErrorKind::NotFound => FailureKind::Absent,

@@ -17,6 +17,7 @@ use super::patience::{error_of, may_end, persist, place};
 use super::request::{Condition, Request};
 use super::segment_reader::read_ranges;
 use super::store::{ObjectStore, Outcome};
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::ReadRequest;
 use crate::sync::{Event, Mutex, MutexGuard, thread};
@@ -249,6 +250,11 @@ impl Extents {
 
     fn start(self: &Arc<Self>, (number, body): (u64, Bytes)) {
         let id = ObjectId { epoch: self.epoch, number };
+        if planted::is(Bug::ExtentNamedEarly) {
+            let request = Request::Put { name: id.pages_name(), body, condition: Condition::Always };
+            self.store.start(request, Box::new(|_| ()));
+            return self.uploaded(id, Ok(super::request::Reply::default()));
+        }
         // Only this writer uses the name, and always with these bytes.
         let request = Request::Put { name: id.pages_name(), body, condition: Condition::Always };
         let (this, again) = (self.clone(), request.clone());

@@ -12,6 +12,7 @@ use super::patience::{Patience, error_of, may_end, persist, read};
 use super::request::{Condition, Failure, FailureKind, Request};
 use super::segment_reader::Part;
 use super::store::{ObjectStore, perform};
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::thread;
 use std::collections::BTreeMap;
@@ -72,19 +73,23 @@ pub(super) fn fence_all(
 /// Appends a fence at the end of an object, wherever that is. An object that takes no more appends
 /// needs no fence (O12).
 fn fence_lane(store: &dyn ObjectStore, name: &str, fence: &Frame, most: Duration) -> Result<Ended> {
-    let mut patience = Patience::new(most);
+    let (mut patience, mut first) = (Patience::new(most), None);
     loop {
-        let head = persist(store, &Request::Head { name: name.to_string() }, most)
+        let mut head = persist(store, &Request::Head { name: name.to_string() }, most)
             .map_err(|failure| error_of(&failure, "a log object cannot be looked up", name))?;
+        let end = head.len;
+        if planted::is(Bug::LogReadBeforeFence) {
+            head.len = *first.get_or_insert(end);
+        }
         let ended = || Ended { parts: vec![Part::of_lane(name.to_string(), head.len)], kept: None };
         let body = fence.encode();
-        let append = Request::Append { name: name.to_string(), offset: head.len, body, version: None };
+        let append = Request::Append { name: name.to_string(), offset: end, body, version: None };
         match perform(store, append) {
             Ok(_) => return Ok(ended()),
             Err(failure) if failure.kind == FailureKind::Full => return Ok(ended()),
-            // An earlier copy was applied, or the earlier writer is busy: the end is elsewhere now.
-            Err(failure)
-                if (failure.kind == FailureKind::Refused || may_end(failure.kind)) && patience.pause() => {}
+            // The earlier writer is busy, or an earlier copy was applied: the end is elsewhere now.
+            Err(failure) if failure.kind == FailureKind::Refused && !patience.is_over() => {}
+            Err(failure) if may_end(failure.kind) && patience.pause() => {}
             Err(failure) => return Err(not_fenced(&failure, name)),
         }
     }

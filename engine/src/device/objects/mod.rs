@@ -27,6 +27,7 @@ mod patience;
 mod body;
 mod frame;
 mod register;
+mod watch;
 mod segment_reader;
 mod open_segment;
 mod appended;
@@ -37,6 +38,8 @@ mod callback_queue;
 mod collect;
 mod session;
 mod storage;
+#[cfg(any(test, feature = "internals"))]
+pub mod simulated;
 mod directory;
 mod open;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]

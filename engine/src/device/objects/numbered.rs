@@ -22,6 +22,7 @@ use super::register::fenced;
 use super::request::{Condition, Failure, FailureKind, Request};
 use super::segment_reader::Part;
 use super::store::{Outcome, perform};
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::{Event, Mutex, thread};
 use bytes::Bytes;
@@ -118,6 +119,9 @@ impl NumberedSegment {
             state.requests -= 1;
             state.early.insert(number, write);
             let mut next = state.lens.len() as u64 + 1;
+            if planted::is(Bug::BlockReportedEarly) {
+                complete.extend(state.early.remove(&number));
+            }
             while let Some(write) = state.early.remove(&next) {
                 state.lens.push(write.body.len() as u64);
                 complete.push(write);

@@ -29,8 +29,8 @@ pub fn connect(url: &str) -> Result<Arc<dyn ObjectStore>> {
     }
 }
 
-/// Returns the storage of the database that a URL names. Unless it is opened for reading, probes the
-/// store first, so that a server that ignores an offset or a condition is refused.
+/// Returns the storage of the database that a URL names. Unless it is opened for reading, probes
+/// the store first, so that a server that ignores an offset or a condition is refused.
 ///
 /// # Errors
 /// As [`connect`] and [`probe`].

@@ -6,6 +6,8 @@ use super::patience::place;
 use super::segment_reader::{Part, read_parts};
 use super::store::{ObjectStore, StoreFacts};
 use super::waiting::wait_for;
+use super::watch::Watch;
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, Location, Result};
 use crate::device::{File, WriteEnded};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +26,7 @@ pub(super) struct Writer {
     pub(super) patience: Duration,
     /// Requests of a segment that are in flight together.
     pub(super) lanes: usize,
+    pub(super) watch: Arc<Watch>,
 }
 
 /// A block that is to become durable.
@@ -57,7 +60,7 @@ pub(super) trait OpenSegment: Send + Sync + std::fmt::Debug {
 pub(super) fn admit(path: &str, is_registered: bool, failure: Option<&Error>) -> Result<()> {
     match failure {
         Some(failure) => Err(failure.duplicate()),
-        None if is_registered => Ok(()),
+        None if is_registered || planted::is(Bug::UnregisteredSegment) => Ok(()),
         None => {
             let what = "the segment is not durable yet: its directory was not flushed";
             Err(Error::invalid(what).at(place(path, 0)))
@@ -104,6 +107,9 @@ impl File for OpenSegmentFile {
     }
 
     fn write_then(&self, _offset: u64, bytes: &[u8], done: WriteEnded) {
+        if let Err(error) = self.writer.watch.check() {
+            return done(Err(error));
+        }
         self.segment.submit(Write { body: Bytes::copy_from_slice(bytes), done });
     }
 

@@ -10,12 +10,19 @@ pub struct Options {
     pub patience: Duration,
     /// Objects of a log segment, and so appends of a segment that are in flight together.
     pub lanes: usize,
+    /// How often a busy writer looks whether another one has claimed the database.
+    pub watch: Duration,
     /// Length of an object with pages.
     pub extent_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { patience: Duration::from_secs(300), lanes: 4, extent_bytes: 4 << 20 }
+        Options {
+            patience: Duration::from_secs(300),
+            lanes: 4,
+            watch: Duration::from_secs(1),
+            extent_bytes: 4 << 20,
+        }
     }
 }

@@ -28,10 +28,15 @@ impl Patience {
         Patience { clock, until, next: PAUSES[0], random: Random::from_entropy() }
     }
 
+    /// Returns whether the deadline has passed.
+    pub(super) fn is_over(&self) -> bool {
+        self.clock.now() >= self.until
+    }
+
     /// Sleeps for half the present pause and a random part of the other half. Returns false,
     /// without sleeping, if the deadline has passed.
     pub(super) fn pause(&mut self) -> bool {
-        if self.clock.now() >= self.until {
+        if self.is_over() {
             return false;
         }
         let half = self.next / 2;

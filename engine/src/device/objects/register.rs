@@ -7,21 +7,29 @@
 //!    changed it.
 //! 3. A claim raises the writer epoch and changes nothing else (O14). From then on no put of an
 //!    earlier writer succeeds.
-//! 4. What a confirmed body no longer names is never named again (O26), so it may be deleted at any
+//! 4. After a put a writer leaves the register alone for twice as long as the put took, so that a
+//!    claim, which is a read and a put, comes through beside a writer that has much to put.
+//! 5. What a confirmed body no longer names is never named again (O26), so it may be deleted at any
 //!    later time.
 
 use super::body::{Body, Nonce, WriterEpoch};
+use super::frame::Frame;
 use super::patience::{Patience, error_of, may_end, place, read};
 use super::request::{Condition, Failure, FailureKind, Request, Version};
 use super::store::{ObjectStore, perform};
+use crate::base::clock::{Clock, Nanos};
+use crate::base::planted::{self, Bug};
 use crate::base::random::Random;
 use crate::base::{Error, ErrorKind, Result};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, thread};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The name of the register.
 pub const MANIFEST_NAME: &str = "manifest";
+
+/// The longest time that a writer leaves the register alone after a put.
+const REST_MAX: Duration = Duration::from_millis(100);
 
 /// A body, and the version of the object that holds it.
 #[derive(Clone, Debug)]
@@ -59,6 +67,21 @@ pub(super) fn fenced(own: WriterEpoch, by: WriterEpoch) -> Error {
     Error::new(ErrorKind::Fenced, what).at(place(MANIFEST_NAME, 0))
 }
 
+/// Returns the error of a writer whose object is missing because a later writer has deleted it;
+/// `None` if there is no later claim.
+pub(super) fn later_claim(
+    store: &dyn ObjectStore,
+    own: &Frame,
+    failure: &Failure,
+    most: Duration,
+) -> Option<Error> {
+    if failure.kind != FailureKind::Absent {
+        return None;
+    }
+    let newest = look_up(store, most).ok()??.body.epoch;
+    (newest > own.epoch).then(|| fenced(own.epoch, newest))
+}
+
 /// The register in the hands of the writer that claimed it.
 #[derive(Debug)]
 pub struct Register {
@@ -73,6 +96,8 @@ pub struct Register {
 #[derive(Debug)]
 struct Newest {
     stored: Stored,
+    /// When the next put may begin.
+    free_at: Nanos,
     /// The outcome of a put is unknown: nothing more is put or deleted.
     failure: Option<Error>,
 }
@@ -93,7 +118,7 @@ impl Register {
     pub fn claim(store: Arc<dyn ObjectStore>, patience: Duration) -> Result<(Register, bool)> {
         let mut random = Random::from_entropy();
         let nonce = Nonce(std::array::from_fn(|_| random.next_u64() as u8));
-        let mut tries = Patience::new(patience);
+        let tries = Patience::new(patience);
         let mut found = look_up(&*store, patience)?;
         loop {
             let (body, condition) = match &found {
@@ -114,13 +139,18 @@ impl Register {
             match decide(&*store, &body, condition, patience)? {
                 Decided::Put(version) => {
                     let epoch = body.epoch;
-                    let newest = Mutex::new(Newest { stored: Stored { body, version }, failure: None });
+                    let newest = Mutex::new(Newest {
+                        stored: Stored { body, version },
+                        free_at: Nanos::default(),
+                        failure: None,
+                    });
                     let was_closed = found.is_none_or(|before| before.body.closed);
                     return Ok((Register { store, epoch, nonce, patience, newest }, was_closed));
                 }
                 Decided::Overtaken(stored) => found = Some(*stored),
             }
-            if !tries.pause() {
+            // At once, with what was just read: a pause would let the busy writer put again.
+            if tries.is_over() {
                 let what = "other processes claim the database again and again";
                 return Err(Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0)));
             }
@@ -155,12 +185,17 @@ impl Register {
         if let Some(failure) = &newest.failure {
             return Err(failure.duplicate());
         }
+        let clock = Clock::real();
+        thread::sleep(newest.free_at.since(clock.now()));
+        let begun = clock.now();
         let Stored { body, version } = &newest.stored;
         let mut body = Body { generation: body.generation + 1, ..body.clone() };
         change(&mut body);
         let ended = match decide(&*self.store, &body, Condition::Unchanged(version.clone()), self.patience) {
             Ok(Decided::Put(version)) => {
                 newest.stored = Stored { body, version };
+                let now = clock.now();
+                newest.free_at = Nanos(now.0 + (2 * now.since(begun)).min(REST_MAX).as_nanos() as u64);
                 return Ok(());
             }
             Ok(Decided::Overtaken(other)) => fenced(self.epoch, other.body.epoch),
@@ -173,6 +208,7 @@ impl Register {
 
 /// Puts `body` and returns what came of it.
 fn decide(store: &dyn ObjectStore, body: &Body, condition: Condition, most: Duration) -> Result<Decided> {
+    let condition = if planted::is(Bug::ManifestPutAlways) { Condition::Always } else { condition };
     let request = Request::Put { name: MANIFEST_NAME.into(), body: body.encode(), condition };
     let (mut patience, mut is_ambiguous) = (Patience::new(most), false);
     loop {

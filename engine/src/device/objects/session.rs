@@ -14,6 +14,8 @@ use super::register::{Register, look_up};
 use super::request::Request;
 use super::segment_reader::SegmentReader;
 use super::store::{ObjectStore, StoreFacts};
+use super::watch::Watch;
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::File;
 use crate::sync::Mutex;
@@ -61,7 +63,7 @@ impl Session {
         let body = register.body();
         let (identity, epoch, nonce) = (body.identity, register.epoch(), register.nonce());
         let fence = Frame { kind: FrameKind::Fence, identity, epoch, nonce };
-        let ended = if was_closed {
+        let ended = if was_closed || planted::is(Bug::WriterNotFenced) {
             let peek = |entry: &SegmentEntry| Ok((entry.number, peek(&**store, entry, options.patience)?));
             body.segments.iter().map(peek).collect::<Result<_>>()
         } else {
@@ -78,6 +80,7 @@ impl Session {
             header,
             patience: options.patience,
             lanes: options.lanes,
+            watch: Watch::new(store.clone(), epoch, options.watch),
         });
         let extents =
             Extents::new(store.clone(), &body, next_number.clone(), options.extent_bytes, options.patience);
@@ -101,6 +104,9 @@ impl Session {
             body.segments = segments.entries.values().cloned().collect();
             drop(segments);
             dropped.extend(self.extents.describe(body).into_iter().map(ObjectId::pages_name));
+            if planted::is(Bug::ExtentDeletedEarly) {
+                dropped.drain(..).for_each(|name| self.delete(name));
+            }
             if let Some(contents) = contents {
                 body.contents = contents;
             }
@@ -158,6 +164,9 @@ impl Session {
             Form::Numbered => parts.into_iter().map(|part| part.name).collect(),
         };
         names.retain(|name| Some(name) != kept.as_ref());
+        if planted::is(Bug::NumberedFenceDeleted) {
+            names.extend(kept);
+        }
         segments.removed.append(&mut names);
     }
 
@@ -173,7 +182,7 @@ impl Session {
         let are_whole = own.iter().filter(|segment| !segment.wait_idle()).count() == 0;
         let uploaded = self.extents.wait_idle();
         if are_whole && uploaded {
-            // A failure says that another writer has the database, or that the next one has to fence.
+            // After a failure the next writer fences what is left, or has done so already.
             let _ = self.register.update(|body| body.closed = true);
         }
     }

@@ -15,11 +15,12 @@ use super::extents::{Extents, read_only};
 use super::fence::peek;
 use super::options::Options;
 use super::patience::{error_of, persist, place};
-use super::register::look_up;
+use super::register::{MANIFEST_NAME, look_up};
 use super::request::Request;
 use super::segment_reader::SegmentReader;
 use super::session::Session;
 use super::store::{ObjectStore, StoreFacts};
+use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{
     DeviceFacts, DurabilityMethod, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue,
@@ -118,7 +119,9 @@ impl Shared {
         let listed = persist(&*self.store, &request, self.options.patience)
             .map_err(|failure| error_of(&failure, "the objects cannot be listed", ""))?
             .listed;
-        match listed.iter().find(|object| !object.name.starts_with("probe/")) {
+        // Another process may have created a database meanwhile: the claim finds out.
+        let is_ours = |name: &str| name == MANIFEST_NAME || name.starts_with("probe/");
+        match listed.iter().find(|object| !is_ours(&object.name)) {
             None => Ok(()),
             Some(object) => {
                 let what = "there is no manifest, but other objects: choose an empty prefix, or restore the manifest";
@@ -225,7 +228,8 @@ impl Storage for ObjectStorage {
     }
 
     fn flush_directory(&self, directory: &str) -> Result<()> {
-        if directory == LOG { self.shared.to_write()?.publish(None) } else { Ok(()) }
+        let is_log = directory == LOG && !planted::is(Bug::UnregisteredSegment);
+        if is_log { self.shared.to_write()?.publish(None) } else { Ok(()) }
     }
 
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
@@ -276,7 +280,7 @@ struct ManifestObject {
 
 impl File for ManifestObject {
     fn location(&self, offset: u64) -> Location {
-        place(super::register::MANIFEST_NAME, offset)
+        place(MANIFEST_NAME, offset)
     }
 
     fn len(&self) -> Result<u64> {

@@ -66,7 +66,8 @@ impl SegmentPool {
         let refusal = if state.checkpoints.failed > ticket.checkpoints_failed {
             let failure = state.checkpoints.failure.as_ref().map(ToString::to_string).unwrap_or_default();
             let what = format!("the log is full, and the checkpoint that would make room failed: {failure}");
-            Error::new(ErrorKind::OutOfSpace, what)
+            let is_taken = state.checkpoints.failure.as_ref().is_some_and(|e| e.kind() == ErrorKind::Fenced);
+            Error::new(if is_taken { ErrorKind::Fenced } else { ErrorKind::OutOfSpace }, what)
         } else if !state.can_be_freed()
             && (state.attempts.disk_full.is_some_and(|asked| asked.at >= ticket.since)
                 || self.was_just_full(&state))

@@ -1,0 +1,233 @@
+//! The objects of a simulated store, and the effects of requests on them.
+
+use super::options::StoreOptions;
+use crate::base::checksum::crc;
+use crate::device::objects::{Condition, Failure, FailureKind, Listed, Outcome, Reply, Request, Version};
+use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An object of a simulated store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SimulatedObject {
+    /// The bytes of its creation and of each append.
+    parts: Vec<Bytes>,
+    len: u64,
+    version: Version,
+}
+
+impl SimulatedObject {
+    fn new(body: Bytes, version: Version) -> SimulatedObject {
+        SimulatedObject { len: body.len() as u64, parts: vec![body], version }
+    }
+
+    /// Returns the version.
+    #[must_use]
+    pub fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// Returns the number of appends, the creation included.
+    #[must_use]
+    pub fn parts(&self) -> u64 {
+        self.parts.len() as u64
+    }
+
+    /// Returns all bytes.
+    #[must_use]
+    pub fn body(&self) -> Bytes {
+        self.read(0..self.len)
+    }
+
+    fn append(&mut self, body: Bytes, version: Version) {
+        self.len += body.len() as u64;
+        self.parts.push(body);
+        self.version = version;
+    }
+
+    fn read(&self, range: Range<u64>) -> Bytes {
+        let (from, to) = (range.start.min(self.len), range.end.min(self.len));
+        if from >= to {
+            return Bytes::new();
+        }
+        if let [only] = &self.parts[..] {
+            return only.slice(from as usize..to as usize);
+        }
+        let (mut bytes, mut at) = (BytesMut::with_capacity((to - from) as usize), 0);
+        for part in &self.parts {
+            let end = at + part.len() as u64;
+            if at < to && end > from {
+                let cut = (from.max(at) - at) as usize..(to.min(end) - at) as usize;
+                bytes.extend_from_slice(&part[cut]);
+            }
+            at = end;
+        }
+        bytes.freeze()
+    }
+
+    fn reply(&self, body: Bytes) -> Reply {
+        Reply { version: Some(self.version.clone()), len: self.len, body, listed: Vec::new() }
+    }
+}
+
+/// A change of one object.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Put { name: String, object: Arc<SimulatedObject> },
+    Append { name: String, body: Bytes, version: Version },
+    Remove { name: String },
+}
+
+/// All objects of a store at one moment. Cloning shares the bodies.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bucket {
+    objects: BTreeMap<String, Arc<SimulatedObject>>,
+    /// Versions given so far.
+    versions: u64,
+}
+
+fn failure<T>(kind: FailureKind, what: &str) -> Result<T, Failure> {
+    Err(Failure { kind, what: what.into() })
+}
+
+impl Bucket {
+    pub(super) fn objects(&self) -> &BTreeMap<String, Arc<SimulatedObject>> {
+        &self.objects
+    }
+
+    /// Returns the change that a request makes if it takes effect now, and the reply.
+    ///
+    /// # Errors
+    /// The store's refusal.
+    pub(super) fn judge(
+        &self,
+        options: &StoreOptions,
+        request: &Request,
+    ) -> Result<(Option<Change>, Reply), Failure> {
+        match request {
+            Request::Put { name, body, condition } => {
+                if name.is_empty() {
+                    return failure(FailureKind::Denied, "a name is empty");
+                }
+                if !options.broken.conditions_ignored {
+                    self.check(name, condition)?;
+                }
+                Ok(self.put(options, name, body))
+            }
+            Request::Append { .. } => self.judge_append(options, request),
+            Request::Delete { name } => {
+                let change = self.objects.contains_key(name).then(|| Change::Remove { name: name.clone() });
+                Ok((change, Reply::default()))
+            }
+            read => self.read(read).map(|reply| (None, reply)),
+        }
+    }
+
+    fn check(&self, name: &str, condition: &Condition) -> Result<(), Failure> {
+        match (condition, self.objects.get(name)) {
+            (Condition::Absent, Some(_)) => failure(FailureKind::Refused, "the object exists"),
+            (Condition::Unchanged(_), None) => failure(FailureKind::Absent, "no such object"),
+            (Condition::Unchanged(version), Some(object)) if object.version != *version => {
+                failure(FailureKind::Refused, "the object has another version")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn judge_append(
+        &self,
+        options: &StoreOptions,
+        request: &Request,
+    ) -> Result<(Option<Change>, Reply), Failure> {
+        let Request::Append { name, offset, body, version } = request else {
+            return failure(FailureKind::Denied, "the request is no append");
+        };
+        if !options.appends {
+            return failure(FailureKind::Denied, "the store does not know appends");
+        }
+        if *offset == 0 {
+            return failure(FailureKind::Denied, "an append at offset 0 creates objects");
+        }
+        if options.broken.appends_overwrite {
+            return Ok(self.put(options, name, body));
+        }
+        let Some(object) = self.objects.get(name) else {
+            return failure(FailureKind::Absent, "no such object");
+        };
+        if !options.broken.conditions_ignored {
+            if object.len != *offset {
+                return failure(FailureKind::Refused, "the object has another length");
+            }
+            let wanted = version.as_ref().filter(|_| options.appends_check_version);
+            if wanted.is_some_and(|wanted| *wanted != object.version) {
+                return failure(FailureKind::Refused, "the object has another version");
+            }
+        }
+        if object.parts() >= options.parts_max {
+            return failure(FailureKind::Full, "the object takes no more appends");
+        }
+        let len = object.len + body.len() as u64;
+        let version = if options.broken.versions_repeat {
+            version_of_bytes(&[object.body(), body.clone()].concat())
+        } else {
+            self.next_version()
+        };
+        let reply = Reply { version: Some(version.clone()), len, ..Reply::default() };
+        Ok((Some(Change::Append { name: name.clone(), body: body.clone(), version }), reply))
+    }
+
+    /// Returns the change that creates or replaces an object, and its reply.
+    pub(super) fn put(&self, options: &StoreOptions, name: &str, body: &Bytes) -> (Option<Change>, Reply) {
+        let version =
+            if options.broken.versions_repeat { version_of_bytes(body) } else { self.next_version() };
+        let object = SimulatedObject::new(body.clone(), version);
+        let reply = object.reply(Bytes::new());
+        (Some(Change::Put { name: name.into(), object: Arc::new(object) }), reply)
+    }
+
+    fn next_version(&self) -> Version {
+        Version(format!("v{}", self.versions + 1))
+    }
+
+    fn read(&self, request: &Request) -> Outcome {
+        if let Request::List { prefix } = request {
+            if !prefix.is_empty() && !prefix.ends_with('/') {
+                return failure(FailureKind::Denied, "a prefix does not end with `/`");
+            }
+            let from = self.objects.range(prefix.clone()..);
+            let found = from.take_while(|(name, _)| name.starts_with(prefix.as_str()));
+            let listed = found.map(|(name, object)| Listed { name: name.clone(), len: object.len }).collect();
+            return Ok(Reply { listed, ..Reply::default() });
+        }
+        let Some(object) = self.objects.get(request.name()) else {
+            return failure(FailureKind::Absent, "no such object");
+        };
+        let body = match request {
+            Request::Get { range: Some(range), .. } => object.read(range.clone()),
+            Request::Get { range: None, .. } => object.body(),
+            _ => Bytes::new(),
+        };
+        Ok(object.reply(body))
+    }
+
+    pub(super) fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Put { name, object } => {
+                self.versions += 1;
+                self.objects.insert(name.clone(), object.clone());
+            }
+            Change::Append { name, body, version } => {
+                self.versions += 1;
+                if let Some(object) = self.objects.get_mut(name) {
+                    Arc::make_mut(object).append(body.clone(), version.clone());
+                }
+            }
+            Change::Remove { name } => drop(self.objects.remove(name)),
+        }
+    }
+}
+
+fn version_of_bytes(bytes: &[u8]) -> Version {
+    Version(format!("h{:08x}", crc(bytes)))
+}

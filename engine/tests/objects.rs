@@ -1,0 +1,326 @@
+//! Databases in a simulated store of objects: crashes between any two changes of the store,
+//! requests whose outcome is unknown, takeovers beside writers that do not know of them.
+//!
+//! A transaction reads a counter, raises it, and inserts a row with the new number. So the rows
+//! that a database holds must be those from 1 to the counter, and none that was acknowledged may be
+//! missing.
+
+use crate::support::in_time;
+use crate::support::test_database::tiny;
+use quenchdb::internals::base::depth::{depth, some, spread};
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::objects::simulated::{
+    FaultKind, SimulatedClient, SimulatedStore, StoreOptions,
+};
+use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options};
+use quenchdb::{Database, ErrorKind, Preset, Result, Settings, Table};
+use std::sync::Arc;
+use std::time::Duration;
+
+const COUNTER: &[u8] = b"counter";
+/// Every preset but the one that needs mapped memory.
+const PRESETS: [Preset; 7] = [
+    Preset::Auto,
+    Preset::PerTransaction,
+    Preset::Group,
+    Preset::Queued,
+    Preset::Pipelined,
+    Preset::Autonomous,
+    Preset::Restricted,
+];
+
+fn store(seed: u64, appends: bool) -> SimulatedStore {
+    SimulatedStore::with(StoreOptions { appends, ..StoreOptions::new(seed) })
+}
+
+fn settings(preset: Preset) -> Settings {
+    tiny(4 << 20).with(|s| {
+        s.preset = preset;
+        s.logs = if preset == Preset::Auto { 1 } else { 2 };
+    })
+}
+
+/// Opens the database on another machine.
+fn open(settings: &Settings, store: &SimulatedStore) -> Result<(Arc<SimulatedClient>, Database)> {
+    let client = store.client();
+    let (patience, watch) = (Duration::from_secs(20), Duration::from_millis(20));
+    let options = Options { patience, watch, lanes: 2, extent_bytes: 64 << 10 };
+    let storage = Arc::new(ObjectStorage::new(client.clone(), client.facts(), options));
+    let opened = Database::builder().settings(settings.clone()).storage(storage).open("objects");
+    Ok((client, opened?))
+}
+
+fn numbered(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+/// Runs the next transaction, and returns its number.
+fn count(db: &Database, table: &Table, bytes: usize) -> Result<u32> {
+    let mut tx = db.begin()?;
+    let last = tx.get_for_update(table, COUNTER)?;
+    let next = last.map_or(0, |last| u32::from_be_bytes(last[..].try_into().expect("four bytes"))) + 1;
+    tx.insert(table, numbered(next), vec![next as u8; bytes])?;
+    tx.insert(table, COUNTER, numbered(next))?;
+    tx.commit()?;
+    Ok(next)
+}
+
+/// Checks that the rows are those from 1 to the counter, and returns the counter.
+fn check(db: &Database, context: &str) -> u32 {
+    let Ok(table) = db.table("t") else { return 0 };
+    let snapshot = db.begin_read().expect("free");
+    let counter = snapshot.get(&table, COUNTER).expect("readable");
+    let counter = counter.map_or(0, |last| u32::from_be_bytes(last[..].try_into().expect("four bytes")));
+    let rows: Vec<Vec<u8>> = snapshot
+        .range::<&[u8]>(&table, ..)
+        .map(|row| row.unwrap_or_else(|error| panic!("{context}: {error}")).0.to_vec())
+        .filter(|key| key != COUNTER)
+        .collect();
+    let expected: Vec<Vec<u8>> = (1..=counter).map(|number| numbered(number).to_vec()).collect();
+    assert_eq!(rows, expected, "{context}");
+    counter
+}
+
+fn verify(db: &Database, context: &str) {
+    let problems = db.verify(None).expect("runs").problems;
+    assert!(problems.is_empty(), "{context}: {problems:?}");
+}
+
+#[test]
+fn a_crash_between_any_two_changes_loses_nothing_acknowledged() {
+    in_time("crashes of a store of objects", 300, || {
+        for (at, preset) in some(&PRESETS, 4).into_iter().enumerate() {
+            for appends in [true, false] {
+                crashes(at as u64, preset, appends);
+            }
+        }
+    });
+}
+
+fn crashes(seed: u64, preset: Preset, appends: bool) {
+    let (settings, store) = (settings(preset), store(seed, appends));
+    let (client, db) = open(&settings, &store).expect("opens");
+    let table = db.create_table("t").expect("new");
+    // Each number with the changes of the store when it was acknowledged.
+    let mut acknowledged = vec![(0, store.changes())];
+    for round in 0..60_u32 {
+        let number = count(&db, &table, 500 + 100 * round as usize).expect("commits");
+        acknowledged.push((number, store.changes()));
+        if [12, 55].contains(&round) {
+            db.checkpoint().expect("no fault");
+        }
+    }
+    let all = store.changes();
+    for changes in spread(all as u64 + 1, 100) {
+        let changes = changes as usize;
+        let context = format!("{preset}, appends {appends}, {changes} of {all} changes");
+        let left = store.crash(changes, seed);
+        let known = acknowledged.iter().filter(|(_, at)| *at <= changes).map(|(number, _)| *number).max();
+        let (client, db) = open(&settings, &left).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let found = check(&db, &context);
+        assert!(known.is_none_or(|known| found >= known), "{context}: {found} of {known:?}");
+        verify(&db, &context);
+        let table = db.table_or_create("t").expect("free");
+        let next = count(&db, &table, 100).unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_eq!(next, found + 1, "{context}");
+        drop(table);
+        db.close().unwrap_or_else(|error| panic!("{context}: {error}"));
+        let (again, db) = open(&settings, &left).unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_eq!(check(&db, &context), next, "{context}: after a close");
+        drop(db);
+        [client, again].iter().for_each(|client| client.kill());
+    }
+    drop((table, db));
+    client.kill();
+}
+
+#[test]
+fn requests_of_unknown_outcome_lose_and_repeat_nothing() {
+    in_time("ambiguous outcomes", 300, || {
+        let mut struck = 0;
+        for (at, preset) in some(&PRESETS, 3).into_iter().enumerate() {
+            for appends in [true, false] {
+                struck += ambiguous(at as u64, preset, appends);
+            }
+        }
+        println!("{struck} requests failed or were repeated");
+        assert!(struck > depth(100_000), "{struck}");
+    });
+}
+
+/// Commits while requests fail in all ways that prove nothing. Returns how many did.
+fn ambiguous(seed: u64, preset: Preset, appends: bool) -> u64 {
+    let (settings, store) = (settings(preset), store(seed, appends));
+    let context = format!("{preset}, appends {appends}");
+    let (client, db) = open(&settings, &store).expect("opens");
+    let table = db.create_table("t").expect("new");
+    for kind in FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Denied) {
+        store.set_odds(kind, 40);
+    }
+    for round in 0..depth(20_000) as u32 {
+        let number = count(&db, &table, 300).unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_eq!(number, round + 1, "{context}");
+        if round % 20 == 10 {
+            db.checkpoint().unwrap_or_else(|error| panic!("{context}: {error}"));
+        }
+    }
+    let struck = store.faults_struck();
+    store.heal();
+    let last = check(&db, &context);
+    verify(&db, &context);
+    client.kill();
+    std::mem::forget((table, db));
+    store.finish_late();
+    let (other, db) = open(&settings, &store).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(check(&db, &context), last, "{context}: after the takeover");
+    verify(&db, &context);
+    drop(db);
+    other.kill();
+    struck
+}
+
+#[test]
+fn a_takeover_loses_nothing_that_was_acknowledged() {
+    in_time("takeovers", 300, || {
+        for appends in [true, false] {
+            takeovers(7, appends, depth(2000) as u32);
+        }
+    });
+}
+
+/// A writer commits until another one ends it, which then is the writer. No writer is closed.
+fn takeovers(seed: u64, appends: bool, rounds: u32) {
+    let store = store(seed, appends);
+    let mut random = Random::from_seed(seed);
+    let mut newest = 0;
+    let (mut client, mut db) = open(&settings(Preset::Auto), &store).expect("opens");
+    db.create_table("t").expect("new");
+    for round in 0..rounds {
+        let settings = settings(PRESETS[round as usize % PRESETS.len()]);
+        let context = format!("appends {appends}, takeover {round}, {}", settings.preset);
+        let zombie = {
+            let db = db.clone();
+            std::thread::spawn(move || {
+                let (table, mut last) = (db.table("t").expect("is there"), 0);
+                loop {
+                    match count(&db, &table, 200) {
+                        Ok(number) => last = number,
+                        Err(error) => return (last, error),
+                    }
+                }
+            })
+        };
+        std::thread::sleep(Duration::from_micros(random.below(4000)));
+        let (other, next) = open(&settings, &store).unwrap_or_else(|error| panic!("{context}: {error}"));
+        let found = check(&next, &context);
+        if random.chance(1, 3) {
+            next.checkpoint().unwrap_or_else(|error| panic!("{context}: {error}"));
+        }
+        let (last, error) = zombie.join().expect("no panic");
+        assert!(last <= found, "{context}: {last} was acknowledged, {found} is there");
+        assert!(found >= newest, "{context}: {found} after {newest}");
+        let kinds = [ErrorKind::Fenced, ErrorKind::OutcomeUnknown];
+        assert!(kinds.contains(&error.kind()), "{context}: {error}");
+        let later = db.table("t").and_then(|table| count(&db, &table, 200)).expect_err("it has ended");
+        assert!(kinds.contains(&later.kind()), "{context}: {later}");
+        let table = next.table("t").expect("is there");
+        newest = count(&next, &table, 200).unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_eq!(newest, found + 1, "{context}");
+        drop(std::mem::replace(&mut db, next));
+        std::mem::replace(&mut client, other).kill();
+    }
+    verify(&db, "the last writer");
+    drop(db);
+    client.kill();
+}
+
+/// The writer is frozen with requests in flight, of a commit or of a checkpoint. They arrive when
+/// another writer has worked, and perhaps has made a checkpoint and deleted the log.
+#[test]
+fn requests_that_arrive_after_a_takeover_change_nothing() {
+    in_time("frozen writers", 300, || {
+        for seed in 0..depth(640) {
+            frozen(seed, true);
+            frozen(seed, false);
+        }
+    });
+}
+
+fn frozen(seed: u64, appends: bool) {
+    let (settings, store) = (settings(PRESETS[seed as usize % PRESETS.len()]), store(seed, appends));
+    let [commits, checkpoints, closes] = [0, 1, 2].map(|bit| seed >> bit & 1 == 0);
+    let context = format!("seed {seed}, appends {appends}, {}, commits {commits}", settings.preset);
+    let (client, db) = open(&settings, &store).expect("opens");
+    let table = db.create_table("t").expect("new");
+    for _ in 0..5 {
+        count(&db, &table, 300).expect("commits");
+    }
+    client.hold_requests();
+    let frozen = {
+        let (db, table) = (db.clone(), table.clone());
+        std::thread::spawn(move || match commits {
+            true => count(&db, &table, 300).map(drop),
+            false => db.checkpoint().map(drop),
+        })
+    };
+    while store.requests_in_flight().is_empty() {
+        std::thread::yield_now();
+    }
+    let (other, next) = open(&settings, &store).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(check(&next, &context), 5, "{context}");
+    let theirs = next.table("t").expect("is there");
+    for _ in 0..3 {
+        count(&next, &theirs, 300).expect("commits");
+    }
+    if checkpoints {
+        next.checkpoint().expect("no fault");
+    }
+    client.release();
+    let error = frozen.join().expect("no panic").expect_err("another writer has the database");
+    let kinds = [ErrorKind::Fenced, ErrorKind::OutcomeUnknown];
+    assert!(kinds.contains(&error.kind()), "{context}: {error}");
+    assert_eq!(check(&next, &context), 8, "{context}");
+    drop((table, db, theirs));
+    if closes {
+        next.close().unwrap_or_else(|error| panic!("{context}: {error}"));
+    } else {
+        other.kill();
+        std::mem::forget(next);
+    }
+    let (last, db) = open(&settings, &store).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(check(&db, &context), 8, "{context}: opened again");
+    verify(&db, &context);
+    drop(db);
+    [client, other, last].iter().for_each(|client| client.kill());
+}
+
+#[test]
+fn wrong_objects_give_one_clear_error() {
+    let settings = settings(Preset::Auto);
+    let foreign = store(1, true);
+    foreign.set_object("photos/1.jpg", vec![1; 10]);
+    let error = open(&settings, &foreign).map(drop).expect_err("the prefix is in use");
+    assert!(error.to_string().contains("photos/1.jpg"), "{error}");
+    assert_eq!(foreign.objects().len(), 1, "nothing was written");
+
+    let damaged = store(2, true);
+    let (client, db) = open(&settings, &damaged).expect("opens");
+    let table = db.create_table("t").expect("new");
+    count(&db, &table, 100).expect("commits");
+    client.kill();
+    std::mem::forget((table, db));
+    let whole = damaged.objects();
+    for name in whole.keys().filter(|name| name.starts_with("log/")) {
+        let left = damaged.fork(1);
+        left.remove_object(name);
+        let error = open(&settings, &left).map(drop).expect_err("a log object is missing");
+        assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+        assert!(error.to_string().contains(&name[..]), "{error}");
+    }
+    let mut manifest = whole["manifest"].to_vec();
+    *manifest.last_mut().expect("not empty") ^= 1;
+    damaged.set_object("manifest", manifest);
+    let error = open(&settings, &damaged).map(drop).expect_err("the manifest is damaged");
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert!(error.to_string().contains("manifest"), "{error}");
+}
