@@ -562,6 +562,49 @@ fn torture_finds_nothing_lost() {
     }
 }
 
+/// The store is a directory, in which objects take no appends.
+#[test]
+fn torture_of_a_store_of_objects_finds_nothing_lost() {
+    let dir = directory();
+    let url = format!("file://{}", text(dir.path()));
+    for preset in ["auto", "autonomous"] {
+        let output = run(&["torture", &url, "--seconds", "2", "--preset", preset, "--json"]);
+        let report = json(&output);
+        expect_code(&output, 0);
+        let (kills, acknowledged) = (&report["kills"], &report["acknowledged"]);
+        assert!(kills.as_u64().expect("kills") > 0, "{report}");
+        assert_eq!((&report["lost"], &report["violations"]), (&Value::from(0), &Value::from(0)), "{report}");
+        eprintln!("{preset}: {kills} kills, {acknowledged} acknowledged commits, none lost");
+    }
+}
+
+#[test]
+fn commands_take_the_url_of_a_store_of_objects() {
+    let dir = directory();
+    let url = format!("file://{}/accounts", text(dir.path()));
+    expect_code(&run(&["put", &url, "t", "alice", "100"]), 0);
+    let value = run(&["get", &url, "t", "alice"]);
+    expect_code(&value, 0);
+    assert_eq!(value.stdout, b"100\n");
+    expect_code(&run(&["checkpoint", &url]), 0);
+    expect_code(&run(&["verify", &url]), 0);
+    let backup = dir.path().join("backup");
+    expect_code(&run(&["backup", &url, text(&backup)]), 0);
+    let restored = dir.path().join("restored");
+    expect_code(&run(&["restore", text(&backup), text(&restored)]), 0);
+    assert_eq!(run(&["get", text(&restored), "t", "alice"]).stdout, b"100\n");
+    for (url, wanted) in [
+        ("gs://bucket/prefix", "no client"),
+        ("s3://user:secret@bucket/prefix", "credentials"),
+        ("ftp://host/prefix", "scheme"),
+    ] {
+        let refused = run(&["get", url, "t", "alice"]);
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(refused.status.code() != Some(0) && said.contains(wanted), "{url}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+}
+
 #[test]
 fn demo_finds_every_acknowledged_commit() {
     let dir = directory();

@@ -18,6 +18,7 @@
 macro_rules! bugs {
     ($($bug:ident $name:literal $room:literal $wrong:literal $breaks:literal;)*) => {
         /// A named bug. See the module's text.
+        #[cfg_attr(not(feature = "object-storage"), allow(dead_code, reason = "bugs of stores of objects"))]
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub enum Bug {

@@ -230,3 +230,6 @@ impl Body {
         Some(Body { identity, generation, epoch, nonce, closed, segments, runs, pages_len, contents })
     }
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;

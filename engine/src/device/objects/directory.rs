@@ -243,3 +243,6 @@ impl Shared {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle", miri))))]
+mod tests;

@@ -518,3 +518,6 @@ pub(super) fn read_only() -> Error {
     let what = "the database is open without the right to write";
     Error::new(ErrorKind::Unsupported, what).at(place(PATH, 0))
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;

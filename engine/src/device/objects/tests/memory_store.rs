@@ -115,4 +115,14 @@ impl MemoryStore {
     pub fn names(&self) -> Vec<String> {
         self.state.lock().objects.keys().cloned().collect()
     }
+
+    /// Returns the lengths of all objects.
+    pub fn lens(&self) -> Vec<usize> {
+        self.state.lock().objects.values().map(|object| object.bytes.len()).collect()
+    }
+
+    /// Removes an object.
+    pub fn remove(&self, name: &str) {
+        self.state.lock().objects.remove(name);
+    }
 }

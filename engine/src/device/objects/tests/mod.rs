@@ -1,6 +1,6 @@
 //! Databases in a small store in memory: takeovers, evictions, checkpoints.
 
-mod memory_store;
+pub(super) mod memory_store;
 
 use super::{ObjectStorage, ObjectStore, Options};
 use crate::base::settings::Settings;

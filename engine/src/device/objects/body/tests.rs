@@ -1,0 +1,44 @@
+use super::*;
+
+fn body() -> Body {
+    let object = |epoch, number| ObjectId { epoch: WriterEpoch(epoch), number };
+    Body {
+        identity: 0x0123_4567_89ab_cdef,
+        generation: 77,
+        epoch: WriterEpoch(300),
+        nonce: Nonce(std::array::from_fn(|n| n as u8)),
+        closed: true,
+        segments: vec![
+            SegmentEntry { number: 1, epoch: WriterEpoch(2), form: Form::Lanes, objects: vec![4, 5] },
+            SegmentEntry { number: 9, epoch: WriterEpoch(300), form: Form::Numbered, objects: vec![1 << 40] },
+        ],
+        runs: vec![
+            Run { start: 0, len: 4096, object: object(2, 7), offset: 0 },
+            Run { start: 8192, len: 1 << 33, object: object(300, 1), offset: 4096 },
+        ],
+        pages_len: 1 << 34,
+        contents: Bytes::from_static(b"the engine's"),
+    }
+}
+
+#[test]
+fn a_body_is_read_as_it_was_written() {
+    for body in [body(), Body::default()] {
+        assert_eq!(Body::decode(&body.encode()).expect("whole"), body);
+    }
+}
+
+#[test]
+fn every_changed_or_missing_byte_is_refused() {
+    let bytes = body().encode();
+    for end in 0..bytes.len() {
+        Body::decode(&bytes[..end]).expect_err("it is cut");
+        let mut changed = bytes.to_vec();
+        changed[end] ^= 0x10;
+        let error = Body::decode(&changed).expect_err("it is changed");
+        let is_version = (8..12).contains(&end);
+        let wanted = if is_version { ErrorKind::Unsupported } else { ErrorKind::Corruption };
+        assert_eq!(error.kind(), wanted, "byte {end}: {error}");
+    }
+    Body::decode(&[&bytes[..], b"x"].concat()).expect_err("it is too long");
+}
