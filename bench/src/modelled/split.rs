@@ -69,6 +69,7 @@ impl Storage for SplitStorage {
             volatile_cache: data.volatile_cache || log.volatile_cache,
             fua: data.fua && log.fua,
             append_only: log.append_only,
+            extent_bytes: data.extent_bytes,
             // A result of a probe applies only to the same pair of devices.
             device_number: data.device_number.rotate_left(13) ^ log.device_number,
             io_uring: log.io_uring,

@@ -64,7 +64,11 @@ pub fn compact(
         checkpointer.checkpoint()?;
     }
     store.disk_space().cut_free_end()?;
-    for _ in 0..ROUNDS_MAX {
+    let rounds_max = if store.disk_space().stores_extents() { 0 } else { ROUNDS_MAX };
+    if rounds_max == 0 {
+        pages_moved += empty_extents(checkpointer, store, progress)?;
+    }
+    for _ in 0..rounds_max {
         let (start, bound) = (length(), store.disk_space().compact_blocks());
         if start <= bound {
             break;
@@ -93,8 +97,32 @@ pub fn compact(
     Ok(CompactReport {
         bytes_before: bytes(before),
         bytes_after: bytes(usage.blocks),
-        bytes_used: bytes(usage.blocks - usage.free_blocks),
+        bytes_used: bytes(usage.used_blocks()),
         pages_moved,
         seconds: 0.0,
     })
+}
+
+/// Empties extents of which at most half is in use, until a round finds none. Returns the number of
+/// images moved.
+fn empty_extents(checkpointer: &Checkpointer, store: &PageStore, progress: ProgressFn<'_>) -> Result<u64> {
+    let mut pages_moved = 0;
+    for _ in 0..ROUNDS_MAX {
+        let mut here = 0;
+        loop {
+            let moved = checkpointer.empty_extents(STEP)?;
+            here += moved;
+            progress("pages moved", here, here + store.usage().dead_blocks);
+            if moved == 0 {
+                break;
+            }
+        }
+        if here == 0 {
+            break;
+        }
+        pages_moved += here;
+        checkpointer.checkpoint()?;
+        store.disk_space().cut_free_end()?;
+    }
+    Ok(pages_moved)
 }

@@ -200,6 +200,17 @@ impl Checkpointer {
         Relocation::new(&self.store, &*self.storage, &|| ()).move_tail(bound, most)
     }
 
+    /// Relocates images out of extents that are mostly dead; see [`Relocation::empty_extents`].
+    /// Otherwise as [`Checkpointer::move_tail`].
+    ///
+    /// # Errors
+    /// As [`Relocation::empty_extents`].
+    pub fn empty_extents(&self, most: usize) -> Result<u64> {
+        let _published = self.published();
+        let _inside = self.poison_on_panic();
+        Relocation::new(&self.store, &*self.storage, &|| ()).empty_extents(most)
+    }
+
     /// Relocates images out of sparse packs; see [`Relocation::repack`]. Otherwise as
     /// [`Checkpointer::move_tail`].
     ///

@@ -4,7 +4,7 @@
 use super::checkpointer::Checkpointer;
 use super::pace::Pacer;
 use super::space::{Since, is_due};
-use crate::store::Relocation;
+use crate::store::{Relocation, StoreUsage};
 use crate::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Checkpointer {
     /// packs.
     pub(super) fn repack_a_little(&self, pacer: Option<&Pacer<'_>>) {
         let (sparse, usage) = (self.store.packs().sparse_packs, self.store.usage());
-        if sparse < REPACK_FROM || sparse <= (usage.blocks - usage.free_blocks) / 8 {
+        if sparse < REPACK_FROM || sparse <= usage.used_blocks() / 8 {
             return;
         }
         let most = COMPACT_STEP_BYTES / usage.block_bytes;
@@ -45,6 +45,9 @@ impl Checkpointer {
     /// checkpoint can cut it. Returns when to look again.
     pub(super) fn compact_a_little(&self, pacer: Option<&Pacer<'_>>) -> Option<Duration> {
         let usage = self.store.usage();
+        if self.store.disk_space().stores_extents() {
+            return self.empty_extents_a_little(usage, pacer);
+        }
         if usage.blocks * usage.block_bytes as u64 <= COMPACT_FROM_BYTES {
             return None;
         }
@@ -59,6 +62,26 @@ impl Checkpointer {
             }
             Err(error) => {
                 tracing::warn!(%error, "the file of pages stays as long as it is");
+                None
+            }
+        }
+    }
+
+    /// Relocates some images if much of the extents is dead, so that the next checkpoint frees some
+    /// extents. Returns when to look again.
+    fn empty_extents_a_little(&self, usage: StoreUsage, pacer: Option<&Pacer<'_>>) -> Option<Duration> {
+        if !usage.is_sparse() {
+            return None;
+        }
+        let most = COMPACT_STEP_BYTES / usage.block_bytes;
+        let pause = || self.pause_relocation(pacer);
+        match Relocation::new(&self.store, &*self.storage, &pause).empty_extents(most) {
+            Ok(moved) => {
+                tracing::debug!(moved, "images moved out of extents that are mostly dead");
+                (moved > 0).then_some(SHORTEN_AGAIN)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "extents stay mostly dead");
                 None
             }
         }

@@ -52,6 +52,10 @@ pub struct DeviceFacts {
     /// Log segments are not written a second time: what was appended to them stays until they are
     /// removed.
     pub append_only: bool,
+    /// The device stores the file of pages in extents of about so many bytes, each written once:
+    /// free blocks between used ones cost space there until all of an extent is discarded. `None`:
+    /// overwriting in place is cheap.
+    pub extent_bytes: Option<u64>,
     /// Block devices share a flush only if this is equal. That of the database's own directory.
     pub device_number: u64,
 }
@@ -108,6 +112,7 @@ fn of_directory(directory: &Path, trust: DeviceTrust) -> DeviceFacts {
         direct_io: Ok(()),
         io_uring: Ok(()),
         append_only: false,
+        extent_bytes: None,
         device_number: number,
     }
 }

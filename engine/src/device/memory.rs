@@ -115,6 +115,7 @@ impl Storage for MemoryStorage {
             direct_io: Err("there is no device".into()),
             io_uring: Err("there is no device".into()),
             append_only: false,
+            extent_bytes: None,
             device_number: 0,
         }
     }

@@ -1,4 +1,5 @@
-//! Shortens the file: images at its end move to free blocks at its front.
+//! Shortens the file: images at its end move to free blocks at its front. On a device that stores
+//! whole extents: frees extents that are mostly dead, wherever they are.
 //!
 //! ```text
 //!   before      [A][ ][B][ ][ ][ ][C][ ][D]      C and D are behind the bound
@@ -15,7 +16,7 @@
 use super::block::{self, BlockNumber, BlockRef, references_per_block};
 use super::checkpoint_writer::{Heat, Written};
 use super::page_store::PageStore;
-use super::state::Phase;
+use super::state::{Phase, State};
 use super::yielding_lock::{SLICE, examined};
 use crate::base::{Error, ErrorKind, PageId, Result};
 use crate::device::Storage;
@@ -64,7 +65,7 @@ impl<'a> Relocation<'a> {
     pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
         self.refuse_unless_idle()?;
         if self.store.state.lock().checkpoint.search.part_for(Some(bound)) == 0 {
-            self.note_tail_of_mapping(bound);
+            self.note_parts_of_mapping(&|block| block.0 >= bound);
         }
         let found = self.images_where(Some(bound), most);
         self.rewrite(found, bound)
@@ -78,6 +79,33 @@ impl<'a> Relocation<'a> {
     pub fn repack(&self, most: usize) -> Result<u64> {
         self.refuse_unless_idle()?;
         let found = self.images_where(None, most);
+        let bound = self.store.state.lock().blocks.free.bitmap.blocks();
+        self.rewrite(found, bound)
+    }
+
+    /// Relocates about `most` images out of extents of which at most half is in use, for the next
+    /// checkpoint, and records which parts of the mapping have to move. An extent is emptied once
+    /// between two checkpoints. Nothing moves on other devices. Otherwise as
+    /// [`Relocation::move_tail`].
+    ///
+    /// # Errors
+    /// As [`Relocation::move_tail`].
+    pub fn empty_extents(&self, most: usize) -> Result<u64> {
+        self.refuse_unless_idle()?;
+        let Some(len) = self.store.space.extent_blocks else { return Ok(0) };
+        let extents = {
+            let mut state = self.store.state.lock();
+            let State { blocks, checkpoint, .. } = &mut *state;
+            let extents = blocks.sparse_extents(&checkpoint.search.extents, most as u64);
+            checkpoint.search.extents.extend(&extents);
+            extents
+        };
+        if extents.is_empty() {
+            return Ok(0);
+        }
+        let is_in = |block: BlockNumber| extents.contains(&(block.0 / len));
+        self.note_parts_of_mapping(&is_in);
+        let found = self.images_in(&is_in);
         let bound = self.store.state.lock().blocks.free.bitmap.blocks();
         self.rewrite(found, bound)
     }
@@ -136,6 +164,24 @@ impl<'a> Relocation<'a> {
         Found { images: found, from }
     }
 
+    /// Returns all pages of the last checkpoint whose newest image is in such a block.
+    fn images_in(&self, is_wanted: &dyn Fn(BlockNumber) -> bool) -> Found {
+        let parts = self.store.state.lock().images.mapping.part_count();
+        let mut images = Vec::new();
+        for part in 0..parts {
+            self.store.state.yield_to_waiters();
+            let state = self.store.state.lock();
+            examined(1);
+            let newest = state.images.mapping.page_ids(part);
+            let newest = newest.into_iter().map(|page| (page, state.images.look_up(page)));
+            images.extend(
+                newest.filter(|(_, reference)| !reference.is_absent() && is_wanted(reference.block())),
+            );
+        }
+        let from = self.store.state.lock().checkpoint.search.part;
+        Found { images, from }
+    }
+
     /// Copies images to free blocks before `bound` that the reserve does not need, while there are
     /// any.
     fn rewrite(&self, Found { images, from }: Found, bound: u64) -> Result<u64> {
@@ -188,9 +234,9 @@ impl<'a> Relocation<'a> {
         moved
     }
 
-    /// Records the parts of the mapping with a block at or behind `bound`. Only checkpoints change
+    /// Records the parts of the mapping with a block that has to move. Only checkpoints change
     /// these, and none is open.
-    fn note_tail_of_mapping(&self, bound: u64) {
+    fn note_parts_of_mapping(&self, has_to_move: &dyn Fn(BlockNumber) -> bool) {
         let per_block = references_per_block(self.store.page_bytes());
         let parts = self.store.state.lock().images.mapping.part_count();
         for first in (0..parts).step_by(SLICE) {
@@ -201,8 +247,8 @@ impl<'a> Relocation<'a> {
                 let directory =
                     state.images.mapping.directory().get(part / per_block).copied().unwrap_or_default();
                 // A directory block is written with any of its parts.
-                let behind = stored.block().0 >= bound || directory.block().0 >= bound;
-                if behind && !stored.is_absent() {
+                let moves = has_to_move(stored.block()) || has_to_move(directory.block());
+                if moves && !stored.is_absent() {
                     state.checkpoint.relocating_parts.insert(part);
                 }
             }

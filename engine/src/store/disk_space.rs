@@ -89,6 +89,8 @@ pub struct DiskSpace {
     /// The demand for which the reserve is kept; none before recovery is over.
     pub(super) reserve: OnceLock<Reserve>,
     pub(super) on_replaced: OnReplaced,
+    /// Blocks of an extent, on a device that stores whole extents.
+    pub(super) extent_blocks: Option<u64>,
     /// Readers of checkpoints; none of a store that is open read-only beside no writer.
     pub(super) readers: Option<Readers>,
 }
@@ -119,6 +121,32 @@ impl DiskSpace {
         while self.state.lock().blocks.free.release_unneeded(SLICE) {
             self.state.yield_to_waiters();
         }
+        if self.extent_blocks.is_some() {
+            self.discard_unused(&mut self.state.lock());
+        }
+    }
+
+    /// Discards extents without a block in use, so that they can be allocated again (X2). The
+    /// manifest without their blocks is durable (F1), or none had them (F2). Another owner may have
+    /// a released file.
+    fn discard_unused(&self, state: &mut State) {
+        let block_bytes = self.file.page_bytes as u64;
+        while let Some(extents) = &mut state.blocks.free.bitmap.extents
+            && let Some((first, end)) = extents.to_discard()
+            && self.file.refuse_if_released().is_ok()
+        {
+            if let Err(error) = self.file.file.discard(first * block_bytes, end * block_bytes) {
+                tracing::debug!(%error, "an extent of the file of pages is discarded later");
+                return;
+            }
+            extents.discarded(first);
+        }
+    }
+
+    /// Returns whether the device stores whole extents.
+    #[must_use]
+    pub fn stores_extents(&self) -> bool {
+        self.extent_blocks.is_some()
     }
 
     /// Returns the readers of checkpoints in other processes (or in this one, as if in another).
@@ -139,6 +167,20 @@ impl DiskSpace {
         }
         self.grow(state, 1)?;
         Ok(state.blocks.free.allocate_run(most).expect("the file has just grown"))
+    }
+
+    /// Takes at most `most` adjacent free blocks before `bound` for relocated images. On a device
+    /// that stores whole extents any blocks, because only their number counts.
+    pub(super) fn allocate_before(
+        &self,
+        state: &mut State,
+        bound: u64,
+        most: u64,
+    ) -> Option<(BlockNumber, u64)> {
+        match self.extent_blocks {
+            Some(_) => self.allocate_run(state, most).ok(),
+            None => state.blocks.free.allocate_before(bound, most),
+        }
     }
 
     /// Adds `missing` blocks to the file. A full disk is asked again only after a pause, as long as
@@ -172,9 +214,14 @@ impl DiskSpace {
                 return Ok(());
             }
         }
+        self.discard_unused(state);
+        if free_blocks(state) >= wanted {
+            return Ok(());
+        }
         let block_bytes = self.file.page_bytes as u64;
         let old = state.blocks.free.bitmap.blocks();
         let most = BlockNumber::LIMIT - 1 - old;
+        let least = state.blocks.free.bitmap.whole_extents(old + least) - old;
         if least > most {
             return Err(Error::new(ErrorKind::OutOfSpace, "the page store is at its largest size"));
         }
@@ -183,12 +230,14 @@ impl DiskSpace {
         if state.blocks.full.is_some() {
             step = least;
         }
+        step = state.blocks.free.bitmap.whole_extents(old + step) - old;
         step = step.clamp(least, most);
         loop {
             match self.file.file.reserve(old * block_bytes, (old + step) * block_bytes) {
                 Ok(()) => break,
                 Err(error) if error.kind() == ErrorKind::OutOfSpace && step > least => {
-                    step = (step / 2).max(least);
+                    let half = state.blocks.free.bitmap.whole_extents(old + step / 2) - old;
+                    step = if half < step { half.max(least) } else { least };
                 }
                 Err(error) => {
                     let is_full = error.kind() == ErrorKind::OutOfSpace;
@@ -281,6 +330,7 @@ impl DiskSpace {
         }
         let blocks = state.blocks.free.bitmap.blocks();
         let keep = state.needed_recently(self.reserve.get()).max(state.blocks.free.bitmap.used_end());
+        let keep = state.blocks.free.bitmap.whole_extents(keep);
         let least = (blocks / CUT_PART).max(GROWTH_BYTES.start() / self.file.page_bytes as u64);
         if blocks < keep + least {
             return Ok(());
@@ -307,6 +357,7 @@ impl DiskSpace {
     pub fn cut_free_end(&self) -> Result<()> {
         let mut state = self.state.lock();
         let end = state.blocks.free.bitmap.used_end().max(state.used() + self.kept(&state));
+        let end = state.blocks.free.bitmap.whole_extents(end);
         if end < state.blocks.free.bitmap.blocks() {
             self.file.file.set_len(end * self.file.page_bytes as u64)?;
             state.blocks.cut(end);
@@ -328,7 +379,10 @@ impl DiskSpace {
     pub fn retry_leaked_block(&self) -> Result<()> {
         let Some(block) = self.state.lock().blocks.in_flight.next_to_retry() else { return Ok(()) };
         let zeros = AlignedBuffer::zeroed(self.file.page_bytes);
-        self.file.file.write_at(block.0 * self.file.page_bytes as u64, &zeros)
+        let offset = block.0 * self.file.page_bytes as u64;
+        // Where blocks are not overwritten the failed write may have left bytes.
+        self.file.file.discard(offset, offset + self.file.page_bytes as u64)?;
+        self.file.file.write_at(offset, &zeros)
     }
 }
 

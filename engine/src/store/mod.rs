@@ -30,7 +30,12 @@
 //! out on purpose: blocks of several lengths.
 //!
 //! Locks: one mutex, held for look-ups and allocation, never across a read or write of a block.
-//! (The file grows and is cut under it: both only change its length.)
+//! (The file grows, is cut, and is discarded in parts under it: all of that changes no block in
+//! use.)
+//!
+//! A device may store the file in whole extents (`DeviceFacts::extent_bytes`). Then blocks are
+//! allocated in order within free extents, and extents that are mostly dead are emptied: see
+//! `allocator::extents`.
 
 mod yielding_lock;
 pub mod block;

@@ -34,7 +34,7 @@ impl PageStore {
         let file = BlockFile::new(file, database, page_bytes);
         let per_part = references_per_block(page_bytes);
         let images = Images::new(Mapping::empty(page_bytes), per_part, None, Vec::new());
-        let blocks = Allocator::new(FreeSpace::new(1));
+        let blocks = Allocator::new(FreeSpace::with_extents(1, extent_blocks(storage, page_bytes)));
         Ok(Arc::new(Self::with(file, images, blocks, Packing::default(), (None, None))))
     }
 
@@ -64,7 +64,8 @@ impl PageStore {
     ) -> Result<Arc<PageStore>> {
         let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
         let readers = (Some(Readers::new(storage.clone(), database)), None);
-        let store = Self::open_with(file, database, page_bytes, &manifest.store, readers)?;
+        let extents = extent_blocks(&**storage, page_bytes);
+        let store = Self::open_with(file, database, page_bytes, (&manifest.store, extents), readers)?;
         // Before the first block is written: content of older checkpoints that a reader has is not
         // free.
         let generations = store.space.generations_read();
@@ -91,7 +92,7 @@ impl PageStore {
         root: &StoreRoot,
     ) -> Result<Arc<PageStore>> {
         let file = open_to_read(storage)?;
-        Self::open_with(file, database, page_bytes, root, (None, None)).map(Arc::new)
+        Self::open_with(file, database, page_bytes, (root, None), (None, None)).map(Arc::new)
     }
 
     /// Opens the page store as of the newest durable checkpoint, beside the process that writes to
@@ -105,7 +106,7 @@ impl PageStore {
         let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
         let readers = (Some(Readers::new(storage.clone(), database)), Some(slot));
         let file = open_to_read(&**storage)?;
-        let store = Self::open_with(file, database, page_bytes, &manifest.store, readers)?;
+        let store = Self::open_with(file, database, page_bytes, (&manifest.store, None), readers)?;
         Ok((manifest, Arc::new(store)))
     }
 
@@ -113,7 +114,7 @@ impl PageStore {
         file: Arc<dyn File>,
         database: DatabaseId,
         page_bytes: usize,
-        root: &StoreRoot,
+        (root, extent_blocks): (&StoreRoot, Option<u64>),
         readers: (Option<Readers>, Option<ReaderSlot>),
     ) -> Result<PageStore> {
         let mut header = AlignedBuffer::zeroed(page_bytes);
@@ -122,7 +123,7 @@ impl PageStore {
         root.codecs.check().map_err(|error| error.at(file.location(0)))?;
         let blocks = (file.len()? / page_bytes as u64).min(BlockNumber::LIMIT - 1);
         let file = BlockFile::new(file, database, page_bytes);
-        let mut free = FreeSpace::new(blocks);
+        let mut free = FreeSpace::with_extents(blocks, extent_blocks);
         let mapping = load_mapping(&file, &root.directory, &mut free)?;
         if mapping.pages() != root.pages {
             let what =
@@ -141,6 +142,12 @@ impl PageStore {
         let images = Images::new(mapping, references_per_block(page_bytes), root.catalog, catalog_blocks);
         Ok(Self::with(file, images, Allocator::new(free), packing, readers))
     }
+}
+
+/// Returns how many blocks an extent has, if the device stores whole extents.
+fn extent_blocks(storage: &dyn Storage, page_bytes: usize) -> Option<u64> {
+    let blocks = storage.facts().extent_bytes? / page_bytes as u64;
+    (blocks > 1).then_some(blocks)
 }
 
 fn open_to_read(storage: &dyn Storage) -> Result<Arc<dyn File>> {

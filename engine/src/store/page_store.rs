@@ -1,6 +1,7 @@
 //! The page store: look-ups and records of page images.
 
 use super::allocator::Allocator;
+use super::allocator::extents::Extents;
 use super::blob::{self, BlobRef};
 use super::block::{BlockKind, BlockRef};
 use super::block_file::{BlockFile, StoredImage};
@@ -16,6 +17,9 @@ use crate::device::counted::Traffic;
 use crate::sync::MutexGuard;
 use std::sync::Arc;
 
+/// Dead blocks may be one for so many blocks in use.
+const DEAD_PART: u64 = 3;
+
 /// Numbers for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreUsage {
@@ -23,8 +27,10 @@ pub struct StoreUsage {
     pub pages: u64,
     /// Blocks of the file.
     pub blocks: u64,
-    /// Free blocks.
+    /// Blocks that can be allocated.
     pub free_blocks: u64,
+    /// Blocks that are neither in use nor can be allocated before the rest of their extent is free.
+    pub dead_blocks: u64,
     /// Used blocks that only pinned older checkpoints contain.
     pub held_blocks: u64,
     /// Images for the next checkpoint.
@@ -35,6 +41,20 @@ pub struct StoreUsage {
     pub replaced: u64,
     /// Length of a block.
     pub block_bytes: usize,
+}
+
+impl StoreUsage {
+    /// Blocks in use.
+    #[must_use]
+    pub fn used_blocks(&self) -> u64 {
+        self.blocks - self.free_blocks - self.dead_blocks
+    }
+
+    /// Returns whether dead blocks are so many that images should be relocated.
+    #[must_use]
+    pub fn is_sparse(&self) -> bool {
+        self.dead_blocks * DEAD_PART > self.used_blocks()
+    }
 }
 
 /// The page images of one database.
@@ -89,6 +109,7 @@ impl PageStore {
             pages: images.mapping.pages(),
             blocks: blocks.free.bitmap.blocks(),
             free_blocks: blocks.free.bitmap.free_blocks(),
+            dead_blocks: blocks.free.bitmap.dead_blocks(),
             held_blocks: blocks.free.fills.held_blocks(),
             next: images.next.len(),
             in_checkpoint: images.in_checkpoint.len(),
@@ -274,12 +295,14 @@ impl PageStore {
         let (readers, slot) = readers;
         file.is_held = slot.is_some();
         let file = Arc::new(file);
+        let extent_blocks = blocks.free.bitmap.extents.as_ref().map(Extents::len);
         let state = Arc::new(StateLock::new(State::new(images, blocks)));
         let space = Arc::new(DiskSpace {
             file: file.clone(),
             state: state.clone(),
             reserve: Default::default(),
             on_replaced: Default::default(),
+            extent_blocks,
             readers,
         });
         PageStore { file, packing, state, space, _slot: slot }

@@ -32,13 +32,15 @@ pub(super) struct RelocationSearch {
     /// Images at or behind this block are wanted; `None` = images in sparse packs.
     bound: Option<u64>,
     pub(super) part: usize,
+    /// Extents whose images were relocated.
+    pub(super) extents: BTreeSet<u64>,
 }
 
 impl RelocationSearch {
     /// Returns the part to continue with; a search for another bound starts over.
     pub(super) fn part_for(&mut self, bound: Option<u64>) -> usize {
         if self.bound != bound {
-            *self = RelocationSearch { bound, part: 0 };
+            (self.bound, self.part) = (bound, 0);
         }
         self.part
     }

@@ -231,6 +231,7 @@ impl Storage for Disk {
             direct_io: Ok(()),
             io_uring: Ok(()),
             append_only: false,
+            extent_bytes: None,
             device_number: 1,
         }
     }

@@ -10,6 +10,7 @@ fn device(name: &str, number: u64, volatile_cache: bool) -> DeviceFacts {
         direct_io: Ok(()),
         io_uring: Ok(()),
         append_only: false,
+        extent_bytes: None,
         device_number: number,
     }
 }

@@ -257,6 +257,7 @@ impl Storage for ObjectStorage {
             direct_io: Err("a store of objects has no page cache".into()),
             io_uring: Err("requests to a store of objects go over the network".into()),
             append_only: true,
+            extent_bytes: None,
             device_number: 0,
         }
     }

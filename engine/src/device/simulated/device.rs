@@ -35,11 +35,14 @@ pub struct Device {
     pub cache: Cache,
     /// Whether the file system supports direct I/O.
     pub direct_io: bool,
+    /// The device stores the file of pages in extents of so many bytes. Then a write to bytes of
+    /// that file that were written before and not discarded since is an error.
+    pub extent_bytes: Option<u64>,
 }
 
 impl Default for Device {
     fn default() -> Device {
-        Device { cache: Cache::default(), direct_io: true }
+        Device { cache: Cache::default(), direct_io: true, extent_bytes: None }
     }
 }
 
@@ -62,7 +65,7 @@ impl Device {
     pub fn any(random: &mut Random) -> Device {
         let caches = [Cache::Volatile, Cache::Volatile, Cache::VolatileWithFua, Cache::Durable];
         let cache = caches[random.below(caches.len() as u64) as usize];
-        Device { cache, direct_io: random.chance(3, 4) }
+        Device { cache, direct_io: random.chance(3, 4), extent_bytes: None }
     }
 
     pub(super) fn facts(self) -> DeviceFacts {
@@ -73,6 +76,7 @@ impl Device {
             direct_io: if self.direct_io { Ok(()) } else { Err("simulated".into()) },
             io_uring: Err("simulated".into()),
             append_only: false,
+            extent_bytes: self.extent_bytes,
             device_number: 0,
         }
     }

@@ -5,6 +5,7 @@ use super::device::Reach;
 use super::faults::{EIO, OperationKind};
 use super::journaled_disk::failure;
 use super::storage::SimulatedStorage;
+use super::written::PAGES;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::facts::DurabilityMethod;
 use crate::device::locks::LockHandle;
@@ -12,6 +13,9 @@ use crate::device::memory::missing;
 use crate::device::storage::{File, Storage};
 use crate::sync::Mutex;
 use std::sync::Arc;
+
+/// What discarded bytes read as.
+const GARBAGE: u8 = 0xdb;
 
 #[derive(Debug)]
 pub(super) struct SimulatedFile {
@@ -30,7 +34,16 @@ impl SimulatedFile {
         SimulatedFile { storage: storage.clone(), path: path.into(), direct, failed: Mutex::new(false), lock }
     }
 
+    fn stores_extents(&self) -> bool {
+        self.storage.device().extent_bytes.is_some() && *self.path == *PAGES
+    }
+
     fn write(&self, kind: OperationKind, offset: u64, bytes: &[u8], reach: Reach) -> Result<()> {
+        let end = offset + bytes.len() as u64;
+        if self.stores_extents() && !self.storage.shared.disk.lock().written.add(offset..end) {
+            let what = "bytes of an extent are written again that were not discarded";
+            return Err(Error::corruption(what).at(self.location(offset)));
+        }
         let change = Change::Write { path: self.path.clone(), offset, bytes: bytes.into(), reach };
         self.storage.change(kind, &self.path, offset, change)
     }
@@ -51,6 +64,10 @@ impl SimulatedFile {
 
 impl File for SimulatedFile {
     fn claim(&self) -> Result<()> {
+        // What the next owner may write depends on the checkpoint that it opens.
+        if self.stores_extents() {
+            self.storage.shared.disk.lock().written.forget(0..u64::MAX);
+        }
         self.storage.change(OperationKind::Open, &self.path, 0, Change::Claim { path: self.path.clone() })
     }
 
@@ -123,9 +140,26 @@ impl File for SimulatedFile {
         if self.len()? >= to { Ok(()) } else { self.set_len(to) }
     }
 
+    /// On a device that stores extents the bytes become garbage at once.
+    fn discard(&self, from: u64, to: u64) -> Result<()> {
+        if !self.stores_extents() {
+            return Ok(());
+        }
+        let (bytes, reach) =
+            (vec![GARBAGE; (to - from) as usize].into(), self.storage.device().reach(self.direct));
+        let change = Change::Write { path: self.path.clone(), offset: from, bytes, reach };
+        self.storage.change(OperationKind::Write, &self.path, from, change)?;
+        self.storage.shared.disk.lock().written.forget(from..to);
+        Ok(())
+    }
+
     fn set_len(&self, len: u64) -> Result<()> {
         let change = Change::SetLen { path: self.path.clone(), len };
-        self.storage.change(OperationKind::Write, &self.path, len, change)
+        self.storage.change(OperationKind::Write, &self.path, len, change)?;
+        if self.stores_extents() {
+            self.storage.shared.disk.lock().written.forget(len..u64::MAX);
+        }
+        Ok(())
     }
 
     fn try_lock(&self) -> Result<bool> {

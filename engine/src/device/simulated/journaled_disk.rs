@@ -5,6 +5,7 @@ use super::change::Change;
 use super::device::{Reach, SECTOR};
 use super::disk::Disk;
 use super::faults::{EIO, ENOSPC, Fate, Faults, MishapKind, OperationKind};
+use super::written::WrittenPages;
 use crate::base::random::Random;
 use crate::base::{Error, Location, Result};
 use crate::device::buffer::SECTOR_BYTES;
@@ -38,6 +39,8 @@ pub(super) struct JournaledDisk {
     pub(super) unreadable: Vec<(String, std::ops::Range<u64>)>,
     /// How often stuck operations were resumed: an operation stuck at a lower number resumes.
     pub(super) releases: u64,
+    /// Of a device that stores whole extents.
+    pub(super) written: WrittenPages,
 }
 
 /// Returns the error of an operation that a fault strikes.

@@ -25,6 +25,7 @@ mod faults;
 mod change;
 mod file_image;
 mod memory_image;
+mod written;
 mod disk;
 mod journaled_disk;
 mod storage;

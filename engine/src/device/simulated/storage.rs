@@ -6,6 +6,7 @@ use super::disk::{CrashKind, Disk};
 use super::faults::{EIO, Fate, Fault, FaultCounts, Faults, Mishap, MishapKind, OperationKind};
 use super::image::Image;
 use super::journaled_disk::{JournaledDisk, failure};
+use super::written::WrittenPages;
 use crate::base::Result;
 use crate::base::random::Random;
 use crate::device::locks::FileLocks;
@@ -52,6 +53,20 @@ impl SimulatedStorage {
         SimulatedStorage::on(Disk::of(device), seed)
     }
 
+    /// Returns an empty disk that stores the file of pages in extents; see [`Device::extent_bytes`].
+    #[must_use]
+    pub fn with_extents(extent_bytes: u64, seed: u64) -> SimulatedStorage {
+        let device = Device { extent_bytes: Some(extent_bytes), ..Device::default() };
+        SimulatedStorage::on_device(device, seed)
+    }
+
+    /// Returns how many writes to extents were refused, because the bytes were written before and
+    /// not discarded.
+    #[must_use]
+    pub fn overwrites(&self) -> u64 {
+        self.shared.disk.lock().written.overwrites
+    }
+
     pub(super) fn device(&self) -> Device {
         self.shared.device
     }
@@ -73,6 +88,7 @@ impl SimulatedStorage {
             holds_late_writes: false,
             unreadable: Vec::new(),
             releases: 0,
+            written: WrittenPages::default(),
         };
         let locked = Arc::new(AtomicBool::new(false));
         let file_locks = Arc::default();

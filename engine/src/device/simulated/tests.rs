@@ -435,7 +435,7 @@ fn crashes_count_what_they_did() {
 }
 
 fn on(cache: Cache, direct_io: bool) -> (SimulatedStorage, Arc<dyn File>) {
-    let storage = SimulatedStorage::on_device(Device { cache, direct_io }, 1);
+    let storage = SimulatedStorage::on_device(Device { cache, direct_io, extent_bytes: None }, 1);
     let file = storage.open("a", MODE).expect("created");
     file.zero_extend(4 * SECTOR_BYTES as u64).expect("extended");
     storage.flush_directory("").expect("flushed");
@@ -516,7 +516,8 @@ fn durable_cache_loses_only_writes_in_flight_and_lengths() {
 
 #[test]
 fn buffered_file_uses_the_page_cache_on_any_device() {
-    let storage = SimulatedStorage::on_device(Device { cache: Cache::Durable, direct_io: true }, 1);
+    let storage =
+        SimulatedStorage::on_device(Device { cache: Cache::Durable, direct_io: true, extent_bytes: None }, 1);
     let file = storage.open("a", OpenMode { direct: false, ..MODE }).expect("created");
     file.zero_extend(SECTOR_BYTES as u64).expect("extended");
     storage.flush_directory("").expect("flushed");

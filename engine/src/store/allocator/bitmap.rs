@@ -1,7 +1,11 @@
 //! The bitmap of blocks in use. It is derived from the mapping at open and never stored.
+//!
+//! Two policies: a free block may be allocated at once, or, on a device that stores whole extents,
+//! only as [`Extents`] allows.
 
 use super::super::block::BlockNumber;
 use super::super::yielding_lock::examined;
+use super::extents::Extents;
 
 /// See the module's text.
 #[derive(Debug, Default)]
@@ -15,6 +19,8 @@ pub struct Bitmap {
     cursor: u64,
     /// Where the next search for relocated images begins.
     relocation_cursor: u64,
+    /// Present on a device that stores whole extents.
+    pub extents: Option<Extents>,
 }
 
 impl Bitmap {
@@ -24,10 +30,28 @@ impl Bitmap {
         self.blocks
     }
 
-    /// Free blocks.
+    /// Returns an empty bitmap for a device that stores extents of `len` blocks.
+    #[must_use]
+    pub fn of_extents(len: u64) -> Bitmap {
+        Bitmap { extents: Some(Extents::new(len)), ..Bitmap::default() }
+    }
+
+    /// Blocks that can be allocated.
     #[must_use]
     pub fn free_blocks(&self) -> u64 {
-        self.free
+        self.extents.as_ref().map_or(self.free, Extents::allocatable)
+    }
+
+    /// Blocks that are not in use and cannot be allocated, because their extents are in use.
+    #[must_use]
+    pub fn dead_blocks(&self) -> u64 {
+        self.free - self.free_blocks()
+    }
+
+    /// Returns the shortest length of the file, not below `blocks`, that ends an extent.
+    #[must_use]
+    pub fn whole_extents(&self, blocks: u64) -> u64 {
+        self.extents.as_ref().map_or(blocks, |extents| blocks.next_multiple_of(extents.len()))
     }
 
     /// Blocks in use.
@@ -42,6 +66,9 @@ impl Bitmap {
         self.used.resize(blocks.div_ceil(64) as usize, 0);
         self.free += blocks - self.blocks;
         self.blocks = blocks;
+        if let Some(extents) = &mut self.extents {
+            extents.extend(blocks);
+        }
     }
 
     /// Blocks up to the last one in use: the shortest length of the file.
@@ -58,6 +85,9 @@ impl Bitmap {
         self.blocks = blocks;
         self.used.truncate(blocks.div_ceil(64) as usize);
         self.cursor = self.cursor.min(blocks);
+        if let Some(extents) = &mut self.extents {
+            extents.cut(blocks);
+        }
     }
 
     /// Resets both searches to the front of the file.
@@ -75,16 +105,32 @@ impl Bitmap {
     pub fn mark_used(&mut self, block: BlockNumber) {
         self.used[(block.0 / 64) as usize] |= 1 << (block.0 % 64);
         self.free -= 1;
+        if let Some(extents) = &mut self.extents {
+            extents.use_block(block);
+        }
     }
 
     /// Marks a block in use as free.
     pub fn mark_free(&mut self, block: BlockNumber) {
         self.used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
         self.free += 1;
+        if let Some(extents) = &mut self.extents {
+            extents.free_block(block);
+        }
     }
 
-    /// Takes at most `most` adjacent free blocks; `None` if no block is free.
+    /// Takes at most `most` adjacent free blocks; `None` if no block can be allocated.
     pub fn take_run(&mut self, most: u64) -> Option<(BlockNumber, u64)> {
+        if let Some(extents) = &mut self.extents {
+            let (first, len) = extents.next_run(most)?;
+            (first..first + len).for_each(|block| self.mark_used(BlockNumber(block)));
+            return Some((BlockNumber(first), len));
+        }
+        self.take_any_run(most)
+    }
+
+    /// Takes at most `most` adjacent blocks that are not in use, also dead ones.
+    pub fn take_any_run(&mut self, most: u64) -> Option<(BlockNumber, u64)> {
         let run = self.take_run_between(self.cursor, self.blocks, most)?;
         self.cursor = run.0.0 + run.1;
         Some(run)

@@ -100,6 +100,12 @@ impl Fills {
         self.of(block).is_sparse()
     }
 
+    /// Returns whether an older checkpoint needs content of the block.
+    #[must_use]
+    pub fn has_held(&self, block: BlockNumber) -> bool {
+        self.of(block).held > 0
+    }
+
     /// Puts a free block in use for content other than images.
     pub fn occupy(&mut self, block: BlockNumber) {
         self.change(block, |fill| *fill = Fill { live: 1, made: OTHER, held: 0 });

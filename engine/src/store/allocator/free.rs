@@ -33,6 +33,7 @@
 //!   may still arrive.
 //! - F4: a block is freed as often as it was claimed: once, or for a pack once for each image. Each
 //!   reference to it (in the mapping, in an overlay, held, or with a writer) stands for one claim.
+//! - F5: on a device that stores whole extents a freed block may stay dead: see `extents`.
 
 use super::super::block::BlockNumber;
 use super::super::yielding_lock::examined;
@@ -71,10 +72,18 @@ struct Held {
 }
 
 impl FreeSpace {
-    /// A file of `blocks` blocks, all free but the header (B2).
-    #[must_use]
+    /// As [`FreeSpace::with_extents`], on a device where overwriting is cheap.
+    #[cfg(test)]
     pub fn new(blocks: u64) -> FreeSpace {
-        let mut space = FreeSpace::default();
+        FreeSpace::with_extents(blocks, None)
+    }
+
+    /// A file of `blocks` blocks, all free but the header (B2). `extent_blocks`: on a device that
+    /// stores whole extents, the blocks of one.
+    #[must_use]
+    pub fn with_extents(blocks: u64, extent_blocks: Option<u64>) -> FreeSpace {
+        let bitmap = extent_blocks.map_or_else(Bitmap::default, Bitmap::of_extents);
+        let mut space = FreeSpace { bitmap, ..FreeSpace::default() };
         space.extend(blocks.max(1));
         space.mark_used(BlockNumber(0));
         space
@@ -227,7 +236,8 @@ impl FreeSpace {
         let lost = self.pins.newest_reader().filter(|reader| *reader > committed);
         let lifetime = Lifetime { created: 0, gone: lost.map_or(committed, |reader| reader + 1) };
         let Some(generation) = self.pins.needing(lifetime) else { return };
-        while let Some((first, len)) = self.allocate_run(u64::MAX) {
+        while let Some((first, len)) = self.bitmap.take_any_run(u64::MAX) {
+            self.occupy((first, len));
             (first.0..first.0 + len)
                 .for_each(|number| self.keep(generation, Held { block: BlockNumber(number), lifetime }));
         }

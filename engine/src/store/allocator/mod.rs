@@ -1,6 +1,7 @@
 //! The allocator: which blocks are free, in use, held for older checkpoints, or in flight, and how
 //! many must stay free. All of it lives in memory, under the store's lock.
 
+pub mod extents;
 pub mod bitmap;
 pub mod creation;
 pub mod fill;
@@ -20,6 +21,7 @@ use crate::device::SpaceRefusal;
 use free::FreeSpace;
 use in_flight::InFlightBlocks;
 use need::RecentNeed;
+use std::collections::BTreeSet;
 
 /// The last time that the file could not grow; cleared when it can.
 #[derive(Debug)]
@@ -61,6 +63,41 @@ impl Allocator {
     pub(super) fn discard(&mut self, block: BlockNumber) {
         self.free.release(block);
         self.in_flight.discarded(block, self.free.fills.live(block));
+    }
+
+    /// A writer returns a block that it has not written.
+    pub(super) fn give_back(&mut self, block: BlockNumber) {
+        self.discard(block);
+        if let Some(extents) = &mut self.free.bitmap.extents {
+            extents.give_back(block);
+        }
+    }
+
+    /// Returns extents of which at most half is in use, with about `most` images that can be
+    /// relocated, or one extent if that has more. Without extents that are among `others`, or that
+    /// relocating cannot free because of blocks that are held or with a writer.
+    pub(super) fn sparse_extents(&self, others: &BTreeSet<u64>, most: u64) -> BTreeSet<u64> {
+        let (mut found, mut images) = (BTreeSet::new(), 0);
+        let Some(extents) = &self.free.bitmap.extents else { return found };
+        for extent in extents.sparse().into_iter().filter(|extent| !others.contains(extent)) {
+            let start = extent * extents.len();
+            let blocks = (start..start + extents.len()).map(BlockNumber);
+            let mut live = 0;
+            let is_movable = blocks.filter(|block| self.free.bitmap.is_used(*block)).all(|block| {
+                let users = self.free.fills.live(block);
+                live += u64::from(users);
+                !self.free.fills.has_held(block) && self.in_flight.references_to(block, users) == 0
+            });
+            if !is_movable {
+                continue;
+            }
+            images += live;
+            if images > most && !found.is_empty() {
+                break;
+            }
+            found.insert(extent);
+        }
+        found
     }
 
     /// Blocks that can be written: free, or with a writer that may return them.

@@ -43,6 +43,9 @@
 //! pages stay dirty, G is b now, and exactly the need is left. A pack makes b and the new G smaller
 //! by the same number.)
 //!
+//! *Whole extents.* On a device that stores whole extents a freed block may be dead for a time, and
+//! then it does not count as free. The file grows instead, which such a device never refuses.
+//!
 //! # Invariants
 //! - V1: a block of the file has its space on the disk before it is allocated, as far as the file
 //!   system keeps its promise.

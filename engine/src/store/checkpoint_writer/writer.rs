@@ -244,7 +244,7 @@ impl ImageWriter {
                 }
                 Some(bound) => {
                     let mut state = self.store.state.lock();
-                    let run = state.blocks.free.allocate_before(bound, self.run_pages);
+                    let run = self.store.space.allocate_before(&mut state, bound, self.run_pages);
                     let none = || Error::new(ErrorKind::OutOfSpace, "no block before the bound is free");
                     (state, run.ok_or_else(none)?)
                 }
@@ -263,7 +263,7 @@ impl ImageWriter {
         let Some(run) = self.filling.take() else { return Ok(()) };
         {
             let mut state = self.store.state.lock();
-            (run.used..run.blocks).for_each(|at| state.blocks.discard(BlockNumber(run.first.0 + at)));
+            (run.used..run.blocks).rev().for_each(|at| state.blocks.give_back(BlockNumber(run.first.0 + at)));
             run.packs.iter().for_each(|(block, images)| state.blocks.free.becomes_pack(*block, *images));
         }
         if run.used == 0 {
@@ -358,7 +358,7 @@ impl Drop for ImageWriter {
     fn drop(&mut self) {
         if let Some(run) = self.filling.take() {
             let mut state = self.store.state.lock();
-            (0..run.blocks).for_each(|at| state.blocks.discard(BlockNumber(run.first.0 + at)));
+            (0..run.blocks).rev().for_each(|at| state.blocks.give_back(BlockNumber(run.first.0 + at)));
         }
         // Images in open packs are dropped.
         self.packer = None;

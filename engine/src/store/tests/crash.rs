@@ -103,9 +103,9 @@ fn check(crashed: &SimulatedStorage, history: &History, operations: usize, what:
 
 #[test]
 fn crash_after_any_operation_keeps_the_published_checkpoint() {
-    for seed in 0..2 {
-        let disk = new_disk();
+    for (disk, seed) in new_disks().into_iter().chain(new_disks()).zip([0, 0, 1, 1]) {
         let history = run(&disk, seed, None);
+        assert_eq!(disk.overwrites(), 0);
         for operations in history[0].0..=disk.operations() {
             for kind in [CrashKind::PowerCut, CrashKind::Kill] {
                 let what = format!("seed {seed}, {kind:?} after {operations} operations");
@@ -119,8 +119,9 @@ fn crash_after_any_operation_keeps_the_published_checkpoint() {
 #[test]
 fn every_failing_operation_leaves_the_last_published_checkpoint() {
     for operation in [OperationKind::Write, OperationKind::DurableWrite, OperationKind::Flush] {
-        for after in 0.. {
-            let disk = new_disk();
+        for (after, which) in (0..).flat_map(|after| [(after, 0), (after, 1)]) {
+            let [in_place, extents] = new_disks();
+            let disk = if which == 0 { in_place } else { extents };
             let fault = Fault { operation, after, kind: FaultKind::Once, error: 5 };
             let history = run(&disk, 1, Some(fault));
             let what = format!("{operation:?} number {after} fails");

@@ -1,6 +1,7 @@
 //! Tests of the page store and the manifest, on a simulated disk that can crash, fail and fill up.
 
 mod crash;
+mod extents;
 mod free;
 mod looks;
 mod manifest;
@@ -87,6 +88,11 @@ fn open_as(
 
 fn new_disk() -> SimulatedStorage {
     SimulatedStorage::new(7)
+}
+
+/// A disk that overwrites in place, and one that stores extents of eight blocks.
+fn new_disks() -> [SimulatedStorage; 2] {
+    [new_disk(), SimulatedStorage::with_extents(8 * PAGE as u64, 7)]
 }
 
 /// Looks at or damages the bytes of a file.
