@@ -309,14 +309,17 @@ fn wrong_objects_give_one_clear_error() {
     count(&db, &table, 100).expect("commits");
     client.kill();
     std::mem::forget((table, db));
-    let whole = damaged.objects();
+    let (whole, mut refused) = (damaged.objects(), 0);
     for name in whole.keys().filter(|name| name.starts_with("log/")) {
         let left = damaged.fork(1);
         left.remove_object(name);
-        let error = open(&settings, &left).map(drop).expect_err("a log object is missing");
+        // An object that no manifest names yet is not missed.
+        let Err(error) = open(&settings, &left).map(drop) else { continue };
         assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
         assert!(error.to_string().contains(&name[..]), "{error}");
+        refused += 1;
     }
+    assert!(refused >= 2, "a segment has two lanes");
     let mut manifest = whole["manifest"].to_vec();
     *manifest.last_mut().expect("not empty") ^= 1;
     damaged.set_object("manifest", manifest);

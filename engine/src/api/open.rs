@@ -342,7 +342,8 @@ const PROBE_TIME: Duration = Duration::from_millis(25);
 /// the result for as long as the database stays on the same device.
 fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: &mut Manifest) -> Result<()> {
     let facts = storage.facts();
-    let asks = settings.preset == Preset::Autonomous && settings.writer.is_none();
+    // A store of objects has one method.
+    let asks = settings.preset == Preset::Autonomous && settings.writer.is_none() && !facts.append_only;
     if asks && settings.durability_method.is_none() && !settings.read_only {
         let chosen = match ProbeReport::decode(&manifest.probe, facts.device_number) {
             Some(method) => method,
