@@ -18,6 +18,7 @@ mod copy_sources;
 mod crash;
 mod damage;
 mod dependencies;
+mod extents;
 mod fail_nth;
 mod faults;
 mod formats;

@@ -53,7 +53,8 @@ impl SimulatedStorage {
         SimulatedStorage::on(Disk::of(device), seed)
     }
 
-    /// Returns an empty disk that stores the file of pages in extents; see [`Device::extent_bytes`].
+    /// Returns an empty disk that stores the file of pages in extents: see
+    /// [`Device::extent_bytes`].
     #[must_use]
     pub fn with_extents(extent_bytes: u64, seed: u64) -> SimulatedStorage {
         let device = Device { extent_bytes: Some(extent_bytes), ..Device::default() };

@@ -1,5 +1,5 @@
-//! The bytes of the file of pages that were written and not discarded, on a device that stores whole
-//! extents: writing to them again is a mistake of the engine.
+//! The bytes of the file of pages that were written and not discarded, on a device that stores
+//! whole extents: writing to them again is a mistake of the engine.
 
 use super::device::SECTOR;
 use std::collections::BTreeSet;
