@@ -1,3 +1,5 @@
+//! Unit tests of `body`.
+
 use super::*;
 
 fn body() -> Body {

@@ -1,3 +1,5 @@
+//! Unit tests of `directory`.
+
 use super::*;
 use crate::device::objects::probe::probe;
 use crate::device::objects::store::perform;

@@ -1,3 +1,5 @@
+//! Unit tests of `extents`.
+
 use super::super::tests::memory_store::MemoryStore;
 use super::*;
 use crate::base::random::Random;
