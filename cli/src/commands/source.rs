@@ -59,13 +59,22 @@ pub fn open_to_write(directory: &Path, create: bool) -> Result<Database> {
 /// Opens the newest checkpoint of a database beside a writer.
 pub fn open_checkpoint(directory: &Path) -> Result<Database> {
     let opened = Database::builder().open_checkpoint(directory);
-    opened.with_context(|| format!("cannot open a checkpoint of {}", directory.display()))
+    opened.with_context(|| format!("cannot open a checkpoint of {}", shown(directory)))
 }
 
 /// Returns whether another process has the database open.
 pub fn is_busy(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<quenchdb::Error>().map(quenchdb::Error::kind);
     kind == Some(quenchdb::ErrorKind::Busy)
+}
+
+/// Returns the place of a database for people, without credentials that are in a URL by mistake.
+fn shown(place: &Path) -> String {
+    let text = place.display().to_string();
+    match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
+        Some((scheme, rest)) => format!("{scheme}://***@{rest}"),
+        None => text,
+    }
 }
 
 fn open(directory: &Path, read_only: bool, create: bool) -> Result<Database> {
@@ -75,7 +84,7 @@ fn open(directory: &Path, read_only: bool, create: bool) -> Result<Database> {
         .read_only(read_only)
         .on_recovery(progress.callback())
         .open(directory)
-        .map_err(|error| anyhow::Error::new(error).context(format!("cannot open {}", directory.display())));
+        .map_err(|error| anyhow::Error::new(error).context(format!("cannot open {}", shown(directory))));
     progress.finish();
     database
 }
