@@ -593,6 +593,16 @@ fn commands_take_the_url_of_a_store_of_objects() {
     let restored = dir.path().join("restored");
     expect_code(&run(&["restore", text(&backup), text(&restored)]), 0);
     assert_eq!(run(&["get", text(&restored), "t", "alice"]).stdout, b"100\n");
+    let [copy, other] = ["copy", "other"].map(|name| format!("file://{}/{name}", text(dir.path())));
+    expect_code(&run(&["backup", text(&restored), &copy]), 0);
+    let refused = run(&["backup", text(&restored), &copy]);
+    expect_code(&refused, 2);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("there is a backup") && said.lines().count() == 1, "{said}");
+    expect_code(&run(&["restore", &copy, &other]), 0);
+    assert_eq!(run(&["get", &other, "t", "alice"]).stdout, b"100\n");
+    expect_code(&run(&["put", &other, "t", "alice", "99"]), 0);
+    expect_code(&run(&["put", &copy, "t", "alice", "99"]), 2);
     for (url, wanted) in [
         ("gs://bucket/prefix", "no client"),
         ("s3://user:secret@bucket/prefix", "credentials"),

@@ -35,6 +35,7 @@ mod memory_budget;
 mod memory_readers;
 mod memory_reuse;
 mod objects;
+mod objects_backup;
 mod parts;
 mod passive;
 mod probe;

@@ -29,23 +29,29 @@ const PRESETS: [Preset; 7] = [
     Preset::Restricted,
 ];
 
-fn store(seed: u64, appends: bool) -> SimulatedStore {
+pub fn store(seed: u64, appends: bool) -> SimulatedStore {
     SimulatedStore::with(StoreOptions { appends, ..StoreOptions::new(seed) })
 }
 
-fn settings(preset: Preset) -> Settings {
+pub fn settings(preset: Preset) -> Settings {
     tiny(4 << 20).with(|s| {
         s.preset = preset;
         s.logs = if preset == Preset::Auto { 1 } else { 2 };
     })
 }
 
-/// Opens the database on another machine.
-fn open(settings: &Settings, store: &SimulatedStore) -> Result<(Arc<SimulatedClient>, Database)> {
+/// Connects another machine.
+pub fn connect(store: &SimulatedStore) -> (Arc<SimulatedClient>, Arc<ObjectStorage>) {
     let client = store.client();
     let (patience, watch) = (Duration::from_secs(20), Duration::from_millis(20));
     let options = Options { patience, watch, lanes: 2, extent_bytes: 64 << 10 };
-    let storage = Arc::new(ObjectStorage::new(client.clone(), client.facts(), options));
+    let storage = ObjectStorage::new(client.clone(), client.facts(), options);
+    (client, Arc::new(storage))
+}
+
+/// Opens the database on another machine.
+pub fn open(settings: &Settings, store: &SimulatedStore) -> Result<(Arc<SimulatedClient>, Database)> {
+    let (client, storage) = connect(store);
     let opened = Database::builder().settings(settings.clone()).storage(storage).open("objects");
     Ok((client, opened?))
 }
@@ -55,7 +61,7 @@ fn numbered(number: u32) -> [u8; 4] {
 }
 
 /// Runs the next transaction, and returns its number.
-fn count(db: &Database, table: &Table, bytes: usize) -> Result<u32> {
+pub fn count(db: &Database, table: &Table, bytes: usize) -> Result<u32> {
     let mut tx = db.begin()?;
     let last = tx.get_for_update(table, COUNTER)?;
     let next = last.map_or(0, |last| u32::from_be_bytes(last[..].try_into().expect("four bytes"))) + 1;
@@ -66,7 +72,7 @@ fn count(db: &Database, table: &Table, bytes: usize) -> Result<u32> {
 }
 
 /// Checks that the rows are those from 1 to the counter, and returns the counter.
-fn check(db: &Database, context: &str) -> u32 {
+pub fn check(db: &Database, context: &str) -> u32 {
     let Ok(table) = db.table("t") else { return 0 };
     let snapshot = db.begin_read().expect("free");
     let counter = snapshot.get(&table, COUNTER).expect("readable");
@@ -81,7 +87,7 @@ fn check(db: &Database, context: &str) -> u32 {
     counter
 }
 
-fn verify(db: &Database, context: &str) {
+pub fn verify(db: &Database, context: &str) {
     let problems = db.verify(None).expect("runs").problems;
     assert!(problems.is_empty(), "{context}: {problems:?}");
 }

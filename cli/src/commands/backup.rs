@@ -1,7 +1,7 @@
 //! `backup`, `restore`, `compact`, `salvage`: copy a database, make a database of copies, and give
 //! free space back.
 
-use super::source::{DatabaseArgs, is_busy, open_checkpoint, open_to_read, open_to_write};
+use super::source::{DatabaseArgs, is_busy, open_checkpoint, open_to_read, open_to_write, shown};
 use crate::errors::complain;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
@@ -13,13 +13,13 @@ use std::path::PathBuf;
 /// `quench backup`
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quench backup mydb /backup/monday\n  quench backup mydb /backup/tuesday --base /backup/monday\n\n\
+    after_help = "Examples:\n  quench backup mydb /backup/monday\n  quench backup mydb /backup/tuesday --base /backup/monday\n  quench backup mydb s3://bucket/backup/monday\n\n\
                         A full backup can be looked at with the commands that only read."
 )]
 pub struct BackupArgs {
     /// Database directory
     directory: PathBuf,
-    /// Directory to create; an existing one must be empty
+    /// Directory to create, or URL in a store of objects; an existing one must be empty
     target: PathBuf,
     /// An earlier backup of this database: copy only what has changed since
     #[arg(long)]
@@ -58,13 +58,15 @@ fn open_to_back_up(args: &BackupArgs) -> Result<(Database, Option<String>)> {
 
 /// `quench restore`
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  quench restore /backup/monday /backup/tuesday mydb\n\n\
-                        The restored database is one of its own: its first backup must be a full one.")]
+#[command(
+    after_help = "Example:\n  quench restore /backup/monday /backup/tuesday mydb\n  quench restore s3://bucket/backup/monday mydb\n\n\
+                        The restored database is one of its own: its first backup must be a full one."
+)]
 pub struct RestoreArgs {
     /// A full backup, then increments in their order
     #[arg(required = true)]
     backups: Vec<PathBuf>,
-    /// Directory to create; an existing one must be empty
+    /// Directory to create, or URL in a store of objects; an existing one must be empty
     #[arg(required = true)]
     target: PathBuf,
     /// The original or a copy of it: replay its log (and trust its MANIFEST, if there is one)
@@ -88,7 +90,7 @@ pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
     });
     let made = database.backup(&args.target, options);
     progress.finish();
-    let report = made.with_context(|| format!("cannot back up to {}", args.target.display()))?;
+    let report = made.with_context(|| format!("cannot back up to {}", shown(&args.target)))?;
     database.close()?;
     if let Some(said) = said {
         complain(&said);
@@ -123,7 +125,7 @@ pub fn restore(args: &RestoreArgs, as_json: bool) -> Result<Outcome> {
     });
     let restored = Database::restore(&args.backups, &args.target, options);
     progress.finish();
-    let report = restored.with_context(|| format!("cannot restore to {}", args.target.display()))?;
+    let report = restored.with_context(|| format!("cannot restore to {}", shown(&args.target)))?;
     if as_json {
         print_json(&json!({
             "csn": report.csn.0,
@@ -184,7 +186,7 @@ pub fn salvage(args: &SalvageArgs, as_json: bool) -> Result<Outcome> {
     let salvaged =
         Database::salvage(&args.source, &args.target, Settings::default(), Some(progress.callback()));
     progress.finish();
-    let report = salvaged.with_context(|| format!("cannot salvage {}", args.source.display()))?;
+    let report = salvaged.with_context(|| format!("cannot salvage {}", shown(&args.source)))?;
     if as_json {
         let tables = report.tables.iter().map(|(name, table)| {
             let lost: Vec<String> = table.lost.iter().map(LostRange::describe).collect();

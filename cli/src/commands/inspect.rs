@@ -1,7 +1,7 @@
 //! `tables`, `stat`, `verify`, `checkpoint`, `log`: the content of a database, and whether it is
 //! sound.
 
-use super::source::{DatabaseArgs, SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write};
+use super::source::{DatabaseArgs, SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write, shown};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
 use quenchdb::{Database, Snapshot, Statistics};
@@ -175,7 +175,7 @@ pub fn verify(args: &SourceArgs, as_json: bool) -> Result<Outcome> {
         builder.verify(&args.directory, Some(progress.callback()))
     };
     progress.finish();
-    let checked = checked.with_context(|| format!("cannot check {}", args.directory.display()));
+    let checked = checked.with_context(|| format!("cannot check {}", shown(&args.directory)));
     let report = checked.map_err(hint_at_checkpoint)?;
     let sound = report.problems.is_empty();
     if as_json {

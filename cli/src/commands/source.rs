@@ -69,7 +69,7 @@ pub fn is_busy(error: &anyhow::Error) -> bool {
 }
 
 /// Returns the place of a database for people, without credentials that are in a URL by mistake.
-fn shown(place: &Path) -> String {
+pub fn shown(place: &Path) -> String {
     let text = place.display().to_string();
     match text.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1))) {
         Some((scheme, rest)) => format!("{scheme}://***@{rest}"),

@@ -3,76 +3,14 @@
 use super::database::Database;
 use super::log_memory::find_of_original;
 use super::open::{Progress, or_ignore};
+use super::place::Place;
 use crate::backup::{self, BackupReport, Chain, CompactReport, Source};
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
 use crate::base::{Csn, Error, ErrorKind, Result};
-use crate::device::file::FileStorage;
-use crate::device::{LOCK_PATH, Storage};
+use crate::device::Storage;
 use crate::recovery::CopiedLog;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Where a backup or a database is: a directory, or another storage.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Place {
-    /// A directory.
-    Directory(PathBuf),
-    /// Another storage, for instance in memory.
-    Storage(Arc<dyn Storage>),
-}
-
-impl<P: AsRef<Path> + ?Sized> From<&P> for Place {
-    fn from(path: &P) -> Place {
-        Place::Directory(path.as_ref().to_path_buf())
-    }
-}
-
-impl From<PathBuf> for Place {
-    fn from(path: PathBuf) -> Place {
-        Place::Directory(path)
-    }
-}
-
-impl From<Arc<dyn Storage>> for Place {
-    fn from(storage: Arc<dyn Storage>) -> Place {
-        Place::Storage(storage)
-    }
-}
-
-impl Place {
-    /// Locks out writers until the result is dropped. Opening a database in a directory creates the
-    /// lock file. Without this file the database is not open (it is a copy, for instance), and the
-    /// file is not created, because the place is only read.
-    ///
-    /// # Errors
-    /// `Busy` if a writer has it open; I/O.
-    pub(super) fn lock_for_reading(&self, storage: &dyn Storage) -> Result<Option<Box<dyn Send + Sync>>> {
-        match self {
-            Place::Directory(path) if matches!(path.join(LOCK_PATH).try_exists(), Ok(false)) => Ok(None),
-            _ => storage.lock(false).map(Some),
-        }
-    }
-
-    fn path(&self) -> Option<PathBuf> {
-        match self {
-            Place::Directory(path) => Some(path.clone()),
-            Place::Storage(_) => None,
-        }
-    }
-
-    /// Opens the storage, with the device settings of `settings`.
-    pub(super) fn open(&self, create: bool, settings: &Settings) -> Result<Arc<dyn Storage>> {
-        match self {
-            Place::Storage(storage) => Ok(storage.clone()),
-            Place::Directory(path) => {
-                let Settings { device_trust, io_uring, .. } = *settings;
-                Ok(Arc::new(FileStorage::open(path, device_trust, io_uring, create)?))
-            }
-        }
-    }
-}
 
 /// How to back up. Start from `BackupOptions::default()` and set fields.
 #[derive(Default)]
@@ -142,11 +80,12 @@ impl RestoreOptions {
 
 impl Database {
     /// Copies the database as of a checkpoint to `target`, an empty directory (created if it is
-    /// missing), while transactions and checkpoints continue. The copy of every page is verified
-    /// and durable when this returns. A full backup can be opened read-only; [`Database::restore`]
-    /// makes a writable database of it. Space that checkpoints free stays in use until the copy is
-    /// complete. Of a checkpoint that is open beside a writer
-    /// ([`Builder::open_checkpoint`](super::Builder::open_checkpoint)), copies that checkpoint.
+    /// missing) or an empty prefix in a store of objects. Transactions and checkpoints continue
+    /// meanwhile. The copy of every page is verified and durable when this returns. A full backup
+    /// can be opened read-only; [`Database::restore`] makes a writable database of it. Space that
+    /// checkpoints free stays in use until the copy is complete. Of a checkpoint that is open
+    /// beside a writer ([`Builder::open_checkpoint`](super::Builder::open_checkpoint)), copies that
+    /// checkpoint.
     ///
     /// # Errors
     /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base does not belong
@@ -159,8 +98,8 @@ impl Database {
         let mut progress = or_ignore(options.progress);
         // The device settings of this database need not hold for another device.
         let anywhere = Settings { io_uring: self.inner.settings.io_uring, ..Settings::default() };
-        let base = options.base.map(|base| base.open(false, &anywhere)).transpose()?;
-        let target = target.into().open(true, &anywhere)?;
+        let base = options.base.map(|base| base.open_source(&anywhere)).transpose()?;
+        let target = target.into().open_target(&anywhere)?;
         let storage = &*self.inner.storage;
         let (manifest, _held) = match &self.inner.writing {
             Some(_) => {
@@ -181,10 +120,11 @@ impl Database {
         Ok(BackupReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
     }
 
-    /// Makes a new database in `target`, an empty directory (created if it is missing), of a full
-    /// backup and the increments that follow it, in their order: as of the last one, or as of a
-    /// later CSN that the original's log reaches. The new database has a new identity, so no log of
-    /// the original can be mistaken for its log. Everything is durable when this returns.
+    /// Makes a new database in `target`, an empty directory (created if it is missing) or an empty
+    /// prefix in a store of objects. It is made of a full backup and the increments that follow it,
+    /// in their order: as of the last one, or as of a later CSN that the original's log reaches.
+    /// The new database has a new identity, so no log of the original can be mistaken for its log.
+    /// Everything is durable when this returns.
     ///
     /// # Errors
     /// Before anything is written to the target: `AlreadyExists` or `InvalidArgument` if the target
@@ -208,7 +148,7 @@ impl Database {
         settings.validate()?;
         let backups = backups.into_iter().map(|place| {
             let place: Place = place.into();
-            Ok((place.open(false, &settings)?, place.path()))
+            Ok((place.open_source(&settings)?, place.path()))
         });
         let chain = Chain::open(&backups.collect::<Result<Vec<_>>>()?)?;
         let log = log.map(|log| open_log(&log, &chain, to, &settings)).transpose()?;
@@ -219,7 +159,9 @@ impl Database {
                 format!("without a log the backups restore only CSN {csn}: set `log`, or leave out `to`");
             return Err(Error::invalid(what));
         }
-        let target = target.into().open(true, &settings)?;
+        let target = target.into().open_target(&settings)?;
+        // Before the lock, which would end a writer in a store of objects.
+        backup::refuse_unless_empty(&*target).map_err(|error| error.of("the target"))?;
         let lock = target.lock(true).map_err(|error| error.of("the target"))?;
         let restored = backup::restore_pages(&chain, &*target, settings.compression, &mut *progress)?;
         drop((lock, chain));
@@ -228,7 +170,9 @@ impl Database {
             Some(copied) => replay(copied, target.clone(), &settings, progress)?,
             None => (restored.csn(), 0),
         };
-        backup::finish_restore(&*target).map_err(|error| error.of("the target"))?;
+        let of_target = |error: Error| error.of("the target");
+        let _lock = target.lock(true).map_err(of_target)?;
+        backup::finish_restore(&*target).map_err(of_target)?;
         Ok(RestoreReport {
             csn,
             replayed,
@@ -270,7 +214,7 @@ fn open_log(
     to: Option<Csn>,
     settings: &Settings,
 ) -> Result<(CopiedLog, Option<Box<dyn Send + Sync>>)> {
-    let storage = place.open(false, settings)?;
+    let storage = place.open_source(settings)?;
     let lock = place.lock_for_reading(&*storage).map_err(|error| {
         let advice = "close it, or restore with a copy of its files made while it is closed";
         match error.kind() {

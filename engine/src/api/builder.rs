@@ -2,6 +2,7 @@
 
 use super::database::Database;
 use super::open::{self, Progress, Request, or_ignore};
+use super::place::Place;
 use super::verify::{self, VerifyReport};
 use crate::base::clock::Clock;
 use crate::base::settings::{
@@ -10,7 +11,6 @@ use crate::base::settings::{
 };
 use crate::base::{ErrorKind, Result};
 use crate::device::Storage;
-use crate::device::file::FileStorage;
 use crate::device::memory::MemoryStorage;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,33 +154,8 @@ impl Builder {
         if let Some(storage) = self.storage.take() {
             return Ok(storage);
         }
-        if let Some(storage) = self.open_url(path)? {
-            return Ok(storage);
-        }
-        let create = self.request.settings.create && !self.request.settings.read_only;
-        let (trust, io_uring) = (self.request.settings.device_trust, self.request.settings.io_uring);
-        Ok(Arc::new(FileStorage::open(path, trust, io_uring, create)?))
-    }
-
-    /// Returns the storage that a URL names; `None` for the path of a directory.
-    #[cfg(feature = "object-storage")]
-    fn open_url(&self, path: &Path) -> Result<Option<Arc<dyn Storage>>> {
-        use crate::device::objects::{ObjectUrl, Options, open_url};
-        let Some(url) = path.to_str().filter(|text| ObjectUrl::is_url(text)) else { return Ok(None) };
-        Ok(Some(Arc::new(open_url(url, self.request.settings.read_only, Options::default())?)))
-    }
-
-    #[cfg(not(feature = "object-storage"))]
-    fn open_url(&self, path: &Path) -> Result<Option<Arc<dyn Storage>>> {
-        use crate::base::Error;
-        match path.to_str().is_some_and(|text| text.contains("://")) {
-            true => {
-                let what =
-                    "this build opens directories only: for a URL, build with the feature `object-storage`";
-                Err(Error::new(ErrorKind::Unsupported, what))
-            }
-            false => Ok(None),
-        }
+        let settings = &self.request.settings;
+        Place::from(path).open(settings.create && !settings.read_only, settings.read_only, settings)
     }
 
     /// Opens the database in the directory `path` without writing anything, checks it as

@@ -5,6 +5,7 @@
 
 mod table;
 mod value;
+mod place;
 mod handle;
 mod transaction;
 mod refuse;
@@ -19,11 +20,12 @@ mod builder;
 mod backup;
 mod salvage;
 
-pub use backup::{BackupOptions, Place, RestoreOptions, RestoreReport};
+pub use backup::{BackupOptions, RestoreOptions, RestoreReport};
 pub use builder::Builder;
 pub use database::Database;
 pub use handle::CommitHandle;
 pub use open::Progress;
+pub use place::Place;
 pub use statistics::{LatencySummary, Statistics};
 pub use table::Table;
 pub use transaction::{Range, Snapshot, Transaction};

@@ -1,8 +1,8 @@
 //! Copying what is readable of a damaged database to a new one.
 
-use super::backup::Place;
 use super::database::Database;
 use super::open::{Progress, or_ignore};
+use super::place::Place;
 use super::table::Table;
 use super::transaction::Transaction;
 use crate::backup::{self, SalvageReport, SalvageSink};
@@ -39,9 +39,9 @@ impl Database {
         let mut progress = or_ignore(progress);
         settings.validate()?;
         let place = source.into();
-        let source = place.open(false, &settings)?;
+        let source = place.open_source(&settings)?;
         let _lock = place.lock_for_reading(&*source)?;
-        let target = target.into().open(true, &settings)?;
+        let target = target.into().open_target(&settings)?;
         backup::refuse_unless_empty(&*target)?;
         let remains = SalvageScan::look(&*source, &mut *progress)?;
         let page_bytes = settings.page_bytes.max(remains.page_bytes());

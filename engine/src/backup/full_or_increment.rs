@@ -59,6 +59,8 @@ pub fn back_up(
     if let Some(base) = &base {
         check_base(base, manifest)?;
     }
+    // Before the lock too, which would end a writer in a store of objects.
+    refuse_unless_empty(target).map_err(of_target)?;
     let _lock = target.lock(true).map_err(of_target)?;
     refuse_unless_empty(target).map_err(of_target)?;
     let page_bytes = manifest.page_bytes as usize;

@@ -9,7 +9,7 @@ fn device_settings_apply_to_a_directory() {
     let place = Place::from(directory.path());
     for (device_trust, volatile) in [(DeviceTrust::Flush, true), (DeviceTrust::Device, false)] {
         let settings = Settings { device_trust, io_uring: false, ..Settings::default() };
-        let facts = place.open(false, &settings).expect("there").facts();
+        let facts = place.open_source(&settings).expect("there").facts();
         assert_eq!(facts.volatile_cache, volatile);
         assert_eq!(facts.io_uring, Err("switched off".to_string()));
     }

@@ -13,6 +13,7 @@
 //! | segments | varint count | each: number varint, epoch varint, form 1 byte, varint count of objects, varint each |
 //! | runs | varint count | each: gap to the end of the previous run, length, epoch, name, offset in the object, all varints |
 //! | pages | varint | length of the file of pages |
+//! | files | varint count | each: path as bytes, length, epoch and name of its object, all varints |
 //! | contents | bytes | the engine's manifest; empty before the first one |
 //!
 //! Integers of a fixed length are little-endian.
@@ -53,6 +54,12 @@ impl ObjectId {
             return format!("log/000000-{:08}", self.number);
         }
         format!("log/{:06}-{:08}", self.epoch.0, self.number)
+    }
+
+    /// Returns the name of the content of a small file.
+    #[must_use]
+    pub fn file_name(self) -> String {
+        format!("files/{:06}-{:08}", self.epoch.0, self.number)
     }
 
     /// Returns the name of an extent.
@@ -105,6 +112,17 @@ pub struct Run {
     pub offset: u64,
 }
 
+/// A small file: see `files`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FileEntry {
+    /// Its path.
+    pub path: String,
+    /// Its length in bytes.
+    pub len: u64,
+    /// The object with its content; none of an empty file counts.
+    pub object: ObjectId,
+}
+
 /// See the module's text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Body {
@@ -124,6 +142,8 @@ pub struct Body {
     pub runs: Vec<Run>,
     /// Length of the file of pages.
     pub pages_len: u64,
+    /// Small files, in order.
+    pub files: Vec<FileEntry>,
     /// The engine's manifest.
     pub contents: Bytes,
 }
@@ -160,6 +180,13 @@ impl Body {
             end = run.start + run.len;
         }
         put_varint(&mut out, self.pages_len);
+        put_varint(&mut out, self.files.len() as u64);
+        for file in &self.files {
+            put_bytes(&mut out, file.path.as_bytes());
+            put_varint(&mut out, file.len);
+            put_varint(&mut out, file.object.epoch.0);
+            put_varint(&mut out, file.object.number);
+        }
         put_bytes(&mut out, &self.contents);
         let crc = checksum::crc(&out[HEADER_BYTES..]);
         out[PREFIX_BYTES..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -226,8 +253,15 @@ impl Body {
             runs.push(Run { start, len, object: ObjectId { epoch, number }, offset });
         }
         let pages_len = reader.varint()?;
+        let mut files = Vec::new();
+        for _ in 0..reader.varint()? {
+            let path = String::from_utf8(reader.bytes()?.to_vec()).ok()?;
+            let len = reader.varint()?;
+            let (epoch, number) = (WriterEpoch(reader.varint()?), reader.varint()?);
+            files.push(FileEntry { path, len, object: ObjectId { epoch, number } });
+        }
         let contents = Bytes::copy_from_slice(reader.bytes()?);
-        Some(Body { identity, generation, epoch, nonce, closed, segments, runs, pages_len, contents })
+        Some(Body { identity, generation, epoch, nonce, closed, segments, runs, pages_len, files, contents })
     }
 }
 

@@ -17,8 +17,9 @@ use std::sync::Arc;
 pub(super) fn collect_orphans(store: &Arc<dyn ObjectStore>, body: &Body) {
     let segments = body.segments.iter().flat_map(SegmentEntry::ids).map(|id| id.log_name());
     let extents = body.runs.iter().map(|run| run.object.pages_name());
-    let named: Arc<BTreeSet<String>> = Arc::new(segments.chain(extents).collect());
-    for prefix in ["log/", "pages/"] {
+    let files = body.files.iter().map(|file| file.object.file_name());
+    let named: Arc<BTreeSet<String>> = Arc::new(segments.chain(extents).chain(files).collect());
+    for prefix in ["log/", "pages/", "files/"] {
         let (to_delete, named, own) = (store.clone(), named.clone(), body.epoch);
         let collect = move |listed: Vec<Listed>| {
             for Listed { name, len } in listed {

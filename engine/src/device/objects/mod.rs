@@ -36,7 +36,9 @@ mod fence;
 mod extents;
 mod callback_queue;
 mod collect;
+mod files;
 mod session;
+mod small_file;
 mod storage;
 #[cfg(any(test, feature = "internals"))]
 pub mod simulated;

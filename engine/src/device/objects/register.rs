@@ -110,16 +110,17 @@ enum Decided {
 }
 
 impl Register {
-    /// Claims the register for a new writer, or creates it. Also returns whether the writer before
-    /// has closed it.
+    /// Claims the register for a new writer, or creates it: with `is_new` only that. Also returns
+    /// whether the writer before has closed it.
     ///
     /// # Errors
-    /// I/O; `Corruption`; `Unsupported`; `Busy` if other writers claim it again and again.
-    pub fn claim(store: Arc<dyn ObjectStore>, patience: Duration) -> Result<(Register, bool)> {
+    /// I/O; `Corruption`; `Unsupported`; `Busy` if other writers claim it again and again, or if
+    /// another one has just created it.
+    pub fn claim(store: Arc<dyn ObjectStore>, is_new: bool, patience: Duration) -> Result<(Register, bool)> {
         let mut random = Random::from_entropy();
         let nonce = Nonce(std::array::from_fn(|_| random.next_u64() as u8));
         let tries = Patience::new(patience);
-        let mut found = look_up(&*store, patience)?;
+        let mut found = if is_new { None } else { look_up(&*store, patience)? };
         loop {
             let (body, condition) = match &found {
                 None => {
@@ -146,6 +147,10 @@ impl Register {
                     });
                     let was_closed = found.is_none_or(|before| before.body.closed);
                     return Ok((Register { store, epoch, nonce, patience, newest }, was_closed));
+                }
+                Decided::Overtaken(_) if is_new => {
+                    let what = "another process has just created something here: look at that first";
+                    return Err(Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0)));
                 }
                 Decided::Overtaken(stored) => found = Some(*stored),
             }

@@ -1,17 +1,18 @@
 //! What a writer holds from its claim to the next one: the register, its segments, its pages.
 
 use super::appended::{AppendedSegment, create_lane};
-use super::body::{Form, ObjectId, SegmentEntry};
+use super::body::{FileEntry, Form, ObjectId, SegmentEntry};
 use super::collect::collect_orphans;
 use super::extents::Extents;
 use super::fence::{Ended, fence_all, peek};
+use super::files::Files;
 use super::frame::{Frame, FrameKind};
 use super::numbered::NumberedSegment;
 use super::open_segment::{OpenSegment, OpenSegmentFile, Writer};
 use super::options::Options;
-use super::patience::place;
+use super::patience::{error_of, persist, place};
 use super::register::{Register, look_up};
-use super::request::Request;
+use super::request::{Condition, Request};
 use super::segment_reader::SegmentReader;
 use super::store::{ObjectStore, StoreFacts};
 use super::watch::Watch;
@@ -35,6 +36,7 @@ pub(super) struct Session {
     next_number: Arc<AtomicU64>,
     segments: Mutex<Segments>,
     pub(super) extents: Arc<Extents>,
+    files: Mutex<Files>,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +52,7 @@ struct Segments {
 }
 
 impl Session {
-    /// Claims the database for a new writer, and ends all earlier ones.
+    /// Claims the database for a new writer, and ends all earlier ones; or creates it, if `is_new`.
     ///
     /// # Errors
     /// As [`Register::claim`] and [`fence_all`].
@@ -58,8 +60,9 @@ impl Session {
         store: &Arc<dyn ObjectStore>,
         facts: &StoreFacts,
         options: Options,
+        is_new: bool,
     ) -> Result<Arc<Session>> {
-        let (register, was_closed) = Register::claim(store.clone(), options.patience)?;
+        let (register, was_closed) = Register::claim(store.clone(), is_new, options.patience)?;
         let body = register.body();
         let (identity, epoch, nonce) = (body.identity, register.epoch(), register.nonce());
         let fence = Frame { kind: FrameKind::Fence, identity, epoch, nonce };
@@ -85,7 +88,8 @@ impl Session {
         let extents =
             Extents::new(store.clone(), &body, next_number.clone(), options.extent_bytes, options.patience);
         let store = store.clone();
-        let session = Session { store, options, register, writer, next_number, segments, extents };
+        let files = Mutex::new(Files::of(&body));
+        let session = Session { store, options, register, writer, next_number, segments, extents, files };
         collect_orphans(&session.store, &body);
         Ok(Arc::new(session))
     }
@@ -103,6 +107,7 @@ impl Session {
             registered.extend(segments.own.values().cloned());
             body.segments = segments.entries.values().cloned().collect();
             drop(segments);
+            dropped.append(&mut self.files.lock().describe(body));
             dropped.extend(self.extents.describe(body).into_iter().map(ObjectId::pages_name));
             if planted::is(Bug::ExtentDeletedEarly) {
                 dropped.drain(..).for_each(|name| self.delete(name));
@@ -168,6 +173,53 @@ impl Session {
             names.extend(kept);
         }
         segments.removed.append(&mut names);
+    }
+
+    /// Creates an empty file, which exists after [`Session::publish`].
+    pub(super) fn create_file(&self, path: &str) {
+        self.files.lock().create(path);
+    }
+
+    /// Returns a file.
+    pub(super) fn file(&self, path: &str) -> Option<FileEntry> {
+        self.files.lock().find(path)
+    }
+
+    /// Returns the paths of all files.
+    pub(super) fn file_paths(&self) -> Vec<String> {
+        self.files.lock().paths()
+    }
+
+    /// Removes a file. It is gone after [`Session::publish`].
+    pub(super) fn remove_file(&self, path: &str) {
+        self.files.lock().remove(path);
+    }
+
+    /// Replaces the content of a file, durably and in one step.
+    ///
+    /// # Errors
+    /// I/O; as [`Session::publish`].
+    pub(super) fn replace_file(&self, path: &str, content: Bytes) -> Result<()> {
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let object = ObjectId { epoch: self.register.epoch(), number };
+        let entry = FileEntry { path: path.into(), len: content.len() as u64, object };
+        if !content.is_empty() {
+            // Only this writer uses the name, and always with these bytes.
+            let name = object.file_name();
+            let request = Request::Put { name: name.clone(), body: content, condition: Condition::Always };
+            persist(&*self.store, &request, self.options.patience)
+                .map_err(|failure| error_of(&failure, "the file cannot be put", &name))?;
+        }
+        self.files.lock().replace(entry);
+        self.publish(None)
+    }
+
+    /// Makes files that were created or removed so.
+    ///
+    /// # Errors
+    /// As [`Session::publish`].
+    pub(super) fn publish_files(&self) -> Result<()> {
+        if self.files.lock().is_changed() { self.publish(None) } else { Ok(()) }
     }
 
     /// Returns the numbers of all segments.

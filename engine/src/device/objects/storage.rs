@@ -5,11 +5,12 @@
 //! | `MANIFEST` | `manifest`, with what the device must know: see `body` |
 //! | `log/00000001.seg` … | `log/<epoch>-<number>`, several for each segment |
 //! | `pages/data` | `pages/<epoch>-<number>`: see `extents` |
+//! | another one without a directory | `files/<epoch>-<number>`: see `files` |
 //!
 //! The lock of a database is a claim. It is never refused: a writer that is still alive ends at its
 //! next append or put. See [`Session`].
 
-use super::body::Body;
+use super::body::{Body, FileEntry};
 use super::callback_queue::CallbackQueue;
 use super::extents::{Extents, read_only};
 use super::fence::peek;
@@ -19,6 +20,7 @@ use super::register::{MANIFEST_NAME, look_up};
 use super::request::Request;
 use super::segment_reader::SegmentReader;
 use super::session::Session;
+use super::small_file::SmallFile;
 use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
@@ -98,7 +100,7 @@ impl Shared {
         if !locked.for_writing {
             return Err(read_only());
         }
-        let session = Session::begin(&self.store, &self.facts, self.options)?;
+        let session = Session::begin(&self.store, &self.facts, self.options, true)?;
         locked.session = Some(session.clone());
         Ok(session)
     }
@@ -140,6 +142,20 @@ impl Shared {
         Ok(Some(Arc::new(SegmentReader { store, path, parts, patience })))
     }
 
+    fn open_file(&self, path: &str, create: bool) -> Result<Arc<dyn File>> {
+        let session = if create { Some(self.to_write()?) } else { self.session() };
+        if let (true, Some(session)) = (create, &session) {
+            session.create_file(path);
+        }
+        let found = match &session {
+            Some(session) => session.file(path),
+            None => self.body()?.files.into_iter().find(|file| file.path == path),
+        };
+        let found: FileEntry = found.ok_or_else(|| missing(path))?;
+        let (store, patience) = (self.store.clone(), self.options.patience);
+        Ok(Arc::new(SmallFile { store, patience, session, found, written: Mutex::default() }))
+    }
+
     fn extents(&self) -> Result<Arc<Extents>> {
         match self.session() {
             Some(session) => Ok(session.extents.clone()),
@@ -153,6 +169,11 @@ impl Shared {
 
 fn missing(path: &str) -> Error {
     Error::new(ErrorKind::NotFound, "the file does not exist").at(place(path, 0))
+}
+
+/// Returns whether `path` is that of a small file.
+fn is_small_file(path: &str) -> bool {
+    !path.contains('/')
 }
 
 /// Returns the number of a segment.
@@ -180,6 +201,9 @@ impl Storage for ObjectStorage {
             return Ok(Arc::new(PagesObject { shared: shared.clone(), extents }));
         }
         let Some(number) = segment_number(path) else {
+            if is_small_file(path) {
+                return shared.open_file(path, mode.create);
+            }
             if !mode.create {
                 return Err(missing(path));
             }
@@ -201,6 +225,7 @@ impl Storage for ObjectStorage {
     fn remove(&self, path: &str) -> Result<()> {
         match segment_number(path) {
             Some(number) => self.shared.to_write()?.remove_segment(number),
+            None if is_small_file(path) => self.shared.to_write()?.remove_file(path),
             None => {
                 let what = "this file of a database in a store of objects cannot be removed";
                 return Err(Error::new(ErrorKind::Unsupported, what).at(place(path, 0)));
@@ -218,7 +243,18 @@ impl Storage for ObjectStorage {
                 None => body()?.segments.iter().map(|entry| file_name(entry.number)).collect(),
             },
             "pages" if self.shared.extents()?.len() > 0 => vec!["data".into()],
-            "" if !body()?.contents.is_empty() => vec![MANIFEST.into()],
+            "" => {
+                let body = body()?;
+                let mut names: Vec<String> = match self.shared.session() {
+                    Some(session) => session.file_paths(),
+                    None => body.files.into_iter().map(|file| file.path).collect(),
+                };
+                if !body.contents.is_empty() {
+                    names.push(MANIFEST.into());
+                }
+                names.sort_unstable();
+                names
+            }
             _ => Vec::new(),
         })
     }
@@ -228,8 +264,11 @@ impl Storage for ObjectStorage {
     }
 
     fn flush_directory(&self, directory: &str) -> Result<()> {
-        let is_log = directory == LOG && !planted::is(Bug::UnregisteredSegment);
-        if is_log { self.shared.to_write()?.publish(None) } else { Ok(()) }
+        match directory {
+            LOG if !planted::is(Bug::UnregisteredSegment) => self.shared.to_write()?.publish(None),
+            "" => self.shared.session().map_or(Ok(()), |session| session.publish_files()),
+            _ => Ok(()),
+        }
     }
 
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
@@ -240,7 +279,7 @@ impl Storage for ObjectStorage {
                 shared.refuse_foreign_objects()?;
             }
             let session = if exists {
-                Some(Session::begin(&shared.store, &shared.facts, shared.options)?)
+                Some(Session::begin(&shared.store, &shared.facts, shared.options, false)?)
             } else {
                 None
             };

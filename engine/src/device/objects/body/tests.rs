@@ -19,6 +19,10 @@ fn body() -> Body {
             Run { start: 8192, len: 1 << 33, object: object(300, 1), offset: 4096 },
         ],
         pages_len: 1 << 34,
+        files: vec![
+            FileEntry { path: "BACKUP".into(), len: 1 << 20, object: object(300, 8) },
+            FileEntry { path: "RESTORING".into(), ..FileEntry::default() },
+        ],
         contents: Bytes::from_static(b"the engine's"),
     }
 }

@@ -1,0 +1,118 @@
+//! Where a database or a backup is.
+
+use crate::base::Result;
+use crate::base::settings::Settings;
+use crate::device::file::FileStorage;
+use crate::device::{LOCK_PATH, Storage};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a backup or a database is: a directory, a store of objects, or another storage.
+///
+/// A path that is a URL (`s3://bucket/prefix`) becomes [`Place::Url`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Place {
+    /// A directory.
+    Directory(PathBuf),
+    /// A store of objects, with the feature `object-storage`.
+    Url(String),
+    /// Another storage, for instance in memory.
+    Storage(Arc<dyn Storage>),
+}
+
+impl<P: AsRef<Path> + ?Sized> From<&P> for Place {
+    fn from(path: &P) -> Place {
+        let path = path.as_ref();
+        match path.to_str().filter(|text| is_url(text)) {
+            Some(url) => Place::Url(url.into()),
+            None => Place::Directory(path.to_path_buf()),
+        }
+    }
+}
+
+impl From<PathBuf> for Place {
+    fn from(path: PathBuf) -> Place {
+        Place::from(&path)
+    }
+}
+
+impl From<Arc<dyn Storage>> for Place {
+    fn from(storage: Arc<dyn Storage>) -> Place {
+        Place::Storage(storage)
+    }
+}
+
+impl Place {
+    /// Locks out writers until the result is dropped. Opening a database in a directory creates the
+    /// lock file. Without this file the database is not open (it is a copy, for instance), and the
+    /// file is not created, because the place is only read.
+    ///
+    /// # Errors
+    /// `Busy` if a writer has it open; I/O.
+    pub(super) fn lock_for_reading(&self, storage: &dyn Storage) -> Result<Option<Box<dyn Send + Sync>>> {
+        match self {
+            Place::Directory(path) if matches!(path.join(LOCK_PATH).try_exists(), Ok(false)) => Ok(None),
+            _ => storage.lock(false).map(Some),
+        }
+    }
+
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        match self {
+            Place::Directory(path) => Some(path.clone()),
+            Place::Url(url) => Some(url.into()),
+            Place::Storage(_) => None,
+        }
+    }
+
+    /// Opens the storage to read what is there, with the device settings of `settings`.
+    pub(super) fn open_source(&self, settings: &Settings) -> Result<Arc<dyn Storage>> {
+        self.open(false, true, settings)
+    }
+
+    /// Opens the storage to write to it, with the device settings of `settings`. Creates a missing
+    /// directory.
+    pub(super) fn open_target(&self, settings: &Settings) -> Result<Arc<dyn Storage>> {
+        self.open(true, false, settings)
+    }
+
+    /// Opens the storage.
+    pub(super) fn open(
+        &self,
+        create: bool,
+        read_only: bool,
+        settings: &Settings,
+    ) -> Result<Arc<dyn Storage>> {
+        match self {
+            Place::Storage(storage) => Ok(storage.clone()),
+            Place::Url(url) => open_url(url, read_only),
+            Place::Directory(path) => {
+                let Settings { device_trust, io_uring, .. } = *settings;
+                Ok(Arc::new(FileStorage::open(path, device_trust, io_uring, create)?))
+            }
+        }
+    }
+}
+
+#[cfg(feature = "object-storage")]
+fn is_url(text: &str) -> bool {
+    crate::device::objects::ObjectUrl::is_url(text)
+}
+
+#[cfg(feature = "object-storage")]
+fn open_url(url: &str, read_only: bool) -> Result<Arc<dyn Storage>> {
+    use crate::device::objects::{Options, open_url};
+    Ok(Arc::new(open_url(url, read_only, Options::default())?))
+}
+
+#[cfg(not(feature = "object-storage"))]
+fn is_url(text: &str) -> bool {
+    text.contains("://")
+}
+
+#[cfg(not(feature = "object-storage"))]
+fn open_url(_url: &str, _read_only: bool) -> Result<Arc<dyn Storage>> {
+    use crate::base::{Error, ErrorKind};
+    let what = "this build opens directories only: for a URL, build with the feature `object-storage`";
+    Err(Error::new(ErrorKind::Unsupported, what))
+}
