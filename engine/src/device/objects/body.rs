@@ -149,6 +149,12 @@ pub struct Body {
 }
 
 impl Body {
+    /// Returns whether the creation of what will be here has only begun.
+    #[must_use]
+    pub fn is_blank(&self) -> bool {
+        self.contents.is_empty() && self.files.is_empty()
+    }
+
     /// Returns the bytes of the object.
     #[must_use]
     pub fn encode(&self) -> Bytes {

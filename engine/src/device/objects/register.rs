@@ -148,7 +148,7 @@ impl Register {
                     let was_closed = found.is_none_or(|before| before.body.closed);
                     return Ok((Register { store, epoch, nonce, patience, newest }, was_closed));
                 }
-                Decided::Overtaken(_) if is_new => {
+                Decided::Overtaken(other) if is_new && !other.body.is_blank() => {
                     let what = "another process has just created something here: look at that first";
                     return Err(Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0)));
                 }
