@@ -19,7 +19,7 @@ mod demo;
 mod bench;
 
 use clap::{Parser, Subcommand};
-use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, rows_at};
+use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, pins, rows_at};
 use quench_bench::peers::NoPeers;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -85,6 +85,8 @@ enum Command {
     Restore(backup::RestoreArgs),
     /// Copy what is readable of a damaged database to a new one (exit code 1 if something is lost)
     Salvage(backup::SalvageArgs),
+    /// List the readers of checkpoints in a store of objects, or remove what dead ones left
+    Pins(pins::PinsArgs),
     /// Print the records of the log, readably
     Log(inspect::LogArgs),
     /// Measure commits, reads, scans, recovery, or the raw device
@@ -117,6 +119,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Backup(args) => backup::backup(&args, json),
         Command::Restore(args) => backup::restore(&args, json),
         Command::Salvage(args) => backup::salvage(&args, json),
+        Command::Pins(args) => pins::run(&args, json),
         Command::Log(args) => inspect::log(&args, json),
         Command::Bench(args) => bench::run(*args, json, &NoPeers),
         Command::Torture(args) => torture::run(&args, json),

@@ -615,6 +615,45 @@ fn commands_take_the_url_of_a_store_of_objects() {
     }
 }
 
+/// A backup beside a writer in a store of objects does not end the writer.
+#[test]
+fn a_url_is_read_and_backed_up_beside_its_writer() {
+    let dir = directory();
+    let [url, copy, restored] =
+        ["db", "copy", "restored"].map(|name| format!("file://{}/{name}", text(dir.path())));
+    let db = quenchdb::Database::open(&url).expect("new");
+    let table = db.create_table("t").expect("new");
+    let put = |value: &str| db.transact(|tx| tx.insert(&table, "a", value)).expect("still the writer");
+    put("1");
+    db.checkpoint().expect("still the writer");
+    put("2");
+    let made = run(&["backup", &url, &copy, "--json"]);
+    expect_code(&made, 0);
+    let said = String::from_utf8_lossy(&made.stderr);
+    assert!(said.contains("its newest checkpoint was copied"), "{said}");
+    put("3");
+    assert_eq!(run(&["get", &url, "t", "a", "--checkpoint"]).stdout, b"1\n");
+    assert_eq!(json(&run(&["pins", &url, "--json"]))["pins"], Value::Array(Vec::new()));
+    let reader = quenchdb::Database::builder().open_checkpoint(&url).expect("is there");
+    let listed = String::from_utf8(run(&["pins", &url]).stdout).expect("text");
+    assert!(listed.contains(&format!("process {}", std::process::id())), "{listed}");
+    let name = listed.split('\t').next().expect("a name");
+    let removed = run(&["pins", &url, "--remove", name]);
+    expect_code(&removed, 0);
+    assert!(removed.stdout.is_empty());
+    expect_code(&run(&["pins", &url, "--remove", name]), 2);
+    drop(reader);
+    put("4");
+    db.close().expect("still the writer");
+    expect_code(&run(&["restore", &copy, &restored]), 0);
+    assert_eq!(run(&["get", &restored, "t", "a"]).stdout, b"1\n");
+    let whole = format!("file://{}/whole", text(dir.path()));
+    let made = run(&["backup", &url, &whole]);
+    expect_code(&made, 0);
+    assert!(made.stderr.is_empty(), "it was closed");
+    assert_eq!(run(&["get", &whole, "t", "a"]).stdout, b"4\n");
+}
+
 #[test]
 fn demo_finds_every_acknowledged_commit() {
     let dir = directory();

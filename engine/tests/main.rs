@@ -36,6 +36,7 @@ mod memory_readers;
 mod memory_reuse;
 mod objects;
 mod objects_backup;
+mod objects_readers;
 mod parts;
 mod passive;
 mod probe;

@@ -44,7 +44,7 @@ pub fn settings(preset: Preset) -> Settings {
 pub fn connect(store: &SimulatedStore) -> (Arc<SimulatedClient>, Arc<ObjectStorage>) {
     let client = store.client();
     let (patience, watch) = (Duration::from_secs(20), Duration::from_millis(20));
-    let options = Options { patience, watch, lanes: 2, extent_bytes: 64 << 10 };
+    let options = Options { patience, watch, lanes: 2, extent_bytes: 64 << 10, ..Options::default() };
     let storage = ObjectStorage::new(client.clone(), client.facts(), options);
     (client, Arc::new(storage))
 }

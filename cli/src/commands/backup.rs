@@ -1,7 +1,7 @@
 //! `backup`, `restore`, `compact`, `salvage`: copy a database, make a database of copies, and give
 //! free space back.
 
-use super::source::{DatabaseArgs, is_busy, open_checkpoint, open_to_read, open_to_write, shown};
+use super::source::{DatabaseArgs, is_busy, is_url, open_checkpoint, open_to_read, open_to_write, shown};
 use crate::errors::complain;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
@@ -25,16 +25,20 @@ pub struct BackupArgs {
     #[arg(long)]
     base: Option<PathBuf>,
     /// Copy the newest checkpoint instead of making one; also done if another process has the
-    /// database open
+    /// database open, and always in a store of objects (`quench checkpoint` makes one there, and
+    /// ends another writer)
     #[arg(long)]
     checkpoint: bool,
 }
 
 /// Opens the database to copy it. If another process writes to it, opens its newest checkpoint, and
-/// returns a remark.
+/// returns a remark. In a store of objects an open for writing would end that process.
 fn open_to_back_up(args: &BackupArgs) -> Result<(Database, Option<String>)> {
-    if args.checkpoint {
-        return Ok((open_checkpoint(&args.directory)?, None));
+    if args.checkpoint || is_url(&args.directory) {
+        let database = open_checkpoint(&args.directory)?;
+        let lacks = !args.checkpoint && !database.recovery().clean;
+        let said = "it was not closed: its newest checkpoint was copied, without what came later";
+        return Ok((database, lacks.then(|| said.into())));
     }
     let busy = match open_to_write(&args.directory, false) {
         Err(error) if is_busy(&error) => error,

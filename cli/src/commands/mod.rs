@@ -5,6 +5,7 @@ pub mod backup;
 pub mod dump;
 pub mod inspect;
 pub mod load;
+pub mod pins;
 pub mod rows_at;
 
 pub use source::{DatabaseArgs, SourceArgs};

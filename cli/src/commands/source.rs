@@ -2,7 +2,7 @@
 
 use crate::output::Progress;
 use anyhow::{Context, Result};
-use quenchdb::{Database, Snapshot, Table};
+use quenchdb::{Database, Place, Snapshot, Table};
 use std::path::{Path, PathBuf};
 
 /// The directory of a database.
@@ -66,6 +66,11 @@ pub fn open_checkpoint(directory: &Path) -> Result<Database> {
 pub fn is_busy(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<quenchdb::Error>().map(quenchdb::Error::kind);
     kind == Some(quenchdb::ErrorKind::Busy)
+}
+
+/// Returns whether a database lies in a store of objects.
+pub fn is_url(place: &Path) -> bool {
+    matches!(Place::from(place), Place::Url(_))
 }
 
 /// Returns the place of a database for people, without credentials that are in a URL by mistake.

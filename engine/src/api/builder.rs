@@ -137,8 +137,12 @@ impl Builder {
     /// slot in the directory `readers`, and needs the right to write there. At most 64 readers at a
     /// time. Not for network file systems.
     ///
+    /// In a store of objects the reader may be on any machine. It puts a pin, which ends after a
+    /// week at the latest, or with [`Place::remove_pin`]: then reads fail with `Poisoned`.
+    ///
     /// # Errors
-    /// As [`Builder::open`] for reading; `Busy` at the limit of readers.
+    /// As [`Builder::open`] for reading; `Busy` at the limit of readers, or if checkpoints come
+    /// faster than one can be opened.
     pub fn open_checkpoint(mut self, path: impl AsRef<Path>) -> Result<Database> {
         self.force_read_only();
         self.request.at_checkpoint = true;

@@ -34,6 +34,7 @@ pub use verify::VerifyReport;
 
 pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, SalvagedTable};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
+pub use crate::device::Pin;
 pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
 pub use crate::recovery::RecoveryReport;
 pub use crate::store::CheckpointReader;

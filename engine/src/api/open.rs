@@ -50,7 +50,7 @@ impl Default for Request {
 }
 
 /// Opens, recovers, and starts the maintenance thread.
-pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, request: Request) -> Result<Arc<Owner>> {
+pub(super) fn open(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Result<Arc<Owner>> {
     let Request { mut settings, progress, clock, copied, at_checkpoint } = request;
     if settings.log_memory.is_none() && presets::Axes::of(&settings).writer == Writer::Memory {
         settings.log_memory = storage.own_memory();
@@ -62,7 +62,7 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, request: Request) -> 
         refuse::early(&*storage, &settings)?;
     }
     let files = match at_checkpoint {
-        true => open_checkpoint(&storage, &mut settings)?,
+        true => open_checkpoint(&mut storage, &mut settings)?,
         false => open_newest(&storage, &mut settings)?,
     };
     let Files { lock, file, mut manifest, store } = files;
@@ -158,15 +158,24 @@ fn open_newest(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Fi
     Ok(Files { lock: Some(lock), file: Some(file), manifest, store })
 }
 
-/// Opens the newest checkpoint, beside a writer.
-fn open_checkpoint(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Files> {
+/// Opens the newest checkpoint, beside a writer. The storage becomes a view of that checkpoint, if
+/// it has pins.
+fn open_checkpoint(storage: &mut Arc<dyn Storage>, settings: &mut Settings) -> Result<Files> {
+    let view = storage.pins().map(|pins| pins.hold()).transpose()?;
+    let is_pinned = view.is_some();
+    if let Some(view) = view {
+        *storage = view;
+    }
     if creation_state(&**storage).map_err(no_database)? != CreationState::Complete {
         return Err(Error::new(
             ErrorKind::NotFound,
             "this directory holds no database: check the path, or open it with `create`",
         ));
     }
-    let (manifest, store) = PageStore::open_newest_checkpoint(storage)?;
+    let (manifest, store) = match is_pinned {
+        true => PageStore::open_pinned_checkpoint(storage)?,
+        false => PageStore::open_newest_checkpoint(storage)?,
+    };
     settings.page_bytes = manifest.page_bytes as usize;
     Ok(Files { lock: None, file: None, manifest, store })
 }

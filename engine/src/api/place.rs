@@ -1,9 +1,9 @@
 //! Where a database or a backup is.
 
-use crate::base::Result;
 use crate::base::settings::Settings;
+use crate::base::{Error, ErrorKind, Result};
 use crate::device::file::FileStorage;
-use crate::device::{LOCK_PATH, Storage};
+use crate::device::{LOCK_PATH, Pin, Storage};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,6 +65,31 @@ impl Place {
         }
     }
 
+    /// Returns the pins of readers of checkpoints
+    /// ([`Builder::open_checkpoint`](super::Builder::open_checkpoint)) in a store of objects. Each
+    /// keeps its checkpoint. Readers of a database in a directory have none: they lock files.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn pins(&self) -> Result<Vec<Pin>> {
+        let storage = self.open_source(&Settings::default())?;
+        storage.pins().map_or(Ok(Vec::new()), |pins| pins.list_pins())
+    }
+
+    /// Removes a pin, whose reader has died, so that the writer can delete what it kept. A reader
+    /// that is still alive fails with `Poisoned` as soon as it misses something, and never reads
+    /// anything wrong.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no pin of this name; `InvalidArgument` for another name; I/O.
+    pub fn remove_pin(&self, name: &str) -> Result<()> {
+        let storage = self.open_source(&Settings::default())?;
+        match storage.pins() {
+            Some(pins) => pins.remove_pin(name),
+            None => Err(Error::new(ErrorKind::NotFound, "readers of a directory have no pins")),
+        }
+    }
+
     /// Opens the storage to read what is there, with the device settings of `settings`.
     pub(super) fn open_source(&self, settings: &Settings) -> Result<Arc<dyn Storage>> {
         self.open(false, true, settings)
@@ -112,7 +137,6 @@ fn is_url(text: &str) -> bool {
 
 #[cfg(not(feature = "object-storage"))]
 fn open_url(_url: &str, _read_only: bool) -> Result<Arc<dyn Storage>> {
-    use crate::base::{Error, ErrorKind};
     let what = "this build opens directories only: for a URL, build with the feature `object-storage`";
     Err(Error::new(ErrorKind::Unsupported, what))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A monotonic clock. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -58,6 +58,16 @@ impl Clock {
             Source::Manual(nanos) => Nanos(nanos.load(Ordering::SeqCst)),
             #[cfg(feature = "simulation")]
             Source::Simulated(environment) => Nanos(environment.read_clock()),
+        }
+    }
+
+    /// Returns the seconds since 1970. The machine's calendar may be wrong and may jump, so that
+    /// nothing but a note may depend on it.
+    #[must_use]
+    pub fn unix_seconds(&self) -> u64 {
+        match &self.source {
+            Source::Real => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+            _ => self.now().0 / 1_000_000_000,
         }
     }
 

@@ -42,7 +42,8 @@ pub enum ErrorKind {
     Io,
     /// An earlier write or flush of the log failed, or the engine panicked: commits fail, reads of
     /// committed data still work. Reopen to recover. From a checkpoint, a backup or a compaction it
-    /// may also mean that only these fail, while commits still work.
+    /// may also mean that only these fail, while commits still work. From a reader of a database in
+    /// a store of objects: what it reads was deleted, because its pin ended.
     Poisoned,
     /// The commit may or may not survive. Reopen and check.
     OutcomeUnknown,

@@ -142,6 +142,8 @@ bugs! {
     NumberedFenceDeleted "numbered-fence-deleted" "objects" "Without appends, a fence is deleted with its segment." "O23";
     ExtentDeletedEarly "extent-deleted-early" "objects" "An extent is deleted before a manifest without it is confirmed." "O18";
     ExtentNamedEarly "extent-named-early" "objects" "A manifest is put while an extent that it names is being uploaded." "O24";
+    PinIgnored "pin-ignored" "device" "A writer deletes extents that the pin of a reader keeps." "O27";
+    PinNotChecked "pin-not-checked" "device" "A reader does not read the manifest again when its pin is there." "O27";
 
     SeparatorLost "separator-lost" "tree" "A split does not tell the parent of the new page." "tree order";
     MergeDropsRow "merge-drops-row" "tree" "A merge leaves out the last row of the right leaf." "tree order";

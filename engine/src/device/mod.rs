@@ -44,4 +44,4 @@ pub use space_refusal::SpaceRefusal;
 pub use storage::ReadDone;
 #[cfg(feature = "object-storage")]
 pub use storage::WriteEnded;
-pub use storage::{Completion, File, OpenMode, ReadRequest, Storage, WriteQueue, WriteRequest};
+pub use storage::{Completion, File, OpenMode, Pin, Pins, ReadRequest, Storage, WriteQueue, WriteRequest};

@@ -98,6 +98,11 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Returns how readers beside a writer keep what they read; `None` if they lock files.
+    fn pins(&self) -> Option<&dyn Pins> {
+        None
+    }
+
     /// Maps persistent memory at a path of the machine, outside the database directory.
     ///
     /// # Errors
@@ -105,6 +110,40 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     fn map_memory(&self, path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory>> {
         mapped::map_file(path, options)
     }
+}
+
+/// A pin: it keeps the content of one moment for a reader, while a writer continues.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Pin {
+    /// Its name, which no other pin ever has.
+    pub name: String,
+    /// The process that made it, for people.
+    pub owner: String,
+    /// When it ends, in seconds since 1970.
+    pub expires: u64,
+}
+
+/// The pins of a storage whose readers are on other machines.
+pub trait Pins: Send + Sync {
+    /// Returns a view of the newest durable content. It stays as it is until the view and its files
+    /// are dropped.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no database; `Busy` if the writer is too fast for a pin; I/O.
+    fn hold(&self) -> Result<Arc<dyn Storage>>;
+
+    /// Returns the pins of all readers.
+    ///
+    /// # Errors
+    /// I/O.
+    fn list_pins(&self) -> Result<Vec<Pin>>;
+
+    /// Removes a pin. A reader that still needs it fails from now on.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no pin of this name; I/O.
+    fn remove_pin(&self, name: &str) -> Result<()>;
 }
 
 /// Takes the result of a write, from any thread.

@@ -91,7 +91,10 @@ impl Recovery<'_> {
         let start = self.clock.now();
         self.load_checkpoint(manifest)?;
         let seconds = self.clock.now().since(start).as_secs_f64();
-        Ok((manifest.checkpoint.next(), RecoveryReport { clean: true, seconds, ..RecoveryReport::default() }))
+        Ok((
+            manifest.checkpoint.next(),
+            RecoveryReport { clean: manifest.clean, seconds, ..RecoveryReport::default() },
+        ))
     }
 
     fn begin_epoch_after_close(&self, file: &ManifestFile, manifest: Manifest) -> Result<Recovered> {

@@ -5,7 +5,7 @@ use super::allocator::free::FreeSpace;
 use super::blob;
 use super::block::{self, BlockNumber, references_per_block};
 use super::block_file::{BlockFile, PAGES_DIRECTORY, PAGES_PATH};
-use super::manifest::{Manifest, ReaderSlot, Readers, StoreRoot, open_newest_checkpoint};
+use super::manifest::{Manifest, ManifestFile, ReaderSlot, Readers, StoreRoot, open_newest_checkpoint};
 use super::mapping::Images;
 use super::mapping::load::load_mapping;
 use super::mapping::table::Mapping;
@@ -103,6 +103,24 @@ impl PageStore {
     /// As [`open_newest_checkpoint`] and [`PageStore::open`].
     pub fn open_newest_checkpoint(storage: &Arc<dyn Storage>) -> Result<(Manifest, Arc<PageStore>)> {
         let (manifest, slot) = open_newest_checkpoint(&**storage)?;
+        Self::open_checkpoint(storage, manifest, slot)
+    }
+
+    /// Opens the page store as of the newest checkpoint in a storage that stays as it is. Returns
+    /// its manifest too.
+    ///
+    /// # Errors
+    /// As [`ManifestFile::open`] and [`PageStore::open`].
+    pub fn open_pinned_checkpoint(storage: &Arc<dyn Storage>) -> Result<(Manifest, Arc<PageStore>)> {
+        let (_, manifest) = ManifestFile::open(&**storage, true)?;
+        Self::open_checkpoint(storage, manifest, ReaderSlot::new(None))
+    }
+
+    fn open_checkpoint(
+        storage: &Arc<dyn Storage>,
+        manifest: Manifest,
+        slot: ReaderSlot,
+    ) -> Result<(Manifest, Arc<PageStore>)> {
         let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
         let readers = (Some(Readers::new(storage.clone(), database)), Some(slot));
         let file = open_to_read(&**storage)?;

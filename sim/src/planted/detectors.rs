@@ -117,6 +117,8 @@ detectors! {
     NumberedFenceDeleted: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing");
     ExtentDeletedEarly: tests("engine", "objects::a_crash_between_any_two_changes");
     ExtentNamedEarly: tests("engine", "objects::requests_of_unknown_outcome");
+    PinIgnored: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
+    PinNotChecked: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
 
     SeparatorLost: tests("lib", "tree::tests::checkpoint");
     MergeDropsRow: tests("lib", "tree::tests::checkpoint");

@@ -1,49 +1,102 @@
-//! Deleting what earlier writers left.
+//! Deleting what no manifest names any more.
 //!
 //! The holder of writer epoch e deletes objects of epochs below e that the claimed manifest does
 //! not name. No put of an earlier writer can succeed any more, so no manifest will ever name them
 //! (O25). Of its own epoch it deletes only what its confirmed puts dropped. A fence in a store
 //! without appends stays: its absence would let an earlier writer continue (O23).
+//!
+//! Extents and small files stay while the pin of a reader may need them (O27): see `pins`. The pins
+//! are listed for each batch, after the put that drops it is confirmed. What a pin keeps is looked
+//! at again with later batches; what is left when this writer ends is an orphan for the next one.
 
-use super::body::{Body, SegmentEntry, WriterEpoch};
+use super::body::{Body, ObjectId, SegmentEntry, WriterEpoch};
 use super::frame::SHORT_BYTES;
-use super::request::{Listed, Request};
-use super::store::ObjectStore;
+use super::pins::{FoundPins, PREFIX as PINS};
+use super::request::Request;
+use super::store::{ObjectStore, Outcome};
+use crate::sync::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Starts to delete the orphans of epochs below that of `body`, and does not wait. What cannot be
-/// deleted now is left to the next writer.
-pub(super) fn collect_orphans(store: &Arc<dyn ObjectStore>, body: &Body) {
-    let segments = body.segments.iter().flat_map(SegmentEntry::ids).map(|id| id.log_name());
-    let extents = body.runs.iter().map(|run| run.object.pages_name());
-    let files = body.files.iter().map(|file| file.object.file_name());
-    let named: Arc<BTreeSet<String>> = Arc::new(segments.chain(extents).chain(files).collect());
-    for prefix in ["log/", "pages/", "files/"] {
-        let (to_delete, named, own) = (store.clone(), named.clone(), body.epoch);
-        let collect = move |listed: Vec<Listed>| {
-            for Listed { name, len } in listed {
-                let is_orphan =
-                    group_of(&name).is_some_and(|(group, epoch)| epoch < own && !named.contains(group));
-                if is_orphan && len != SHORT_BYTES {
-                    to_delete.start(Request::Delete { name }, Box::new(|_| ()));
-                }
-            }
+/// See the module's text. Nothing here waits: what cannot be deleted now is left to a later batch,
+/// or to the next writer.
+#[derive(Debug)]
+pub(super) struct Collector {
+    store: Arc<dyn ObjectStore>,
+    /// Objects that no manifest names and a pin keeps.
+    kept: Mutex<Vec<String>>,
+}
+
+impl Collector {
+    pub(super) fn new(store: Arc<dyn ObjectStore>) -> Arc<Collector> {
+        Arc::new(Collector { store, kept: Mutex::default() })
+    }
+
+    /// Starts to delete objects that no confirmed manifest names any more, and those that a pin has
+    /// kept so far.
+    pub(super) fn collect(self: &Arc<Self>, names: Vec<String>) {
+        let (mut pinnable, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| is_pinnable(name));
+        others.into_iter().for_each(|name| self.delete(name));
+        pinnable.append(&mut self.kept.lock());
+        if pinnable.is_empty() {
+            return;
+        }
+        let this = self.clone();
+        let list = Request::List { prefix: PINS.into() };
+        self.store.start(list, Box::new(move |outcome| this.collect_unpinned(pinnable, outcome)));
+    }
+
+    fn collect_unpinned(&self, names: Vec<String>, pins: Outcome) {
+        let Ok(pins) = pins else {
+            self.kept.lock().extend(names);
+            return;
         };
-        let list = Request::List { prefix: prefix.into() };
-        store.start(
-            list,
-            Box::new(move |outcome| outcome.into_iter().for_each(|reply| collect(reply.listed))),
-        );
+        let mut pins = FoundPins::of(pins.listed.iter().map(|object| &object.name[..]));
+        std::mem::take(&mut pins.expired).into_iter().for_each(|name| self.delete(name));
+        let keeps = |name: &String| group_of(name).is_some_and(|(_, object)| pins.keep(object));
+        let (kept, to_delete): (Vec<_>, Vec<_>) = names.into_iter().partition(keeps);
+        self.kept.lock().extend(kept);
+        to_delete.into_iter().for_each(|name| self.delete(name));
+    }
+
+    /// Starts to delete an object.
+    pub(super) fn delete(&self, name: String) {
+        self.store.start(Request::Delete { name }, Box::new(|_| ()));
+    }
+
+    /// Starts to delete the orphans of epochs below that of `body`, which is claimed.
+    pub(super) fn collect_orphans(self: &Arc<Self>, body: &Body) {
+        let segments = body.segments.iter().flat_map(SegmentEntry::ids).map(|id| id.log_name());
+        let extents = body.runs.iter().map(|run| run.object.pages_name());
+        let files = body.files.iter().map(|file| file.object.file_name());
+        let named: Arc<BTreeSet<String>> = Arc::new(segments.chain(extents).chain(files).collect());
+        for prefix in ["log/", "pages/", "files/"] {
+            let (this, named, own) = (self.clone(), named.clone(), body.epoch);
+            let collect = move |outcome: Outcome| {
+                let listed = outcome.map(|reply| reply.listed).unwrap_or_default();
+                let orphans = listed.into_iter().filter(|listed| {
+                    let is_orphan = |(group, object): (&str, ObjectId)| {
+                        object.epoch < own && !named.contains(group) && listed.len != SHORT_BYTES
+                    };
+                    group_of(&listed.name).is_some_and(is_orphan)
+                });
+                this.collect(orphans.map(|listed| listed.name).collect());
+            };
+            self.store.start(Request::List { prefix: prefix.into() }, Box::new(collect));
+        }
     }
 }
 
-/// Returns the part of an object's name that a manifest would name, and the writer epoch in it.
-fn group_of(name: &str) -> Option<(&str, WriterEpoch)> {
+/// Returns whether a reader of a checkpoint may need the object.
+fn is_pinnable(name: &str) -> bool {
+    !name.starts_with("log/")
+}
+
+/// Returns the part of an object's name that a manifest would name, and what that part says.
+fn group_of(name: &str) -> Option<(&str, ObjectId)> {
     let (directory, rest) = name.split_once('/')?;
     let file = rest.split('/').next()?;
     let (epoch, number) = file.split_once('-')?;
-    number.parse::<u64>().ok()?;
-    let group = &name[..directory.len() + 1 + file.len()];
-    Some((group, WriterEpoch(epoch.parse().ok()?)))
+    let object = ObjectId { epoch: WriterEpoch(epoch.parse().ok()?), number: number.parse().ok()? };
+    Some((&name[..directory.len() + 1 + file.len()], object))
 }

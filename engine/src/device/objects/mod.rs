@@ -35,6 +35,7 @@ mod numbered;
 mod fence;
 mod extents;
 mod callback_queue;
+mod pins;
 mod collect;
 mod files;
 mod session;

@@ -14,6 +14,8 @@ pub struct Options {
     pub watch: Duration,
     /// Length of an object with pages.
     pub extent_bytes: u64,
+    /// How long the pin of a reader keeps a checkpoint.
+    pub pin_lifetime: Duration,
 }
 
 impl Default for Options {
@@ -23,6 +25,7 @@ impl Default for Options {
             lanes: 4,
             watch: Duration::from_secs(1),
             extent_bytes: 4 << 20,
+            pin_lifetime: Duration::from_secs(7 * 24 * 3600),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::appended::{AppendedSegment, create_lane};
 use super::body::{FileEntry, Form, ObjectId, SegmentEntry};
-use super::collect::collect_orphans;
+use super::collect::Collector;
 use super::extents::Extents;
 use super::fence::{Ended, fence_all, peek};
 use super::files::Files;
@@ -37,6 +37,7 @@ pub(super) struct Session {
     segments: Mutex<Segments>,
     pub(super) extents: Arc<Extents>,
     files: Mutex<Files>,
+    collector: Arc<Collector>,
 }
 
 #[derive(Debug, Default)]
@@ -87,11 +88,20 @@ impl Session {
         });
         let extents =
             Extents::new(store.clone(), &body, next_number.clone(), options.extent_bytes, options.patience);
-        let store = store.clone();
         let files = Mutex::new(Files::of(&body));
-        let session = Session { store, options, register, writer, next_number, segments, extents, files };
-        collect_orphans(&session.store, &body);
-        Ok(Arc::new(session))
+        let (store, collector) = (store.clone(), Collector::new(store.clone()));
+        collector.collect_orphans(&body);
+        Ok(Arc::new(Session {
+            store,
+            options,
+            register,
+            writer,
+            next_number,
+            segments,
+            extents,
+            files,
+            collector,
+        }))
     }
 
     /// Puts a manifest that names the present segments and confirmed pages, and `contents` if there
@@ -110,7 +120,7 @@ impl Session {
             dropped.append(&mut self.files.lock().describe(body));
             dropped.extend(self.extents.describe(body).into_iter().map(ObjectId::pages_name));
             if planted::is(Bug::ExtentDeletedEarly) {
-                dropped.drain(..).for_each(|name| self.delete(name));
+                dropped.drain(..).for_each(|name| self.collector.delete(name));
             }
             if let Some(contents) = contents {
                 body.contents = contents;
@@ -118,12 +128,8 @@ impl Session {
         })?;
         registered.iter().for_each(|segment| segment.registered());
         // What stays because of a failure is an orphan, which a later writer collects.
-        dropped.into_iter().for_each(|name| self.delete(name));
+        self.collector.collect(dropped);
         Ok(())
-    }
-
-    fn delete(&self, name: String) {
-        self.store.start(Request::Delete { name }, Box::new(|_| ()));
     }
 
     /// Creates a segment. Nothing is written to it before [`Session::publish`].

@@ -16,6 +16,7 @@ use super::extents::{Extents, read_only};
 use super::fence::peek;
 use super::options::Options;
 use super::patience::{error_of, persist, place};
+use super::pins::{self, PinnedBody};
 use super::register::{MANIFEST_NAME, look_up};
 use super::request::Request;
 use super::segment_reader::SegmentReader;
@@ -25,7 +26,7 @@ use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{
-    DeviceFacts, DurabilityMethod, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue,
+    DeviceFacts, DurabilityMethod, File, OpenMode, Pin, Pins, ReadDone, ReadRequest, Storage, WriteQueue,
 };
 use crate::sync::Mutex;
 use bytes::Bytes;
@@ -47,6 +48,8 @@ struct Shared {
     facts: StoreFacts,
     options: Options,
     lock: Mutex<Locked>,
+    /// The only manifest that is read, and the pin that keeps it.
+    pinned: Option<PinnedBody>,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +84,8 @@ impl ObjectStorage {
     /// Opens a store of objects with these properties. Reads and writes nothing.
     #[must_use]
     pub fn new(store: Arc<dyn ObjectStore>, facts: StoreFacts, options: Options) -> ObjectStorage {
-        ObjectStorage { shared: Arc::new(Shared { store, facts, options, lock: Mutex::default() }) }
+        let (lock, pinned) = (Mutex::default(), None);
+        ObjectStorage { shared: Arc::new(Shared { store, facts, options, lock, pinned }) }
     }
 }
 
@@ -107,6 +111,9 @@ impl Shared {
 
     /// Returns the newest body; an empty one if there is no manifest.
     fn body(&self) -> Result<Body> {
+        if let Some(pinned) = &self.pinned {
+            return Ok(pinned.body.clone());
+        }
         match self.session() {
             Some(session) => Ok(session.register.body()),
             None => {
@@ -116,13 +123,29 @@ impl Shared {
         }
     }
 
+    /// Returns the error of a read of pages: why an object is missing.
+    fn explain(&self, error: Error) -> Error {
+        if let Some(pinned) = &self.pinned {
+            return pinned.explain(error);
+        }
+        match error.kind() {
+            ErrorKind::NotFound if self.session().is_none() => {
+                let what = "a writer has deleted a page that this reader needs: open the database again";
+                Error::after(ErrorKind::Poisoned, what, &error)
+            }
+            _ => error,
+        }
+    }
+
     fn refuse_foreign_objects(&self) -> Result<()> {
         let request = Request::List { prefix: String::new() };
         let listed = persist(&*self.store, &request, self.options.patience)
             .map_err(|failure| error_of(&failure, "the objects cannot be listed", ""))?
             .listed;
         // Another process may have created a database meanwhile: the claim finds out.
-        let is_ours = |name: &str| name == MANIFEST_NAME || name.starts_with("probe/");
+        let is_ours = |name: &str| {
+            name == MANIFEST_NAME || ["probe/", "pins/"].iter().any(|prefix| name.starts_with(prefix))
+        };
         match listed.iter().find(|object| !is_ours(&object.name)) {
             None => Ok(()),
             Some(object) => {
@@ -307,8 +330,29 @@ impl Storage for ObjectStorage {
 
     fn set_durability(&self, _method: DurabilityMethod) {}
 
+    fn pins(&self) -> Option<&dyn Pins> {
+        Some(self)
+    }
+
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
         Ok(Box::new(CallbackQueue::new(depth)))
+    }
+}
+
+impl Pins for ObjectStorage {
+    fn hold(&self) -> Result<Arc<dyn Storage>> {
+        let Shared { store, facts, options, .. } = &*self.shared;
+        let pinned = Some(PinnedBody::newest(store, *options)?);
+        let (store, facts, options, lock) = (store.clone(), facts.clone(), *options, Mutex::default());
+        Ok(Arc::new(ObjectStorage { shared: Arc::new(Shared { store, facts, options, lock, pinned }) }))
+    }
+
+    fn list_pins(&self) -> Result<Vec<Pin>> {
+        pins::list(&*self.shared.store, self.shared.options.patience)
+    }
+
+    fn remove_pin(&self, name: &str) -> Result<()> {
+        pins::remove(&*self.shared.store, name, self.shared.options.patience)
     }
 }
 
@@ -395,11 +439,15 @@ impl File for PagesObject {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.extents.read(offset, buffer)
+        self.extents.read(offset, buffer).map_err(|error| self.shared.explain(error))
     }
 
     fn read_many(&self, reads: &mut [ReadRequest<'_>], done: &mut ReadDone<'_>) {
         self.extents.read_all(reads);
+        for read in reads.iter_mut() {
+            let result = std::mem::replace(&mut read.result, Ok(()));
+            read.result = result.map_err(|error| self.shared.explain(error));
+        }
         reads.iter_mut().enumerate().for_each(|(index, read)| done(index, read));
     }
 

@@ -1,7 +1,9 @@
 //! Waiting for something that another thread ends.
 
+use crate::base::clock::{Clock, Nanos};
 use crate::sync::{Event, Mutex};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Calls `start` with a function that takes a result, and returns the result when that function was
 /// called, from whatever thread.
@@ -18,6 +20,45 @@ pub(super) fn wait_for<T: Send + 'static>(start: impl FnOnce(Box<dyn FnOnce(T) +
             return result;
         }
         ended.1.wait(ticket, None);
+    }
+}
+
+/// As [`wait_for`], for at most `most`. Returns `None` then, and if the function that takes the
+/// result was dropped without a call.
+pub(super) fn wait_at_most<T: Send + 'static>(
+    most: Duration,
+    start: impl FnOnce(Box<dyn FnOnce(T) + Send>),
+) -> Option<T> {
+    let shared = Arc::new((Mutex::new(Awaited { result: None, is_over: false }), Event::new()));
+    let told = Told(shared.clone());
+    start(Box::new(move |result| told.0.0.lock().result = Some(result)));
+    let clock = Clock::real();
+    let until = Nanos(clock.now().0.saturating_add(most.as_nanos() as u64));
+    loop {
+        let (ticket, now) = (shared.1.ticket(), clock.now());
+        {
+            let mut awaited = shared.0.lock();
+            if awaited.result.is_some() || awaited.is_over || now >= until {
+                return awaited.result.take();
+            }
+        }
+        shared.1.wait(ticket, Some(until.since(now)));
+    }
+}
+
+struct Awaited<T> {
+    result: Option<T>,
+    /// No result will come any more.
+    is_over: bool,
+}
+
+/// Ends the wait when it is dropped, with or without a result.
+struct Told<T>(Arc<(Mutex<Awaited<T>>, Event)>);
+
+impl<T> Drop for Told<T> {
+    fn drop(&mut self) {
+        self.0.0.lock().is_over = true;
+        self.0.1.notify_all();
     }
 }
 

@@ -129,12 +129,12 @@ impl CheckpointReader {
 /// A reader's slot, which keeps the blocks of its checkpoint while it lives.
 #[derive(Debug)]
 pub struct ReaderSlot {
-    /// Closing the file releases its lock.
-    _file: Arc<dyn File>,
+    /// Closing the file releases its lock. None if the storage keeps everything.
+    _file: Option<Arc<dyn File>>,
 }
 
 impl ReaderSlot {
-    pub(super) fn new(file: Arc<dyn File>) -> ReaderSlot {
+    pub(in super::super) fn new(file: Option<Arc<dyn File>>) -> ReaderSlot {
         ReaderSlot { _file: file }
     }
 }

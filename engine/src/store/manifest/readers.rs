@@ -27,7 +27,7 @@ pub fn open_newest_checkpoint(storage: &dyn Storage) -> Result<(Manifest, Reader
         let again = ManifestFile::read_beside_writer(storage)?;
         // Another manifest may have this generation, if the first one was lost.
         if again == manifest {
-            return Ok((manifest, ReaderSlot::new(file)));
+            return Ok((manifest, ReaderSlot::new(Some(file))));
         }
         manifest = again;
     }
