@@ -86,16 +86,24 @@ pub(super) fn create_lane(writer: &Writer, mut next: impl FnMut() -> ObjectId) -
         let id = next();
         let body = writer.header.encode();
         let condition = super::request::Condition::Absent;
-        let created = perform(&*writer.store, Request::Put { name: id.log_name(), body, condition });
+        let put = Request::Put { name: id.log_name(), body: body.clone(), condition };
+        let created = perform(&*writer.store, put);
         match created {
             Ok(reply) => {
                 let parts_left = writer.facts.parts_max.saturating_sub(PARTS_SPARED);
                 return Ok(Lane { id, len: FRAME_BYTES, version: reply.version, parts_left, is_busy: false });
             }
             Err(failure) if may_end(failure.kind) && patience.pause() => {}
+            // A copy of this very request came before it, so another one may follow.
+            Err(failure) if failure.kind == FailureKind::Refused && holds(writer, id, &body) => {}
             Err(failure) => return Err(error_of(&failure, "a log object cannot be created", &id.log_name())),
         }
     }
+}
+
+/// Returns whether a log object is as this writer created it.
+fn holds(writer: &Writer, id: ObjectId, header: &[u8]) -> bool {
+    read(&*writer.store, &id.log_name(), None, writer.patience).is_ok_and(|reply| reply.body == header)
 }
 
 impl AppendedSegment {
