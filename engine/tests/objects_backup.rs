@@ -121,6 +121,34 @@ fn a_database_in_objects_is_backed_up_to_objects() {
 }
 
 #[test]
+fn the_log_in_objects_is_replayed_over_a_backup() {
+    in_time("restores with a log", 120, || {
+        for appends in [true, false] {
+            let original = store(3, appends);
+            let (client, db) = open(&settings(Preset::Auto), &original).expect("opens");
+            commit(&db, 20);
+            let backup = back_up(&db, None, appends);
+            commit(&db, 20);
+            let expected = content(&db);
+            client.kill();
+            std::mem::forget(db);
+            original.finish_late();
+            let (machine, storage) = connect(&original);
+            let (other, source) = connect(&backup);
+            let target = store(6, appends);
+            let (third, onto) = connect(&target);
+            let options = RestoreOptions::default().with(|s| s.log = Some(of_store(&storage)));
+            let report = Database::restore([of_store(&source)], of_store(&onto), options).expect("sound");
+            assert_eq!(report.replayed, 20);
+            let (fourth, db) = open(&settings(Preset::Auto), &target).expect("it is a database");
+            assert_eq!(content(&db), expected, "appends {appends}");
+            drop(db);
+            [machine, other, third, fourth].iter().for_each(|client| client.kill());
+        }
+    });
+}
+
+#[test]
 fn an_interrupted_backup_to_objects_is_none() {
     in_time("interrupted backups", 200, || {
         let db = settings(Preset::Auto).open(&SimulatedStorage::new(1));

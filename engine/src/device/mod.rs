@@ -40,8 +40,8 @@ pub use buffer::{AlignedBuffer, SECTOR_BYTES};
 pub(crate) use directory_lock::LOCK_PATH;
 pub use facts::{DeviceFacts, DurabilityMethod};
 pub use space_refusal::SpaceRefusal;
-#[cfg(any(feature = "internals", feature = "object-storage"))]
-pub use storage::ReadDone;
 #[cfg(feature = "object-storage")]
 pub use storage::WriteEnded;
-pub use storage::{Completion, File, OpenMode, Pin, Pins, ReadRequest, Storage, WriteQueue, WriteRequest};
+pub use storage::{Completion, File, OpenMode, Pin, ReadRequest, Storage, WriteQueue, WriteRequest};
+#[cfg(any(feature = "internals", feature = "object-storage"))]
+pub use storage::{Pins, ReadDone};

@@ -58,6 +58,8 @@ struct Locked {
     for_writing: bool,
     /// None before the first claim, which creates the register of a new database.
     session: Option<Arc<Session>>,
+    /// The manifest that a reader without a pin uses, so that log and pages are of one moment.
+    read: Option<Body>,
 }
 
 /// The lock of a writer. A later claim ends the writer, whether it is dropped or not.
@@ -69,14 +71,16 @@ struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if self.exclusive {
-            let session = {
-                let mut locked = self.shared.lock.lock();
-                locked.for_writing = false;
-                locked.session.take()
-            };
-            session.into_iter().for_each(|session| session.close());
+        if !self.exclusive {
+            self.shared.lock.lock().read = None;
+            return;
         }
+        let session = {
+            let mut locked = self.shared.lock.lock();
+            locked.for_writing = false;
+            locked.session.take()
+        };
+        session.into_iter().for_each(|session| session.close());
     }
 }
 
@@ -109,14 +113,16 @@ impl Shared {
         Ok(session)
     }
 
-    /// Returns the newest body; an empty one if there is no manifest.
+    /// Returns the newest body, or that of a reader; an empty one if there is no manifest.
     fn body(&self) -> Result<Body> {
         if let Some(pinned) = &self.pinned {
             return Ok(pinned.body.clone());
         }
-        match self.session() {
-            Some(session) => Ok(session.register.body()),
-            None => {
+        let read = self.lock.lock().read.clone();
+        match (self.session(), read) {
+            (Some(session), _) => Ok(session.register.body()),
+            (None, Some(read)) => Ok(read),
+            (None, None) => {
                 let found = look_up(&*self.store, self.options.patience)?;
                 Ok(found.map(|stored| stored.body).unwrap_or_default())
             }
@@ -306,7 +312,10 @@ impl Storage for ObjectStorage {
             } else {
                 None
             };
-            *shared.lock.lock() = Locked { for_writing: true, session };
+            *shared.lock.lock() = Locked { for_writing: true, session, read: None };
+        } else if shared.session().is_none() {
+            let body = shared.body()?;
+            shared.lock.lock().read = Some(body);
         }
         Ok(Box::new(Lock { shared, exclusive }))
     }
