@@ -306,6 +306,7 @@ fn wrong_objects_give_one_clear_error() {
     let foreign = store(1, true);
     foreign.set_object("photos/1.jpg", vec![1; 10]);
     let error = open(&settings, &foreign).map(drop).expect_err("the prefix is in use");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert!(error.to_string().contains("photos/1.jpg"), "{error}");
     assert_eq!(foreign.objects().len(), 1, "nothing was written");
 
@@ -326,6 +327,10 @@ fn wrong_objects_give_one_clear_error() {
         refused += 1;
     }
     assert!(refused >= 2, "a segment has two lanes");
+    let left = damaged.fork(1);
+    left.remove_object("manifest");
+    let error = open(&settings, &left).map(drop).expect_err("the manifest is missing");
+    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     let mut manifest = whole["manifest"].to_vec();
     *manifest.last_mut().expect("not empty") ^= 1;
     damaged.set_object("manifest", manifest);

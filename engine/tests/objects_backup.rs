@@ -4,9 +4,9 @@
 use crate::objects::{connect, count, open, settings, store};
 use crate::support::test_database::TestDatabase;
 use crate::support::{Content, content, in_time, place};
-use quenchdb::internals::base::depth::spread;
+use quenchdb::internals::base::depth::{depth, spread};
 use quenchdb::internals::device::objects::ObjectStorage;
-use quenchdb::internals::device::objects::simulated::SimulatedStore;
+use quenchdb::internals::device::objects::simulated::{FaultKind, SimulatedStore};
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{BackupOptions, Database, ErrorKind, Place, Preset, RestoreOptions, Result};
 use std::sync::Arc;
@@ -231,8 +231,43 @@ fn a_target_in_use_is_refused_and_its_writer_continues() {
     let error = db.backup(of_store(&storage), BackupOptions::default()).expect_err("there is one");
     assert_eq!(error.kind(), ErrorKind::AlreadyExists, "{error}");
     assert_eq!(backup.objects(), before, "nothing was changed");
+    let foreign = store(4, true);
+    foreign.set_object("photos/1.jpg", vec![1; 10]);
+    let (fourth, storage) = connect(&foreign);
+    let error = db.backup(of_store(&storage), BackupOptions::default()).expect_err("it is in use");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
+    assert!(error.to_string().contains("photos/1.jpg"), "{error}");
+    assert_eq!(foreign.objects().len(), 1, "nothing was written");
     drop((db, owner));
+    fourth.kill();
     [client, other, third].iter().for_each(|client| client.kill());
+}
+
+#[test]
+fn copies_over_a_bad_network_are_whole() {
+    in_time("copies over a bad network", 200, || {
+        for seed in 0..depth(200) {
+            let appends = seed.is_multiple_of(2);
+            let [source, backup, restored] = [1, 2, 3].map(|n| store(3 * seed + n, appends));
+            for store in [&source, &backup, &restored] {
+                let faults = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Denied);
+                faults.for_each(|kind| store.set_odds(kind, 30));
+            }
+            let (client, db) = open(&settings(Preset::Auto), &source).expect("opens");
+            commit(&db, 40);
+            let machines = [&backup, &restored].map(connect);
+            let [of_backup, of_restored] = [0, 1].map(|at| of_store(&machines[at].1));
+            db.backup(of_backup.clone(), BackupOptions::default()).expect("sound");
+            backup.finish_late();
+            Database::restore([of_backup], of_restored, RestoreOptions::default()).expect("sound");
+            restored.finish_late();
+            let (other, copy) = open(&settings(Preset::Auto), &restored).expect("it is a database");
+            assert_eq!(content(&copy), content(&db), "seed {seed}");
+            drop((copy, db));
+            machines.iter().for_each(|(client, _)| client.kill());
+            [client, other].iter().for_each(|client| client.kill());
+        }
+    });
 }
 
 #[test]

@@ -6,12 +6,12 @@ use crate::support::{Content, await_that, content, in_time};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
-use quenchdb::internals::device::objects::simulated::{FaultKind, SimulatedClient, SimulatedStore};
+use quenchdb::internals::device::objects::simulated::{Fault, FaultKind, SimulatedClient, SimulatedStore};
 use quenchdb::internals::device::objects::{
     Done, ObjectStorage, ObjectStore, Options, Request, RequestKind, StoreFacts,
 };
 use quenchdb::{BackupOptions, Csn, Database, ErrorKind, Place, Preset, RestoreOptions, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -433,6 +433,34 @@ fn a_dead_reader_keeps_its_checkpoint_until_its_pin_goes() {
         assert!(left * 2 < pinned.len(), "{left} of {}", pinned.len());
         drop(writer);
         other.kill();
+    });
+}
+
+#[test]
+fn a_writer_that_cannot_list_pins_deletes_no_extent() {
+    in_time("writers without a list", 120, || {
+        let store = store(6, true);
+        let (client, db) = open(&settings(Preset::Auto), &store).expect("opens");
+        let writer = Writer::new(db, 6);
+        let mut seen = BTreeSet::new();
+        let prefix = "pins/".to_string();
+
+        let request = Some(RequestKind::List);
+        store.inject(Fault { kind: FaultKind::Denied, request, prefix, after: 0, for_ever: true });
+        settle(&store);
+        for _ in 0..5 {
+            writer.step();
+            settle(&store);
+            seen.extend(names(&store, "pages/"));
+            assert_eq!(names(&store, "pages/").len(), seen.len(), "none is deleted");
+        }
+        store.heal();
+        (0..2).for_each(|_| writer.step());
+        settle(&store);
+        let left = seen.iter().filter(|name| store.object(name).is_some()).count();
+        assert!(left * 4 < seen.len() * 3, "{left} of {}", seen.len());
+        drop(writer);
+        client.kill();
     });
 }
 

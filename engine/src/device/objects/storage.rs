@@ -155,8 +155,16 @@ impl Shared {
         match listed.iter().find(|object| !is_ours(&object.name)) {
             None => Ok(()),
             Some(object) => {
-                let what = "there is no manifest, but other objects: choose an empty prefix, or restore the manifest";
-                Err(Error::new(ErrorKind::Corruption, what).at(place(&object.name, 0)))
+                let is_ours = |prefix: &&str| object.name.starts_with(prefix);
+                let error = match ["log/", "pages/", "files/"].iter().any(is_ours) {
+                    true => Error::corruption(
+                        "there is no manifest, but objects of a database: restore the manifest",
+                    ),
+                    false => {
+                        Error::invalid("there are other objects, and no database: choose an empty prefix")
+                    }
+                };
+                Err(error.at(place(&object.name, 0)))
             }
         }
     }
