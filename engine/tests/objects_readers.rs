@@ -1,7 +1,7 @@
 //! Readers of checkpoints of a database in a store of objects, on other machines than the writer:
 //! each step of one beside each request of the other, takeovers, crashes, and pins that end early.
 
-use crate::objects::{connect, open, settings, store};
+use crate::objects::{check, connect, count, open, settings, store};
 use crate::support::{Content, await_that, content, in_time};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
@@ -12,6 +12,7 @@ use quenchdb::internals::device::objects::{
 };
 use quenchdb::{BackupOptions, Csn, Database, ErrorKind, Place, Preset, RestoreOptions, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -444,7 +445,6 @@ fn a_writer_that_cannot_list_pins_deletes_no_extent() {
         let writer = Writer::new(db, 6);
         let mut seen = BTreeSet::new();
         let prefix = "pins/".to_string();
-
         let request = Some(RequestKind::List);
         store.inject(Fault { kind: FaultKind::Denied, request, prefix, after: 0, for_ever: true });
         settle(&store);
@@ -501,4 +501,64 @@ fn there_is_no_checkpoint_where_there_is_no_database() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(store.objects().is_empty());
     client.kill();
+}
+
+/// A reader without a pin reads the log of a writer that continues.
+#[test]
+fn a_read_beside_a_busy_writer_is_right_or_refused() {
+    in_time("reads beside a writer", 200, || {
+        let mut refused = 0;
+        for (preset, appends) in [(Preset::Auto, true), (Preset::Autonomous, true), (Preset::Group, false)] {
+            let store = store(1, appends);
+            let (client, db) = open(&settings(preset), &store).expect("opens");
+            let table = db.create_table("t").expect("new");
+            let has_stopped = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        while !has_stopped.load(Ordering::Relaxed) {
+                            match count(&db, &table, 100) {
+                                Ok(number) if number < 3000 => {}
+                                Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+                                Err(error) => assert!(error.is_retryable(), "{error}"),
+                            }
+                        }
+                    });
+                }
+                for _ in 0..depth(200) {
+                    if let Err(error) = read_newest(&store, preset) {
+                        assert!([ErrorKind::Busy, ErrorKind::Poisoned].contains(&error.kind()), "{error}");
+                        refused += 1;
+                    }
+                }
+                has_stopped.store(true, Ordering::Relaxed);
+            });
+            settle(&store);
+            let last = read_newest(&store, preset).expect("nothing is written now");
+            assert_eq!(last, check(&db, "the writer"));
+            drop((table, db));
+            client.kill();
+        }
+        println!("{refused} reads were refused");
+        assert!(refused > 0, "no read met a writer");
+    });
+}
+
+/// Opens the database to read it, with its log, and returns the number of its rows.
+fn read_newest(store: &SimulatedStore, preset: Preset) -> Result<u32> {
+    let (client, storage) = connect(store);
+    let settings = settings(preset).with(|s| (s.read_only, s.memory_bytes) = (true, 64 << 20));
+    let read = Database::builder().settings(settings).storage(storage).open("objects").and_then(|db| {
+        let problems = db.verify(None)?.problems;
+        assert!(problems.is_empty(), "{problems:?}");
+        let (table, snapshot) = (db.table("t")?, db.begin_read()?);
+        let keys = snapshot.range::<&[u8]>(&table, ..).map(|row| row.map(|(key, _)| key));
+        let keys = keys.collect::<Result<Vec<_>>>()?;
+        let rows: Vec<_> = keys.into_iter().filter(|key| key.len() == 4).collect();
+        let expected: Vec<_> = (1..=rows.len() as u32).map(|number| number.to_be_bytes().to_vec()).collect();
+        assert_eq!(rows, expected);
+        Ok(rows.len() as u32)
+    });
+    client.kill();
+    read
 }

@@ -2,7 +2,7 @@
 
 use crate::output::Progress;
 use anyhow::{Context, Result};
-use quenchdb::{Database, ErrorKind, Place, Snapshot, Table};
+use quenchdb::{Database, Place, Snapshot, Table};
 use std::path::{Path, PathBuf};
 
 /// The directory of a database.
@@ -39,22 +39,7 @@ impl SourceArgs {
 
 /// Opens an existing database for reading.
 pub fn open_to_read(directory: &Path) -> Result<Database> {
-    open(directory, true, false).map_err(|error| match is_url(directory) {
-        true => hint_at_writer(error),
-        false => hint_at_checkpoint(error),
-    })
-}
-
-/// Adds a hint to an error that a writer in a store of objects may be the reason of: its log moved
-/// on while it was read.
-fn hint_at_writer(error: anyhow::Error) -> anyhow::Error {
-    let kind = error.downcast_ref::<quenchdb::Error>().map(quenchdb::Error::kind);
-    match kind {
-        Some(ErrorKind::Corruption | ErrorKind::Poisoned) => {
-            error.context("if another process writes to the database, use --checkpoint to read beside it")
-        }
-        _ => error,
-    }
+    open(directory, true, false).map_err(hint_at_checkpoint)
 }
 
 /// Adds a hint to the error of a database that another process has open.

@@ -120,7 +120,8 @@ impl Builder {
     /// # Errors
     /// `InvalidArgument` for settings that contradict each other, and for a directory with other
     /// files; `NotFound` if the database is missing and must not be created; `Busy` while another
-    /// process has it open; `Unsupported` for a newer format; `Corruption` with the place; I/O.
+    /// process has it open (in a store of objects: if it wrote while this one read the log);
+    /// `Unsupported` for a newer format; `Corruption` with the place; I/O.
     pub fn open(mut self, path: impl AsRef<Path>) -> Result<Database> {
         self.request.settings.validate()?;
         let storage = self.open_storage(path.as_ref())?;

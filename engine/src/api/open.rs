@@ -152,10 +152,29 @@ fn open_newest(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Fi
         Some(pages) => PageStore::open(storage, &manifest, pages)?,
         None => {
             let page_bytes = manifest.page_bytes as usize;
-            PageStore::open_read_only(&**storage, manifest.database, page_bytes, &manifest.store)?
+            PageStore::open_read_only(&**storage, manifest.database, page_bytes, &manifest.store)
+                .map_err(|error| unless_written(&**storage, error))?
         }
     };
     Ok(Files { lock: Some(lock), file: Some(file), manifest, store })
+}
+
+/// Returns the error of a read without a lock that keeps writers out. What is of different moments
+/// looks like damage.
+fn unless_written(storage: &dyn Storage, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Corruption | ErrorKind::NotFound | ErrorKind::Poisoned => {
+            written_meanwhile(storage).unwrap_or(error)
+        }
+        _ => error,
+    }
+}
+
+/// Returns an error if another process has written since the lock for reading was taken.
+pub(super) fn written_meanwhile(storage: &dyn Storage) -> Option<Error> {
+    let has_changed = storage.pins()?.has_changed().unwrap_or(false);
+    let what = "another process wrote to the database while it was read: open its newest checkpoint";
+    has_changed.then(|| Error::new(ErrorKind::Busy, what))
 }
 
 /// Opens the newest checkpoint, beside a writer. The storage becomes a view of that checkpoint, if
@@ -265,7 +284,8 @@ impl Parts {
     }
 
     fn open_read_only(self, manifest: &Manifest, progress: Option<Progress>) -> Result<Engine> {
-        let (first_csn, report) = self.recovery(1).run_read_only(manifest, &mut *or_ignore(progress))?;
+        let recovered = self.recovery(1).run_read_only(manifest, &mut *or_ignore(progress));
+        let (first_csn, report) = recovered.map_err(|error| unless_written(&*self.storage, error))?;
         self.system.serve_read_only(Csn(first_csn.0 - 1));
         Ok(self.finish(None, None, 0, report))
     }

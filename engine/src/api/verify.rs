@@ -27,7 +27,7 @@
 use super::database::Database;
 use super::engine::{Engine, Writing};
 use super::log_memory::{self, Memories};
-use super::open::{Progress, or_ignore};
+use super::open::{Progress, or_ignore, written_meanwhile};
 use crate::base::account::Account;
 use crate::base::settings::Settings;
 use crate::base::{Csn, ErrorKind, PageId, Result};
@@ -80,7 +80,9 @@ impl Database {
     /// [`Builder::verify`](crate::Builder::verify) checks a database that cannot be opened, too.
     ///
     /// # Errors
-    /// Only errors that prevent the check; damage is in the report.
+    /// Only errors that prevent the check; damage is in the report. `Busy` if the database is open
+    /// read-only in a store of objects, and something that looks like damage comes from a process
+    /// that writes meanwhile.
     pub fn verify(&self, progress: Option<Progress>) -> Result<VerifyReport> {
         run(&self.inner, progress)
     }
@@ -110,6 +112,11 @@ fn run(engine: &Engine, progress: Option<Progress>) -> Result<VerifyReport> {
         check.lost(before);
     }
     log(engine, &mut report, &mut progress)?;
+    if !report.problems.is_empty()
+        && let Some(error) = written_meanwhile(&*engine.storage)
+    {
+        return Err(error);
+    }
     Ok(report)
 }
 

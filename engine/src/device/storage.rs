@@ -133,6 +133,13 @@ pub trait Pins: Send + Sync {
     /// `NotFound` if there is no database; `Busy` if the writer is too fast for a pin; I/O.
     fn hold(&self) -> Result<Arc<dyn Storage>>;
 
+    /// Returns whether another process has written since the lock for reading was taken, which
+    /// keeps none out. Then what was read may be of different moments.
+    ///
+    /// # Errors
+    /// I/O.
+    fn has_changed(&self) -> Result<bool>;
+
     /// Returns the pins of all readers.
     ///
     /// # Errors

@@ -31,7 +31,7 @@ impl Part {
         Part { name, range: FRAME_BYTES..len.max(FRAME_BYTES) }
     }
 
-    fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.range.end - self.range.start
     }
 }

@@ -19,7 +19,7 @@ use super::patience::{error_of, persist, place};
 use super::pins::{self, PinnedBody};
 use super::register::{MANIFEST_NAME, look_up};
 use super::request::Request;
-use super::segment_reader::SegmentReader;
+use super::segment_reader::{Part, SegmentReader};
 use super::session::Session;
 use super::small_file::SmallFile;
 use super::store::{ObjectStore, StoreFacts};
@@ -30,6 +30,7 @@ use crate::device::{
 };
 use crate::sync::Mutex;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const MANIFEST: &str = "MANIFEST";
@@ -58,8 +59,16 @@ struct Locked {
     for_writing: bool,
     /// None before the first claim, which creates the register of a new database.
     session: Option<Arc<Session>>,
-    /// The manifest that a reader without a pin uses, so that log and pages are of one moment.
-    read: Option<Body>,
+    read: Option<Reading>,
+}
+
+/// What a reader without a pin reads.
+#[derive(Debug)]
+struct Reading {
+    /// Its only manifest, so that log and pages are of one moment.
+    body: Body,
+    /// Lengths of segments when they were looked up first.
+    lens: BTreeMap<u64, u64>,
 }
 
 /// The lock of a writer. A later claim ends the writer, whether it is dropped or not.
@@ -118,7 +127,7 @@ impl Shared {
         if let Some(pinned) = &self.pinned {
             return Ok(pinned.body.clone());
         }
-        let read = self.lock.lock().read.clone();
+        let read = self.lock.lock().read.as_ref().map(|read| read.body.clone());
         match (self.session(), read) {
             (Some(session), _) => Ok(session.register.body()),
             (None, Some(read)) => Ok(read),
@@ -175,6 +184,9 @@ impl Shared {
             return Ok(None);
         };
         let parts = peek(&*self.store, &entry, self.options.patience)?.parts;
+        if let Some(read) = &mut self.lock.lock().read {
+            read.lens.entry(number).or_insert(parts.iter().map(Part::len).sum());
+        }
         let (store, path, patience) = (self.store.clone(), path.to_string(), self.options.patience);
         Ok(Some(Arc::new(SegmentReader { store, path, parts, patience })))
     }
@@ -323,7 +335,7 @@ impl Storage for ObjectStorage {
             *shared.lock.lock() = Locked { for_writing: true, session, read: None };
         } else if shared.session().is_none() {
             let body = shared.body()?;
-            shared.lock.lock().read = Some(body);
+            shared.lock.lock().read = Some(Reading { body, lens: BTreeMap::new() });
         }
         Ok(Box::new(Lock { shared, exclusive }))
     }
@@ -362,6 +374,26 @@ impl Pins for ObjectStorage {
         let pinned = Some(PinnedBody::newest(store, *options)?);
         let (store, facts, options, lock) = (store.clone(), facts.clone(), *options, Mutex::default());
         Ok(Arc::new(ObjectStorage { shared: Arc::new(Shared { store, facts, options, lock, pinned }) }))
+    }
+
+    fn has_changed(&self) -> Result<bool> {
+        let Shared { store, options, lock, .. } = &*self.shared;
+        let (body, lens) = match &lock.lock().read {
+            Some(Reading { body, lens }) => (body.clone(), lens.clone()),
+            None => return Ok(false),
+        };
+        let newest = look_up(&**store, options.patience)?;
+        if newest.is_none_or(|newest| newest.body.generation != body.generation) {
+            return Ok(true);
+        }
+        for entry in body.segments {
+            let Some(len) = lens.get(&entry.number) else { continue };
+            let parts = peek(&**store, &entry, options.patience)?.parts;
+            if parts.iter().map(Part::len).sum::<u64>() != *len {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn list_pins(&self) -> Result<Vec<Pin>> {
