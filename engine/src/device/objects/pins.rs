@@ -85,7 +85,8 @@ impl PinName {
 pub(super) struct FoundPins {
     /// The newest object that any of them may need.
     newest: Option<ObjectId>,
-    /// Names of pins whose time has passed.
+    /// Names of pins whose time has passed. Such a pin still keeps what it kept, until a list no
+    /// longer has it: so a reader that misses an object finds no pin either.
     pub(super) expired: Vec<String>,
 }
 
@@ -98,7 +99,6 @@ impl FoundPins {
             let pin = PinName::parse(name);
             if pin.is_some_and(|pin| pin.expires <= now) {
                 found.expired.push(name.into());
-                continue;
             }
             let all = ObjectId { epoch: WriterEpoch(u64::MAX), number: u64::MAX };
             found.newest = found.newest.max(Some(pin.map_or(all, |pin| pin.newest)));
@@ -163,20 +163,19 @@ impl PinnedBody {
         if error.kind() != ErrorKind::NotFound {
             return error;
         }
-        let is_there = persist(&*self.store, &Request::Head { name: self.name.clone() }, self.patience);
-        let what = match is_there {
-            Err(failure) if failure.kind == FailureKind::Absent => {
-                "the pin of this reader has expired or was removed, and a page that it needs was deleted"
+        let head = Request::Head { name: self.name.clone() };
+        match persist(&*self.store, &head, self.patience).map_err(|failure| failure.kind) {
+            Ok(_) => {
+                let what = "an object of a pinned checkpoint is missing";
+                Error::after(ErrorKind::Corruption, what, &error)
             }
-            _ => {
-                return Error::after(
-                    ErrorKind::Corruption,
-                    "an object of a pinned checkpoint is missing",
-                    &error,
-                );
+            Err(FailureKind::Absent) => {
+                let what =
+                    "the pin of this reader has expired or was removed, and a page that it needs was deleted";
+                Error::after(ErrorKind::Poisoned, what, &error)
             }
-        };
-        Error::after(ErrorKind::Poisoned, what, &error)
+            Err(_) => error,
+        }
     }
 }
 
