@@ -16,6 +16,8 @@ mod parse;
 mod commands;
 mod torture;
 mod demo;
+#[cfg(feature = "emulator")]
+mod emulate;
 mod bench;
 
 use clap::{Parser, Subcommand};
@@ -91,6 +93,9 @@ enum Command {
     Log(inspect::LogArgs),
     /// Measure commits, reads, scans, recovery, or the raw device
     Bench(Box<bench::BenchArgs>),
+    /// Run a server that behaves like an object store, with chosen latency and faults, for trials
+    #[cfg(feature = "emulator")]
+    Emulate(emulate::EmulateArgs),
     /// Kill a working child at random moments and check that nothing acknowledged is lost
     Torture(torture::TortureArgs),
     #[command(hide = true)]
@@ -122,6 +127,8 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Pins(args) => pins::run(&args, json),
         Command::Log(args) => inspect::log(&args, json),
         Command::Bench(args) => bench::run(*args, json, &NoPeers),
+        #[cfg(feature = "emulator")]
+        Command::Emulate(args) => emulate::run(args, json),
         Command::Torture(args) => torture::run(&args, json),
         Command::DemoChild(args) => demo::child::run(&args),
         Command::TortureChild(args) => torture::child::run(&args),

@@ -1,0 +1,139 @@
+//! `emulate`: a server that behaves like S3, on this machine.
+
+use crate::output::{Outcome, print_json, print_text};
+use crate::signals;
+use anyhow::Result;
+use quench_emulator::{Emulator, Faults, Latency, Mistake, Options, Place};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+/// `quench emulate`
+#[derive(clap::Args)]
+pub struct EmulateArgs {
+    #[command(subcommand)]
+    store: Store,
+}
+
+#[derive(clap::Subcommand)]
+enum Store {
+    /// S3 with a directory bucket that takes appends, and a general purpose bucket that does not
+    S3(S3Args),
+}
+
+/// `quench emulate s3`
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  quench emulate s3 --model s3-express          prints what to set, and runs until Ctrl-C
+  quench emulate s3 --directory /tmp/s3         keeps objects in a directory
+  quench emulate s3 --faults lost=0.01,error-after=0.01,late=0.01:2s
+  curl -X PUT --data throttle=0.2 http://127.0.0.1:PORT/.emulator/faults
+  curl http://127.0.0.1:PORT/.emulator/counts   requests since the start
+
+Faults (probability of each request for an object):
+  throttle, error-before, reset, cut   nothing happens: 503, 500, connection closed, read cut short
+  error-after, lost, twice             it takes effect: 500, connection closed, carried out twice
+  late:TIME, slow:TIME                 it takes effect later; its answer takes longer
+
+A directory survives a kill of this process, not a power cut. Do not keep anything here that matters.")]
+struct S3Args {
+    /// Address; port 0 chooses a free one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// Keep objects in this directory
+    #[arg(long, conflicts_with = "memory")]
+    directory: Option<PathBuf>,
+    /// Keep objects in memory (the default)
+    #[arg(long)]
+    memory: bool,
+    /// How long requests take: none, s3-express, s3-standard
+    #[arg(long, default_value = "none")]
+    model: Latency,
+    /// What goes wrong, and how often
+    #[arg(long, default_value = "", value_name = "SPEC")]
+    faults: Faults,
+    /// Seed of latencies and faults
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Create another bucket; names that end with --x-s3 are directory buckets
+    #[arg(long = "bucket", value_name = "NAME")]
+    buckets: Vec<String>,
+    /// A promise that this server breaks, to see clients refuse it
+    #[arg(long = "mistake", value_name = "NAME")]
+    mistakes: Vec<Mistake>,
+    /// How long a session of a directory bucket lasts
+    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    session: u64,
+}
+
+/// Ends the command at the first signal.
+struct UntilSignal(Sender<()>);
+
+impl signals::Interruptible for UntilSignal {
+    fn interrupt(&self) -> bool {
+        self.0.send(()).is_ok()
+    }
+}
+
+/// Runs the emulator until a signal ends it.
+pub fn run(args: EmulateArgs, json: bool) -> Result<Outcome> {
+    let Store::S3(args) = args.store;
+    let defaults = Options::default();
+    let place = args.directory.map_or(Place::Memory, Place::Directory);
+    let options = Options {
+        listen: args.listen,
+        place,
+        latency: args.model,
+        faults: args.faults,
+        mistakes: args.mistakes,
+        seed: args.seed,
+        buckets: defaults.buckets.iter().cloned().chain(args.buckets).collect(),
+        session: Duration::from_secs(args.session),
+        ..defaults
+    };
+    let buckets = options.buckets.clone();
+    let (interrupted, ended) = channel();
+    let until_signal = Arc::new(UntilSignal(interrupted));
+    signals::handle();
+    signals::interrupt_first(&until_signal);
+    let emulator = Emulator::start(options)?;
+    describe(&emulator, &buckets, json)?;
+    // An error only means that no signal can come any more.
+    let _ = ended.recv();
+    let counts = emulator.counts();
+    if json {
+        print_json(&counts)?;
+    } else {
+        let requests: u64 = counts.requests.values().sum();
+        print_text(&format!("{requests} requests, {} with a fault\n", counts.faults))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Prints where the emulator is and how to use it.
+fn describe(emulator: &Emulator, buckets: &[String], json: bool) -> Result<()> {
+    let environment = emulator.environment();
+    if json {
+        let variables: serde_json::Map<String, serde_json::Value> =
+            environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        return print_json(&json!({
+            "url": emulator.url(),
+            "environment": variables,
+            "buckets": buckets,
+        }));
+    }
+    let mut text = format!("an emulator of S3 at {}; Ctrl-C ends it\n\n", emulator.url());
+    for (name, value) in environment {
+        let _ = writeln!(text, "export {name}={value}");
+    }
+    let _ = writeln!(text);
+    for bucket in buckets {
+        let _ = writeln!(text, "quench torture s3://{bucket}/db --seconds 20");
+    }
+    print_text(&text)
+}

@@ -1,0 +1,8 @@
+//! The emulator, as QuenchDB's client sees it through the SDK of AWS.
+
+mod database;
+mod faults;
+mod probe;
+mod requests;
+mod restart;
+mod support;
