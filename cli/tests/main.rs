@@ -4,6 +4,7 @@ mod support;
 
 mod copies;
 mod devices;
+mod emulator;
 mod engines;
 mod fuse;
 mod live;

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// For so long the probe begins again after outcomes that prove nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// So often the probe begins again after a refusal that a request carried out twice explains.
+const REFUSED_MAX: u32 = 2;
+
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
@@ -23,7 +26,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// says so.
 ///
 /// A failure that proves nothing (a timeout, a lost connection, a throttled request) starts the
-/// probe again with another name, for up to half a minute.
+/// probe again with another name, for up to half a minute; so does a refusal, twice.
 ///
 /// # Errors
 /// - [`ErrorKind::Unsupported`] names the condition or offset that the store ignores.
@@ -36,7 +39,7 @@ pub fn probe(store: &dyn ObjectStore) -> Result<StoreFacts> {
 fn probe_within(store: &dyn ObjectStore, clock: &Clock, patience: Duration) -> Result<StoreFacts> {
     let mut random = Random::from_entropy();
     let began = clock.now();
-    let mut pause = PAUSE_FIRST;
+    let (mut pause, mut refused) = (PAUSE_FIRST, 0);
     loop {
         let name = format!("probe/{:016x}{:016x}", random.next_u64(), random.next_u64());
         let trial = Trial { store, facts: store.facts(), folder: format!("{name}/"), name: name + "/object" };
@@ -48,6 +51,8 @@ fn probe_within(store: &dyn ObjectStore, clock: &Clock, patience: Duration) -> R
         match outcome {
             Ok(appends) => return Ok(StoreFacts { appends, ..trial.facts }),
             Err(Stop::Final(error)) => return Err(error),
+            Err(Stop::Refused(_)) if refused < REFUSED_MAX => refused += 1,
+            Err(Stop::Refused(error)) => return Err(error),
             Err(Stop::Unclear(failure)) if clock.now().since(began) + pause > patience => {
                 return Err(Error::new(
                     ErrorKind::Io,
@@ -71,6 +76,9 @@ fn probe_within(store: &dyn ObjectStore, clock: &Clock, patience: Duration) -> R
 enum Stop {
     /// The outcome of a request proves nothing.
     Unclear(Failure),
+    /// A request that had to succeed was refused. The store cannot be used, or something between
+    /// here and there sent the request twice: then the second copy was refused.
+    Refused(Error),
     /// The store cannot be used.
     Final(Error),
 }
@@ -360,7 +368,7 @@ impl Trial<'_> {
 
     /// Returns the error that the store cannot do what a database needs.
     fn fails(&self, what: &str, why: &str) -> Stop {
-        Stop::Final(Error::new(
+        Stop::Refused(Error::new(
             ErrorKind::Unsupported,
             format!(
                 "the store {} cannot keep a database, because {what} fails: {why}; use another store, or \

@@ -319,6 +319,17 @@ fn unclear_outcome_of_any_request_starts_again() {
 }
 
 #[test]
+fn request_carried_out_twice_starts_again() {
+    for number in 0..14 {
+        let store = memory(None);
+        // The first copy took effect, and the answer is that of the second.
+        store.state.lock().unwrap().failing = vec![(number, FailureKind::Refused, true)];
+        let facts = probe_within(&store, &Clock::manual(), PATIENCE).unwrap();
+        assert_eq!(facts, store.facts, "at request {number}");
+    }
+}
+
+#[test]
 fn store_that_never_answers_is_given_up() {
     let store = memory(None);
     store.state.lock().unwrap().failing = (0..9).map(|at| (at, FailureKind::Unknown, true)).collect();

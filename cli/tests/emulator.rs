@@ -1,0 +1,142 @@
+//! `quench emulate s3` as a process of its own, and databases in it: killed on both sides.
+
+use crate::support::*;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const DIRECTORY_BUCKET: &str = "quench--local-az1--x-s3";
+const FAULTS: &str =
+    "throttle=0.02,error-before=0.01,error-after=0.02,lost=0.02,reset=0.01,late=0.01:300ms,twice=0.02";
+
+/// An emulator in a process of its own, which is killed when it is dropped.
+struct Server {
+    child: Child,
+    environment: Vec<(String, String)>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start(arguments: &[&str]) -> Server {
+        let arguments = [&["emulate", "s3", "--json"], arguments].concat();
+        let mut child = quench(&arguments).stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a line");
+        let said: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let environment = said["environment"].as_object().expect("variables").iter();
+        let environment =
+            environment.map(|(name, value)| (name.clone(), value.as_str().expect("text").into()));
+        Server { environment: environment.collect(), child }
+    }
+
+    fn address(&self) -> String {
+        let endpoint = self.environment.iter().find(|(name, _)| name == "AWS_ENDPOINT_URL_S3");
+        endpoint.expect("an endpoint").1.trim_start_matches("http://").to_string()
+    }
+
+    /// Returns a command that finds the server.
+    fn quench(&self, arguments: &[&str]) -> Command {
+        let mut command = quench(arguments);
+        command.envs(self.environment.iter().cloned());
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, arguments: &[&str], code: i32) -> Vec<u8> {
+        let output = self.quench(arguments).output().expect("the program starts");
+        expect_code(&output, code);
+        if code == 2 { output.stderr } else { output.stdout }
+    }
+}
+
+#[test]
+fn database_outlives_its_machine_and_the_server() {
+    let dir = directory();
+    let place = ["--directory", text(dir.path())];
+    for bucket in [DIRECTORY_BUCKET, "quench"] {
+        let url = format!("s3://{bucket}/accounts");
+        let server = Server::start(&place);
+        server.run(&["put", &url, "t", "alice", "100"], 0);
+        let address = server.address();
+        drop(server);
+        let server = Server::start(&[&place[..], &["--listen", &address]].concat());
+        assert_eq!(server.run(&["get", &url, "t", "alice"], 0), b"100\n");
+        server.run(&["verify", &url], 0);
+    }
+}
+
+#[test]
+fn torture_with_kills_of_both_sides_loses_nothing() {
+    let dir = directory();
+    let place = ["--directory", text(dir.path()), "--faults", FAULTS];
+    for (bucket, preset) in [(DIRECTORY_BUCKET, "auto"), ("quench", "pipelined")] {
+        let mut server = Server::start(&place);
+        let address = server.address();
+        let url = format!("s3://{bucket}/torture-{preset}");
+        let arguments = ["torture", &url, "--seconds", "6", "--preset", preset, "--json"];
+        let torture =
+            server.quench(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(1_300));
+            drop(server);
+            server = Server::start(&[&place[..], &["--listen", &address]].concat());
+        }
+        let output = torture.wait_with_output().expect("ends");
+        expect_code(&output, 0);
+        let report = json(&output);
+        let (kills, acknowledged) = (&report["kills"], &report["acknowledged"]);
+        assert!(
+            kills.as_u64().expect("kills") > 0 && acknowledged.as_u64().expect("commits") > 0,
+            "{report}"
+        );
+        assert_eq!((&report["lost"], &report["violations"]), (&Value::from(0), &Value::from(0)), "{report}");
+        eprintln!("{preset}: {kills} kills, {acknowledged} acknowledged commits, none lost");
+    }
+}
+
+#[test]
+fn signal_ends_the_emulator_with_its_counts() {
+    let mut server = Server::start(&[]);
+    server.run(&["put", &format!("s3://{DIRECTORY_BUCKET}/db"), "t", "a", "1"], 0);
+    let id = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("it runs");
+    let began = Instant::now();
+    let status = loop {
+        match server.child.try_wait().expect("a child") {
+            Some(status) => break status,
+            None if began.elapsed() > Duration::from_secs(20) => panic!("the emulator does not end"),
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
+fn wrong_stores_are_refused_in_one_line() {
+    let server = Server::start(&["--mistake", "ignores-offset"]);
+    let said = server.run(&["put", &format!("s3://{DIRECTORY_BUCKET}/db"), "t", "a", "1"], 2);
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("ignores the offset of an append"), "{said}");
+    let said = server.run(&["put", "s3://no-such-bucket/db", "t", "a", "1"], 2);
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("NoSuchBucket"), "{said}");
+    for (arguments, wanted) in [
+        (["--model", "s4"], "no model `s4`"),
+        (["--faults", "lost=2"], "between 0 and 1"),
+        (["--mistake", "all"], "no mistake `all`"),
+        (["--directory", "/proc/none"], "/proc/none"),
+    ] {
+        let output = run(&[&["emulate", "s3"][..], &arguments].concat());
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(wanted), "{said}");
+    }
+}
