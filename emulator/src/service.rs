@@ -68,7 +68,7 @@ impl Call {
 }
 
 impl Service {
-    /// Carries a request out, with what was drawn for it. It takes effect in the middle of its time.
+    /// Carries a request out with what was drawn for it. It takes effect in the middle of its time.
     async fn run<T, F>(&self, call: Call, act: F) -> S3Result<T>
     where
         T: Send + 'static,

@@ -170,7 +170,7 @@ impl Store {
         Ok(version(tag))
     }
 
-    /// Adds bytes to the end of an object, which must be at `offset`. Returns its version and length.
+    /// Adds bytes to an object that ends at `offset`. Returns its version and length.
     ///
     /// # Errors
     /// As [`Store::put`]; the offset is another; the object has too many parts.

@@ -21,7 +21,7 @@ fn open(emulator: &Emulator, bucket: &str, preset: Preset) -> Database {
 }
 
 #[test]
-fn database_survives_faults_and_processes_that_end_without_a_word() {
+fn database_survives_faults_and_writers_that_never_close() {
     let faults: Faults =
         "throttle=0.02,error-before=0.01,error-after=0.02,lost=0.02,reset=0.01,late=0.01:100ms,twice=0.02"
             .parse()
