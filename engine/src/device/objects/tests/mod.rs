@@ -4,6 +4,7 @@ pub(super) mod memory_store;
 
 use super::{ObjectStorage, ObjectStore, Options};
 use crate::base::settings::Settings;
+use crate::device::{AlignedBuffer, OpenMode, Storage, WriteRequest};
 use crate::{Database, ErrorKind};
 use memory_store::MemoryStore;
 use std::sync::Arc;
@@ -62,6 +63,30 @@ fn a_second_writer_ends_the_first() {
         let segments = |prefix: &str| store.names().iter().filter(|name| name.starts_with(prefix)).count();
         assert!(segments("pages/000002") > 0, "{:?}", store.names());
     }
+}
+
+/// Page images that are evicted wait in memory for others, so that they share an object.
+#[test]
+fn queued_writes_of_pages_share_an_object() {
+    let store = MemoryStore::new(true);
+    let storage = ObjectStorage::new(Arc::new(store.clone()), store.facts(), Options::default());
+    let _lock = storage.lock(true).expect("free");
+    let mode = OpenMode { create: true, read_only: false, direct: true };
+    let file = storage.open("pages/data", mode).expect("new");
+    let mut queue = storage.write_queue(4).expect("any depth");
+    let mut done = Vec::new();
+    for token in 0..20 {
+        let (file, buffer, len) = (file.clone(), AlignedBuffer::zeroed(4096), 4096);
+        let request = WriteRequest { file, offset: token * 4096, buffer, len, durable: false, token };
+        queue.submit(request).expect("a right request");
+        queue.reap(true, &mut done).expect("no fault");
+    }
+    assert_eq!(done.iter().map(|done| done.token).collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
+    assert!(done.iter().all(|done| done.result.is_ok()));
+    let pages = || store.names().iter().filter(|name| name.starts_with("pages/")).count();
+    assert_eq!(pages(), 0);
+    file.flush().expect("no fault");
+    assert_eq!(pages(), 1);
 }
 
 /// More data than memory, many checkpoints and evictions, and takeovers in between.
