@@ -161,7 +161,7 @@ fn ambiguous(seed: u64, preset: Preset, appends: bool) -> u64 {
     let (client, db) = open(&settings, &store).expect("opens");
     let table = db.create_table("t").expect("new");
     for kind in FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Denied) {
-        store.set_odds(kind, 40);
+        store.set_odds(kind, 60);
     }
     for round in 0..depth(20_000) as u32 {
         let number = count(&db, &table, 300).unwrap_or_else(|error| panic!("{context}: {error}"));

@@ -6,11 +6,11 @@
 //! ```
 //!
 //! 1. A write shadows what was at its place. An object of which nothing is left is dead: it is
-//!    deleted after a manifest without it is confirmed (O24, O25).
+//!    deleted after a manifest without it is confirmed (O24, O25). Which objects die is the
+//!    allocator's business: it frees whole extents, and moves the last blocks out of them.
 //! 2. A read finds the newest bytes, wherever they are.
 //! 3. Bytes in memory are bounded: a write waits while too many are pending.
-//! 4. A flush moves a few live ranges out of objects that are mostly shadowed, so that these die.
-//! 5. A failed upload fails all later writes and flushes: which bytes are in the store is unknown.
+//! 4. A failed upload fails all later writes and flushes: which bytes are in the store is unknown.
 
 use super::body::{Body, ObjectId, Run, WriterEpoch};
 use super::patience::{error_of, may_end, persist, place};
@@ -31,8 +31,6 @@ use std::time::Duration;
 const PATH: &str = "pages/data";
 /// Pending bytes, in extents, at which a write waits.
 const PENDING_EXTENTS_MAX: u64 = 4;
-/// Live ranges are moved if shadowed bytes are at least one in so many live ones.
-const SHADOWED_PART: u64 = 3;
 
 /// Bytes that are not confirmed in an object yet.
 #[derive(Clone, Debug)]
@@ -40,13 +38,6 @@ struct Pending {
     bytes: Bytes,
     /// The upload that has them, and their offset in its object.
     upload: Option<(u64, u64)>,
-}
-
-/// How much of an object counts.
-#[derive(Clone, Copy, Debug, Default)]
-struct Fill {
-    live: u64,
-    len: u64,
 }
 
 #[derive(Debug, Default)]
@@ -60,8 +51,8 @@ struct State {
     idle_bytes: u64,
     /// Numbers of the uploads in flight.
     uploads: BTreeSet<u64>,
-    /// Bytes of runs in each object, and its length as far as that is known.
-    objects: HashMap<ObjectId, Fill>,
+    /// Bytes of runs in each object.
+    objects: HashMap<ObjectId, u64>,
     /// Objects without runs, which a manifest may still name.
     dead: Vec<ObjectId>,
     len: u64,
@@ -167,26 +158,6 @@ impl Extents {
                 None => self.ended.wait(ticket, None),
             }
         }
-    }
-
-    /// Moves live ranges of at most an extent's length out of mostly shadowed objects, to memory.
-    ///
-    /// # Errors
-    /// As [`Extents::read`].
-    pub(super) fn compact(&self) -> Result<()> {
-        let runs = self.state.lock().to_move(self.extent_bytes);
-        let whole = |run: &Run| (run.object.pages_name(), run.offset..run.offset + run.len);
-        let ranges: Vec<_> = runs.iter().map(whole).collect();
-        let mut bytes = vec![0; runs.iter().map(|run| run.len as usize).sum()];
-        read_ranges(&self.store, &ranges, &mut bytes, self.patience)?;
-        let (bytes, mut at) = (Bytes::from(bytes), 0);
-        let mut state = self.state.lock();
-        for run in runs {
-            let len = run.len as usize;
-            state.move_run(&run, &bytes.slice(at..at + len));
-            at += len;
-        }
-        Ok(())
     }
 
     /// Uploads everything that was written before, and waits until it is confirmed.
@@ -422,49 +393,7 @@ impl State {
     }
 
     fn count(&mut self, run: &Run) {
-        let fill = self.objects.entry(run.object).or_default();
-        fill.live += run.len;
-        fill.len = fill.len.max(run.offset + run.len);
-    }
-
-    /// Returns the runs of the objects of which the least counts, at most `most` bytes of them.
-    /// None if shadowed bytes are few.
-    fn to_move(&self, most: u64) -> Vec<Run> {
-        let sums = self.objects.values().fold((0, 0), |sums, fill| (sums.0 + fill.live, sums.1 + fill.len));
-        if (sums.1 - sums.0) * SHADOWED_PART < sums.0 {
-            return Vec::new();
-        }
-        let sparse = self.objects.iter().filter(|(_, fill)| fill.live * 2 <= fill.len);
-        let mut sparse: Vec<(u64, ObjectId)> = sparse.map(|(id, fill)| (fill.live, *id)).collect();
-        sparse.sort_unstable();
-        let (mut victims, mut bytes) = (BTreeSet::new(), 0);
-        for (live, id) in sparse {
-            bytes += live;
-            if bytes > most {
-                break;
-            }
-            victims.insert(id);
-        }
-        self.runs.values().filter(|run| victims.contains(&run.object)).copied().collect()
-    }
-
-    /// Makes bytes that were read from `run` pending, as far as they still count.
-    fn move_run(&mut self, run: &Run, bytes: &Bytes) {
-        let end = run.start + run.len;
-        let first = self.runs.range(..=run.start).next_back().map_or(run.start, |(start, _)| *start);
-        let still: Vec<Run> = self.runs.range(first..end).map(|(_, run)| *run).collect();
-        for part in still.into_iter().filter(|part| part.object == run.object) {
-            let (from, to) = (part.start.max(run.start), (part.start + part.len).min(end));
-            let before = self.pending.range(..to).next_back();
-            let is_shadowed =
-                before.is_some_and(|(start, pending)| start + pending.bytes.len() as u64 > from);
-            if from < to && !is_shadowed {
-                let bytes = bytes.slice((from - run.start) as usize..(to - run.start) as usize);
-                self.pending_bytes += to - from;
-                self.idle_bytes += to - from;
-                self.pending.insert(from, Pending { bytes, upload: None });
-            }
-        }
+        *self.objects.entry(run.object).or_default() += run.len;
     }
 
     /// Removes runs in `range`; objects without runs become dead.
@@ -482,9 +411,9 @@ impl State {
                 let offset = run.offset + (from - run.start);
                 self.runs.insert(from, Run { start: from, len: to - from, offset, ..run });
             }
-            if let Some(fill) = self.objects.get_mut(&run.object) {
-                fill.live -= to - from;
-                if fill.live == 0 {
+            if let Some(live) = self.objects.get_mut(&run.object) {
+                *live -= to - from;
+                if *live == 0 {
                     self.objects.remove(&run.object);
                     self.dead.push(run.object);
                 }

@@ -348,7 +348,7 @@ impl Storage for ObjectStorage {
             direct_io: Err("a store of objects has no page cache".into()),
             io_uring: Err("requests to a store of objects go over the network".into()),
             append_only: true,
-            extent_bytes: None,
+            extent_bytes: Some(self.shared.options.extent_bytes),
             device_number: 0,
         }
     }
@@ -510,7 +510,6 @@ impl File for PagesObject {
     }
 
     fn flush(&self) -> Result<()> {
-        self.extents.compact()?;
         self.extents.upload_all()?;
         self.shared.to_write()?.publish(None)
     }

@@ -37,7 +37,6 @@ fn random_writes_are_read_back_and_survive() {
             let (from, to) = (range.start as usize, range.end as usize);
             match random.below(20) {
                 0 => {
-                    extents.compact().expect("no fault");
                     extents.upload_all().expect("no fault");
                     publish(&store, &extents, &mut body);
                     flushed.clone_from(&now);
@@ -65,23 +64,6 @@ fn random_writes_are_read_back_and_survive() {
         open(&store, &body).read(0, &mut found).expect("there");
         assert!(found == now, "seed {seed}");
     }
-}
-
-#[test]
-fn overwritten_extents_are_deleted_and_sparse_ones_are_moved() {
-    let (store, mut random) = (MemoryStore::new(true), Random::from_seed(1));
-    let mut body = Body { epoch: WriterEpoch(1), ..Body::default() };
-    let extents = open(&store, &body);
-    for round in 0..200_u64 {
-        for _ in 0..8 {
-            extents.write(random.below(LEN / 512) * 512, &[round as u8; 512]).expect("no fault");
-        }
-        extents.compact().expect("no fault");
-        extents.upload_all().expect("no fault");
-        publish(&store, &extents, &mut body);
-    }
-    let stored: usize = store.lens().iter().sum();
-    assert!(stored as u64 <= 2 * LEN, "{stored} bytes hold {LEN}");
 }
 
 #[test]

@@ -116,11 +116,6 @@ impl MemoryStore {
         self.state.lock().objects.keys().cloned().collect()
     }
 
-    /// Returns the lengths of all objects.
-    pub fn lens(&self) -> Vec<usize> {
-        self.state.lock().objects.values().map(|object| object.bytes.len()).collect()
-    }
-
     /// Removes an object.
     pub fn remove(&self, name: &str) {
         self.state.lock().objects.remove(name);
