@@ -1,6 +1,7 @@
 //! The floors, straight from the device, without a database: aligned durable writes under commits,
 //! random and sequential reads under faults and scans, sequential writes under checkpoints.
 
+use crate::objects;
 use crate::place::Place;
 use crate::progress::Progress;
 use crate::reads::{self, Pattern, ReadLine, SEQUENTIAL_BYTES};
@@ -77,7 +78,11 @@ fn line(bytes: usize, writers: usize, raw: &RawWrites) -> DeviceLine {
 /// # Errors
 /// Those of the device.
 pub fn measure_one(place: &Place, bytes: usize, writers: usize, duration: Duration) -> Result<DeviceLine> {
-    Ok(line(bytes, writers, &raw_durable_write(&place.log_storage()?, bytes, writers, duration)?))
+    let raw = match place.url() {
+        Some(url) => objects::raw_durable_write(url, bytes, writers, duration)?,
+        None => raw_durable_write(&place.log_storage()?, bytes, writers, duration)?,
+    };
+    Ok(line(bytes, writers, &raw))
 }
 
 /// Measures the floor of a commit: one writer, 4 KiB.

@@ -11,6 +11,7 @@
 //! | [`bulk`], [`scan`], [`soak`] | load fast; read a whole table; measure space after hours |
 //! | [`device`], [`reads`] | measure the floors: a raw durable write, a raw read |
 //! | [`place`], [`modelled`] | a directory, memory, or a device with a modelled speed |
+//! | [`objects`] | a store of objects: its floor |
 //! | [`comparison`], [`traffic`] | several engines side by side; the writes of a block device |
 //! | [`watch`], [`plot`] | show a run while it works; draw it afterwards |
 //!
@@ -34,6 +35,7 @@ pub mod activity;
 pub mod series;
 pub mod watch;
 pub mod modelled;
+pub mod objects;
 pub mod place;
 pub mod arrivals;
 pub mod plan;

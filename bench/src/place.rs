@@ -1,8 +1,10 @@
-//! Where a run's database is: in a directory, or on a modelled device around a directory or memory.
+//! Where a run's database is: in a directory, in a store of objects, or on a modelled device around
+//! a directory or memory.
 //! Its log can be on a modelled device of its own.
 
 use crate::modelled::{Device, Figures, ModelledStorage, SplitStorage};
-use anyhow::Result;
+use crate::objects;
+use anyhow::{Result, bail};
 use quenchdb::internals::device::file::FileStorage;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::{OpenMode, Storage};
@@ -13,8 +15,10 @@ use std::sync::Arc;
 /// See the module. Cloning shares the device.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The directory; `None`: everything is in memory.
+    /// The directory; `None`: everything is in memory, or in a store of objects.
     directory: Option<PathBuf>,
+    /// The URL of a database in a store of objects.
+    url: Option<String>,
     trust: DeviceTrust,
     modelled: Option<Arc<dyn Storage>>,
     /// The storage of the log, if the log is on a device of its own.
@@ -25,7 +29,13 @@ impl Place {
     /// Returns a directory on its own device.
     #[must_use]
     pub fn directory(directory: &Path, trust: DeviceTrust) -> Place {
-        Place { directory: Some(directory.to_path_buf()), trust, modelled: None, log: None }
+        Place { directory: Some(directory.to_path_buf()), url: None, trust, modelled: None, log: None }
+    }
+
+    /// Returns a database in a store of objects.
+    #[must_use]
+    pub fn objects(url: &str) -> Place {
+        Place { directory: None, url: Some(url.into()), trust: DeviceTrust::Auto, modelled: None, log: None }
     }
 
     /// Returns a modelled device around `directory`, or around memory that lives as long as a clone
@@ -42,14 +52,17 @@ impl Place {
         let inner = inner_storage(directory, trust)?;
         let storage = ModelledStorage::new(inner, Device::new(figures, seed), trust);
         let directory = directory.map(Path::to_path_buf);
-        Ok(Place { directory, trust, modelled: Some(Arc::new(storage)), log: None })
+        Ok(Place { directory, url: None, trust, modelled: Some(Arc::new(storage)), log: None })
     }
 
     /// Puts the log on a modelled device of its own, around the same directory or other memory.
     ///
     /// # Errors
-    /// The directory cannot be opened.
+    /// The directory cannot be opened; the database is in a store of objects.
     pub fn with_log_device(self, figures: &'static Figures, seed: u64) -> Result<Place> {
+        if let Some(url) = &self.url {
+            bail!("the log of {url} cannot be on a device of its own");
+        }
         let inner = inner_storage(self.directory.as_deref(), self.trust)?;
         let log = Arc::new(ModelledStorage::new(inner, Device::new(figures, seed), self.trust));
         let split: Arc<dyn Storage> = Arc::new(SplitStorage::new(self.storage()?, log.clone()));
@@ -62,14 +75,33 @@ impl Place {
         self.directory.as_deref()
     }
 
+    /// Returns the URL, if the database is in a store of objects.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
+    /// Returns whether the database ends with this process.
+    #[must_use]
+    pub fn is_memory(&self) -> bool {
+        self.directory.is_none() && self.url.is_none()
+    }
+
+    /// Returns the directory or the URL, as a database is opened.
+    #[must_use]
+    pub fn location(&self) -> Option<&Path> {
+        self.url.as_deref().map(Path::new).or(self.path())
+    }
+
     /// Returns the storage for measurements on the same device.
     ///
     /// # Errors
     /// The directory cannot be opened.
     pub fn storage(&self) -> Result<Arc<dyn Storage>> {
-        match &self.modelled {
-            Some(storage) => Ok(storage.clone()),
-            None => inner_storage(self.directory.as_deref(), self.trust),
+        match (&self.modelled, &self.url) {
+            (Some(storage), _) => Ok(storage.clone()),
+            (None, Some(url)) => objects::storage(url),
+            (None, None) => inner_storage(self.directory.as_deref(), self.trust),
         }
     }
 
@@ -93,7 +125,7 @@ impl Place {
             Some(storage) => builder.storage(storage.clone()),
             None => builder,
         };
-        builder.open(self.directory.as_deref().unwrap_or(Path::new("memory")))
+        builder.open(self.location().unwrap_or(Path::new("memory")))
     }
 
     /// Returns the name of the device in reports.

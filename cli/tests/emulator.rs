@@ -103,6 +103,28 @@ fn torture_with_kills_of_both_sides_loses_nothing() {
 }
 
 #[test]
+fn bench_and_demo_run_in_a_store_of_objects() {
+    let server = Server::start(&[]);
+    for bucket in [DIRECTORY_BUCKET, "quench"] {
+        let url = format!("s3://{bucket}/bench");
+        let arguments =
+            ["bench", "ycsb", "--path", &url, "--rows", "2000", "--seconds", "1", "--threads", "2", "--json"];
+        let report: Value = serde_json::from_slice(&server.run(&arguments, 0)).expect("JSON");
+        assert!(number(&report, "throughput_tps") > 0.0, "{report}");
+        assert!(number(&report["floor_us"], "p50") > 0.0, "{report}");
+        let said = server.run(&arguments, 2);
+        assert!(String::from_utf8_lossy(&said).contains("holds a database; give a new prefix"));
+        let reused = [&arguments[..], &["--reuse", "--reopen", "kill"]].concat();
+        let report: Value = serde_json::from_slice(&server.run(&reused, 0)).expect("JSON");
+        assert!(!report["reopened"].is_null(), "{report}");
+        let url = format!("s3://{bucket}/demo");
+        let report = server.run(&["demo", &url, "--seconds", "3", "--json"], 0);
+        let report: Value = serde_json::from_slice(&report).expect("JSON");
+        assert_eq!(report["missing"], Value::from(0), "{report}");
+    }
+}
+
+#[test]
 fn signal_ends_the_emulator_with_its_counts() {
     let mut server = Server::start(&[]);
     server.run(&["put", &format!("s3://{DIRECTORY_BUCKET}/db"), "t", "a", "1"], 0);

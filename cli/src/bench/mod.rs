@@ -22,11 +22,12 @@ mod ablation;
 
 pub use options::BenchArgs;
 
+use crate::commands::{is_url, require_empty};
 use crate::errors::complain;
 use crate::live::{self, Live};
 use crate::output::{Outcome, Progress};
 use crate::scratch::Scratch;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use options::Reopen;
 use quench_bench::checked::Checked;
 use quench_bench::driver;
@@ -53,17 +54,6 @@ use workloads::{Chosen, Setting};
 
 /// Bytes of the read that a fault makes.
 const FAULT_BYTES: usize = 4096;
-
-/// Refuses to measure on top of something else.
-fn require_empty(directory: &Path) -> Result<()> {
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    let mut entries =
-        std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    if entries.next().is_some() {
-        bail!("{} is not empty; give a new directory", directory.display());
-    }
-    Ok(())
-}
 
 /// A file that exists only during this run.
 struct RemovedAtEnd(PathBuf);
@@ -110,7 +100,7 @@ fn run_one(args: &BenchArgs, json: bool, peers: &impl Peers) -> Result<Outcome> 
     let scratch = if args.needs_scratch() { Some(Scratch::new("bench")?) } else { None };
     let directory = args.path.as_deref().or(scratch.as_ref().map(Scratch::path));
     if let Some(directory) = directory
-        && !(args.reuse && directory.join("MANIFEST").exists())
+        && !(args.reuse && (is_url(directory) || directory.join("MANIFEST").exists()))
     {
         require_empty(directory)?;
     }
@@ -191,7 +181,7 @@ impl Bench<'_> {
             return self.load(floor, json);
         }
         let written = Written::now();
-        let mut left = match self.place.path() {
+        let mut left = match self.place.location() {
             Some(directory) if args.reopen == Some(Reopen::Kill) => {
                 kill::work_and_kill(directory, self.ledger, args.live, self.bar)?
             }
@@ -235,7 +225,7 @@ impl Bench<'_> {
     /// What an acknowledged commit is worth here.
     fn tier(&self) -> Result<Tier> {
         let tier = Engine::QuenchDb.tier(self.plan.level);
-        if self.place.path().is_none() {
+        if self.place.is_memory() {
             return Ok(Tier::Nothing);
         }
         let believed =

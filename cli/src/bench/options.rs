@@ -5,6 +5,7 @@ use super::engine_options::EngineArgs;
 use super::protocol_options::{AblationOf, ProtocolArgs};
 use super::workload_name::Workload;
 use super::workload_options::{CounterArgs, LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
+use crate::commands::is_url;
 use crate::parse::{
     bytes, devices, every, parse_compression, parse_preset, percent, positive_seconds, rate, seconds, theta,
     value_bytes,
@@ -293,6 +294,7 @@ impl BenchArgs {
         let named = |name: &Option<String>| name.as_deref().and_then(Figures::named);
         let place = match (named(&self.device), directory) {
             (Some(figures), _) => Place::modelled(figures, directory, self.trust(), self.seed)?,
+            (None, Some(url)) if is_url(url) => Place::objects(&url.to_string_lossy()),
             (None, Some(directory)) => Place::directory(directory, self.trust()),
             (None, None) => bail!("no directory"),
         };

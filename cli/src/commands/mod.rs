@@ -8,4 +8,4 @@ pub mod load;
 pub mod pins;
 pub mod rows_at;
 
-pub use source::{DatabaseArgs, SourceArgs};
+pub use source::{DatabaseArgs, SourceArgs, is_url, require_empty};

@@ -1,7 +1,7 @@
 //! How a command opens its database.
 
 use crate::output::Progress;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use quenchdb::{Database, Place, Snapshot, Table};
 use std::path::{Path, PathBuf};
 
@@ -71,6 +71,22 @@ pub fn is_busy(error: &anyhow::Error) -> bool {
 /// Returns whether a database lies in a store of objects.
 pub fn is_url(place: &Path) -> bool {
     matches!(Place::from(place), Place::Url(_))
+}
+
+/// Checks that a new database can be made at a place: an empty directory, which is created, or a URL
+/// at which there is none.
+pub fn require_empty(place: &Path) -> Result<()> {
+    if is_url(place) {
+        let storage = quench_bench::objects::storage(&place.to_string_lossy())?;
+        let is_empty = storage.list("").with_context(|| format!("cannot read {}", shown(place)))?.is_empty();
+        return if is_empty { Ok(()) } else { bail!("{} holds a database; give a new prefix", shown(place)) };
+    }
+    std::fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;
+    let mut entries = std::fs::read_dir(place).with_context(|| format!("cannot read {}", place.display()))?;
+    if entries.next().is_some() {
+        bail!("{} is not empty; give a new directory", place.display());
+    }
+    Ok(())
 }
 
 /// Returns the place of a database for people, without credentials that are in a URL by mistake.

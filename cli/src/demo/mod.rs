@@ -6,6 +6,7 @@
 pub mod child;
 
 use crate::bank::{self, ACCOUNTS, Entry, INITIAL};
+use crate::commands::{is_url, require_empty};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use crate::parse::positive_seconds;
 use crate::scratch::Scratch;
@@ -24,8 +25,8 @@ use std::time::{Duration, Instant};
 /// `quench demo`
 #[derive(clap::Args)]
 pub struct DemoArgs {
-    /// A new or empty directory on the disk to try; default: a temporary one in the current
-    /// directory, removed afterwards
+    /// A new or empty directory on the disk to try, or the URL of a store of objects; default: a
+    /// temporary directory in the current one, removed afterwards
     directory: Option<PathBuf>,
     /// Approximate duration
     #[arg(long, hide = true, default_value_t = 15.0, value_parser = positive_seconds)]
@@ -245,7 +246,10 @@ impl Demo<'_> {
 
     fn device(&self, time: Duration) -> Result<Vec<DeviceLine>> {
         let mut lines = Vec::new();
-        let place = Place::directory(self.directory, DeviceTrust::Auto);
+        let place = match is_url(self.directory) {
+            true => Place::objects(&self.directory.to_string_lossy()),
+            false => Place::directory(self.directory, DeviceTrust::Auto),
+        };
         for writers in [1, self.args.threads as usize] {
             self.progress.at("measuring the device", lines.len() as u64, 2);
             lines.push(measure_one(&place, 4096, writers, time)?);
@@ -287,16 +291,6 @@ fn picture(latency: &Value, device: &[DeviceLine], threads: u32) -> String {
         text += &format!("  {label:<35} {figure:>9.0}  {}\n", bar(*figure, group_max));
     }
     text
-}
-
-fn require_empty(directory: &Path) -> Result<()> {
-    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    let mut entries =
-        std::fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
-    if entries.next().is_some() {
-        bail!("{} is not empty; the demo wants a new directory", directory.display());
-    }
-    Ok(())
 }
 
 /// Runs `demo`.

@@ -5,6 +5,7 @@ mod calls;
 pub mod child;
 pub mod check;
 
+use crate::commands::is_url;
 use crate::errors::one_line;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use crate::parse::{parse_preset, positive_seconds};
@@ -105,11 +106,6 @@ fn remove(directory: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// Returns whether the place of the database is a store of objects.
-fn is_url(place: &Path) -> bool {
-    place.to_str().is_some_and(|text| text.contains("://"))
 }
 
 impl Torture<'_> {

@@ -29,7 +29,9 @@ pub struct RawWrites {
     pub writes_per_second: f64,
 }
 
-fn histogram() -> Histogram<u64> {
+/// Returns an empty histogram of nanoseconds, up to 100 seconds.
+#[must_use]
+pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constant bounds that the library accepts")
 }
 
