@@ -133,7 +133,7 @@ fn describe(emulator: &Emulator, buckets: &[String], json: bool) -> Result<()> {
     }
     let _ = writeln!(text);
     for bucket in buckets {
-        let _ = writeln!(text, "quench torture s3://{bucket}/db --seconds 20");
+        let _ = writeln!(text, "quench demo s3://{bucket}/demo");
     }
     print_text(&text)
 }

@@ -73,8 +73,8 @@ pub fn is_url(place: &Path) -> bool {
     matches!(Place::from(place), Place::Url(_))
 }
 
-/// Checks that a new database can be made at a place: an empty directory, which is created, or a URL
-/// at which there is none.
+/// Checks that a new database can be made at a place: an empty directory, which is created, or a
+/// URL at which there is none.
 pub fn require_empty(place: &Path) -> Result<()> {
     if is_url(place) {
         let storage = quench_bench::objects::storage(&place.to_string_lossy())?;
