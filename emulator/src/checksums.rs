@@ -15,27 +15,32 @@ pub(crate) struct Expected {
     sha256: Option<String>,
 }
 
+/// Returns the checksums in the headers of a put or of a part: two types with the same fields.
+macro_rules! expected_of {
+    ($input:expr) => {
+        Expected {
+            crc32: $input.checksum_crc32.clone(),
+            crc32c: $input.checksum_crc32c.clone(),
+            crc64nvme: $input.checksum_crc64nvme.clone(),
+            sha1: $input.checksum_sha1.clone(),
+            sha256: $input.checksum_sha256.clone(),
+        }
+    };
+}
+
+impl From<&PutObjectInput> for Expected {
+    fn from(input: &PutObjectInput) -> Expected {
+        expected_of!(input)
+    }
+}
+
+impl From<&UploadPartInput> for Expected {
+    fn from(input: &UploadPartInput) -> Expected {
+        expected_of!(input)
+    }
+}
+
 impl Expected {
-    pub fn of_put(input: &PutObjectInput) -> Expected {
-        Expected {
-            crc32: input.checksum_crc32.clone(),
-            crc32c: input.checksum_crc32c.clone(),
-            crc64nvme: input.checksum_crc64nvme.clone(),
-            sha1: input.checksum_sha1.clone(),
-            sha256: input.checksum_sha256.clone(),
-        }
-    }
-
-    pub fn of_part(input: &UploadPartInput) -> Expected {
-        Expected {
-            crc32: input.checksum_crc32.clone(),
-            crc32c: input.checksum_crc32c.clone(),
-            crc64nvme: input.checksum_crc64nvme.clone(),
-            sha1: input.checksum_sha1.clone(),
-            sha256: input.checksum_sha256.clone(),
-        }
-    }
-
     /// Adds the checksums that came behind the body.
     pub fn with_trailers(mut self, trailers: Option<&TrailingHeaders>) -> Expected {
         let Some(headers) = trailers.and_then(TrailingHeaders::take) else { return self };

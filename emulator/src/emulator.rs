@@ -38,7 +38,6 @@ impl Emulator {
             sessions: Sessions::new(options.session, &options.secret),
             counter: Counter::default(),
             fates: Fates::new(options.latency, options.faults.clone(), options.seed),
-            mistakes: options.mistakes.clone(),
         });
         let listener = TcpListener::bind(options.listen)
             .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", options.listen)))?;

@@ -1,7 +1,7 @@
 //! The directory of an emulator: all changes in their order, in files of 256 MiB.
 //!
 //! ```text
-//!   record:  length of the change, u32 │ length of the body, u64 │ CRC-32C of both, u32 │ change (JSON) │ body
+//!   record:  length of the change, u32 │ of the body, u64 │ CRC-32C of both, u32 │ change (JSON) │ body
 //! ```
 //!
 //! The bodies stay where they were written; objects point at them. The oldest file goes when no

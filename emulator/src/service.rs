@@ -36,7 +36,6 @@ pub(crate) struct Shared {
     pub sessions: Sessions,
     pub counter: Counter,
     pub fates: Fates,
-    pub mistakes: Vec<Mistake>,
 }
 
 /// See the module's text.
@@ -150,18 +149,16 @@ impl Service {
         Ok(PutObjectOutput { e_tag: Some(ETag::Strong(version)), size, ..PutObjectOutput::default() })
     }
 
-    /// Finds what is to be read of an object: the whole, or a range.
-    fn to_read(&self, input: &GetObjectInput) -> Result<(Found, std::ops::Range<u64>), Refusal> {
-        let found = self.0.store.find(&input.bucket, &input.key)?;
-        check_read(&found, input.if_match.as_ref(), input.if_none_match.as_ref())?;
-        let range = match input.range {
-            Some(range) if !self.0.mistakes.contains(&Mistake::IgnoresRange) => {
+    /// Returns what is to be read of an object: the whole, or a range.
+    fn to_read(&self, input: &GetObjectInput, found: &Found) -> Result<std::ops::Range<u64>, Refusal> {
+        check_read(found, input.if_match.as_ref(), input.if_none_match.as_ref())?;
+        Ok(match input.range {
+            Some(range) if !self.0.store.makes(Mistake::IgnoresRange) => {
                 let range = range.check(found.len);
                 range.map_err(|_| Refusal::new("InvalidRange", 416, "the range begins behind the end"))?
             }
             _ => 0..found.len,
-        };
-        Ok((found, range))
+        })
     }
 }
 
@@ -296,21 +293,24 @@ impl S3 for Service {
         mut request: S3Request<PutObjectInput>,
     ) -> S3Result<S3Response<PutObjectOutput>> {
         let body = collect(request.input.body.take()).await?;
-        let expected = Expected::of_put(&request.input).with_trailers(request.trailing_headers.as_ref());
+        let expected = Expected::from(&request.input).with_trailers(request.trailing_headers.as_ref());
         expected.check(&body)?;
         Ok(S3Response::new(self.write(request, body).await?))
     }
 
     async fn get_object(&self, request: S3Request<GetObjectInput>) -> S3Result<S3Response<GetObjectOutput>> {
         let S3Request { input, extensions, .. } = request;
-        let bytes = self.to_read(&input).map_or(0, |(_, range)| range.end - range.start);
-        let ranged = input.range.is_some() && !self.0.mistakes.contains(&Mistake::IgnoresRange);
+        // Of the object as it is now: it only decides how long the answer takes.
+        let found = self.0.store.find(&input.bucket, &input.key);
+        let range = found.and_then(|found| self.to_read(&input, &found));
+        let bytes = range.map_or(0, |range| range.end - range.start);
+        let ranged = input.range.is_some() && !self.0.store.makes(Mistake::IgnoresRange);
         let service = self.clone();
         let (found, range, bytes) = self
-            .run(Call::new("GetObject", &extensions).reads(bytes), move |_| {
-                let (found, range) = service.to_read(&input)?;
-                let bytes =
-                    content::read(&found.chunks, range.start, range.end).map_err(Refusal::internal)?;
+            .run(Call::new("GetObject", &extensions).reads(bytes), move |shared| {
+                let (found, chunks) = shared.store.content(&input.bucket, &input.key)?;
+                let range = service.to_read(&input, &found)?;
+                let bytes = content::read(&chunks, range.start, range.end).map_err(Refusal::internal)?;
                 Ok((found, range, bytes))
             })
             .await?;
@@ -519,7 +519,7 @@ impl S3 for Service {
         mut request: S3Request<UploadPartInput>,
     ) -> S3Result<S3Response<UploadPartOutput>> {
         let body = collect(request.input.body.take()).await?;
-        let expected = Expected::of_part(&request.input).with_trailers(request.trailing_headers.as_ref());
+        let expected = Expected::from(&request.input).with_trailers(request.trailing_headers.as_ref());
         expected.check(&body)?;
         let S3Request { input, extensions, .. } = request;
         let call = Call::new("UploadPart", &extensions).writes(body.len());

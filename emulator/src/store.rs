@@ -52,7 +52,6 @@ pub(crate) struct Demands {
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub key: String,
-    pub chunks: Vec<Chunk>,
     pub len: u64,
     pub version: String,
     pub modified: SystemTime,
@@ -60,8 +59,7 @@ pub(crate) struct Found {
 
 impl Object {
     fn found(&self, key: &str) -> Found {
-        let Object { chunks, len, modified, .. } = self.clone();
-        Found { key: key.into(), chunks, len, version: version(self.tag), modified }
+        Found { key: key.into(), len: self.len, version: version(self.tag), modified: self.modified }
     }
 }
 
@@ -104,7 +102,8 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn makes(&self, mistake: Mistake) -> bool {
+    /// Returns whether this server breaks the promise.
+    pub fn makes(&self, mistake: Mistake) -> bool {
         self.mistakes.contains(&mistake)
     }
 
@@ -246,9 +245,17 @@ impl Store {
     /// # Errors
     /// There is none, or no such bucket.
     pub fn find(&self, bucket: &str, key: &str) -> Result<Found, Refusal> {
+        Ok(self.lock().object(bucket, key)?.found(key))
+    }
+
+    /// Finds an object and its bytes.
+    ///
+    /// # Errors
+    /// As [`Store::find`].
+    pub fn content(&self, bucket: &str, key: &str) -> Result<(Found, Vec<Chunk>), Refusal> {
         let state = self.lock();
-        let object = state.objects(bucket)?.get(key).ok_or_else(|| Refusal::no_key(key))?;
-        Ok(object.found(key))
+        let object = state.object(bucket, key)?;
+        Ok((object.found(key), object.chunks.clone()))
     }
 
     /// Returns the objects whose keys begin with `prefix`, in order.
@@ -294,6 +301,10 @@ impl Object {
 impl State {
     fn objects(&self, bucket: &str) -> Result<&BTreeMap<String, Object>, Refusal> {
         self.buckets.get(bucket).ok_or_else(|| Refusal::no_bucket(bucket))
+    }
+
+    fn object(&self, bucket: &str, key: &str) -> Result<&Object, Refusal> {
+        self.objects(bucket)?.get(key).ok_or_else(|| Refusal::no_key(key))
     }
 
     /// Returns a tag that no version had before, not even before a restart, and the time.

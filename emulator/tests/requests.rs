@@ -98,7 +98,7 @@ fn deleted_object_is_absent() {
     let store = connect(&emulator, Options::BUCKET);
     put(&store, "a", b"one", Condition::Absent).expect("new");
     for _ in 0..2 {
-        perform(&store, Request::Delete { name: "a".into() }).expect("also an absent one");
+        delete(&store, "a").expect("also an absent one");
     }
     assert_eq!(kind(perform(&store, Request::Head { name: "a".into() })), FailureKind::Absent);
     assert_eq!(kind(get(&store, "a")), FailureKind::Absent);

@@ -16,7 +16,7 @@ fn objects_and_versions_survive_a_restart() {
     put(&store, "log", b"head", Condition::Absent).expect("new");
     let version = append(&store, "log", 4, b"-one").expect("at the end").version.expect("an ETag");
     put(&store, "gone", b"x", Condition::Absent).expect("new");
-    perform_delete(&store, "gone");
+    delete(&store, "gone").expect("deleted");
     drop((store, emulator));
     let emulator = start(at(directory.path()));
     let store = connect(&emulator, Options::DIRECTORY_BUCKET);
@@ -24,11 +24,6 @@ fn objects_and_versions_survive_a_restart() {
     assert_eq!((&read.body[..], read.version), (&b"head-one"[..], Some(version.clone())));
     append_to(&store, "log", 8, b"-two", Some(version)).expect("the version is the same");
     assert_eq!(get(&store, "gone").expect_err("deleted").kind, FailureKind::Absent);
-}
-
-fn perform_delete(store: &dyn quenchdb::internals::device::objects::ObjectStore, name: &str) {
-    let request = quenchdb::internals::device::objects::Request::Delete { name: name.into() };
-    quenchdb::internals::device::objects::perform(store, request).expect("deleted");
 }
 
 #[test]

@@ -50,6 +50,10 @@ pub fn append_to(
     perform(store, Request::Append { name: name.into(), offset, body, version })
 }
 
+pub fn delete(store: &dyn ObjectStore, name: &str) -> Outcome {
+    perform(store, Request::Delete { name: name.into() })
+}
+
 pub fn get(store: &dyn ObjectStore, name: &str) -> Outcome {
     perform(store, Request::Get { name: name.into(), range: None })
 }

@@ -1,5 +1,5 @@
-//! Backups of databases on disks and in stores of objects, to either kind, and what is left if the
-//! machine that makes one stops.
+//! Backups of databases on disks and in stores of objects, to either kind. The machine that makes
+//! one may stop at any moment.
 
 use crate::objects::{connect, count, open, settings, store};
 use crate::support::test_database::TestDatabase;
@@ -8,7 +8,7 @@ use quenchdb::internals::base::depth::{depth, spread};
 use quenchdb::internals::device::objects::ObjectStorage;
 use quenchdb::internals::device::objects::simulated::{FaultKind, SimulatedStore};
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::{BackupOptions, Database, ErrorKind, Place, Preset, RestoreOptions, Result};
+use quenchdb::{BackupOptions, Database, Error, ErrorKind, Place, Preset, RestoreOptions, Result};
 use std::sync::Arc;
 
 fn of_store(storage: &Arc<ObjectStorage>) -> Place {
@@ -148,6 +148,14 @@ fn the_log_in_objects_is_replayed_over_a_backup() {
     });
 }
 
+/// Asserts that an error says that something is not there or not whole, and that the machine that
+/// made it stopped before the last change.
+fn assert_unfinished(error: &Error, stopped_before: bool, context: &str) {
+    let kinds = [ErrorKind::NotFound, ErrorKind::Corruption];
+    assert!(kinds.contains(&error.kind()), "{context}: {error}");
+    assert!(stopped_before, "{context}: {error}");
+}
+
 #[test]
 fn an_interrupted_backup_to_objects_is_none() {
     in_time("interrupted backups", 200, || {
@@ -167,11 +175,7 @@ fn an_interrupted_backup_to_objects_is_none() {
                         wholes += 1;
                         assert_eq!(content(&settings(Preset::Auto).open(&disk)), expected, "{context}");
                     }
-                    Err(error) => {
-                        let kinds = [ErrorKind::NotFound, ErrorKind::Corruption];
-                        assert!(kinds.contains(&error.kind()), "{context}: {error}");
-                        assert!(changes < all as u64, "{context}: {error}");
-                    }
+                    Err(error) => assert_unfinished(&error, changes < all as u64, &context),
                 }
             }
             assert!(wholes > 0);
@@ -201,11 +205,7 @@ fn an_interrupted_restore_to_objects_is_no_database() {
                     drop(db);
                     client.kill();
                 }
-                Err(error) => {
-                    let kinds = [ErrorKind::NotFound, ErrorKind::Corruption];
-                    assert!(kinds.contains(&error.kind()), "{context}: {error}");
-                    assert!(changes < all as u64, "{context}: {error}");
-                }
+                Err(error) => assert_unfinished(&error, changes < all as u64, &context),
             }
         }
         assert!(wholes > 0);

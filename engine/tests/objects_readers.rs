@@ -335,7 +335,7 @@ fn mixed(seed: u64, faults: bool) {
         place.pins().expect("no fault").iter().for_each(|pin| place.remove_pin(&pin.name).expect("is there"));
     }
     assert_eq!(names(&store, "pins/"), Vec::<String>::new(), "seed {seed}");
-    // A later checkpoint deletes what pins kept: what is left is what a new writer would find.
+    // A later checkpoint deletes what pins kept. A new writer would find the objects that stay.
     writer.step();
     writer.step();
     settle(&store);

@@ -9,8 +9,8 @@ fn open(directory: &Path) -> Store {
 }
 
 fn body(store: &Store, key: &str) -> Bytes {
-    let found = store.find("b--x-s3", key).unwrap();
-    crate::content::read(&found.chunks, 0, found.len).unwrap()
+    let (found, chunks) = store.content("b--x-s3", key).unwrap();
+    crate::content::read(&chunks, 0, found.len).unwrap()
 }
 
 #[test]

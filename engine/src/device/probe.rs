@@ -29,9 +29,7 @@ pub struct RawWrites {
     pub writes_per_second: f64,
 }
 
-/// Returns an empty histogram of nanoseconds, up to 100 seconds.
-#[must_use]
-pub fn histogram() -> Histogram<u64> {
+fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("constant bounds that the library accepts")
 }
 
@@ -73,20 +71,42 @@ pub fn raw_durable_write(
     let bytes = bytes.next_multiple_of(SECTOR_BYTES);
     let part = PLACES * bytes as u64;
     let scratch = Scratch::new(storage, part * writers as u64)?;
-    let start = Instant::now();
-    let worker = |writer: u64| -> Result<Histogram<u64>> {
-        let mut latency = histogram();
-        let mut buffer = AlignedBuffer::zeroed(bytes);
-        for n in 0u64.. {
+    time_writes(writers, duration, |writer| {
+        let (file, mut buffer, mut n) = (scratch.file.clone(), AlignedBuffer::zeroed(bytes), 0u64);
+        move || {
             buffer[..8].copy_from_slice(&n.to_le_bytes());
+            let offset = writer * part + n % PLACES * bytes as u64;
+            n += 1;
+            file.write_durable_at(offset, &buffer)
+        }
+    })
+}
+
+/// `writers` threads write durably for `duration`, each with the function that `start` returns for
+/// its number, at least once.
+///
+/// # Errors
+/// The first error of a write.
+#[cfg(feature = "internals")]
+pub fn time_writes<W>(
+    writers: usize,
+    duration: Duration,
+    start: impl Fn(u64) -> W + Sync,
+) -> Result<RawWrites>
+where
+    W: FnMut() -> Result<()>,
+{
+    let begun_all = Instant::now();
+    let worker = &|writer: u64| -> Result<Histogram<u64>> {
+        let (mut latency, mut write) = (histogram(), start(writer));
+        loop {
             let begun = Instant::now();
-            scratch.file.write_durable_at(writer * part + n % PLACES * bytes as u64, &buffer)?;
+            write()?;
             latency.saturating_record(begun.elapsed().as_nanos() as u64);
-            if start.elapsed() >= duration {
-                break;
+            if begun_all.elapsed() >= duration {
+                return Ok(latency);
             }
         }
-        Ok(latency)
     };
     let results: Vec<Result<Histogram<u64>>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..writers as u64).map(|w| scope.spawn(move || worker(w))).collect();
@@ -96,7 +116,7 @@ pub fn raw_durable_write(
     for result in results {
         latency.add(result?).map_err(|e| Error::invalid(format!("cannot merge histograms: {e}")))?;
     }
-    let writes_per_second = latency.len() as f64 / start.elapsed().as_secs_f64();
+    let writes_per_second = latency.len() as f64 / begun_all.elapsed().as_secs_f64();
     Ok(RawWrites { latency, writes_per_second })
 }
 

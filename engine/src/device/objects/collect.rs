@@ -6,8 +6,8 @@
 //! without appends stays: its absence would let an earlier writer continue (O23).
 //!
 //! Extents and small files stay while the pin of a reader may need them (O27): see `pins`. The pins
-//! are listed for each batch, after the put that drops it is confirmed. What a pin keeps is looked
-//! at again with later batches; what is left when this writer ends is an orphan for the next one.
+//! are listed for each batch, after the put that drops it is confirmed. A later batch takes along
+//! what a pin kept. When this writer ends, the next one finds the rest as orphans.
 
 use super::body::{Body, ObjectId, SegmentEntry, WriterEpoch};
 use super::frame::SHORT_BYTES;
