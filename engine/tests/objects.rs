@@ -290,8 +290,8 @@ fn frozen(seed: u64, appends: bool) {
     if closes {
         next.close().unwrap_or_else(|error| panic!("{context}: {error}"));
     } else {
-        other.kill();
-        std::mem::forget(next);
+        other.stop();
+        drop(next);
     }
     let (last, db) = open(&settings, &store).unwrap_or_else(|error| panic!("{context}: {error}"));
     assert_eq!(check(&db, &context), 8, "{context}: opened again");
@@ -337,4 +337,49 @@ fn wrong_objects_give_one_clear_error() {
     let error = open(&settings, &damaged).map(drop).expect_err("the manifest is damaged");
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
     assert!(error.to_string().contains("manifest"), "{error}");
+}
+
+/// A lane takes 8 parts, of which a header and a fence take two. A segment has 16 sectors.
+#[test]
+fn a_segment_has_lanes_for_all_its_blocks() {
+    in_time("a long segment", 60, || {
+        let store = SimulatedStore::with(StoreOptions { parts_max: 8, ..StoreOptions::new(1) });
+        let settings = settings(Preset::PerTransaction).with(|s| s.logs = 1);
+        let (client, db) = open(&settings, &store).expect("opens");
+        let table = db.create_table("t").expect("new");
+        for number in 1..=100 {
+            assert_eq!(count(&db, &table, 10).expect("commits"), number);
+        }
+        drop((table, db));
+        client.stop();
+        let (_client, db) = open(&settings, &store).expect("opens again");
+        assert_eq!(check(&db, "opened again"), 100);
+    });
+}
+
+/// The second writer has moved the pages that the first one needs.
+#[test]
+fn a_read_of_a_writer_that_has_ended_says_why_it_fails() {
+    let (settings, store) = (tiny(1 << 20), store(1, true));
+    let (_client, db) = open(&settings, &store).expect("opens");
+    let table = db.create_table("t").expect("new");
+    let fill = |db: &Database, table: &Table| {
+        for batch in 0..40_u8 {
+            let insert = |row: u8| db.transact(|tx| tx.insert(table, [batch, row], vec![row; 2000]));
+            (0..40).for_each(|row| insert(row).expect("commits"));
+        }
+        db.checkpoint().expect("no fault");
+    };
+    fill(&db, &table);
+    let (_other, next) = open(&settings, &store).expect("takes over");
+    let theirs = next.table("t").expect("is there");
+    (0..4).for_each(|_| fill(&next, &theirs));
+    let snapshot = db.begin_read().expect("what is durable can be read");
+    let read = (0..40).flat_map(|batch| (0..40).map(move |row| [batch, row]));
+    let errors: Vec<_> = read.filter_map(|key: [u8; 2]| snapshot.get(&table, key).err()).collect();
+    assert!(!errors.is_empty(), "all pages are in memory");
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
+        assert!(error.to_string().contains("another process has opened the database"), "{error}");
+    }
 }

@@ -35,11 +35,11 @@ impl Backup {
         let mut disks = base.map(|base| base.disks).unwrap_or_default();
         let target = SimulatedStorage::new(random.next_u64());
         let options = BackupOptions::default().with(|s| s.base = disks.last().map(place));
-        let (commits, begun) = (shared.tables.returned_commits.all(), shared.disk.operations());
+        let (commits, begun) = (shared.tables.returned_commits.all(), shared.medium.changes());
         // A backup makes a checkpoint.
         shared.make_durable(|| shared.db.backup(place(&target), options))?;
         disks.push(target);
-        Ok(Backup { disks, commits, begun, ended: shared.disk.operations() })
+        Ok(Backup { disks, commits, begun, ended: shared.medium.changes() })
     }
 
     /// Restores the backup and judges the restored database.

@@ -51,6 +51,8 @@ pub enum PlannedFault {
     Memory(u64, u64),
     /// After the first number of thread starts, the second number of starts fails.
     Threads(u64, u64),
+    /// Another machine claims the database while this run works.
+    Takeover,
 }
 
 /// Salt of the draw in [`PlannedFault::or_in_process`].
@@ -67,11 +69,12 @@ const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
 /// Processors of the simulated machine.
-fn processors() -> usize {
+pub fn processors() -> usize {
     2
 }
 
-fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
+/// Draws one of `all`.
+pub fn one_of<T: Copy>(random: &mut Random, all: &[T]) -> T {
     all[random.below(all.len() as u64) as usize]
 }
 
@@ -146,7 +149,7 @@ impl PlannedFault {
 
     pub fn inject(self, disk: &SimulatedStorage) {
         match self {
-            PlannedFault::None => {}
+            PlannedFault::None | PlannedFault::Takeover => {}
             PlannedFault::Fault(fault) => disk.inject(fault),
             PlannedFault::Mishap(mishap) => disk.inject_mishap(mishap),
             PlannedFault::Full(bytes) => disk.set_capacity(Some(bytes)),

@@ -4,6 +4,7 @@
 use crate::config::{Config, PlannedFault};
 use crate::figures::{Crash, Figures, Place};
 use crate::known::Known;
+use crate::objects;
 use crate::run::{RunRecord, Script, execute};
 use crate::trace::Trace;
 use quenchdb::Dependency;
@@ -15,11 +16,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// Prints the lines of a history, if a reader asked for them.
 pub type Printer<'a> = Option<&'a mut dyn FnMut(String)>;
 
-/// Runs a seed, with `points` crashes of its first run.
+/// Runs a seed, with `points` crashes of its first run: on a disk, or from
+/// [`objects::FIRST_SEED`] on, on a store of objects.
 ///
 /// # Panics
 /// If something was lost or broken; the message says what.
 pub fn run(seed: u64, points: u64, printer: Printer<'_>) -> Figures {
+    if seed >= objects::FIRST_SEED {
+        return objects::run(seed, points, printer);
+    }
     let config = Config::of(seed, points);
     let mut history = History {
         random: Random::from_seed(seed.wrapping_mul(0x9e37)),

@@ -8,13 +8,13 @@
 //! present. The others are gone for ever, with their CSNs, and the present ones must be explained
 //! without them.
 
+use crate::medium::Medium;
 use crate::support::Content;
 use crate::support::lists::{Ended, Lists, SOME_TIME, elements, list_transaction, read_all};
 use crate::support::modes::ALL_MODES;
 use crate::support::ranges::{Ranges, mark_of, number, range_transaction, scan_all};
 use quench_checker::{History, Level, Observed, Outcome, Verdict, versions};
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Database, Result, Table};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -147,9 +147,9 @@ impl Record {
 
     fn list_transaction(&mut self, isolation: &Isolation, run: &Run<'_>, random: &mut Random) -> Result<()> {
         let lists = &isolation.prior.lists;
-        let (begun, at) = (run.disk.operations(), lists.ticks.next());
+        let (begun, at) = (run.medium.changes(), lists.ticks.next());
         let ended = list_transaction(run.db, &isolation.lists, lists, ALL_MODES, &mut self.history, random);
-        let durable = ended.as_ref().is_ok_and(|ended| ended.durable).then(|| run.disk.operations());
+        let durable = ended.as_ref().is_ok_and(|ended| ended.durable).then(|| run.medium.changes());
         self.spans.push(Span { begun, durable });
         match ended {
             Ok(Ended { level, outcome, at: ended, .. }) => {
@@ -165,10 +165,10 @@ impl Record {
     }
 
     fn range_transaction(&mut self, isolation: &Isolation, run: &Run<'_>, random: &mut Random) -> Result<()> {
-        let begun = run.disk.operations();
+        let begun = run.medium.changes();
         match range_transaction(run.db, &isolation.rows, &isolation.prior.ranges, ALL_MODES, random) {
             Ok(Some(committed)) => {
-                let durable = committed.durable.then(|| run.disk.operations());
+                let durable = committed.durable.then(|| run.medium.changes());
                 self.committed += 1;
                 self.rows.push((committed.observed, Span { begun, durable }));
             }
@@ -183,7 +183,7 @@ impl Record {
 /// The tables and handles with which transactions run.
 pub struct Run<'r> {
     pub db: &'r Database,
-    pub disk: &'r SimulatedStorage,
+    pub medium: &'r dyn Medium,
 }
 
 impl Isolation {
@@ -205,7 +205,7 @@ impl Isolation {
             *snapshot = found.snapshot.map_or(*snapshot, |newest| newest.min(*snapshot));
         }
         prior.present.push(found);
-        Ok(Isolation { lists, rows, before: before.clone(), prior, read_at: run.disk.operations() })
+        Ok(Isolation { lists, rows, before: before.clone(), prior, read_at: run.medium.changes() })
     }
 
     /// Runs one transaction of each kind.
@@ -219,9 +219,9 @@ impl Isolation {
 
     /// Reads the lists once more, as the run's last transaction.
     pub fn read_again(&self, run: &Run<'_>, record: &mut Record) {
-        let begun = run.disk.operations();
+        let begun = run.medium.changes();
         read_all(run.db, &self.lists, &self.prior.lists, &mut record.history);
-        record.spans.push(Span { begun, durable: Some(run.disk.operations()) });
+        record.spans.push(Span { begun, durable: Some(run.medium.changes()) });
     }
 
     /// Judges everything observed so far.

@@ -59,9 +59,22 @@ impl Known {
     /// If something is lost or broken; the message says what.
     pub fn judge(&self, db: &Database, context: &str) -> Found {
         let content = judge_both(db, &self.must, &self.never, context);
+        self.judge_rows_of_owners(content, &db.tables(), context)
+    }
+
+    /// Judges what was read from a database before the knowledge was complete.
+    ///
+    /// # Panics
+    /// If something is lost or broken; the message says what.
+    pub fn judge_read(&self, content: Content, tables: &[String], context: &str) -> Found {
+        judge_content(&content, &self.must, &self.never, context);
+        self.judge_rows_of_owners(content, tables, context)
+    }
+
+    fn judge_rows_of_owners(&self, content: Content, tables: &[String], context: &str) -> Found {
         let histories: Vec<&RowHistory> = self.histories.values().map(|(history, _)| &**history).collect();
         let least = |history: &RowHistory| self.histories[&history.owner].1;
-        let reached = judge_rows(&content, &db.tables(), &histories, least, context);
+        let reached = judge_rows(&content, tables, &histories, least, context);
         Found { content, reached }
     }
 

@@ -10,6 +10,8 @@ mod figures;
 mod history;
 mod isolation;
 mod known;
+mod medium;
+mod objects;
 mod run;
 mod read_only;
 mod processes;

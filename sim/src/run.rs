@@ -6,6 +6,7 @@ use crate::config::PlannedFault;
 use crate::figures::Figures;
 use crate::isolation;
 use crate::known::{Found, Known};
+use crate::medium::Medium;
 use crate::read_only::{EarlierContent, open_read_only};
 use crate::repeated_recovery;
 use crate::support::bank::{Id, Tables};
@@ -76,6 +77,49 @@ pub struct RunRecord {
     /// The error of a refused open.
     pub refused: Option<quenchdb::Error>,
     pub trace: Trace,
+}
+
+impl RunRecord {
+    /// Takes the notes of the threads. Closes the database, if the script says so, or calls `stop`.
+    pub fn end(
+        &mut self,
+        db: Database,
+        done: Done,
+        medium: &dyn Medium,
+        script: &Script,
+        stop: impl FnOnce(Database),
+        figures: &mut Figures,
+    ) {
+        let Done { returned_commits, mut made_durable, mut histories, .. } = done;
+        self.acknowledged = done.acknowledged;
+        self.aborted = done.aborted;
+        self.checkpoints = done.checkpoints;
+        self.backups = done.backups;
+        self.isolation = done.isolation;
+        if script.close {
+            let note = |what: &str| script.trace.note(medium, "main", what);
+            note("closes the database");
+            let closed = returned_commits.make_durable(|| db.close());
+            note(&format!("the close returned: {:?}", closed.as_ref().map(Vec::len)));
+            match closed {
+                Ok(durable) => {
+                    made_durable.extend(durable.into_iter().map(|commit| (medium.changes(), commit)));
+                }
+                Err(error) => {
+                    assert!(
+                        !script.judged || !script.fault.allows_work(),
+                        "{}, close: {error}",
+                        script.context
+                    )
+                }
+            }
+        } else {
+            stop(db);
+        }
+        figures.passed("made durable by a flush, a checkpoint or a closing", made_durable.len() as u64);
+        returned_commits::acknowledge(&made_durable, &mut self.acknowledged, &mut histories);
+        self.histories = histories.into_iter().map(Arc::new).collect();
+    }
 }
 
 /// One run in this many recovers the crashed disk several times before it opens it.
@@ -158,33 +202,18 @@ fn execute_simulated(disk: &SimulatedStorage, script: Script, figures: &mut Figu
     if let (true, Err(error)) = (works, &tables) {
         assert!(is_expected(error, &script.settings), "{}: tables: {error}", script.context);
     }
+    let medium: Arc<dyn Medium> = Arc::new(disk.clone());
     let done = tables
-        .map(|tables| work_together(&db, disk, &script, record.found.as_ref(), tables, figures))
+        .map(|tables| work_together(&db, &medium, &script, record.found.as_ref(), tables, figures))
         .unwrap_or_default();
     count_paths(&db, figures);
-    let Done { returned_commits, mut made_durable, mut histories, .. } = done;
-    record.acknowledged = done.acknowledged;
-    record.aborted = done.aborted;
-    record.checkpoints = done.checkpoints;
-    record.backups = done.backups;
-    record.isolation = done.isolation;
-    if script.close {
-        note("closes the database");
-        let closed = returned_commits.make_durable(|| db.close());
-        note(&format!("the close returned: {:?}", closed.as_ref().map(Vec::len)));
-        match closed {
-            Ok(durable) => made_durable.extend(durable.into_iter().map(|commit| (disk.operations(), commit))),
-            Err(error) => assert!(!works, "{}, close: {error}", script.context),
-        }
-    } else {
+    let stop = |db| {
         note("the machine stops");
         disk.stop();
         drop(db);
-    }
+    };
+    record.end(db, done, &*medium, &script, stop, figures);
     repairer.end();
-    figures.passed("made durable by a flush, a checkpoint or a closing", made_durable.len() as u64);
-    returned_commits::acknowledge(&made_durable, &mut record.acknowledged, &mut histories);
-    record.histories = histories.into_iter().map(Arc::new).collect();
     judge_backups(&record.backups, &script, &record, figures);
     record
 }
@@ -264,7 +293,7 @@ impl Repairer {
 }
 
 /// Counts the code paths that a run took.
-fn count_paths(db: &Database, figures: &mut Figures) {
+pub fn count_paths(db: &Database, figures: &mut Figures) {
     let (statistics, recovery) = (db.statistics(), db.recovery());
     figures.passed("pages left memory", statistics.pages_evicted);
     figures.passed("leaves copied", statistics.pages_copied);

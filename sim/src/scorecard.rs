@@ -7,12 +7,14 @@
 
 use crate::cargo;
 use crate::figures::{DEEP_ORDERS, Figures};
+use crate::objects;
 use crate::processes::{self, Batch, Failure};
 use crate::suites::{Outcome, SUITES, Suite};
 use anyhow::{Context, Result};
 use quenchdb::internals::device::simulated::EVENT_NAMES;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -56,6 +58,9 @@ pub struct Totals {
     pub commits: BTreeMap<String, f64>,
     /// The first seed that has not run.
     pub next_seed: u64,
+    /// The number of seeds on a store of objects that have run.
+    #[serde(default)]
+    pub objects_seeds: u64,
     /// Figures of the simulation.
     pub figures: Figures,
     /// Figures of tests of other packages.
@@ -88,6 +93,8 @@ pub struct Scorecard {
     pub totals: Totals,
 }
 
+/// For this many seeds on a disk one runs on a store of objects.
+const SEEDS_OF_ONE_ON_OBJECTS: u64 = 8;
 /// Number of a round's seeds that run twice.
 const TWICE: u64 = 50;
 /// Target for the seeds of a long run.
@@ -153,10 +160,21 @@ impl Totals {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Runs seeds, the first of them twice.
+    /// Runs seeds on a disk, and some on a store of objects.
     fn simulate(&mut self, options: &Options, until: Option<Instant>) -> Result<()> {
+        let objects = (options.seeds / SEEDS_OF_ONE_ON_OBJECTS).max(1);
+        let first = objects::FIRST_SEED + options.first_seed + self.objects_seeds;
+        self.simulate_seeds(self.next_seed..self.next_seed + options.seeds, options, until)?;
+        self.next_seed += options.seeds;
+        self.simulate_seeds(first..first + objects, options, until)?;
+        self.objects_seeds += objects;
+        Ok(())
+    }
+
+    /// Runs seeds, the first of them twice.
+    fn simulate_seeds(&mut self, seeds: Range<u64>, options: &Options, until: Option<Instant>) -> Result<()> {
         let batch = Batch {
-            seeds: self.next_seed..self.next_seed + options.seeds,
+            seeds,
             until,
             processes: options.processes,
             twice: TWICE,
@@ -165,7 +183,6 @@ impl Totals {
             planted: None,
         };
         let done = processes::run(&batch)?;
-        self.next_seed = batch.seeds.end;
         self.figures.merge(&done.figures);
         self.twice += done.twice;
         self.note_failures(done.failures);
@@ -221,6 +238,7 @@ impl Totals {
         let from =
             |depth: u64, by_depth: &BTreeMap<u64, u64>| by_depth.range(depth..).map(|(_, count)| count).sum();
         let (recovery, checkpoint) = (&figures.in_recovery, &figures.in_checkpoint);
+        let of_path = |path| figures.paths.get(path).copied().unwrap_or(0);
         let each_pair = figures.protocols.values().copied().min().unwrap_or(0);
         let kinds = EVENT_NAMES.len() as u64 + OTHER_FAULTS;
         let power_cuts = if options.simulation_only { SIMULATED_CUTS } else { 100_000 };
@@ -239,6 +257,9 @@ impl Totals {
             at_least("crashes in a checkpoint, depth 3 or more", from(3, checkpoint), (2_000, 250_000)),
             at_least("orders of place and kind, three deep", figures.deep_orders(), (200, DEEP_ORDERS)),
             at_least("crashes of devices that break promises", figures.crashes_unjudged, (500, 25_000)),
+            at_least("crashes of stores of objects", of_path(objects::CRASHES), (5_000, 250_000)),
+            at_least("takeovers beside a live writer", of_path(objects::TAKEOVERS), (1_000, 50_000)),
+            at_least("faults of requests to objects", of_path(objects::FAULTS), (50_000, 2_500_000)),
             at_least("pairs of preset and rule", figures.protocols.len() as u64, (48, 48)),
             at_least("crashes of each of these pairs", each_pair, (500, 20_000)),
             at_least("seeds that went the same way twice", self.twice, (TWICE.min(options.seeds), TWICE)),

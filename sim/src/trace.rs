@@ -1,6 +1,6 @@
 //! The trace of a run for people: the actions of threads, among the operations of the disk.
 
-use quenchdb::internals::device::simulated::SimulatedStorage;
+use crate::medium::Medium;
 use quenchdb::internals::sync::simulation;
 use std::fmt::{Debug, Display};
 use std::ops::Range;
@@ -31,8 +31,8 @@ impl Debug for Trace {
 
 impl Trace {
     /// Records that `thread` did `action` now.
-    pub fn note(&self, disk: &SimulatedStorage, thread: impl Display, action: impl Display) {
-        let at = simulation::aside(|| disk.operations());
+    pub fn note(&self, medium: &dyn Medium, thread: impl Display, action: impl Display) {
+        let at = simulation::aside(|| medium.changes());
         let event = Event { at, thread: thread.to_string(), action: action.to_string() };
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
@@ -42,13 +42,13 @@ impl Trace {
     /// it.
     pub fn lines(
         &self,
-        disk: &SimulatedStorage,
+        medium: &dyn Medium,
         range: Range<usize>,
         crash: Option<(usize, String)>,
     ) -> Vec<String> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (mut lines, mut events) = (Vec::new(), events.into_iter().peekable());
-        let operations = disk.describe(range.start).into_iter().map(Some).chain([None]);
+        let operations = medium.describe(range.start).into_iter().map(Some).chain([None]);
         for (number, operation) in (range.start..=range.end).zip(operations) {
             while let Some(event) = events.next_if(|event| event.at <= number) {
                 // Earlier events are outside of the range.
@@ -70,6 +70,7 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quenchdb::internals::device::simulated::SimulatedStorage;
     use quenchdb::internals::device::{OpenMode, Storage};
 
     #[test]

@@ -6,6 +6,7 @@ use crate::early_end;
 use crate::figures::Figures;
 use crate::isolation::{self, Isolation, Record, Run};
 use crate::known::Found;
+use crate::medium::Medium;
 use crate::run::{Script, wait_for};
 use crate::support::bank::{ALL_KINDS, CommitOutcome, Id, Tables, is_certain, one};
 use crate::support::checked_rows::{CheckedRows, Environment};
@@ -14,7 +15,6 @@ use crate::support::returned_commits::{Commit, ReturnedCommits};
 use crate::support::row_history::{Keys, Reached, RowHistory};
 use quenchdb::internals::base::clock::Clock;
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::simulation;
 use quenchdb::internals::sync::{Mutex, thread};
 use quenchdb::{CommitHandle, Database, ErrorKind, Result, Settings, Snapshot};
@@ -30,15 +30,22 @@ pub fn is_expected(error: &quenchdb::Error, settings: &Settings) -> bool {
     error.kind() == ErrorKind::OutOfMemory || error.is_retryable() || at_bound
 }
 
+/// Returns whether a writer may fail with this error because another machine has claimed its
+/// database.
+pub fn is_end_of_writer(error: &quenchdb::Error) -> bool {
+    use ErrorKind::{Fenced, OutOfSpace, OutcomeUnknown, Poisoned};
+    // The log is full if no checkpoint succeeds any more.
+    let kinds = [Fenced, OutcomeUnknown, Poisoned, OutOfSpace];
+    kinds.contains(&error.kind())
+}
+
 /// Log bytes that a run never exceeds, so that no commit waits for a checkpoint.
 const ROOM: u64 = 8 << 20;
-/// Longest time of a log write on a device without faults, waits included.
-const WRITES: Duration = Duration::from_millis(10);
 
 impl Shared {
     /// Notes an action of thread `number`.
     fn note(&self, number: u8, what: &str) {
-        self.script.trace.note(&self.disk, format_args!("thread {number}"), what);
+        self.script.trace.note(&*self.medium, format_args!("thread {number}"), what);
     }
 
     /// Notes that bounded-loss transaction `id` has returned.
@@ -52,14 +59,14 @@ impl Shared {
         let mut bounded = self.bounded.lock().expect("no panic under it");
         let overdue: Vec<Id> = bounded.iter_mut().flat_map(|bounded| bounded.overdue(self.now())).collect();
         drop(bounded);
-        let operations = self.disk.operations();
+        let operations = self.medium.changes();
         self.notes.lock().overdue.extend(overdue.into_iter().map(|id| (operations, id)));
     }
 
     /// Makes a call that makes everything committed so far durable.
     pub fn make_durable<T>(&self, call: impl FnOnce() -> Result<T>) -> Result<()> {
         let durable = self.tables.returned_commits.make_durable(call)?;
-        let operations = self.disk.operations();
+        let operations = self.medium.changes();
         self.notes.lock().made_durable.extend(durable.into_iter().map(|commit| (operations, commit)));
         Ok(())
     }
@@ -80,17 +87,22 @@ impl Shared {
         no_space
     }
 
-    /// Requires that transactions succeed on a device without faults.
+    /// Requires that transactions succeed without faults, and that a takeover has clear errors.
     fn expect(&self, error: &quenchdb::Error) {
-        let must_work = self.script.judged && self.script.fault.allows_work();
-        assert!(!must_work || is_expected(error, &self.script.settings), "{}: {error}", self.script.context);
+        let Script { judged, fault, settings, context, .. } = &self.script;
+        let is_expected = match fault {
+            PlannedFault::Takeover => is_end_of_writer(error) || is_expected(error, settings),
+            fault => !*judged || !fault.allows_work() || is_expected(error, settings),
+        };
+        assert!(is_expected, "{context}: {error}");
     }
 }
 
 /// State shared by the threads of a run.
 pub struct Shared {
     script: Script,
-    pub disk: SimulatedStorage,
+    /// What the database lies on.
+    pub medium: Arc<dyn Medium>,
     pub db: Database,
     pub tables: Tables,
     /// Rows of earlier runs, as they were found.
@@ -141,21 +153,22 @@ pub struct Done {
 /// Runs the threads of a run until the last has ended.
 pub fn work_together(
     db: &Database,
-    disk: &SimulatedStorage,
+    medium: &Arc<dyn Medium>,
     script: &Script,
     found: Option<&Found>,
     tables: Tables,
     figures: &mut Figures,
 ) -> Done {
     let must_work = script.judged && script.fault.allows_work();
-    let isolation = (must_work && script.kinds == ALL_KINDS).then(|| begin_isolation(db, disk, script));
+    let isolation = (must_work && script.kinds == ALL_KINDS).then(|| begin_isolation(db, &**medium, script));
     let settings = &script.settings;
     let is_on_time =
         must_work && matches!(script.fault, PlannedFault::None) && settings.log_bytes_max == ROOM;
-    let bounded = is_on_time.then(|| Bounded::new(settings.loss_window, WRITES));
+    let write_time = medium.write_time().filter(|_| is_on_time);
+    let bounded = write_time.map(|write_time| Bounded::new(settings.loss_window, write_time));
     let shared = Arc::new(Shared {
         script: script.clone(),
-        disk: disk.clone(),
+        medium: medium.clone(),
         db: db.clone(),
         tables,
         to_adopt: found.map(|found| script.known.to_adopt(found)).unwrap_or_default(),
@@ -169,9 +182,9 @@ pub fn work_together(
     threads.into_iter().for_each(wait_for);
     let releasing_threads = std::mem::take(&mut shared.notes.lock().releasing_threads);
     releasing_threads.into_iter().for_each(wait_for);
-    if is_on_time && script.seed.is_multiple_of(2) {
+    if let Some(write_time) = write_time.filter(|_| script.seed.is_multiple_of(2)) {
         // No thread does anything until all loss windows are over.
-        thread::sleep(settings.loss_window + WRITES + Duration::from_micros(1));
+        thread::sleep(settings.loss_window + write_time + Duration::from_micros(1));
         shared.note_overdue();
     }
     shared.end(figures)
@@ -259,12 +272,12 @@ fn work(shared: &Arc<Shared>, number: u8) {
     let mut handles: Vec<(Id, CommitHandle)> = Vec::new();
     let mut snapshot: Option<Snapshot> = None;
     let mut record = Record::default();
-    let operations = || shared.disk.operations();
+    let operations = || shared.medium.changes();
     let (db, returned_commits) = (&shared.db, &shared.tables.returned_commits);
     let environment = Environment { db, returned_commits, operations: &operations, kinds: script.kinds };
     let note = |what: &str| shared.note(number, what);
     let acknowledge = |id| {
-        shared.notes.lock().acknowledged.push((shared.disk.operations(), id));
+        shared.notes.lock().acknowledged.push((shared.medium.changes(), id));
         note(&format!("{id:?} is durable"));
     };
     for n in 0..script.each {
@@ -279,7 +292,7 @@ fn work(shared: &Arc<Shared>, number: u8) {
             return;
         }
         if let Some(isolation) = &shared.isolation {
-            let run = Run { db: &shared.db, disk: &shared.disk };
+            let run = Run { db: &shared.db, medium: &*shared.medium };
             // Memory was refused.
             isolation.step(&run, &mut record, &mut random).unwrap_or_else(|error| shared.expect(&error));
         }
@@ -334,8 +347,8 @@ fn describe_outcome(ended: &Result<CommitOutcome>) -> String {
 }
 
 /// Reads the content left by earlier runs, for the judge of isolation.
-fn begin_isolation(db: &Database, disk: &SimulatedStorage, script: &Script) -> Option<Isolation> {
-    let begun = Isolation::begin(&Run { db, disk }, &script.known.observed);
+fn begin_isolation(db: &Database, medium: &dyn Medium, script: &Script) -> Option<Isolation> {
+    let begun = Isolation::begin(&Run { db, medium }, &script.known.observed);
     begun
         .inspect_err(|error| {
             assert!(is_expected(error, &script.settings), "{}, isolation: {error}", script.context)
@@ -348,7 +361,7 @@ fn judge_isolation(shared: &Shared, mut record: Record) -> Option<isolation::Run
     let isolation = shared.isolation.as_ref()?;
     // Not always, because a read makes durable what it reads.
     if shared.script.number == 0 && shared.script.seed & 8 == 0 {
-        isolation.read_again(&Run { db: &shared.db, disk: &shared.disk }, &mut record);
+        isolation.read_again(&Run { db: &shared.db, medium: &*shared.medium }, &mut record);
     }
     Some(isolation.end(record, &shared.script.context))
 }
@@ -379,9 +392,9 @@ fn make_durable_traced<T>(
 fn between_transactions(shared: &Shared, number: u8, snapshot: &mut Option<Snapshot>, random: &mut Random) {
     let db = &shared.db;
     if random.chance(shared.script.checkpoint_odds, 60) {
-        let begin = shared.disk.operations();
+        let begin = shared.medium.changes();
         if make_durable_traced(shared, number, "a checkpoint", || db.checkpoint()).is_ok() {
-            shared.notes.lock().checkpoints.push(begin..shared.disk.operations());
+            shared.notes.lock().checkpoints.push(begin..shared.medium.changes());
         }
         return;
     }

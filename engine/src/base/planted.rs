@@ -153,6 +153,7 @@ bugs! {
 
     BlockReusedEarly "block-reused-early" "store" "The block of a page is free as soon as it has a newer image." "I8, F1";
     ImagesNotFlushed "images-not-flushed" "store" "A manifest is published before the images that it names are flushed." "I5, checkpoint 3";
+    ExtentNotDiscarded "extent-not-discarded" "store" "An extent without blocks in use is allocated again before it is discarded." "X2";
     BlockLeaked "block-leaked" "store" "A block of the mapping that was replaced is not given back." "F4: no block is lost";
     MappingSlotSkipped "mapping-slot-skipped" "store" "The first changed page of each part of the mapping is not written to it." "R1";
     NewestSlotNotFirst "newest-slot-not-first" "store" "An open brings the slot that does not hold the newest manifest up to it before that is durable." "N7";

@@ -9,6 +9,8 @@ pub enum Detector {
     Tests { binary: &'static str, filter: &'static str },
     /// Seeds of the simulation, from the first to this one.
     Seeds(u64),
+    /// As many seeds of the simulation on a store of objects.
+    ObjectsSeeds(u64),
 }
 
 const fn tests(binary: &'static str, filter: &'static str) -> Detector {
@@ -17,6 +19,7 @@ const fn tests(binary: &'static str, filter: &'static str) -> Detector {
 
 /// Most seeds tried. One of the first few notices, in a second or two; this many take a minute.
 const SEEDS: Detector = Detector::Seeds(300);
+const OBJECTS_SEEDS: Detector = Detector::ObjectsSeeds(100);
 
 const LEAVE_MEMORY: Detector =
     tests("engine", "checkpoint_exact::a_checkpoint_is_of_one_moment_while_its_pages_leave_memory");
@@ -107,16 +110,16 @@ detectors! {
     RetiredFreedEarly: tests("engine", "large_values::a_value_released_while_a_checkpoint_is_made_is_freed_once");
     UnfinishedNotListed: tests("engine", "longer_than_memory::copies_of_a_checkpoint_have_nothing_of_a_value_in_progress");
 
-    WriterNotFenced: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing");
-    LogReadBeforeFence: tests("engine", "objects::a_takeover_loses_nothing");
-    AppendedBehindFence: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing");
-    ManifestPutAlways: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing");
-    NamesRepeat: tests("engine", "objects::");
-    UnregisteredSegment: tests("engine", "objects::a_crash_between_any_two_changes");
-    BlockReportedEarly: tests("engine", "objects::a_crash_between_any_two_changes");
-    NumberedFenceDeleted: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing");
-    ExtentDeletedEarly: tests("engine", "objects::a_crash_between_any_two_changes");
-    ExtentNamedEarly: tests("engine", "objects::requests_of_unknown_outcome");
+    WriterNotFenced: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing"), OBJECTS_SEEDS;
+    LogReadBeforeFence: tests("engine", "objects::a_takeover_loses_nothing"), OBJECTS_SEEDS;
+    AppendedBehindFence: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing"), OBJECTS_SEEDS;
+    ManifestPutAlways: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing"), OBJECTS_SEEDS;
+    NamesRepeat: tests("engine", "objects::"), OBJECTS_SEEDS;
+    UnregisteredSegment: tests("engine", "objects::a_crash_between_any_two_changes"), OBJECTS_SEEDS;
+    BlockReportedEarly: tests("engine", "objects::a_crash_between_any_two_changes"), OBJECTS_SEEDS;
+    NumberedFenceDeleted: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing"), OBJECTS_SEEDS;
+    ExtentDeletedEarly: tests("engine", "objects::a_crash_between_any_two_changes"), OBJECTS_SEEDS;
+    ExtentNamedEarly: tests("engine", "objects::requests_of_unknown_outcome"), OBJECTS_SEEDS;
     PinIgnored: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
     PinNotChecked: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
 
@@ -128,6 +131,7 @@ detectors! {
 
     BlockReusedEarly: SEEDS;
     ImagesNotFlushed: SEEDS;
+    ExtentNotDiscarded: tests("engine", "extents::");
     BlockLeaked: tests("engine", "verify::no_block_and_no_segment_is_leaked");
     MappingSlotSkipped: tests("lib", "store::tests::crash"), SEEDS;
     NewestSlotNotFirst: tests("lib", "store::tests::manifest");

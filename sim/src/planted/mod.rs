@@ -9,6 +9,7 @@ mod seeds;
 mod table;
 mod tests;
 
+use crate::objects;
 use anyhow::{Context, Result, bail};
 use detectors::{Detector, detectors};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -176,6 +177,10 @@ fn row(bug: Bug, binaries: &Binaries, processor: usize, seeds: u64) -> Result<Ro
                 (outcome, first_seed) = seeds::ask(1..=last, bug, processor)?;
                 looked_at = last;
                 outcome
+            }
+            Detector::ObjectsSeeds(last) => {
+                let first = objects::FIRST_SEED;
+                seeds::ask(first + 1..=first + last, bug, processor)?.0
             }
         };
         match outcome {

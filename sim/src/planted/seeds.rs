@@ -9,12 +9,12 @@ use std::time::Instant;
 
 /// Runs `seeds` with `bug` planted until one notices; returns that seed.
 pub fn ask(seeds: RangeInclusive<u64>, bug: Bug, processor: usize) -> Result<(Outcome, Option<u64>)> {
-    let begun = Instant::now();
+    let (begun, first) = (Instant::now(), *seeds.start());
     for seed in seeds {
         let (outcome, seconds) = (one(seed, Some(bug), processor)?, begun.elapsed().as_secs_f64());
         if let Outcome::Noticed(caught) = outcome {
             must_be_sound(&caught.by, &one(seed, None, processor)?)?;
-            return Ok((Outcome::Noticed(Caught { runs: seed, seconds, ..caught }), Some(seed)));
+            return Ok((Outcome::Noticed(Caught { runs: seed - first + 1, seconds, ..caught }), Some(seed)));
         }
     }
     Ok((Outcome::Nothing(""), None))

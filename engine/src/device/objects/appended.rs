@@ -7,7 +7,8 @@
 //!
 //! A lane has one append in flight, so several lanes give several appends in flight. A block names
 //! database, log, epoch and sequence, so its lane and its place there do not matter, and a caller's
-//! offset is ignored.
+//! offset is ignored. A lane takes a limited number of appends, so a long segment has more lanes
+//! than appends in flight.
 //!
 //! 1. The offset of an append is the length of what this writer appended and saw confirmed (O6). So
 //!    everything below it is the writer's own, and there was no fence.
@@ -29,6 +30,7 @@ use super::segment_reader::Part;
 use super::store::{Outcome, perform};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
+use crate::device::SECTOR_BYTES;
 use crate::sync::{Event, Mutex, thread};
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -64,6 +66,8 @@ struct State {
 pub struct AppendedSegment {
     path: String,
     writer: Arc<Writer>,
+    /// Returns the name of the next object of this writer.
+    next: Box<dyn Fn() -> ObjectId + Send + Sync>,
     state: Mutex<State>,
     /// Happens when no write is in flight.
     idle: Event,
@@ -80,7 +84,7 @@ impl std::fmt::Debug for AppendedSegment {
 ///
 /// # Errors
 /// I/O; after `tries` names of unknown outcome the last failure.
-pub(super) fn create_lane(writer: &Writer, mut next: impl FnMut() -> ObjectId) -> Result<Lane> {
+fn create_lane(writer: &Writer, next: &dyn Fn() -> ObjectId) -> Result<Lane> {
     let mut patience = Patience::new(writer.patience);
     loop {
         let id = next();
@@ -107,10 +111,19 @@ fn holds(writer: &Writer, id: ObjectId, header: &[u8]) -> bool {
 }
 
 impl AppendedSegment {
-    /// Returns a segment in lanes that exist.
-    pub(super) fn new(path: &str, writer: Arc<Writer>, lanes: Vec<Lane>) -> Arc<AppendedSegment> {
-        let state = Mutex::new(State { lanes, ..State::default() });
-        Arc::new(AppendedSegment { path: path.to_string(), writer, state, idle: Event::new() })
+    /// Creates a segment with a lane for each append in flight.
+    ///
+    /// # Errors
+    /// As [`create_lane`].
+    pub(super) fn create(
+        path: &str,
+        writer: Arc<Writer>,
+        next: impl Fn() -> ObjectId + Send + Sync + 'static,
+    ) -> Result<Arc<AppendedSegment>> {
+        let lanes = (0..writer.lanes).map(|_| create_lane(&writer, &next)).collect::<Result<_>>()?;
+        let (path, state) = (path.to_string(), Mutex::new(State { lanes, ..State::default() }));
+        let next = Box::new(next);
+        Ok(Arc::new(AppendedSegment { path, writer, next, state, idle: Event::new() }))
     }
 
     fn begin(self: &Arc<Self>, write: Write) {
@@ -131,6 +144,9 @@ impl AppendedSegment {
     fn start_next(self: &Arc<Self>) {
         let (lane, write, request) = {
             let mut state = self.state.lock();
+            if state.lanes.iter().filter(|lane| lane.is_busy).count() >= self.writer.lanes {
+                return;
+            }
             let lanes = state.lanes.iter().enumerate();
             let free = lanes.filter(|(_, lane)| !lane.is_busy && lane.parts_left > 0);
             let Some((index, _)) = free.max_by_key(|(_, lane)| lane.parts_left) else { return };
@@ -196,11 +212,15 @@ impl AppendedSegment {
         match resolve(&self.writer, &state, &write.body, failure) {
             Ok(Resolved::Durable(version)) => self.confirmed(lane, write, version),
             Ok(Resolved::LaneIsFull) => {
-                {
-                    let mut state = self.state.lock();
-                    (state.lanes[lane].parts_left, state.lanes[lane].is_busy) = (0, false);
-                    state.waiting.push_front(write);
+                let mut state = self.state.lock();
+                (state.lanes[lane].parts_left, state.lanes[lane].is_busy) = (0, false);
+                if state.lanes.iter().all(|lane| lane.parts_left == 0) {
+                    drop(state);
+                    let what = "the log objects take fewer appends than expected: set a shorter segment";
+                    return self.fail(write, Error::new(ErrorKind::Io, what).at(place(&self.path, 0)));
                 }
+                state.waiting.push_front(write);
+                drop(state);
                 self.start_next();
             }
             Err(error) => self.fail(write, error),
@@ -309,6 +329,17 @@ impl OpenSegment for Arc<AppendedSegment> {
     fn entry(&self, number: u64) -> SegmentEntry {
         let objects = self.state.lock().lanes.iter().map(|lane| lane.id.number).collect();
         SegmentEntry { number, epoch: self.writer.header.epoch, form: Form::Lanes, objects }
+    }
+
+    fn make_room(&self, bytes: u64) -> Result<()> {
+        loop {
+            let parts: u64 = self.state.lock().lanes.iter().map(|lane| lane.parts_left).sum();
+            if parts >= bytes.div_ceil(SECTOR_BYTES as u64) {
+                return Ok(());
+            }
+            let lane = create_lane(&self.writer, &*self.next)?;
+            self.state.lock().lanes.push(lane);
+        }
     }
 
     fn registered(&self) {

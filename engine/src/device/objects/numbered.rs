@@ -113,7 +113,7 @@ impl NumberedSegment {
 
     /// Object `number` is there. Reports all writes whose lower objects are there, too.
     fn created(self: &Arc<Self>, number: u64, write: Write) {
-        let mut complete = Vec::new();
+        let (mut complete, mut hopeless, mut failure) = (Vec::new(), Vec::new(), None);
         {
             let mut state = self.state.lock();
             state.requests -= 1;
@@ -127,8 +127,16 @@ impl NumberedSegment {
                 complete.push(write);
                 next += 1;
             }
+            if let Some(error) = &state.failure {
+                // A lower number will never be there.
+                failure = Some(error.duplicate());
+                hopeless.extend(std::mem::take(&mut state.early).into_values());
+            }
         }
         complete.into_iter().for_each(|write| self.end(write, Ok(())));
+        if let Some(failure) = failure {
+            hopeless.into_iter().for_each(|write| self.end(write, Err(failure.duplicate())));
+        }
         self.start_next();
     }
 
@@ -230,6 +238,11 @@ impl OpenSegment for Arc<NumberedSegment> {
 
     fn entry(&self, number: u64) -> SegmentEntry {
         SegmentEntry { number, epoch: self.id.epoch, form: Form::Numbered, objects: vec![self.id.number] }
+    }
+
+    /// Each block has an object of its own.
+    fn make_room(&self, _bytes: u64) -> Result<()> {
+        Ok(())
     }
 
     fn registered(&self) {

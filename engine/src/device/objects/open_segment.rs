@@ -43,6 +43,10 @@ pub(super) trait OpenSegment: Send + Sync + std::fmt::Debug {
     /// Returns what the register says of it.
     fn entry(&self, number: u64) -> SegmentEntry;
 
+    /// Makes sure that the segment takes blocks of `bytes` in total. Called before the register
+    /// names the segment.
+    fn make_room(&self, bytes: u64) -> Result<()>;
+
     /// Notes that the register names the segment.
     fn registered(&self);
 
@@ -119,6 +123,7 @@ impl File for OpenSegmentFile {
     }
 
     fn zero_extend(&self, len: u64) -> Result<()> {
+        self.segment.make_room(len)?;
         self.len.fetch_max(len, Ordering::Relaxed);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What a writer holds from its claim to the next one: the register, its segments, its pages.
 
-use super::appended::{AppendedSegment, create_lane};
+use super::appended::AppendedSegment;
 use super::body::{FileEntry, Form, ObjectId, SegmentEntry};
 use super::collect::Collector;
 use super::extents::Extents;
@@ -42,14 +42,23 @@ pub(super) struct Session {
 
 #[derive(Debug, Default)]
 struct Segments {
-    /// All segments that were not removed.
-    entries: BTreeMap<u64, SegmentEntry>,
+    /// Those of earlier writers that were not removed.
+    earlier: BTreeMap<u64, SegmentEntry>,
     /// Those that this writer fills.
     own: BTreeMap<u64, Arc<dyn OpenSegment>>,
     /// Those of earlier writers, up to their fences.
     ended: BTreeMap<u64, Ended>,
     /// Objects of segments that were removed since the last put.
     removed: Vec<String>,
+}
+
+impl Segments {
+    /// Returns what the register says of all segments that were not removed, in their order.
+    fn entries(&self) -> Vec<SegmentEntry> {
+        let mut all = self.earlier.clone();
+        all.extend(self.own.iter().map(|(number, own)| (*number, own.entry(*number))));
+        all.into_values().collect()
+    }
 }
 
 impl Session {
@@ -74,8 +83,8 @@ impl Session {
             fence_all(&**store, &body.segments, &fence, options.patience)
         };
         let ended = ended.map_err(|error| overtaken(&**store, &register, options, error))?;
-        let entries = body.segments.iter().map(|entry| (entry.number, entry.clone())).collect();
-        let segments = Mutex::new(Segments { entries, ended, ..Segments::default() });
+        let earlier = body.segments.iter().map(|entry| (entry.number, entry.clone())).collect();
+        let segments = Mutex::new(Segments { earlier, ended, ..Segments::default() });
         let next_number = Arc::new(AtomicU64::new(1));
         let header = Frame { kind: FrameKind::Header, ..fence };
         let writer = Arc::new(Writer {
@@ -115,7 +124,7 @@ impl Session {
             let mut segments = self.segments.lock();
             dropped.append(&mut segments.removed);
             registered.extend(segments.own.values().cloned());
-            body.segments = segments.entries.values().cloned().collect();
+            body.segments = segments.entries();
             drop(segments);
             dropped.append(&mut self.files.lock().describe(body));
             dropped.extend(self.extents.describe(body).into_iter().map(ObjectId::pages_name));
@@ -138,16 +147,14 @@ impl Session {
     /// I/O.
     pub(super) fn create_segment(&self, number: u64, path: &str) -> Result<Arc<dyn File>> {
         let epoch = self.register.epoch();
-        let next = || ObjectId { epoch, number: self.next_number.fetch_add(1, Ordering::Relaxed) };
+        let numbers = self.next_number.clone();
+        let next = move || ObjectId { epoch, number: numbers.fetch_add(1, Ordering::Relaxed) };
         let segment: Arc<dyn OpenSegment> = if self.writer.facts.appends {
-            let lanes = (0..self.options.lanes).map(|_| create_lane(&self.writer, next));
-            Arc::new(AppendedSegment::new(path, self.writer.clone(), lanes.collect::<Result<_>>()?))
+            Arc::new(AppendedSegment::create(path, self.writer.clone(), next)?)
         } else {
             Arc::new(NumberedSegment::new(path, next(), self.writer.clone()))
         };
-        let mut segments = self.segments.lock();
-        segments.entries.insert(number, segment.entry(number));
-        segments.own.insert(number, segment.clone());
+        self.segments.lock().own.insert(number, segment.clone());
         Ok(Arc::new(OpenSegmentFile::new(segment, self.writer.clone())))
     }
 
@@ -166,8 +173,10 @@ impl Session {
     /// Removes a segment from the next manifest that is put; its objects are deleted after that.
     pub(super) fn remove_segment(&self, number: u64) {
         let mut segments = self.segments.lock();
-        let Some(entry) = segments.entries.remove(&number) else { return };
-        let own = segments.own.remove(&number).map(|own| own.parts());
+        let own = segments.own.remove(&number);
+        let entry = own.as_ref().map(|own| own.entry(number)).or_else(|| segments.earlier.remove(&number));
+        let Some(entry) = entry else { return };
+        let own = own.map(|own| own.parts());
         let Ended { parts, kept } = segments.ended.remove(&number).unwrap_or_default();
         let parts = own.unwrap_or(parts);
         let mut names: Vec<String> = match entry.form {
@@ -230,7 +239,15 @@ impl Session {
 
     /// Returns the numbers of all segments.
     pub(super) fn segment_numbers(&self) -> Vec<u64> {
-        self.segments.lock().entries.keys().copied().collect()
+        self.segments.lock().entries().iter().map(|entry| entry.number).collect()
+    }
+
+    /// Returns the error of a read that failed with `error`.
+    pub(super) fn explain(&self, error: Error) -> Error {
+        match error.kind() {
+            ErrorKind::NotFound => overtaken(&*self.store, &self.register, self.options, error),
+            _ => error,
+        }
     }
 
     /// Ends the writer: waits until none of its requests is in flight, and says so in the manifest
@@ -246,14 +263,14 @@ impl Session {
     }
 }
 
-/// A recovery that misses an object may have been overtaken: then that is the error.
+/// A writer that misses an object may have been overtaken: then that is the error.
 fn overtaken(store: &dyn ObjectStore, register: &Register, options: Options, error: Error) -> Error {
     match look_up(store, options.patience) {
         Ok(Some(newest)) if newest.body.epoch != register.epoch() => {
             super::register::fenced(register.epoch(), newest.body.epoch)
         }
         Ok(_) if error.kind() == ErrorKind::NotFound => {
-            let what = "a log object that the manifest names is missing";
+            let what = "an object that the manifest names is missing";
             let place = error.location().cloned().unwrap_or_else(|| place("manifest", 0));
             Error::corruption(what).at(place)
         }

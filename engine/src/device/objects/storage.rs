@@ -143,8 +143,11 @@ impl Shared {
         if let Some(pinned) = &self.pinned {
             return pinned.explain(error);
         }
+        if let Some(session) = self.session() {
+            return session.explain(error);
+        }
         match error.kind() {
-            ErrorKind::NotFound if self.session().is_none() => {
+            ErrorKind::NotFound => {
                 let what = "a writer has deleted a page that this reader needs: open the database again";
                 Error::after(ErrorKind::Poisoned, what, &error)
             }

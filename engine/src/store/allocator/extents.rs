@@ -14,6 +14,7 @@
 //!   again.
 
 use super::super::block::BlockNumber;
+use crate::base::planted::{self, Bug};
 use std::collections::BTreeSet;
 
 /// The extent from which blocks are allocated.
@@ -139,6 +140,11 @@ impl Extents {
         }
         if self.open.is_some_and(|open| open.extent == extent) {
             self.close();
+        }
+        if planted::is(Bug::ExtentNotDiscarded) {
+            self.free.insert(extent);
+            self.allocatable += self.size(extent);
+            return;
         }
         self.unused.insert(extent);
     }

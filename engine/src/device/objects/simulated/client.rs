@@ -1,10 +1,10 @@
 //! A client of a simulated store: the connection of one machine.
 
 use super::faults::Fault;
-use super::network::{Link, Network, Step};
+use super::network::{Link, Network, Sent, Step};
 use super::options::Delivery;
 use crate::base::clock::Clock;
-use crate::device::objects::{Done, ObjectStore, Request, StoreFacts};
+use crate::device::objects::{Done, Failure, FailureKind, ObjectStore, Request, StoreFacts};
 use crate::sync::{Event, Mutex, thread};
 use std::sync::Arc;
 
@@ -187,10 +187,16 @@ impl SimulatedClient {
 
 impl ObjectStore for SimulatedClient {
     fn start(&self, request: Request, done: Done) {
-        let unused = self.shared.network.lock().send(self.number, request, done);
-        // A callback may own anything, so it is dropped without the lock.
-        drop(unused);
-        self.shared.proceed(self.delivery);
+        let sent = self.shared.network.lock().send(self.number, request, done);
+        match sent {
+            Sent::Taken => self.shared.proceed(self.delivery),
+            // A callback may own anything, so it is dropped without the lock.
+            Sent::Dead(done) => drop(done),
+            Sent::Stopped(done) => {
+                let what = "the machine has stopped".into();
+                done(Err(Failure { kind: FailureKind::Denied, what }));
+            }
+        }
     }
 
     fn facts(&self) -> StoreFacts {

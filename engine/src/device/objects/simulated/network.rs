@@ -79,6 +79,16 @@ pub(super) enum Step {
     Idle,
 }
 
+/// What became of a request that a client started.
+pub(super) enum Sent {
+    /// The request is in flight.
+    Taken,
+    /// The client is dead, and its callback must not be called.
+    Dead(Done),
+    /// The machine has stopped. The caller hears of it at once.
+    Stopped(Done),
+}
+
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) options: StoreOptions,
@@ -128,11 +138,14 @@ impl Network {
         network
     }
 
-    /// Sends a request. Returns `done` if the client is dead: then the request is not sent.
-    pub(super) fn send(&mut self, client: usize, request: Request, done: Done) -> Option<Done> {
+    /// Sends a request.
+    pub(super) fn send(&mut self, client: usize, request: Request, done: Done) -> Sent {
         let link = self.links[client];
         if link.is_killed {
-            return Some(done);
+            return Sent::Dead(done);
+        }
+        if link.is_stopped {
+            return Sent::Stopped(done);
         }
         let mut item = InFlight {
             number: self.sent,
@@ -146,17 +159,13 @@ impl Network {
         self.sent += 1;
         *self.requests.entry(item.request.kind()).or_default() += 1;
         self.record(&item, Event::Sent);
-        if link.is_stopped {
-            let what = "the machine has stopped".into();
-            item.stage = Stage::Answered(Err(Failure { kind: FailureKind::Denied, what }));
-            self.record(&item, Event::Lost);
-        } else if link.is_partitioned {
+        if link.is_partitioned {
             item.fault = Some(self.partition_one(&item.request));
         } else {
             item.fault = self.faults.strike(client, &item.request, &mut self.random);
         }
         self.in_flight.push(item);
-        None
+        Sent::Taken
     }
 
     /// Performs one step.
@@ -365,6 +374,7 @@ impl Network {
     pub(super) fn stop(&mut self, client: usize) {
         let link = &mut self.links[client];
         (link.is_stopped, link.holds_requests, link.holds_replies) = (true, false, false);
+        link.is_alive = false;
         let mut taken = self.abandon(client);
         for item in &mut taken {
             item.stage = Stage::Answered(unknown("the machine has stopped"));

@@ -153,6 +153,17 @@ impl SimulatedStore {
         self.shared.network.lock().journal.changes()
     }
 
+    /// Returns a hash of the journal.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let network = self.shared.network.lock();
+        let records = network.journal.records();
+        let mix = |mixed: u32, record: &Record| {
+            crate::base::checksum::crc_append(mixed, format!("{record:?}").as_bytes())
+        };
+        u64::from(records.iter().fold(0, mix)) << 32 | records.len() as u64
+    }
+
     /// Returns the store as other machines find it after the first `changes` changes if all clients
     /// die at that moment. What was in flight takes effect there late or never, by `seed`.
     ///

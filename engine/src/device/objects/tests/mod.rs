@@ -2,6 +2,7 @@
 
 pub(super) mod memory_store;
 
+use super::simulated::{Fault, FaultKind, SimulatedStore, StoreOptions};
 use super::{ObjectStorage, ObjectStore, Options};
 use crate::base::settings::Settings;
 use crate::device::{AlignedBuffer, OpenMode, Storage, WriteRequest};
@@ -87,6 +88,46 @@ fn queued_writes_of_pages_share_an_object() {
     assert_eq!(pages(), 0);
     file.flush().expect("no fault");
     assert_eq!(pages(), 1);
+}
+
+/// Several writes are in flight when another writer claims the database. Whatever the order of
+/// their failures and successes, each is reported.
+#[test]
+fn every_write_of_a_writer_that_has_ended_is_reported() {
+    for (seed, appends) in (0..100).flat_map(|seed| [(seed, true), (seed, false)]) {
+        let store = SimulatedStore::with(StoreOptions { appends, ..StoreOptions::new(seed) });
+        let connect = || {
+            let client = store.client();
+            let storage = ObjectStorage::new(client.clone(), client.facts(), Options::default());
+            (client, storage)
+        };
+        let (client, storage) = connect();
+        let lock = storage.lock(true).expect("free");
+        let mode = OpenMode { create: true, read_only: false, direct: true };
+        let file = storage.open("log/00000001.seg", mode).expect("new");
+        file.zero_extend(64 << 10).expect("no fault");
+        storage.flush_directory("log").expect("no fault");
+        client.hold_requests();
+        // The second one is sent again, and ends after the first one has failed.
+        let lost = Fault { prefix: "log/".into(), after: 1, ..Fault::once(FaultKind::LostRequest) };
+        client.inject(lost);
+        let (sender, outcomes) = std::sync::mpsc::channel();
+        for write in 0..3_u64 {
+            let sender = sender.clone();
+            let done = Box::new(move |result: crate::Result<()>| drop(sender.send((write, result))));
+            file.write_then(write * 4096, &vec![write as u8; 4096], done);
+        }
+        let (_other, successor) = connect();
+        let _theirs = successor.lock(true).expect("claims it");
+        client.release();
+        for _ in 0..3 {
+            let ended = outcomes.recv_timeout(Duration::from_secs(20));
+            let (write, result) = ended.unwrap_or_else(|_| panic!("seed {seed}: a write has no outcome"));
+            let error = result.expect_err("another writer has the database");
+            assert_eq!(error.kind(), ErrorKind::Fenced, "seed {seed}, write {write}: {error}");
+        }
+        drop((file, lock));
+    }
 }
 
 /// More data than memory, many checkpoints and evictions, and takeovers in between.

@@ -1,0 +1,208 @@
+//! The history of one seed of a database in a store of objects: a first run, crashed between many
+//! pairs of changes of the store. Further runs and crashes follow each crash.
+//!
+//! A crash ends all machines. Nothing of them is left: the next run has another client, and what
+//! the store has. Requests that were in flight take effect then, later, or never. In some runs a
+//! second machine takes the database over while the first one works.
+//!
+//! Threads do not panic here: a panic inside the device may leave a write without an outcome.
+
+mod config;
+mod run;
+
+use crate::config::PlannedFault;
+use crate::figures::Figures;
+use crate::history::Printer;
+use crate::known::Known;
+use crate::run::{RunRecord, Script};
+use crate::trace::Trace;
+use config::ObjectsConfig;
+use quenchdb::internals::base::random::Random;
+use quenchdb::internals::device::objects::simulated::SimulatedStore;
+pub use run::{FAULTS, TAKEOVERS};
+use run::{Takeover, execute};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// Seeds from this one on run on a store of objects.
+pub const FIRST_SEED: u64 = 1_000_000_000;
+/// The figure of crashes.
+pub const CRASHES: &str = "crashes of all machines of a store";
+/// Changes printed before and after a crash.
+const SHOWN: usize = 6;
+
+/// Runs a seed, with `points` crashes of its first run.
+///
+/// # Panics
+/// If something was lost or broken; the message says what.
+pub fn run(seed: u64, points: u64, printer: Printer<'_>) -> Figures {
+    let config = ObjectsConfig::of(seed, points);
+    let random = Random::from_seed(seed.wrapping_mul(0x9e37));
+    let figures = Figures { seeds: 1, ..Figures::default() };
+    let mut history = History { config, random, figures, printer };
+    history.say(|history| format!("{:?}", history.config));
+    history.run();
+    history.figures
+}
+
+struct History<'a> {
+    config: ObjectsConfig,
+    random: Random,
+    figures: Figures,
+    printer: Printer<'a>,
+}
+
+/// A store after a crash, with the knowledge about its content.
+struct Crashed {
+    store: SimulatedStore,
+    known: Known,
+    depth: u64,
+    context: String,
+}
+
+impl History<'_> {
+    fn run(&mut self) {
+        let base = self.config.base.clone();
+        let store = SimulatedStore::with(self.config.store.clone());
+        let script = Script {
+            seed: self.random.next_u64(),
+            settings: base.settings,
+            tight: base.tight,
+            number: 0,
+            threads: base.threads,
+            each: base.each,
+            kinds: base.kinds,
+            fault: base.fault,
+            threads_end_early: base.threads_end_early,
+            checkpoint_odds: 3,
+            known: Known::default(),
+            close: self.random.chance(1, 4),
+            judged: true,
+            trace: Trace::default(),
+            context: format!("seed {}, first run", base.seed),
+        };
+        let known = Known::default();
+        let records = self.execute(&store, script);
+        for point in 0..base.points {
+            let context = format!("seed {}, point {point}", base.seed);
+            let crashed = self.crash(&store, &records, &known, 0, &context);
+            self.continue_after(crashed);
+        }
+    }
+
+    fn say(&mut self, line: impl FnOnce(&Self) -> String) {
+        if self.printer.is_some() {
+            let line = line(self);
+            if let Some(print) = self.printer.as_mut() {
+                print(line);
+            }
+        }
+    }
+
+    /// Executes a run, perhaps with a takeover.
+    fn execute(&mut self, store: &SimulatedStore, mut script: Script) -> Vec<RunRecord> {
+        let is_taken_over =
+            matches!(script.fault, PlannedFault::None) && script.threads > 0 && self.random.chance(1, 3);
+        let takeover = is_taken_over.then(|| {
+            script.fault = PlannedFault::Takeover;
+            let settings = self.config.other_protocol(&mut self.random);
+            Takeover::any(&script, settings, &mut self.random)
+        });
+        self.say(|_| format!("run: {script:?}\n{takeover:?}"));
+        let trace = script.trace.clone();
+        let (config, figures) = (&self.config, &mut self.figures);
+        // A failing run is printed, too.
+        let records = catch_unwind(AssertUnwindSafe(|| execute(store, config, script, takeover, figures)));
+        self.say(|_| trace.lines(store, 0..store.changes(), None).join("\n"));
+        records.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Chooses after how many changes a run ends: inside its recovery or a checkpoint, or anywhere.
+    fn end_of(&mut self, store: &SimulatedStore, records: &[RunRecord], depth: u64) -> usize {
+        let (end, random) = (store.changes(), &mut self.random);
+        let opened: Vec<usize> = records.iter().filter_map(|record| record.opened_at).collect();
+        let checkpoints: Vec<_> =
+            records.iter().flat_map(|record| &record.checkpoints).filter(|range| !range.is_empty()).collect();
+        match random.below(6) {
+            0 if depth > 0 && opened.first().is_some_and(|at| *at > 0) => {
+                random.below(opened[0] as u64 + 1) as usize
+            }
+            1 if !checkpoints.is_empty() => {
+                let range = checkpoints[random.below(checkpoints.len() as u64) as usize];
+                range.start + random.below(range.len() as u64) as usize
+            }
+            // Around the claim of the second machine.
+            2 if opened.len() > 1 => opened[1].saturating_sub(random.below(8) as usize),
+            3 => end,
+            _ => random.below(end as u64 + 1) as usize,
+        }
+    }
+
+    /// Ends all machines of a run.
+    fn crash(
+        &mut self,
+        store: &SimulatedStore,
+        records: &[RunRecord],
+        before: &Known,
+        depth: u64,
+        context: &str,
+    ) -> Crashed {
+        let (at, end) = (self.end_of(store, records, depth), store.changes());
+        let context = format!("{context}; crash after {at} of {end} changes");
+        self.say(|_| {
+            let around = at.saturating_sub(SHOWN)..end.min(at + SHOWN);
+            let lines = records[0].trace.lines(store, around, Some((at, "crash".into())));
+            format!("{context}\n{}", lines.join("\n"))
+        });
+        self.figures.passed(CRASHES, 1);
+        let known = records.iter().fold(before.clone(), |known, record| known.after(record, at));
+        let store = store.crash(at, self.random.next_u64());
+        Crashed { store, known, depth: depth + 1, context }
+    }
+
+    /// Runs the database after a crash, and crashes it again up to the planned depth. Sometimes
+    /// opens the last store once more.
+    fn continue_after(&mut self, crashed: Crashed) {
+        let Crashed { store, known, depth, context } = crashed;
+        let base = self.config.base.clone();
+        let last = depth >= base.depth;
+        let same = self.random.chance(1, 4);
+        let settings = if same { base.settings } else { self.config.other_protocol(&mut self.random) };
+        let seed = self.random.next_u64();
+        let script = Script {
+            seed,
+            settings,
+            tight: base.tight,
+            // A takeover has a number of its own.
+            number: 2 * depth as u8,
+            threads: if last { 0 } else { 1 + self.random.below(2) as u8 },
+            each: 1 + self.random.below(4) as u8,
+            kinds: base.kinds,
+            fault: PlannedFault::None,
+            threads_end_early: self.random.chance(1, 12),
+            checkpoint_odds: 6,
+            known: known.clone(),
+            close: last && self.random.chance(1, 2),
+            judged: true,
+            trace: Trace::default(),
+            context: context.clone(),
+        };
+        let records = self.execute(&store, script.clone());
+        if !last {
+            let next = self.crash(&store, &records, &known, depth, &context);
+            return self.continue_after(next);
+        }
+        if self.random.chance(1, 4) {
+            let again = store.crash(store.changes(), self.random.next_u64());
+            self.figures.passed("opened again", 1);
+            let context = format!("{context}; opened again");
+            let script = Script {
+                seed: self.random.next_u64(),
+                context: context.clone(),
+                trace: Trace::default(),
+                ..script
+            };
+            let second = self.execute(&again, script);
+            assert!(second[0].found == records[0].found, "{context}: opening again finds other rows");
+        }
+    }
+}
