@@ -19,6 +19,7 @@
 //! | [`machine`] | what can happen next, and what must never happen? |
 //! | [`snapshot`] | a second, smaller model: what does a reader see of a commit in progress? |
 //! | [`locks`] | a third model: what do serializable transactions and early release need? |
+//! | [`objects`] | two models of stores of objects: may a writer be replaced at any moment? |
 //!
 //! Left out on purpose: checkpoints and segment reuse (random histories in the engine's
 //! `recovery/select` have them), large and page-partitioned transactions, the catalog, records of
@@ -29,6 +30,7 @@ pub mod acknowledgment;
 pub mod clocks;
 pub mod locks;
 pub mod machine;
+pub mod objects;
 pub mod recovery;
 pub mod scenario;
 pub mod snapshot;

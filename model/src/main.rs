@@ -1,11 +1,14 @@
-//! Explores the model of locks without a limit: `quench-model [right | wrong | pairs [SECONDS]]`.
+//! Explores the models of locks and of stores of objects without a limit:
+//! `quench-model [right | wrong | pairs [SECONDS] | objects]`.
 //!
-//! Without an argument: the right rules, then the wrong ones. `pairs` runs every pair of
-//! two-operation programs, for some minutes if no limit is given.
+//! Without an argument: the right rules for locks, then the wrong ones. `pairs` runs every pair of
+//! two-operation programs, for some minutes if no limit is given. `objects` runs the right rules
+//! for stores of objects, and prints a counterexample for each wrong one.
 
 use quench_model::locks::explore::{explore, explore_until};
 use quench_model::locks::scenario::Dependencies;
 use quench_model::locks::{judge, right, wrong};
+use quench_model::objects::{self, collect, takeover};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -20,12 +23,51 @@ fn main() -> ExitCode {
             let limit = arguments.next().and_then(|seconds| seconds.parse().ok());
             run_pairs(limit.map_or(Duration::MAX, Duration::from_secs))
         }
+        Some("objects") => {
+            run_objects("takeover", takeover::wrong::right())
+                & run_objects("collecting", collect::wrong::right(false))
+                & run_objects("collecting", collect::wrong::right(true))
+                & run_wrong_objects()
+        }
         Some(_) => {
-            eprintln!("usage: quench-model [right | wrong | pairs [SECONDS]]");
+            eprintln!("usage: quench-model [right | wrong | pairs [SECONDS] | objects]");
             return ExitCode::from(2);
         }
     };
     ExitCode::from(u8::from(!is_right))
+}
+
+fn run_objects<S: objects::explore::Scenario + 'static>(of: &str, runs: Vec<(&str, S)>) -> bool {
+    let mut is_right = true;
+    for (name, scenario) in runs {
+        let began = Instant::now();
+        let findings = objects::explore::explore(&scenario);
+        println!("{of}, {name}: {} states, {:.1} s", findings.states, began.elapsed().as_secs_f32());
+        is_right &= findings.broken.is_none();
+        findings.broken.iter().for_each(|(violation, trace)| println!("    {violation:?}: {trace}"));
+    }
+    is_right
+}
+
+fn run_wrong_objects() -> bool {
+    let mut is_right = true;
+    let mut note = |name: String, breaks: bool, broken: Option<String>| {
+        is_right &= breaks;
+        println!("{name}: {}", broken.unwrap_or_else(|| "no counterexample".into()));
+    };
+    for variant in takeover::wrong::variants() {
+        let broken = objects::explore::explore(&variant.scenario).broken;
+        let name = format!("{:?}, {:?}", variant.mistake, variant.scenario.store);
+        let breaks = broken.as_ref().is_some_and(|(violation, _)| *violation == variant.breaks);
+        note(name, breaks, broken.map(|(violation, trace)| format!("{violation:?}: {trace}")));
+    }
+    for variant in collect::wrong::variants() {
+        let broken = objects::explore::explore(&variant.scenario).broken;
+        let breaks = broken.as_ref().is_some_and(|(violation, _)| *violation == variant.breaks);
+        let name = format!("{:?}", variant.mistake);
+        note(name, breaks, broken.map(|(violation, trace)| format!("{violation:?}: {trace}")));
+    }
+    is_right
 }
 
 fn run_right() -> bool {

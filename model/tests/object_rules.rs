@@ -1,0 +1,55 @@
+//! The rules for databases in a store of objects: the right ones hold in every state, each wrong
+//! one has a counterexample.
+
+use quench_model::objects::explore::{Scenario, explore};
+use quench_model::objects::{collect, takeover};
+use std::collections::BTreeSet;
+
+/// Explores every run: no rule is broken. Returns what was reached.
+fn hold<S: Scenario + 'static>(runs: Vec<(&str, S)>) -> BTreeSet<&'static str> {
+    let mut reached = BTreeSet::new();
+    for (name, scenario) in runs {
+        let findings = explore(&scenario);
+        println!("{name}: {} states", findings.states);
+        println!("figures: {{\"model_states\": {}}}", findings.states);
+        assert!(findings.broken.is_none(), "{name}: {:?}", findings.broken);
+        reached.extend(findings.reached);
+    }
+    reached
+}
+
+#[test]
+fn takeovers_by_the_rules_lose_nothing() {
+    let reached = hold(takeover::wrong::right());
+    assert_eq!(reached.len(), 3, "{reached:?}");
+}
+
+#[test]
+fn each_mistake_in_a_takeover_breaks_a_promise() {
+    for variant in takeover::wrong::variants() {
+        let broken = explore(&variant.scenario).broken;
+        let (mistake, store) = (variant.mistake, variant.scenario.store);
+        println!("{mistake:?}, {store:?}: {broken:?}");
+        let breaks = broken.map(|(violation, _)| violation);
+        assert_eq!(breaks, Some(variant.breaks), "{mistake:?}, {store:?}");
+    }
+}
+
+#[test]
+fn collecting_by_the_rules_loses_nothing() {
+    let mut reached = hold(collect::wrong::right(false));
+    if std::env::var("QUENCH_DEEP").is_ok_and(|deep| deep == "1") {
+        reached.extend(hold(collect::wrong::right(true)));
+    }
+    assert_eq!(reached.len(), 3, "{reached:?}");
+}
+
+#[test]
+fn each_mistake_in_collecting_loses_an_extent() {
+    for variant in collect::wrong::variants() {
+        let broken = explore(&variant.scenario).broken;
+        println!("{:?}: {broken:?}", variant.mistake);
+        let breaks = broken.map(|(violation, _)| violation);
+        assert_eq!(breaks, Some(variant.breaks), "{:?}", variant.mistake);
+    }
+}
