@@ -41,6 +41,7 @@ pub mod arrivals;
 pub mod plan;
 pub mod reads;
 pub mod reopened;
+pub mod requests;
 pub mod contention;
 pub mod report;
 pub mod device;

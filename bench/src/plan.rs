@@ -1,6 +1,7 @@
 //! What to run, for all workloads.
 
 use crate::arrivals::Rate;
+use crate::requests::Prices;
 use crate::rows::Shape;
 use quenchdb::Durability;
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub struct Plan {
     pub interval: Duration,
     /// How transactions commit.
     pub commit: CommitMode,
+    /// Prices of a store of objects.
+    pub prices: Prices,
     /// Arrivals of an open loop. `None`: a closed loop.
     pub rate: Option<Rate>,
     /// Durability level of each transaction.

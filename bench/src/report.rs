@@ -6,6 +6,7 @@ use crate::coordination::Coordination;
 use crate::engine::Engine;
 use crate::latencies::Latency;
 use crate::reopened::Reopened;
+use crate::requests::RequestReport;
 use crate::series::{CheckpointMark, Interval};
 use crate::traffic::Traffic;
 use serde::{Deserialize, Serialize};
@@ -197,6 +198,8 @@ pub struct Report {
     pub device_read_bytes: u64,
     /// Bytes written to the file of pages, by checkpoints and evictions.
     pub store_bytes_written: u64,
+    /// Requests to the store of objects; none if the database lies on a disk.
+    pub requests: Option<RequestReport>,
     /// Bytes of keys and values that committed transactions wrote.
     pub logical_bytes_written: u64,
     /// Checkpoints that ended in the measured time.
@@ -389,9 +392,10 @@ impl Report {
             mb(self.store_bytes_written)
         )?;
         match self.read_floor {
-            Some(floor) => writeln!(f, "; floor {floor:.0} random reads/s"),
-            None => writeln!(f),
+            Some(floor) => writeln!(f, "; floor {floor:.0} random reads/s")?,
+            None => writeln!(f)?,
         }
+        self.requests.iter().try_for_each(|requests| writeln!(f, "  {requests}"))
     }
 
     fn show_latencies(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

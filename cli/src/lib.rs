@@ -73,7 +73,7 @@ enum Command {
     /// List the tables
     Tables(inspect::TablesArgs),
     /// Print what is known of a database: device, sizes, log, last recovery
-    Stat(SourceArgs),
+    Stat(inspect::StatArgs),
     /// Check every page, checksum and log record (exit code 1 if there is damage)
     Verify(SourceArgs),
     /// Write a checkpoint, so that the next open replays nothing before it

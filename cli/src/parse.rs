@@ -2,7 +2,9 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use quench_bench::modelled::FIGURES;
+use quench_bench::requests::Prices;
 use quenchdb::{Compression, Error, Preset};
+use std::path::Path;
 
 /// Returns the names of the modelled devices.
 pub fn devices() -> PossibleValuesParser {
@@ -11,6 +13,11 @@ pub fn devices() -> PossibleValuesParser {
 
 pub fn parse_compression(name: &str) -> Result<Compression, String> {
     Compression::from_name(name).map_err(|error| error.to_string())
+}
+
+/// Reads the prices of a store of objects from the file at a path.
+pub fn prices(path: &str) -> Result<Prices, String> {
+    Prices::read(Path::new(path)).map_err(|error| format!("{error:#}"))
 }
 
 pub fn percent(text: &str) -> Result<u32, String> {

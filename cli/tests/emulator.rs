@@ -112,6 +112,13 @@ fn bench_and_demo_run_in_a_store_of_objects() {
         let report: Value = serde_json::from_slice(&server.run(&arguments, 0)).expect("JSON");
         assert!(number(&report, "throughput_tps") > 0.0, "{report}");
         assert!(number(&report["floor_us"], "p50") > 0.0, "{report}");
+        let requests = &report["requests"];
+        let blocks = number(requests, "appends") + number(requests, "puts");
+        assert!(blocks >= 10.0, "{report}");
+        assert!(number(requests, "sent_bytes") >= 4096.0 * blocks, "{report}");
+        // A request alone costs $1.13 for a million.
+        let least = blocks * 1.13 / number(&report, "committed");
+        assert!(number(requests, "dollars_per_million_transactions") >= least, "{report}");
         let said = server.run(&arguments, 2);
         assert!(String::from_utf8_lossy(&said).contains("holds a database; give a new prefix"));
         let reused = [&arguments[..], &["--reuse", "--reopen", "kill"]].concat();

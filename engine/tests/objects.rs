@@ -6,7 +6,7 @@
 //! missing.
 
 use crate::support::in_time;
-use crate::support::test_database::tiny;
+use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::depth::{depth, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::{
@@ -382,4 +382,32 @@ fn a_read_of_a_writer_that_has_ended_says_why_it_fails() {
         assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
         assert!(error.to_string().contains("another process has opened the database"), "{error}");
     }
+}
+
+#[test]
+fn statistics_count_the_requests_of_a_database() {
+    use quenchdb::internals::device::objects::RequestKind;
+    let (settings, store) = (settings(Preset::PerTransaction), store(1, true));
+    let (_client, db) = open(&settings, &store).expect("opens");
+    let table = db.create_table("t").expect("new");
+    let before = db.statistics().object_requests.expect("there is a store");
+    for _ in 0..10 {
+        count(&db, &table, 5_000).expect("commits");
+    }
+    db.checkpoint().expect("no fault");
+    let now = db.statistics().object_requests.expect("there is a store");
+    let since = now.since(&before);
+    assert!(since.appends >= 10 && since.puts >= 2, "{since:?}");
+    assert!(since.sent_bytes >= 50_000, "{since:?}");
+    assert_eq!((since.throttled, since.unknown), (0, 0));
+    let counted = [now.puts, now.appends, now.gets, now.heads, now.lists, now.deletes];
+    assert_eq!(counted, RequestKind::ALL.map(|kind| store.requests_of(kind)));
+    // A failed request counts, too.
+    store.set_odds(FaultKind::ThrottledBefore, 500);
+    for _ in 0..20 {
+        count(&db, &table, 10).expect("commits");
+    }
+    let throttled = db.statistics().object_requests.expect("there is a store").throttled;
+    assert!(throttled > 3, "{throttled}");
+    assert_eq!(tiny(1 << 20).open_in_memory().statistics().object_requests, None);
 }

@@ -29,6 +29,7 @@ use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::process::cpu_seconds;
 use crate::progress::Progress;
 use crate::report::{Floor, KindReport, Report, Stages};
+use crate::requests::RequestReport;
 use crate::series::Sampler;
 use crate::store::{Error, Figures, Store};
 use crate::traffic::BlockDevice;
@@ -204,6 +205,9 @@ impl<S: Store> Run<'_, S> {
             device_reads: f.reads - b.reads,
             device_read_bytes: f.read_bytes - b.read_bytes,
             store_bytes_written: f.written_bytes - b.written_bytes,
+            requests: f.requests.zip(b.requests).map(|(now, then)| {
+                RequestReport::of(&now.since(&then), &plan.prices, committed + rolled_back)
+            }),
             logical_bytes_written: sums.written_bytes - before.sums.written_bytes,
             checkpoints: f.checkpoints - b.checkpoints,
             checkpoint_seconds: f.checkpoint_seconds - b.checkpoint_seconds,

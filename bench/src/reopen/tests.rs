@@ -7,6 +7,7 @@ use std::time::Duration;
 
 fn plan(rows: u64) -> Plan {
     Plan {
+        prices: Default::default(),
         threads: 1,
         duration: Duration::from_millis(1),
         warm_up: None,

@@ -131,6 +131,8 @@ pub struct Figures {
     pub read_bytes: u64,
     /// Bytes written to the file of pages.
     pub written_bytes: u64,
+    /// Requests to a store of objects; none if the database lies on a disk.
+    pub requests: Option<quenchdb::ObjectRequests>,
     /// Checkpoints.
     pub checkpoints: u64,
     /// Total time of the checkpoints in seconds.

@@ -267,6 +267,7 @@ impl Store for Database {
             reads: s.store_reads,
             read_bytes: s.store_read_bytes,
             written_bytes: s.store_bytes_written,
+            requests: s.object_requests,
             checkpoints: s.checkpoints,
             checkpoint_seconds: s.checkpoint_seconds,
             row_wait_seconds: s.row_wait_seconds,

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 fn plan(rows: u64, threads: usize) -> Plan {
     Plan {
+        prices: Default::default(),
         threads,
         duration: Duration::from_millis(1),
         warm_up: None,

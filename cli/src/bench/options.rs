@@ -6,6 +6,7 @@ use super::protocol_options::{AblationOf, ProtocolArgs};
 use super::workload_name::Workload;
 use super::workload_options::{CounterArgs, LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use crate::commands::is_url;
+use crate::parse::prices;
 use crate::parse::{
     bytes, devices, every, parse_compression, parse_preset, percent, positive_seconds, rate, seconds, theta,
     value_bytes,
@@ -16,6 +17,7 @@ use quench_bench::arrivals::{Gaps, Rate};
 use quench_bench::modelled::Figures;
 use quench_bench::place::Place;
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
+use quench_bench::requests::Prices;
 use quench_bench::store::{Configured, Release};
 use quenchdb::{Builder, Compression, Database, DeviceTrust, Durability, Preset};
 use std::path::{Path, PathBuf};
@@ -142,6 +144,10 @@ pub struct BenchArgs {
     /// Wait for each commit, or continue at once
     #[arg(long, value_enum, default_value = "blocking")]
     commit: Commit,
+    /// JSON file with prices of a store of objects in dollars (million_puts, million_gets,
+    /// million_deletes, gigabyte_sent, gigabyte_received); default: those of S3 Express One Zone
+    #[arg(long, value_name = "FILE", value_parser = prices)]
+    prices: Option<Prices>,
     /// Open loop: this many transactions arrive per second, and latency counts from the arrival
     #[arg(long, value_name = "PER SECOND", value_parser = rate)]
     rate: Option<f64>,
@@ -399,6 +405,7 @@ impl BenchArgs {
             duration: Duration::from_secs_f64(self.seconds.unwrap_or(SECONDS)),
             warm_up: self.warmup.map(Duration::from_secs_f64),
             interval: Duration::from_secs_f64(self.interval),
+            prices: self.prices.unwrap_or_default(),
             commit: match self.commit {
                 Commit::Blocking => CommitMode::Blocking,
                 Commit::Async => CommitMode::Async,

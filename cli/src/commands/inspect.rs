@@ -4,6 +4,7 @@
 use super::source::{DatabaseArgs, SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write, shown};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
+use quench_bench::requests::{Prices, RequestReport};
 use quenchdb::{Database, Snapshot, Statistics};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -75,9 +76,21 @@ fn count(database: &Database, snapshot: &Snapshot, table: &str) -> Result<u64> {
     Ok(counted?)
 }
 
-fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
+/// Arguments of `stat`.
+#[derive(clap::Args)]
+pub struct StatArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// JSON file with prices of a store of objects, as for `bench`
+    #[arg(long, value_name = "FILE", value_parser = crate::parse::prices)]
+    prices: Option<Prices>,
+}
+
+fn facts(database: &Database, s: &Statistics, prices: &Prices) -> Vec<(&'static str, Value)> {
     let (recovery, readers) = (database.recovery(), database.checkpoint_readers());
     vec![
+        // Of this process, which has only opened the database.
+        ("requests", json!(s.object_requests.map(|requests| RequestReport::of(&requests, prices, 0)))),
         ("device", json!(s.device.name)),
         ("volatile_cache", json!(s.device.volatile_cache)),
         ("direct_io", json!(s.device.direct_io.is_ok())),
@@ -143,10 +156,10 @@ fn facts(database: &Database, s: &Statistics) -> Vec<(&'static str, Value)> {
 }
 
 /// Runs `stat`.
-pub fn stat(args: &SourceArgs, as_json: bool) -> Result<Outcome> {
-    let database = args.open()?;
+pub fn stat(args: &StatArgs, as_json: bool) -> Result<Outcome> {
+    let database = args.source.open()?;
     let statistics = database.statistics();
-    let facts = facts(&database, &statistics);
+    let facts = facts(&database, &statistics, &args.prices.unwrap_or_default());
     if as_json {
         let object: serde_json::Map<String, Value> =
             facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect();

@@ -34,8 +34,8 @@ pub use verify::VerifyReport;
 
 pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, SalvagedTable};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
-pub use crate::device::Pin;
 pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
+pub use crate::device::{ObjectRequests, Pin};
 pub use crate::recovery::RecoveryReport;
 pub use crate::store::CheckpointReader;
 pub use crate::transaction::{

@@ -7,8 +7,8 @@ use crate::base::settings::{Acknowledger, Dependency, Layout, Preset, Queue, Wri
 use crate::checkpoint::{CheckpointTotals, ReplayEstimate};
 use crate::commit::presets::Axes;
 use crate::commit::{Commit, CommitMetrics};
-use crate::device::DeviceFacts;
 use crate::device::mapped::MemoryFacts;
+use crate::device::{DeviceFacts, ObjectRequests};
 use crate::store::{PackUsage, StoreUsage};
 use crate::transaction::TransactionCounters;
 use std::sync::Arc;
@@ -101,6 +101,8 @@ macro_rules! statistics {
 statistics! {
     /// Commit protocol.
     preset: Preset = |s| s.engine.settings.preset;
+    /// Requests to the store of objects that holds the database; `None` if none does.
+    object_requests: Option<ObjectRequests> = |s| s.engine.storage.requests();
     /// Number of logs; 0 in a database that is open read-only.
     logs: usize = |s| s.engine.opened.logs;
     /// The rule by which the number of logs is chosen, if it is not set.

@@ -21,6 +21,7 @@ mod space_refusal;
 pub mod facts;
 mod buffer;
 pub mod mapped;
+mod requests;
 mod storage;
 mod locks;
 mod blocking_queue;
@@ -39,6 +40,7 @@ pub mod simulated;
 pub use buffer::{AlignedBuffer, SECTOR_BYTES};
 pub(crate) use directory_lock::LOCK_PATH;
 pub use facts::{DeviceFacts, DurabilityMethod};
+pub use requests::ObjectRequests;
 pub use space_refusal::SpaceRefusal;
 #[cfg(feature = "object-storage")]
 pub use storage::WriteEnded;

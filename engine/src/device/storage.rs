@@ -3,6 +3,7 @@
 use super::buffer::AlignedBuffer;
 use super::facts::{DeviceFacts, DurabilityMethod};
 use super::mapped::{self, MapOptions, MappedMemory};
+use super::requests::ObjectRequests;
 use crate::base::{Location, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -95,6 +96,11 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
 
     /// Returns the path of the built-in mapped memory of a storage without a directory.
     fn own_memory(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Returns the requests to the store of objects that holds the database; `None` if none does.
+    fn requests(&self) -> Option<ObjectRequests> {
         None
     }
 

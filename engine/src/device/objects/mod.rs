@@ -37,6 +37,7 @@ mod extents;
 mod callback_queue;
 mod pins;
 mod collect;
+mod counted;
 mod files;
 mod session;
 mod small_file;

@@ -12,6 +12,7 @@
 
 use super::body::{Body, FileEntry};
 use super::callback_queue::CallbackQueue;
+use super::counted::CountedStore;
 use super::extents::{Extents, read_only};
 use super::fence::peek;
 use super::options::Options;
@@ -26,7 +27,8 @@ use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{
-    DeviceFacts, DurabilityMethod, File, OpenMode, Pin, Pins, ReadDone, ReadRequest, Storage, WriteQueue,
+    DeviceFacts, DurabilityMethod, File, ObjectRequests, OpenMode, Pin, Pins, ReadDone, ReadRequest, Storage,
+    WriteQueue,
 };
 use crate::sync::Mutex;
 use bytes::Bytes;
@@ -46,6 +48,7 @@ pub struct ObjectStorage {
 #[derive(Debug)]
 struct Shared {
     store: Arc<dyn ObjectStore>,
+    counted: Arc<CountedStore>,
     facts: StoreFacts,
     options: Options,
     lock: Mutex<Locked>,
@@ -97,8 +100,17 @@ impl ObjectStorage {
     /// Opens a store of objects with these properties. Reads and writes nothing.
     #[must_use]
     pub fn new(store: Arc<dyn ObjectStore>, facts: StoreFacts, options: Options) -> ObjectStorage {
-        let (lock, pinned) = (Mutex::default(), None);
-        ObjectStorage { shared: Arc::new(Shared { store, facts, options, lock, pinned }) }
+        ObjectStorage::counted(CountedStore::new(store), facts, options, None)
+    }
+
+    fn counted(
+        counted: Arc<CountedStore>,
+        facts: StoreFacts,
+        options: Options,
+        pinned: Option<PinnedBody>,
+    ) -> ObjectStorage {
+        let (store, lock) = (counted.clone(), Mutex::default());
+        ObjectStorage { shared: Arc::new(Shared { store, counted, facts, options, lock, pinned }) }
     }
 }
 
@@ -362,6 +374,10 @@ impl Storage for ObjectStorage {
 
     fn set_durability(&self, _method: DurabilityMethod) {}
 
+    fn requests(&self) -> Option<ObjectRequests> {
+        Some(self.shared.counted.requests())
+    }
+
     fn pins(&self) -> Option<&dyn Pins> {
         Some(self)
     }
@@ -373,10 +389,9 @@ impl Storage for ObjectStorage {
 
 impl Pins for ObjectStorage {
     fn hold(&self) -> Result<Arc<dyn Storage>> {
-        let Shared { store, facts, options, .. } = &*self.shared;
+        let Shared { store, counted, facts, options, .. } = &*self.shared;
         let pinned = Some(PinnedBody::newest(store, *options)?);
-        let (store, facts, options, lock) = (store.clone(), facts.clone(), *options, Mutex::default());
-        Ok(Arc::new(ObjectStorage { shared: Arc::new(Shared { store, facts, options, lock, pinned }) }))
+        Ok(Arc::new(ObjectStorage::counted(counted.clone(), facts.clone(), *options, pinned)))
     }
 
     fn has_changed(&self) -> Result<bool> {
