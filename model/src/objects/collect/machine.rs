@@ -1,9 +1,11 @@
 //! Which steps are possible, and what must never happen?
 
+use super::read::newest;
 use super::scenario::{Mistake, Scenario};
-use super::state::{Manifest, Phase, Reader, Request, State};
+use super::state::{Extent, Name, Phase, Reader, Request, State};
 use crate::objects::explore::{self, sound};
 use stateright::{Model, Property};
+use std::collections::BTreeSet;
 
 /// A broken promise.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -12,6 +14,10 @@ pub enum Violation {
     NamedExtentLost,
     /// A pinned manifest names such an extent.
     PinnedExtentLost,
+    /// An object has another content than the manifest of a reader says, with or without a pin.
+    OtherContent,
+    /// The holder has nothing more to delete, and an object of its own stays that nothing names.
+    Leaked,
 }
 
 /// A pin keeps an object that was dropped.
@@ -38,6 +44,10 @@ pub enum Action {
     ListPins(u8),
     /// A writer deletes what was dropped.
     Delete(u8),
+    /// The time of the pins passes, although the reader may continue.
+    EndPinTime,
+    /// A writer's request to remove the pins takes effect.
+    RemovePins,
     /// The reader's next step.
     Read,
     /// A request takes effect; whether its sender hears of it.
@@ -66,6 +76,12 @@ impl Model for Scenario {
         if state.reader != Reader::Ended {
             actions.push(Action::Read);
         }
+        if self.pins_end && !state.is_pin_time_over {
+            actions.push(Action::EndPinTime);
+        }
+        if state.is_pin_time_over && !state.pins.is_empty() {
+            actions.push(Action::RemovePins);
+        }
         (0..state.writers.len()).for_each(|writer| self.writer_actions(state, writer, actions));
     }
 
@@ -83,6 +99,8 @@ impl Model for Scenario {
             Action::LookForOrphans(writer) => self.look_for_orphans(&mut next, index(writer)),
             Action::ListPins(writer) => self.list_pins(&mut next, index(writer)),
             Action::Delete(writer) => self.delete(&mut next, index(writer)),
+            Action::EndPinTime => next.is_pin_time_over = true,
+            Action::RemovePins => next.pins.clear(),
             Action::Read => self.read(&mut next),
             Action::TakeEffect(request, is_replied) => self.take_effect(&mut next, &request, is_replied),
         }
@@ -152,14 +170,35 @@ impl explore::Scenario for Scenario {
     type Violation = Violation;
 
     fn violation(state: &State) -> Option<Violation> {
-        let is_lost = |manifest: &Manifest| {
-            let mut extents = manifest.extents.iter();
-            extents.any(|extent| state.objects.get(&extent.name) != Some(&extent.content))
-        };
-        match &state.reader {
-            _ if is_lost(&state.manifest) => Some(Violation::NamedExtentLost),
-            Reader::Pinned(manifest) if is_lost(manifest) => Some(Violation::PinnedExtentLost),
-            _ => None,
+        let content = |extent: &Extent| state.objects.get(&extent.name);
+        let is_lost = |extent: &Extent| content(extent) != Some(&extent.content);
+        let is_other = |extent: &Extent| content(extent).is_some_and(|found| *found != extent.content);
+        if state.manifest.extents.iter().any(is_lost) {
+            return Some(Violation::NamedExtentLost);
         }
+        if let Reader::Pinned(manifest) = &state.reader {
+            // Without its pin the reader may miss an object, and fails then (O28).
+            let has_pin = newest(manifest).is_some_and(|newest| state.pins.contains(&newest));
+            if manifest.extents.iter().any(is_other) {
+                return Some(Violation::OtherContent);
+            }
+            if has_pin && manifest.extents.iter().any(is_lost) {
+                return Some(Violation::PinnedExtentLost);
+            }
+        }
+        has_leaked(state).then_some(Violation::Leaked)
     }
+}
+
+/// Returns true if the holder has deleted all that it will, and an object of its own is too many.
+///
+/// Objects of earlier writers may stay: a late upload is an orphan for the next holder.
+fn has_leaked(state: &State) -> bool {
+    let holder = state.manifest.claimed;
+    let own = &state.writers[usize::from(holder)];
+    let is_idle = own.phase == Phase::Working && own.put.is_none() && own.upload.is_none();
+    let has_deleted = own.dropped.is_empty() && own.kept.is_empty() && state.in_flight.is_empty();
+    let named: BTreeSet<Name> = state.manifest.extents.iter().map(|extent| extent.name).collect();
+    let is_unnamed = |name: &Name| name.0 == holder && !named.contains(name);
+    is_idle && has_deleted && state.objects.keys().any(is_unnamed)
 }

@@ -3,7 +3,7 @@
 use super::scenario::{Mistake, Scenario};
 use super::state::{Manifest, Name, Reader, State};
 
-fn newest(manifest: &Manifest) -> Option<Name> {
+pub(super) fn newest(manifest: &Manifest) -> Option<Name> {
     manifest.extents.iter().map(|extent| extent.name).max()
 }
 

@@ -29,6 +29,10 @@ pub enum Mistake {
     PinsIgnored,
     /// The new holder looks for pins at its claim only for what it drops itself (O27).
     OrphansIgnorePins,
+    /// A pin whose time has passed keeps nothing, although it is still there (O27).
+    EndedPinIgnored,
+    /// What a pin kept is never looked at again (O27).
+    KeptForgotten,
 }
 
 /// A run of two writers and a reader.
@@ -38,6 +42,8 @@ pub struct Scenario {
     pub rounds: [u8; 2],
     /// Whether there is a reader.
     pub reads: bool,
+    /// Whether the time of a pin may pass before its reader ends.
+    pub pins_end: bool,
     /// Replies that may be lost.
     pub lost_replies: u8,
     /// What is wrong.
@@ -48,7 +54,7 @@ impl Scenario {
     /// Returns a run of two checkpoints and one, with a reader.
     #[must_use]
     pub fn new() -> Scenario {
-        Scenario { rounds: [2, 1], reads: true, lost_replies: 0, mistake: None }
+        Scenario { rounds: [2, 1], reads: true, pins_end: false, lost_replies: 0, mistake: None }
     }
 
     /// Returns the run with changes.

@@ -81,6 +81,8 @@ pub struct Writer {
     pub dropped: BTreeSet<Name>,
     /// The pins that it has listed for that.
     pub pins: Option<BTreeSet<Name>>,
+    /// What a pin has kept. The next batch of dropped objects takes it along.
+    pub kept: BTreeSet<Name>,
     /// It has looked for orphans.
     pub has_looked: bool,
     /// An extent that it dropped first.
@@ -117,6 +119,8 @@ pub struct State {
     pub objects: BTreeMap<Name, u8>,
     /// The newest object that each pin keeps.
     pub pins: BTreeSet<Name>,
+    /// The time of the pins has passed, by the calendar of the writers.
+    pub is_pin_time_over: bool,
     /// Requests that have not taken effect.
     pub in_flight: Vec<Request>,
     /// The writers.
@@ -144,6 +148,7 @@ impl State {
             upload: None,
             dropped: BTreeSet::new(),
             pins: None,
+            kept: BTreeSet::new(),
             has_looked: phase == Phase::Working,
             first_dropped: None,
             rounds,
@@ -155,6 +160,7 @@ impl State {
             manifest: manifest.clone(),
             next: 2,
             pins: BTreeSet::new(),
+            is_pin_time_over: false,
             in_flight: Vec::new(),
             writers: vec![writer(first, Phase::Working), writer(second, Phase::Absent)],
             reader: if scenario.reads { Reader::Absent } else { Reader::Ended },

@@ -133,6 +133,7 @@ impl Scenario {
                 let before = std::mem::replace(&mut own.manifest, body);
                 let dropped = before.extents.difference(&own.manifest.extents).map(|extent| extent.name);
                 own.dropped.extend(dropped.collect::<Vec<_>>());
+                own.dropped.append(&mut own.kept);
             }
             _ => own.phase = Phase::Ended,
         }
@@ -151,13 +152,17 @@ impl Scenario {
         if self.makes(Mistake::OrphansIgnorePins) {
             orphans.into_iter().for_each(|name| state.send(Request::Delete(name)));
         } else {
-            state.writers[writer].dropped.extend(orphans);
+            let own = &mut state.writers[writer];
+            own.dropped.extend(orphans);
+            own.dropped.append(&mut own.kept);
         }
     }
 
     /// Lists the pins, for the next deletes.
     pub(super) fn list_pins(&self, state: &mut State, writer: usize) {
-        state.writers[writer].pins = Some(state.pins.clone());
+        let ignores = state.is_pin_time_over && self.makes(Mistake::EndedPinIgnored);
+        let listed = if ignores { BTreeSet::new() } else { state.pins.clone() };
+        state.writers[writer].pins = Some(listed);
     }
 
     /// Deletes what was dropped and no pin keeps.
@@ -173,7 +178,9 @@ impl Scenario {
         let dropped = std::mem::take(&mut own.dropped);
         let (kept, free): (BTreeSet<Name>, BTreeSet<Name>) = dropped.into_iter().partition(is_kept);
         state.was_kept |= !kept.is_empty();
-        // What a pin keeps is looked at again with the next batch.
+        if !self.makes(Mistake::KeptForgotten) {
+            own.kept.extend(kept);
+        }
         free.into_iter().for_each(|name| state.send(Request::Delete(name)));
     }
 }

@@ -19,7 +19,10 @@ pub struct WrongVariant {
 pub fn right(are_long: bool) -> Vec<(&'static str, Scenario)> {
     if are_long {
         return vec![
-            ("a reader and three checkpoints", Scenario::new().with(|run| run.rounds = [2, 1])),
+            (
+                "a reader whose pin ends, and three checkpoints",
+                Scenario::new().with(|run| run.pins_end = true),
+            ),
             (
                 "two unknown outcomes and three checkpoints",
                 Scenario::new().with(|run| (run.reads, run.lost_replies) = (false, 2)),
@@ -32,6 +35,7 @@ pub fn right(are_long: bool) -> Vec<(&'static str, Scenario)> {
             "two unknown outcomes",
             Scenario::new().with(|run| (run.reads, run.rounds, run.lost_replies) = (false, [1, 1], 2)),
         ),
+        ("a reader whose pin ends", Scenario::new().with(|run| (run.rounds, run.pins_end) = ([1, 1], true))),
         (
             "a reader and unknown outcomes",
             Scenario::new().with(|run| (run.rounds, run.lost_replies) = ([1, 1], 1)),
@@ -59,6 +63,13 @@ pub fn variants() -> Vec<WrongVariant> {
         (M::PinListKept, Scenario::new(), V::PinnedExtentLost),
         (M::PinsIgnored, Scenario::new(), V::PinnedExtentLost),
         (M::OrphansIgnorePins, Scenario::new(), V::PinnedExtentLost),
+        (M::EndedPinIgnored, Scenario::new().with(|run| run.pins_end = true), V::PinnedExtentLost),
+        (M::KeptForgotten, Scenario::new(), V::Leaked),
+        (
+            M::NamesRepeat,
+            Scenario::new().with(|run| (run.rounds, run.pins_end) = ([3, 0], true)),
+            V::OtherContent,
+        ),
     ];
     let planted = |(mistake, scenario, breaks): (Mistake, Scenario, Violation)| WrongVariant {
         mistake,
