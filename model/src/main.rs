@@ -8,8 +8,10 @@
 use quench_model::locks::explore::{explore, explore_until};
 use quench_model::locks::scenario::Dependencies;
 use quench_model::locks::{judge, right, wrong};
+use quench_model::objects::explore::Counterexample;
 use quench_model::objects::{self, collect, takeover};
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -44,30 +46,32 @@ fn run_objects<S: objects::explore::Scenario + 'static>(of: &str, runs: Vec<(&st
         let findings = objects::explore::explore(&scenario);
         println!("{of}, {name}: {} states, {:.1} s", findings.states, began.elapsed().as_secs_f32());
         is_right &= findings.broken.is_none();
-        findings.broken.iter().for_each(|(violation, trace)| println!("    {violation:?}: {trace}"));
+        findings.broken.iter().for_each(|found| println!("    {}", describe(found)));
     }
     is_right
 }
 
+fn describe<V: Debug>(found: &Counterexample<V>) -> String {
+    format!("{:?} in {} steps: {}", found.violation, found.steps, found.trace)
+}
+
 fn run_wrong_objects() -> bool {
     let mut is_right = true;
-    let mut note = |name: String, breaks: bool, broken: Option<String>| {
-        is_right &= breaks;
-        println!("{name}: {}", broken.unwrap_or_else(|| "no counterexample".into()));
-    };
     for variant in takeover::wrong::variants() {
-        let broken = objects::explore::explore(&variant.scenario).broken;
         let name = format!("{:?}, {:?}", variant.mistake, variant.scenario.store);
-        let breaks = broken.as_ref().is_some_and(|(violation, _)| *violation == variant.breaks);
-        note(name, breaks, broken.map(|(violation, trace)| format!("{violation:?}: {trace}")));
+        is_right &= breaks(&name, &variant.scenario, variant.breaks);
     }
     for variant in collect::wrong::variants() {
-        let broken = objects::explore::explore(&variant.scenario).broken;
-        let breaks = broken.as_ref().is_some_and(|(violation, _)| *violation == variant.breaks);
-        let name = format!("{:?}", variant.mistake);
-        note(name, breaks, broken.map(|(violation, trace)| format!("{violation:?}: {trace}")));
+        is_right &= breaks(&format!("{:?}", variant.mistake), &variant.scenario, variant.breaks);
     }
     is_right
+}
+
+/// Prints a shortest counterexample of a wrong variant. Returns false if it is not what is known.
+fn breaks<S: objects::explore::Scenario + 'static>(name: &str, scenario: &S, known: S::Violation) -> bool {
+    let broken = objects::explore::explore(scenario).broken;
+    println!("{name}: {}", broken.as_ref().map_or_else(|| "no counterexample".into(), describe));
+    broken.is_some_and(|found| found.violation == known)
 }
 
 fn run_right() -> bool {

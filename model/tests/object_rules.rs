@@ -30,7 +30,7 @@ fn each_mistake_in_a_takeover_breaks_a_promise() {
         let broken = explore(&variant.scenario).broken;
         let (mistake, store) = (variant.mistake, variant.scenario.store);
         println!("{mistake:?}, {store:?}: {broken:?}");
-        let breaks = broken.map(|(violation, _)| violation);
+        let breaks = broken.map(|found| found.violation);
         assert_eq!(breaks, Some(variant.breaks), "{mistake:?}, {store:?}");
     }
 }
@@ -49,7 +49,7 @@ fn each_mistake_in_collecting_loses_an_extent() {
     for variant in collect::wrong::variants() {
         let broken = explore(&variant.scenario).broken;
         println!("{:?}: {broken:?}", variant.mistake);
-        let breaks = broken.map(|(violation, _)| violation);
+        let breaks = broken.map(|found| found.violation);
         assert_eq!(breaks, Some(variant.breaks), "{:?}", variant.mistake);
     }
 }

@@ -23,13 +23,24 @@ pub trait Scenario:
     fn violation(state: &Self::State) -> Option<Self::Violation>;
 }
 
+/// A broken rule.
+#[derive(Clone, Debug)]
+pub struct Counterexample<V> {
+    /// Which rule is broken.
+    pub violation: V,
+    /// The number of steps. No counterexample has fewer.
+    pub steps: usize,
+    /// The steps.
+    pub trace: String,
+}
+
 /// What the checker found in a scenario.
 #[derive(Clone, Debug)]
 pub struct Findings<V> {
     /// The number of different states.
     pub states: usize,
-    /// The first broken rule, and the steps to it.
-    pub broken: Option<(V, String)>,
+    /// A shortest way to break a rule.
+    pub broken: Option<Counterexample<V>>,
     /// What a run of the right rules should reach, and did.
     pub reached: Vec<&'static str>,
 }
@@ -40,13 +51,31 @@ pub struct Findings<V> {
 /// If the checker stops for another reason.
 #[must_use]
 pub fn explore<S: Scenario + 'static>(scenario: &S) -> Findings<S::Violation> {
+    let mut findings = explore_to(scenario, None);
+    // The checker notices a violation only after many more states, and then reports the last one.
+    while let Some(found) = &findings.broken {
+        let Some(shorter) = explore_to(scenario, Some(found.steps)).broken else { break };
+        findings.broken = Some(shorter);
+    }
+    findings
+}
+
+/// Explores all states, or those that are reached in fewer than `steps_end` steps.
+fn explore_to<S: Scenario + 'static>(scenario: &S, steps_end: Option<usize>) -> Findings<S::Violation> {
     let first = HasDiscoveries::AnyOf([SOUND].into());
-    let checker = scenario.clone().checker().threads(1).finish_when(first).spawn_bfs().join();
+    let mut builder = scenario.clone().checker().threads(1).finish_when(first);
+    if let Some(steps_end) = steps_end {
+        // The checker's depth counts states, and it skips those at the maximum.
+        builder = builder.target_max_depth(steps_end + 1);
+    }
+    let checker = builder.spawn_bfs().join();
     let (mut broken, mut reached) = (None, Vec::new());
     for (name, path) in checker.discoveries() {
         if name == SOUND {
             let violation = S::violation(path.last_state()).expect("the property fails there");
-            broken = Some((violation, format!("{:?}", path.into_actions())));
+            let actions = path.into_actions();
+            let (steps, trace) = (actions.len(), format!("{actions:?}"));
+            broken = Some(Counterexample { violation, steps, trace });
         } else {
             reached.push(name);
         }

@@ -73,7 +73,7 @@ pub fn variants() -> Vec<WrongVariant> {
         (M::OldSegmentNotFenced, appends().with(|run| run.second_segment = true), V::ReportedLost),
         (M::ClaimOfAnOldCopy, appends().with(|run| run.second_segment = true), V::ReportedLost),
         (M::ClaimWithoutCondition, appends().with(|run| run.second_segment = true), V::ReportedLost),
-        (M::PutsWithoutCondition, appends().with(|run| run.second_segment = true), V::ReportedLost),
+        (M::PutsWithoutCondition, appends().with(|run| run.second_segment = true), V::EarlierWriterPublished),
         (M::AppendedAtNewEnd, appends(), V::ReportedLost),
         (M::RefusedTakenForOwn, appends(), V::ReportedLost),
         (M::UnregisteredSegment, appends().with(|run| run.second_segment = true), V::ReportedLost),
