@@ -56,8 +56,12 @@ impl Scenario {
     ) {
         let cell = Cell::Block(writer as u8, block);
         let is_taken = match state.objects.get_mut(&name) {
-            Some(cells) if cells.len() == usize::from(offset) => {
+            Some(cells) if cells.len() == usize::from(offset) && cells.len() < self.parts => {
                 cells.push(cell);
+                let log = cells.iter().take_while(|cell| !matches!(cell, Cell::Fence(_)));
+                if log.filter(|other| **other == cell).count() > 1 {
+                    state.violation.get_or_insert(Violation::BlockTwice);
+                }
                 true
             }
             None if offset == 0 && self.makes(Mistake::CreatedWithBlock) => {
@@ -91,6 +95,11 @@ impl Scenario {
         let cells = state.objects.get(&own.name);
         let (len, there) =
             (cells.map(Vec::len), cells.and_then(|cells| cells.get(usize::from(own.len)).copied()));
+        if let Some(len) = len.filter(|_| !is_refused && self.makes(Mistake::ResentUnseen)) {
+            state.writers[writer].lanes[lane].len = len as u8;
+            let again = self.append(state, writer, lane, block);
+            return state.send(again);
+        }
         match (len, there) {
             (_, Some(cell)) if cell == Cell::Block(writer as u8, block) => {
                 self.confirm_append(state, writer, lane);

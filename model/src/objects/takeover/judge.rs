@@ -14,6 +14,8 @@ pub enum Violation {
     ServedLost,
     /// A block that a published recovery has discarded is in a later one.
     DiscardedCameBack,
+    /// The log has a block twice.
+    BlockTwice,
     /// The newest manifest names an object that is not there.
     ObjectMissing,
     /// A writer ends although no other one has claimed the database.

@@ -2,7 +2,7 @@
 
 use super::judge::{self, Violation};
 use super::scenario::{Mistake, Scenario, Store};
-use super::state::{Name, Phase, Request, State};
+use super::state::{Cell, Name, Phase, Request, State};
 use crate::objects::explore;
 use stateright::{Model, Property};
 
@@ -51,7 +51,8 @@ impl Model for Scenario {
                 continue;
             }
             actions.push(Action::TakeEffect(request.clone(), true));
-            if state.lost_replies > 0 && !matches!(request, Request::Delete(_)) {
+            let has_reply = !matches!(request, Request::Delete(_) | Request::CreateLane(_));
+            if state.lost_replies > 0 && has_reply {
                 actions.push(Action::TakeEffect(request.clone(), false));
             }
         }
@@ -110,6 +111,9 @@ impl Scenario {
             Request::Put { writer, expected, body } => {
                 self.apply_put(state, (usize::from(writer), expected, body), is_replied);
             }
+            Request::CreateLane(name) => {
+                state.objects.entry(name).or_insert_with(|| vec![Cell::Header]);
+            }
             Request::Delete(name) => drop(state.objects.remove(&name)),
         }
     }
@@ -149,7 +153,7 @@ impl Scenario {
         let has_more = own.next < self.blocks[index];
         for (lane, known) in (0..).zip(&own.lanes) {
             let is_free = match self.store {
-                Store::Appends => known.busy.is_none(),
+                Store::Appends => known.busy.is_none() && usize::from(known.len) < self.parts,
                 Store::Creates => own.creating.len() < self.in_flight,
             };
             if has_more && is_free && known.is_registered {

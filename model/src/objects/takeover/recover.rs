@@ -123,9 +123,12 @@ impl Scenario {
     /// Puts a fence (O15, O22).
     pub(super) fn fence(&self, state: &mut State, writer: usize, name: Name) {
         let fence = Cell::Fence(writer as u8);
+        let parts = self.parts - usize::from(self.makes(Mistake::FullTooEarly));
         match self.store {
             Store::Appends => match state.objects.get_mut(&name) {
                 Some(cells) if matches!(cells.last(), Some(Cell::Fence(_))) => {}
+                // A full object takes neither a fence nor a block (O12).
+                Some(cells) if cells.len() >= parts => {}
                 Some(cells) => cells.push(fence),
                 None if self.makes(Mistake::CreatedWithBlock) => {
                     state.objects.insert(name, vec![fence]);

@@ -36,6 +36,12 @@ pub enum Mistake {
     UnregisteredSegment,
     /// An object is created with its first block (O8).
     CreatedWithBlock,
+    /// A creation is sent again, and its name is used (O8).
+    CreationRepeated,
+    /// An append without a reply is sent again to the new end, without a look (O11).
+    ResentUnseen,
+    /// An object that takes one more append is taken for a full one, and not fenced (O12).
+    FullTooEarly,
     /// A block is reported although a lower one is missing (O7, O21).
     ReportedWithGap,
     /// A writer serves before its manifest is confirmed (O17).
@@ -61,6 +67,8 @@ pub struct Scenario {
     pub store: Store,
     /// Objects of a segment, on a store that takes appends.
     pub lanes: u8,
+    /// Parts of an object, on a store that takes appends: the header, blocks and fences.
+    pub parts: usize,
     /// Blocks of the first writer, of the second, and so on. As many writers.
     pub blocks: Vec<u8>,
     /// Blocks that one writer has in flight, on a store that only creates.
@@ -84,6 +92,7 @@ impl Scenario {
         Scenario {
             store,
             lanes: 1,
+            parts: usize::MAX,
             blocks: vec![2, 1],
             in_flight: 2,
             checkpoints: 0,

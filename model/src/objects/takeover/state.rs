@@ -1,7 +1,7 @@
 //! What is in the store, in flight, and known to each writer?
 
 use super::judge::Violation;
-use super::scenario::{Scenario, Store};
+use super::scenario::{Mistake, Scenario, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A segment: the writer that fills it, and its number.
@@ -76,6 +76,8 @@ pub enum Request {
         /// The new manifest.
         body: Manifest,
     },
+    /// Another copy of the request that created a lane.
+    CreateLane(Name),
     /// Deletes an object.
     Delete(Name),
 }
@@ -234,6 +236,9 @@ impl State {
             let mut len = 0;
             if scenario.store == Store::Appends {
                 len = self.create_lane(scenario, name);
+                if scenario.makes(Mistake::CreationRepeated) {
+                    self.send(Request::CreateLane(name));
+                }
             }
             self.writers[writer].lanes.push(Lane { name, len, busy: None, is_registered });
         }

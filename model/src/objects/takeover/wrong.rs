@@ -27,6 +27,13 @@ pub fn right() -> Vec<(&'static str, Scenario)> {
             appends().with(|run| (run.lanes, run.lost_replies, run.checkpoints) = (2, 1, 0b11)),
         ),
         ("a second segment of two lanes", appends().with(|run| (run.second_segment, run.lanes) = (true, 2))),
+        (
+            "full objects, a second segment and a checkpoint",
+            appends().with(|run| {
+                (run.parts, run.second_segment) = (2, true);
+                (run.lost_replies, run.checkpoints) = (1, 0b10);
+            }),
+        ),
         ("a second segment and unknown outcomes", second_segment_unknown()),
         (
             "a close, unknown outcomes and checkpoints",
@@ -78,6 +85,9 @@ pub fn variants() -> Vec<WrongVariant> {
         (M::RefusedTakenForOwn, appends(), V::ReportedLost),
         (M::UnregisteredSegment, appends().with(|run| run.second_segment = true), V::ReportedLost),
         (M::CreatedWithBlock, appends().with(|run| run.checkpoints = 0b10), V::ReportedLost),
+        (M::CreationRepeated, appends().with(|run| run.checkpoints = 0b10), V::ReportedLost),
+        (M::ResentUnseen, appends().with(|run| run.lost_replies = 1), V::BlockTwice),
+        (M::FullTooEarly, appends().with(|run| run.parts = 3), V::ReportedLost),
         (M::ReportedWithGap, appends().with(|run| run.lanes = 2), V::ReportedLost),
         (M::ServedBeforePublished, three_with_checkpoint(Store::Appends), V::ReportedLost),
         (M::LogDroppedAtPublication, three_with_checkpoint(Store::Appends), V::ObjectMissing),
