@@ -5,7 +5,7 @@ use crate::latencies::{Counted, Latencies};
 use crate::place::Place;
 use anyhow::{Result, anyhow};
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES};
+use quenchdb::internals::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
 use quenchdb::internals::store::PAGES_PATH;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -43,6 +43,13 @@ pub struct ReadLine {
     pub reads_per_second: f64,
     /// All readers together.
     pub bytes_per_second: f64,
+}
+
+impl ReadLine {
+    /// The line with another speed.
+    fn at(self, bytes_per_second: f64) -> ReadLine {
+        ReadLine { reads_per_second: bytes_per_second / self.bytes as f64, bytes_per_second, ..self }
+    }
 }
 
 /// The part of a file that reader `index` of `readers` reads: whole reads only.
@@ -152,9 +159,25 @@ pub fn floor(
     readers: usize,
     duration: Duration,
 ) -> Result<ReadLine> {
-    let storage = place.storage()?;
+    floor_of(&*place.storage()?, pattern, bytes, readers, duration)
+}
+
+fn floor_of(
+    storage: &dyn Storage,
+    pattern: Pattern,
+    bytes: usize,
+    readers: usize,
+    duration: Duration,
+) -> Result<ReadLine> {
     let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: true })?;
-    measure(&*file, pattern, bytes, readers, duration)
+    let (before, began) = (storage.requests(), Instant::now());
+    let line = measure(&*file, pattern, bytes, readers, duration)?;
+    let received = storage.requests().zip(before).map(|(now, then)| now.since(&then).received_bytes);
+    Ok(match received {
+        // What was never written reads as zero, without a request.
+        Some(received) => line.at(received as f64 / began.elapsed().as_secs_f64()),
+        None => line,
+    })
 }
 
 #[cfg(test)]

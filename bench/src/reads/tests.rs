@@ -1,8 +1,9 @@
 //! Tests of `reads`.
 
 use super::*;
-use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::memory::MemoryStorage;
+use quenchdb::internals::device::objects::simulated::SimulatedStore;
+use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options};
 use std::sync::Arc;
 
 fn file(bytes: u64) -> Arc<dyn File> {
@@ -32,4 +33,19 @@ fn reads_of_files_shorter_than_a_read_and_of_empty_files() {
     assert_eq!(short.bytes, 3 * 4096);
     assert!(short.reads_per_second > 0.0);
     measure(&*file(0), Pattern::Random, 4096, 1, Duration::from_millis(2)).expect_err("empty");
+}
+
+#[test]
+fn bytes_that_no_request_returned_do_not_count() {
+    let client = SimulatedStore::immediate(1).client();
+    let storage = ObjectStorage::new(client.clone(), client.facts(), Options::default());
+    let _lock = storage.lock(true).expect("free");
+    let mode = OpenMode { create: true, read_only: false, direct: true };
+    let pages = storage.open(PAGES_PATH, mode).expect("new");
+    pages.set_len(64 << 20).expect("no fault");
+    let measure = || floor_of(&storage, Pattern::Random, 1 << 20, 1, Duration::from_millis(5));
+    assert_eq!(measure().expect("no fault").bytes_per_second, 0.0);
+    (0..64).for_each(|n| pages.write_at(n << 20, &vec![1; 1 << 20]).expect("no fault"));
+    pages.flush().expect("no fault");
+    assert!(measure().expect("no fault").bytes_per_second > 0.0);
 }
