@@ -83,7 +83,7 @@ impl std::fmt::Debug for AppendedSegment {
 /// another copy of the request may still create it (O8).
 ///
 /// # Errors
-/// I/O; after `tries` names of unknown outcome the last failure.
+/// I/O; the last failure if no name has a known outcome in time.
 fn create_lane(writer: &Writer, next: &dyn Fn() -> ObjectId) -> Result<Lane> {
     let mut patience = Patience::new(writer.patience);
     loop {

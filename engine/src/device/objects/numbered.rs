@@ -113,8 +113,8 @@ impl NumberedSegment {
 
     /// Object `number` is there. Reports all writes whose lower objects are there, too.
     fn created(self: &Arc<Self>, number: u64, write: Write) {
-        let (mut complete, mut hopeless, mut failure) = (Vec::new(), Vec::new(), None);
-        {
+        let mut complete = Vec::new();
+        let hopeless = {
             let mut state = self.state.lock();
             state.requests -= 1;
             state.early.insert(number, write);
@@ -127,15 +127,13 @@ impl NumberedSegment {
                 complete.push(write);
                 next += 1;
             }
-            if let Some(error) = &state.failure {
-                // A lower number will never be there.
-                failure = Some(error.duplicate());
-                hopeless.extend(std::mem::take(&mut state.early).into_values());
-            }
-        }
+            // After a failure a lower number will never be there.
+            let failure = state.failure.as_ref().map(Error::duplicate);
+            failure.map(|failure| (failure, std::mem::take(&mut state.early)))
+        };
         complete.into_iter().for_each(|write| self.end(write, Ok(())));
-        if let Some(failure) = failure {
-            hopeless.into_iter().for_each(|write| self.end(write, Err(failure.duplicate())));
+        if let Some((failure, early)) = hopeless {
+            self.fail_all(early.into_values(), &failure);
         }
         self.start_next();
     }
@@ -226,8 +224,11 @@ impl NumberedSegment {
             others.extend(std::mem::take(&mut state.waiting));
             others
         };
-        others.into_iter().for_each(|other| self.end(other, Err(error.duplicate())));
-        self.end(write, Err(error));
+        self.fail_all(others.into_iter().chain([write]), &error);
+    }
+
+    fn fail_all(&self, writes: impl Iterator<Item = Write>, error: &Error) {
+        writes.for_each(|write| self.end(write, Err(error.duplicate())));
     }
 }
 

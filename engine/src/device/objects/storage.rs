@@ -47,8 +47,9 @@ pub struct ObjectStorage {
 
 #[derive(Debug)]
 struct Shared {
+    /// Counts in `requests`.
     store: Arc<dyn ObjectStore>,
-    counted: Arc<CountedStore>,
+    requests: Arc<Mutex<ObjectRequests>>,
     facts: StoreFacts,
     options: Options,
     lock: Mutex<Locked>,
@@ -100,17 +101,9 @@ impl ObjectStorage {
     /// Opens a store of objects with these properties. Reads and writes nothing.
     #[must_use]
     pub fn new(store: Arc<dyn ObjectStore>, facts: StoreFacts, options: Options) -> ObjectStorage {
-        ObjectStorage::counted(CountedStore::new(store), facts, options, None)
-    }
-
-    fn counted(
-        counted: Arc<CountedStore>,
-        facts: StoreFacts,
-        options: Options,
-        pinned: Option<PinnedBody>,
-    ) -> ObjectStorage {
-        let (store, lock) = (counted.clone(), Mutex::default());
-        ObjectStorage { shared: Arc::new(Shared { store, counted, facts, options, lock, pinned }) }
+        let (lock, pinned, requests) = (Mutex::default(), None, Arc::default());
+        let store = Arc::new(CountedStore::new(store, Arc::clone(&requests)));
+        ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, pinned }) }
     }
 }
 
@@ -375,7 +368,7 @@ impl Storage for ObjectStorage {
     fn set_durability(&self, _method: DurabilityMethod) {}
 
     fn requests(&self) -> Option<ObjectRequests> {
-        Some(self.shared.counted.requests())
+        Some(*self.shared.requests.lock())
     }
 
     fn pins(&self) -> Option<&dyn Pins> {
@@ -389,9 +382,12 @@ impl Storage for ObjectStorage {
 
 impl Pins for ObjectStorage {
     fn hold(&self) -> Result<Arc<dyn Storage>> {
-        let Shared { store, counted, facts, options, .. } = &*self.shared;
+        let Shared { store, requests, facts, options, .. } = &*self.shared;
         let pinned = Some(PinnedBody::newest(store, *options)?);
-        Ok(Arc::new(ObjectStorage::counted(counted.clone(), facts.clone(), *options, pinned)))
+        let (store, requests, lock) = (store.clone(), requests.clone(), Mutex::default());
+        let (facts, options) = (facts.clone(), *options);
+        let shared = Shared { store, requests, facts, options, lock, pinned };
+        Ok(Arc::new(ObjectStorage { shared: Arc::new(shared) }))
     }
 
     fn has_changed(&self) -> Result<bool> {
