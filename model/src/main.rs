@@ -8,7 +8,7 @@
 use quench_model::locks::explore::{explore, explore_until};
 use quench_model::locks::scenario::Dependencies;
 use quench_model::locks::{judge, right, wrong};
-use quench_model::objects::explore::Counterexample;
+use quench_model::objects::explore::{Counterexample, WrongVariant};
 use quench_model::objects::{self, collect, takeover};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -29,7 +29,8 @@ fn main() -> ExitCode {
             run_objects("takeover", takeover::wrong::right())
                 & run_objects("collecting", collect::wrong::right(false))
                 & run_objects("collecting", collect::wrong::right(true))
-                & run_wrong_objects()
+                & run_wrong_objects(takeover::wrong::variants())
+                & run_wrong_objects(collect::wrong::variants())
         }
         Some(_) => {
             eprintln!("usage: quench-model [right | wrong | pairs [SECONDS] | objects]");
@@ -55,23 +56,15 @@ fn describe<V: Debug>(found: &Counterexample<V>) -> String {
     format!("{:?} in {} steps: {}", found.violation, found.steps, found.trace)
 }
 
-fn run_wrong_objects() -> bool {
+/// Prints a shortest counterexample of each variant. Returns false if one is not what is known.
+fn run_wrong_objects<S: objects::explore::Scenario + 'static>(variants: Vec<WrongVariant<S>>) -> bool {
     let mut is_right = true;
-    for variant in takeover::wrong::variants() {
-        let name = format!("{:?}, {:?}", variant.mistake, variant.scenario.store);
-        is_right &= breaks(&name, &variant.scenario, variant.breaks);
-    }
-    for variant in collect::wrong::variants() {
-        is_right &= breaks(&format!("{:?}", variant.mistake), &variant.scenario, variant.breaks);
+    for WrongVariant { name, scenario, breaks } in variants {
+        let broken = objects::explore::explore(&scenario).broken;
+        println!("{name}: {}", broken.as_ref().map_or_else(|| "no counterexample".into(), describe));
+        is_right &= broken.is_some_and(|found| found.violation == breaks);
     }
     is_right
-}
-
-/// Prints a shortest counterexample of a wrong variant. Returns false if it is not what is known.
-fn breaks<S: objects::explore::Scenario + 'static>(name: &str, scenario: &S, known: S::Violation) -> bool {
-    let broken = objects::explore::explore(scenario).broken;
-    println!("{name}: {}", broken.as_ref().map_or_else(|| "no counterexample".into(), describe));
-    broken.is_some_and(|found| found.violation == known)
 }
 
 fn run_right() -> bool {

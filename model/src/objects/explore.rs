@@ -23,6 +23,17 @@ pub trait Scenario:
     fn violation(state: &Self::State) -> Option<Self::Violation>;
 }
 
+/// A run with a mistake.
+#[derive(Clone, Debug)]
+pub struct WrongVariant<S: Scenario> {
+    /// What is wrong, and where.
+    pub name: String,
+    /// The run that shows it.
+    pub scenario: S,
+    /// What breaks first.
+    pub breaks: S::Violation,
+}
+
 /// A broken rule.
 #[derive(Clone, Debug)]
 pub struct Counterexample<V> {

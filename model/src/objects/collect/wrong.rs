@@ -2,17 +2,7 @@
 
 use super::machine::Violation;
 use super::scenario::{Mistake, Scenario};
-
-/// A run with a mistake.
-#[derive(Clone, Debug)]
-pub struct WrongVariant {
-    /// What is wrong.
-    pub mistake: Mistake,
-    /// The run that shows it.
-    pub scenario: Scenario,
-    /// What breaks first.
-    pub breaks: Violation,
-}
+use crate::objects::explore::WrongVariant;
 
 /// Returns runs that keep every rule; the long ones have millions of states.
 #[must_use]
@@ -45,7 +35,7 @@ pub fn right(are_long: bool) -> Vec<(&'static str, Scenario)> {
 
 /// Returns runs with one mistake each.
 #[must_use]
-pub fn variants() -> Vec<WrongVariant> {
+pub fn variants() -> Vec<WrongVariant<Scenario>> {
     use Mistake as M;
     use Violation as V;
     let without_reader = || Scenario::new().with(|run| run.reads = false);
@@ -72,7 +62,7 @@ pub fn variants() -> Vec<WrongVariant> {
         ),
     ];
     let planted = |(mistake, scenario, breaks): (Mistake, Scenario, Violation)| WrongVariant {
-        mistake,
+        name: format!("{mistake:?}"),
         scenario: scenario.with(|run| run.mistake = Some(mistake)),
         breaks,
     };

@@ -2,17 +2,7 @@
 
 use super::judge::Violation;
 use super::scenario::{Mistake, Scenario, Store};
-
-/// A run with a mistake.
-#[derive(Clone, Debug)]
-pub struct WrongVariant {
-    /// What is wrong.
-    pub mistake: Mistake,
-    /// The run that shows it.
-    pub scenario: Scenario,
-    /// What breaks first.
-    pub breaks: Violation,
-}
+use crate::objects::explore::WrongVariant;
 
 /// Returns runs that keep every rule.
 #[must_use]
@@ -67,7 +57,7 @@ fn three_with_checkpoint(store: Store) -> Scenario {
 
 /// Returns runs with one mistake each.
 #[must_use]
-pub fn variants() -> Vec<WrongVariant> {
+pub fn variants() -> Vec<WrongVariant<Scenario>> {
     use Mistake as M;
     use Violation as V;
     let appends = || Scenario::new(Store::Appends);
@@ -110,7 +100,7 @@ pub fn variants() -> Vec<WrongVariant> {
         (M::ClosedTooEarly, creates().with(|run| run.closes = true), V::ReportedLost),
     ];
     let planted = |(mistake, scenario, breaks): (Mistake, Scenario, Violation)| WrongVariant {
-        mistake,
+        name: format!("{mistake:?}, {:?}", scenario.store),
         scenario: scenario.with(|run| run.mistake = Some(mistake)),
         breaks,
     };
