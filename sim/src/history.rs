@@ -4,6 +4,7 @@
 use crate::config::{Config, PlannedFault};
 use crate::figures::{Crash, Figures, Place};
 use crate::known::Known;
+use crate::medium::Medium;
 use crate::objects;
 use crate::run::{RunRecord, Script, execute};
 use crate::trace::Trace;
@@ -15,6 +16,26 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Prints the lines of a history, if a reader asked for them.
 pub type Printer<'a> = Option<&'a mut dyn FnMut(String)>;
+
+/// Prints a line, if a reader asked for them.
+pub fn say(printer: &mut Printer<'_>, line: impl FnOnce() -> String) {
+    if let Some(print) = printer {
+        print(line());
+    }
+}
+
+/// Executes a run and prints its trace, also if the run fails.
+pub fn run_and_print<T>(
+    printer: &mut Printer<'_>,
+    trace: &Trace,
+    medium: &dyn Medium,
+    run: impl FnOnce() -> T,
+) -> T {
+    let from = medium.changes();
+    let ended = catch_unwind(AssertUnwindSafe(run));
+    say(printer, || trace.lines(medium, from..medium.changes(), None).join("\n"));
+    ended.unwrap_or_else(|panic| resume_unwind(panic))
+}
 
 /// Runs a seed, with `points` crashes of its first run: on a disk, or from
 /// [`objects::FIRST_SEED`] on, on a store of objects.
@@ -32,7 +53,7 @@ pub fn run(seed: u64, points: u64, printer: Printer<'_>) -> Figures {
         config,
         printer,
     };
-    history.say(|history| format!("{:?}", history.config));
+    say(&mut history.printer, || format!("{:?}", history.config));
     history.run();
     history.figures
 }
@@ -121,23 +142,12 @@ impl History<'_> {
         self.figures.protocols.insert(protocol, crashes);
     }
 
-    fn say(&mut self, line: impl FnOnce(&Self) -> String) {
-        if self.printer.is_some() {
-            let line = line(self);
-            if let Some(print) = self.printer.as_mut() {
-                print(line);
-            }
-        }
-    }
-
     fn execute(&mut self, disk: &SimulatedStorage, script: Script) -> RunRecord {
-        self.say(|_| format!("run: {script:?}"));
-        let (from, trace) = (disk.operations(), script.trace.clone());
-        // A failing run is printed, too.
-        let record = catch_unwind(AssertUnwindSafe(|| execute(disk, script, &mut self.figures)));
-        self.say(|_| trace.lines(disk, from..disk.operations(), None).join("\n"));
-        let record = record.unwrap_or_else(|panic| resume_unwind(panic));
-        self.say(|_| {
+        say(&mut self.printer, || format!("run: {script:?}"));
+        let trace = script.trace.clone();
+        let record =
+            run_and_print(&mut self.printer, &trace, disk, || execute(disk, script, &mut self.figures));
+        say(&mut self.printer, || {
             format!(
                 "  open after {:?} operations, refused: {:?}, checkpoints {:?}, must be there, after so many operations: {:?}",
                 record.opened_at, record.refused, record.checkpoints, record.acknowledged
@@ -202,7 +212,7 @@ impl History<'_> {
             Judged::No => self.figures.crashes_unjudged += 1,
         }
         let context = format!("{}; {crash} after {at} of {end}", before.context);
-        self.say(|_| {
+        say(&mut self.printer, || {
             let around = at.saturating_sub(SHOWN)..end.min(at + SHOWN);
             let lines = record.trace.lines(disk, around, Some((at, crash.to_string())));
             format!("crash: {context}\n{}", lines.join("\n"))

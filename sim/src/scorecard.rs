@@ -58,9 +58,6 @@ pub struct Totals {
     pub commits: BTreeMap<String, f64>,
     /// The first seed that has not run.
     pub next_seed: u64,
-    /// The number of seeds on a store of objects that have run.
-    #[serde(default)]
-    pub objects_seeds: u64,
     /// Figures of the simulation.
     pub figures: Figures,
     /// Figures of tests of other packages.
@@ -162,13 +159,11 @@ impl Totals {
 
     /// Runs seeds on a disk, and some on a store of objects.
     fn simulate(&mut self, options: &Options, until: Option<Instant>) -> Result<()> {
-        let objects = (options.seeds / SEEDS_OF_ONE_ON_OBJECTS).max(1);
-        let first = objects::FIRST_SEED + options.first_seed + self.objects_seeds;
-        self.simulate_seeds(self.next_seed..self.next_seed + options.seeds, options, until)?;
-        self.next_seed += options.seeds;
-        self.simulate_seeds(first..first + objects, options, until)?;
-        self.objects_seeds += objects;
-        Ok(())
+        let seeds = self.next_seed..self.next_seed + options.seeds;
+        let on_objects = |seed: u64| objects::FIRST_SEED + seed / SEEDS_OF_ONE_ON_OBJECTS;
+        self.next_seed = seeds.end;
+        self.simulate_seeds(seeds.clone(), options, until)?;
+        self.simulate_seeds(on_objects(seeds.start)..on_objects(seeds.end), options, until)
     }
 
     /// Runs seeds, the first of them twice.

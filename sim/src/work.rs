@@ -32,7 +32,7 @@ pub fn is_expected(error: &quenchdb::Error, settings: &Settings) -> bool {
 
 /// Returns whether a writer may fail with this error because another machine has claimed its
 /// database.
-pub fn is_end_of_writer(error: &quenchdb::Error) -> bool {
+fn is_end_of_writer(error: &quenchdb::Error) -> bool {
     use ErrorKind::{Fenced, OutOfSpace, OutcomeUnknown, Poisoned};
     // The log is full if no checkpoint succeeds any more.
     let kinds = [Fenced, OutcomeUnknown, Poisoned, OutOfSpace];

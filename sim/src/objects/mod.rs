@@ -12,7 +12,7 @@ mod run;
 
 use crate::config::PlannedFault;
 use crate::figures::Figures;
-use crate::history::Printer;
+use crate::history::{Printer, run_and_print, say};
 use crate::known::Known;
 use crate::run::{RunRecord, Script};
 use crate::trace::Trace;
@@ -21,7 +21,6 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::SimulatedStore;
 pub use run::{FAULTS, TAKEOVERS};
 use run::{Takeover, execute};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Seeds from this one on run on a store of objects.
 pub const FIRST_SEED: u64 = 1_000_000_000;
@@ -39,7 +38,7 @@ pub fn run(seed: u64, points: u64, printer: Printer<'_>) -> Figures {
     let random = Random::from_seed(seed.wrapping_mul(0x9e37));
     let figures = Figures { seeds: 1, ..Figures::default() };
     let mut history = History { config, random, figures, printer };
-    history.say(|history| format!("{:?}", history.config));
+    say(&mut history.printer, || format!("{:?}", history.config));
     history.run();
     history.figures
 }
@@ -89,15 +88,6 @@ impl History<'_> {
         }
     }
 
-    fn say(&mut self, line: impl FnOnce(&Self) -> String) {
-        if self.printer.is_some() {
-            let line = line(self);
-            if let Some(print) = self.printer.as_mut() {
-                print(line);
-            }
-        }
-    }
-
     /// Executes a run, perhaps with a takeover.
     fn execute(&mut self, store: &SimulatedStore, mut script: Script) -> Vec<RunRecord> {
         let is_taken_over =
@@ -107,13 +97,11 @@ impl History<'_> {
             let settings = self.config.other_protocol(&mut self.random);
             Takeover::any(&script, settings, &mut self.random)
         });
-        self.say(|_| format!("run: {script:?}\n{takeover:?}"));
+        say(&mut self.printer, || format!("run: {script:?}\n{takeover:?}"));
         let trace = script.trace.clone();
-        let (config, figures) = (&self.config, &mut self.figures);
-        // A failing run is printed, too.
-        let records = catch_unwind(AssertUnwindSafe(|| execute(store, config, script, takeover, figures)));
-        self.say(|_| trace.lines(store, 0..store.changes(), None).join("\n"));
-        records.unwrap_or_else(|panic| resume_unwind(panic))
+        run_and_print(&mut self.printer, &trace, store, || {
+            execute(store, &self.config, script, takeover, &mut self.figures)
+        })
     }
 
     /// Chooses after how many changes a run ends: inside its recovery or a checkpoint, or anywhere.
@@ -148,7 +136,7 @@ impl History<'_> {
     ) -> Crashed {
         let (at, end) = (self.end_of(store, records, depth), store.changes());
         let context = format!("{context}; crash after {at} of {end} changes");
-        self.say(|_| {
+        say(&mut self.printer, || {
             let around = at.saturating_sub(SHOWN)..end.min(at + SHOWN);
             let lines = records[0].trace.lines(store, around, Some((at, "crash".into())));
             format!("{context}\n{}", lines.join("\n"))
