@@ -1,8 +1,9 @@
 //! A file that counts its reads and writes: the traffic of the page store.
 //!
-//! Every method calls the inner file. Only successful operations count. Left out on purpose: writes
-//! through a [`WriteQueue`](super::WriteQueue), which use the descriptor and not [`File`]; their
-//! submitter counts them.
+//! Every method calls the inner file. Only successful operations count. Left out on purpose:
+//! [`File::read_ahead`], which the page store does not use, and writes through a
+//! [`WriteQueue`](super::WriteQueue), which use the descriptor and not [`File`]; their submitter
+//! counts them.
 
 use super::storage::{File, ReadDone, ReadRequest};
 use crate::base::metrics::Counter;

@@ -44,6 +44,8 @@ pub use requests::ObjectRequests;
 pub use space_refusal::SpaceRefusal;
 #[cfg(feature = "object-storage")]
 pub use storage::WriteEnded;
-pub use storage::{Completion, File, OpenMode, Pin, ReadRequest, Storage, WriteQueue, WriteRequest};
+pub use storage::{
+    Completion, File, OpenMode, Pin, ReadAhead, ReadRequest, Storage, WriteQueue, WriteRequest,
+};
 #[cfg(any(feature = "internals", feature = "object-storage"))]
 pub use storage::{Pins, ReadDone};

@@ -5,6 +5,7 @@ use super::facts::{DeviceFacts, DurabilityMethod};
 use super::mapped::{self, MapOptions, MappedMemory};
 use super::requests::ObjectRequests;
 use crate::base::{Location, Result};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -200,6 +201,13 @@ pub trait File: Send + Sync + std::fmt::Debug {
         }
     }
 
+    /// Starts to read `ranges` and returns at once. The bytes take memory until they are taken or
+    /// dropped. `None` if the storage starts no reads before they are needed.
+    fn read_ahead(&self, ranges: &[Range<u64>]) -> Option<Box<dyn ReadAhead>> {
+        let _ = ranges;
+        None
+    }
+
     /// Writes all of `bytes`; visible to readers, not durable.
     ///
     /// # Errors
@@ -313,6 +321,15 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn descriptor(&self) -> Option<std::os::fd::RawFd> {
         None
     }
+}
+
+/// Reads that [`File::read_ahead`] has started.
+pub trait ReadAhead: Send + std::fmt::Debug {
+    /// Fills `buffer` with the next bytes of the ranges, which stand one behind the other.
+    ///
+    /// # Errors
+    /// As [`File::read_at`]. Then the other bytes are not to be taken any more.
+    fn read(&mut self, buffer: &mut [u8]) -> Result<()>;
 }
 
 /// One of the reads of [`File::read_many`].

@@ -51,6 +51,8 @@ mod stream;
 pub(crate) mod test_world;
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, feature = "object-storage", not(any(loom, feature = "shuttle"))))]
+mod ahead_tests;
 
 #[cfg(feature = "internals")]
 pub use block::BLOCK_HEADER_BYTES;
@@ -71,7 +73,7 @@ pub use record::{
 pub use redo::{RedoBuffer, RedoMark};
 #[cfg(feature = "internals")]
 pub use scanned::load_all;
-pub use scanned::{LoadedBlock, ScannedBlock, load};
+pub use scanned::{Batch, LoadedBlock, ScannedBlock, load};
 pub use sealed::SealedBlock;
 pub use segment::{Segment, SegmentPool, SpaceTicket};
 pub use stream::{Log, LogGuard, Reserve};

@@ -16,7 +16,8 @@
 //! **Memory.** The log may be far larger than memory. A scan remembers [`ScannedBlock`]s, some 100
 //! bytes for each block (4 KiB or more), and keeps whole segments only as far as
 //! [`ScanOptions::keep_bytes`] allows; the blocks of others are read a second time by [`load`].
-//! Each thread has a buffer of [`ScanOptions::piece_bytes`], or the length of the longest block.
+//! Each thread has a buffer of [`ScanOptions::piece_bytes`], or the length of the longest block. As
+//! many bytes may be read ahead.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, unknown_format};
 use super::chain::{Chain, chains};
@@ -47,7 +48,7 @@ pub struct ScanOptions {
     pub threads: usize,
     /// True if files are opened without the right to write.
     pub read_only: bool,
-    /// Bytes that each thread reads at a time.
+    /// Bytes that each thread reads at a time, and at most as many ahead.
     pub piece_bytes: usize,
     /// Bytes of segments that may stay in memory.
     pub keep_bytes: u64,

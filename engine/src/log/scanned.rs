@@ -4,8 +4,9 @@ use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use super::record::{Record, RecordFacts};
 use super::segment::Segment;
 use crate::base::{Csn, Epoch, Error, Location, LogId, Result, SegmentId};
-use crate::device::AlignedBuffer;
+use crate::device::{AlignedBuffer, ReadAhead, ReadRequest};
 use crate::sync::Mutex;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes that [`load_all`] reads at a time.
@@ -197,44 +198,127 @@ impl LoadedBlock {
     }
 }
 
-/// Gives bytes to blocks at the beginning of `blocks` (not empty), which are in the order of their
-/// log: to all that stand one behind the other in `bytes_max` bytes, at least to one.
+/// Blocks of one segment that are read together.
+#[derive(Debug)]
+pub struct Batch {
+    /// In the order of their log.
+    blocks: Vec<ScannedBlock>,
+    /// Where each of them will be in the buffer.
+    places: Vec<usize>,
+    /// Where the blocks are in the segment: each range has blocks without a gap, and the ranges
+    /// ascend.
+    ranges: Vec<Range<u64>>,
+    /// The read, if it was started.
+    ahead: Option<Box<dyn ReadAhead>>,
+}
+
+impl Batch {
+    /// Takes blocks from the beginning of `blocks`, which are in the order of their log: those of
+    /// one segment that have `bytes_max` bytes together, but at least one. `None` if there is none.
+    #[must_use]
+    pub fn first_of(blocks: &[ScannedBlock], bytes_max: usize) -> Option<Batch> {
+        let first = blocks.first()?;
+        let mut bytes = 0;
+        let of_batch = |block: &&ScannedBlock| {
+            bytes += block.device_bytes();
+            Arc::ptr_eq(&block.source, &first.source) && (bytes <= bytes_max || block.is_at(first))
+        };
+        let blocks: Vec<ScannedBlock> = blocks.iter().take_while(of_batch).cloned().collect();
+        let mut by_offset: Vec<usize> = (0..blocks.len()).collect();
+        by_offset.sort_unstable_by_key(|index| blocks[*index].offset);
+        let (mut places, mut filled) = (vec![0; blocks.len()], 0);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for index in by_offset {
+            let (start, len) = (blocks[index].offset, blocks[index].device_bytes());
+            places[index] = filled;
+            filled += len;
+            match ranges.last_mut().filter(|last| last.end == start) {
+                Some(last) => last.end += len as u64,
+                None => ranges.push(start..start + len as u64),
+            }
+        }
+        Some(Batch { blocks, places, ranges, ahead: None })
+    }
+
+    /// Returns the blocks.
+    #[must_use]
+    pub fn blocks(&self) -> &[ScannedBlock] {
+        &self.blocks
+    }
+
+    /// Returns the length of all blocks together, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(ScannedBlock::device_bytes).sum()
+    }
+
+    fn source(&self) -> Option<&Arc<Source>> {
+        self.blocks.first().map(|block| &block.source)
+    }
+
+    /// Starts to read the blocks. Returns false if the scan has kept them, or if the storage starts
+    /// no read before it is needed.
+    pub fn start(&mut self) -> bool {
+        if self.ahead.is_none()
+            && let Some(source) = self.source().filter(|source| source.kept.is_none())
+        {
+            self.ahead = source.segment.file.read_ahead(&self.ranges);
+        }
+        self.ahead.is_some()
+    }
+
+    /// Gives bytes to the blocks.
+    ///
+    /// # Errors
+    /// `Corruption` if they are not what they were when they were scanned; I/O.
+    pub fn load(mut self) -> Result<Vec<LoadedBlock>> {
+        let kept = self.source().and_then(|source| source.kept.clone());
+        let bytes = match kept {
+            Some(kept) => {
+                self.places = self.blocks.iter().map(|block| block.offset as usize).collect();
+                kept
+            }
+            None => Arc::new(self.read()?),
+        };
+        let loaded = self.blocks.into_iter().zip(self.places).map(|(block, at)| {
+            let same = block.is_kept()
+                || BlockHeader::decode(&bytes[at..], block.header.database).is_ok_and(|h| h == block.header);
+            if !same {
+                let what = "a log block has changed since it was first read";
+                return Err(Error::corruption(what).at(block.location(0)));
+            }
+            Ok(LoadedBlock { block, bytes: bytes.clone(), at: at + BLOCK_HEADER_BYTES })
+        });
+        loaded.collect()
+    }
+
+    fn read(&mut self) -> Result<AlignedBuffer> {
+        let (whole, is_started) = (self.bytes(), self.start());
+        let mut bytes = AlignedBuffer::zeroed(whole);
+        if let Some(ahead) = self.ahead.as_mut().filter(|_| is_started) {
+            ahead.read(&mut bytes[..whole])?;
+            return Ok(bytes);
+        }
+        let Some(source) = self.source() else { return Ok(bytes) };
+        let mut rest = &mut bytes[..whole];
+        let mut reads = Vec::with_capacity(self.ranges.len());
+        for range in &self.ranges {
+            let (buffer, behind) = rest.split_at_mut((range.end - range.start) as usize);
+            rest = behind;
+            reads.push(ReadRequest { offset: range.start, buffer, result: Ok(()) });
+        }
+        source.segment.file.read_many(&mut reads, &mut |_, _| ());
+        reads.into_iter().try_for_each(|read| read.result)?;
+        Ok(bytes)
+    }
+}
+
+/// Gives bytes to blocks at the beginning of `blocks`: to those of [`Batch::first_of`].
 ///
 /// # Errors
-/// `Corruption` if they are not what they were when they were scanned; I/O.
+/// As [`Batch::load`].
 pub fn load(blocks: &[ScannedBlock], bytes_max: usize) -> Result<Vec<LoadedBlock>> {
-    let Some(first) = blocks.first() else { return Ok(Vec::new()) };
-    let start = first.offset;
-    let mut end = start + first.device_bytes() as u64;
-    let mut count = 1;
-    for block in &blocks[1..] {
-        let next = end + block.device_bytes() as u64;
-        let follows = Arc::ptr_eq(&block.source, &first.source) && block.offset == end;
-        if !follows || next - start > bytes_max as u64 {
-            break;
-        }
-        (end, count) = (next, count + 1);
-    }
-    let (bytes, base) = match &first.source.kept {
-        Some(kept) => (kept.clone(), 0),
-        None => {
-            let mut bytes = AlignedBuffer::zeroed((end - start) as usize);
-            first.source.segment.file.read_at(start, &mut bytes)?;
-            (Arc::new(bytes), start)
-        }
-    };
-    let loaded = blocks[..count].iter().map(|block| {
-        let at = (block.offset - base) as usize;
-        let same = block.is_kept()
-            || BlockHeader::decode(&bytes[at..], block.header.database).is_ok_and(|h| h == block.header);
-        if !same {
-            return Err(
-                Error::corruption("a log block has changed since it was first read").at(block.location(0))
-            );
-        }
-        Ok(LoadedBlock { block: block.clone(), bytes: bytes.clone(), at: at + BLOCK_HEADER_BYTES })
-    });
-    loaded.collect()
+    Batch::first_of(blocks, bytes_max).map_or(Ok(Vec::new()), Batch::load)
 }
 
 /// Gives bytes to all of `blocks`, a mebibyte at a time. Ends after an error.

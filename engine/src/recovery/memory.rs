@@ -9,7 +9,7 @@
 //!
 //! The whole is half of `memory_bytes`. It is charged to the account of the pool, less what was
 //! kept and is replayed, until recovery ends. While the log is scanned, the threads that do it have
-//! the other half for the pieces that they read.
+//! the other half for the pieces that they read, and for as much that is read ahead.
 //!
 //! Beyond it there are 140 bytes for each block of the log above the checkpoint (a block is 4 KiB
 //! or more), the longest block for each log or thread, and the records to be appended again, which
@@ -42,7 +42,7 @@ pub fn replay_limits(settings: &Settings) -> ReplayLimits {
 pub struct RecoveryMemory {
     /// Threads that scan the log.
     pub scan_threads: usize,
-    /// Bytes that each of them reads at a time.
+    /// Bytes that each of them reads at a time, and ahead.
     pub piece_bytes: usize,
     /// Segments that stay in memory after the scan.
     pub keep_bytes: u64,
@@ -76,7 +76,7 @@ impl RecoveryMemory {
         let records = all / 16 * 3 / RECORD_BYTES;
         let steps = all / 16 * 3 / (2 * STEP_BYTES as u64);
         let scan_threads = threads.max(SCAN_THREADS);
-        let piece_bytes = (all / 2 / scan_threads as u64).min(PIECE_BYTES_MAX) as usize;
+        let piece_bytes = (all / 4 / scan_threads as u64).min(PIECE_BYTES_MAX) as usize;
         RecoveryMemory {
             scan_threads,
             piece_bytes,

@@ -21,7 +21,7 @@
 use super::select::{Bounds, FoundBlock, FoundLog, FoundRecord};
 use super::threads;
 use crate::base::{Csn, Error, Result};
-use crate::log::{Chain, LoadedBlock, Part, Record, ScannedBlock, load};
+use crate::log::{Batch, Chain, LoadedBlock, Part, Record, ScannedBlock};
 use std::collections::VecDeque;
 
 /// Limits of a window.
@@ -38,27 +38,65 @@ pub struct WindowLimits {
 /// Fewer blocks than this are looked at by one thread.
 const PARALLEL_AT: usize = 8;
 
+/// Shorter reads are slower.
+const BATCH_BYTES_MIN: usize = 1 << 20;
+/// A batch of blocks has this part of what a source may read ahead.
+const BATCH_PART: usize = 4;
+
 /// The blocks of one log and epoch that count.
 #[derive(Debug)]
 struct Source {
     blocks: std::vec::IntoIter<ScannedBlock>,
-    /// With their bytes, before `blocks`.
+    /// Blocks before `blocks` whose reads were started.
+    ahead: VecDeque<Batch>,
+    /// With their bytes, before `ahead`.
     loaded: VecDeque<LoadedBlock>,
 }
 
 impl Source {
-    fn next(&self) -> Option<&ScannedBlock> {
-        self.loaded.front().map(|loaded| &loaded.block).or_else(|| self.blocks.as_slice().first())
+    fn new(blocks: Vec<ScannedBlock>) -> Source {
+        Source { blocks: blocks.into_iter(), ahead: VecDeque::new(), loaded: VecDeque::new() }
     }
 
+    fn next(&self) -> Option<&ScannedBlock> {
+        let loaded = self.loaded.front().map(|loaded| &loaded.block);
+        let ahead = || self.ahead.front().and_then(|batch| batch.blocks().first());
+        loaded.or_else(ahead).or_else(|| self.blocks.as_slice().first())
+    }
+
+    /// Takes the next block. Reads `read_ahead` bytes together, and some of them ahead if the
+    /// storage can.
     fn take(&mut self, read_ahead: usize) -> Result<Option<LoadedBlock>> {
         if self.loaded.is_empty() {
-            self.loaded = load(self.blocks.as_slice(), read_ahead)?.into();
-            if let Some(last) = self.loaded.len().checked_sub(1) {
-                self.blocks.nth(last);
+            let bytes = (read_ahead / BATCH_PART).max(read_ahead.min(BATCH_BYTES_MIN));
+            let batch = self.ahead.pop_front().or_else(|| self.cut(bytes));
+            let Some(mut batch) = batch else { return Ok(None) };
+            if batch.start() {
+                self.start_more(bytes, read_ahead.saturating_sub(batch.bytes()));
             }
+            self.loaded = batch.load()?.into();
         }
         Ok(self.loaded.pop_front())
+    }
+
+    /// Removes a batch of at most `bytes` from the blocks.
+    fn cut(&mut self, bytes: usize) -> Option<Batch> {
+        let batch = Batch::first_of(self.blocks.as_slice(), bytes)?;
+        self.blocks.nth(batch.blocks().len() - 1);
+        Some(batch)
+    }
+
+    /// Starts the reads of more batches, of at most `most` bytes in total.
+    fn start_more(&mut self, bytes: usize, most: usize) {
+        let mut started: usize = self.ahead.iter().map(Batch::bytes).sum();
+        while let Some(first) = self.blocks.as_slice().first().filter(|first| !first.is_kept())
+            && started + bytes.max(first.device_bytes()) <= most
+            && let Some(mut batch) = self.cut(bytes)
+        {
+            batch.start();
+            started += batch.bytes();
+            self.ahead.push_back(batch);
+        }
     }
 }
 
@@ -129,7 +167,7 @@ impl Windows {
             let mut blocks = chain.blocks;
             blocks.retain(|block| bounds.counts(index, block.sequence()));
             blocks.shrink_to_fit();
-            Source { blocks: blocks.into_iter(), loaded: VecDeque::new() }
+            Source::new(blocks)
         });
         let sources: Vec<Source> = sources.filter(|source| source.next().is_some()).collect();
         let blocks = sources.iter().flat_map(|source| source.blocks.as_slice());

@@ -305,7 +305,7 @@ impl Extents {
         let ranges: Vec<_> =
             wanted.iter().map(|want| (want.object.pages_name(), want.from.clone())).collect();
         let mut fetched = vec![0; wanted.iter().map(|want| want.to.len()).sum()];
-        let outcome = read_ranges(&self.store, &ranges, &mut fetched, self.patience);
+        let outcome = read_ranges(&self.store, ranges, &mut fetched, self.patience);
         let mut rest = &fetched[..];
         for (want, index) in wanted.iter().zip(places) {
             let (bytes, behind) = rest.split_at(want.to.len());

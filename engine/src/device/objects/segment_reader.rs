@@ -4,16 +4,21 @@
 use super::frame::FRAME_BYTES;
 use super::patience::{Patience, error_of, may_end, place, read};
 use super::request::Request;
-use super::store::ObjectStore;
-use super::waiting::wait_for_all;
+use super::store::{ObjectStore, Outcome};
+use super::waiting::Pending;
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::File;
+use crate::device::{File, ReadAhead};
+use bytes::Bytes;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A long read is divided into requests of this length, which are in flight together.
-const REQUEST_BYTES: u64 = 512 << 10;
+const REQUEST_BYTES: u64 = 1 << 20;
+
+/// The name of an object, and bytes of it.
+pub(super) type ObjectRange = (String, Range<u64>);
 
 /// A range of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +41,24 @@ impl Part {
     }
 }
 
+/// Returns the ranges of objects that hold the bytes `range` of the parts, which stand one behind
+/// the other. `None` if the parts end before.
+fn ranges_in(parts: &[Part], range: Range<u64>) -> Option<Vec<ObjectRange>> {
+    let (mut wanted, mut at) = (Vec::new(), 0);
+    for part in parts {
+        let to = range.end.min(at + part.len());
+        let mut from = range.start.max(at);
+        while from < to {
+            let until = to.min(from + REQUEST_BYTES);
+            let start = part.range.start + (from - at);
+            wanted.push((part.name.clone(), start..start + (until - from)));
+            from = until;
+        }
+        at += part.len();
+    }
+    (at >= range.end).then_some(wanted)
+}
+
 /// Fills `buffer` from byte `offset` of the parts, which stand one behind the other.
 ///
 /// # Errors
@@ -49,24 +72,12 @@ pub(super) fn read_parts(
     patience: Duration,
 ) -> Result<()> {
     let end = offset + buffer.len() as u64;
-    let (mut wanted, mut at) = (Vec::new(), 0);
-    for part in parts {
-        let from = offset.max(at);
-        let to = end.min(at + part.len());
-        let mut from_here = from;
-        while from_here < to {
-            let until = to.min(from_here + REQUEST_BYTES);
-            let start = part.range.start + (from_here - at);
-            wanted.push((part.name.clone(), start..start + (until - from_here)));
-            from_here = until;
-        }
-        at += part.len();
-    }
-    if at < end {
-        let what = format!("the file ends {} bytes early", end - at.max(offset));
+    let Some(wanted) = ranges_in(parts, offset..end) else {
+        let len: u64 = parts.iter().map(Part::len).sum();
+        let what = format!("the file ends {} bytes early", end - len.max(offset));
         return Err(Error::corruption(what).at(place(path, offset)));
-    }
-    read_ranges(store, &wanted, buffer, patience)
+    };
+    read_ranges(store, wanted, buffer, patience)
 }
 
 /// Reads ranges of objects into `buffer`, one behind the other. All are in flight together.
@@ -75,33 +86,72 @@ pub(super) fn read_parts(
 /// `NotFound` if an object is missing; `Corruption` if one is too short; I/O.
 pub(super) fn read_ranges(
     store: &Arc<dyn ObjectStore>,
-    wanted: &[(String, Range<u64>)],
+    wanted: Vec<ObjectRange>,
     buffer: &mut [u8],
     patience: Duration,
 ) -> Result<()> {
-    let replies = wait_for_all(wanted.len(), |index, done| {
-        let (name, range) = wanted[index].clone();
-        store.start(Request::Get { name, range: Some(range) }, done);
-    });
-    let mut at = 0;
-    for ((name, range), first) in wanted.iter().zip(replies) {
-        let reply = match first {
+    StartedReads::start(store, wanted, patience).read(buffer)
+}
+
+/// Reads of ranges of objects, all of them in flight together.
+struct StartedReads {
+    store: Arc<dyn ObjectStore>,
+    patience: Duration,
+    replies: VecDeque<(ObjectRange, Pending<Outcome>)>,
+    /// Bytes of an earlier reply that were not taken yet.
+    rest: Bytes,
+}
+
+impl std::fmt::Debug for StartedReads {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StartedReads").field("in_flight", &self.replies.len()).finish_non_exhaustive()
+    }
+}
+
+impl StartedReads {
+    fn start(store: &Arc<dyn ObjectStore>, wanted: Vec<ObjectRange>, patience: Duration) -> StartedReads {
+        let start = |(name, range): ObjectRange| {
+            let request = Request::Get { name: name.clone(), range: Some(range.clone()) };
+            ((name, range), Pending::start(|done| store.start(request, done)))
+        };
+        let replies = wanted.into_iter().map(start).collect();
+        StartedReads { store: store.clone(), patience, replies, rest: Bytes::new() }
+    }
+
+    /// Waits for the next reply, and returns its bytes.
+    fn next(&mut self) -> Result<Bytes> {
+        let Some(((name, range), first)) = self.replies.pop_front() else {
+            return Err(Error::corruption("more bytes are taken than were asked for"));
+        };
+        let reply = match first.wait() {
             Err(failure) if may_end(failure.kind) => {
-                Patience::new(patience).pause();
-                read(&**store, name, Some(range.clone()), patience)
+                Patience::new(self.patience).pause();
+                read(&*self.store, &name, Some(range.clone()), self.patience)
             }
             ended => ended,
         };
-        let reply = reply.map_err(|failure| error_of(&failure, "an object cannot be read", name))?;
+        let reply = reply.map_err(|failure| error_of(&failure, "an object cannot be read", &name))?;
         let len = (range.end - range.start) as usize;
         if reply.body.len() != len {
             let what = format!("the object ends {} bytes early", len - reply.body.len().min(len));
-            return Err(Error::corruption(what).at(place(name, range.start)));
+            return Err(Error::corruption(what).at(place(&name, range.start)));
         }
-        buffer[at..at + len].copy_from_slice(&reply.body);
-        at += len;
+        Ok(reply.body)
     }
-    Ok(())
+}
+
+impl ReadAhead for StartedReads {
+    fn read(&mut self, mut buffer: &mut [u8]) -> Result<()> {
+        while !buffer.is_empty() {
+            if self.rest.is_empty() {
+                self.rest = self.next()?;
+            }
+            let (filled, behind) = buffer.split_at_mut(buffer.len().min(self.rest.len()));
+            filled.copy_from_slice(&self.rest.split_to(filled.len()));
+            buffer = behind;
+        }
+        Ok(())
+    }
 }
 
 /// See the module's text.
@@ -131,6 +181,12 @@ impl File for SegmentReader {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         read_parts(&self.store, &self.parts, &self.path, offset, buffer, self.patience)
+    }
+
+    fn read_ahead(&self, ranges: &[Range<u64>]) -> Option<Box<dyn ReadAhead>> {
+        let wanted = ranges.iter().map(|range| ranges_in(&self.parts, range.clone()));
+        let wanted = wanted.collect::<Option<Vec<_>>>()?.concat();
+        Some(Box::new(StartedReads::start(&self.store, wanted, self.patience)))
     }
 
     fn write_at(&self, _offset: u64, _bytes: &[u8]) -> Result<()> {

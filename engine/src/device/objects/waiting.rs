@@ -5,22 +5,38 @@ use crate::sync::{Event, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A result that another thread will have.
+#[derive(Debug)]
+pub(super) struct Pending<T>(Arc<(Mutex<Option<T>>, Event)>);
+
+impl<T: Send + 'static> Pending<T> {
+    /// Calls `start` with a function that takes the result, from whatever thread.
+    pub(super) fn start(start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> Pending<T> {
+        let ended = Arc::new((Mutex::new(None), Event::new()));
+        let told = ended.clone();
+        start(Box::new(move |result| {
+            *told.0.lock() = Some(result);
+            told.1.notify_all();
+        }));
+        Pending(ended)
+    }
+
+    /// Waits for the result.
+    pub(super) fn wait(self) -> T {
+        loop {
+            let ticket = self.0.1.ticket();
+            if let Some(result) = self.0.0.lock().take() {
+                return result;
+            }
+            self.0.1.wait(ticket, None);
+        }
+    }
+}
+
 /// Calls `start` with a function that takes a result, and returns the result when that function was
 /// called, from whatever thread.
 pub(super) fn wait_for<T: Send + 'static>(start: impl FnOnce(Box<dyn FnOnce(T) + Send>)) -> T {
-    let ended = Arc::new((Mutex::new(None), Event::new()));
-    let told = ended.clone();
-    start(Box::new(move |result| {
-        *told.0.lock() = Some(result);
-        told.1.notify_all();
-    }));
-    loop {
-        let ticket = ended.1.ticket();
-        if let Some(result) = ended.0.lock().take() {
-            return result;
-        }
-        ended.1.wait(ticket, None);
-    }
+    Pending::start(start).wait()
 }
 
 /// As [`wait_for`], for at most `most`. Returns `None` then, and if the function that takes the
@@ -68,28 +84,6 @@ pub(super) fn wait_for_all<T: Send + 'static>(
     count: usize,
     mut start: impl FnMut(usize, Box<dyn FnOnce(T) + Send>),
 ) -> Vec<T> {
-    let results = Arc::new((Mutex::new((0, (0..count).map(|_| None).collect::<Vec<_>>())), Event::new()));
-    for index in 0..count {
-        let told = results.clone();
-        start(
-            index,
-            Box::new(move |result| {
-                let mut state = told.0.lock();
-                state.0 += 1;
-                state.1[index] = Some(result);
-                drop(state);
-                told.1.notify_all();
-            }),
-        );
-    }
-    loop {
-        let ticket = results.1.ticket();
-        {
-            let mut state = results.0.lock();
-            if state.0 == count {
-                return state.1.drain(..).flatten().collect();
-            }
-        }
-        results.1.wait(ticket, None);
-    }
+    let all: Vec<_> = (0..count).map(|index| Pending::start(|done| start(index, done))).collect();
+    all.into_iter().map(Pending::wait).collect()
 }

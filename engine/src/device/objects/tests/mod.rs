@@ -1,5 +1,6 @@
 //! Databases in a small store in memory: takeovers, evictions, checkpoints.
 
+mod log_reads;
 pub(super) mod memory_store;
 
 use super::simulated::{Fault, FaultKind, SimulatedStore, StoreOptions};
