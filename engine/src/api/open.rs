@@ -76,6 +76,7 @@ pub(super) fn open(mut storage: Arc<dyn Storage>, path: &Path, request: Request)
     let (pool, system) = pages_and_transactions(&settings, &manifest, &store, &clock, &read_cost, logs)?;
     let (always, recovery) = (pool.account().charge(always_bytes(&settings)), pool.account().charge(0));
     store.charge_to(pool.account());
+    storage.charge_to(pool.account(), settings.memory_bytes);
     // Redo needs read-ahead already.
     let read_ahead = ReadAheadThread::start(&pool)?;
     let writes_to = (!settings.read_only).then(|| storage.clone());

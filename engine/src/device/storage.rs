@@ -4,7 +4,7 @@ use super::buffer::AlignedBuffer;
 use super::facts::{DeviceFacts, DurabilityMethod};
 use super::mapped::{self, MapOptions, MappedMemory};
 use super::requests::ObjectRequests;
-use crate::base::{Location, Result};
+use crate::base::{Account, Location, Result};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,6 +103,12 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// Returns the requests to the store of objects that holds the database; `None` if none does.
     fn requests(&self) -> Option<ObjectRequests> {
         None
+    }
+
+    /// Charges what the storage has in memory to `account` from now on, and lets it have a part of
+    /// `memory_bytes`. To be called after [`Storage::lock`].
+    fn charge_to(&self, account: &Arc<Account>, memory_bytes: u64) {
+        let _ = (account, memory_bytes);
     }
 
     /// Returns how readers beside a writer keep what they read; `None` if they lock files.

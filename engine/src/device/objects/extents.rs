@@ -9,7 +9,8 @@
 //!    deleted after a manifest without it is confirmed (O24, O25). Which objects die is the
 //!    allocator's business: it frees whole extents, and moves the last blocks out of them.
 //! 2. A read finds the newest bytes, wherever they are.
-//! 3. Bytes in memory are bounded: a write waits while too many are pending.
+//! 3. Bytes in memory are bounded: a write waits while too many are pending. They are charged to
+//!    the account of the database, and a small memory leaves them less room.
 //! 4. A failed upload fails all later writes and flushes: which bytes are in the store is unknown.
 
 use super::body::{Body, ObjectId, Run, WriterEpoch};
@@ -18,11 +19,11 @@ use super::request::{Condition, Request};
 use super::segment_reader::read_ranges;
 use super::store::{ObjectStore, Outcome};
 use crate::base::planted::{self, Bug};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Account, Charge, Error, ErrorKind, Result};
 use crate::device::ReadRequest;
 use crate::sync::{Event, Mutex, MutexGuard, thread};
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,8 @@ use std::time::Duration;
 const PATH: &str = "pages/data";
 /// Pending bytes, in extents, at which a write waits.
 const PENDING_EXTENTS_MAX: u64 = 4;
+/// Pending bytes are at most this part of the memory of the database. Uploads have copies of them.
+const MEMORY_PART: u64 = 8;
 
 /// Bytes that are not confirmed in an object yet.
 #[derive(Clone, Debug)]
@@ -49,8 +52,12 @@ struct State {
     /// Pending bytes, and those of them that no upload has.
     pending_bytes: u64,
     idle_bytes: u64,
-    /// Numbers of the uploads in flight.
-    uploads: BTreeSet<u64>,
+    /// Numbers of the uploads in flight, and their bytes, which are copies of pending ones.
+    uploads: BTreeMap<u64, u64>,
+    /// The charge for all bytes in memory.
+    charge: Option<Charge>,
+    /// The memory of the database.
+    memory_bytes: Option<u64>,
     /// Bytes of runs in each object.
     objects: HashMap<ObjectId, u64>,
     /// Objects without runs, which a manifest may still name.
@@ -98,6 +105,13 @@ impl Extents {
         std::mem::take(&mut state.dead)
     }
 
+    /// Charges bytes in memory to `account`, of a database with `memory_bytes`.
+    pub(super) fn charge_to(&self, account: &Arc<Account>, memory_bytes: u64) {
+        let mut state = self.state.lock();
+        (state.charge, state.memory_bytes) = (Some(account.charge(0)), Some(memory_bytes));
+        state.count_memory();
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.state.lock().len
     }
@@ -113,11 +127,14 @@ impl Extents {
         let mut state = self.state.lock();
         state.forget(len..u64::MAX);
         state.len = len;
+        state.count_memory();
     }
 
     /// The bytes of `range` are not needed any more.
     pub(super) fn discard(&self, range: Range<u64>) {
-        self.state.lock().forget(range);
+        let mut state = self.state.lock();
+        state.forget(range);
+        state.count_memory();
     }
 
     /// Takes over bytes of the file.
@@ -133,11 +150,23 @@ impl Extents {
         state.idle_bytes += copy.len() as u64;
         state.pending.insert(offset, Pending { bytes: copy, upload: None });
         state.len = state.len.max(end);
-        let is_enough = state.idle_bytes >= self.extent_bytes;
+        let is_enough = state.idle_bytes >= self.object_bytes(&state);
         let upload = is_enough.then(|| self.assemble(&mut state)).flatten();
+        state.count_memory();
         drop(state);
         upload.into_iter().for_each(|upload| self.start(upload));
         Ok(())
+    }
+
+    /// Returns the pending bytes from which on a write waits.
+    fn pending_bytes_most(&self, state: &State) -> u64 {
+        let most = PENDING_EXTENTS_MAX * self.extent_bytes;
+        state.memory_bytes.map_or(most, |memory| most.min(memory / MEMORY_PART))
+    }
+
+    /// Returns the length of an object: an extent, or less in a small memory.
+    fn object_bytes(&self, state: &State) -> u64 {
+        self.pending_bytes_most(state) / PENDING_EXTENTS_MAX
     }
 
     fn wait_for_room(self: &Arc<Self>) -> Result<MutexGuard<'_, State>> {
@@ -147,11 +176,12 @@ impl Extents {
             if let Some(failure) = &state.failure {
                 return Err(failure.duplicate());
             }
-            if state.pending_bytes < PENDING_EXTENTS_MAX * self.extent_bytes {
+            if state.pending_bytes < self.pending_bytes_most(&state) {
                 return Ok(state);
             }
             // Without an upload in flight nothing would ever end.
             let upload = if state.uploads.is_empty() { self.assemble(&mut state) } else { None };
+            state.count_memory();
             drop(state);
             match upload {
                 Some(upload) => self.start(upload),
@@ -167,7 +197,10 @@ impl Extents {
     pub(super) fn upload_all(self: &Arc<Self>) -> Result<()> {
         let awaited = loop {
             let mut state = self.state.lock();
-            let Some(upload) = self.assemble(&mut state) else { break state.uploads.clone() };
+            let Some(upload) = self.assemble(&mut state) else {
+                break state.uploads.keys().copied().collect::<Vec<u64>>();
+            };
+            state.count_memory();
             drop(state);
             self.start(upload);
         };
@@ -178,7 +211,7 @@ impl Extents {
                 if let Some(failure) = &state.failure {
                     return Err(failure.duplicate());
                 }
-                if state.uploads.is_disjoint(&awaited) {
+                if !awaited.iter().any(|number| state.uploads.contains_key(number)) {
                     return Ok(());
                 }
             }
@@ -206,16 +239,17 @@ impl Extents {
             return None;
         }
         let number = self.next_number.fetch_add(1, crate::sync::atomic::Ordering::Relaxed);
-        let mut body = Vec::with_capacity(state.idle_bytes.min(self.extent_bytes) as usize);
+        let most = self.object_bytes(state);
+        let mut body = Vec::with_capacity(state.idle_bytes.min(most) as usize);
         for pending in state.pending.values_mut().filter(|pending| pending.upload.is_none()) {
-            if !body.is_empty() && (body.len() + pending.bytes.len()) as u64 > self.extent_bytes {
+            if !body.is_empty() && (body.len() + pending.bytes.len()) as u64 > most {
                 break;
             }
             pending.upload = Some((number, body.len() as u64));
             body.extend_from_slice(&pending.bytes);
         }
         state.idle_bytes -= body.len() as u64;
-        state.uploads.insert(number);
+        state.uploads.insert(number, body.len() as u64);
         Some((number, body.into()))
     }
 
@@ -268,6 +302,7 @@ impl Extents {
             state.dead.push(id);
         }
         state.uploads.remove(&id.number);
+        state.count_memory();
         drop(state);
         self.ended.notify_all();
     }
@@ -275,6 +310,7 @@ impl Extents {
     fn fail(&self, number: u64, error: Error) {
         let mut state = self.state.lock();
         state.uploads.remove(&number);
+        state.count_memory();
         state.failure.get_or_insert(error);
         drop(state);
         self.ended.notify_all();
@@ -328,6 +364,13 @@ struct Want {
 }
 
 impl State {
+    /// Sets the charge to the bytes in memory.
+    fn count_memory(&self) {
+        if let Some(charge) = &self.charge {
+            charge.set(self.pending_bytes + self.uploads.values().sum::<u64>());
+        }
+    }
+
     /// Copies what is in memory into `buffer`, and adds what is in objects to `wanted`. What was
     /// never written reads as zero.
     fn plan(&self, offset: u64, buffer: &mut [u8], wanted: &mut Vec<Want>) -> Result<()> {

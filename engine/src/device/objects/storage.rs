@@ -25,7 +25,7 @@ use super::session::Session;
 use super::small_file::SmallFile;
 use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
-use crate::base::{Error, ErrorKind, Location, Result};
+use crate::base::{Account, Error, ErrorKind, Location, Result};
 use crate::device::{
     DeviceFacts, DurabilityMethod, File, ObjectRequests, OpenMode, Pin, Pins, ReadDone, ReadRequest, Storage,
     WriteQueue,
@@ -369,6 +369,12 @@ impl Storage for ObjectStorage {
 
     fn requests(&self) -> Option<ObjectRequests> {
         Some(*self.shared.requests.lock())
+    }
+
+    fn charge_to(&self, account: &Arc<Account>, memory_bytes: u64) {
+        if let Some(session) = self.shared.session() {
+            session.extents.charge_to(account, memory_bytes);
+        }
     }
 
     fn pins(&self) -> Option<&dyn Pins> {

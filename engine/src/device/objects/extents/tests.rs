@@ -86,3 +86,88 @@ fn what_is_cut_or_discarded_is_not_kept() {
     publish(&store, &extents, &mut body);
     assert_eq!(store.names(), [""; 0]);
 }
+
+/// Holds back the puts, and then answers each.
+#[derive(Debug)]
+struct HeldPuts {
+    inner: MemoryStore,
+    held: Mutex<Vec<(Request, HeldDone)>>,
+}
+
+struct HeldDone(super::super::Done);
+
+impl std::fmt::Debug for HeldDone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HeldDone")
+    }
+}
+
+impl ObjectStore for HeldPuts {
+    fn start(&self, request: Request, done: super::super::Done) {
+        self.held.lock().push((request, HeldDone(done)));
+    }
+
+    fn facts(&self) -> super::super::StoreFacts {
+        self.inner.facts()
+    }
+}
+
+#[test]
+fn pending_bytes_and_their_copies_are_charged() {
+    let store = Arc::new(HeldPuts { inner: MemoryStore::new(true), held: Mutex::default() });
+    let (body, next) = (Body { epoch: WriterEpoch(1), ..Body::default() }, Arc::default());
+    let extents = Extents::new(store.clone(), &body, next, EXTENT, PATIENCE);
+    let account = Arc::new(Account::default());
+    extents.write(0, &[1; 100]).expect("no fault");
+    extents.charge_to(&account, 1 << 30);
+    assert_eq!(account.bytes(), 100);
+    extents.write(50, &[1; 100]).expect("no fault");
+    assert_eq!(account.bytes(), 150, "a write shadows what it overlaps");
+    extents.discard(0..50);
+    assert_eq!(account.bytes(), 100);
+    extents.write(EXTENT, &[2; EXTENT as usize]).expect("no fault");
+    let held = store.held.lock().len();
+    let all = 100 + EXTENT;
+    assert_eq!((held, account.bytes()), (1, all + 100), "the upload has a copy of the first 100");
+    for (request, done) in std::mem::take(&mut *store.held.lock()) {
+        store.inner.start(request, done.0);
+    }
+    assert_eq!(account.bytes(), EXTENT);
+    drop(extents);
+    assert_eq!(account.bytes(), 0);
+}
+
+#[test]
+fn pending_bytes_have_a_part_of_a_small_memory() {
+    let store = Arc::new(HeldPuts { inner: MemoryStore::new(true), held: Mutex::default() });
+    let (body, next) = (Body { epoch: WriterEpoch(1), ..Body::default() }, Arc::default());
+    let extents = Extents::new(store.clone(), &body, next, EXTENT, PATIENCE);
+    let (account, memory) = (Arc::new(Account::default()), 16 << 10);
+    extents.charge_to(&account, memory);
+    let writer = extents.clone();
+    let writes = std::thread::spawn(move || {
+        for block in 0..64 {
+            writer.write(block * 256, &[block as u8; 256]).expect("no fault");
+        }
+    });
+    let mut most = 0;
+    while !writes.is_finished() || !store.held.lock().is_empty() {
+        most = account.bytes().max(most);
+        // Answers only when the writer waits, or has ended.
+        if writes.is_finished() || account.bytes() >= memory / MEMORY_PART {
+            for (request, done) in std::mem::take(&mut *store.held.lock()) {
+                store.inner.start(request, done.0);
+            }
+        }
+    }
+    writes.join().expect("no panic");
+    assert!((memory / MEMORY_PART..=2 * memory / MEMORY_PART).contains(&most), "{most} bytes charged");
+    let held = std::thread::spawn(move || extents.upload_all());
+    while !held.is_finished() {
+        for (request, done) in std::mem::take(&mut *store.held.lock()) {
+            store.inner.start(request, done.0);
+        }
+    }
+    held.join().expect("no panic").expect("no fault");
+    assert_eq!(account.bytes(), 0);
+}
