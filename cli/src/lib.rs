@@ -21,7 +21,7 @@ mod emulate;
 mod bench;
 
 use clap::{Parser, Subcommand};
-use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, pins, rows_at};
+use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, rows_at};
 use quench_bench::peers::NoPeers;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -89,6 +89,8 @@ enum Command {
     Salvage(backup::SalvageArgs),
     /// List the readers of checkpoints in a store of objects, or remove what dead ones left
     Pins(pins::PinsArgs),
+    /// List what lies in a store of objects, and why each object is there
+    Objects(objects::ObjectsArgs),
     /// Print the records of the log, readably
     Log(inspect::LogArgs),
     /// Measure commits, reads, scans, recovery, or the raw device
@@ -125,6 +127,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Restore(args) => backup::restore(&args, json),
         Command::Salvage(args) => backup::salvage(&args, json),
         Command::Pins(args) => pins::run(&args, json),
+        Command::Objects(args) => objects::run(&args, json),
         Command::Log(args) => inspect::log(&args, json),
         Command::Bench(args) => bench::run(*args, json, &NoPeers),
         #[cfg(feature = "emulator")]

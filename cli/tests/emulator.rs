@@ -131,6 +131,60 @@ fn bench_and_demo_run_in_a_store_of_objects() {
     }
 }
 
+/// One database lies below another one. A list claims nothing.
+#[test]
+fn objects_are_listed_with_their_reasons() {
+    let server = Server::start(&[]);
+    let list = |url: &str| -> Value {
+        serde_json::from_slice(&server.run(&["objects", url, "--json"], 0)).expect("JSON")
+    };
+    for bucket in [DIRECTORY_BUCKET, "quench"] {
+        let url = format!("s3://{bucket}/listed");
+        server.run(&["put", &url, "t", "alice", "100"], 0);
+        server.run(&["put", &format!("{url}/inner"), "t", "bob", "1"], 0);
+        let listed = list(&url);
+        assert_eq!(list(&url), listed, "a list changes nothing");
+        assert_eq!((&listed["writer_epoch"], &listed["closed"]), (&Value::from(1), &Value::from(true)));
+        let objects = listed["objects"].as_array().expect("a list");
+        let inner = |object: &&Value| object["name"].as_str().is_some_and(|name| name.starts_with("inner/"));
+        assert!(objects.iter().any(|object| inner(&object)), "{listed}");
+        for object in objects {
+            assert_eq!(object["class"] == "unknown", inner(&object), "{object}");
+        }
+        let of_class = |class: &str| objects.iter().filter(|object| object["class"] == class).count();
+        assert_eq!(of_class("manifest"), 1, "{listed}");
+        assert!(of_class("pages") > 0 && of_class("log") > 0, "{listed}");
+        let mut logs = objects.iter().filter(|object| object["class"] == "log");
+        // It was closed, so a checkpoint covers everything.
+        assert!(logs.all(|log| log["records"] == "covered" || log["records"] == "absent"), "{listed}");
+        let totals = listed["totals"].as_array().expect("totals").iter();
+        let counted: f64 = totals.map(|total| number(total, "objects")).sum();
+        assert_eq!(counted, objects.len() as f64, "{listed}");
+        let shown = String::from_utf8(server.run(&["objects", &url], 0)).expect("text");
+        let last = objects.last().expect("an object")["name"].as_str().expect("text");
+        assert!(shown.contains(last) && shown.contains("total: pages, used: "), "{shown}");
+    }
+    for (url, wanted) in
+        [("s3://quench/none", "there is no database"), ("s3://no-such-bucket/db", "NoSuchBucket")]
+    {
+        let said = server.run(&["objects", url], 2);
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains(wanted), "{said}");
+    }
+}
+
+#[test]
+fn objects_of_an_unreachable_store_are_given_up() {
+    let server = Server::start(&[]);
+    let environment = server.environment.clone();
+    drop(server);
+    let mut command = quench(&["objects", &format!("s3://{DIRECTORY_BUCKET}/db")]);
+    let output = command.envs(environment).output().expect("the program starts");
+    expect_code(&output, 2);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("connection refused"), "{said}");
+}
+
 #[test]
 fn signal_ends_the_emulator_with_its_counts() {
     let mut server = Server::start(&[]);

@@ -11,4 +11,5 @@ mod live;
 mod program;
 mod protocols;
 mod real_faults;
+mod stores;
 mod workloads;

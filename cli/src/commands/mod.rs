@@ -5,6 +5,7 @@ pub mod backup;
 pub mod dump;
 pub mod inspect;
 pub mod load;
+pub mod objects;
 pub mod pins;
 pub mod rows_at;
 

@@ -5,6 +5,8 @@
 
 mod table;
 mod value;
+#[cfg(feature = "object-storage")]
+mod objects;
 mod place;
 mod handle;
 mod transaction;
@@ -35,7 +37,9 @@ pub use verify::VerifyReport;
 pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, SalvagedTable};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
-pub use crate::device::{ObjectRequests, Pin};
+pub use crate::device::{
+    LogObject, LogRecords, ObjectContent, ObjectList, ObjectRequests, ObjectState, Pin, StoredObject,
+};
 pub use crate::recovery::RecoveryReport;
 pub use crate::store::CheckpointReader;
 pub use crate::transaction::{

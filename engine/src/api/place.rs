@@ -3,7 +3,7 @@
 use crate::base::settings::Settings;
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::file::FileStorage;
-use crate::device::{LOCK_PATH, Pin, Storage};
+use crate::device::{LOCK_PATH, ObjectList, Pin, Storage};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -90,6 +90,22 @@ impl Place {
         }
     }
 
+    /// Returns all objects of a database in a store of objects, and why each of them is there. Only
+    /// reads, the log included, and ends no writer. A store that does not answer is given up after
+    /// ten seconds.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if this is no URL; `NotFound` if there is no database; `Corruption` if its
+    /// manifest is damaged; I/O.
+    pub fn objects(&self) -> Result<ObjectList> {
+        match self {
+            Place::Url(url) => list_objects(url),
+            Place::Directory(_) | Place::Storage(_) => {
+                Err(Error::invalid("only a database at a URL (s3://, file://) consists of objects"))
+            }
+        }
+    }
+
     /// Opens the storage to read what is there, with the device settings of `settings`.
     pub(super) fn open_source(&self, settings: &Settings) -> Result<Arc<dyn Storage>> {
         self.open(false, true, settings)
@@ -130,6 +146,11 @@ fn open_url(url: &str, read_only: bool) -> Result<Arc<dyn Storage>> {
     Ok(Arc::new(open_url(url, read_only, Options::default())?))
 }
 
+#[cfg(feature = "object-storage")]
+fn list_objects(url: &str) -> Result<ObjectList> {
+    super::objects::list(url)
+}
+
 #[cfg(not(feature = "object-storage"))]
 fn is_url(text: &str) -> bool {
     text.contains("://")
@@ -137,6 +158,16 @@ fn is_url(text: &str) -> bool {
 
 #[cfg(not(feature = "object-storage"))]
 fn open_url(_url: &str, _read_only: bool) -> Result<Arc<dyn Storage>> {
+    Err(no_urls())
+}
+
+#[cfg(not(feature = "object-storage"))]
+fn list_objects(_url: &str) -> Result<ObjectList> {
+    Err(no_urls())
+}
+
+#[cfg(not(feature = "object-storage"))]
+fn no_urls() -> Error {
     let what = "this build opens directories only: for a URL, build with the feature `object-storage`";
-    Err(Error::new(ErrorKind::Unsupported, what))
+    Error::new(ErrorKind::Unsupported, what)
 }

@@ -23,6 +23,7 @@ mod buffer;
 pub mod mapped;
 mod requests;
 mod storage;
+mod object_list;
 mod locks;
 mod blocking_queue;
 mod uring;
@@ -40,6 +41,7 @@ pub mod simulated;
 pub use buffer::{AlignedBuffer, SECTOR_BYTES};
 pub(crate) use directory_lock::LOCK_PATH;
 pub use facts::{DeviceFacts, DurabilityMethod};
+pub use object_list::{LogObject, LogRecords, ObjectContent, ObjectList, ObjectState, StoredObject};
 pub use requests::ObjectRequests;
 pub use space_refusal::SpaceRefusal;
 #[cfg(feature = "object-storage")]

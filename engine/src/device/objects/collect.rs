@@ -93,7 +93,7 @@ fn is_pinnable(name: &str) -> bool {
 }
 
 /// Returns the part of an object's name that a manifest would name, and what that part says.
-fn group_of(name: &str) -> Option<(&str, ObjectId)> {
+pub(super) fn group_of(name: &str) -> Option<(&str, ObjectId)> {
     let (directory, rest) = name.split_once('/')?;
     let file = rest.split('/').next()?;
     let (epoch, number) = file.split_once('-')?;

@@ -53,13 +53,12 @@ impl std::fmt::Debug for DirectoryStore {
 }
 
 impl DirectoryStore {
-    /// Opens a store, creating its directory if that is missing.
+    /// Opens a store. The first put creates a missing directory.
     ///
     /// # Errors
     /// I/O.
     pub fn open(root: &Path) -> Result<DirectoryStore> {
         let failed = |error| Error::io(format!("cannot use {} as a store of objects", root.display()), error);
-        fs::create_dir_all(root.join(UNFINISHED)).map_err(failed)?;
         let waiting = Mutex::default();
         let (arrived, next) = (Event::new(), AtomicU64::new(0));
         let shared = Arc::new(Shared { root: root.to_path_buf(), waiting, arrived, next });
@@ -99,9 +98,11 @@ fn refused(kind: FailureKind, what: &str) -> Failure {
 fn failed(error: &io::Error) -> Failure {
     let kind = match error.kind() {
         io::ErrorKind::NotFound => FailureKind::Absent,
-        io::ErrorKind::PermissionDenied | io::ErrorKind::StorageFull | io::ErrorKind::ReadOnlyFilesystem => {
-            FailureKind::Denied
-        }
+        io::ErrorKind::PermissionDenied
+        | io::ErrorKind::StorageFull
+        | io::ErrorKind::ReadOnlyFilesystem
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::AlreadyExists => FailureKind::Denied,
         _ => FailureKind::Unknown,
     };
     Failure { kind, what: error.to_string() }
@@ -167,6 +168,7 @@ impl Shared {
 
     fn put_through(&self, unfinished: &Path, path: &Path, body: &[u8], condition: &Condition) -> Outcome {
         let failed = |error| failed(&error);
+        fs::create_dir_all(self.root.join(UNFINISHED)).map_err(failed)?;
         let mut file = File::create(unfinished).map_err(failed)?;
         file.write_all(body).and_then(|()| file.sync_all()).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;

@@ -37,6 +37,7 @@ mod extents;
 mod callback_queue;
 mod pins;
 mod collect;
+mod listing;
 mod counted;
 mod files;
 mod session;
@@ -53,7 +54,7 @@ mod tests;
 pub use directory::DirectoryStore;
 #[cfg(feature = "internals")]
 pub use open::connect;
-pub use open::open_url;
+pub use open::{open_url, open_url_to_look};
 pub use options::Options;
 #[cfg(feature = "internals")]
 pub use probe::probe;

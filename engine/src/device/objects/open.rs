@@ -11,18 +11,30 @@ use super::url::{ObjectUrl, Scheme};
 use crate::base::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Connects to the store that a URL names.
 ///
 /// # Errors
 /// `InvalidArgument` for a wrong URL; `Unsupported` if this build has no client for the store; I/O.
 pub fn connect(url: &str) -> Result<Arc<dyn ObjectStore>> {
+    connect_within(url, None)
+}
+
+/// Connects to the store that a URL names. `reads` is for how long a read is sent again, if not for
+/// as long as the client does by itself.
+fn connect_within(url: &str, reads: Option<Duration>) -> Result<Arc<dyn ObjectStore>> {
     let url = ObjectUrl::parse(url)?;
     match url.scheme {
         Scheme::File => Ok(Arc::new(DirectoryStore::open(&Path::new("/").join(&url.prefix))?)),
         #[cfg(feature = "s3")]
-        Scheme::S3 => Ok(Arc::new(S3Store::connect(&url, &S3Options::default())?)),
+        Scheme::S3 => {
+            let mut options = S3Options::default();
+            options.read_deadline = reads.unwrap_or(options.read_deadline);
+            Ok(Arc::new(S3Store::connect(&url, &options)?))
+        }
         _ => {
+            let _ = reads;
             let what = format!("this build has no client for {}://", url.scheme.name());
             Err(Error::new(ErrorKind::Unsupported, what))
         }
@@ -38,4 +50,16 @@ pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectSt
     let store = connect(url)?;
     let facts = if read_only { store.facts() } else { probe(&*store)? };
     Ok(ObjectStorage::new(store, facts, options))
+}
+
+/// Returns the storage of the database that a URL names, for people that look at it: it is only
+/// read, and a store that does not answer is given up after `most`.
+///
+/// # Errors
+/// As [`connect`].
+pub fn open_url_to_look(url: &str, most: Duration) -> Result<ObjectStorage> {
+    // A read that the client has given up is sent once more.
+    let store = connect_within(url, Some(most / 2))?;
+    let facts = store.facts();
+    Ok(ObjectStorage::new(store, facts, Options { patience: most, ..Options::default() }))
 }

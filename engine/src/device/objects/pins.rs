@@ -80,6 +80,12 @@ impl PinName {
     }
 }
 
+/// Returns the newest object that a pin of this name keeps; `None` if the name is none of this
+/// version.
+pub(super) fn newest_of(name: &str) -> Option<ObjectId> {
+    PinName::parse(name).map(|pin| pin.newest)
+}
+
 /// The pins that a list found.
 #[derive(Debug, Default)]
 pub(super) struct FoundPins {

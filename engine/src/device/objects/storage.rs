@@ -15,6 +15,7 @@ use super::callback_queue::CallbackQueue;
 use super::counted::CountedStore;
 use super::extents::{Extents, read_only};
 use super::fence::peek;
+use super::listing::list_objects;
 use super::options::Options;
 use super::patience::{error_of, persist, place};
 use super::pins::{self, PinnedBody};
@@ -27,8 +28,8 @@ use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Error, ErrorKind, Location, Result};
 use crate::device::{
-    DeviceFacts, DurabilityMethod, File, ObjectRequests, OpenMode, Pin, Pins, ReadDone, ReadRequest, Storage,
-    WriteQueue,
+    DeviceFacts, DurabilityMethod, File, ObjectList, ObjectRequests, OpenMode, Pin, Pins, ReadDone,
+    ReadRequest, Storage, WriteQueue,
 };
 use crate::sync::Mutex;
 use bytes::Bytes;
@@ -104,6 +105,22 @@ impl ObjectStorage {
         let (lock, pinned, requests) = (Mutex::default(), None, Arc::default());
         let store = Arc::new(CountedStore::new(store, Arc::clone(&requests)));
         ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, pinned }) }
+    }
+
+    /// Returns all objects of the database. Claims and writes nothing, so a writer may work at the
+    /// same time. Whether records are needed is [`LogRecords::Unknown`](crate::device::LogRecords)
+    /// as far as that depends on the content of the log.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no database; `Corruption` or `Unsupported` for its manifest; I/O.
+    pub fn list_objects(&self) -> Result<ObjectList> {
+        let Shared { store, options, .. } = &*self.shared;
+        if let Some(list) = list_objects(&**store, options.patience)? {
+            return Ok(list);
+        }
+        self.shared.refuse_foreign_objects()?;
+        let what = "there is no database at this URL";
+        Err(Error::new(ErrorKind::NotFound, what).at(place(MANIFEST_NAME, 0)))
     }
 }
 

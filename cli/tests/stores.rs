@@ -1,0 +1,49 @@
+//! Commands that look at a store of objects, which is a directory.
+
+use crate::support::*;
+use serde_json::Value;
+
+/// The list is made beside a writer, which continues, and a reader, whose pin it shows.
+#[test]
+fn objects_are_listed_beside_a_writer() {
+    let dir = directory();
+    let place = dir.path().join("db");
+    let url = format!("file://{}", text(&place));
+    let said = run(&["objects", &url]);
+    expect_code(&said, 2);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("there is no database"));
+    assert!(!place.exists(), "a list creates nothing");
+    let said = run(&["objects", text(dir.path())]);
+    expect_code(&said, 2);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("is no URL"));
+    let db = quenchdb::Database::open(&url).expect("new");
+    let table = db.create_table("t").expect("new");
+    let put = |value: &str| db.transact(|tx| tx.insert(&table, "a", value)).expect("still the writer");
+    put("1");
+    db.checkpoint().expect("still the writer");
+    let reader = quenchdb::Database::builder().open_checkpoint(&url).expect("is there");
+    put("2");
+    std::fs::write(place.join("notes.txt"), "mine").expect("written");
+    let listed = json(&run(&["objects", &url, "--json"]));
+    put("3");
+    assert_eq!((&listed["writer_epoch"], &listed["closed"]), (&Value::from(1), &Value::from(false)));
+    let objects = listed["objects"].as_array().expect("a list");
+    let of_class = |class: &str| objects.iter().filter(|object| object["class"] == class).collect::<Vec<_>>();
+    let owner = of_class("pin")[0]["owner"].as_str().expect("text");
+    assert!(owner.contains(&format!("process {}", std::process::id())), "{listed}");
+    assert_eq!(of_class("unknown")[0]["name"], "notes.txt");
+    let needed = of_class("log").iter().filter(|log| log["records"] == "needed").count();
+    assert!(needed > 0, "{listed}");
+    let live: f64 = of_class("pages").iter().map(|pages| number(pages, "live_bytes")).sum();
+    assert!(live > 0.0, "{listed}");
+    drop(reader);
+    db.close().expect("still the writer");
+    // The manifest names an object that is gone: the exit code says so.
+    let pages = std::fs::read_dir(place.join("pages")).expect("there").next().expect("an extent");
+    let gone = pages.expect("readable").path();
+    std::fs::remove_file(&gone).expect("removed");
+    let damaged = run(&["objects", &url]);
+    expect_code(&damaged, 1);
+    let name = gone.file_name().expect("a name").to_string_lossy().into_owned();
+    assert!(String::from_utf8_lossy(&damaged.stdout).contains(&format!("MISSING: pages/{name}")));
+}
