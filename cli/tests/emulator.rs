@@ -174,6 +174,31 @@ fn objects_are_listed_with_their_reasons() {
 }
 
 #[test]
+fn log_in_a_bucket_is_printed_beside_its_writer() {
+    let server = Server::start(&[]);
+    for bucket in [DIRECTORY_BUCKET, "quench"] {
+        let url = format!("s3://{bucket}/bench");
+        let bench = ["bench", "put", "--path", &url, "--seconds", "6", "--threads", "1", "--json"];
+        let bench =
+            server.quench(&bench).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+        let began = Instant::now();
+        let log = loop {
+            // Before the database is there, and while the log changes, this fails.
+            let output = server.quench(&["log", &url, "--json"]).output().expect("the program starts");
+            let log = String::from_utf8(output.stdout).expect("text");
+            if log.contains("put table") || began.elapsed() > Duration::from_secs(60) {
+                break log;
+            }
+        };
+        let first: Value = serde_json::from_str(log.lines().next().unwrap_or_default()).expect("JSON");
+        assert!(first["csn"].is_u64() && first["operations"].is_array(), "{first}");
+        let output = bench.wait_with_output().expect("ends");
+        expect_code(&output, 0);
+        assert!(number(&json(&output), "committed") > 0.0, "the writer was not ended");
+    }
+}
+
+#[test]
 fn objects_of_an_unreachable_store_are_given_up() {
     let server = Server::start(&[]);
     let environment = server.environment.clone();

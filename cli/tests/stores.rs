@@ -47,3 +47,29 @@ fn objects_are_listed_beside_a_writer() {
     let name = gone.file_name().expect("a name").to_string_lossy().into_owned();
     assert!(String::from_utf8_lossy(&damaged.stdout).contains(&format!("MISSING: pages/{name}")));
 }
+
+/// The log is read beside a writer, which continues.
+#[test]
+fn log_of_a_url_is_printed_beside_its_writer() {
+    let dir = directory();
+    let url = format!("file://{}/db", text(dir.path()));
+    let said = run(&["log", &url]);
+    expect_code(&said, 2);
+    assert!(String::from_utf8_lossy(&said.stderr).contains("cannot read the log of file://"));
+    let db = quenchdb::Database::open(&url).expect("new");
+    let table = db.create_table("t").expect("new");
+    let put = |key: &str| db.transact(|tx| tx.insert(&table, key, "1")).expect("still the writer");
+    ["first", "second"].into_iter().for_each(put);
+    let log = run(&["log", &url]);
+    expect_code(&log, 0);
+    let log = String::from_utf8(log.stdout).expect("text");
+    let at = |key: &str| log.find(&format!("key \"{key}\" value \"1\"")).unwrap_or_else(|| panic!("{log}"));
+    assert!(at("first") < at("second"), "{log}");
+    let newest = run(&["log", &url, "--limit", "1", "--json"]);
+    let record = json(&newest);
+    assert!(record["operations"][0].as_str().expect("text").contains("second"), "{record}");
+    put("third");
+    db.close().expect("still the writer");
+    let help = String::from_utf8(run(&["help", "log"]).stdout).expect("text");
+    assert!(help.contains("URL of a store of objects"), "{help}");
+}

@@ -29,8 +29,12 @@ pub struct TablesArgs {
 
 /// `quench log`
 #[derive(clap::Args)]
+#[command(
+    after_help = "Only reads. A database in a directory must not be open. A writer in a store of objects continues:\n\
+                        if it adds to the log or removes a part while that is read, the command may say so and end."
+)]
 pub struct LogArgs {
-    /// Database directory
+    /// Database directory, or the URL of a store of objects
     directory: PathBuf,
     /// Number of records, the newest
     #[arg(long)]
@@ -250,7 +254,7 @@ pub fn log(args: &LogArgs, as_json: bool) -> Result<Outcome> {
     let progress = Progress::new();
     let records = Database::dump_log(&args.directory, Some(progress.callback()));
     progress.finish();
-    let records = records?;
+    let records = records.with_context(|| format!("cannot read the log of {}", shown(&args.directory)))?;
     let first = args.limit.map_or(0, |limit| records.len().saturating_sub(limit));
     let mut out = BufWriter::new(std::io::stdout().lock());
     for r in &records[first..] {

@@ -2,7 +2,8 @@
 
 use super::engine::Owner;
 use super::log_memory;
-use super::open::{Progress, no_database, or_ignore};
+use super::open::{Progress, no_database, or_ignore, unless_written};
+use super::place::Place;
 use super::statistics::{Statistics, open_line};
 use super::table::Table;
 use super::transaction::{Snapshot, Transaction};
@@ -11,7 +12,6 @@ use crate::base::settings::Settings;
 use crate::base::{Csn, ErrorKind, Result};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals};
 use crate::commit::PoisonOnPanic;
-use crate::device::Storage;
 use crate::log::DumpedRecord;
 use crate::recovery::RecoveryReport;
 use crate::store::{CheckpointReader, ManifestFile};
@@ -317,16 +317,16 @@ impl Database {
         self.inner.close()
     }
 
-    /// Returns the records of the log, in CSN order, of a database that is not open. `progress`
-    /// gets the log bytes scanned.
+    /// Returns the records of the log, in CSN order, of a database in a directory that is not open,
+    /// or in a store of objects. There a writer continues, and the records are those of a recent
+    /// moment. `progress` gets the log bytes scanned.
     ///
     /// # Errors
-    /// As a read-only open.
+    /// As a read-only open; `Busy` if a writer in a store of objects removed or added to the log
+    /// while it was read, so that it looks damaged: then try again.
     pub fn dump_log(path: impl AsRef<Path>, progress: Option<Progress>) -> Result<Vec<DumpedRecord>> {
-        let settings = Settings::default();
-        let storage =
-            crate::device::file::FileStorage::open(path.as_ref(), settings.device_trust, false, false)?;
-        let storage: Arc<dyn Storage> = Arc::new(storage);
+        let settings = Settings { io_uring: false, ..Settings::default() };
+        let storage = Place::from(path.as_ref()).open_source(&settings)?;
         let open = || ManifestFile::open(&*storage, true).map_err(no_database);
         // Opened before the lock, so that no lock file is created in other directories; and once
         // more under the lock.
@@ -338,5 +338,6 @@ impl Database {
         let progress = Mutex::new(or_ignore(progress));
         let scanned = |done, total| (progress.lock())("log bytes scanned", done, total);
         crate::log::dump(&storage, memories.old.found.as_ref(), manifest.database, manifest.covered, &scanned)
+            .map_err(|error| unless_written(&*storage, error))
     }
 }

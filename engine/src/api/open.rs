@@ -162,7 +162,7 @@ fn open_newest(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Fi
 
 /// Returns the error of a read without a lock that keeps writers out. What is of different moments
 /// looks like damage.
-fn unless_written(storage: &dyn Storage, error: Error) -> Error {
+pub(super) fn unless_written(storage: &dyn Storage, error: Error) -> Error {
     match error.kind() {
         ErrorKind::Corruption | ErrorKind::NotFound | ErrorKind::Poisoned => {
             written_meanwhile(storage).unwrap_or(error)
