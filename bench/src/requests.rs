@@ -111,6 +111,17 @@ impl RequestReport {
             dollars_per_million_transactions: (transactions > 0).then(|| dollars * 1e6 / transactions as f64),
         }
     }
+
+    /// Returns the requests without their price.
+    #[must_use]
+    pub fn requests(&self) -> ObjectRequests {
+        let mut requests = ObjectRequests::default();
+        (requests.puts, requests.appends, requests.gets) = (self.puts, self.appends, self.gets);
+        (requests.heads, requests.lists, requests.deletes) = (self.heads, self.lists, self.deletes);
+        (requests.sent_bytes, requests.received_bytes) = (self.sent_bytes, self.received_bytes);
+        (requests.throttled, requests.unknown) = (self.throttled, self.unknown);
+        requests
+    }
 }
 
 impl fmt::Display for RequestReport {
@@ -141,12 +152,15 @@ mod tests {
         (requests.puts, requests.appends, requests.lists) = (1_000_000, 1_500_000, 500_000);
         (requests.gets, requests.heads, requests.deletes) = (4_000_000, 1_000_000, 9_000_000);
         (requests.sent_bytes, requests.received_bytes) = (10_000_000_000, 100_000_000_000);
+        (requests.throttled, requests.unknown) = (3, 4);
         let expected = 3.0 * 1.13 + 5.0 * 0.03 + 10.0 * 0.0032 + 100.0 * 0.0006;
         let report = RequestReport::of(&requests, &Prices::default(), 2_000_000);
         assert!((report.dollars - expected).abs() < 1e-9, "{report:?}");
         let per_million = report.dollars_per_million_transactions.expect("there are transactions");
         assert!((per_million - expected / 2.0).abs() < 1e-9, "{report:?}");
         assert!(report.to_string().contains("1500000 appends"), "{report}");
+        assert_eq!(report.requests(), requests);
+        assert_eq!(requests.plus(&requests).since(&requests), requests);
         assert_eq!(
             RequestReport::of(&requests, &Prices::default(), 0).dollars_per_million_transactions,
             None

@@ -128,6 +128,16 @@ fn bench_and_demo_run_in_a_store_of_objects() {
         let report = server.run(&["demo", &url, "--seconds", "3", "--json"], 0);
         let report: Value = serde_json::from_slice(&report).expect("JSON");
         assert_eq!(report["missing"], Value::from(0), "{report}");
+        let (work, recovery) = (&report["requests"], &report["recovery_requests"]);
+        let blocks = number(work, "appends") + number(work, "puts");
+        assert!(blocks >= 10.0 && number(work, "sent_bytes") >= 4096.0 * blocks, "{report}");
+        assert!(number(work, "dollars_per_million_transactions") > 0.0, "{report}");
+        assert!(
+            number(recovery, "gets") > 0.0
+                && number(recovery, "puts") > 0.0
+                && number(recovery, "dollars") > 0.0,
+            "{report}"
+        );
     }
 }
 

@@ -664,6 +664,7 @@ fn demo_finds_every_acknowledged_commit() {
     assert_eq!(report["kept"], true);
     assert!(report["acknowledged"].as_u64().expect("acknowledged") > 0);
     assert_eq!(report["rounds"].as_array().expect("rounds").len(), 3);
+    assert!(report["requests"].is_null() && report["recovery_requests"].is_null(), "{report}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Commands that look at a store of objects, which is a directory.
+//! Commands that look at a store of objects, which is a directory, and the requests that they count.
 
 use crate::support::*;
 use serde_json::Value;
@@ -72,4 +72,23 @@ fn log_of_a_url_is_printed_beside_its_writer() {
     db.close().expect("still the writer");
     let help = String::from_utf8(run(&["help", "log"]).stdout).expect("text");
     assert!(help.contains("URL of a store of objects"), "{help}");
+}
+
+#[test]
+fn demo_counts_its_requests_to_a_store_of_objects() {
+    let dir = directory();
+    let prices = dir.path().join("prices.json");
+    std::fs::write(&prices, r#"{"million_puts": 1000000, "gigabyte_sent": 0}"#).expect("written");
+    let url = format!("file://{}/demo", text(dir.path()));
+    let output = run(&["demo", &url, "--seconds", "2", "--prices", text(&prices)]);
+    expect_code(&output, 0);
+    let said = String::from_utf8(output.stdout).expect("text");
+    let line = said.lines().find(|line| line.contains("work requests: ")).unwrap_or_else(|| panic!("{said}"));
+    let puts: f64 =
+        line.split(", ").nth(1).and_then(|puts| puts.strip_suffix(" puts")?.parse().ok()).expect("puts");
+    let dollars = line.rsplit('$').nth(1).and_then(|rest| rest.split(',').next()?.parse::<f64>().ok());
+    // A put costs a dollar.
+    assert!(puts >= 10.0 && dollars.expect("dollars") >= puts, "{line}");
+    assert!(line.contains("for a million transactions"), "{line}");
+    assert!(said.contains("recovery requests: "), "{said}");
 }

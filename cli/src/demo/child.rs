@@ -1,13 +1,15 @@
 //! The child of the demo: durable transfers in several threads until it is killed.
 //!
 //! Lines on standard output, one `write` each: `S` the accounts are durable; `T writer sequence` a
-//! transfer whose `commit()` returned; `L {json}` commit latency so far.
+//! transfer whose `commit()` returned; `L {json}` commit latency so far; `R {json}` requests to the
+//! store of objects so far.
 
 use crate::bank::{Bank, Entry};
 use crate::output::Outcome;
 use crate::torture::child::say;
 use anyhow::{Result, anyhow};
 use quench_bench::latencies::Latency;
+use quench_bench::requests::{Prices, RequestReport};
 use quenchdb::Database;
 use quenchdb::internals::base::random::Random;
 use std::path::PathBuf;
@@ -24,7 +26,7 @@ pub struct ChildArgs {
     threads: u32,
     #[arg(long)]
     round: u32,
-    /// Seconds between latency lines
+    /// Seconds between lines with latency and requests
     #[arg(long)]
     interval: f64,
 }
@@ -48,11 +50,17 @@ fn transfers(database: &Database, bank: &Bank, writer: u32) -> Result<()> {
     Ok(())
 }
 
-fn latencies(database: &Database, interval: Duration) -> Result<()> {
+fn figures(database: &Database, interval: Duration) -> Result<()> {
     loop {
         std::thread::sleep(interval);
-        let latency: Latency = database.statistics().commit.into();
+        let statistics = database.statistics();
+        let latency: Latency = statistics.commit.into();
         say(&format!("L {}\n", serde_json::to_string(&latency)?))?;
+        if let Some(requests) = statistics.object_requests {
+            // The parent knows the prices.
+            let report = RequestReport::of(&requests, &Prices::default(), 0);
+            say(&format!("R {}\n", serde_json::to_string(&report)?))?;
+        }
     }
 }
 
@@ -73,7 +81,7 @@ pub fn run(args: &ChildArgs) -> Result<Outcome> {
     }
     let interval = Duration::from_secs_f64(args.interval);
     std::thread::spawn(move || {
-        let _ = failed.send(latencies(&database, interval));
+        let _ = failed.send(figures(&database, interval));
     });
     failure.recv()??;
     Ok(Outcome::Done)

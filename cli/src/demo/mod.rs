@@ -13,7 +13,8 @@ use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use quench_bench::device::{DeviceLine, measure_one};
 use quench_bench::place::Place;
-use quenchdb::{Database, DeviceTrust};
+use quench_bench::requests::{Prices, RequestReport};
+use quenchdb::{Database, DeviceTrust, ObjectRequests};
 use serde::Serialize;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -31,6 +32,9 @@ pub struct DemoArgs {
     /// Approximate duration
     #[arg(long, hide = true, default_value_t = 15.0, value_parser = positive_seconds)]
     seconds: f64,
+    /// JSON file with prices of a store of objects, as for `bench`
+    #[arg(long, value_name = "FILE", value_parser = crate::parse::prices)]
+    prices: Option<Prices>,
     /// Threads that transfer
     #[arg(long, hide = true, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
@@ -65,6 +69,10 @@ struct DemoReport {
     acknowledged: u64,
     missing: u64,
     commit_latency_us: Value,
+    /// Requests of the children to a store of objects, each until its last report before its kill.
+    requests: Option<RequestReport>,
+    /// Those of this process, which recovers, checks and closes the database after each kill.
+    recovery_requests: Option<RequestReport>,
     kept: bool,
 }
 
@@ -74,6 +82,8 @@ struct Heard {
     setup: bool,
     transfers: Vec<Entry>,
     latency: Value,
+    /// The last report of requests, and the transfers before it.
+    requests: Option<(ObjectRequests, u64)>,
     strange: Vec<String>,
 }
 
@@ -87,6 +97,12 @@ impl Heard {
             && let Ok(latency) = serde_json::from_str(json)
         {
             self.latency = latency;
+            return;
+        }
+        if let Some(json) = line.strip_prefix("R ")
+            && let Ok(report) = serde_json::from_str::<RequestReport>(json)
+        {
+            self.requests = Some((report.requests(), self.transfers.len() as u64));
             return;
         }
         let entry = line
@@ -108,6 +124,33 @@ struct Demo<'a> {
     /// All acknowledgments so far: a later round must not lose them.
     acknowledged: Vec<Entry>,
     setup: bool,
+    costs: Costs,
+}
+
+/// Requests to a store of objects so far; `None` for a directory.
+#[derive(Debug, Default)]
+struct Costs {
+    /// Those of the children.
+    work: Option<ObjectRequests>,
+    /// Transfers that the children acknowledged meanwhile.
+    transfers: u64,
+    /// Those of this process.
+    recoveries: Option<ObjectRequests>,
+}
+
+impl Costs {
+    fn add(sum: &mut Option<ObjectRequests>, more: ObjectRequests) {
+        *sum = Some(sum.unwrap_or_default().plus(&more));
+    }
+
+    /// Closes the database, and adds what this process has asked for it.
+    fn close(&mut self, database: Database) -> Result<()> {
+        let closed = database.clone();
+        database.close()?;
+        let requests = closed.statistics().object_requests;
+        requests.into_iter().for_each(|requests| Costs::add(&mut self.recoveries, requests));
+        Ok(())
+    }
 }
 
 /// Reads the pipe to its end, which follows the kill, and counts the lines.
@@ -195,6 +238,10 @@ impl Demo<'_> {
         self.setup |= heard.setup;
         let new = heard.transfers.len() as u64;
         self.acknowledged.extend(&heard.transfers);
+        if let Some((requests, transfers)) = heard.requests {
+            Costs::add(&mut self.costs.work, requests);
+            self.costs.transfers += transfers;
+        }
         self.say(&format!(
             "  {new} transfers acknowledged as durable in {seconds:.1} s, then SIGKILL in the middle"
         ))?;
@@ -203,6 +250,7 @@ impl Demo<'_> {
         let recovery_seconds = began.elapsed().as_secs_f64();
         let replayed = database.recovery().replayed;
         let state = bank::check(&database)?;
+        self.costs.close(database)?;
         let missing = self.acknowledged.iter().filter(|entry| !state.journal.contains(entry)).count() as u64;
         let mut problems = state.problems;
         problems.extend(heard.strange);
@@ -302,8 +350,8 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<Outcome> {
         (None, None) => bail!("no directory"),
     };
     require_empty(directory)?;
-    let mut demo =
-        Demo { args, directory, json, progress: Progress::new(), acknowledged: Vec::new(), setup: false };
+    let (progress, acknowledged, costs) = (Progress::new(), Vec::new(), Costs::default());
+    let mut demo = Demo { args, directory, json, progress, acknowledged, setup: false, costs };
     let share = |part: f64| Duration::from_secs_f64(args.seconds * part);
 
     demo.say("1. The device, without a database: durable writes of 4 KiB")?;
@@ -330,7 +378,7 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<Outcome> {
     }
     let database = Database::open(directory)?;
     let open_line = database.open_line();
-    database.close()?;
+    demo.costs.close(database)?;
     finish(&demo, device, rounds, open_line)
 }
 
@@ -338,7 +386,11 @@ fn finish(demo: &Demo<'_>, device: Vec<DeviceLine>, rounds: Vec<Round>, database
     let missing = rounds.last().map_or(0, |round| round.missing);
     let kept = !rounds.is_empty() && rounds.iter().all(|round| round.problems.is_empty());
     let latency = rounds.iter().rev().map(|round| &round.commit_latency_us).find(|l| !l.is_null());
+    let prices = demo.args.prices.unwrap_or_default();
+    let Costs { work, transfers, recoveries } = &demo.costs;
     let report = DemoReport {
+        requests: work.map(|requests| RequestReport::of(&requests, &prices, *transfers)),
+        recovery_requests: recoveries.map(|requests| RequestReport::of(&requests, &prices, 0)),
         database,
         threads: demo.args.threads,
         accounts: ACCOUNTS,
@@ -357,6 +409,9 @@ fn finish(demo: &Demo<'_>, device: Vec<DeviceLine>, rounds: Vec<Round>, database
         let mut text = format!("3. {}", picture(&report.commit_latency_us, &report.device, report.threads));
         text += &format!("  {per_second:.0} durable transfers/s in the best round\n");
         text += &format!("  {}\n", report.database);
+        for (of, requests) in [("work", &report.requests), ("recovery", &report.recovery_requests)] {
+            text += &requests.as_ref().map_or(String::new(), |requests| format!("  {of} {requests}\n"));
+        }
         text += &if kept {
             format!(
                 "Kept: all {} acknowledged transfers survived {} kills.\n",

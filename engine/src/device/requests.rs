@@ -50,4 +50,20 @@ impl ObjectRequests {
             unknown: self.unknown - earlier.unknown,
         }
     }
+    /// Returns what was asked by both.
+    #[must_use]
+    pub fn plus(&self, other: &ObjectRequests) -> ObjectRequests {
+        ObjectRequests {
+            puts: self.puts + other.puts,
+            appends: self.appends + other.appends,
+            gets: self.gets + other.gets,
+            heads: self.heads + other.heads,
+            lists: self.lists + other.lists,
+            deletes: self.deletes + other.deletes,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            received_bytes: self.received_bytes + other.received_bytes,
+            throttled: self.throttled + other.throttled,
+            unknown: self.unknown + other.unknown,
+        }
+    }
 }
