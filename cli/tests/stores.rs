@@ -1,4 +1,4 @@
-//! Commands that look at a store of objects, which is a directory, and the requests that they count.
+//! Commands that look at a store of objects, which is a directory, and the requests they count.
 
 use crate::support::*;
 use serde_json::Value;
