@@ -180,6 +180,9 @@ pub struct BenchArgs {
     /// most three quarters of the machine's memory
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     memory_bytes: Option<u64>,
+    /// Keep pages of a database in a store of objects in this local directory
+    #[arg(long, value_name = "DIRECTORY")]
+    object_cache: Option<PathBuf>,
     /// Checkpoints in addition to automatic ones
     #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, default_missing_value = "loaded")]
     pub(super) checkpoint: Option<Checkpoint>,
@@ -452,6 +455,10 @@ impl BenchArgs {
         };
         let builder = match self.flush_unit {
             Some(bytes) => builder.flush_unit_bytes(bytes),
+            None => builder,
+        };
+        let builder = match &self.object_cache {
+            Some(directory) => builder.object_cache(directory),
             None => builder,
         };
         let builder = match self.protocol.memory_of(self.preset, place.path()) {

@@ -78,6 +78,8 @@ impl Builder {
         device_trust: DeviceTrust = device_trust,
         durability_method: MethodSetting = Some(durability_method),
         io_uring: bool = io_uring,
+        object_cache: impl Into<PathBuf> = Some(object_cache.into()),
+        object_cache_bytes: u64 = object_cache_bytes,
         log_memory: impl Into<PathBuf> = Some(log_memory.into()),
         log_memory_bytes: u64 = log_memory_bytes,
         memory_cache: MemoryCache = memory_cache,
@@ -156,11 +158,12 @@ impl Builder {
     }
 
     fn open_storage(&mut self, path: &Path) -> Result<Arc<dyn Storage>> {
-        if let Some(storage) = self.storage.take() {
-            return Ok(storage);
-        }
         let settings = &self.request.settings;
-        Place::from(path).open(settings.create && !settings.read_only, settings.read_only, settings)
+        let place = match self.storage.take() {
+            Some(storage) => Place::from(storage),
+            None => Place::from(path),
+        };
+        place.open_cached(settings.create && !settings.read_only, settings.read_only, settings)
     }
 
     /// Opens the database in the directory `path` without writing anything, checks it as
@@ -171,6 +174,8 @@ impl Builder {
     /// As [`Builder::open`], except `Corruption`.
     pub fn verify(mut self, path: impl AsRef<Path>, mut progress: Option<Progress>) -> Result<VerifyReport> {
         self.force_read_only();
+        // What a cache has says nothing about the store.
+        self.request.settings.object_cache = None;
         self.request.settings.validate()?;
         let storage = self.open_storage(path.as_ref())?;
         let mut settings = self.request.settings.clone();

@@ -1,7 +1,7 @@
 //! Where a database or a backup is.
 
 use crate::base::settings::Settings;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::file::FileStorage;
 use crate::device::{LOCK_PATH, ObjectList, Pin, Storage};
 use std::path::{Path, PathBuf};
@@ -117,6 +117,25 @@ impl Place {
         self.open(true, false, settings)
     }
 
+    /// Opens the storage, with the cache of pages that `settings` names.
+    pub(super) fn open_cached(
+        &self,
+        create: bool,
+        read_only: bool,
+        settings: &Settings,
+    ) -> Result<Arc<dyn Storage>> {
+        match (&settings.object_cache, self) {
+            (None, _) => self.open(create, read_only, settings),
+            (Some(cache), Place::Url(url)) => {
+                open_url_cached(url, read_only, cache, settings.object_cache_bytes)
+            }
+            (Some(_), _) => {
+                let what = "a cache of pages is for a database that a URL names: do not set object_cache";
+                Err(Error::invalid(what).at(Location::Setting("object_cache")))
+            }
+        }
+    }
+
     /// Opens the storage.
     pub(super) fn open(
         &self,
@@ -149,6 +168,18 @@ fn open_url(url: &str, read_only: bool) -> Result<Arc<dyn Storage>> {
 #[cfg(feature = "object-storage")]
 fn list_objects(url: &str) -> Result<ObjectList> {
     super::objects::list(url)
+}
+
+#[cfg(feature = "object-storage")]
+fn open_url_cached(url: &str, read_only: bool, cache: &Path, bytes_max: u64) -> Result<Arc<dyn Storage>> {
+    use crate::device::objects::{Options, PageCache, open_url};
+    let cache = PageCache::open(cache, bytes_max)?;
+    Ok(Arc::new(open_url(url, read_only, Options::default())?.with_cache(cache)))
+}
+
+#[cfg(not(feature = "object-storage"))]
+fn open_url_cached(url: &str, read_only: bool, _cache: &Path, _bytes_max: u64) -> Result<Arc<dyn Storage>> {
+    open_url(url, read_only)
 }
 
 #[cfg(not(feature = "object-storage"))]

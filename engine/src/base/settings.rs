@@ -206,6 +206,11 @@ pub struct Settings {
     pub durability_method: Option<MethodSetting>,
     /// Use io_uring where the kernel has it. Default true.
     pub io_uring: bool,
+    /// A local directory that keeps pages of a database in a store of objects. Losing it loses
+    /// nothing. Default `None`: pages are kept in memory only.
+    pub object_cache: Option<PathBuf>,
+    /// Largest size of that directory in bytes, 1 MiB to 16 TiB. Default 4 GiB.
+    pub object_cache_bytes: u64,
 
     // The log in mapped memory.
     /// The file of the memory-mapped log. With `passive`, `auto` and `writer = memory` commits
@@ -295,6 +300,8 @@ impl Default for Settings {
             device_trust: DeviceTrust::Auto,
             durability_method: None,
             io_uring: true,
+            object_cache: None,
+            object_cache_bytes: 4 << 30,
             log_memory: None,
             log_memory_bytes: 0,
             memory_cache: MemoryCache::default(),
@@ -401,6 +408,7 @@ impl Settings {
         }
         within("memory_bytes", self.memory_bytes, 1 << 20, 1 << 44)?;
         within("version_bytes", self.version_bytes, 64 << 10, 1 << 44)?;
+        within("object_cache_bytes", self.object_cache_bytes, 1 << 20, 1 << 44)?;
         if self.read_only && self.device_trust == DeviceTrust::Device {
             return refuse("device_trust", "a read-only database writes nothing");
         }

@@ -34,6 +34,7 @@ mod appended;
 mod numbered;
 mod fence;
 mod extents;
+mod page_cache;
 mod callback_queue;
 mod pins;
 mod collect;
@@ -56,6 +57,7 @@ pub use directory::DirectoryStore;
 pub use open::connect;
 pub use open::{open_url, open_url_to_look};
 pub use options::Options;
+pub use page_cache::PageCache;
 #[cfg(feature = "internals")]
 pub use probe::probe;
 #[cfg(feature = "internals")]

@@ -10,6 +10,7 @@ use super::frame::{Frame, FrameKind};
 use super::numbered::NumberedSegment;
 use super::open_segment::{OpenSegment, OpenSegmentFile, Writer};
 use super::options::Options;
+use super::page_cache::PageCache;
 use super::patience::{error_of, persist, place};
 use super::register::{Register, look_up};
 use super::request::{Condition, Request};
@@ -70,6 +71,7 @@ impl Session {
         store: &Arc<dyn ObjectStore>,
         facts: &StoreFacts,
         options: Options,
+        cache: Option<&PageCache>,
         is_new: bool,
     ) -> Result<Arc<Session>> {
         let (register, was_closed) = Register::claim(store.clone(), is_new, options.patience)?;
@@ -95,8 +97,11 @@ impl Session {
             lanes: options.lanes,
             watch: Watch::new(store.clone(), epoch, options.watch),
         });
-        let extents =
-            Extents::new(store.clone(), &body, next_number.clone(), options.extent_bytes, options.patience);
+        let pages = match cache {
+            Some(cache) => cache.before(store.clone(), identity),
+            None => store.clone(),
+        };
+        let extents = Extents::new(pages, &body, next_number.clone(), options.extent_bytes, options.patience);
         let files = Mutex::new(Files::of(&body));
         let (store, collector) = (store.clone(), Collector::new(store.clone()));
         collector.collect_orphans(&body);

@@ -17,6 +17,7 @@ use super::extents::{Extents, read_only};
 use super::fence::peek;
 use super::listing::list_objects;
 use super::options::Options;
+use super::page_cache::PageCache;
 use super::patience::{error_of, persist, place};
 use super::pins::{self, PinnedBody};
 use super::register::{MANIFEST_NAME, look_up};
@@ -54,6 +55,8 @@ struct Shared {
     facts: StoreFacts,
     options: Options,
     lock: Mutex<Locked>,
+    /// Keeps pages that were read.
+    cache: Option<Arc<PageCache>>,
     /// The only manifest that is read, and the pin that keeps it.
     pinned: Option<PinnedBody>,
 }
@@ -102,9 +105,18 @@ impl ObjectStorage {
     /// Opens a store of objects with these properties. Reads and writes nothing.
     #[must_use]
     pub fn new(store: Arc<dyn ObjectStore>, facts: StoreFacts, options: Options) -> ObjectStorage {
-        let (lock, pinned, requests) = (Mutex::default(), None, Arc::default());
+        let (lock, cache, pinned, requests) = (Mutex::default(), None, None, Arc::default());
         let store = Arc::new(CountedStore::new(store, Arc::clone(&requests)));
-        ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, pinned }) }
+        ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, cache, pinned }) }
+    }
+
+    /// Returns the same storage, not locked yet, with a cache of pages in a local directory.
+    #[must_use]
+    pub fn with_cache(&self, cache: Arc<PageCache>) -> ObjectStorage {
+        let Shared { store, requests, facts, options, .. } = &*self.shared;
+        let (store, requests, facts, options) = (store.clone(), requests.clone(), facts.clone(), *options);
+        let (lock, cache, pinned) = (Mutex::default(), Some(cache), None);
+        ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, cache, pinned }) }
     }
 
     /// Returns all objects of the database. Claims and writes nothing, so a writer may work at the
@@ -139,7 +151,7 @@ impl Shared {
         if !locked.for_writing {
             return Err(read_only());
         }
-        let session = Session::begin(&self.store, &self.facts, self.options, true)?;
+        let session = Session::begin(&self.store, &self.facts, self.options, self.cache.as_deref(), true)?;
         locked.session = Some(session.clone());
         Ok(session)
     }
@@ -235,7 +247,12 @@ impl Shared {
             Some(session) => Ok(session.extents.clone()),
             None => {
                 let Options { extent_bytes, patience, .. } = self.options;
-                Ok(Extents::new(self.store.clone(), &self.body()?, Arc::default(), extent_bytes, patience))
+                let (body, store) = (self.body()?, self.store.clone());
+                let store = match &self.cache {
+                    Some(cache) => cache.before(store, body.identity),
+                    None => store,
+                };
+                Ok(Extents::new(store, &body, Arc::default(), extent_bytes, patience))
             }
         }
     }
@@ -353,7 +370,8 @@ impl Storage for ObjectStorage {
                 shared.refuse_foreign_objects()?;
             }
             let session = if exists {
-                Some(Session::begin(&shared.store, &shared.facts, shared.options, false)?)
+                let cache = shared.cache.as_deref();
+                Some(Session::begin(&shared.store, &shared.facts, shared.options, cache, false)?)
             } else {
                 None
             };
@@ -392,6 +410,9 @@ impl Storage for ObjectStorage {
         if let Some(session) = self.shared.session() {
             session.extents.charge_to(account, memory_bytes);
         }
+        if let Some(cache) = &self.shared.cache {
+            cache.charge_to(account);
+        }
     }
 
     fn pins(&self) -> Option<&dyn Pins> {
@@ -405,11 +426,11 @@ impl Storage for ObjectStorage {
 
 impl Pins for ObjectStorage {
     fn hold(&self) -> Result<Arc<dyn Storage>> {
-        let Shared { store, requests, facts, options, .. } = &*self.shared;
+        let Shared { store, requests, facts, options, cache, .. } = &*self.shared;
         let pinned = Some(PinnedBody::newest(store, *options)?);
         let (store, requests, lock) = (store.clone(), requests.clone(), Mutex::default());
-        let (facts, options) = (facts.clone(), *options);
-        let shared = Shared { store, requests, facts, options, lock, pinned };
+        let (facts, options, cache) = (facts.clone(), *options, cache.clone());
+        let shared = Shared { store, requests, facts, options, lock, cache, pinned };
         Ok(Arc::new(ObjectStorage { shared: Arc::new(shared) }))
     }
 
