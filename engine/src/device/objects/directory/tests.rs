@@ -60,3 +60,17 @@ fn many_writers_replace_one_object_one_after_the_other() {
     let reply = perform(&store, Request::Head { name: "counter".into() }).expect("there");
     assert_eq!(reply.len, 40, "no replacement was lost");
 }
+
+#[test]
+fn reading_creates_nothing_and_refuses_a_file() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let store = DirectoryStore::open(&directory.path().join("none")).expect("opens");
+    assert_eq!(perform(&store, Request::List { prefix: String::new() }).expect("empty").listed, []);
+    let get = || Request::Get { name: "manifest".into(), range: None };
+    assert_eq!(kind_of(perform(&store, get())), Some(FailureKind::Absent));
+    assert!(!directory.path().join("none").exists());
+    put(&store, "a", b"1", Condition::Always).expect("creates the directory");
+    let file = DirectoryStore::open(&directory.path().join("none/a")).expect("opens");
+    assert_eq!(kind_of(perform(&file, get())), Some(FailureKind::Denied));
+    assert_eq!(kind_of(put(&file, "b", b"1", Condition::Always)), Some(FailureKind::Denied));
+}
