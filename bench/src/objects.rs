@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::objects::{
-    Condition, ObjectStore, Options, Request, StoreFacts, connect, open_url, perform,
+    ObjectStore, Options, Request, StoreFacts, connect, open_url, perform,
 };
 use quenchdb::internals::device::probe::{RawWrites, time_writes};
 use quenchdb::{Error, ErrorKind};
@@ -47,7 +47,7 @@ impl Writer<'_> {
         } else {
             let name = self.name(self.objects);
             (self.objects, self.parts, self.len) = (self.objects + 1, 1, bytes);
-            Request::Put { name, body, condition: Condition::Absent }
+            Request::Create { name, body }
         };
         perform(self.store, request).map_err(|failure| Error::new(ErrorKind::Io, failure.what))?;
         Ok(())

@@ -62,7 +62,9 @@ impl Medium for SimulatedStore {
 fn describe(request: &Request) -> String {
     let (kind, name) = (request.kind().name(), request.name());
     match request {
-        Request::Put { body, .. } => format!("{kind} {name}, {} bytes", body.len()),
+        Request::Put { body, .. } | Request::Create { body, .. } => {
+            format!("{kind} {name}, {} bytes", body.len())
+        }
         Request::Append { offset, body, .. } => format!("{kind} {name}, {} bytes at {offset}", body.len()),
         _ => format!("{kind} {name}"),
     }

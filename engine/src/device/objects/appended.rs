@@ -89,10 +89,8 @@ fn create_lane(writer: &Writer, next: &dyn Fn() -> ObjectId) -> Result<Lane> {
     loop {
         let id = next();
         let body = writer.header.encode();
-        let condition = super::request::Condition::Absent;
-        let put = Request::Put { name: id.log_name(), body: body.clone(), condition };
-        let created = perform(&*writer.store, put);
-        match created {
+        let create = Request::Create { name: id.log_name(), body: body.clone() };
+        match perform(&*writer.store, create) {
             Ok(reply) => {
                 let parts_left = writer.facts.parts_max.saturating_sub(PARTS_SPARED);
                 return Ok(Lane { id, len: FRAME_BYTES, version: reply.version, parts_left, is_busy: false });

@@ -33,7 +33,9 @@ impl ObjectStore for CountedStore {
                 RequestKind::Delete => &mut requests.deletes,
             };
             *of_kind += 1;
-            if let Request::Put { body, .. } | Request::Append { body, .. } = &request {
+            if let Request::Put { body, .. } | Request::Create { body, .. } | Request::Append { body, .. } =
+                &request
+            {
                 requests.sent_bytes += body.len() as u64;
             }
         }

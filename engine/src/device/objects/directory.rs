@@ -135,6 +135,7 @@ impl Shared {
     fn perform(&self, request: Request) -> Outcome {
         match request {
             Request::Put { name, body, condition } => self.put(&name, &body, &condition),
+            Request::Create { name, body } => self.put(&name, &body, &Condition::Absent),
             Request::Append { .. } => {
                 Err(refused(FailureKind::Denied, "objects in a directory take no appends"))
             }

@@ -21,8 +21,12 @@ mod waiting;
 mod store;
 mod url;
 mod probe;
+#[cfg(any(feature = "s3", feature = "azure", feature = "gcs"))]
+mod client;
 #[cfg(feature = "s3")]
 mod s3;
+#[cfg(any(feature = "azure", feature = "gcs"))]
+mod cloud;
 mod patience;
 mod body;
 mod frame;
@@ -51,6 +55,8 @@ mod open;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
+#[cfg(all(any(feature = "azure", feature = "gcs"), feature = "internals"))]
+pub use cloud::{CloudOptions, CloudStore};
 #[cfg(feature = "internals")]
 pub use directory::DirectoryStore;
 #[cfg(feature = "internals")]

@@ -1,5 +1,7 @@
 //! From a URL to a storage.
 
+#[cfg(any(feature = "azure", feature = "gcs"))]
+use super::cloud::{CloudOptions, CloudStore};
 use super::directory::DirectoryStore;
 use super::options::Options;
 use super::probe::probe;
@@ -8,7 +10,9 @@ use super::s3::{S3Options, S3Store};
 use super::storage::ObjectStorage;
 use super::store::ObjectStore;
 use super::url::{ObjectUrl, Scheme};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::Result;
+#[cfg(not(all(feature = "s3", feature = "azure", feature = "gcs")))]
+use crate::base::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,12 +37,24 @@ fn connect_within(url: &str, reads: Option<Duration>) -> Result<Arc<dyn ObjectSt
             options.read_deadline = reads.unwrap_or(options.read_deadline);
             Ok(Arc::new(S3Store::connect(&url, &options)?))
         }
+        #[cfg(feature = "azure")]
+        Scheme::Azure => cloud(&url, reads),
+        #[cfg(feature = "gcs")]
+        Scheme::Google => cloud(&url, reads),
+        #[cfg(not(all(feature = "s3", feature = "azure", feature = "gcs")))]
         _ => {
             let _ = reads;
             let what = format!("this build has no client for {}://", url.scheme.name());
             Err(Error::new(ErrorKind::Unsupported, what))
         }
     }
+}
+
+#[cfg(any(feature = "azure", feature = "gcs"))]
+fn cloud(url: &ObjectUrl, reads: Option<Duration>) -> Result<Arc<dyn ObjectStore>> {
+    let mut options = CloudOptions::default();
+    options.read_deadline = reads.unwrap_or(options.read_deadline);
+    Ok(Arc::new(CloudStore::connect(url, &options)?))
 }
 
 /// Returns the storage of the database that a URL names. Unless it is opened for reading, probes

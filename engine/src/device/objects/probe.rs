@@ -21,7 +21,7 @@ const REFUSED_MAX: u32 = 2;
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Finds out what `store` really does, with about 15 requests on an object `probe/<random>/object`,
+/// Finds out what `store` really does, with about 18 requests on two objects `probe/<random>/...`,
 /// which it removes. Returns the store's facts; `appends` is false if the store has no appends and
 /// says so.
 ///
@@ -42,11 +42,19 @@ fn probe_within(store: &dyn ObjectStore, clock: &Clock, patience: Duration) -> R
     let (mut pause, mut refused) = (PAUSE_FIRST, 0);
     loop {
         let name = format!("probe/{:016x}{:016x}", random.next_u64(), random.next_u64());
-        let trial = Trial { store, facts: store.facts(), folder: format!("{name}/"), name: name + "/object" };
+        let trial = Trial {
+            store,
+            facts: store.facts(),
+            folder: format!("{name}/"),
+            name: format!("{name}/object"),
+            appended: format!("{name}/appended"),
+        };
         let outcome = trial.run();
-        // After a failure the object may be there, or may still come. No other object is named so.
+        // After a failure the objects may be there, or may still come. No others are named so.
         if outcome.is_err() {
-            let _ = trial.send(Request::Delete { name: trial.name.clone() });
+            for name in trial.names() {
+                let _ = trial.send(Request::Delete { name: name.clone() });
+            }
         }
         match outcome {
             Ok(appends) => return Ok(StoreFacts { appends, ..trial.facts }),
@@ -91,16 +99,18 @@ enum Answer {
     Denied(Failure),
 }
 
-/// One pass over all promises, with one object.
+/// One pass over all promises, with an object that is replaced and one that is appended to: some
+/// stores know no object that takes both.
 struct Trial<'a> {
     store: &'a dyn ObjectStore,
     facts: StoreFacts,
     /// `probe/<random>/`.
     folder: String,
     name: String,
+    appended: String,
 }
 
-/// Contents of the object. The first has another length than the others, so that a length reveals
+/// Contents of the objects. The first has another length than the others, so that a length reveals
 /// an overwrite, too.
 const CREATED: &[u8] = b"created by the probe of QuenchDB";
 const REPLACED: &[u8] = b"replaced by the probe of QuenchDB";
@@ -109,19 +119,41 @@ const APPENDED: &[u8] = b", and appended to";
 const IS_STALE: &str = "is not consistent";
 const WRONG: &[u8] = b"WRITTEN ALTHOUGH IT HAD TO BE REFUSED";
 
+/// What an object must hold after all requests.
+struct Expected<'a> {
+    name: &'a str,
+    content: Vec<u8>,
+    version: Version,
+}
+
 impl Trial<'_> {
+    fn names(&self) -> [&String; 2] {
+        [&self.appended, &self.name]
+    }
+
     /// Returns whether the store appends.
     fn run(&self) -> Result<bool, Stop> {
         let first = self.create()?;
-        let second = self.replace(&first)?;
-        let (appends, newest) = match self.facts.appends {
-            true => self.append(&second)?,
-            false => (false, second),
-        };
-        let content: Vec<u8> = if appends { [REPLACED, APPENDED].concat() } else { REPLACED.to_vec() };
-        self.read_whole(&content, &newest)?;
-        self.list(content.len() as u64)?;
-        self.delete(appends, content.len() as u64)?;
+        let replaced = self.replace(&first)?;
+        let mut expected = Vec::new();
+        if self.facts.appends
+            && let Some(version) = self.append()?
+        {
+            let content = [CREATED, APPENDED].concat();
+            expected.push(Expected { name: &self.appended, content, version });
+        }
+        let appends = !expected.is_empty();
+        expected.push(Expected { name: &self.name, content: REPLACED.to_vec(), version: replaced });
+        for object in &expected {
+            self.read_whole(object)?;
+        }
+        self.list(&expected)?;
+        for object in &expected {
+            self.delete(object.name)?;
+        }
+        if appends {
+            self.append_to_absent()?;
+        }
         Ok(appends)
     }
 
@@ -184,18 +216,39 @@ impl Trial<'_> {
         }
     }
 
-    /// Appends at wrong offsets and at the right one. Returns whether the store appends, and the
-    /// newest version.
-    fn append(&self, second: &Version) -> Result<(bool, Version), Stop> {
-        let before = REPLACED.len() as u64;
+    /// Appends at wrong offsets and at the right one. Returns the newest version, or nothing if the
+    /// store says that it has no appends.
+    fn append(&self) -> Result<Option<Version>, Stop> {
+        let create = |body| Request::Create { name: self.appended.clone(), body: Bytes::from_static(body) };
+        // Puts succeeded, so it is not a matter of permissions if one of these is denied.
+        let first = match self.ask(create(CREATED))? {
+            Answer::Done(reply) => self.version_of(reply, "the creation of an object that takes appends")?,
+            Answer::Denied(_) => return Ok(None),
+            Answer::Refused | Answer::Absent => {
+                return Err(self.fails("the creation of an object that takes appends", "it is refused"));
+            }
+        };
+        let before = CREATED.len() as u64;
         let newest = match self.ask(self.append_request(before, APPENDED, None))? {
             Answer::Done(reply) => self.version_of(reply, "an append")?,
-            // Puts of the same name succeeded, so it is not a matter of permissions.
-            Answer::Denied(_) => return Ok((false, second.clone())),
+            Answer::Denied(_) => {
+                self.delete(&self.appended)?;
+                return Ok(None);
+            }
             Answer::Refused | Answer::Absent => {
                 return Err(self.fails("an append at the end of the object", "it is refused"));
             }
         };
+        match self.ask(create(WRONG))? {
+            Answer::Done(_) => {
+                return Err(self.breaks(
+                    "ignores the condition `create if absent` (If-None-Match: *)",
+                    "a second creation of an object that takes appends succeeded",
+                ));
+            }
+            Answer::Denied(failure) => return Err(self.denied(&failure)),
+            Answer::Refused | Answer::Absent => {}
+        }
         let end = before + APPENDED.len() as u64;
         for (offset, which) in [(before, "below"), (end + 7, "above")] {
             self.must_refuse_append(offset, None, "ignores the offset of an append", || {
@@ -205,12 +258,12 @@ impl Trial<'_> {
         if self.facts.appends_check_version {
             self.must_refuse_append(
                 end,
-                Some(second),
+                Some(&first),
                 "ignores the version in an append (If-Match)",
                 || "an append on condition of an old version succeeded".into(),
             )?;
         }
-        Ok((true, newest))
+        Ok(Some(newest))
     }
 
     fn must_refuse_append(
@@ -228,18 +281,19 @@ impl Trial<'_> {
         }
     }
 
-    /// Reads the whole object after all the requests that it should have refused.
-    fn read_whole(&self, content: &[u8], newest: &Version) -> Result<(), Stop> {
-        let reply = match self.ask(Request::Get { name: self.name.clone(), range: None })? {
+    /// Reads a whole object after all the requests that the store should have refused.
+    fn read_whole(&self, expected: &Expected<'_>) -> Result<(), Stop> {
+        let Expected { name, content, version } = expected;
+        let reply = match self.ask(Request::Get { name: (*name).into(), range: None })? {
             Answer::Done(reply) => reply,
             Answer::Absent => return Err(self.breaks(IS_STALE, "an object just written is absent")),
             Answer::Refused => return Err(self.fails("a read", "it is refused")),
             Answer::Denied(failure) => return Err(self.denied(&failure)),
         };
-        if reply.body == content && reply.len == content.len() as u64 {
-            return self.same_version(reply.version.as_ref(), newest);
+        if reply.body == *content && reply.len == content.len() as u64 {
+            return self.same_version(reply.version.as_ref(), version);
         }
-        let (body, appended) = (&reply.body[..], content.len() > REPLACED.len());
+        let (body, appended) = (&reply.body[..], content.ends_with(APPENDED));
         let holds = |part: &[u8]| body.windows(part.len()).any(|window| window == part);
         if holds(WRONG) {
             return Err(self.breaks(
@@ -247,60 +301,62 @@ impl Trial<'_> {
                 "a request was refused, and yet its bytes are in the object",
             ));
         }
-        if appended && !holds(REPLACED) && holds(APPENDED) {
+        if appended && !holds(CREATED) && holds(APPENDED) {
             return Err(self.breaks("ignores the offset of an append", "an append replaced the object"));
         }
-        if appended && holds(REPLACED) && !holds(APPENDED) {
+        if appended && holds(CREATED) && !holds(APPENDED) {
             return Err(self.breaks("ignores an append", "an append succeeded, and yet its bytes are absent"));
         }
         Err(self.breaks(IS_STALE, "a read did not return the bytes just written"))
     }
 
-    fn list(&self, len: u64) -> Result<(), Stop> {
+    /// Lists the objects, which `expected` has in order of their names.
+    fn list(&self, expected: &[Expected<'_>]) -> Result<(), Stop> {
         let reply = match self.ask(Request::List { prefix: self.folder.clone() })? {
             Answer::Done(reply) => reply,
             Answer::Denied(failure) => return Err(self.denied(&failure)),
             Answer::Refused | Answer::Absent => return Err(self.fails("a list", "it is refused")),
         };
-        match &reply.listed[..] {
-            [only] if only.name == self.name && only.len == len => Ok(()),
-            [] => Err(self.breaks(IS_STALE, "a list lacks an object just written")),
-            [only] if only.name == self.name => {
-                Err(self.breaks(IS_STALE, "a list has an old length of an object"))
-            }
-            _ => {
-                Err(self
-                    .breaks("ignores the prefix of a list", "a list has other names than those asked for"))
+        if reply.listed.iter().any(|object| expected.iter().all(|known| object.name != known.name)) {
+            let shown = "a list has other names than those asked for";
+            return Err(self.breaks("ignores the prefix of a list", shown));
+        }
+        for object in expected {
+            match reply.listed.iter().find(|listed| listed.name == object.name) {
+                Some(listed) if listed.len == object.content.len() as u64 => {}
+                Some(_) => return Err(self.breaks(IS_STALE, "a list has an old length of an object")),
+                None => return Err(self.breaks(IS_STALE, "a list lacks an object just written")),
             }
         }
+        Ok(())
     }
 
-    /// Deletes the object; afterwards it must be absent, also for an append.
-    fn delete(&self, appends: bool, len: u64) -> Result<(), Stop> {
-        match self.ask(Request::Delete { name: self.name.clone() })? {
+    /// Deletes an object; afterwards it must be absent.
+    fn delete(&self, name: &str) -> Result<(), Stop> {
+        match self.ask(Request::Delete { name: name.into() })? {
             Answer::Done(_) => {}
             Answer::Denied(failure) => return Err(self.denied(&failure)),
             Answer::Refused | Answer::Absent => return Err(self.fails("a delete", "it is refused")),
         }
-        match self.ask(Request::Head { name: self.name.clone() })? {
-            Answer::Absent => {}
-            Answer::Denied(failure) => return Err(self.denied(&failure)),
-            Answer::Done(_) => return Err(self.breaks(IS_STALE, "an object just deleted is still there")),
-            Answer::Refused => return Err(self.fails("a head", "it is refused")),
+        match self.ask(Request::Head { name: name.into() })? {
+            Answer::Absent => Ok(()),
+            Answer::Denied(failure) => Err(self.denied(&failure)),
+            Answer::Done(_) => Err(self.breaks(IS_STALE, "an object just deleted is still there")),
+            Answer::Refused => Err(self.fails("a head", "it is refused")),
         }
-        if appends {
-            match self.ask(self.append_request(len, WRONG, None))? {
-                Answer::Refused | Answer::Absent => {}
-                Answer::Denied(failure) => return Err(self.denied(&failure)),
-                Answer::Done(_) => {
-                    return Err(self.breaks(
-                        "ignores the offset of an append to an absent object",
-                        "an append at an offset above 0 created an object",
-                    ));
-                }
-            }
+    }
+
+    /// Appends to the object that was removed.
+    fn append_to_absent(&self) -> Result<(), Stop> {
+        let len = (CREATED.len() + APPENDED.len()) as u64;
+        match self.ask(self.append_request(len, WRONG, None))? {
+            Answer::Refused | Answer::Absent => Ok(()),
+            Answer::Denied(failure) => Err(self.denied(&failure)),
+            Answer::Done(_) => Err(self.breaks(
+                "ignores the offset of an append to an absent object",
+                "an append at an offset above 0 created an object",
+            )),
         }
-        Ok(())
     }
 
     /// Sends a put that has to succeed. Returns the new version.
@@ -317,7 +373,7 @@ impl Trial<'_> {
     }
 
     fn append_request(&self, offset: u64, body: &'static [u8], version: Option<&Version>) -> Request {
-        let (name, body) = (self.name.clone(), Bytes::from_static(body));
+        let (name, body) = (self.appended.clone(), Bytes::from_static(body));
         Request::Append { name, offset, body, version: version.cloned() }
     }
 

@@ -32,8 +32,17 @@ pub enum Request {
         /// When it takes effect.
         condition: Condition,
     },
-    /// Adds bytes to the end of an object that exists and has exactly `offset` bytes. The reply has
-    /// its new version.
+    /// Creates an object that takes appends, if there is none of this name. On some stores no other
+    /// object takes them, and an object that is created so cannot be replaced. The reply has its
+    /// version.
+    Create {
+        /// The name.
+        name: String,
+        /// The first bytes; at least one.
+        body: Bytes,
+    },
+    /// Adds bytes to the end of an object that was created for it and has exactly `offset` bytes.
+    /// The reply has its new version.
     Append {
         /// The name.
         name: String,
@@ -73,11 +82,12 @@ pub enum Request {
 
 impl Request {
     /// Returns the name of the object, or the prefix of a list.
-    #[cfg(any(feature = "internals", feature = "s3"))]
+    #[cfg(any(feature = "internals", feature = "s3", feature = "azure", feature = "gcs"))]
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
             Request::Put { name, .. }
+            | Request::Create { name, .. }
             | Request::Append { name, .. }
             | Request::Get { name, .. }
             | Request::Head { name }
@@ -90,7 +100,7 @@ impl Request {
     #[must_use]
     pub fn kind(&self) -> RequestKind {
         match self {
-            Request::Put { .. } => RequestKind::Put,
+            Request::Put { .. } | Request::Create { .. } => RequestKind::Put,
             Request::Append { .. } => RequestKind::Append,
             Request::Get { .. } => RequestKind::Get,
             Request::Head { .. } => RequestKind::Head,
@@ -103,7 +113,7 @@ impl Request {
 /// The kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum RequestKind {
-    /// [`Request::Put`].
+    /// [`Request::Put`] and [`Request::Create`].
     Put,
     /// [`Request::Append`].
     Append,

@@ -48,6 +48,9 @@ struct Memory {
     state: Mutex<State>,
 }
 
+/// Requests of a whole probe of a store with appends.
+const REQUESTS: usize = 19;
+
 fn memory(broken: Option<Broken>) -> Memory {
     let facts =
         StoreFacts { name: "memory".into(), appends: true, parts_max: 10_000, appends_check_version: true };
@@ -170,6 +173,7 @@ impl Memory {
     fn answer(&self, state: &mut State, request: &Request) -> Result<Reply, Failure> {
         match request {
             Request::Put { name, body, condition } => self.put(state, name, body, condition),
+            Request::Create { name, body } => self.put(state, name, body, &Condition::Absent),
             Request::Append { name, offset, body, version } => {
                 self.append(state, name, *offset, body, version.as_ref())
             }
@@ -231,7 +235,7 @@ fn store_that_keeps_all_promises_passes() {
     let store = memory(None);
     assert_eq!(store.probed().unwrap(), store.facts);
     assert!(store.names().is_empty());
-    assert_eq!(store.requests(), 14);
+    assert_eq!(store.requests(), REQUESTS);
 }
 
 #[test]
@@ -254,7 +258,7 @@ fn store_without_appends_is_a_fact() {
     }
     let store = Believing(store);
     assert!(!probe(&store).unwrap().appends);
-    assert_eq!(store.0.requests(), 2 * silent + 1);
+    assert_eq!(store.0.requests(), 2 * silent + 4);
     assert!(store.0.names().is_empty());
 }
 
@@ -291,7 +295,7 @@ fn each_broken_promise_is_refused_by_name() {
         let message = error.message();
         assert!(message.contains(named) && message.contains("the store memory "), "{broken:?}: {message}");
         assert!(message.contains("use another store"), "{broken:?}: {message}");
-        let remain = if broken == DeleteIsIgnored { 2 } else { 1 };
+        let remain = if broken == DeleteIsIgnored { 3 } else { 1 };
         assert_eq!(store.names().len(), remain, "{broken:?} left an object behind");
     }
 }
@@ -306,13 +310,13 @@ fn version_in_appends_is_only_checked_if_claimed() {
 #[test]
 fn unclear_outcome_of_any_request_starts_again() {
     for kind in [FailureKind::Unknown, FailureKind::Throttled, FailureKind::Again] {
-        for number in 0..14 {
+        for number in 0..REQUESTS {
             let store = memory(None);
             let applied = kind != FailureKind::Again;
             store.state.lock().unwrap().failing = vec![(number, kind, applied)];
             let facts = probe_within(&store, &Clock::manual(), PATIENCE).unwrap();
             assert_eq!(facts, store.facts, "{kind:?} at request {number}");
-            assert_eq!(store.requests(), number + 1 + 1 + 14);
+            assert_eq!(store.requests(), number + 1 + 2 + REQUESTS);
             assert!(store.names().is_empty(), "{kind:?} at request {number}");
         }
     }
@@ -320,7 +324,7 @@ fn unclear_outcome_of_any_request_starts_again() {
 
 #[test]
 fn request_carried_out_twice_starts_again() {
-    for number in 0..14 {
+    for number in 0..REQUESTS {
         let store = memory(None);
         // The first copy took effect, and the answer is that of the second.
         store.state.lock().unwrap().failing = vec![(number, FailureKind::Refused, true)];
@@ -336,17 +340,17 @@ fn store_that_never_answers_is_given_up() {
     let error = store.probed().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.message().contains("memory") && error.message().contains("Unknown"), "{error}");
-    assert_eq!(store.requests(), 2);
+    assert_eq!(store.requests(), 3);
 }
 
 #[test]
 fn denied_request_ends_the_probe_with_its_reason() {
-    for number in 0..14 {
+    for number in 0..REQUESTS {
         let store = memory(None);
         store.state.lock().unwrap().failing = vec![(number, FailureKind::Denied, false)];
         let outcome = store.probed();
-        if number == 5 {
-            // The first append: the store says that it does not append.
+        if number == 5 || number == 6 {
+            // The first object that takes appends, and the first append: the store says that it does not append.
             assert!(!outcome.unwrap().appends);
             continue;
         }

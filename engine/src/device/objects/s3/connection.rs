@@ -1,7 +1,7 @@
 //! From options and environment to a client of the SDK.
 
+use super::super::client::Place;
 use super::super::url::{ObjectUrl, Scheme};
-use super::failure::Place;
 use super::operations::Operations;
 use super::options::S3Options;
 use crate::base::{Error, Result};

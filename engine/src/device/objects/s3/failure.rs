@@ -3,24 +3,13 @@
 //! The sentence names the request, the bucket, the endpoint, the store's code and message. It never
 //! quotes a header of the request, because headers hold signatures and tokens.
 
+use super::super::client::{Place, not_sent, root, shortened};
 use super::super::request::{Failure, FailureKind, RequestKind};
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_s3::operation::create_session::CreateSessionError;
 use std::error::Error as StdError;
-use std::io;
-
-/// Most characters of a message of the store that a failure repeats.
-const MESSAGE_CHARACTERS_MAX: usize = 200;
-
-/// Where requests go, for people.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub bucket: String,
-    /// Without user and password.
-    pub endpoint: String,
-}
 
 /// What the store said, or why it said nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,12 +32,6 @@ impl Place {
     {
         let reason = self.reason(error);
         self.say(reason.kind, kind, name, &reason.text)
-    }
-
-    /// Returns a failure with a sentence of its own.
-    pub fn say(&self, kind: FailureKind, request: RequestKind, name: &str, why: &str) -> Failure {
-        let (request, bucket, endpoint) = (request.name(), &self.bucket, &self.endpoint);
-        Failure { kind, what: format!("{request} `{name}` in bucket `{bucket}` at {endpoint}: {why}") }
     }
 
     fn reason<E>(&self, error: &SdkError<E, HttpResponse>) -> Reason
@@ -88,17 +71,8 @@ impl Place {
             if let Some(credentials) = cause.downcast_ref::<CredentialsError>() {
                 return Some(no_credentials(credentials));
             }
-            let os = cause.downcast_ref::<io::Error>();
-            if os.is_some_and(|os| os.kind() == io::ErrorKind::ConnectionRefused) {
-                // Only establishing a connection fails so: nothing was sent.
-                return Some(Reason::new(FailureKind::Again, "connection refused"));
-            }
-            // Of the encryption's own error, whose type the SDK hides. Nothing was sent.
-            let text = cause.to_string();
-            if text.starts_with("invalid peer certificate") {
-                let text =
-                    format!("{}; name the file of trusted certificates in SSL_CERT_FILE", shortened(&text));
-                return Some(Reason::new(FailureKind::Denied, text));
+            if let Some((kind, text)) = not_sent(cause) {
+                return Some(Reason::new(kind, text));
             }
         }
         None
@@ -218,17 +192,6 @@ fn no_credentials(error: &CredentialsError) -> Reason {
         ),
         _ => Reason::new(FailureKind::Again, "the source of the credentials does not answer"),
     }
-}
-
-/// Returns the innermost cause.
-fn root(error: &(dyn StdError + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    shortened(&causes.last().map(ToString::to_string).unwrap_or_default())
-}
-
-fn shortened(text: &str) -> String {
-    let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
-    plain.take(MESSAGE_CHARACTERS_MAX).collect()
 }
 
 #[cfg(test)]

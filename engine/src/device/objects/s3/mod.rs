@@ -1,7 +1,6 @@
 //! A store of objects behind Amazon's S3 protocol.
 //!
-//! The client has its own small tokio runtime, and nothing asynchronous shows above it. The SDK
-//! finds credentials, region and endpoint by its standard chain and signs requests. The SDK's own
+//! The SDK finds credentials, region and endpoint by its standard chain and signs requests. Its own
 //! retries are off, because a second copy of a put or an append is the caller's decision.
 
 mod options;

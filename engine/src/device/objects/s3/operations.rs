@@ -1,8 +1,8 @@
 //! One attempt of each request, with the SDK's types on one side and ours on the other.
 
+use super::super::client::{Page, Place, Protocol};
 use super::super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 use super::super::store::Outcome;
-use super::failure::Place;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::config::http::HttpResponse;
 use aws_sdk_s3::error::{ProvideErrorMetadata, SdkError};
@@ -23,17 +23,29 @@ pub(super) struct Operations {
     pub prefix: String,
 }
 
-/// A part of a list, and how to ask for the next.
-pub(super) struct Page {
-    pub listed: Vec<Listed>,
-    pub next: Option<String>,
+impl Protocol for Operations {
+    fn once(&self, request: &Request) -> impl Future<Output = Outcome> + Send {
+        self.send(request)
+    }
+
+    fn page(
+        &self,
+        prefix: &str,
+        after: Option<String>,
+    ) -> impl Future<Output = Result<Page, Failure>> + Send {
+        self.list(prefix, after)
+    }
+
+    fn place(&self) -> &Place {
+        &self.place
+    }
 }
 
 impl Operations {
-    /// Sends a request once. Lists have [`Operations::page`].
-    pub async fn once(&self, request: &Request) -> Outcome {
+    async fn send(&self, request: &Request) -> Outcome {
         match request {
             Request::Put { name, body, condition } => self.put(name, body, condition).await,
+            Request::Create { name, body } => self.put(name, body, &Condition::Absent).await,
             Request::Append { name, offset, body, version } => {
                 self.append(name, *offset, body, version.as_ref()).await
             }
@@ -41,7 +53,7 @@ impl Operations {
             Request::Head { name } => self.head(name, RequestKind::Head).await,
             Request::Delete { name } => self.delete(name).await,
             Request::List { prefix } => {
-                let page = self.page(prefix, None).await?;
+                let page = self.list(prefix, None).await?;
                 Ok(Reply { listed: page.listed, ..Reply::default() })
             }
         }
@@ -177,8 +189,7 @@ impl Operations {
         }
     }
 
-    /// Lists the next names below `prefix`, in the store's order.
-    pub async fn page(&self, prefix: &str, after: Option<String>) -> Result<Page, Failure> {
+    async fn list(&self, prefix: &str, after: Option<String>) -> Result<Page, Failure> {
         let list = self.client.list_objects_v2().bucket(&self.place.bucket);
         let list = list.prefix(self.key(prefix)).set_continuation_token(after);
         let output =

@@ -15,11 +15,13 @@ pub struct SimulatedObject {
     parts: Vec<Bytes>,
     len: u64,
     version: Version,
+    /// It was created for appends, so it is never replaced.
+    takes_appends: bool,
 }
 
 impl SimulatedObject {
-    fn new(body: Bytes, version: Version) -> SimulatedObject {
-        SimulatedObject { len: body.len() as u64, parts: vec![body], version }
+    fn new(body: Bytes, version: Version, takes_appends: bool) -> SimulatedObject {
+        SimulatedObject { len: body.len() as u64, parts: vec![body], version, takes_appends }
     }
 
     /// Returns the version.
@@ -112,8 +114,20 @@ impl Bucket {
                 }
                 if !options.broken.conditions_ignored {
                     self.check(name, condition)?;
+                    if self.objects.get(name).is_some_and(|object| object.takes_appends) {
+                        return failure(FailureKind::Denied, "an object that takes appends is not replaced");
+                    }
                 }
-                Ok(self.put(options, name, body))
+                Ok(self.put(options, name, body, false))
+            }
+            Request::Create { name, body } => {
+                if body.is_empty() {
+                    return failure(FailureKind::Denied, "an object that takes appends has a first byte");
+                }
+                if !options.broken.conditions_ignored {
+                    self.check(name, &Condition::Absent)?;
+                }
+                Ok(self.put(options, name, body, options.appends))
             }
             Request::Append { .. } => self.judge_append(options, request),
             Request::Delete { name } => {
@@ -150,11 +164,14 @@ impl Bucket {
             return failure(FailureKind::Denied, "an append at offset 0 creates objects");
         }
         if options.broken.appends_overwrite {
-            return Ok(self.put(options, name, body));
+            return Ok(self.put(options, name, body, true));
         }
         let Some(object) = self.objects.get(name) else {
             return failure(FailureKind::Absent, "no such object");
         };
+        if !object.takes_appends {
+            return failure(FailureKind::Denied, "the object was not created for appends");
+        }
         if !options.broken.conditions_ignored {
             if object.len != *offset {
                 return failure(FailureKind::Refused, "the object has another length");
@@ -178,10 +195,16 @@ impl Bucket {
     }
 
     /// Returns the change that creates or replaces an object, and its reply.
-    pub(super) fn put(&self, options: &StoreOptions, name: &str, body: &Bytes) -> (Option<Change>, Reply) {
+    pub(super) fn put(
+        &self,
+        options: &StoreOptions,
+        name: &str,
+        body: &Bytes,
+        takes_appends: bool,
+    ) -> (Option<Change>, Reply) {
         let version =
             if options.broken.versions_repeat { version_of_bytes(body) } else { self.next_version() };
-        let object = SimulatedObject::new(body.clone(), version);
+        let object = SimulatedObject::new(body.clone(), version, takes_appends);
         let reply = object.reply(Bytes::new());
         (Some(Change::Put { name: name.into(), object: Arc::new(object) }), reply)
     }

@@ -74,7 +74,7 @@ impl SimulatedStore {
     /// Creates or replaces an object, for tests of corruption. The change is in the journal.
     pub fn set_object(&self, name: &str, body: impl Into<Bytes>) {
         let mut network = self.shared.network.lock();
-        let (change, _) = network.bucket.put(&network.options, name, &body.into());
+        let (change, _) = network.bucket.put(&network.options, name, &body.into(), false);
         change.into_iter().for_each(|change| network.change(change));
     }
 

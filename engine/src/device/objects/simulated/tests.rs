@@ -18,7 +18,7 @@ fn put(name: &str, body: &'static str) -> Request {
 }
 
 fn create(name: &str, body: &'static str) -> Request {
-    put_if(name, body, Condition::Absent)
+    Request::Create { name: name.into(), body: Bytes::from_static(body.as_bytes()) }
 }
 
 fn append(name: &str, offset: u64, body: &'static str) -> Request {

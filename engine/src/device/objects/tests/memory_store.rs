@@ -38,6 +38,9 @@ impl State {
         self.versions += 1;
         let next = self.versions;
         match request {
+            Request::Create { name, body } => {
+                self.perform(Request::Put { name, body, condition: Condition::Absent })
+            }
             Request::Put { name, body, condition } => {
                 let holds = match condition {
                     Condition::Always => true,

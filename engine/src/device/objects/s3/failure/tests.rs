@@ -1,5 +1,6 @@
 //! Unit tests of `failure`.
 
+use super::super::super::client::MESSAGE_CHARACTERS_MAX;
 use super::*;
 
 fn place() -> Place {

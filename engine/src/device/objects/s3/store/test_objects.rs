@@ -1,6 +1,6 @@
 //! A small server of objects, with switches for what it ignores and for replies that it loses.
 
-use super::test_server::{Answer, Seen, Server, error, reply};
+use super::super::super::super::client::test_server::{Answer, Seen, Server, error, reply};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

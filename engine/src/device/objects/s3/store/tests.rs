@@ -2,17 +2,19 @@
 
 #[path = "test_objects.rs"]
 mod test_objects;
-#[path = "test_server.rs"]
-mod test_server;
 
+use super::super::super::client::test_server::{Answer, Seen, Server, error, reply};
 use super::super::super::probe::probe;
-use super::super::super::request::{Condition, Version};
+use super::super::super::request::{Condition, Failure, FailureKind, Version};
 use super::super::super::store::perform;
 use super::super::options::S3Credentials;
 use super::*;
+use crate::base::ErrorKind;
 use bytes::Bytes;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 use test_objects::Fault;
-use test_server::{Answer, Seen, Server, error, reply};
+use tokio::runtime::Builder;
 
 const DIRECTORY: &str = "s3://bucket--usw2-az1--x-s3/db";
 
@@ -482,7 +484,7 @@ fn throttled_write_is_the_callers_to_repeat() {
 fn long_transfers_have_more_time() {
     let server = test_objects::start(None);
     let store = store(&server);
-    let time = |request: Request| store.client.time_for(&request).as_millis();
+    let time = |request: Request| store.0.time_for(&request).as_millis();
     let body = Bytes::from(vec![0; 3 << 20]);
     let put = Request::Put { name: "a/b".into(), body, condition: Condition::Always };
     assert_eq!((time(put), time(append(9)), time(head())), (3_700, 700, 700));

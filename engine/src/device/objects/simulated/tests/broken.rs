@@ -23,8 +23,10 @@ fn conditions_may_be_ignored() {
     done(&client, create("a", "one"));
     done(&client, create("a", "two"));
     done(&client, put_if("a", "three", Condition::Unchanged(Version("v1".into()))));
-    done(&client, append("a", 77, "+"));
-    assert_eq!(text(&store, "a").as_deref(), Some("three+"));
+    assert_eq!(text(&store, "a").as_deref(), Some("three"));
+    done(&client, create("b", "one"));
+    done(&client, append("b", 77, "+"));
+    assert_eq!(text(&store, "b").as_deref(), Some("one+"));
 }
 
 #[test]
@@ -55,5 +57,6 @@ fn versions_may_repeat() {
     let version = |body| done(&client, put("a", body)).version;
     let (first, second, third) = (version("one"), version("two"), version("one"));
     assert!(first == third && first != second);
-    assert_eq!(done(&client, append("a", 3, "+")).version, version("one+"));
+    done(&client, create("b", "one"));
+    assert_eq!(done(&client, append("b", 3, "+")).version, version("one+"));
 }

@@ -6,8 +6,8 @@ use super::*;
 fn put_obeys_its_condition() {
     let store = SimulatedStore::immediate(1);
     let client = store.client();
-    let first = done(&client, create("a", "one")).version.expect("a version");
-    assert_eq!(refused(&client, create("a", "two")), FailureKind::Refused);
+    let first = done(&client, put_if("a", "one", Condition::Absent)).version.expect("a version");
+    assert_eq!(refused(&client, put_if("a", "two", Condition::Absent)), FailureKind::Refused);
     assert_eq!(text(&store, "a").as_deref(), Some("one"));
     let second = done(&client, put_if("a", "three", Condition::Unchanged(first.clone())));
     assert_eq!((second.len, text(&store, "a").as_deref()), (5, Some("three")));
@@ -17,6 +17,19 @@ fn put_obeys_its_condition() {
     done(&client, put("a", "six"));
     assert_eq!(text(&store, "a").as_deref(), Some("six"));
     assert_eq!((store.changes(), store.requests_of(RequestKind::Put)), (3, 6));
+}
+
+#[test]
+fn only_created_objects_take_appends() {
+    let client = SimulatedStore::immediate(1).client();
+    done(&client, put("a", "one"));
+    assert_eq!(refused(&client, append("a", 3, "+")), FailureKind::Denied);
+    let version = done(&client, create("b", "one")).version.expect("a version");
+    for replacement in [put("b", "two"), put_if("b", "two", Condition::Unchanged(version))] {
+        assert_eq!(refused(&client, replacement), FailureKind::Denied);
+    }
+    assert_eq!(refused(&client, create("c", "")), FailureKind::Denied);
+    done(&client, append("b", 3, "+"));
 }
 
 #[test]
@@ -81,7 +94,7 @@ fn append_is_denied_without_appends() {
 #[test]
 fn get_cuts_ranges_at_the_end() {
     let client = SimulatedStore::immediate(1).client();
-    done(&client, put("a", "abc"));
+    done(&client, create("a", "abc"));
     done(&client, append("a", 3, "def"));
     done(&client, append("a", 6, "ghi"));
     let read = |range| done(&client, Request::Get { name: "a".into(), range: Some(range) });

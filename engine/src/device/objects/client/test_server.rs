@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// A request that the server received.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub struct Seen {
     pub method: String,
     /// With the query.
     pub path: String,
@@ -27,7 +27,7 @@ impl Seen {
 
 /// How the server answers.
 #[derive(Clone)]
-pub(super) enum Answer {
+pub enum Answer {
     Reply {
         status: u16,
         headers: String,
@@ -45,18 +45,18 @@ pub(super) enum Answer {
 }
 
 /// Returns an answer with headers, one a line.
-pub(super) fn reply(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Answer {
+pub fn reply(status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Answer {
     let headers = headers.lines().map(|line| format!("{}\r\n", line.trim())).collect();
     Answer::Reply { status, headers, body: body.into() }
 }
 
 /// Returns an error as S3 has it.
-pub(super) fn error(status: u16, code: &str) -> Answer {
+pub fn error(status: u16, code: &str) -> Answer {
     let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>it says</Message></Error>");
     reply(status, "content-type: application/xml", body)
 }
 
-pub(super) struct Server {
+pub struct Server {
     pub url: String,
     seen: Arc<Mutex<Vec<Seen>>>,
 }

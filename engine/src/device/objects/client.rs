@@ -1,0 +1,338 @@
+//! A client of a store: a runtime of its own, reads that are sent again, writes that are not.
+//!
+//! Nothing asynchronous shows above it. What a protocol adds is one attempt of each request.
+
+use super::request::{Failure, FailureKind, Listed, Reply, Request, RequestKind};
+use super::store::{Done, ObjectStore, Outcome, StoreFacts};
+use crate::base::random::Random;
+use crate::base::{Error, ErrorKind, Result};
+use crate::sync::Mutex;
+use std::error::Error as StdError;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+use std::{fmt, io};
+use tokio::runtime::{Builder, Runtime};
+
+/// Time to find credentials and the server.
+const CONNECT_MAX: Duration = Duration::from_secs(30);
+
+/// A longer range is meant to have no end, and says nothing about the time of its transfer.
+const RANGE_MAX: u64 = 64 << 20;
+
+/// Pauses before a read is sent again: at first, and at most. Each is shortened at random by up to
+/// its half.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Most characters of a message of the store that a failure repeats.
+pub(super) const MESSAGE_CHARACTERS_MAX: usize = 200;
+
+/// Where requests go, for people.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub bucket: String,
+    /// Without user and password.
+    pub endpoint: String,
+}
+
+impl Place {
+    /// Returns a failure with a sentence that names the request and the store.
+    pub fn say(&self, kind: FailureKind, request: RequestKind, name: &str, why: &str) -> Failure {
+        let (request, bucket, endpoint) = (request.name(), &self.bucket, &self.endpoint);
+        Failure { kind, what: format!("{request} `{name}` in bucket `{bucket}` at {endpoint}: {why}") }
+    }
+}
+
+/// Returns the beginning of a message of somebody else, on one line.
+pub(super) fn shortened(text: &str) -> String {
+    let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
+    plain.take(MESSAGE_CHARACTERS_MAX).collect()
+}
+
+/// Returns the innermost cause, on one line.
+pub(super) fn root(error: &(dyn StdError + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    shortened(&causes.last().map(ToString::to_string).unwrap_or_default())
+}
+
+/// Returns what follows from a cause that proves that nothing was sent, and how to say it.
+pub(super) fn not_sent(cause: &(dyn StdError + 'static)) -> Option<(FailureKind, String)> {
+    let os = cause.downcast_ref::<io::Error>();
+    if os.is_some_and(|os| os.kind() == io::ErrorKind::ConnectionRefused) {
+        // Only establishing a connection fails so.
+        return Some((FailureKind::Again, "connection refused".into()));
+    }
+    // Of the encryption's own error, whose type the clients hide.
+    let text = cause.to_string();
+    let is_untrusted = text.starts_with("invalid peer certificate");
+    is_untrusted.then(|| {
+        let advice = "name the file of trusted certificates in SSL_CERT_FILE";
+        (FailureKind::Denied, format!("{}; {advice}", shortened(&text)))
+    })
+}
+
+/// A part of a list, and how to ask for the next.
+pub(super) struct Page {
+    pub listed: Vec<Listed>,
+    pub next: Option<String>,
+}
+
+/// One attempt of each request.
+pub(super) trait Protocol: Send + Sync + 'static {
+    /// Sends a request once. Lists have [`Protocol::page`].
+    fn once(&self, request: &Request) -> impl Future<Output = Outcome> + Send;
+
+    /// Lists the next names below `prefix`, in the store's order.
+    fn page(
+        &self,
+        prefix: &str,
+        after: Option<String>,
+    ) -> impl Future<Output = std::result::Result<Page, Failure>> + Send;
+
+    /// Returns where requests go.
+    fn place(&self) -> &Place;
+}
+
+/// Times and threads of a client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Time of one attempt; an attempt has a second more for each MiB that it transfers. A write
+    /// has one attempt.
+    pub attempt_timeout: Duration,
+    /// For so long a read is sent again after failures that may pass.
+    pub read_deadline: Duration,
+    /// Threads of the client.
+    pub threads: usize,
+}
+
+impl Default for Effort {
+    fn default() -> Effort {
+        Effort {
+            attempt_timeout: Duration::from_secs(10),
+            read_deadline: Duration::from_secs(60),
+            threads: 2,
+        }
+    }
+}
+
+/// See the module's text.
+pub(super) struct Client<P> {
+    facts: StoreFacts,
+    requests: Arc<Requests<P>>,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl<P: Protocol> Client<P> {
+    /// Starts the threads and makes the protocol in them. `advice` says what to do if that takes
+    /// too long.
+    ///
+    /// # Errors
+    /// Those of `connecting`; [`ErrorKind::Io`]: the system refuses a thread, or the settings cannot
+    /// be found in time.
+    pub fn connect(
+        facts: StoreFacts,
+        effort: Effort,
+        advice: &str,
+        connecting: impl Future<Output = Result<P>> + Send + 'static,
+    ) -> Result<Client<P>> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(effort.threads.max(1))
+            .thread_name("quench-client")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::io(format!("cannot start the threads of {}", facts.name), error))?;
+        // Not `block_on`: the caller may be a thread of another runtime.
+        let (send, receive) = mpsc::channel();
+        runtime.spawn(async move {
+            // The caller may have given up.
+            let _ = send.send(connecting.await);
+        });
+        let protocol = match receive.recv_timeout(CONNECT_MAX) {
+            Ok(Ok(protocol)) => protocol,
+            other => {
+                runtime.shutdown_background();
+                return Err(match other {
+                    Ok(Err(error)) => error,
+                    _ => {
+                        let what =
+                            format!("credentials for {} cannot be found in time; {advice}", facts.name);
+                        Error::new(ErrorKind::Io, what)
+                    }
+                });
+            }
+        };
+        let random = Mutex::new(Random::from_entropy());
+        let requests = Arc::new(Requests { protocol, effort, random });
+        Ok(Client { facts, requests, runtime: Some(runtime) })
+    }
+}
+
+#[cfg(test)]
+impl<P: Protocol> Client<P> {
+    /// Returns the time of one attempt.
+    pub fn time_for(&self, request: &Request) -> Duration {
+        self.requests.time_for(request)
+    }
+}
+
+impl<P> fmt::Debug for Client<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+impl<P: Protocol> ObjectStore for Client<P> {
+    fn start(&self, request: Request, done: Done) {
+        let requests = self.requests.clone();
+        let mut ended =
+            Ended { done: Some(done), about: (request.kind(), request.name().to_string()), requests };
+        let Some(runtime) = &self.runtime else { return };
+        runtime.spawn(async move {
+            let outcome = ended.requests.run(&request).await;
+            ended.call(outcome);
+        });
+    }
+
+    fn facts(&self) -> StoreFacts {
+        self.facts.clone()
+    }
+}
+
+impl<P> Drop for Client<P> {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Does not wait, so a thread of any runtime may drop the store.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Calls `done` exactly once, also if the runtime ends before the request.
+struct Ended<P: Protocol> {
+    done: Option<Done>,
+    about: (RequestKind, String),
+    requests: Arc<Requests<P>>,
+}
+
+impl<P: Protocol> Ended<P> {
+    fn call(&mut self, outcome: Outcome) {
+        if let Some(done) = self.done.take() {
+            done(outcome);
+        }
+    }
+}
+
+impl<P: Protocol> Drop for Ended<P> {
+    fn drop(&mut self) {
+        let why = "the client was closed before the answer";
+        let place = self.requests.protocol.place();
+        let failure = place.say(FailureKind::Unknown, self.about.0, &self.about.1, why);
+        self.call(Err(failure));
+    }
+}
+
+/// Sends requests, reads again and again.
+struct Requests<P> {
+    protocol: P,
+    effort: Effort,
+    random: Mutex<Random>,
+}
+
+impl<P: Protocol> Requests<P> {
+    async fn run(&self, request: &Request) -> Outcome {
+        let (kind, name) = (request.kind(), request.name());
+        match request {
+            Request::Put { .. }
+            | Request::Create { .. }
+            | Request::Append { .. }
+            | Request::Delete { .. } => {
+                self.attempt(kind, name, self.time_for(request), self.protocol.once(request)).await
+            }
+            Request::Get { .. } | Request::Head { .. } => {
+                self.again(kind, name, self.time_for(request), || self.protocol.once(request)).await
+            }
+            Request::List { prefix } => self.list(prefix).await,
+        }
+    }
+
+    /// Returns the time of one attempt.
+    fn time_for(&self, request: &Request) -> Duration {
+        let bytes = match request {
+            Request::Put { body, .. } | Request::Create { body, .. } | Request::Append { body, .. } => {
+                body.len() as u64
+            }
+            Request::Get { range: Some(range), .. } => range.end.saturating_sub(range.start),
+            _ => 0,
+        };
+        self.effort.attempt_timeout + Duration::from_secs(if bytes > RANGE_MAX { 0 } else { bytes >> 20 })
+    }
+
+    async fn list(&self, prefix: &str) -> Outcome {
+        let mut listed: Vec<Listed> = Vec::new();
+        let mut after = None;
+        loop {
+            let page = || self.protocol.page(prefix, after.clone());
+            let page = self.again(RequestKind::List, prefix, self.effort.attempt_timeout, page).await?;
+            listed.extend(page.listed);
+            match page.next {
+                Some(next) => after = Some(next),
+                None => break,
+            }
+        }
+        // Directory buckets of S3 list in no order.
+        listed.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        listed.dedup_by(|a, b| a.name == b.name);
+        Ok(Reply { listed, ..Reply::default() })
+    }
+
+    /// Tries until an attempt succeeds, fails for good, or the deadline has passed. Returns the
+    /// last failure.
+    async fn again<T, F>(
+        &self,
+        kind: RequestKind,
+        name: &str,
+        within: Duration,
+        mut attempt: impl FnMut() -> F,
+    ) -> std::result::Result<T, Failure>
+    where
+        F: Future<Output = std::result::Result<T, Failure>>,
+    {
+        let deadline = Instant::now() + self.effort.read_deadline;
+        let mut pause = PAUSE_FIRST;
+        loop {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            let failure = match self.attempt(kind, name, within.min(remaining), attempt()).await {
+                Ok(reply) => return Ok(reply),
+                Err(failure) => failure,
+            };
+            let passes = failure.kind.is_ambiguous() || failure.kind == FailureKind::Again;
+            if !passes || Instant::now() + pause >= deadline {
+                return Err(failure);
+            }
+            let half = pause.as_micros() as u64 / 2;
+            let shorter = Duration::from_micros(half + self.random.lock().below(half + 1));
+            tokio::time::sleep(shorter).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn attempt<T>(
+        &self,
+        kind: RequestKind,
+        name: &str,
+        within: Duration,
+        attempt: impl Future<Output = std::result::Result<T, Failure>>,
+    ) -> std::result::Result<T, Failure> {
+        match tokio::time::timeout(within, attempt).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                let why = format!("no answer within {within:?}");
+                Err(self.protocol.place().say(FailureKind::Unknown, kind, name, &why))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod test_server;

@@ -1,0 +1,133 @@
+//! What follows from an error of the client or an answer of the store.
+//!
+//! The sentence names the request, the bucket, the endpoint, the store's code and message. It never
+//! quotes the URL of a request, because that may hold a signature.
+
+use super::super::client::{Place, not_sent, root, shortened};
+use super::super::request::{Failure, FailureKind, RequestKind};
+use object_store::client::HttpError;
+use std::error::Error as StdError;
+use std::fmt;
+
+/// An answer that is no success. It is an error in the chain of causes of the client's error, which
+/// shows no status itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refusal {
+    pub status: u16,
+    /// The store's name for what is wrong; empty if it gives none.
+    pub code: String,
+    pub message: String,
+}
+
+impl Refusal {
+    /// Returns the answer with the code and message of an XML body.
+    pub fn of_body(status: u16, body: &str) -> Refusal {
+        Refusal { status, code: element(body, "Code"), message: element(body, "Message") }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.code[..] {
+            "" => write!(f, "HTTP {}", self.status)?,
+            code => write!(f, "{} (HTTP {})", shortened(code), self.status)?,
+        }
+        if self.message.is_empty() { Ok(()) } else { write!(f, ", {}", shortened(&self.message)) }
+    }
+}
+
+impl StdError for Refusal {}
+
+/// Returns the text of the first element of this name.
+fn element(body: &str, name: &str) -> String {
+    let (begin, end) = (format!("<{name}>"), format!("</{name}>"));
+    let text = body.split_once(&begin).and_then(|(_, rest)| rest.split_once(&end));
+    text.map_or_else(String::new, |(text, _)| text.into())
+}
+
+/// Returns the answer that `error` is about, if there was one.
+pub(super) fn refusal<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Refusal> {
+    std::iter::successors(Some(error), |&error| error.source()).find_map(<dyn StdError>::downcast_ref)
+}
+
+/// Returns whether there was an answer that says that a range begins at the end of the object or
+/// behind it. Not all servers say so by a status: then the client finds it in the answer.
+pub(super) fn may_be_behind_the_end(error: &object_store::Error) -> bool {
+    let causes = || std::iter::successors(Some(error as &(dyn StdError + 'static)), |&error| error.source());
+    match refusal(error) {
+        Some(answer) => answer.status == 416,
+        None => !causes().any(|cause| cause.is::<HttpError>()),
+    }
+}
+
+/// Returns the failure that follows from an error of the client.
+pub(super) fn failure(
+    place: &Place,
+    request: RequestKind,
+    name: &str,
+    error: &(dyn StdError + 'static),
+) -> Failure {
+    if let Some(answer) = refusal(error) {
+        return refused(place, request, name, answer);
+    }
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    let (kind, why) = causes
+        .find_map(not_sent)
+        .unwrap_or_else(|| (FailureKind::Unknown, format!("no answer: {}", root(error))));
+    place.say(kind, request, name, &why)
+}
+
+fn refused(place: &Place, request: RequestKind, name: &str, answer: &Refusal) -> Failure {
+    let (kind, advice) = classify(answer.status, &answer.code);
+    let why = if advice.is_empty() { answer.to_string() } else { format!("{answer}; {advice}") };
+    place.say(kind, request, name, &why)
+}
+
+const ADVICE_CHECK: &str = "check the bucket, the endpoint and the credentials";
+
+const ADVICE_ACCESS: &str = "allow these credentials to read, write, delete and list in the bucket (Storage \
+                             Blob Data Contributor on Azure, Storage Object User on Google)";
+
+const ADVICE_KEY: &str = "check the account key, the token and its end, the clock of this machine, and the firewall \
+                          of the account";
+
+/// Returns what follows from an answer, and what to do if the store refuses everything. A code
+/// says more than a status; a reply to a head has a status only.
+fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
+    match code {
+        "BlobAlreadyExists" => (FailureKind::Refused, ""),
+        "BlockCountExceedsLimit" => (FailureKind::Full, ""),
+        "ContainerNotFound" | "NoSuchBucket" | "ContainerBeingDeleted" | "ContainerDisabled" => {
+            (FailureKind::Denied, "create the bucket, or correct its name and the endpoint")
+        }
+        "InvalidBlobType" | "BlobTypeNotSupported" | "FeatureNotSupported" => {
+            (FailureKind::Denied, "use an account whose blobs take appends")
+        }
+        "LeaseIdMissing" | "BlobImmutableDueToPolicy" => {
+            (FailureKind::Denied, "end the lease or the policy that protects the object")
+        }
+        "AuthenticationFailed"
+        | "AuthorizationFailure"
+        | "InvalidAuthenticationInfo"
+        | "NoAuthenticationInformation" => (FailureKind::Denied, ADVICE_KEY),
+        _ => classify_status(status),
+    }
+}
+
+fn classify_status(status: u16) -> (FailureKind, &'static str) {
+    match status {
+        412 => (FailureKind::Refused, ""),
+        404 => (FailureKind::Absent, ""),
+        409 => (FailureKind::Again, ""),
+        429 | 503 => (FailureKind::Throttled, ""),
+        501 => (FailureKind::Denied, "use a store that knows this request and its conditions"),
+        408 | 500.. => (FailureKind::Unknown, ""),
+        401 => (FailureKind::Denied, ADVICE_KEY),
+        403 => (FailureKind::Denied, ADVICE_ACCESS),
+        300.. => (FailureKind::Denied, ADVICE_CHECK),
+        _ => (FailureKind::Unknown, ""),
+    }
+}
+
+#[cfg(test)]
+mod tests;
