@@ -510,7 +510,7 @@ fn there_is_no_checkpoint_where_there_is_no_database() {
 #[test]
 fn a_read_beside_a_busy_writer_is_right_or_refused() {
     in_time("reads beside a writer", 200, || {
-        let mut refused = 0;
+        let (mut refused, mut reads) = (0, 0);
         for (preset, appends) in [(Preset::Auto, true), (Preset::Autonomous, true), (Preset::Group, false)] {
             let store = store(1, appends);
             let (client, db) = open(&settings(preset), &store).expect("opens");
@@ -529,6 +529,7 @@ fn a_read_beside_a_busy_writer_is_right_or_refused() {
                     });
                 }
                 for _ in 0..depth(200) {
+                    reads += 1;
                     if let Err(error) = read_newest(&store, preset) {
                         assert!([ErrorKind::Busy, ErrorKind::Poisoned].contains(&error.kind()), "{error}");
                         refused += 1;
@@ -542,8 +543,9 @@ fn a_read_beside_a_busy_writer_is_right_or_refused() {
             drop((table, db));
             client.kill();
         }
-        println!("{refused} reads were refused");
-        assert!(refused > 0, "no read met a writer");
+        // Of single attempts about half are refused.
+        println!("{refused} of {reads} reads were refused");
+        assert!(refused * 10 < reads, "{refused} of {reads}");
     });
 }
 

@@ -49,8 +49,34 @@ impl Default for Request {
     }
 }
 
+/// A reader without a lock begins so often until nothing is written while it reads.
+const READS_MAX: u32 = 5;
+
 /// Opens, recovers, and starts the maintenance thread.
-pub(super) fn open(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Result<Arc<Owner>> {
+///
+/// No lock keeps writers out of a store of objects. What a reader found of different moments there
+/// is read again.
+pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, request: Request) -> Result<Arc<Owner>> {
+    let reads_unlocked = request.settings.read_only && !request.at_checkpoint && storage.pins().is_some();
+    if !reads_unlocked {
+        return open_once(storage, path, request);
+    }
+    let progress = Arc::new(Mutex::new(or_ignore(request.progress)));
+    let (settings, clock) = (request.settings, request.clock);
+    let mut reads = 1;
+    loop {
+        let shared = progress.clone();
+        let progress: Progress = Box::new(move |what, done, all| (shared.lock())(what, done, all));
+        let (settings, clock) = (settings.clone(), clock.clone());
+        let again = Request { settings, clock, progress: Some(progress), ..Request::default() };
+        match open_once(storage.clone(), path, again) {
+            Err(error) if error.kind() == ErrorKind::Busy && reads < READS_MAX => reads += 1,
+            opened => return opened,
+        }
+    }
+}
+
+fn open_once(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Result<Arc<Owner>> {
     let Request { mut settings, progress, clock, copied, at_checkpoint } = request;
     if settings.log_memory.is_none() && presets::Axes::of(&settings).writer == Writer::Memory {
         settings.log_memory = storage.own_memory();
