@@ -11,7 +11,7 @@ const FAULTS: &str =
     "throttle=0.02,error-before=0.01,error-after=0.02,lost=0.02,reset=0.01,late=0.01:300ms,twice=0.02";
 
 /// An emulator in a process of its own, which is killed when it is dropped.
-struct Server {
+pub struct Server {
     child: Child,
     environment: Vec<(String, String)>,
 }
@@ -25,7 +25,8 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start(arguments: &[&str]) -> Server {
+    /// Starts an emulator and waits until it listens.
+    pub fn start(arguments: &[&str]) -> Server {
         let arguments = [&["emulate", "s3", "--json"], arguments].concat();
         let mut child = quench(&arguments).stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut line = String::new();
@@ -37,13 +38,14 @@ impl Server {
         Server { environment: environment.collect(), child }
     }
 
-    fn address(&self) -> String {
+    /// Returns host and port.
+    pub fn address(&self) -> String {
         let endpoint = self.environment.iter().find(|(name, _)| name == "AWS_ENDPOINT_URL_S3");
         endpoint.expect("an endpoint").1.trim_start_matches("http://").to_string()
     }
 
     /// Returns a command that finds the server.
-    fn quench(&self, arguments: &[&str]) -> Command {
+    pub fn quench(&self, arguments: &[&str]) -> Command {
         let mut command = quench(arguments);
         command.envs(self.environment.iter().cloned());
         command
@@ -246,6 +248,18 @@ fn wrong_stores_are_refused_in_one_line() {
     let said = server.run(&["put", "s3://no-such-bucket/db", "t", "a", "1"], 2);
     let said = String::from_utf8_lossy(&said);
     assert!(said.contains("NoSuchBucket"), "{said}");
+    let url = format!("s3://{DIRECTORY_BUCKET}/db");
+    for (variable, wrong, wanted) in [
+        ("AWS_SECRET_ACCESS_KEY", "wrong", "check AWS_SECRET_ACCESS_KEY"),
+        ("AWS_ACCESS_KEY_ID", "nobody", "check AWS_ACCESS_KEY_ID"),
+        ("AWS_ENDPOINT_URL_S3", "nowhere", "the endpoint of S3 has no scheme"),
+    ] {
+        let output = server.quench(&["put", &url, "t", "a", "1"]).env(variable, wrong).output();
+        let output = output.expect("the program starts");
+        expect_code(&output, 2);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(wanted) && said.lines().count() == 1, "{variable}: {said}");
+    }
     for (arguments, wanted) in [
         (["--model", "s4"], "no model `s4`"),
         (["--faults", "lost=2"], "between 0 and 1"),

@@ -12,4 +12,5 @@ mod program;
 mod protocols;
 mod real_faults;
 mod stores;
+mod servers;
 mod workloads;
