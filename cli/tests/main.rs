@@ -11,6 +11,6 @@ mod live;
 mod program;
 mod protocols;
 mod real_faults;
-mod stores;
 mod servers;
+mod stores;
 mod workloads;

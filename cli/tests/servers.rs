@@ -312,15 +312,6 @@ fn versitygw_keeps_the_rules_and_databases() {
     keeps_databases("s3://quench/databases", &environment);
 }
 
-/// Not a test of ours alone: Google's own testbench, if `QUENCH_GCS` names it.
-#[test]
-fn scratch_testbench() {
-    let Ok(address) = std::env::var("QUENCH_GCS") else { return };
-    let environment = [("STORAGE_EMULATOR_HOST", address)];
-    let store = cloud("gs://quench/some prefix/db", &environment);
-    keeps_the_rules_of_objects(&store);
-}
-
 /// What toxiproxy does to connections, one after the other.
 const TOXICS: [&str; 6] = [
     r#"{"type":"reset_peer","attributes":{"timeout":30}}"#,

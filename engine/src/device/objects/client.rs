@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-/// Returns the beginning of a message of somebody else, on one line.
+/// Returns the beginning of a message that is not ours, on one line.
 pub(super) fn shortened(text: &str) -> String {
     let plain = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter });
     plain.take(MESSAGE_CHARACTERS_MAX).collect()
@@ -128,8 +128,8 @@ impl<P: Protocol> Client<P> {
     /// too long.
     ///
     /// # Errors
-    /// Those of `connecting`; [`ErrorKind::Io`]: the system refuses a thread, or the settings cannot
-    /// be found in time.
+    /// Those of `connecting`; [`ErrorKind::Io`]: the system refuses a thread, or the settings
+    /// cannot be found in time.
     pub fn connect(
         facts: StoreFacts,
         effort: Effort,

@@ -2,8 +2,8 @@
 //!
 //! An append blob is created empty, and the first append goes to offset 0 on condition that it is
 //! empty. So the creation of an object is that append: an empty blob counts as no object, and of
-//! several writers the one whose append came first has created it. That a blob may stay empty if
-//! the second request is never sent does no harm: a list shows it, and it is collected as an orphan.
+//! several writers the one whose append came first has created it. A blob stays empty if the second
+//! request is never sent. That does no harm: lists show it, and it is collected as an orphan.
 //!
 //! Source: Azure's reference of Put Blob, Append Block and their conditional headers.
 
@@ -11,10 +11,9 @@ use super::super::client::Place;
 use super::super::request::{Failure, FailureKind, Reply, RequestKind, Version};
 use super::super::store::Outcome;
 use super::super::url::ObjectUrl;
-use super::connector::Connector;
-use super::failure::failure;
+use super::connector::{Connector, no_retries};
+use super::failure::{failure, wrong_settings};
 use super::options::CloudOptions;
-use super::store::{no_retries, wrong_settings};
 use crate::base::{Error, Result};
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, ETAG, IF_MATCH, IF_NONE_MATCH};
@@ -167,7 +166,7 @@ impl Azure {
         Ok(Reply { version, len: offset + body.len() as u64, ..Reply::default() })
     }
 
-    /// Removes an object. The client's own request is one for many objects, which needs more rights.
+    /// Removes an object. The client's own request is one for many objects and needs more rights.
     pub async fn delete(&self, place: &Place, name: &str, path: &Path) -> Outcome {
         let kind = RequestKind::Delete;
         let (method, headers, body) = (Method::DELETE, Vec::new(), Bytes::new());

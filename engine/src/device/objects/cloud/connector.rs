@@ -3,12 +3,13 @@
 use super::failure::Refusal;
 use super::options::CloudOptions;
 use crate::base::Error;
-use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
 };
+use object_store::{ClientOptions, RetryConfig};
 use rustls::{ClientConfig, RootCertStore};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Gives the same connections to requests and to the search for credentials.
 #[derive(Clone, Debug)]
@@ -72,4 +73,9 @@ impl HttpService for Connector {
         refusal.code = code.unwrap_or(refusal.code);
         Err(HttpError::new(HttpErrorKind::Decode, refusal))
     }
+}
+
+/// A write is sent once, and reads are repeated elsewhere.
+pub(super) fn no_retries() -> RetryConfig {
+    RetryConfig { max_retries: 0, retry_timeout: Duration::ZERO, ..RetryConfig::default() }
 }

@@ -5,6 +5,8 @@
 
 use super::super::client::{Place, not_sent, root, shortened};
 use super::super::request::{Failure, FailureKind, RequestKind};
+use super::super::url::ObjectUrl;
+use crate::base::Error;
 use object_store::client::HttpError;
 use std::error::Error as StdError;
 use std::fmt;
@@ -127,6 +129,11 @@ fn classify_status(status: u16) -> (FailureKind, &'static str) {
         300.. => (FailureKind::Denied, ADVICE_CHECK),
         _ => (FailureKind::Unknown, ""),
     }
+}
+
+/// Returns the error for settings that the client refuses. It quotes the innermost cause only.
+pub(super) fn wrong_settings(url: &ObjectUrl, error: &object_store::Error, advice: &str) -> Error {
+    Error::invalid(format!("{url} cannot be used: {}; {advice}", root(error)))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Google Cloud Storage: its settings.
 
 use super::super::url::ObjectUrl;
-use super::connector::Connector;
+use super::connector::{Connector, no_retries};
+use super::failure::wrong_settings;
 use super::options::CloudOptions;
-use super::store::{no_retries, wrong_settings};
 use crate::base::{Error, Result};
 use object_store::gcp::{GcpCredential, GoogleCloudStorage, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{ClientOptions, StaticCredentialProvider};

@@ -1,20 +1,19 @@
 //! The store: what it can do, and how its client is made.
 
-use super::super::client::{Client, Effort, Place, root};
+use super::super::client::{Client, Effort, Place};
 use super::super::request::Request;
 use super::super::store::{Done, ObjectStore, StoreFacts};
 use super::super::url::{ObjectUrl, Scheme};
 #[cfg(feature = "azure")]
 use super::azure::Azure;
 use super::connector::Connector;
+use super::failure::wrong_settings;
 #[cfg(feature = "gcs")]
 use super::google::Google;
 use super::operations::{Operations, Provider};
 use super::options::CloudOptions;
 use crate::base::{Error, Result};
-use object_store::RetryConfig;
 use object_store::path::Path;
-use std::time::Duration;
 
 /// An append blob takes so many appends.
 const PARTS_MAX: u64 = 50_000;
@@ -86,16 +85,6 @@ fn connect(url: &ObjectUrl, options: &CloudOptions) -> Result<(Provider, String)
         }
         _ => Err(Error::invalid(format!("{url} names no store of this client: write az:// or gs://"))),
     }
-}
-
-/// A write is sent once, and the reads' repetitions are [`Client`]'s.
-pub(super) fn no_retries() -> RetryConfig {
-    RetryConfig { max_retries: 0, retry_timeout: Duration::ZERO, ..RetryConfig::default() }
-}
-
-/// Returns the error for settings that the client refuses. It quotes the innermost cause only.
-pub(super) fn wrong_settings(url: &ObjectUrl, error: &object_store::Error, advice: &str) -> Error {
-    Error::invalid(format!("{url} cannot be used: {}; {advice}", root(error)))
 }
 
 #[cfg(test)]

@@ -350,7 +350,7 @@ fn denied_request_ends_the_probe_with_its_reason() {
         store.state.lock().unwrap().failing = vec![(number, FailureKind::Denied, false)];
         let outcome = store.probed();
         if number == 5 || number == 6 {
-            // The first object that takes appends, and the first append: the store says that it does not append.
+            // The creation for appends, and the first append: the store says that it has none.
             assert!(!outcome.unwrap().appends);
             continue;
         }

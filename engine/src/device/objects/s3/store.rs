@@ -24,8 +24,8 @@ impl S3Store {
     /// # Errors
     /// - [`ErrorKind::InvalidArgument`](crate::base::ErrorKind::InvalidArgument): the URL, the
     ///   endpoint, the region or the credentials.
-    /// - [`ErrorKind::Io`](crate::base::ErrorKind::Io): the system refuses a thread, or the settings
-    ///   cannot be found in time.
+    /// - [`ErrorKind::Io`](crate::base::ErrorKind::Io): the system refuses a thread, or the
+    ///   settings cannot be found in time.
     pub fn connect(url: &ObjectUrl, options: &S3Options) -> Result<S3Store> {
         let appends = is_directory_bucket(&url.bucket);
         let parts_max = if appends { PARTS_MAX } else { 1 };
