@@ -5,6 +5,7 @@ use super::super::super::request::{Condition, Failure, FailureKind, Version};
 use super::super::super::store::perform;
 use super::*;
 use bytes::Bytes;
+use std::time::Duration;
 
 /// "KEYHIDDEN" in base 64.
 const KEY: &str = "S0VZSElEREVO";
