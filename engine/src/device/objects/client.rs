@@ -71,6 +71,34 @@ pub(super) fn not_sent(cause: &(dyn StdError + 'static)) -> Option<(FailureKind,
     })
 }
 
+/// Returns what follows from the status of an answer, if no code says more.
+pub(super) fn kind_of_status(status: u16) -> FailureKind {
+    match status {
+        412 => FailureKind::Refused,
+        404 => FailureKind::Absent,
+        409 => FailureKind::Again,
+        429 | 503 => FailureKind::Throttled,
+        501 => FailureKind::Denied,
+        408 | 500.. => FailureKind::Unknown,
+        300.. => FailureKind::Denied,
+        _ => FailureKind::Unknown,
+    }
+}
+
+/// Returns the reply to a read that begins at `start`, which the store puts at the end of the
+/// object or behind it. `head` is what a head said afterwards.
+///
+/// # Errors
+/// That of the head; `Again` if the object has grown meanwhile.
+pub(super) fn empty_read(place: &Place, name: &str, start: u64, head: Outcome) -> Outcome {
+    match head {
+        Ok(reply) if reply.len > start => {
+            Err(place.say(FailureKind::Again, RequestKind::Get, name, "the object grew while it was read"))
+        }
+        head => head,
+    }
+}
+
 /// A part of a list, and how to ask for the next.
 pub(super) struct Page {
     pub listed: Vec<Listed>,

@@ -3,7 +3,7 @@
 //! The sentence names the request, the bucket, the endpoint, the store's code and message. It never
 //! quotes the URL of a request, because that may hold a signature.
 
-use super::super::client::{Place, not_sent, root, shortened};
+use super::super::client::{Place, kind_of_status, not_sent, root, shortened};
 use super::super::request::{Failure, FailureKind, RequestKind};
 use super::super::url::ObjectUrl;
 use crate::base::Error;
@@ -117,18 +117,15 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
 }
 
 fn classify_status(status: u16) -> (FailureKind, &'static str) {
-    match status {
-        412 => (FailureKind::Refused, ""),
-        404 => (FailureKind::Absent, ""),
-        409 => (FailureKind::Again, ""),
-        429 | 503 => (FailureKind::Throttled, ""),
-        501 => (FailureKind::Denied, "use a store that knows this request and its conditions"),
-        408 | 500.. => (FailureKind::Unknown, ""),
-        401 => (FailureKind::Denied, ADVICE_KEY),
-        403 => (FailureKind::Denied, ADVICE_ACCESS),
-        300.. => (FailureKind::Denied, ADVICE_CHECK),
-        _ => (FailureKind::Unknown, ""),
-    }
+    let kind = kind_of_status(status);
+    let advice = match status {
+        501 => "use a store that knows this request and its conditions",
+        401 => ADVICE_KEY,
+        403 => ADVICE_ACCESS,
+        _ if kind == FailureKind::Denied => ADVICE_CHECK,
+        _ => "",
+    };
+    (kind, advice)
 }
 
 /// Returns the error for settings that the client refuses. It quotes the innermost cause only.

@@ -1,6 +1,6 @@
 //! One attempt of each request, with the client's types on one side and ours on the other.
 
-use super::super::client::{Page, Place, Protocol};
+use super::super::client::{Page, Place, Protocol, empty_read};
 use super::super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 use super::super::store::Outcome;
 #[cfg(feature = "azure")]
@@ -199,7 +199,10 @@ impl Operations {
         let found = match self.provider.store().get_opts(&self.path(name), options).await {
             Ok(found) => found,
             Err(error) => match range.clone().filter(|_| may_be_behind_the_end(&error)) {
-                Some(range) => return self.empty_read(name, range).await,
+                Some(range) => {
+                    let head = self.head(name, RequestKind::Get).await;
+                    return empty_read(&self.place, name, range.start, head);
+                }
                 None => return Err(self.failure(RequestKind::Get, name, &error)),
             },
         };
@@ -214,16 +217,6 @@ impl Operations {
             return fail("the answer holds another range");
         }
         self.present(RequestKind::Get, name, Reply { body, ..reply })
-    }
-
-    /// Returns the reply to a read that begins at the end of the object or behind it.
-    async fn empty_read(&self, name: &str, range: Range<u64>) -> Outcome {
-        let reply = self.head(name, RequestKind::Get).await?;
-        if reply.len > range.start {
-            let why = "the object grew while it was read";
-            return Err(self.place.say(FailureKind::Again, RequestKind::Get, name, why));
-        }
-        Ok(reply)
     }
 
     async fn head(&self, name: &str, kind: RequestKind) -> Outcome {

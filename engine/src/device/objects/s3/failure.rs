@@ -3,7 +3,7 @@
 //! The sentence names the request, the bucket, the endpoint, the store's code and message. It never
 //! quotes a header of the request, because headers hold signatures and tokens.
 
-use super::super::client::{Place, not_sent, root, shortened};
+use super::super::client::{Place, kind_of_status, not_sent, root, shortened};
 use super::super::request::{Failure, FailureKind, RequestKind};
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::config::http::HttpResponse;
@@ -165,18 +165,15 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
 }
 
 fn classify_status(status: u16) -> (FailureKind, &'static str) {
-    match status {
-        412 => (FailureKind::Refused, ""),
-        404 => (FailureKind::Absent, ""),
-        409 => (FailureKind::Again, ""),
-        429 | 503 => (FailureKind::Throttled, ""),
-        501 => (FailureKind::Denied, "use a store that knows this request and its conditions"),
-        408 | 500.. => (FailureKind::Unknown, ""),
-        301 | 302 | 307 | 308 => (FailureKind::Denied, ADVICE_REGION),
-        401 | 403 => (FailureKind::Denied, ADVICE_ACCESS),
-        300.. => (FailureKind::Denied, ADVICE_CHECK),
-        _ => (FailureKind::Unknown, ""),
-    }
+    let kind = kind_of_status(status);
+    let advice = match status {
+        501 => "use a store that knows this request and its conditions",
+        301 | 302 | 307 | 308 => ADVICE_REGION,
+        401 | 403 => ADVICE_ACCESS,
+        _ if kind == FailureKind::Denied => ADVICE_CHECK,
+        _ => "",
+    };
+    (kind, advice)
 }
 
 /// Without credentials the request itself was not sent.

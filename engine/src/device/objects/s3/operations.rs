@@ -1,6 +1,6 @@
 //! One attempt of each request, with the SDK's types on one side and ours on the other.
 
-use super::super::client::{Page, Place, Protocol};
+use super::super::client::{Page, Place, Protocol, empty_read};
 use super::super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 use super::super::store::Outcome;
 use aws_sdk_s3::Client;
@@ -123,7 +123,9 @@ impl Operations {
         match get.send().await {
             Ok(output) => self.read(name, range, output).await,
             Err(error) => match range {
-                Some(range) if is_behind_the_end(&error) => self.empty_read(name, range).await,
+                Some(range) if is_behind_the_end(&error) => {
+                    empty_read(&self.place, name, range.start, self.head(name, RequestKind::Get).await)
+                }
                 _ => Err(self.place.failure(RequestKind::Get, name, &error)),
             },
         }
@@ -157,16 +159,6 @@ impl Operations {
             ),
             Some(_) => fail(FailureKind::Unknown, "the answer holds another range"),
         }
-    }
-
-    /// Returns the reply to a read that begins at the end of the object or behind it.
-    async fn empty_read(&self, name: &str, range: Range<u64>) -> Outcome {
-        let reply = self.head(name, RequestKind::Get).await?;
-        if reply.len > range.start {
-            let why = "the object grew while it was read";
-            return Err(self.place.say(FailureKind::Again, RequestKind::Get, name, why));
-        }
-        Ok(reply)
     }
 
     async fn head(&self, name: &str, kind: RequestKind) -> Outcome {
