@@ -48,7 +48,7 @@ const LARGEST_BATCH: usize = 256;
 /// `FIRST_WINDOW`, doubled up to the maximum.
 const LEAVES_BEFORE_READING_AHEAD: usize = 2;
 const FIRST_WINDOW: usize = 8;
-const LARGEST_WINDOW: usize = 128;
+const LARGEST_WINDOW: usize = 512;
 
 /// The bounds of a run of leaves, in the order of a scan.
 #[derive(Debug)]

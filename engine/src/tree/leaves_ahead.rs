@@ -11,12 +11,12 @@ use std::ops::Bound;
 
 impl Tree {
     /// Has the next leaves of a scan from `from` (below it, if `back`) brought into memory: at most
-    /// `most`, those with the same parent. Returns how many these are.
+    /// `most`. Returns how many these are.
     ///
     /// # Errors
     /// A page cannot be read.
     pub fn read_ahead(&self, from: Bound<&[u8]>, back: bool, most: usize) -> Result<usize> {
-        let (pages, _) = self.leaves_of_parent(from, back, most)?;
+        let (pages, _) = self.next_leaves(from, back, most)?;
         self.pool.read_ahead(pages.iter().copied());
         Ok(pages.len())
     }
@@ -33,7 +33,18 @@ impl Tree {
         back: bool,
         buffer: &mut ScanBuffer,
     ) -> Result<Option<Bound<Vec<u8>>>> {
-        let most = self.pool.window_pages();
+        let (pages, end) = self.next_leaves(from, back, self.pool.window_pages())?;
+        Ok(self.pool.fill_scan_buffer(buffer, &pages).then_some(end))
+    }
+
+    /// Returns the next leaves of a scan from `from` (below it, if `back`): `most`, or fewer at the
+    /// end of the tree. Also returns where the scan continues after them.
+    fn next_leaves(
+        &self,
+        from: Bound<&[u8]>,
+        back: bool,
+        most: usize,
+    ) -> Result<(Vec<PageId>, Bound<Vec<u8>>)> {
         let (mut pages, mut end) = self.leaves_of_parent(from, back, most)?;
         while pages.len() < most && end != Bound::Unbounded {
             let from = end.as_ref().map(Vec::as_slice);
@@ -41,7 +52,7 @@ impl Tree {
             pages.extend(more);
             end = next;
         }
-        Ok(self.pool.fill_scan_buffer(buffer, &pages).then_some(end))
+        Ok((pages, end))
     }
 
     /// Returns the next leaves of a scan from `from` (below it, if `back`): at most `most` (at
