@@ -604,7 +604,7 @@ fn commands_take_the_url_of_a_store_of_objects() {
     expect_code(&run(&["put", &other, "t", "alice", "99"]), 0);
     expect_code(&run(&["put", &copy, "t", "alice", "99"]), 2);
     for (url, wanted) in [
-        ("gs://bucket/prefix", "no client"),
+        ("gs:///prefix", "has no bucket"),
         ("s3://user:secret@bucket/prefix", "credentials"),
         ("ftp://host/prefix", "scheme"),
     ] {
