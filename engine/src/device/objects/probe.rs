@@ -225,7 +225,8 @@ impl Trial<'_> {
             Answer::Done(reply) => self.version_of(reply, "the creation of an object that takes appends")?,
             Answer::Denied(_) => return Ok(None),
             Answer::Refused | Answer::Absent => {
-                return Err(self.fails("the creation of an object that takes appends", "it is refused"));
+                let what = "the creation of an object that takes appends";
+                return Err(self.refused(what, &self.appended, CREATED));
             }
         };
         let before = CREATED.len() as u64;
@@ -236,7 +237,8 @@ impl Trial<'_> {
                 return Ok(None);
             }
             Answer::Refused | Answer::Absent => {
-                return Err(self.fails("an append at the end of the object", "it is refused"));
+                let applied = [CREATED, APPENDED].concat();
+                return Err(self.refused("an append at the end of the object", &self.appended, &applied));
             }
         };
         match self.ask(create(WRONG))? {
@@ -364,7 +366,20 @@ impl Trial<'_> {
         match self.ask(self.put_request(condition, body))? {
             Answer::Done(reply) => self.version_of(reply, what),
             Answer::Denied(failure) => Err(self.denied(&failure)),
-            Answer::Refused | Answer::Absent => Err(self.fails(what, "it is refused")),
+            Answer::Refused | Answer::Absent => Err(self.refused(what, &self.name, body)),
+        }
+    }
+
+    /// Returns what follows from the refusal of a write that has to succeed. Only this probe uses
+    /// the name, so if the object holds `applied`, the answer is that to a second copy.
+    fn refused(&self, what: &str, name: &str, applied: &[u8]) -> Stop {
+        match self.send(Request::Get { name: name.into(), range: None }) {
+            Ok(reply) if reply.body == applied => {
+                let what = format!("{what} was carried out twice");
+                Stop::Unclear(Failure { kind: FailureKind::Again, what })
+            }
+            Err(failure) if failure.kind.is_ambiguous() => Stop::Unclear(failure),
+            _ => self.fails(what, "it is refused"),
         }
     }
 

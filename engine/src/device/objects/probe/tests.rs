@@ -324,6 +324,7 @@ fn unclear_outcome_of_any_request_starts_again() {
 
 #[test]
 fn request_carried_out_twice_starts_again() {
+    // Writes that have to succeed, by their number, and reads, lists and deletes behind them.
     for number in 0..REQUESTS {
         let store = memory(None);
         // The first copy took effect, and the answer is that of the second.
@@ -331,6 +332,11 @@ fn request_carried_out_twice_starts_again() {
         let facts = probe_within(&store, &Clock::manual(), PATIENCE).unwrap();
         assert_eq!(facts, store.facts, "at request {number}");
     }
+    // The first request of each of six probes; a probe that stops so has three more requests.
+    let store = memory(None);
+    store.state.lock().unwrap().failing = (0..6).map(|at| (4 * at, FailureKind::Refused, true)).collect();
+    assert_eq!(probe_within(&store, &Clock::manual(), PATIENCE).unwrap(), store.facts);
+    assert_eq!(store.requests(), 6 * 4 + REQUESTS);
 }
 
 #[test]
