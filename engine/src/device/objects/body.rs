@@ -69,6 +69,15 @@ impl ObjectId {
     }
 }
 
+/// Returns the part of an object's name that a manifest would name, and what that part says.
+pub(super) fn group_of(name: &str) -> Option<(&str, ObjectId)> {
+    let (directory, rest) = name.split_once('/')?;
+    let file = rest.split('/').next()?;
+    let (epoch, number) = file.split_once('-')?;
+    let object = ObjectId { epoch: WriterEpoch(epoch.parse().ok()?), number: number.parse().ok()? };
+    Some((&name[..directory.len() + 1 + file.len()], object))
+}
+
 /// The form of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Form {

@@ -133,16 +133,6 @@ pub(super) struct Effort {
     pub threads: usize,
 }
 
-impl Default for Effort {
-    fn default() -> Effort {
-        Effort {
-            attempt_timeout: Duration::from_secs(10),
-            read_deadline: Duration::from_secs(60),
-            threads: 2,
-        }
-    }
-}
-
 /// See the module's text.
 pub(super) struct Client<P> {
     facts: StoreFacts,

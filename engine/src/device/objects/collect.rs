@@ -9,7 +9,7 @@
 //! are listed for each batch, after the put that drops it is confirmed. A later batch takes along
 //! what a pin kept. When this writer ends, the next one finds the rest as orphans.
 
-use super::body::{Body, ObjectId, SegmentEntry, WriterEpoch};
+use super::body::{Body, ObjectId, SegmentEntry, group_of};
 use super::frame::SHORT_BYTES;
 use super::pins::{FoundPins, PREFIX as PINS};
 use super::request::Request;
@@ -90,13 +90,4 @@ impl Collector {
 /// Returns whether a reader of a checkpoint may need the object.
 fn is_pinnable(name: &str) -> bool {
     !name.starts_with("log/")
-}
-
-/// Returns the part of an object's name that a manifest would name, and what that part says.
-pub(super) fn group_of(name: &str) -> Option<(&str, ObjectId)> {
-    let (directory, rest) = name.split_once('/')?;
-    let file = rest.split('/').next()?;
-    let (epoch, number) = file.split_once('-')?;
-    let object = ObjectId { epoch: WriterEpoch(epoch.parse().ok()?), number: number.parse().ok()? };
-    Some((&name[..directory.len() + 1 + file.len()], object))
 }

@@ -10,15 +10,13 @@
 //!
 //! What the next writer will delete is what `collect` says.
 
-use super::body::{Body, Form, ObjectId};
-use super::collect::group_of;
+use super::body::{Body, Form, ObjectId, group_of};
 use super::frame::{FRAME_BYTES, Frame, FrameKind, SHORT_BYTES};
-use super::patience::{error_of, may_end, persist, read};
+use super::patience::{error_of, persist, read_all};
 use super::pins::{self, FoundPins};
 use super::register::{MANIFEST_NAME, look_up};
 use super::request::{FailureKind, Listed, Request};
 use super::store::ObjectStore;
-use super::waiting::wait_for_all;
 use crate::base::Result;
 use crate::device::{LogObject, LogRecords, ObjectContent, ObjectList, ObjectState, Pin, StoredObject};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,17 +74,11 @@ fn fences(
         object.name.starts_with("log/") && (is_lane || object.len == SHORT_BYTES)
     };
     let asked: Vec<&Listed> = listed.iter().filter(may_be).collect();
-    let range = |object: &Listed| object.len.saturating_sub(FRAME_BYTES)..object.len;
-    let replies = wait_for_all(asked.len(), |index, done| {
-        let (name, range) = (asked[index].name.clone(), Some(range(asked[index])));
-        store.start(Request::Get { name, range }, done);
-    });
+    let end =
+        |object: &&Listed| (object.name.clone(), Some(object.len.saturating_sub(FRAME_BYTES)..object.len));
+    let replies = read_all(store, &asked.iter().map(end).collect::<Vec<_>>(), most);
     let mut fences = BTreeMap::new();
-    for (object, first) in asked.into_iter().zip(replies) {
-        let reply = match first {
-            Err(failure) if may_end(failure.kind) => read(store, &object.name, Some(range(object)), most),
-            ended => ended,
-        };
+    for (object, reply) in asked.into_iter().zip(replies) {
         match reply {
             Ok(reply) => {
                 let frame = Frame::decode(&reply.body).filter(|frame| frame.kind == FrameKind::Fence);

@@ -17,7 +17,7 @@
 //! | 48 | 4 | CRC-32C of the fields above |
 //! | 52 | | the bytes |
 
-use super::body::{ObjectId, WriterEpoch};
+use super::body::group_of;
 use super::request::{Reply, Request};
 use super::store::{Done, ObjectStore, StoreFacts};
 use crate::base::encoding::Reader;
@@ -324,7 +324,8 @@ impl Shared {
     }
 
     fn write(&self, key: Key, bytes: &[u8]) -> std::io::Result<()> {
-        let whole = [header(key, bytes), bytes.to_vec()].concat();
+        let mut whole = header(key, bytes);
+        whole.extend_from_slice(bytes);
         let (number, file, at) = {
             let mut state = self.state.lock();
             if state.index.get(&key).is_some_and(|piece| piece.len as usize >= bytes.len()) {
@@ -368,8 +369,7 @@ struct CachedStore {
 impl CachedStore {
     /// Returns the key of the object that holds pages.
     fn object(&self, name: &str) -> Option<Key> {
-        let (epoch, number) = name.strip_prefix("pages/")?.split_once('-')?;
-        let id = ObjectId { epoch: WriterEpoch(epoch.parse().ok()?), number: number.parse().ok()? };
+        let (_, id) = group_of(name).filter(|(group, _)| *group == name && name.starts_with("pages/"))?;
         Some(Key { database: self.database, epoch: id.epoch.0, number: id.number, offset: 0 })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::request::{Failure, FailureKind, Reply, Request};
 use super::store::{ObjectStore, Outcome, perform};
+use super::waiting::wait_for_all;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::random::Random;
 use crate::base::{Error, ErrorKind, Location};
@@ -91,4 +92,22 @@ pub(super) fn read(
     most: Duration,
 ) -> Result<Reply, Failure> {
     persist(store, &Request::Get { name: name.to_string(), range }, most)
+}
+
+/// Reads objects, each in its range or all of it, in flight together. Returns the outcomes in the
+/// same order; what may pass is asked again, one after the other, each for at most `most`.
+pub(super) fn read_all(
+    store: &dyn ObjectStore,
+    wanted: &[(String, Option<std::ops::Range<u64>>)],
+    most: Duration,
+) -> Vec<Outcome> {
+    let first = wait_for_all(wanted.len(), |index, done| {
+        let (name, range) = wanted[index].clone();
+        store.start(Request::Get { name, range }, done);
+    });
+    let again = |((name, range), outcome): (&(String, Option<std::ops::Range<u64>>), Outcome)| match outcome {
+        Err(failure) if may_end(failure.kind) => read(store, name, range.clone(), most),
+        ended => ended,
+    };
+    wanted.iter().zip(first).map(again).collect()
 }

@@ -29,11 +29,11 @@
 
 use super::body::{Body, ObjectId, WriterEpoch};
 use super::options::Options;
-use super::patience::{error_of, may_end, persist, place, read};
+use super::patience::{error_of, persist, place, read_all};
 use super::register::{Stored, look_up};
 use super::request::{Condition, FailureKind, Request};
 use super::store::ObjectStore;
-use super::waiting::{wait_at_most, wait_for_all};
+use super::waiting::wait_at_most;
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
 use crate::base::random::Random;
@@ -214,15 +214,10 @@ pub(super) fn list(store: &dyn ObjectStore, most: Duration) -> Result<Vec<Pin>> 
     let listed = persist(store, &request, most)
         .map_err(|failure| error_of(&failure, "the pins cannot be listed", PREFIX))?
         .listed;
-    let notes = wait_for_all(listed.len(), |index, done| {
-        store.start(Request::Get { name: listed[index].name.clone(), range: None }, done);
-    });
+    let wanted: Vec<_> = listed.iter().map(|object| (object.name.clone(), None)).collect();
+    let notes = read_all(store, &wanted, most);
     let mut pins = Vec::new();
     for (object, note) in listed.into_iter().zip(notes) {
-        let note = match note {
-            Err(failure) if may_end(failure.kind) => read(store, &object.name, None, most),
-            ended => ended,
-        };
         let owner = match note {
             // It was removed meanwhile.
             Err(failure) if failure.kind == FailureKind::Absent => continue,

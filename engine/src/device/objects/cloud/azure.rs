@@ -128,7 +128,7 @@ impl Azure {
             Err(failure) if failure.kind != FailureKind::Refused => return Err(failure),
             Err(_) | Ok(_) => {}
         }
-        match self.append_block(place, kind, (name, path), 0, body, None).await {
+        match self.append(place, kind, (name, path), 0, body, None).await {
             // Another one has removed it in between.
             Err(failure) if failure.kind == FailureKind::Absent => {
                 Err(Failure { kind: FailureKind::Again, ..failure })
@@ -137,19 +137,8 @@ impl Azure {
         }
     }
 
-    /// Appends to an object that has exactly `offset` bytes.
+    /// Appends to an object that has exactly `offset` bytes. `kind` is for the text of a failure.
     pub async fn append(
-        &self,
-        place: &Place,
-        (name, path): (&str, &Path),
-        offset: u64,
-        body: &Bytes,
-        version: Option<&Version>,
-    ) -> Outcome {
-        self.append_block(place, RequestKind::Append, (name, path), offset, body, version).await
-    }
-
-    async fn append_block(
         &self,
         place: &Place,
         kind: RequestKind,

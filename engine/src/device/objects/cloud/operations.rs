@@ -178,7 +178,7 @@ impl Operations {
             #[cfg(feature = "azure")]
             Provider::Azure(azure) => {
                 let path = self.path(name);
-                azure.append(&self.place, (name, &path), offset, body, version).await
+                azure.append(&self.place, RequestKind::Append, (name, &path), offset, body, version).await
             }
             #[cfg(feature = "gcs")]
             Provider::Google(_) => {
