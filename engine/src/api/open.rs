@@ -63,15 +63,22 @@ pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, request: Request) -> 
     }
     let progress = Arc::new(Mutex::new(or_ignore(request.progress)));
     let (settings, clock) = (request.settings, request.clock);
-    let mut reads = 1;
-    loop {
+    until_unchanged(|| {
         let shared = progress.clone();
         let progress: Progress = Box::new(move |what, done, all| (shared.lock())(what, done, all));
         let (settings, clock) = (settings.clone(), clock.clone());
         let again = Request { settings, clock, progress: Some(progress), ..Request::default() };
-        match open_once(storage.clone(), path, again) {
+        open_once(storage.clone(), path, again)
+    })
+}
+
+/// Calls `read` until it is not `Busy`, at most [`READS_MAX`] times.
+fn until_unchanged<T>(mut read: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut reads = 1;
+    loop {
+        match read() {
             Err(error) if error.kind() == ErrorKind::Busy && reads < READS_MAX => reads += 1,
-            opened => return opened,
+            ended => return ended,
         }
     }
 }
@@ -473,4 +480,28 @@ pub(super) fn no_database(error: Error) -> Error {
         );
     }
     error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns how the reading ended, and after how many reads, if the first ones fail so.
+    fn reads(kind: ErrorKind, failing: u32) -> (Option<ErrorKind>, u32) {
+        let mut reads = 0;
+        let ended = until_unchanged(|| {
+            reads += 1;
+            if reads <= failing { Err(Error::new(kind, "the test says so")) } else { Ok(()) }
+        });
+        (ended.err().map(|error| error.kind()), reads)
+    }
+
+    #[test]
+    fn only_a_busy_read_begins_again_and_at_most_five_times() {
+        for failing in 0..READS_MAX {
+            assert_eq!(reads(ErrorKind::Busy, failing), (None, failing + 1));
+        }
+        assert_eq!(reads(ErrorKind::Busy, READS_MAX), (Some(ErrorKind::Busy), READS_MAX));
+        assert_eq!(reads(ErrorKind::Corruption, 1), (Some(ErrorKind::Corruption), 1));
+    }
 }
