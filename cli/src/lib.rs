@@ -1,8 +1,9 @@
 //! The `quench` program: calls one module for each command and turns the outcome into an exit code.
 //!
 //! 0: done. 1: done, and something is wrong (key not found, damage found, a promise broken). 2:
-//! could not be done; one line on standard error says why. If the reader of the output closes the
-//! pipe, the command ends without an error; what it found wrong is still in the exit code.
+//! could not be done; one line on standard error says why. 3: the same, because the database is
+//! busy. With `--json` the line is a JSON object. If the reader of the output closes the pipe, the
+//! command ends without an error; what it found wrong is still in the exit code.
 
 mod errors;
 mod rows;
@@ -21,7 +22,7 @@ mod emulate;
 mod bench;
 
 use clap::{Parser, Subcommand};
-use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, rows_at};
+use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, rows_at, tables};
 use quench_bench::peers::NoPeers;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -39,12 +40,12 @@ Examples:
   quench bench put --threads 16 --seconds 10  durable commits per second on this disk
   quench torture /tmp/t --seconds 60          kill it again and again, check what it promised
 
-Keys and values on the command line and in files are any bytes: \\t \\n \\r \\\\ and \\xNN are escapes.
-Exit codes: 0 done, 1 something is wrong (not found, damage, a broken promise), 2 could not be done.";
+Keys and values on the command line and in TSV files are any bytes: \\t \\n \\r \\\\ and \\xNN are escapes.
+With --json an error is one JSON object on standard error: code, message, place, advice.";
 
 #[derive(Parser)]
 #[command(name = "quench", version, about = "Run, inspect, measure and torture a QuenchDB database")]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", errors::HELP))]
 struct Cli {
     /// Print one JSON object (for rows: one per line) instead of text
     #[arg(long, global = true)]
@@ -58,9 +59,15 @@ enum Command {
     /// Transfers in a child process, killed and recovered live, with commit latency beside the raw
     /// device's
     Demo(demo::DemoArgs),
-    /// Read lines `key<TAB>value` into a table, durably every --batch rows
+    /// Create a database, or tables in it
+    Create(tables::CreateArgs),
+    /// Drop tables with all their rows, durably
+    Drop(tables::DropArgs),
+    /// Count the rows of tables
+    Count(tables::CountArgs),
+    /// Read rows (TSV, CSV, JSON lines) into a table or all tables, durably every --batch rows
     Load(load::LoadArgs),
-    /// Write a table as lines `key<TAB>value`, in key order
+    /// Write a table or all tables as TSV, CSV or JSON lines, in key order
     Dump(dump::DumpArgs),
     /// Print the value of a key (exit code 1 if it is not there)
     Get(rows_at::GetArgs),
@@ -112,6 +119,9 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
     let json = cli.json;
     match cli.command {
         Command::Demo(args) => demo::run(&args, json),
+        Command::Create(args) => tables::create(&args, json),
+        Command::Drop(args) => tables::drop_tables(&args, json),
+        Command::Count(args) => tables::count(&args, json),
         Command::Load(args) => load::run(&args, json),
         Command::Dump(args) => dump::run(&args, json),
         Command::Get(args) => rows_at::get(&args, json),
@@ -141,7 +151,14 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    let cli = match Cli::try_parse() {
+        Err(error) if wants_json && error.use_stderr() => return errors::report_usage(&error),
+        parsed => parsed.unwrap_or_else(|error| error.exit()),
+    };
+    if cli.json {
+        errors::use_json();
+    }
     exit_code(|| run(cli))
 }
 
@@ -153,17 +170,14 @@ pub fn exit_code(command: impl FnOnce() -> anyhow::Result<Outcome>) -> ExitCode 
     // A panic is a bug of this program; the user still gets one line and the exit code 2.
     std::panic::set_hook(Box::new(|panic| {
         terminal::restore();
-        errors::complain(&format!("internal error, please report it: {panic}"));
+        errors::report_bug(&panic.to_string());
     }));
     match std::panic::catch_unwind(AssertUnwindSafe(command)) {
         Ok(Ok(Outcome::Done)) => ExitCode::SUCCESS,
         Ok(Ok(Outcome::Wrong)) => ExitCode::from(1),
         // Only rows fail with a broken pipe: `print_text` ignores it.
         Ok(Err(error)) if errors::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Ok(Err(error)) => {
-            errors::complain(&errors::one_line(&error));
-            ExitCode::from(2)
-        }
+        Ok(Err(error)) => errors::report(&error),
         Err(_) => ExitCode::from(2),
     }
 }

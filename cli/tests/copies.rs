@@ -88,7 +88,7 @@ fn a_database_open_elsewhere_is_read_and_backed_up() {
     let path = text(&path);
     for command in [vec!["get", path, "t", "a"], vec!["verify", path]] {
         let refused = run(&command);
-        expect_code(&refused, 2);
+        expect_code(&refused, 3);
         assert!(String::from_utf8_lossy(&refused.stderr).contains("--checkpoint"));
     }
     let found = run(&["get", path, "t", "a", "--checkpoint"]);
@@ -160,7 +160,7 @@ fn a_backup_beside_readers_is_complete_or_refused() {
     let (one, two) = (path("one"), path("two"));
     let reader = builder().read_only(true).open(&crashed).expect("opens");
     let refused = run(&["backup", text(&crashed), text(&one)]);
-    expect_code(&refused, 2);
+    expect_code(&refused, 3);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("was not closed") && said.contains("open for reading by others"), "{said}");
     assert!(!one.exists());
@@ -202,4 +202,29 @@ fn a_checkpoint_without_its_page_file_names_the_file() {
     expect_code(&refused, 2);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(said.contains("pages/data") && !said.contains("no database"), "{said}");
+}
+
+/// The program takes a damaged database for no new one, which a failed command would remove.
+#[test]
+fn a_failed_write_to_a_damaged_database_removes_nothing() {
+    for gone in ["pages/data", "MANIFEST", "log", "LOCK"] {
+        let root = directory();
+        let db = root.path().join("db");
+        expect_code(&run(&["put", text(&db), "t", "a", "1"]), 0);
+        let gone = db.join(gone);
+        let removed =
+            if gone.is_dir() { std::fs::remove_dir_all(&gone) } else { std::fs::remove_file(&gone) };
+        removed.expect("it was there");
+        let names = |folder: &std::path::Path| -> Vec<_> {
+            let mut names: Vec<_> =
+                std::fs::read_dir(folder).expect("there").flatten().map(|e| e.path()).collect();
+            names.sort();
+            names
+        };
+        let before = names(&db);
+        let refused = run(&["put", text(&db), "t", "", "empty key"]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let after = names(&db);
+        assert!(before.iter().all(|name| after.contains(name)), "{before:?} {after:?}");
+    }
 }

@@ -13,4 +13,5 @@ mod protocols;
 mod real_faults;
 mod servers;
 mod stores;
+mod transcripts;
 mod workloads;

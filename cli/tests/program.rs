@@ -19,18 +19,24 @@ fn random_bytes(state: &mut u64, len: usize) -> Vec<u8> {
         .collect()
 }
 
+/// Returns bytes as a dump shows them: of UTF-8 only what is plain.
 fn escaped(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .map(|&b| match b {
-            b'\t' => "\\t".into(),
-            b'\n' => "\\n".into(),
-            b'\r' => "\\r".into(),
-            b'\\' => "\\\\".into(),
-            0x20..=0x7e => char::from(b).to_string(),
-            _ => format!("\\x{b:02x}"),
-        })
-        .collect()
+    let hexadecimal = |bytes: &[u8]| bytes.iter().map(|b| format!("\\x{b:02x}")).collect::<String>();
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\t' => out.push_str("\\t"),
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\\' => out.push_str("\\\\"),
+                _ if c.is_control() => out.push_str(&hexadecimal(c.to_string().as_bytes())),
+                _ => out.push(c),
+            }
+        }
+        out.push_str(&hexadecimal(chunk.invalid()));
+    }
+    out
 }
 
 /// Returns sorted lines of random rows with different keys.

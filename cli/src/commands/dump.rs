@@ -1,49 +1,89 @@
-//! `dump`: a table as lines, in key order; what `load` reads.
+//! `dump`: one table or all tables, in key order; what `load` reads.
 
+use super::load::{MARKERS, table_and_file};
 use super::source::SourceArgs;
 use crate::output::{Outcome, Progress};
-use crate::rows::write_rows;
+use crate::rows::Format;
+use crate::rows::write::RowWriter;
 use crate::scratch::Scratch;
 use anyhow::{Context, Result};
+use quenchdb::{Database, Snapshot, Table};
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, ErrorKind};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// `quench dump`
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quench dump mydb words > words.tsv\n  quench dump mydb words | head -3\n  \
-                        quench dump mydb words --json"
+    override_usage = "quench dump [OPTIONS] <DIRECTORY> <TABLE> [FILE]\n       quench dump [OPTIONS] <DIRECTORY> --all [FILE]",
+    after_help = "Examples:\n  quench dump mydb words > words.tsv\n  quench dump mydb words words.csv\n  \
+                        quench dump mydb --all all.jsonl\n  quench dump mydb words --json | head -3"
 )]
 pub struct DumpArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Table
-    table: String,
+    /// Table. With --all, the file
+    table: Option<String>,
     /// File to write, or - for standard output. Replaces an existing file atomically once the dump
     /// is complete. The existing file must be writable; the new one keeps its owner if possible,
     /// and hard links keep the old rows
-    #[arg(default_value = "-")]
-    file: PathBuf,
+    file: Option<PathBuf>,
+    /// Dump all tables; each row names its table first
+    #[arg(long)]
+    all: bool,
+    /// Format [default: as the file's extension says, otherwise tsv; json with --json]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+}
+
+/// The tables to dump.
+struct Dump<'a> {
+    snapshot: &'a Snapshot,
+    tables: Vec<Table>,
+    format: Format,
+    has_tables: bool,
+}
+
+impl Dump<'_> {
+    fn write(&self, progress: &Progress, out: &mut impl Write) -> Result<()> {
+        let mut writer = RowWriter::new(out, self.format, self.has_tables)?;
+        for table in &self.tables {
+            let range = self.snapshot.range::<&[u8]>(table, ..);
+            writer.rows(table.name(), progress.rows(table.name(), range))?;
+        }
+        writer.flush()
+    }
+}
+
+fn all_tables(database: &Database) -> quenchdb::Result<Vec<Table>> {
+    let names = database.tables().into_iter().filter(|name| name != MARKERS);
+    names.map(|name| database.table(&name)).collect()
 }
 
 /// Runs `dump`.
 pub fn run(args: &DumpArgs, as_json: bool) -> Result<Outcome> {
-    let (_database, table, snapshot) = args.source.table(&args.table)?;
-    let range = snapshot.range::<&[u8]>(&table, ..);
-    if args.file == Path::new("-") {
+    let (table, file) = table_and_file(&args.table, &args.file, args.all)?;
+    let of_flag = args.format.or(as_json.then_some(Format::Json));
+    let format = of_flag.or_else(|| Format::of_file(file)).unwrap_or(Format::Tsv);
+    let database = args.source.open()?;
+    let tables = match table {
+        Some(table) => vec![database.table(table)?],
+        None => all_tables(&database)?,
+    };
+    let snapshot = database.begin_read()?;
+    let dump = Dump { snapshot: &snapshot, tables, format, has_tables: args.all };
+    if file == Path::new("-") {
         let progress = Progress::beside_output();
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout().lock());
-        let written = write_rows(progress.rows(&args.table, range), as_json, &mut out);
+        let written = dump.write(&progress, &mut out);
         progress.finish();
         written?;
     } else {
         let progress = Progress::new();
-        let written =
-            write_file(&args.file, |out| write_rows(progress.rows(&args.table, range), as_json, out));
+        let written = write_file(file, |out| dump.write(&progress, out));
         progress.finish();
-        written.with_context(|| format!("cannot dump to {}", args.file.display()))?;
+        written.with_context(|| format!("cannot dump to {}", file.display()))?;
     }
     Ok(Outcome::Done)
 }

@@ -2,17 +2,15 @@
 //! sound.
 
 use super::source::{DatabaseArgs, SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write, shown};
+use super::tables::{INTERNAL, count_rows};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
 use quench_bench::requests::{Prices, RequestReport};
-use quenchdb::{Database, Snapshot, Statistics};
+use quenchdb::{Database, Statistics};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-
-/// Prefix of the names of tables that belong to this program.
-const INTERNAL: &str = "quench.";
 
 /// `quench tables`
 #[derive(clap::Args)]
@@ -54,7 +52,7 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
         }
         let mut rows = None;
         if args.count {
-            rows = Some(count(&database, &snapshot, &name)?);
+            rows = Some(count_rows(&database, &snapshot, &name)?);
         }
         let _ = write!(text, "{name}");
         if let Some(rows) = rows {
@@ -69,15 +67,6 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
         print_text(&text)?;
     }
     Ok(Outcome::Done)
-}
-
-/// Rows of a table.
-fn count(database: &Database, snapshot: &Snapshot, table: &str) -> Result<u64> {
-    let progress = Progress::new();
-    let range = snapshot.range::<&[u8]>(&database.table(table)?, ..);
-    let counted = progress.rows(table, range).try_fold(0, |count, row| row.map(|_| count + 1));
-    progress.finish();
-    Ok(counted?)
 }
 
 /// Arguments of `stat`.

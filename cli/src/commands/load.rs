@@ -1,142 +1,209 @@
-//! `load`: lines into a table, durably every batch, continued where it stopped.
+//! `load`: rows of a file into tables, durably every batch, continued where it stopped.
 //!
 //! Each batch writes its rows and, in the same transaction, the number of lines done into the table
 //! `quench.load`. So after a crash the marker and the rows agree, whatever moment it was. The last
 //! batch removes the marker, and the table goes when it holds no other.
+//!
+//! The first batch is read before the database is opened: a file that cannot be read creates
+//! nothing.
 
-use super::source::open_to_write;
+use super::create::{Created, Writable};
+use crate::errors::complain;
 use crate::output::{Outcome, Progress, print_json, print_text};
-use crate::rows::decode_line;
+use crate::rows::read::{Found, Layout, RowReader};
+use crate::rows::{Format, Row};
 use anyhow::{Context, Result, bail};
-use quenchdb::{Database, Table};
+use quenchdb::{ErrorKind, Table, Transaction};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Table of progress markers.
-const MARKERS: &str = "quench.load";
+/// Table of progress markers. A dump of all tables leaves it out.
+pub const MARKERS: &str = "quench.load";
 
 /// `quench load`
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  quench load mydb words words.tsv\n  quench dump a t | quench load b t -\n  \
+    override_usage = "quench load [OPTIONS] <DIRECTORY> <TABLE> [FILE]\n       quench load [OPTIONS] <DIRECTORY> --all [FILE]",
+    after_help = "Examples:\n  quench load mydb words words.tsv\n  quench load mydb words words.csv --skip-bad 10\n  \
+                        quench dump a t | quench load b t -\n  quench dump a --all | quench load b --all\n  \
                         quench load mydb words words.tsv --resume   continue after a crash"
 )]
 pub struct LoadArgs {
     /// Database directory; created if it is missing
     directory: PathBuf,
-    /// Table; created if it is missing
-    table: String,
-    /// File of lines `key<TAB>value`, or - for standard input
-    #[arg(default_value = "-")]
-    file: PathBuf,
+    /// Table; created if it is missing. With --all, the file
+    table: Option<String>,
+    /// File of rows, or - for standard input
+    file: Option<PathBuf>,
+    /// Each row names its table first: read a dump of all tables
+    #[arg(long)]
+    all: bool,
+    /// Format of the file [default: as the file's extension says, otherwise tsv]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// The CSV file does not begin with a header: its columns are key and value
+    #[arg(long)]
+    no_header: bool,
     /// Rows in one durable commit
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     batch: u64,
+    /// Skip up to N bad lines, and report each (exit code 1 if there was one)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    skip_bad: u64,
     /// Skip the rows that an interrupted load of the same file into this table made durable
     #[arg(long)]
     resume: bool,
 }
 
+/// Returns the table, unless it is --all, and the file. With --all the file comes first.
+pub fn table_and_file<'a>(
+    table: &'a Option<String>,
+    file: &'a Option<PathBuf>,
+    all: bool,
+) -> Result<(Option<&'a str>, &'a Path)> {
+    let file = file.as_deref();
+    match (table, all) {
+        (Some(table), false) => Ok((Some(table), file.unwrap_or(Path::new("-")))),
+        (None, false) => bail!("name a table, or give --all for all tables"),
+        (Some(_), true) if file.is_some() => bail!("--all and a table exclude each other"),
+        (file, true) => Ok((None, file.as_ref().map_or(Path::new("-"), Path::new))),
+    }
+}
+
+/// A file of rows.
 struct Source {
     name: String,
+    /// Bytes of the file, 0 if that is unknown.
     bytes: u64,
-    lines: Box<dyn BufRead>,
+    rows: RowReader,
 }
 
-fn source(file: &Path) -> Result<Source> {
-    if file == Path::new("-") {
-        return Ok(Source {
-            name: "-".into(),
-            bytes: 0,
-            lines: Box::new(BufReader::with_capacity(1 << 18, std::io::stdin())),
-        });
-    }
-    let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-    let bytes = opened.metadata().map(|m| m.len()).unwrap_or(0);
-    let name = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf()).display().to_string();
-    Ok(Source { name, bytes, lines: Box::new(BufReader::with_capacity(1 << 18, opened)) })
-}
-
-struct Load<'a> {
-    args: &'a LoadArgs,
-    database: Database,
-    table: Table,
-    markers: Table,
-    marker: Vec<u8>,
-    source: Source,
-    /// Lines read so far; the last one is the number that errors name.
-    line_number: u64,
-    bytes_read: u64,
-    line: Vec<u8>,
+fn source(file: &Path, layout: Layout) -> Result<Source> {
+    let (name, bytes, input): (_, _, Box<dyn Read>) = if file == Path::new("-") {
+        ("-".into(), 0, Box::new(std::io::stdin()))
+    } else {
+        let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
+        let bytes = opened.metadata().map_or(0, |metadata| metadata.len());
+        let name = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf()).display().to_string();
+        (name, bytes, Box::new(opened))
+    };
+    Ok(Source { rows: RowReader::new(name.clone(), input, layout), name, bytes })
 }
 
 /// Largest batch in bytes: transactions are bounded.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// The rows of a batch.
+/// Rows that are written in one transaction.
+#[derive(Default)]
 struct Batch {
-    rows: u64,
+    rows: Vec<(u64, Row)>,
+    /// Lines of the file up to the end of the batch.
+    lines: u64,
     ended: bool,
 }
 
+/// Bad lines that may be skipped, and those that were.
+struct BadLines {
+    allowed: u64,
+    skipped: u64,
+}
+
+impl BadLines {
+    /// Reports a bad line, or fails if there are too many.
+    fn add(&mut self, place: &str, what: &dyn std::fmt::Display) -> Result<()> {
+        if self.skipped == self.allowed {
+            let after = if self.allowed > 0 {
+                format!(" (bad lines skipped before: {})", self.skipped)
+            } else {
+                String::new()
+            };
+            bail!("{place}: {what}{after}");
+        }
+        self.skipped += 1;
+        complain(&format!("skipped {place}: {what}"));
+        Ok(())
+    }
+}
+
+struct Load<'a> {
+    args: &'a LoadArgs,
+    table: Option<&'a str>,
+    source: Source,
+    lines: u64,
+    bad: BadLines,
+}
+
 impl Load<'_> {
-    /// Reads the next line without its newline. Returns false at the end.
-    fn next_line(&mut self) -> Result<bool> {
-        self.line.clear();
-        // Refuses a line longer than any row before it fills the memory.
-        const LONGEST: u64 = 4 * quenchdb::VALUE_BYTES_MAX + (1 << 20);
-        let read = self
-            .source
-            .lines
-            .by_ref()
-            .take(LONGEST)
-            .read_until(b'\n', &mut self.line)
-            .with_context(|| format!("cannot read {}", self.source.name))?;
-        if read == 0 {
-            return Ok(false);
+    /// Reads the rows of the next batch.
+    fn read_batch(&mut self) -> Result<Batch> {
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        while (batch.rows.len() as u64) < self.args.batch && bytes < BATCH_BYTES {
+            let mut row = Row::default();
+            match self.source.rows.next(&mut row)? {
+                Found::End => {
+                    batch.ended = true;
+                    break;
+                }
+                Found::Bad(what) => self.bad.add(&self.source.rows.place(), &what)?,
+                Found::Row if row.table == MARKERS => {
+                    self.bad
+                        .add(&self.source.rows.place(), &format!("the table {MARKERS} is this program's"))?;
+                }
+                Found::Row => {
+                    bytes += row.key.len() + row.value.len();
+                    batch.rows.push((self.source.rows.line(), row));
+                }
+            }
+            self.lines += 1;
         }
-        self.bytes_read += read as u64;
-        self.line_number += 1;
-        if read as u64 == LONGEST {
-            bail!("{} line {}: longer than {LONGEST} bytes", self.source.name, self.line_number);
-        }
-        if self.line.last() == Some(&b'\n') {
-            self.line.pop();
-        }
-        Ok(true)
+        batch.lines = self.lines;
+        Ok(batch)
     }
 
-    fn batch(&mut self) -> Result<Batch> {
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        let mut transaction = self.database.begin()?;
-        let mut batch = Batch { rows: 0, ended: false };
-        let mut bytes = 0;
-        while batch.rows < self.args.batch && bytes < BATCH_BYTES {
-            if !self.next_line()? {
-                batch.ended = true;
-                break;
+    /// Skips lines that were loaded before.
+    fn skip(&mut self, lines: u64) -> Result<()> {
+        for done in 0..lines {
+            if !self.source.rows.advance()? {
+                bail!("{} has {done} lines, but {lines} were loaded before", self.source.name);
             }
-            let place = || format!("{} line {}", self.source.name, self.line_number);
-            decode_line(&self.line, &mut key, &mut value).with_context(place)?;
-            transaction.insert(&self.table, &key, &value).with_context(place)?;
-            batch.rows += 1;
-            bytes += key.len() + value.len();
         }
-        if batch.ended {
-            transaction.remove(&self.markers, &self.marker)?;
-        } else {
-            transaction.insert(&self.markers, &self.marker, self.line_number.to_string())?;
+        self.lines = lines;
+        Ok(())
+    }
+}
+
+/// The tables that a load writes to.
+struct Target<'a> {
+    writable: Writable,
+    /// The table of all rows, unless each row names its own.
+    table: Option<&'a str>,
+    tables: BTreeMap<String, Table>,
+    markers: Table,
+    marker: Vec<u8>,
+    had_markers: bool,
+}
+
+impl<'a> Target<'a> {
+    fn open(directory: &Path, table: Option<&'a str>, source: &str) -> Result<Target<'a>> {
+        let mut writable = Writable::open_or_create(directory)?;
+        let mut tables = BTreeMap::new();
+        if let Some(name) = table {
+            tables.insert(name.to_string(), writable.table_or_create(name)?);
         }
-        transaction.commit()?;
-        Ok(batch)
+        let had_markers = writable.database()?.tables().iter().any(|name| name == MARKERS);
+        let markers = writable.table_or_create(MARKERS)?;
+        let marker = [source.as_bytes(), b"\0", table.unwrap_or_default().as_bytes()].concat();
+        Ok(Target { writable, table, tables, markers, marker, had_markers })
     }
 
     /// Returns the number of lines that an earlier load of this source made durable.
     fn done_before(&self) -> Result<u64> {
-        let Some(value) = self.database.begin_read()?.get(&self.markers, &self.marker)? else {
+        let Some(value) = self.writable.database()?.begin_read()?.get(&self.markers, &self.marker)? else {
             return Ok(0);
         };
         std::str::from_utf8(&value)
@@ -145,72 +212,125 @@ impl Load<'_> {
             .with_context(|| format!("the marker of this load in {MARKERS} is not a number; delete it"))
     }
 
-    /// The markers of other interrupted loads stay.
-    fn drop_empty_markers(&self) -> Result<()> {
-        let first = self.database.begin_read()?.range::<&[u8]>(&self.markers, ..).next().transpose()?;
-        if first.is_none() {
-            self.database.drop_table(MARKERS)?;
+    fn insert(&mut self, transaction: &mut Transaction, row: &Row) -> Result<()> {
+        let name = self.table.unwrap_or(&row.table);
+        if !self.tables.contains_key(name) {
+            let table = self.writable.table_or_create(name)?;
+            self.tables.insert(name.to_string(), table);
         }
-        Ok(())
+        match self.tables.get(name) {
+            Some(table) if !row.key.is_empty() => Ok(transaction.insert(table, &row.key, &row.value)?),
+            // The row only says that the table exists.
+            _ => Ok(()),
+        }
     }
 
-    fn skip(&mut self, lines: u64) -> Result<()> {
-        for _ in 0..lines {
-            if !self.next_line()? {
-                bail!("{} has {} lines, but {lines} were loaded before", self.source.name, self.line_number);
-            }
-        }
-        Ok(())
-    }
-
-    fn all(&mut self, progress: &Progress) -> Result<u64> {
+    /// Writes a batch durably. Returns the number of its rows.
+    fn write(&mut self, batch: &Batch, source: &Source, bad: &mut BadLines) -> Result<u64> {
+        let mut transaction = self.writable.database()?.begin()?;
         let mut rows = 0;
-        loop {
-            let batch = self.batch().with_context(|| {
-                format!("stopped; {rows} rows of this run are durable, continue with --resume")
-            })?;
-            rows += batch.rows;
-            progress.at("loading", self.bytes_read, self.source.bytes.max(self.bytes_read));
-            if batch.ended {
-                return Ok(rows);
+        for (line, row) in &batch.rows {
+            match self.insert(&mut transaction, row) {
+                Ok(()) => rows += u64::from(!row.key.is_empty()),
+                Err(error) if is_refused(&error) => {
+                    bad.add(&format!("{} line {line}", source.name), &format!("{error:#}"))?;
+                }
+                Err(error) => return Err(error.context(format!("{} line {line}", source.name))),
             }
         }
+        if batch.ended {
+            transaction.remove(&self.markers, &self.marker)?;
+        } else {
+            transaction.insert(&self.markers, &self.marker, batch.lines.to_string())?;
+        }
+        transaction.commit()?;
+        self.writable.keep();
+        Ok(rows)
+    }
+
+    /// Drops the table of markers, unless it has those of other interrupted loads. Closes.
+    fn close(self) -> Result<Created> {
+        let database = self.writable.database()?;
+        let first = database.begin_read()?.first(&self.markers)?;
+        if first.is_none() {
+            database.drop_table(MARKERS)?;
+        }
+        let mut created = self.writable.close()?;
+        created.tables.retain(|name| name != MARKERS || self.had_markers);
+        Ok(created)
+    }
+}
+
+/// Returns whether the database refused a row for what it is.
+fn is_refused(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<quenchdb::Error>().map(quenchdb::Error::kind) == Some(ErrorKind::InvalidArgument)
+}
+
+/// Writes all batches, of which the first is read already. Returns the number of rows.
+fn write_all(load: &mut Load<'_>, target: &mut Target<'_>, first: Option<Batch>) -> Result<u64> {
+    let progress = Progress::new();
+    let mut rows = 0;
+    let mut next = first;
+    let mut step = || -> Result<bool> {
+        let batch = match next.take() {
+            Some(batch) => batch,
+            None => load.read_batch()?,
+        };
+        rows += target.write(&batch, &load.source, &mut load.bad)?;
+        let bytes = load.source.rows.bytes();
+        progress.at("loading", bytes, load.source.bytes.max(bytes));
+        Ok(batch.ended)
+    };
+    let ended = loop {
+        match step() {
+            Ok(false) => {}
+            Ok(true) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    progress.finish();
+    match ended {
+        Err(error) if rows > 0 => {
+            Err(error
+                .context(format!("stopped; {rows} rows of this run are durable, continue with --resume")))
+        }
+        ended => ended.map(|()| rows),
     }
 }
 
 /// Runs `load`.
 pub fn run(args: &LoadArgs, json: bool) -> Result<Outcome> {
     let began = Instant::now();
-    let source = source(&args.file)?;
-    let database = open_to_write(&args.directory, true)?;
-    let table = database.table_or_create(&args.table)?;
-    let markers = database.table_or_create(MARKERS)?;
-    let marker = [source.name.as_bytes(), b"\0", args.table.as_bytes()].concat();
-    let mut load = Load {
-        args,
-        database,
-        table,
-        markers,
-        marker,
-        source,
-        line_number: 0,
-        bytes_read: 0,
-        line: Vec::new(),
-    };
-    let skipped = if args.resume { load.done_before()? } else { 0 };
-    load.skip(skipped)?;
-    let progress = Progress::new();
-    let loaded = load.all(&progress);
-    progress.finish();
-    let rows = loaded?;
-    load.drop_empty_markers()?;
-    load.database.close()?;
+    let (table, file) = table_and_file(&args.table, &args.file, args.all)?;
+    let format = args.format.or_else(|| Format::of_file(file)).unwrap_or(Format::Tsv);
+    let layout = Layout { format, has_tables: args.all, has_header: !args.no_header };
+    let bad = BadLines { allowed: args.skip_bad, skipped: 0 };
+    let mut load = Load { args, table, source: source(file, layout)?, lines: 0, bad };
+    let first = if args.resume { None } else { Some(load.read_batch()?) };
+    let mut target = Target::open(&args.directory, load.table, &load.source.name)?;
+    let skipped = if args.resume { target.done_before()? } else { 0 };
+    if skipped > 0 {
+        load.skip(skipped)?;
+    }
+    let rows = write_all(&mut load, &mut target, first)?;
+    let created = target.close()?;
     let seconds = began.elapsed().as_secs_f64();
+    let bad = load.bad.skipped;
     if json {
-        print_json(&json!({"table": args.table, "rows": rows, "skipped": skipped, "seconds": seconds}))?;
+        print_json(&json!({
+            "table": table,
+            "rows": rows,
+            "skipped": skipped,
+            "bad": bad,
+            "created_database": created.database.is_some(),
+            "created_tables": created.tables,
+            "seconds": seconds,
+        }))?;
     } else {
         let resumed = if skipped > 0 { format!(" ({skipped} were there already)") } else { String::new() };
-        print_text(&format!("{rows} rows loaded into `{}` in {seconds:.2} s{resumed}", args.table))?;
+        let into = table.map_or("all tables".into(), |table| format!("`{table}`"));
+        let lines = if bad > 0 { format!(", bad lines skipped: {bad}") } else { String::new() };
+        print_text(&format!("{rows} rows loaded into {into} in {seconds:.2} s{resumed}{lines}"))?;
     }
-    Ok(Outcome::Done)
+    Ok(if bad > 0 { Outcome::Wrong } else { Outcome::Done })
 }

@@ -1,10 +1,12 @@
 //! The commands that read and write one database.
 
 mod source;
+mod create;
+pub mod tables;
 pub mod backup;
+pub mod load;
 pub mod dump;
 pub mod inspect;
-pub mod load;
 pub mod objects;
 pub mod pins;
 pub mod rows_at;

@@ -1,10 +1,13 @@
 //! `get`, `put`, `delete`, `scan`: rows by key.
 
+use super::create::Writable;
 use super::source::{SourceArgs, open_to_write};
+use crate::errors::complain;
 use crate::output::{Outcome, print_json, print_text};
-use crate::rows::{escape, unescape, write_rows};
+use crate::rows::write::RowWriter;
+use crate::rows::{Format, escape, json_bytes, unescape};
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{BufWriter, Cursor, Read, Write};
 use std::ops::Bound;
@@ -87,6 +90,9 @@ pub struct ScanArgs {
     /// Most rows
     #[arg(long)]
     limit: Option<usize>,
+    /// Format of the rows [default: tsv; json with --json]
+    #[arg(long, value_enum)]
+    format: Option<Format>,
 }
 
 /// Runs `get`.
@@ -105,11 +111,13 @@ pub fn get(args: &GetArgs, as_json: bool) -> Result<Outcome> {
     }
     let value = snapshot.get(&table, &key)?;
     if as_json {
-        print_json(&json!({
-            "key": escape(&key),
-            "found": value.is_some(),
-            "value": value.as_deref().map(escape),
-        }))?;
+        let mut object = Map::new();
+        json_bytes(&mut object, "key", &key);
+        object.insert("found".into(), value.is_some().into());
+        if let Some(value) = &value {
+            json_bytes(&mut object, "value", value);
+        }
+        print_json(&object)?;
     } else if let Some(value) = &value {
         print_text(&(escape(value) + "\n"))?;
     }
@@ -121,6 +129,14 @@ fn not_found(key: &str, as_json: bool) -> Outcome {
         crate::errors::complain(&format!("no row has the key `{key}`"));
     }
     Outcome::Wrong
+}
+
+/// Prints a key with more members as one JSON object.
+fn print_row(key: &[u8], members: impl IntoIterator<Item = (&'static str, Value)>) -> Result<()> {
+    let mut object = Map::new();
+    json_bytes(&mut object, "key", key);
+    object.extend(members.into_iter().map(|(name, value)| (name.to_string(), value)));
+    print_json(&object)
 }
 
 /// Runs `put`.
@@ -135,14 +151,24 @@ pub fn put(args: &PutArgs, as_json: bool) -> Result<Outcome> {
         }
         _ => Box::new(std::io::stdin().lock()),
     };
-    let database = open_to_write(&args.row.directory, true)?;
-    let table = database.table_or_create(&args.row.table)?;
-    let mut transaction = database.begin()?;
+    let mut writable = Writable::open_or_create(&args.row.directory)?;
+    let table = writable.table_or_create(&args.row.table)?;
+    let mut transaction = writable.database()?.begin()?;
     let value_bytes = transaction.insert_from(&table, &key, &mut value)?;
     let csn = transaction.commit()?;
-    database.close()?;
+    let created = writable.close()?;
     if as_json {
-        print_json(&json!({"key": escape(&key), "value_bytes": value_bytes, "csn": csn.0}))?;
+        print_row(
+            &key,
+            [
+                ("value_bytes", value_bytes.into()),
+                ("csn", csn.0.into()),
+                ("created_database", created.database.is_some().into()),
+                ("created_table", (!created.tables.is_empty()).into()),
+            ],
+        )?;
+    } else if let Some(created) = created.sentence() {
+        complain(&created);
     }
     Ok(Outcome::Done)
 }
@@ -157,7 +183,7 @@ pub fn delete(args: &DeleteArgs, as_json: bool) -> Result<Outcome> {
     transaction.commit()?;
     database.close()?;
     if as_json {
-        print_json(&json!({"key": escape(&key), "found": found}))?;
+        print_row(&key, [("found", found.into())])?;
     }
     Ok(if found { Outcome::Done } else { not_found(&args.row.key, as_json) })
 }
@@ -195,8 +221,10 @@ pub fn scan(args: &ScanArgs, as_json: bool) -> Result<Outcome> {
     let range = snapshot.range(&table, bounds);
     let rows: Box<dyn Iterator<Item = _>> =
         if args.reverse { Box::new(range.rev()) } else { Box::new(range) };
-    let mut out = BufWriter::new(std::io::stdout().lock());
-    write_rows(rows.take(args.limit.unwrap_or(usize::MAX)), as_json, &mut out)?;
+    let format = args.format.unwrap_or(if as_json { Format::Json } else { Format::Tsv });
+    let mut writer = RowWriter::new(BufWriter::new(std::io::stdout().lock()), format, false)?;
+    writer.rows(&args.table, rows.take(args.limit.unwrap_or(usize::MAX)))?;
+    writer.flush()?;
     Ok(Outcome::Done)
 }
 

@@ -41,13 +41,13 @@ pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Output {
     })
 }
 
-/// Asserts an exit code; code 2 requires exactly one line on the standard error.
+/// Asserts an exit code; codes 2 and 3 require exactly one line on the standard error.
 #[track_caller]
 pub fn expect_code(output: &Output, code: i32) {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let stdout = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(code), "stderr: {stderr} stdout: {stdout}");
-    if code == 2 {
+    if code == 2 || code == 3 {
         assert_eq!(stderr.trim_end().lines().count(), 1, "one line, not: {stderr}");
         assert!(!stderr.contains("panicked") && !stderr.contains("internal error"), "{stderr}");
     }

@@ -2,7 +2,6 @@
 
 use super::*;
 use std::fs::Metadata;
-use std::io::Write as _;
 use std::os::unix::fs::chown;
 
 fn dump(path: &Path) -> Result<()> {
