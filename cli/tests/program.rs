@@ -74,7 +74,7 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
     let mut load = quench(&["load", text(&database), "t", "-", "--batch", "50"]);
     let mut child = load.stdin(Stdio::piped()).spawn().expect("starts");
     let mut input = child.stdin.take().expect("piped");
-    // The pipe holds 64 KiB of the input and the program's buffer 256 KiB. Of the rest, all batches
+    // The pipe holds 64 KiB of the input and the program's buffer 32 KiB. Of the rest, all batches
     // but the last are durable. The load cannot end, because the pipe stays open.
     let (send, taken) = std::sync::mpsc::channel();
     let all = lines.clone();

@@ -12,7 +12,7 @@
 
 pub mod allocation;
 #[path = "../../cli/src/rows/mod.rs"]
-#[allow(dead_code, missing_docs, reason = "a part of the program `quench`")]
+#[allow(dead_code, unused_imports, missing_docs, reason = "a part of the program `quench`")]
 mod rows;
 mod parsers;
 mod pages;

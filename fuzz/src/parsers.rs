@@ -1,6 +1,8 @@
 //! Parsers of bytes that come from files: log, manifest, catalog, mapped memory, lines.
 
-use crate::rows;
+use crate::rows::read::{Found, Layout, RowReader};
+use crate::rows::write::RowWriter;
+use crate::rows::{Format, Row};
 use quenchdb::Csn;
 use quenchdb::internals::backup::{BACKUP_PATH, Description};
 use quenchdb::internals::base::Epoch;
@@ -321,19 +323,36 @@ fn seal_memory_header(header: &mut [u8], whole: u64) {
     put_u32(header, 56, check);
 }
 
-/// Lines of `load`. The target writes decoded rows and reads them again.
+/// Files of `load`, in each format. The target writes the rows that it reads, and reads them again.
 pub(crate) fn load(data: &[u8]) {
-    let (mut key, mut value) = (Vec::new(), Vec::new());
-    let (mut line, mut again) = (Vec::new(), (Vec::new(), Vec::new()));
-    for text in data.split(|byte| *byte == b'\n') {
-        match rows::decode_line(text, &mut key, &mut value) {
-            Ok(()) => {
-                line.clear();
-                rows::encode_line(&key, &value, &mut line);
-                rows::decode_line(&line[..line.len() - 1], &mut again.0, &mut again.1).expect("we wrote it");
-                assert!(again.0 == key && again.1 == value);
+    for format in [Format::Tsv, Format::Csv, Format::Json] {
+        for (has_tables, has_header) in [(false, true), (false, false), (true, true), (true, false)] {
+            let rows = read_rows(data, Layout { format, has_tables, has_header });
+            let mut text = Vec::new();
+            let mut writer = RowWriter::new(&mut text, format, has_tables).expect("memory");
+            for row in &rows {
+                let (key, value) = (row.key.clone(), row.value.clone());
+                let row_there = (!key.is_empty()).then_some(Ok((key, value)));
+                writer.rows(&row.table, row_there.into_iter()).expect("memory");
             }
-            Err(malformed) => assert!(malformed.column <= text.len() + 1, "{malformed}"),
+            writer.flush().expect("memory");
+            drop(writer);
+            let again = read_rows(&text, Layout { format, has_tables, has_header: true });
+            assert!(rows == again, "{format:?}: {}", String::from_utf8_lossy(&text));
+        }
+    }
+}
+
+/// Returns the rows of a text without its bad lines, up to the first error.
+fn read_rows(text: &[u8], layout: Layout) -> Vec<Row> {
+    let mut reader = RowReader::new("it".into(), Box::new(std::io::Cursor::new(text.to_vec())), layout);
+    let mut rows = Vec::new();
+    loop {
+        let mut row = Row::default();
+        match reader.next(&mut row) {
+            Ok(Found::Row) => rows.push(row),
+            Ok(Found::Bad(_)) => {}
+            Ok(Found::End) | Err(_) => return rows,
         }
     }
 }

@@ -146,6 +146,13 @@ pub fn seeds() -> Seeds {
     };
     plain("catalog", "all", catalog);
     plain("load", "lines", b"key\tvalue\na\\tb\t\\x00\\xff\\\\\n\xff\t\ntwo\ttabs\tno\n\\q\tx".to_vec());
+    plain("load", "csv", b"table,key,value\nt,a,\\x41ff\nempty,,\nt,\"a\n\"\"b\",c\nt,b\n".to_vec());
+    plain(
+        "load",
+        "json",
+        b"{\"key\":\"a\",\"value\":\"\\u0000\"}\n{\"table\":\"t\",\"key_base64\":\"/w==\",\"value\":\"\"}\n"
+            .to_vec(),
+    );
     for (n, image) in tree_images().into_iter().enumerate() {
         let refs = [&[0xff; 8][..], &[0; 24], &[0xff; 8], &[0xfe; 8]].concat();
         plain("mapping", &format!("tree-{n}"), [&refs[..], b"|", &image].concat());

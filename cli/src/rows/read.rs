@@ -23,7 +23,7 @@ pub enum Found {
 /// writes a control character as six bytes.
 const LONGEST: u64 = 6 * quenchdb::VALUE_BYTES_MAX + (1 << 20);
 
-const BUFFER_BYTES: usize = 1 << 18;
+const BUFFER_BYTES: usize = 1 << 15;
 
 /// Reads rows.
 pub struct RowReader {
