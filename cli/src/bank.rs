@@ -123,7 +123,7 @@ pub fn rows(
     table: &Table,
     mut each: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
-    for row in snapshot.range::<&[u8]>(table, ..) {
+    for row in snapshot.range(table, ..) {
         let (key, value) = row?;
         each(&key, &value)?;
     }

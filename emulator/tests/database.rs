@@ -37,7 +37,7 @@ fn database_survives_faults_and_writers_that_never_close() {
             let db = open(&emulator, bucket, preset);
             emulator.set_faults(faults.clone());
             let table = db.table("t").or_else(|_| db.create_table("t")).expect("a table");
-            let found = db.begin_read().expect("free").range::<&[u8]>(&table, ..).count();
+            let found = db.begin_read().expect("free").range(&table, ..).count();
             assert_eq!(found, rows as usize, "{bucket} {preset:?}");
             for _ in 0..60 {
                 let mut tx = db.begin().expect("free");

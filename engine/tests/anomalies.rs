@@ -390,7 +390,7 @@ impl Script {
 fn rows_of(db: &Database, table: &Table) -> Rows {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("written as text");
     let snapshot = db.begin_read().expect("free");
-    let rows = snapshot.range::<&[u8]>(table, ..).map(|row| row.expect("readable"));
+    let rows = snapshot.range(table, ..).map(|row| row.expect("readable"));
     rows.map(|(key, value)| (text(key), text(value))).collect()
 }
 

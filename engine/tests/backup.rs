@@ -54,7 +54,7 @@ fn restored_content(backups: &[SimulatedStorage]) -> Content {
 fn fill(db: &Database, name: &str, rows: std::ops::Range<u32>, value: &str) {
     let table = db.table_or_create(name).expect("a table");
     for start in rows.clone().step_by(50) {
-        db.transact(|tx| {
+        db.transact(|tx| -> quenchdb::Result<()> {
             for n in start..rows.end.min(start + 50) {
                 tx.insert(
                     &table,
@@ -200,7 +200,7 @@ fn backups_beside_writers_and_checkpoints_are_of_one_moment() {
                 while !stop.load(Ordering::Relaxed) {
                     let pair = [0; 2].map(|_| (random.below(ACCOUNTS.into()) as u32).to_be_bytes());
                     let amount = random.below(10) as i64;
-                    let moved = db.transact(|tx| {
+                    let moved = db.transact(|tx| -> quenchdb::Result<()> {
                         for (key, amount) in [(pair[0], -amount), (pair[1], amount)] {
                             let value = tx.get(table, key)?.expect("never deleted");
                             tx.insert(table, key, row(sum_of(&value) + amount))?;

@@ -423,7 +423,7 @@ fn keys_and_values_are_held_to_their_limits() {
         // Limits of ranges are not keys, so any bytes are allowed.
         let snapshot = db.begin_read().expect("free");
         let long = vec![0xff; key_max * 3];
-        assert_eq!(snapshot.range::<&[u8]>(&table, &[][..]..&long[..]).count(), expected.len());
+        assert_eq!(snapshot.range(&table, &[][..]..&long[..]).count(), expected.len());
         assert!(db.verify(None).expect("runs").problems.is_empty());
     }
 }
@@ -453,9 +453,7 @@ fn a_table_of_another_database_is_not_mistaken_for_ones_own() {
     let error = tx.insert(&foreign, "a", "mine").expect_err("not of this database");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert!(tx.get(&foreign, "a").is_err());
-    assert!(
-        one.begin_read().expect("free").range::<&[u8]>(&foreign, ..).next().is_some_and(|row| row.is_err())
-    );
+    assert!(one.begin_read().expect("free").range(&foreign, ..).next().is_some_and(|row| row.is_err()));
     tx.insert(&mine, "a", "mine").expect("free row");
     tx.commit().expect("commits");
     let storage = Arc::new(quenchdb::internals::device::memory::MemoryStorage::new());

@@ -14,7 +14,7 @@ fn memory() -> Database {
 
 fn rows(db: &Database, table: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     let table = db.table(table).expect("there");
-    db.begin_read().expect("free").range::<&[u8]>(&table, ..).map(|row| row.expect("no I/O")).collect()
+    db.begin_read().expect("free").range(&table, ..).map(|row| row.expect("no I/O")).collect()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_snapshot_does_not_move() {
     put("b", "1");
     db.transact(|tx| tx.remove(&table, "a").map(drop)).expect("commits");
     assert_eq!(old.get(&table, "a").expect("no I/O"), Some(b"1".to_vec()));
-    assert_eq!(old.range::<&[u8]>(&table, ..).count(), 1);
+    assert_eq!(old.range(&table, ..).count(), 1);
     assert_eq!(rows(&db, "t"), vec![(b"b".to_vec(), b"1".to_vec())]);
 }
 
@@ -348,7 +348,7 @@ fn a_table_is_gone_only_when_its_drop_is_durable() {
         |db, _, _| db.table("t").map(drop),
         |db, table, _| db.begin_read()?.get(table, "a").map(drop),
         |_, table, before| before.get(table, "a").map(drop),
-        |_, table, before| before.range::<&[u8]>(table, ..).next().expect("a row or an error").map(drop),
+        |_, table, before| before.range(table, ..).next().expect("a row or an error").map(drop),
     ];
     let disk = SimulatedStorage::new(1);
     let db = Database::builder().storage(Arc::new(disk.clone())).open("x").expect("opens");
@@ -409,7 +409,7 @@ fn transfers_from_many_threads_keep_the_sum() {
                     let mut random = quenchdb::internals::base::random::Random::from_seed(thread);
                     for _ in 0..300 {
                         let (from, to) = (random.below(20) as u8, random.below(20) as u8);
-                        db.transact(|tx| {
+                        db.transact(|tx| -> quenchdb::Result<()> {
                             let read = |tx: &mut quenchdb::Transaction, key| {
                                 let value = tx.get(table, [key])?.expect("there");
                                 Ok::<_, quenchdb::Error>(u64::from_le_bytes(
@@ -432,7 +432,7 @@ fn transfers_from_many_threads_keep_the_sum() {
                 for _ in 0..50 {
                     let snapshot = db.begin_read().expect("free");
                     let sum: u64 = snapshot
-                        .range::<&[u8]>(&table, ..)
+                        .range(&table, ..)
                         .map(|row| u64::from_le_bytes(row.expect("no I/O").1.try_into().expect("8 bytes")))
                         .sum();
                     assert_eq!(sum, 2000);

@@ -432,5 +432,5 @@ fn long_transactions_that_fill_the_log_commit_or_fail_clearly() {
 }
 
 fn rows_of(db: &Database, table: &Table) -> usize {
-    db.begin_read().expect("free").range::<&[u8]>(table, ..).count()
+    db.begin_read().expect("free").range(table, ..).count()
 }

@@ -107,7 +107,7 @@ fn snapshot_isolation_allows_write_skew_and_locks_prevent_it() {
                 })
                 .sum()
         });
-        let there = db.begin_read().expect("free").range::<&[u8]>(&table, ..).count() as u32;
+        let there = db.begin_read().expect("free").range(&table, ..).count() as u32;
         assert_eq!(there, 2 - left, "what was committed is what is there");
         if lock {
             assert!(there >= 1, "a read that was locked cannot change")
@@ -124,7 +124,7 @@ fn total(snapshot: &Snapshot, tables: &[Table; 2]) -> u64 {
     let mut sum = 0;
     let mut rows = 0;
     for table in tables {
-        for row in snapshot.range::<&[u8]>(table, ..) {
+        for row in snapshot.range(table, ..) {
             sum += number(Some(row.expect("readable").1));
             rows += 1;
         }
@@ -334,12 +334,12 @@ fn nobody_reads_what_is_aborted() {
                                 1 => db
                                     .begin_read()
                                     .expect("free")
-                                    .range::<&[u8]>(table, ..)
+                                    .range(table, ..)
                                     .for_each(|row| check(Some(row.expect("readable").1))),
                                 2 => {
                                     let tx = db.begin_with(Isolation::ReadCommitted).expect("free");
                                     check(tx.get(table, key).expect("readable"));
-                                    tx.range::<&[u8]>(table, ..)
+                                    tx.range(table, ..)
                                         .rev()
                                         .for_each(|row| check(Some(row.expect("readable").1)));
                                 }
@@ -355,7 +355,7 @@ fn nobody_reads_what_is_aborted() {
             let table = db.table("t").expect("there");
             db.begin_read()
                 .expect("free")
-                .range::<&[u8]>(&table, ..)
+                .range(&table, ..)
                 .for_each(|row| check(Some(row.expect("readable").1)));
         });
     }
@@ -389,12 +389,12 @@ fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
                         let all = |rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>| {
                             rows.map(|row| row.expect("readable")).collect::<Vec<_>>()
                         };
-                        let forward = all(&mut snapshot.range::<&[u8]>(table, ..));
-                        let mut backward = all(&mut snapshot.range::<&[u8]>(table, ..).rev());
+                        let forward = all(&mut snapshot.range(table, ..));
+                        let mut backward = all(&mut snapshot.range(table, ..).rev());
                         backward.reverse();
                         assert!(forward == backward, "{preset:?}: the two directions disagree");
                         assert!(forward.is_sorted_by(|a, b| a.0 < b.0));
-                        let mut ends = snapshot.range::<&[u8]>(table, ..);
+                        let mut ends = snapshot.range(table, ..);
                         let (mut low, mut high) = (Vec::new(), Vec::new());
                         while let Some(row) = ends.next() {
                             low.push(row.expect("readable"));
@@ -417,7 +417,7 @@ fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
                 let found: BTreeMap<_, _> = db
                     .begin_read()
                     .expect("free")
-                    .range::<&[u8]>(table, ..)
+                    .range(table, ..)
                     .map(|row| row.expect("readable"))
                     .collect();
                 assert!(found == expected, "{preset:?}: not what was committed");
@@ -571,6 +571,6 @@ fn large_records_and_small_ones_share_a_log_that_is_often_full() {
                 });
             }
         });
-        assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 16);
+        assert_eq!(db.begin_read().expect("free").range(&table, ..).count(), 16);
     });
 }

@@ -133,14 +133,14 @@ fn judge_open(db: &Database, sample: &Sample, context: &str) -> Answer {
     let mut content = Content::new();
     for (i, name) in TABLES.iter().enumerate() {
         let table = db.table(name).unwrap_or_else(|error| panic!("{context}: table {name} is gone: {error}"));
-        for row in snapshot.range::<&[u8]>(&table, ..) {
+        for row in snapshot.range(&table, ..) {
             match row {
                 Ok((key, value)) => drop(content.insert((i, key), value)),
                 Err(error) => refused = Some(check_error(&error, context)),
             }
         }
         let mut backward = 0;
-        for row in snapshot.range::<&[u8]>(&table, ..).rev() {
+        for row in snapshot.range(&table, ..).rev() {
             match row {
                 Ok((key, value)) => {
                     backward += 1;

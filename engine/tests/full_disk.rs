@@ -124,7 +124,7 @@ fn fill_up_for_good(
 fn assert_rows(db: &Database, table: &Table, rows: &Rows, context: &str) {
     let snapshot = db.begin_read().unwrap_or_else(|error| panic!("{context}: no snapshot: {error}"));
     let mut found = 0;
-    for entry in snapshot.range::<[u8; 4]>(table, ..) {
+    for entry in snapshot.range(table, ..) {
         let (key, bytes) = entry.unwrap_or_else(|error| panic!("{context}: {error}"));
         let row = u32::from_be_bytes(key[..].try_into().expect("four bytes"));
         assert_eq!(

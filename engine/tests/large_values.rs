@@ -105,10 +105,9 @@ fn values_of_lengths_around_the_limits_are_read_back() {
             let value = snapshot.get(&table, (len as u64).to_be_bytes()).expect("readable");
             assert!(value == Some(Pattern::all(3, len)), "{len} bytes");
         }
-        let rows: Vec<usize> =
-            snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable").1.len()).collect();
+        let rows: Vec<usize> = snapshot.range(&table, ..).map(|row| row.expect("readable").1.len()).collect();
         let back: Vec<usize> =
-            snapshot.range::<&[u8]>(&table, ..).rev().map(|row| row.expect("readable").1.len()).collect();
+            snapshot.range(&table, ..).rev().map(|row| row.expect("readable").1.len()).collect();
         let mut sorted = lengths.clone();
         sorted.sort_unstable();
         sorted.push(*lengths.last().expect("some"));

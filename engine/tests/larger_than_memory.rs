@@ -82,7 +82,7 @@ fn apply(db: &Database, table: &Table, changes: &[Change], abort: bool) -> bool 
 }
 
 fn content(snapshot: &Snapshot, table: &Table) -> Model {
-    snapshot.range::<&[u8]>(table, ..).map(|row| row.expect("readable")).collect()
+    snapshot.range(table, ..).map(|row| row.expect("readable")).collect()
 }
 
 fn assert_same(snapshot: &Snapshot, table: &Table, model: &Model, what: &str) {
@@ -205,7 +205,7 @@ fn a_transaction_larger_than_memory_is_refused_alone() {
     assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
     tx.abort();
     db.transact(|tx| tx.insert(&table, "small", "fits")).expect("memory is free again");
-    assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 1);
+    assert_eq!(db.begin_read().expect("free").range(&table, ..).count(), 1);
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
@@ -257,7 +257,7 @@ fn a_long_scan_reads_many_pages_at_once_in_both_directions() {
         let table = db.table("t").expect("there");
         let snapshot = db.begin_read().expect("free");
         let before = db.statistics();
-        let mut range = snapshot.range::<&[u8]>(&table, ..);
+        let mut range = snapshot.range(&table, ..);
         let mut found = Vec::new();
         while let Some(row) = if back { range.next_back() } else { range.next() } {
             found.push(row.expect("readable").0);
@@ -299,7 +299,7 @@ fn a_long_scan_evicts_few_pages_and_sees_one_moment() {
     db.checkpoint().expect("runs");
     let scan = |back: bool| {
         let snapshot = db.begin_read().expect("free");
-        let mut range = snapshot.range::<&[u8]>(&table, ..);
+        let mut range = snapshot.range(&table, ..);
         let mut count = 0;
         while let Some(row) = if back { range.next_back() } else { range.next() } {
             let (found, value) = row.expect("readable");
@@ -384,7 +384,7 @@ fn rows_that_were_announced_need_no_reads_and_are_what_they_are() {
     snapshot.prefetch(&table, (0..40_000).step_by(8).map(key)).expect("readable");
     let statistics = db.statistics();
     assert!(statistics.pages <= statistics.pages_max, "{statistics:?}");
-    assert_eq!(snapshot.range::<&[u8]>(&table, ..).count(), 40_000);
+    assert_eq!(snapshot.range(&table, ..).count(), 40_000);
 }
 
 /// Threads that prefetch and change rows all over the table, with too little memory for all
@@ -423,7 +423,7 @@ fn announcing_rows_in_a_tiny_memory_changes_nothing() {
             });
         }
     });
-    assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 12_000);
+    assert_eq!(db.begin_read().expect("free").range(&table, ..).count(), 12_000);
     assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
 }
 

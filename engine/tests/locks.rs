@@ -39,7 +39,7 @@ fn contradictory_options_are_refused_with_the_reason() {
         let error = db.begin_with(options).map(drop).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{options:?}");
         assert!(error.to_string().contains(reason), "{error}");
-        let error = db.transact_with(options, |_| Ok(())).expect_err("refused");
+        let error = db.transact_with(options, |_| -> quenchdb::Result<()> { Ok(()) }).expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{options:?}");
     }
 }
@@ -186,7 +186,7 @@ fn shared_locks_let_readers_in_and_writers_wait() {
 fn an_interval_ends_at_the_row_that_was_returned() {
     let (db, table) = open(&[("b", "1"), ("d", "1"), ("f", "1")]);
     let reader = db.begin_with(pessimistic()).expect("begins");
-    let first = reader.range::<&str>(&table, ..).next().expect("a row").expect("reads");
+    let first = reader.range(&table, ..).next().expect("a row").expect("reads");
     assert_eq!(first.0, b"b");
     let insert = |key: &str| {
         let mut tx = db.begin_with(TransactionOptions::new().no_wait()).expect("begins");
@@ -300,7 +300,7 @@ fn a_locked_table_keeps_writers_out_and_snapshots_in() {
         let reader = db.begin_with(pessimistic().no_wait()).expect("begins");
         assert_eq!(reader.get(&table, "a").is_ok(), mode == LockMode::Shared);
         let scan = db.begin_with(pessimistic().no_wait()).expect("begins");
-        let scanned: Result<Vec<_>> = scan.range::<&str>(&table, ..).collect();
+        let scanned: Result<Vec<_>> = scan.range(&table, ..).collect();
         assert_eq!(scanned.is_ok(), mode == LockMode::Shared);
         assert_eq!(writer.get(&table, "a").expect("a snapshot"), Some(b"0".to_vec()));
         drop((reader, scan));

@@ -303,6 +303,6 @@ fn too_many_changed_rows_are_refused_with_advice() {
     // The changes so far are whole: the transaction can commit or abort.
     tx.abort();
     assert_sound(&db, "aborted");
-    assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 1);
+    assert_eq!(db.begin_read().expect("free").range(&table, ..).count(), 1);
     insert(&mut db.begin().expect("free"), &table, "continues", 9);
 }

@@ -217,7 +217,7 @@ fn update_beside_a_snapshot(directory: &Path) {
         }
     });
     note("versions full", &db);
-    let rows = snapshot.range::<&[u8]>(&table, ..).inspect(|row| assert!(row.is_ok(), "readable")).count();
+    let rows = snapshot.range(&table, ..).inspect(|row| assert!(row.is_ok(), "readable")).count();
     assert_eq!(rows as u64, ROWS);
     note("read", &db);
     let short = db.statistics().pages_max;
@@ -244,7 +244,7 @@ fn scan(directory: &Path) {
             let (db, table) = (&db, &table);
             scope.spawn(move || {
                 let snapshot = db.begin_read().expect("begins");
-                let range = snapshot.range::<&[u8]>(table, ..);
+                let range = snapshot.range(table, ..);
                 let rows = if thread % 2 == 0 {
                     range.inspect(|row| assert!(row.is_ok(), "readable")).count()
                 } else {
@@ -263,7 +263,7 @@ fn back_up_beside_updates(directory: &Path) {
     let done = AtomicBool::new(false);
     let full = directory.with_extension("full");
     // A copy may be complete before the updates have used all of the memory.
-    let rows = db.begin_read().expect("begins").range::<&[u8]>(&table, ..).count();
+    let rows = db.begin_read().expect("begins").range(&table, ..).count();
     assert_eq!(rows as u64, ROWS);
     std::thread::scope(|scope| {
         scope.spawn(|| {

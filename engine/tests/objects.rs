@@ -78,7 +78,7 @@ pub fn check(db: &Database, context: &str) -> u32 {
     let counter = snapshot.get(&table, COUNTER).expect("readable");
     let counter = counter.map_or(0, |last| u32::from_be_bytes(last[..].try_into().expect("four bytes")));
     let rows: Vec<Vec<u8>> = snapshot
-        .range::<&[u8]>(&table, ..)
+        .range(&table, ..)
         .map(|row| row.unwrap_or_else(|error| panic!("{context}: {error}")).0.to_vec())
         .filter(|key| key != COUNTER)
         .collect();

@@ -126,7 +126,7 @@ impl Writer {
     fn checkpoint(&self) -> Result<()> {
         let (table, snapshot) = (self.db.table("rows")?, self.db.begin_read()?);
         let named = |(key, value)| (("rows".to_string(), key), value);
-        let rows = snapshot.range::<&[u8]>(&table, ..);
+        let rows = snapshot.range(&table, ..);
         let expected = rows.map(|row| row.map(named)).collect::<Result<Content>>()?;
         // The content does not change meanwhile, whichever of two checkpoints a reader finds.
         let csn = self.db.statistics().newest_csn;
@@ -381,7 +381,7 @@ fn a_reader_without_its_pin_fails_and_reads_nothing_wrong() {
                 let expected = &history[&reader.checkpoint_csn()];
                 let snapshot = reader.begin_read().expect("free");
                 let table = reader.table("rows").expect("is there");
-                for row in snapshot.range::<&[u8]>(&table, ..) {
+                for row in snapshot.range(&table, ..) {
                     match row {
                         Ok((key, value)) => {
                             assert_eq!(expected.get(&("rows".into(), key.to_vec())), Some(&value), "{key:?}");
@@ -557,7 +557,7 @@ fn read_newest(store: &SimulatedStore, preset: Preset) -> Result<u32> {
         let problems = db.verify(None)?.problems;
         assert!(problems.is_empty(), "{problems:?}");
         let (table, snapshot) = (db.table("t")?, db.begin_read()?);
-        let keys = snapshot.range::<&[u8]>(&table, ..).map(|row| row.map(|(key, _)| key));
+        let keys = snapshot.range(&table, ..).map(|row| row.map(|(key, _)| key));
         let keys = keys.collect::<Result<Vec<_>>>()?;
         let rows: Vec<_> = keys.into_iter().filter(|key| key.len() == 4).collect();
         let expected: Vec<_> = (1..=rows.len() as u32).map(|number| number.to_be_bytes().to_vec()).collect();

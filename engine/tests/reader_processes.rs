@@ -96,7 +96,7 @@ fn write(db: &Database) {
     }
     println!("READY");
     for round in 1.. {
-        db.transact(|tx| {
+        db.transact(|tx| -> quenchdb::Result<()> {
             for _ in 0..20 {
                 let amount = random.below(100) as i64;
                 for (account, change) in
@@ -124,7 +124,7 @@ fn expect_whole(reader: &Database) {
     let table = reader.table("accounts").expect("in every checkpoint but the first");
     let snapshot = reader.begin_read().expect("free");
     let (mut sum, mut count) = (0, 0);
-    for (found, n) in snapshot.range::<&[u8]>(&table, ..).zip(0u32..) {
+    for (found, n) in snapshot.range(&table, ..).zip(0u32..) {
         let (key, value) = found.expect("readable");
         assert_eq!((key.as_slice(), &value[8..12]), (&n.to_be_bytes()[..], &n.to_be_bytes()[..]));
         (sum, count) = (sum + balance(&value), count + 1);

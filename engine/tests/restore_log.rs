@@ -57,7 +57,7 @@ impl Original {
                 9 if n > 20 => db.drop_table(&format!("table {}", n - 16)).expect("no transaction uses it"),
                 _ => {
                     let table = db.table_or_create("rows").expect("a table");
-                    db.transact(|tx| {
+                    db.transact(|tx| -> quenchdb::Result<()> {
                         for i in 0..4 {
                             let key = format!("key {:04}", (n * 37 + i * 11) % 300);
                             if i == 3 && n.is_multiple_of(3) {

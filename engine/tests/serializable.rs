@@ -59,12 +59,12 @@ fn a_gap_in_a_range_is_validated() {
 fn rows_behind_the_last_one_taken_are_not_validated() {
     let (db, table) = open(&[("b", "0"), ("d", "0"), ("f", "0")]);
     let mut tx = db.begin_with(optimistic()).expect("begins");
-    assert!(tx.range::<&str>(&table, ..).next().expect("a row").is_ok());
+    assert!(tx.range(&table, ..).next().expect("a row").is_ok());
     tx.insert(&table, "result", "1").expect("free");
     db.transact(|tx| tx.insert(&table, "c", "1")).expect("commits");
     tx.commit().expect("its reads are as they were");
     let mut tx = db.begin_with(optimistic()).expect("begins");
-    assert!(tx.range::<&str>(&table, ..).next().expect("a row").is_ok());
+    assert!(tx.range(&table, ..).next().expect("a row").is_ok());
     tx.insert(&table, "result", "1").expect("free");
     db.transact(|tx| tx.insert(&table, "a", "1")).expect("commits");
     assert_eq!(kind(tx.commit()), ErrorKind::Conflict, "before the row");
@@ -78,7 +78,7 @@ fn readers_never_conflict() {
     for options in [optimistic(), optimistic().read_only()] {
         let tx = db.begin_with(options).expect("begins");
         assert!(tx.get(&table, "a").expect("reads").is_some());
-        assert_eq!(tx.range::<&str>(&table, ..).count(), 1);
+        assert_eq!(tx.range(&table, ..).count(), 1);
         db.transact(|tx| tx.insert(&table, "a", "1")).expect("commits");
         db.transact(|tx| tx.insert(&table, "b", "1").and_then(|()| tx.remove(&table, "b")).map(drop))
             .expect("commits");

@@ -47,8 +47,7 @@ fn fill(db: &Database, name: &str, rows: u32) -> Table {
 fn read_through(db: &Database, table: &Table, rows: u32) {
     for _ in 0..2 {
         let snapshot = db.begin_read().expect("there is room for one");
-        let found =
-            snapshot.range::<[u8; 4]>(table, ..).map(|entry| entry.expect("pages without stamps leave"));
+        let found = snapshot.range(table, ..).map(|entry| entry.expect("pages without stamps leave"));
         assert_eq!(found.count(), rows as usize);
     }
 }

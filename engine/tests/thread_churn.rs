@@ -127,7 +127,7 @@ fn churn_with_each_protocol() {
                 assert!(statistics.watermark > statistics.newest_csn, "{name}: {statistics:?}");
                 let table = db.table("t").expect("made");
                 let snapshot = db.begin_read().expect("free");
-                let rows = snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable").1);
+                let rows = snapshot.range(&table, ..).map(|row| row.expect("readable").1);
                 let sum: u64 =
                     rows.map(|row| u64::from_be_bytes(row[..].try_into().expect("eight bytes"))).sum();
                 assert_eq!(sum, FIRST / 2 * 2 + wanted / 2 * 2, "{name}: each thread counted once");

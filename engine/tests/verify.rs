@@ -374,7 +374,7 @@ fn unreadable_pages_of_dropped_tables_fail_one_checkpoint() {
         }
         let db = settings(Preset::Group).open(&disk);
         let table = db.table("b").expect("there");
-        assert_eq!(db.begin_read().expect("free").range::<&[u8]>(&table, ..).count(), 100);
+        assert_eq!(db.begin_read().expect("free").range(&table, ..).count(), 100);
         // The pages stay allocated.
         let report = db.verify(None).expect("runs");
         assert_finds(&report, &["stored page", "Input/output error"]);

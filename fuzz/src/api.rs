@@ -298,20 +298,18 @@ impl World {
         if from > to {
             return;
         }
-        let collect = |range: quenchdb::Range<'_>| -> quenchdb::Result<Vec<_>> {
-            if backwards { range.rev().collect() } else { range.collect() }
-        };
         let expected = |rows: &Rows| -> Vec<_> {
             let inside =
                 rows.range(from.clone()..to.clone()).map(|(key, value)| (key.clone(), value.clone()));
             if backwards { inside.rev().collect() } else { inside.collect() }
         };
         let (read, rows) = match (&self.open, self.snapshots.last()) {
-            (Some(open), _) => {
-                (collect(open.tx.range(&self.table, from.clone()..to.clone())), expected(&open.rows))
-            }
+            (Some(open), _) => (
+                collect(open.tx.range(&self.table, from.clone()..to.clone()), backwards),
+                expected(&open.rows),
+            ),
             (None, Some((snapshot, rows))) => {
-                (collect(snapshot.range(&self.table, from.clone()..to.clone())), expected(rows))
+                (collect(snapshot.range(&self.table, from.clone()..to.clone()), backwards), expected(rows))
             }
             _ => return,
         };
@@ -360,7 +358,7 @@ impl World {
         self.table = db.table("t").expect("it was durable");
         let snapshot = db.begin_read().expect("free");
         self.db = Some(db);
-        let rows: Rows = snapshot.range::<&[u8]>(&self.table, ..).map(|row| row.expect("whole")).collect();
+        let rows: Rows = snapshot.range(&self.table, ..).map(|row| row.expect("whole")).collect();
         let found = self.states.iter().rposition(|state| *state == rows);
         let found = found.filter(|found| *found >= self.durable);
         assert!(
@@ -373,4 +371,11 @@ impl World {
         self.states = vec![rows];
         self.durable = 0;
     }
+}
+
+fn collect<S: quenchdb::Reads>(
+    range: quenchdb::Range<'_, S>,
+    backwards: bool,
+) -> quenchdb::Result<Vec<quenchdb::Row>> {
+    if backwards { range.rev().collect() } else { range.collect() }
 }

@@ -178,8 +178,8 @@ fn use_it(disk: &SimulatedStorage) {
     let _ = db.verify(None);
     let Ok(table) = db.table("t") else { return };
     if let Ok(snapshot) = db.begin_read() {
-        let _ = snapshot.range::<&[u8]>(&table, ..).take(1000).filter(Result::is_ok).count();
-        let _ = snapshot.range::<&[u8]>(&table, ..).rev().take(1000).filter(Result::is_ok).count();
+        let _ = snapshot.range(&table, ..).take(1000).filter(Result::is_ok).count();
+        let _ = snapshot.range(&table, ..).rev().take(1000).filter(Result::is_ok).count();
     }
     let _ = db.transact(|tx| {
         tx.insert(&table, "key", [7; 300])?;

@@ -78,7 +78,7 @@ fn content(db: &Database) -> Result<Content> {
     let mut content = Content::new();
     for name in db.tables() {
         let table = db.table(&name)?;
-        for row in snapshot.range::<&[u8]>(&table, ..) {
+        for row in snapshot.range(&table, ..) {
             let (key, value) = row?;
             content.insert((name.clone(), key), value);
         }

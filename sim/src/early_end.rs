@@ -97,7 +97,7 @@ fn open_handles(
     }
     let snapshot = db.begin_read()?;
     let reader = snapshot.read_value(&tables.documents, [random.below(CHAINS.into()) as u8])?;
-    let mut rows = snapshot.range::<&[u8]>(&tables.journal, ..);
+    let mut rows = snapshot.range(&tables.journal, ..);
     for _ in 0..random.below(4) {
         let _ = rows.next().transpose()?;
     }
@@ -139,7 +139,7 @@ fn some_change(tx: &mut Transaction, tables: &Tables, random: &mut Random) -> Re
             tx.insert_from(&tables.documents, [chain], long.take(20_000))?;
         }
         4 => {
-            for row in tx.range::<&[u8]>(table, ..) {
+            for row in tx.range(table, ..) {
                 row?;
             }
         }
@@ -170,7 +170,7 @@ fn panic_in_a_call(db: &Database, mut tx: Transaction, tables: &Tables, random: 
         2 => tx.insert(&tables.accounts, BadKey, BadKey)?,
         3 => drop(tx.range(&tables.journal, BadKey..).next()),
         4 => {
-            for (number, row) in tx.range::<&[u8]>(&tables.journal, ..).rev().enumerate() {
+            for (number, row) in tx.range(&tables.journal, ..).rev().enumerate() {
                 row?;
                 if number as u64 == after {
                     panic_as_planned();

@@ -18,7 +18,7 @@ fn open(disk: &SimulatedStorage, settings: &Settings) -> Result<Database> {
 /// Adds a row, and returns the number of rows.
 fn add(db: &Database) -> Result<usize> {
     let table = db.table_or_create("t")?;
-    let rows = db.begin_read()?.range::<&[u8]>(&table, ..).count();
+    let rows = db.begin_read()?.range(&table, ..).count();
     db.transact(|tx| tx.insert(&table, [rows as u8], [7]))?;
     Ok(rows + 1)
 }

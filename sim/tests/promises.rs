@@ -198,7 +198,7 @@ fn answer(workload: &Workload, left: &SimulatedStorage, history: &[Content], con
     match db.table("t") {
         Ok(table) => {
             let snapshot = db.begin_read().expect("free");
-            for row in snapshot.range::<&[u8]>(&table, ..) {
+            for row in snapshot.range(&table, ..) {
                 match row {
                     Ok((key, value)) => drop(content.insert(key, value)),
                     Err(error) => {

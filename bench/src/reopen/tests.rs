@@ -44,7 +44,7 @@ fn a_sample_finds_rows_that_are_absent_and_rows_that_are_wrong() {
     let before = check();
     assert_eq!((before.sampled, before.found, before.missing, before.wrong), (2000, 2000, 0, 0));
     assert!(before.is_sound());
-    let change = |transaction: &mut quenchdb::Transaction| {
+    let change = |transaction: &mut quenchdb::Transaction| -> quenchdb::Result<()> {
         for row in 0..1000u64 {
             transaction.remove(&table, row.to_be_bytes())?;
             let other = transaction.get(&table, (row + 1000).to_be_bytes())?.unwrap_or_default();

@@ -3,6 +3,7 @@
 use super::figures::{Checkpoints, Figures, Gauges};
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// Why a call failed.
 #[derive(Debug)]
@@ -89,9 +90,9 @@ pub trait Transaction: Reader {
     type Handle: Handle;
 
     /// Returns the name of a table for the [`crate::ledger`]. Other engines return an empty name.
-    fn name_of(table: &Self::Table) -> &str {
+    fn name_of(table: &Self::Table) -> Arc<str> {
         let _ = table;
-        ""
+        Arc::default()
     }
 
     /// Reads like [`Reader::get`] a row that the transaction will change. Locks the row first if

@@ -3,6 +3,7 @@
 
 use super::interface::{Reader, Result, Step, Transaction};
 use crate::ledger::Entry;
+use std::sync::Arc;
 
 /// See the module.
 pub struct Noted<'n, X> {
@@ -71,7 +72,7 @@ impl<X: Reader> Reader for Noted<'_, X> {
 impl<X: Transaction> Transaction for Noted<'_, X> {
     type Handle = X::Handle;
 
-    fn name_of(table: &X::Table) -> &str {
+    fn name_of(table: &X::Table) -> Arc<str> {
         X::name_of(table)
     }
 
@@ -86,7 +87,7 @@ impl<X: Transaction> Transaction for Noted<'_, X> {
         self.rows += 1;
         self.inner.insert(table, key, value)?;
         if let Some(entry) = &mut self.ledger {
-            entry.wrote(X::name_of(table), key, Some(value));
+            entry.wrote(&X::name_of(table), key, Some(value));
         }
         Ok(())
     }
@@ -96,7 +97,7 @@ impl<X: Transaction> Transaction for Noted<'_, X> {
         self.rows += 1;
         let there = self.inner.remove(table, key)?;
         if let Some(entry) = self.ledger.as_mut().filter(|_| there) {
-            entry.wrote(X::name_of(table), key, None);
+            entry.wrote(&X::name_of(table), key, None);
         }
         Ok(there)
     }

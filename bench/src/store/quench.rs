@@ -4,8 +4,9 @@ use super::concurrency::Concurrency;
 use super::figures::{Checkpoints, Figures, Gauges, LockFigures, Total};
 use super::interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::coordination::Waits;
-use quenchdb::{CommitHandle, Database, Range, Snapshot, Table, TransactionOptions};
+use quenchdb::{CommitHandle, Database, Range, Reads, Snapshot, Table, TransactionOptions};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl From<quenchdb::Error> for Error {
@@ -18,7 +19,7 @@ fn bounds<'k>(from: &'k [u8], to: &'k [u8]) -> (Bound<&'k [u8]>, Bound<&'k [u8]>
     (Bound::Included(from), Bound::Excluded(to))
 }
 
-fn show(mut range: Range<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -> Result<()> {
+fn show<S: Reads>(mut range: Range<'_, S>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -> Result<()> {
     while let Some(row) = range.next_row() {
         let (key, value) = row?;
         if each(key, value).is_break() {
@@ -28,7 +29,7 @@ fn show(mut range: Range<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -> Res
     Ok(())
 }
 
-fn show_back(mut range: Range<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -> Result<()> {
+fn show_back<S: Reads>(mut range: Range<'_, S>, mut each: impl FnMut(&[u8], &[u8]) -> Step) -> Result<()> {
     while let Some(row) = range.next_row_back() {
         let (key, value) = row?;
         if each(key, value).is_break() {
@@ -73,7 +74,7 @@ macro_rules! reads {
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
             ) -> Result<()> {
-                show(self$(.$inner)?.range::<&[u8]>(table, bounds(from, to)), each)
+                show(self$(.$inner)?.range(table, bounds(from, to)), each)
             }
 
             fn scan_back(
@@ -83,7 +84,7 @@ macro_rules! reads {
                 to: &[u8],
                 each: impl FnMut(&[u8], &[u8]) -> Step,
             ) -> Result<()> {
-                show_back(self$(.$inner)?.range::<&[u8]>(table, bounds(from, to)), each)
+                show_back(self$(.$inner)?.range(table, bounds(from, to)), each)
             }
         }
     };
@@ -95,7 +96,7 @@ reads!(Snapshot, Snapshot);
 impl Transaction for QuenchTransaction {
     type Handle = CommitHandle;
 
-    fn name_of(table: &Table) -> &str {
+    fn name_of(table: &Table) -> Arc<str> {
         table.name()
     }
 

@@ -83,7 +83,7 @@ fn population_is_consistent_and_has_the_specified_rows() {
     let filled = filled(2);
     assert_eq!(filled.problems(&[]), Vec::<String>::new());
     let snapshot = filled.database.begin_read().expect("begun");
-    let count = |table: &Table| snapshot.range::<&[u8]>(table, ..).count();
+    let count = |table: &Table| snapshot.range(table, ..).count();
     let tables = &filled.tables;
     assert_eq!((count(&tables.warehouse), count(&tables.district), count(&tables.item)), (2, 20, 1000));
     assert_eq!((count(&tables.stock), count(&tables.customer), count(&tables.history)), (2000, 600, 600));

@@ -49,8 +49,8 @@ impl Dump<'_> {
     fn write(&self, progress: &Progress, out: &mut impl Write) -> Result<()> {
         let mut writer = RowWriter::new(out, self.format, self.has_tables)?;
         for table in &self.tables {
-            let range = self.snapshot.range::<&[u8]>(table, ..);
-            writer.rows(table.name(), progress.rows(table.name(), range))?;
+            let range = self.snapshot.range(table, ..);
+            writer.rows(&table.name(), progress.rows(&table.name(), range))?;
         }
         writer.flush()
     }

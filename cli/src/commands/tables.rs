@@ -93,7 +93,7 @@ pub fn drop_tables(args: &DropArgs, as_json: bool) -> Result<Outcome> {
 /// Returns the number of rows of a table. Reads all of them.
 pub fn count_rows(database: &Database, snapshot: &Snapshot, table: &str) -> Result<u64> {
     let progress = Progress::new();
-    let range = snapshot.range::<&[u8]>(&database.table(table)?, ..);
+    let range = snapshot.range(&database.table(table)?, ..);
     let counted = progress.rows(table, range).try_fold(0, |count, row| row.map(|_| count + 1));
     progress.finish();
     Ok(counted?)

@@ -36,15 +36,32 @@ macro_rules! setters {
     };
 }
 
+/// Settings of general use.
 impl Builder {
     setters! {
         create: bool = create,
         read_only: bool = read_only,
+        memory_bytes: u64 = memory_bytes,
         page_bytes: usize = page_bytes,
         compression: Compression = compression,
-        memory_bytes: u64 = memory_bytes,
-        version_bytes: u64 = version_bytes,
         preset: Preset = preset,
+        recovery_seconds: u32 = recovery_seconds,
+        log_bytes_max: u64 = log_bytes_max,
+        loss_window: Duration = loss_window,
+        lock_wait: Duration = lock_wait,
+    }
+}
+
+/// Settings of memory.
+impl Builder {
+    setters! {
+        version_bytes: u64 = version_bytes,
+    }
+}
+
+/// Settings of the commit protocol.
+impl Builder {
+    setters! {
         logs: usize = logs,
         layout: Layout = Some(layout),
         threads_per_log: usize = threads_per_log,
@@ -62,31 +79,53 @@ impl Builder {
         queue_entries: usize = queue_entries,
         flush_unit_bytes: usize = flush_unit_bytes,
         log_buffer_bytes: usize = log_buffer_bytes,
+    }
+}
+
+/// Settings of log space and checkpoints.
+impl Builder {
+    setters! {
         segment_bytes: u64 = segment_bytes,
         checkpoint_log_bytes: u64 = checkpoint_log_bytes,
-        recovery_seconds: u32 = recovery_seconds,
-        log_bytes_max: u64 = log_bytes_max,
         transaction_bytes_max: usize = transaction_bytes_max,
         chunk_bytes: usize = chunk_bytes,
+    }
+}
+
+/// Settings of group commit and waiting.
+impl Builder {
+    setters! {
         await_cohort: bool = await_cohort,
         gather_window: Duration = gather_window,
         gather_siblings: usize = gather_siblings,
         gather_max: usize = gather_max,
-        loss_window: Duration = loss_window,
         write_deadline: Duration = write_deadline,
-        lock_wait: Duration = lock_wait,
+    }
+}
+
+/// Settings of the device, and of the cache of a store of objects.
+impl Builder {
+    setters! {
         device_trust: DeviceTrust = device_trust,
         durability_method: MethodSetting = Some(durability_method),
         io_uring: bool = io_uring,
         object_cache: impl Into<PathBuf> = Some(object_cache.into()),
         object_cache_bytes: u64 = object_cache_bytes,
+    }
+}
+
+/// Settings of the log in mapped memory.
+impl Builder {
+    setters! {
         log_memory: impl Into<PathBuf> = Some(log_memory.into()),
         log_memory_bytes: u64 = log_memory_bytes,
         memory_cache: MemoryCache = memory_cache,
         memory_store: MemoryStore = Some(memory_store),
         insertion_latency: Duration = insertion_latency,
     }
+}
 
+impl Builder {
     /// Sets all settings at once.
     pub fn settings(mut self, settings: Settings) -> Builder {
         self.request.settings = settings;

@@ -4,12 +4,13 @@ use super::engine::Owner;
 use super::log_memory;
 use super::open::{Progress, no_database, or_ignore, unless_written};
 use super::place::Place;
+use super::snapshot::Snapshot;
 use super::statistics::{Statistics, open_line};
 use super::table::Table;
-use super::transaction::{Snapshot, Transaction};
+use super::transaction::Transaction;
 use crate::base::random::Random;
 use crate::base::settings::Settings;
-use crate::base::{Csn, ErrorKind, Result};
+use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals};
 use crate::commit::PoisonOnPanic;
 use crate::log::DumpedRecord;
@@ -31,6 +32,12 @@ pub struct Database {
 /// Attempts of [`Database::transact`].
 const TRANSACT_ATTEMPTS: u32 = 100;
 
+/// The outcome of an attempt that may be repeated.
+enum Attempt<T, E> {
+    Done(T),
+    Retry(E),
+}
+
 impl Database {
     fn inside(&self) -> Option<PoisonOnPanic<'_>> {
         self.inner.system.committed.inside(USER)
@@ -46,11 +53,11 @@ impl Database {
         self.inner.system.create_table(name).map(|state| Table { state })
     }
 
-    /// Returns the table called `name`, once its creation is durable.
+    /// Returns the table called `name`, once its creation is durable, and its name.
     ///
     /// # Errors
-    /// `NotFound` if no table has this name, once the drop of an earlier one is durable; `Poisoned`
-    /// if a creation or drop can no longer become durable.
+    /// `NotFound` if no table has this name, once the drop or rename of an earlier one is durable;
+    /// `Poisoned` if such a change can no longer become durable.
     pub fn table(&self, name: &str) -> Result<Table> {
         let _inside = self.inside();
         self.inner.system.table(name).map(|state| Table { state })
@@ -82,6 +89,50 @@ impl Database {
         self.inner.check_writable()?;
         let _inside = self.inside();
         self.inner.system.drop_table(name)
+    }
+
+    /// Gives a table another name, durably. Handles of the table, and transactions and snapshots
+    /// that use it, continue to work.
+    ///
+    /// ```
+    /// # use quenchdb::Database;
+    /// # let db = Database::builder().open_in_memory()?;
+    /// let table = db.create_table("people")?;
+    /// db.rename_table("people", "customers")?;
+    /// assert_eq!(db.tables(), ["customers"]);
+    /// db.transact(|tx| tx.insert(&table, "alice", "Vienna"))?;
+    /// # Ok::<(), quenchdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound`; `AlreadyExists` if a table has the new name; `InvalidArgument` for the new name;
+    /// those of a commit.
+    pub fn rename_table(&self, name: &str, new_name: &str) -> Result<()> {
+        self.inner.check_writable()?;
+        let _inside = self.inside();
+        self.inner.system.rename_table(name, new_name)
+    }
+
+    /// Drops a table and creates an empty one of the same name, in one durable step, whose time
+    /// does not depend on the number of rows. Handles of the old table return `NotFound` from then
+    /// on. [`Transaction::clear`] deletes the rows in a transaction.
+    ///
+    /// ```
+    /// # use quenchdb::Database;
+    /// # let db = Database::builder().open_in_memory()?;
+    /// let cache = db.create_table("cache")?;
+    /// db.transact(|tx| tx.insert(&cache, "key", "value"))?;
+    /// let cache = db.clear_table("cache")?;
+    /// assert!(db.begin_read()?.is_empty(&cache)?);
+    /// # Ok::<(), quenchdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::drop_table`] and [`Database::create_table`].
+    pub fn clear_table(&self, name: &str) -> Result<Table> {
+        self.inner.check_writable()?;
+        let _inside = self.inside();
+        self.inner.system.clear_table(name).map(|state| Table { state })
     }
 
     /// Returns the names of all tables, in order. Creations and drops that are not durable yet
@@ -128,7 +179,7 @@ impl Database {
         options.check()?;
         self.inner.check_writable()?;
         let _inside = self.inside();
-        ActiveTransaction::begin(&self.inner.system, options).map(|active| Transaction { active })
+        ActiveTransaction::begin(&self.inner.system, options).map(Transaction::new)
     }
 
     /// Begins a read-only snapshot of everything acknowledged so far, and of everything that this
@@ -138,20 +189,64 @@ impl Database {
     /// `Busy` at the limit of open snapshots.
     pub fn begin_read(&self) -> Result<Snapshot> {
         let _inside = self.inside();
-        ReadSnapshot::begin(&self.inner.system).map(|snapshot| Snapshot { snapshot })
+        ReadSnapshot::begin(&self.inner.system).map(Snapshot::new)
     }
 
-    /// Runs `f` in a transaction and commits it, durably. After a conflict takes everything back
-    /// and runs `f` again from the beginning, with growing pauses, at most 100 times. So `f` must
-    /// have no effects outside the transaction that may not be repeated. Any other error, and a
-    /// panic, aborts the transaction.
+    /// Runs `f` in a transaction and commits it, durably. If the transaction met a conflict, a
+    /// deadlock or a lock timeout, takes everything back and runs `f` again from the beginning,
+    /// with growing pauses, at most 100 times. So `f` must have no effects outside the transaction
+    /// that may not be repeated. Any other error, and a panic, aborts the transaction.
+    ///
+    /// The error is the caller's own, as long as it can hold one of the engine. Whether `f` runs
+    /// again depends on what the transaction met ([`Transaction::has_to_retry`]), whatever `f` made
+    /// of it.
+    ///
+    /// ```
+    /// use quenchdb::{Database, Table};
+    ///
+    /// #[derive(Debug)]
+    /// enum Refused {
+    ///     Overdrawn { balance: i64 },
+    ///     Failed(quenchdb::Error),
+    /// }
+    ///
+    /// impl From<quenchdb::Error> for Refused {
+    ///     fn from(error: quenchdb::Error) -> Refused {
+    ///         Refused::Failed(error)
+    ///     }
+    /// }
+    ///
+    /// fn withdraw(db: &Database, accounts: &Table, owner: &str, amount: i64) -> Result<i64, Refused> {
+    ///     db.transact(|tx| {
+    ///         let balance = tx.add(accounts, owner, -amount)?;
+    ///         if balance < 0 {
+    ///             return Err(Refused::Overdrawn { balance: balance + amount });
+    ///         }
+    ///         Ok(balance)
+    ///     })
+    /// }
+    ///
+    /// # let db = Database::builder().open_in_memory()?;
+    /// let accounts = db.create_table("accounts")?;
+    /// db.transact(|tx| tx.add(&accounts, "alice", 70))?;
+    /// assert!(matches!(withdraw(&db, &accounts, "alice", 50), Ok(20)));
+    /// let refused = withdraw(&db, &accounts, "alice", 50);
+    /// assert!(matches!(refused, Err(Refused::Overdrawn { balance: 20 })));
+    /// # Ok::<(), quenchdb::Error>(())
+    /// ```
+    ///
+    /// A closure that ends with `Ok(..)` and uses `?` has to name its error, if nothing else does:
+    /// `|tx| -> quenchdb::Result<_> { .. }`.
     ///
     /// An error of `f` is returned once everything that `f` observed is durable: a caller that
     /// learns that a name is taken can rely on it, also after a power cut.
     ///
     /// # Errors
     /// What `f` returns; those of a commit; a retryable error when the last attempt failed.
-    pub fn transact<T>(&self, f: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    pub fn transact<T, E: From<Error>>(
+        &self,
+        f: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
         self.transact_with(TransactionOptions::new(), f)
     }
 
@@ -160,32 +255,48 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::begin_with`] and [`Database::transact`].
-    pub fn transact_with<T>(
+    pub fn transact_with<T, E: From<Error>>(
         &self,
         options: impl Into<TransactionOptions>,
-        mut f: impl FnMut(&mut Transaction) -> Result<T>,
-    ) -> Result<T> {
+        mut f: impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
         let options = options.into();
         let mut random = Random::from_entropy();
         for attempt in 1.. {
-            let mut transaction = self.begin_with(options)?;
-            let result = match f(&mut transaction) {
-                Ok(value) => transaction.commit().map(|_| value),
-                Err(error) if error.is_retryable() => {
-                    transaction.abort();
-                    Err(error)
-                }
-                Err(error) => Err(transaction.abort_after(error)),
-            };
-            match result {
-                Err(error) if error.is_retryable() && attempt < TRANSACT_ATTEMPTS => {
+            match self.attempt(options, &mut f)? {
+                Attempt::Retry(error) if attempt >= TRANSACT_ATTEMPTS => return Err(error),
+                Attempt::Retry(_) => {
                     let most_us = 10u64 << attempt.min(10);
                     thread::sleep(Duration::from_micros(random.below(most_us)));
                 }
-                done => return done,
+                Attempt::Done(done) => return Ok(done),
             }
         }
         unreachable!("the loop ends at the last attempt")
+    }
+
+    /// Runs `f` in a transaction once.
+    fn attempt<T, E: From<Error>>(
+        &self,
+        options: TransactionOptions,
+        f: &mut impl FnMut(&mut Transaction) -> Result<T, E>,
+    ) -> Result<Attempt<T, E>, E> {
+        let mut transaction = self.begin_with(options)?;
+        match f(&mut transaction) {
+            Ok(value) => match transaction.commit() {
+                Ok(_) => Ok(Attempt::Done(value)),
+                Err(error) if error.is_retryable() => Ok(Attempt::Retry(error.into())),
+                Err(error) => Err(error.into()),
+            },
+            Err(error) if transaction.has_to_retry() => {
+                transaction.abort();
+                Ok(Attempt::Retry(error))
+            }
+            Err(error) => {
+                transaction.abort_acknowledging()?;
+                Err(error)
+            }
+        }
     }
 
     /// Makes a checkpoint now, as fast as the device allows. The next recovery starts from it, and

@@ -5,11 +5,15 @@
 
 mod table;
 mod value;
+mod range;
 #[cfg(feature = "object-storage")]
 mod objects;
 mod place;
 mod handle;
 mod transaction;
+mod snapshot;
+mod reads;
+mod changes;
 mod refuse;
 mod log_memory;
 mod engine;
@@ -28,9 +32,12 @@ pub use database::Database;
 pub use handle::CommitHandle;
 pub use open::Progress;
 pub use place::Place;
+pub use range::{KeyRange, Range, Row};
+pub use reads::Reads;
+pub use snapshot::Snapshot;
 pub use statistics::{LatencySummary, Statistics};
 pub use table::Table;
-pub use transaction::{Range, Snapshot, Transaction};
+pub use transaction::Transaction;
 pub use value::ValueReader;
 pub use verify::VerifyReport;
 
@@ -46,3 +53,27 @@ pub use crate::transaction::{
     Isolation, LockInfo, LockMode, LockRelease, LockedKeys, Locking, Savepoint, TransactionOptions,
 };
 pub use crate::tree::VALUE_BYTES_MAX;
+
+/// Which public types may move to another thread, and which may be used by several at once.
+const _: () = {
+    const fn move_between_threads<T: Send>() {}
+    const fn are_shared_by_threads<T: Send + Sync>() {}
+
+    are_shared_by_threads::<Database>();
+    are_shared_by_threads::<Table>();
+    are_shared_by_threads::<Snapshot>();
+    are_shared_by_threads::<CommitHandle>();
+    are_shared_by_threads::<Place>();
+    are_shared_by_threads::<Statistics>();
+    are_shared_by_threads::<Savepoint>();
+    are_shared_by_threads::<TransactionOptions>();
+    are_shared_by_threads::<VerifyReport>();
+    are_shared_by_threads::<RestoreReport>();
+    are_shared_by_threads::<crate::Error>();
+    are_shared_by_threads::<crate::Settings>();
+    move_between_threads::<Builder>();
+    move_between_threads::<BackupOptions>();
+    move_between_threads::<Transaction>();
+    move_between_threads::<Range<'_, Snapshot>>();
+    move_between_threads::<ValueReader<'_>>();
+};

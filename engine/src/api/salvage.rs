@@ -116,6 +116,12 @@ impl SalvageSink for Sink<'_> {
         self.database.drop_table(table)
     }
 
+    fn rename_table(&mut self, table: &str, new_name: &str) -> Result<()> {
+        self.commit()?;
+        self.tables.remove(table);
+        self.database.rename_table(table, new_name)
+    }
+
     fn put(&mut self, table: &str, key: &[u8], value: &[u8]) -> Result<()> {
         self.with(table, key.len() + value.len(), |transaction, table| transaction.insert(table, key, value))
     }

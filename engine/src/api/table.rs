@@ -11,9 +11,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// Returns the name of the table.
+    /// Returns the current name of the table.
     #[must_use]
-    pub fn name(&self) -> &str {
-        &self.state.name
+    pub fn name(&self) -> Arc<str> {
+        self.state.name.get()
     }
 }

@@ -1,15 +1,14 @@
-//! Transactions and snapshots as users hold them.
+//! A read-write transaction as a user holds it. Its reads are in `reads`, its composed changes in
+//! `changes`.
 
 use super::handle::CommitHandle;
+use super::range::Source;
 use super::table::Table;
-use super::value::{UserReader, ValueReader};
-use crate::base::{Csn, Error, Result};
-use crate::commit::PoisonOnPanic;
-use crate::transaction::{ActiveTransaction, LockMode, RangeCursor, ReadSnapshot, Savepoint, USER};
+use super::value::UserReader;
+use crate::base::{Csn, Result};
+use crate::transaction::{ActiveTransaction, LockMode, OpenValue, RangeCursor, Savepoint};
+use std::cell::Cell;
 use std::io::Read;
-use std::ops::{Bound, RangeBounds};
-
-type Row = (Vec<u8>, Vec<u8>);
 
 /// A read-write transaction, with snapshot isolation by default. `Send`, and not tied to the
 /// lifetime of the [`Database`] handle.
@@ -23,26 +22,71 @@ type Row = (Vec<u8>, Vec<u8>);
 #[derive(Debug)]
 #[must_use = "dropping a transaction aborts it: commit it"]
 pub struct Transaction {
-    pub(super) active: ActiveTransaction,
+    active: ActiveTransaction,
+    /// A call failed in a way that running the transaction again may cure.
+    has_to_retry: Cell<bool>,
+}
+
+impl Source for Transaction {
+    fn read(&self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.call(|active| active.get(&table.state, key, value))
+    }
+
+    fn open(&self, table: &Table, key: &[u8]) -> Result<Option<OpenValue>> {
+        self.call(|active| active.open_value(&table.state, key))
+    }
+
+    fn prefetch_keys(&self, table: &Table, keys: &[&[u8]]) -> Result<()> {
+        self.call(|active| active.prefetch(&table.state, keys.iter().copied()))
+    }
+
+    fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
+        self.call(|active| active.step(cursor, back))
+    }
 }
 
 impl Transaction {
-    /// Returns the value of `key`, own changes included.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a bad key, `NotFound` for a dropped table, I/O, `Corruption`.
-    pub fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let mut value = Vec::new();
-        Ok(self.get_into(table, key, &mut value)?.then_some(value))
+    pub(super) fn new(active: ActiveTransaction) -> Transaction {
+        Transaction { active, has_to_retry: Cell::new(false) }
     }
 
-    /// Reads `key` into a buffer that the caller reuses. Returns whether the key exists.
-    ///
-    /// # Errors
-    /// As [`Transaction::get`].
-    pub fn get_into(&self, table: &Table, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        let key = key.as_ref();
-        self.active.guarded(|active| active.get(&table.state, key, value))
+    #[inline]
+    fn call<T>(&self, f: impl FnOnce(&ActiveTransaction) -> Result<T>) -> Result<T> {
+        let result = self.active.guarded(f);
+        self.note(&result);
+        result
+    }
+
+    #[inline]
+    fn call_mut<T>(&mut self, f: impl FnOnce(&mut ActiveTransaction) -> Result<T>) -> Result<T> {
+        let result = self.active.guarded_mut(f);
+        self.note(&result);
+        result
+    }
+
+    #[inline]
+    fn note<T>(&self, result: &Result<T>) {
+        if let Err(error) = result
+            && error.is_retryable()
+        {
+            self.has_to_retry.set(true);
+        }
+    }
+
+    /// Returns whether a call of this transaction returned a conflict, a deadlock or a lock
+    /// timeout, so that running the transaction again may succeed.
+    #[must_use]
+    pub fn has_to_retry(&self) -> bool {
+        self.has_to_retry.get()
+    }
+
+    /// Reads a row that is about to be changed: in a way that no other transaction can change it
+    /// in between. Where a write of a row that is newer than the snapshot fails, a plain read is
+    /// enough.
+    pub(super) fn read_to_change(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        let found = self.call_mut(|active| active.get_to_change(&table.state, key, &mut value));
+        Ok(found?.then_some(value))
     }
 
     /// Reads `key` and locks the row, whether it exists or not, against other writers until this
@@ -53,7 +97,7 @@ impl Transaction {
     /// `Conflict` as for a write; as [`Transaction::get`].
     pub fn get_for_update(&mut self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let (key, mut value) = (key.as_ref(), Vec::new());
-        let found = self.active.guarded_mut(|active| active.get_for_update(&table.state, key, &mut value));
+        let found = self.call_mut(|active| active.get_for_update(&table.state, key, &mut value));
         Ok(found?.then_some(value))
     }
 
@@ -67,7 +111,7 @@ impl Transaction {
     /// [`Transaction::get`].
     pub fn get_for_share(&mut self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let (key, mut value) = (key.as_ref(), Vec::new());
-        let found = self.active.guarded_mut(|active| active.get_for_share(&table.state, key, &mut value));
+        let found = self.call_mut(|active| active.get_for_share(&table.state, key, &mut value));
         Ok(found?.then_some(value))
     }
 
@@ -80,7 +124,7 @@ impl Transaction {
     /// `Deadlock`, `LockTimeout`; `NotFound` for a dropped table; `InvalidArgument` for another
     /// mode, or in a read-only transaction.
     pub fn lock_table(&mut self, table: &Table, mode: LockMode) -> Result<()> {
-        self.active.guarded_mut(|active| active.lock_table(&table.state, mode))
+        self.call_mut(|active| active.lock_table(&table.state, mode))
     }
 
     /// Sets `key` to `value`, whether the key exists or not.
@@ -91,31 +135,21 @@ impl Transaction {
     /// closed; `OutOfMemory` at a bound.
     pub fn insert(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.active.guarded_mut(|active| active.insert(&table.state, key, value))
+        self.call_mut(|active| active.insert(&table.state, key, value))
     }
 
-    /// Sets `key` to all bytes of `reader`, and returns their number. For values that should not be
+    /// Sets `key` to all bytes of `reads`, and returns their number. For values that should not be
     /// in memory as a whole: pieces of 64 KiB are copied one at a time.
     ///
     /// # Errors
-    /// As [`Transaction::insert`]; `Io` if `reader` fails; `InvalidArgument` for more than
+    /// As [`Transaction::insert`]; `Io` if `reads` fails; `InvalidArgument` for more than
     /// [`VALUE_BYTES_MAX`](crate::VALUE_BYTES_MAX) bytes; `OutOfMemory` if no page is left. Then
     /// the row is unchanged, and the transaction can continue.
     pub fn insert_from(&mut self, table: &Table, key: impl AsRef<[u8]>, reader: impl Read) -> Result<u64> {
         let (key, mut source) = (key.as_ref(), UserReader::new(reader));
-        let written = self.active.guarded_mut(|active| active.insert_from(&table.state, key, &mut source));
+        let written = self.call_mut(|active| active.insert_from(&table.state, key, &mut source));
         source.resume_panic();
         written
-    }
-
-    /// Opens the value of `key` to be read piece by piece. The transaction cannot write while the
-    /// reader lives.
-    ///
-    /// # Errors
-    /// As [`Transaction::get`].
-    pub fn read_value(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<ValueReader<'_>>> {
-        let key = key.as_ref();
-        Ok(self.active.guarded(|active| active.open_value(&table.state, key))?.map(ValueReader::new))
     }
 
     /// Deletes `key`. Returns whether it existed.
@@ -124,41 +158,7 @@ impl Transaction {
     /// As [`Transaction::insert`].
     pub fn remove(&mut self, table: &Table, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        self.active.guarded_mut(|active| active.remove(&table.state, key))
-    }
-
-    /// Brings the pages of rows that are about to be read or written into memory, many at once
-    /// instead of one after the other. The rows need not exist. Worth it with data larger than
-    /// memory; has no other effect.
-    ///
-    /// # Errors
-    /// As [`Transaction::get`].
-    pub fn prefetch<K: AsRef<[u8]>>(&self, table: &Table, keys: impl IntoIterator<Item = K>) -> Result<()> {
-        let keys: Vec<K> = keys.into_iter().collect();
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        self.active.guarded(|active| active.prefetch(&table.state, keys.into_iter()))
-    }
-
-    /// Returns the rows of a range of keys in order; from both ends. An empty or inverted range has
-    /// none.
-    pub fn range<K: AsRef<[u8]>>(&self, table: &Table, range: impl RangeBounds<K>) -> Range<'_> {
-        Range::new(Source::Transaction(&self.active), table, &range)
-    }
-
-    /// Returns the row with the lowest key.
-    ///
-    /// # Errors
-    /// As [`Transaction::get`].
-    pub fn first(&self, table: &Table) -> Result<Option<Row>> {
-        self.range::<&[u8]>(table, ..).next().transpose()
-    }
-
-    /// Returns the row with the highest key.
-    ///
-    /// # Errors
-    /// As [`Transaction::get`].
-    pub fn last(&self, table: &Table) -> Result<Option<Row>> {
-        self.range::<&[u8]>(table, ..).next_back().transpose()
+        self.call_mut(|active| active.remove(&table.state, key))
     }
 
     /// Creates a point to roll back to.
@@ -173,7 +173,7 @@ impl Transaction {
     /// itself. I/O, `Corruption` or `OutOfMemory` if a page cannot be read: then the transaction
     /// can only be aborted, and each further change, and a commit, returns that error again.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        self.active.guarded_mut(|active| active.rollback_to(savepoint))
+        self.call_mut(|active| active.rollback_to(savepoint))
     }
 
     /// Commits. With [`Durability::Durable`](crate::Durability::Durable) (the default) the
@@ -206,165 +206,9 @@ impl Transaction {
         drop(self.active);
     }
 
-    /// Takes everything back because of `error`, and returns the error that the caller gets:
-    /// `error` once everything that the transaction observed is durable, because an answer is an
-    /// acknowledgment.
-    pub(super) fn abort_after(self, error: Error) -> Error {
-        self.active.abort_acknowledging().err().unwrap_or(error)
-    }
-}
-
-/// A consistent read-only view of the database. `Send` and `Sync`, owned. What a snapshot returns
-/// cannot be lost in a crash, so a read may wait for the commit of what it found.
-///
-/// While a snapshot lives, the versions that it may need are kept. After the database is closed the
-/// snapshot stays readable until the database is opened again for writing; then reading a page that
-/// is not in memory is an error (`InvalidArgument`).
-#[derive(Debug)]
-#[must_use = "a snapshot keeps old versions while it lives: read from it, then drop it"]
-pub struct Snapshot {
-    pub(super) snapshot: ReadSnapshot,
-}
-
-impl Snapshot {
-    fn inside(&self) -> Option<PoisonOnPanic<'_>> {
-        self.snapshot.system().committed.inside(USER)
-    }
-
-    /// Returns the CSN of the newest transaction that the snapshot sees.
-    #[must_use]
-    pub fn csn(&self) -> Csn {
-        self.snapshot.csn()
-    }
-
-    /// Returns the value of `key`.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a bad key, or if the database was closed and its pages have moved;
-    /// `NotFound` for a dropped table, `Poisoned` where the answer could still be lost, I/O,
-    /// `Corruption`.
-    pub fn get(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
-        let mut value = Vec::new();
-        Ok(self.get_into(table, key, &mut value)?.then_some(value))
-    }
-
-    /// Reads `key` into a buffer that the caller reuses. Returns whether the key exists.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub fn get_into(&self, table: &Table, key: impl AsRef<[u8]>, value: &mut Vec<u8>) -> Result<bool> {
-        let key = key.as_ref();
-        let _inside = self.inside();
-        self.snapshot.get(&table.state, key, value)
-    }
-
-    /// Opens the value of `key` to be read piece by piece.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub fn read_value(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<ValueReader<'_>>> {
-        let key = key.as_ref();
-        let _inside = self.inside();
-        Ok(self.snapshot.open_value(&table.state, key)?.map(ValueReader::new))
-    }
-
-    /// Brings the pages of rows that are about to be read or written into memory, many at once
-    /// instead of one after the other. The rows need not exist. Worth it with data larger than
-    /// memory; has no other effect.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub fn prefetch<K: AsRef<[u8]>>(&self, table: &Table, keys: impl IntoIterator<Item = K>) -> Result<()> {
-        let keys: Vec<K> = keys.into_iter().collect();
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        let _inside = self.inside();
-        self.snapshot.prefetch(&table.state, keys.into_iter())
-    }
-
-    /// Returns the rows of a range of keys in order; from both ends.
-    pub fn range<K: AsRef<[u8]>>(&self, table: &Table, range: impl RangeBounds<K>) -> Range<'_> {
-        Range::new(Source::Snapshot(&self.snapshot), table, &range)
-    }
-
-    /// Returns the row with the lowest key.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub fn first(&self, table: &Table) -> Result<Option<Row>> {
-        self.range::<&[u8]>(table, ..).next().transpose()
-    }
-
-    /// Returns the row with the highest key.
-    ///
-    /// # Errors
-    /// As [`Snapshot::get`].
-    pub fn last(&self, table: &Table) -> Result<Option<Row>> {
-        self.range::<&[u8]>(table, ..).next_back().transpose()
-    }
-}
-
-#[derive(Debug)]
-enum Source<'a> {
-    Transaction(&'a ActiveTransaction),
-    Snapshot(&'a ReadSnapshot),
-}
-
-/// Rows in key order, from both ends. After an error the iterator ends.
-#[derive(Debug)]
-#[must_use = "a range reads nothing before `next`"]
-pub struct Range<'a> {
-    source: Source<'a>,
-    cursor: RangeCursor,
-    failed: bool,
-}
-
-impl<'a> Range<'a> {
-    fn new<K: AsRef<[u8]>>(source: Source<'a>, table: &Table, range: &impl RangeBounds<K>) -> Range<'a> {
-        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
-        let cursor = RangeCursor::new(table.state.clone(), own(range.start_bound()), own(range.end_bound()));
-        Range { source, cursor, failed: false }
-    }
-
-    /// Returns the next row, key and value, without the copies that [`Iterator::next`] makes.
-    pub fn next_row(&mut self) -> Option<Result<(&[u8], &[u8])>> {
-        self.step(false)
-    }
-
-    /// Returns the next row from the upper end, as [`Range::next_row`].
-    pub fn next_row_back(&mut self) -> Option<Result<(&[u8], &[u8])>> {
-        self.step(true)
-    }
-
-    fn step(&mut self, back: bool) -> Option<Result<(&[u8], &[u8])>> {
-        if self.failed {
-            return None;
-        }
-        let came = match &self.source {
-            Source::Transaction(active) => active.guarded(|active| active.step(&mut self.cursor, back)),
-            Source::Snapshot(snapshot) => {
-                let _inside = snapshot.system().committed.inside(USER);
-                snapshot.step(&mut self.cursor, back)
-            }
-        };
-        self.failed = came.is_err();
-        came.map(|came| came.then(|| self.cursor.row(back))).transpose()
-    }
-}
-
-fn own((key, value): (&[u8], &[u8])) -> Row {
-    (key.to_vec(), value.to_vec())
-}
-
-impl Iterator for Range<'_> {
-    type Item = Result<Row>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.step(false).map(|row| row.map(own))
-    }
-}
-
-impl DoubleEndedIterator for Range<'_> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.step(true).map(|row| row.map(own))
+    /// Takes everything back, and returns once everything that the transaction observed is durable:
+    /// an error of the user is an answer, and an answer is an acknowledgment.
+    pub(super) fn abort_acknowledging(self) -> Result<()> {
+        self.active.abort_acknowledging()
     }
 }

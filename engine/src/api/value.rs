@@ -1,7 +1,7 @@
 //! Reading a value piece by piece.
 
+use crate::base::Result;
 use crate::base::checksum::crc_append;
-use crate::base::{Error, Result};
 use crate::transaction::OpenValue;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::marker::PhantomData;
@@ -107,8 +107,8 @@ impl ValueReader<'_> {
 
 impl Read for ValueReader<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.read_at(self.position, into).map_err(as_io)?;
-        self.check(&into[..count]).map_err(as_io)?;
+        let count = self.read_at(self.position, into)?;
+        self.check(&into[..count])?;
         self.position += count as u64;
         Ok(count)
     }
@@ -126,9 +126,4 @@ impl Seek for ValueReader<'_> {
         })?;
         Ok(self.position)
     }
-}
-
-/// Wraps the error, which [`io::Error::downcast`] returns.
-fn as_io(error: Error) -> io::Error {
-    io::Error::other(error)
 }

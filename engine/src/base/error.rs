@@ -60,6 +60,30 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Returns the kind as a short word for programs and logs, such as `lock-timeout`. The words do
+    /// not change from version to version.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            ErrorKind::Conflict => "conflict",
+            ErrorKind::Deadlock => "deadlock",
+            ErrorKind::LockTimeout => "lock-timeout",
+            ErrorKind::InvalidArgument => "invalid-argument",
+            ErrorKind::NotFound => "not-found",
+            ErrorKind::AlreadyExists => "already-exists",
+            ErrorKind::Busy => "busy",
+            ErrorKind::OutOfSpace => "out-of-space",
+            ErrorKind::OutOfMemory => "out-of-memory",
+            ErrorKind::Io => "io",
+            ErrorKind::Poisoned => "poisoned",
+            ErrorKind::OutcomeUnknown => "outcome-unknown",
+            ErrorKind::Fenced => "fenced",
+            ErrorKind::Corruption => "corruption",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Timeout => "timeout",
+        }
+    }
+
     /// Returns what to do, in one sentence.
     #[must_use]
     pub fn advice(self) -> &'static str {
@@ -206,6 +230,12 @@ impl Error {
         self.inner.kind
     }
 
+    /// Returns [`ErrorKind::code`] of the kind: a short word for programs and logs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.inner.kind.code()
+    }
+
     /// What happened, without the place and without advice.
     #[must_use]
     pub fn message(&self) -> &str {
@@ -269,6 +299,30 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.inner.source.as_ref().map(|e| e as _)
+    }
+}
+
+/// Wraps the error, which [`std::io::Error::downcast`] returns again.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> std::io::Error {
+        use std::io::ErrorKind as Os;
+        let kind = match error.kind() {
+            ErrorKind::Deadlock => Os::Deadlock,
+            ErrorKind::LockTimeout | ErrorKind::Timeout => Os::TimedOut,
+            ErrorKind::InvalidArgument => Os::InvalidInput,
+            ErrorKind::NotFound => Os::NotFound,
+            ErrorKind::AlreadyExists => Os::AlreadyExists,
+            ErrorKind::Busy => Os::ResourceBusy,
+            ErrorKind::OutOfSpace => Os::StorageFull,
+            ErrorKind::OutOfMemory => Os::OutOfMemory,
+            ErrorKind::Corruption => Os::InvalidData,
+            ErrorKind::Unsupported => Os::Unsupported,
+            ErrorKind::Io => error.inner.source.as_ref().map_or(Os::Other, std::io::Error::kind),
+            ErrorKind::Conflict | ErrorKind::Poisoned | ErrorKind::OutcomeUnknown | ErrorKind::Fenced => {
+                Os::Other
+            }
+        };
+        std::io::Error::new(kind, error)
     }
 }
 

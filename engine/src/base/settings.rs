@@ -83,31 +83,45 @@ pub enum DeviceTrust {
 
 /// All settings of a database. `Database::builder()` makes them.
 ///
-/// Each line gives effect, unit, range and default. `None` or 0 leaves a choice to the engine where
+/// Ten settings of general use come first, then those for special cases, in groups. Each line
+/// gives effect, unit, range and default. `None` or 0 leaves a choice to the engine where
 /// the line says so.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    // Opening.
+    // Of general use.
     /// Create the database if the directory contains none. Default true.
     pub create: bool,
     /// Open without writing anything; refused while a writer has the database open. Default false.
     pub read_only: bool,
-
-    // Pages and memory.
+    /// Memory for everything (pages, versions, log buffers) in bytes, 1 MiB to 16 TiB. Default 1
+    /// GiB.
+    pub memory_bytes: u64,
     /// Page size in bytes, a power of two from 4096 to 32768; fixed at creation. Default 4096.
     pub page_bytes: usize,
     /// How page images that are not expected to change soon are compressed. Default `lz4`.
     pub compression: Compression,
-    /// Memory for everything (pages, versions, log buffers) in bytes, 1 MiB to 16 TiB. Default 1
+    /// Commit protocol. Default `auto`.
+    pub preset: Preset,
+    /// Longest recovery in seconds, 1 to 3600: automatic checkpoints keep the log short enough.
+    /// Default 5.
+    pub recovery_seconds: u32,
+    /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, two
+    /// for each log, and room for a transaction of `transaction_bytes_max` beside them. Default 2
     /// GiB.
-    pub memory_bytes: u64,
+    pub log_bytes_max: u64,
+    /// With bounded loss, about how much a crash may lose, 1 ms to 60 s. Writes begin after three
+    /// quarters of it. Default 10 ms.
+    pub loss_window: Duration,
+    /// How long a transaction waits for one row or lock before it fails with `LockTimeout`, up to
+    /// 1 h. Default 1 s.
+    pub lock_wait: Duration,
+
+    // Memory.
     /// Memory for old versions in bytes, 64 KiB to 16 TiB. Default 256 MiB.
     pub version_bytes: u64,
 
     // The commit protocol.
-    /// Commit protocol. Default `auto`.
-    pub preset: Preset,
     /// Number of logs, 1 to 256; 0 chooses as `layout` says. Default 0.
     pub logs: usize,
     /// How threads share logs; `None` is the choice of the preset. Default `None`.
@@ -163,13 +177,6 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Log bytes after which a checkpoint starts automatically; 0 is never. Default 512 MiB.
     pub checkpoint_log_bytes: u64,
-    /// Longest recovery in seconds, 1 to 3600: automatic checkpoints keep the log short enough.
-    /// Default 5.
-    pub recovery_seconds: u32,
-    /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, two
-    /// for each log, and room for a transaction of `transaction_bytes_max` beside them. Default 2
-    /// GiB.
-    pub log_bytes_max: u64,
     /// Largest redo of one transaction in bytes, 4096 to 1 TiB; 0 is two thirds of what
     /// `log_bytes_max` leaves beside the segments in use. Default 0.
     pub transaction_bytes_max: usize,
@@ -188,17 +195,11 @@ pub struct Settings {
     pub gather_siblings: usize,
     /// With so many commits a leader waits for no more; 0 is no limit. Default 0.
     pub gather_max: usize,
-    /// With bounded loss, about how much a crash may lose, 1 ms to 60 s. Writes begin after three
-    /// quarters of it. Default 10 ms.
-    pub loss_window: Duration,
     /// Longest write of the log, 100 ms to 1 h; then the database fails as after a failed write. 0
     /// is no limit. Default 60 s.
     pub write_deadline: Duration,
-    /// How long a transaction waits for one row or lock before it fails with `LockTimeout`, up to
-    /// 1 h. Default 1 s.
-    pub lock_wait: Duration,
 
-    // The device.
+    // The device, and the cache of a store of objects.
     /// What a device flush is expected to do. Default `Auto`.
     pub device_trust: DeviceTrust,
     /// How writes become durable. `None`: with `autonomous` and no `writer` the result of a probe

@@ -50,12 +50,12 @@ impl Checkpointer {
 /// The first read that failed and had not failed in the last attempt; the rest stays in `dropped`.
 /// Errors other than I/O end the attempt.
 fn free_pages(dropped: &mut DroppedTable, failures: &mut usize) -> Result<()> {
-    let table = &dropped.table.name;
+    let table = dropped.table.name.get();
     let (mut failed, mut first) = (Vec::new(), None);
     let mut other = Ok(());
     while let Err(error) = dropped.table.tree.free_pages(&mut dropped.rest) {
         let Some(at) = dropped.rest.pop() else {
-            tracing::warn!(%error, table, "pages of a dropped table stay allocated because one is damaged");
+            tracing::warn!(%error, %table, "pages of a dropped table stay allocated because one is damaged");
             break;
         };
         if error.kind() != ErrorKind::Io {
@@ -65,7 +65,7 @@ fn free_pages(dropped: &mut DroppedTable, failures: &mut usize) -> Result<()> {
         }
         if let Some(before) = dropped.failed.iter().position(|before| *before == at) {
             dropped.failed.swap_remove(before);
-            tracing::warn!(%error, table, "pages of a dropped table stay allocated because one cannot be read");
+            tracing::warn!(%error, %table, "pages of a dropped table stay allocated because one cannot be read");
             continue;
         }
         failed.push(at);

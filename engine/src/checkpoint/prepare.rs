@@ -44,7 +44,7 @@ impl Checkpointer {
         let tables = catalog
             .tables()
             .iter()
-            .map(|table| TableRecord { id: table.id, name: table.name.clone(), root: table.tree.root() })
+            .map(|table| TableRecord { id: table.id, name: table.name.to_string(), root: table.tree.root() })
             .collect();
         let view = Arc::new(view);
         // The store first: pages freed by a structure change that does not see the epoch yet are

@@ -135,6 +135,7 @@ fn describe(operation: &Operation<'_>) -> String {
         Operation::Delete { table, key } => format!("delete table {table} key {}", shown(key)),
         Operation::CreateTable { table, name } => format!("create table {table} name {name:?}"),
         Operation::DropTable { table } => format!("drop table {table}"),
+        Operation::RenameTable { table, name } => format!("rename table {table} name {name:?}"),
     }
 }
 

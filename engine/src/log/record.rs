@@ -32,6 +32,7 @@
 //! | drop table | 5, table |
 //! | put large | 6, table, key, pieces of the value (each a length above 0, and bytes), 0 |
 //! | large part | 7, as put large: the value continues with the next operation, of the same row |
+//! | rename table | 8, table, new name |
 //!
 //! Numbers are varints; keys, values and names are a varint length and bytes.
 
@@ -360,6 +361,13 @@ pub enum Operation<'a> {
         /// Its identifier.
         table: TableId,
     },
+    /// A table gets another name.
+    RenameTable {
+        /// Its identifier.
+        table: TableId,
+        /// The new name.
+        name: &'a str,
+    },
 }
 
 impl<'a> Operation<'a> {
@@ -372,7 +380,9 @@ impl<'a> Operation<'a> {
             | Operation::LargePart { table, key, .. }
             | Operation::Patch { table, key, .. }
             | Operation::Delete { table, key } => Some((table, key)),
-            Operation::CreateTable { .. } | Operation::DropTable { .. } => None,
+            Operation::CreateTable { .. } | Operation::DropTable { .. } | Operation::RenameTable { .. } => {
+                None
+            }
         }
     }
 }
@@ -411,6 +421,7 @@ pub(super) const CREATE_TABLE: u8 = 4;
 pub(super) const DROP_TABLE: u8 = 5;
 pub(super) const PUT_LARGE: u8 = 6;
 pub(super) const LARGE_PART: u8 = 7;
+pub(super) const RENAME_TABLE: u8 = 8;
 
 /// Decodes a record's body. After an error the iterator ends.
 pub fn operations(body: &[u8]) -> impl Iterator<Item = Result<Operation<'_>>> {
@@ -447,10 +458,10 @@ fn malformed() -> Error {
     Error::corruption("an operation in a log record is malformed")
 }
 
-/// Returns true if the first operation of an encoded body creates or drops a table.
+/// Returns true if the first operation of an encoded body creates, drops or renames a table.
 #[must_use]
 pub fn begins_with_catalog_change(body: &[u8]) -> bool {
-    matches!(body.first(), Some(&(CREATE_TABLE | DROP_TABLE)))
+    matches!(body.first(), Some(&(CREATE_TABLE | DROP_TABLE | RENAME_TABLE)))
 }
 
 fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
@@ -469,6 +480,7 @@ fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
         DELETE => Operation::Delete { table, key: reader.bytes()? },
         CREATE_TABLE => Operation::CreateTable { table, name: std::str::from_utf8(reader.bytes()?).ok()? },
         DROP_TABLE => Operation::DropTable { table },
+        RENAME_TABLE => Operation::RenameTable { table, name: std::str::from_utf8(reader.bytes()?).ok()? },
         _ => return None,
     })
 }

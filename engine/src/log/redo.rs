@@ -12,7 +12,7 @@
 
 use super::divide::{Fragments, Run};
 use super::part::{PART_BYTES, Part, RecordKind};
-use super::record::{CREATE_TABLE, DELETE, DROP_TABLE, LARGE_PART, PATCH, PUT, PUT_LARGE};
+use super::record::{CREATE_TABLE, DELETE, DROP_TABLE, LARGE_PART, PATCH, PUT, PUT_LARGE, RENAME_TABLE};
 use crate::base::checksum::crc;
 use crate::base::encoding::{put_bytes, put_varint};
 use crate::base::{Csn, LogId, Result, TableId};
@@ -112,6 +112,12 @@ impl RedoBuffer {
     /// A table ends.
     pub fn drop_table(&mut self, table: TableId) {
         self.begin(DROP_TABLE, table);
+    }
+
+    /// A table gets another name.
+    pub fn rename_table(&mut self, table: TableId, name: &str) {
+        self.begin(RENAME_TABLE, table);
+        put_bytes(&mut self.body, name.as_bytes());
     }
 
     /// The operations from here on belong to `log`, where changes are divided by page.

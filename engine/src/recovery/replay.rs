@@ -59,7 +59,7 @@ impl Recovery<'_> {
         self.system.large_values.defer_frees_again(stored.retired);
         for table in stored.tables {
             let tree = self.system.open_tree(table.root);
-            let state = TableState::new(table.id, table.name, tree, Csn::ZERO);
+            let state = TableState::new(table.id, &table.name, tree, Csn::ZERO);
             catalog.insert(Arc::new(state), Csn::ZERO);
         }
         catalog.reserve_ids(manifest.next_table);

@@ -10,16 +10,18 @@
 //!    The mark is *dropping* until the drop is in the log or has failed. A user that reads this
 //!    mark waits for the decision, so that no user sees a drop that fails. The dropping thread
 //!    waits for no other meanwhile.
-//! 3. Table identifiers are never reused.
-//! 4. Creation and drop run under the catalog's lock from the check to the published change. A
-//!    checkpoint chooses its CSN under the same lock, so the list of tables as of that CSN is
-//!    exact.
+//! 3. Table identifiers are never reused. A rename changes only the name: users continue, and what
+//!    they log carries the identifier. A lookup by name depends on the rename that gave the name.
+//! 4. Creation, drop and rename run under the catalog's lock from the check to the published
+//!    change. A checkpoint chooses its CSN under the same lock, so the list of tables as of that
+//!    CSN is exact.
 //! 5. The next checkpoint frees the pages of a dropped table, before its epoch begins.
 //! 6. A thread that works on a tree without being a user (garbage collection, `verify`) *holds* the
 //!    table. A hold keeps the pages, and does not prevent a drop. Holding first counts, then reads
 //!    the mark, as using does. Freeing pages comes after the drop, and waits until no hold is left.
 
 use super::locks::TableLocks;
+use super::table_name::TableName;
 use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
 use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Backoff, Event, Mutex, MutexGuard};
@@ -41,9 +43,7 @@ pub struct TableState {
     /// Identity in log records.
     pub id: TableId,
     /// Name.
-    pub name: String,
-    /// The same, for reports.
-    pub shared_name: Arc<str>,
+    pub name: TableName,
     /// The rows.
     pub tree: Tree,
     /// The locks besides the stamps of rows.
@@ -51,6 +51,9 @@ pub struct TableState {
     /// CSN of the creation; 0 for a table that was loaded from a checkpoint. Written once by the
     /// creator.
     create_csn: AtomicU64,
+    /// CSN of the newest change of the name; 0 if there was none since open. Written under the
+    /// catalog's lock.
+    rename_csn: AtomicU64,
     /// CSN of the drop; 0 before. Written once, before the mark says DROPPED.
     drop_csn: AtomicU64,
     /// `LIVE`, `DROPPING` or `DROPPED`. Written under the catalog's lock, read by users and
@@ -65,14 +68,14 @@ pub struct TableState {
 impl TableState {
     /// Returns a table that the transaction with `create_csn` created.
     #[must_use]
-    pub fn new(id: TableId, name: String, tree: Tree, create_csn: Csn) -> TableState {
+    pub fn new(id: TableId, name: &str, tree: Tree, create_csn: Csn) -> TableState {
         TableState {
             id,
-            shared_name: name.as_str().into(),
-            name,
+            name: TableName::new(name),
             tree,
             locks: TableLocks::default(),
             create_csn: AtomicU64::new(create_csn.0),
+            rename_csn: AtomicU64::new(0),
             drop_csn: AtomicU64::new(0),
             mark: AtomicU8::new(LIVE),
             users: AtomicUsize::new(0),
@@ -85,6 +88,12 @@ impl TableState {
     #[must_use]
     pub fn create_csn(&self) -> Csn {
         Csn(self.create_csn.load(Ordering::Acquire))
+    }
+
+    /// Returns the CSN on which an answer depends that a table has this name.
+    #[must_use]
+    pub fn named_csn(&self) -> Csn {
+        self.create_csn().max(Csn(self.rename_csn.load(Ordering::Acquire)))
     }
 
     /// Returns the CSN of the drop; 0 before.
@@ -110,7 +119,7 @@ impl TableState {
                 ErrorKind::NotFound,
                 "the table was dropped: open it again by name if it was created again",
             )
-            .at(Location::Table(self.name.clone())));
+            .at(Location::Table(self.name.to_string())));
         }
         Ok(())
     }
@@ -174,7 +183,7 @@ impl Dropping {
             0 => Ok(dropping),
             users => {
                 let what = format!("{users} open transactions or snapshots use the table: end them first");
-                Err(Error::new(ErrorKind::Busy, what).at(Location::Table(dropping.name.clone())))
+                Err(Error::new(ErrorKind::Busy, what).at(Location::Table(dropping.name.to_string())))
             }
         }
     }
@@ -234,6 +243,11 @@ pub struct DroppedTable {
     pub failed: Vec<Subtree>,
 }
 
+fn no_table(name: &str) -> Error {
+    Error::new(ErrorKind::NotFound, "no table has this name: create it first, or check the name")
+        .at(Location::Table(name.to_string()))
+}
+
 /// All tables of a database.
 #[derive(Debug, Default)]
 pub struct Catalog {
@@ -243,8 +257,8 @@ pub struct Catalog {
 #[derive(Debug, Default)]
 struct Inner {
     by_name: BTreeMap<String, Arc<TableState>>,
-    /// CSN of the newest drop.
-    newest_drop: Csn,
+    /// CSN of the newest change after which a name exists no more: a drop or a rename.
+    newest_unnamed: Csn,
     dropped: Vec<DroppedTable>,
     next_id: u32,
 }
@@ -255,19 +269,16 @@ impl Catalog {
     /// # Errors
     /// `NotFound`.
     pub fn table(&self, name: &str) -> Result<Arc<TableState>> {
-        self.inner.lock().by_name.get(name).cloned().ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, "no table has this name: create it first, or check the name")
-                .at(Location::Table(name.to_string()))
-        })
+        self.lock().table(name)
     }
 
     /// Returns the CSN on which an answer about `name` from before this call depends: that of the
-    /// creation of the table, or if there is no such table, of the newest drop. A change of the
-    /// catalog depends on all earlier ones, so a change between the answer and this call covers
-    /// what the answer was about.
+    /// creation or rename of the table, or if there is no such table, of the newest drop or rename.
+    /// A change of the catalog depends on all earlier ones, so a change between the answer and this
+    /// call covers what the answer was about.
     pub(super) fn newest_change(&self, name: &str) -> Csn {
         let inner = self.inner.lock();
-        inner.by_name.get(name).map_or(inner.newest_drop, |table| table.create_csn())
+        inner.by_name.get(name).map_or(inner.newest_unnamed, |table| table.named_csn())
     }
 
     /// Returns all names, in order.
@@ -323,16 +334,33 @@ impl CatalogGuard<'_> {
     /// `InvalidArgument` for an empty or too long name, or if there is no identifier left;
     /// `AlreadyExists`.
     pub fn check_new(&self, name: &str) -> Result<()> {
+        self.check_name(name)?;
+        self.check_identifiers()
+    }
+
+    /// Checks that there is an identifier for a new table.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if there is none.
+    pub fn check_identifiers(&self) -> Result<()> {
+        if self.next_id() >= TableId::LIMIT {
+            return Err(Error::invalid(
+                "all table identifiers are used: copy the tables to a new database (`salvage` or a dump)",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks that a table may be called `name`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an empty or too long name; `AlreadyExists`.
+    pub fn check_name(&self, name: &str) -> Result<()> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::invalid(format!(
                 "a table name has 1 to {NAME_BYTES_MAX} bytes, this one has {}",
                 name.len()
             )));
-        }
-        if self.next_id() >= TableId::LIMIT {
-            return Err(Error::invalid(
-                "all table identifiers are used: copy the tables to a new database (`salvage` or a dump)",
-            ));
         }
         if self.inner.by_name.contains_key(name) {
             return Err(Error::new(
@@ -348,7 +376,24 @@ impl CatalogGuard<'_> {
     pub fn insert(&mut self, table: Arc<TableState>, create_csn: Csn) {
         table.set_create_csn(create_csn);
         self.inner.next_id = self.inner.next_id.max(table.id.0 + 1);
-        self.inner.by_name.insert(table.name.clone(), table);
+        self.inner.by_name.insert(table.name.to_string(), table);
+    }
+
+    /// Publishes a change of a table's name. No table has the new name.
+    pub fn rename(&mut self, table: &Arc<TableState>, name: &str, csn: Csn) {
+        self.inner.by_name.remove(&*table.name.get());
+        self.inner.newest_unnamed = csn;
+        table.rename_csn.store(csn.0, Ordering::Release);
+        table.name.set(name);
+        self.inner.by_name.insert(name.to_string(), table.clone());
+    }
+
+    /// Returns the table called `name`.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn table(&self, name: &str) -> Result<Arc<TableState>> {
+        self.find(name).ok_or_else(|| no_table(name))
     }
 
     /// Marks a table before its drop is logged.
@@ -356,19 +401,15 @@ impl CatalogGuard<'_> {
     /// # Errors
     /// `NotFound`; `Busy` while the table is used.
     pub fn prepare_drop(&self, name: &str) -> Result<Dropping> {
-        let table = self.find(name).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, "no table has this name: create it first, or check the name")
-                .at(Location::Table(name.to_string()))
-        })?;
-        Dropping::begin(table)
+        Dropping::begin(self.table(name)?)
     }
 
     /// Publishes a drop that is in the log.
     pub fn remove(&mut self, table: &Arc<TableState>, drop_csn: Csn) {
         table.drop_csn.store(drop_csn.0, Ordering::Release);
-        self.inner.newest_drop = drop_csn;
+        self.inner.newest_unnamed = drop_csn;
         table.mark.store(DROPPED, Ordering::SeqCst);
-        self.inner.by_name.remove(&table.name);
+        self.inner.by_name.remove(&*table.name.get());
         self.inner.dropped.push(DroppedTable {
             table: table.clone(),
             rest: vec![Subtree::Node(table.tree.root())],

@@ -343,7 +343,7 @@ impl Garbage {
 /// the tombstone.
 pub(super) fn purge(table: &TableState, key: &[u8]) {
     if let Err(error) = table.tree.purge(key) {
-        tracing::debug!(%error, table = table.name, "a tombstone stays");
+        tracing::debug!(%error, table = %table.name, "a tombstone stays");
     }
 }
 

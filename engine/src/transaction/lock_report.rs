@@ -54,7 +54,7 @@ impl TransactionSystem {
         for table in self.catalog.tables() {
             table.locks.each(|locked, held| {
                 report.push(LockInfo {
-                    table: table.name.clone(),
+                    table: table.name.to_string(),
                     keys: match locked {
                         Locked::Key(key) => LockedKeys::Key(key.to_vec()),
                         Locked::Interval(interval) => keys_of(interval),

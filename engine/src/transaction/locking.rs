@@ -88,7 +88,7 @@ impl ActiveTransaction {
             // After a failed write the locks that last until a commit is durable never end.
             check_commits: &|| system.committed.check_commits(),
         };
-        let in_table = InTable { id: table.id, name: &table.shared_name, locks: &table.locks };
+        let in_table = InTable { id: table.id, name: &table.name, locks: &table.locks };
         let ended = system.locks.waiters.wait(&self.waiter(), (in_table, access), &mut request.place, &look);
         system.committed.check_whole()?;
         let waited = system.clock.now().0.saturating_sub(began.0);
@@ -427,7 +427,7 @@ impl ActiveTransaction {
         self.check_may_lock()?;
         if !matches!(mode, LockMode::Shared | LockMode::Exclusive) {
             let what = format!("a table is locked `Shared` or `Exclusive`, not `{mode:?}`");
-            return Err(Error::invalid(what).at(Location::Table(table.name.clone())));
+            return Err(Error::invalid(what).at(Location::Table(table.name.to_string())));
         }
         self.touch(table)?;
         let forbid = |found: &mut Vec<DescriptorId>| {

@@ -25,6 +25,7 @@
 //! to the `ActiveTransaction`.
 
 mod options;
+mod table_name;
 mod committed;
 mod counters;
 pub mod descriptor;

@@ -131,6 +131,8 @@ pub struct RangeCursor {
     /// Entries that a locking cursor locks at once: at first one, so that no more rows are locked
     /// than were returned, or about as many.
     lock_len: usize,
+    /// Large values are not read: the caller needs only keys.
+    skips_large_values: bool,
 }
 
 /// How a cursor reads under locks.
@@ -263,7 +265,13 @@ impl RangeCursor {
             remembered: [None; 2],
             locked: [None; 2],
             lock_len: 1,
+            skips_large_values: false,
         }
+    }
+
+    /// Does not read large values from now on: their rows have empty values.
+    pub fn skip_large_values(&mut self) {
+        self.skips_large_values = true;
     }
 
     /// Returns the bound of the end `back` or forward: the cursor's own, or the key returned last.
@@ -331,7 +339,7 @@ impl RangeCursor {
                 }
                 End::move_bound(&mut this.bound, key);
                 this.at += 1;
-                if matches!(row.value, Seen::Large) {
+                if matches!(row.value, Seen::Large) && !self.skips_large_values {
                     this.large.clear();
                     let (found, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     observe(Observed::Version(csn))?;
@@ -368,7 +376,7 @@ impl RangeCursor {
                 let key = this.batch.entry(row.index).key;
                 End::move_bound(&mut this.bound, key);
                 this.at += 1;
-                if matches!(row.value, Seen::Large) {
+                if matches!(row.value, Seen::Large) && !self.skips_large_values {
                     this.large.clear();
                     let (_, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     reader.observe(Observed::Version(csn));

@@ -68,7 +68,7 @@ impl<'a> Replay<'a> {
             Operation::LargePart { .. } => {
                 return Err(misfit("the log has a part of a large value among whole values", csn()));
             }
-            Operation::CreateTable { .. } | Operation::DropTable { .. } => {
+            Operation::CreateTable { .. } | Operation::DropTable { .. } | Operation::RenameTable { .. } => {
                 return Err(misfit("the log has a catalog operation among row operations", csn()));
             }
         }
@@ -245,7 +245,20 @@ impl TransactionSystem {
         }
         catalog.check_new(name).map_err(|error| wrong(error.to_string()))?;
         let tree = self.create_tree()?;
-        catalog.insert(Arc::new(TableState::new(id, name.to_string(), tree, csn)), csn);
+        catalog.insert(Arc::new(TableState::new(id, name, tree, csn)), csn);
+        Ok(())
+    }
+
+    /// Replays the change of a table's name.
+    ///
+    /// # Errors
+    /// `Corruption` for an unknown table, or a name that exists or is not allowed.
+    pub fn replay_rename(&self, id: crate::base::TableId, name: &str, csn: Csn) -> Result<()> {
+        let mut catalog = self.catalog.lock();
+        let wrong = |what: &str| misfit(&format!("the log renames table {id}: {what}"), csn);
+        let Some(table) = catalog.find_id(id) else { return Err(wrong("the table does not exist")) };
+        catalog.check_name(name).map_err(|error| wrong(&error.to_string()))?;
+        catalog.rename(&table, name, csn);
         Ok(())
     }
 

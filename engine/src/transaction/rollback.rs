@@ -124,7 +124,7 @@ impl ActiveTransaction {
         let (key, versions) = (self.writes.key(change), &self.system.versions.slots);
         let Some(version) = versions.read(change.version, guard) else {
             return Err(Error::corruption("a version of an open transaction was collected")
-                .at(Location::Table(table.name.clone())));
+                .at(Location::Table(table.name.to_string())));
         };
         let mut hint = LeafHint::default();
         let mut leaf = table.tree.write(key, 0, &mut hint)?;

@@ -337,7 +337,7 @@ impl TransactionSystem {
     ) -> Result<()> {
         if !table.tree.is_in(&self.pool) {
             let what = "the table belongs to another database, or to one that was closed: open it by name in this one";
-            return Err(Error::invalid(what).at(Location::Table(table.name.clone())));
+            return Err(Error::invalid(what).at(Location::Table(table.name.to_string())));
         }
         table.begin_use().or_else(|dropped| on_drop(table.drop_csn()).and(Err(dropped)))
     }
@@ -347,21 +347,21 @@ impl TransactionSystem {
         let max = self.limits.key_bytes_max;
         if key.is_empty() || key.len() > max {
             return Err(Error::invalid(format!("a key has 1 to {max} bytes, this one has {}", key.len()))
-                .at(Location::Table(table.name.clone())));
+                .at(Location::Table(table.name.to_string())));
         }
         Ok(())
     }
 
     pub(super) fn check_value(&self, table: &TableState, len: u64) -> Result<()> {
         if len > tree::VALUE_BYTES_MAX {
-            return Err(tree::overflow::too_long(len).at(Location::Table(table.name.clone())));
+            return Err(tree::overflow::too_long(len).at(Location::Table(table.name.to_string())));
         }
         Ok(())
     }
 
     pub(super) fn conflict(&self, what: &str, table: &TableState) -> Error {
         self.counters.conflicts.add(1);
-        Error::new(ErrorKind::Conflict, what).at(Location::Table(table.name.clone()))
+        Error::new(ErrorKind::Conflict, what).at(Location::Table(table.name.to_string()))
     }
 
     /// Returns the conflict of a transaction whose snapshot does not see a row.

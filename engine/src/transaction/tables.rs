@@ -1,4 +1,4 @@
-//! Creating, dropping and finding tables, durably (see the invariants of `catalog`).
+//! Creating, dropping, renaming and finding tables, durably (see the invariants of `catalog`).
 
 use super::catalog::{CatalogGuard, TableState};
 use super::descriptor::{DescriptorId, Descriptors};
@@ -7,18 +7,22 @@ use crate::base::settings::Durability;
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::commit::{Pending, Predecessors, Ticket};
 use crate::log::RedoBuffer;
+use crate::tree::Tree;
 use std::sync::Arc;
 
+/// A table whose creation is in the log, and what to wait for.
+type Created = (Arc<TableState>, (Ticket, Pending));
+
 impl TransactionSystem {
-    /// Returns the table called `name`, once its creation is durable.
+    /// Returns the table called `name`, once its creation, and its name, is durable.
     ///
     /// # Errors
-    /// `NotFound`, once the drop is durable; `Poisoned` if a creation or drop cannot become
+    /// `NotFound`, once the drop is durable; `Poisoned` if a creation, drop or rename cannot become
     /// durable.
     pub fn table(&self, name: &str) -> Result<Arc<TableState>> {
         let table = self.once_durable(name, self.catalog.table(name))?;
         // Nearly always durable already: then the wait is one comparison with W.
-        self.committed.wait(table.create_csn())?;
+        self.committed.wait(table.named_csn())?;
         Ok(table)
     }
 
@@ -43,18 +47,47 @@ impl TransactionSystem {
 
     fn create_new_table(&self, name: &str) -> Result<Arc<TableState>> {
         self.catalog.lock().check_new(name)?;
-        let tree = self.create_hidden_tree()?;
-        let created = self.change_catalog(|catalog, redo| {
+        self.with_new_tree(|catalog, redo, tree| {
             catalog.check_new(name)?;
-            let table =
-                Arc::new(TableState::new(catalog.next_id(), name.to_string(), tree.clone(), Csn::MAX));
+            let table = Arc::new(TableState::new(catalog.next_id(), name, tree.clone(), Csn::MAX));
             redo.create_table(table.id, name);
             let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
             // Checkpoint epochs begin under the catalog's lock.
             tree.publish();
             catalog.insert(table.clone(), committed.0.csn);
             Ok(Some((table, committed)))
+        })
+    }
+
+    /// Replaces a table by an empty one of the same name, durably and in one step.
+    ///
+    /// # Errors
+    /// As [`TransactionSystem::drop_table`] and [`TransactionSystem::create_table`].
+    pub fn clear_table(&self, name: &str) -> Result<Arc<TableState>> {
+        let cleared = self.with_new_tree(|catalog, redo, tree| {
+            let old = catalog.prepare_drop(name)?;
+            catalog.check_identifiers()?;
+            let table = Arc::new(TableState::new(catalog.next_id(), name, tree.clone(), Csn::MAX));
+            redo.drop_table(old.id);
+            redo.create_table(table.id, name);
+            let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
+            tree.publish();
+            catalog.remove(&old, committed.0.csn);
+            catalog.insert(table.clone(), committed.0.csn);
+            Ok(Some((table, committed)))
         });
+        self.once_durable(name, cleared)
+    }
+
+    /// Creates an empty tree that no thread knows, runs `change` with it as
+    /// [`TransactionSystem::change_catalog`] does, and waits until the change is durable. If the
+    /// change fails, the tree is freed.
+    fn with_new_tree(
+        &self,
+        mut change: impl FnMut(&mut CatalogGuard<'_>, &mut RedoBuffer, &Tree) -> Result<Option<Created>>,
+    ) -> Result<Arc<TableState>> {
+        let tree = self.create_hidden_tree()?;
+        let created = self.change_catalog(|catalog, redo| change(catalog, redo, &tree));
         let (table, (ticket, pending)) = match created {
             Ok(created) => created,
             Err(error) => {
@@ -81,6 +114,24 @@ impl TransactionSystem {
             Ok(Some(committed))
         });
         let (ticket, pending) = self.once_durable(name, dropped)?;
+        self.committed.commit().finish(ticket, pending)
+    }
+
+    /// Gives a table another name, durably. Its users continue.
+    ///
+    /// # Errors
+    /// `NotFound`; `InvalidArgument` for the new name; `AlreadyExists`; those of a commit.
+    pub fn rename_table(&self, name: &str, new_name: &str) -> Result<()> {
+        let renamed = self.change_catalog(|catalog, redo| {
+            let table = catalog.table(name)?;
+            catalog.check_name(new_name)?;
+            redo.rename_table(table.id, new_name);
+            let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
+            catalog.rename(&table, new_name, committed.0.csn);
+            Ok(Some(committed))
+        });
+        let of_new_name = renamed.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
+        let (ticket, pending) = self.once_durable(if of_new_name { new_name } else { name }, renamed)?;
         self.committed.commit().finish(ticket, pending)
     }
 

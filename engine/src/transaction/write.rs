@@ -136,6 +136,25 @@ impl ActiveTransaction {
         self.get_seen(table, key, value)
     }
 
+    /// Reads `key` for a change that depends on its value. Locks the row, unless the change will
+    /// fail if the row is newer than the snapshot.
+    ///
+    /// # Errors
+    /// As [`ActiveTransaction::insert`] and [`ActiveTransaction::get`].
+    pub fn get_to_change(
+        &mut self,
+        table: &Arc<TableState>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool> {
+        self.check_may_change()?;
+        let detects_conflicts = self.options.isolation != Isolation::ReadCommitted;
+        if self.options.locking == Locking::Optimistic && detects_conflicts {
+            return self.get(table, key, value);
+        }
+        self.get_for_update(table, key, value)
+    }
+
     /// Changes the entry of `key`, after waiting for its row, for space or for memory if need be.
     /// Returns whether the key existed.
     pub(super) fn change(&mut self, table: &Arc<TableState>, key: &[u8], intent: Intent<'_>) -> Result<bool> {

@@ -194,10 +194,7 @@ fn read_checkpoint(stage: &mut Stage) {
     if let Some(reader) = &reader {
         let rows = reader.table("t").and_then(|table| {
             let snapshot = reader.begin_read()?;
-            snapshot
-                .range::<&[u8]>(&table, ..)
-                .map(|row| row.map(drop))
-                .collect::<quenchdb::Result<Vec<()>>>()
+            snapshot.range(&table, ..).map(|row| row.map(drop)).collect::<quenchdb::Result<Vec<()>>>()
         });
         if let Some(rows) = stage.attempt(rows) {
             // Plus the row of the chain.

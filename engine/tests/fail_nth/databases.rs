@@ -304,9 +304,8 @@ fn evict(stage: &mut Stage) {
 }
 
 fn read_all(stage: &mut Stage, db: &Database, table: &Table) {
-    let rows = db
-        .begin_read()
-        .and_then(|snapshot| snapshot.range::<&[u8]>(table, ..).try_for_each(|row| row.map(drop)));
+    let rows =
+        db.begin_read().and_then(|snapshot| snapshot.range(table, ..).try_for_each(|row| row.map(drop)));
     stage.attempt(rows);
 }
 

@@ -178,7 +178,7 @@ pub fn read_all(db: &Database, table: &Table, lists: &Lists, record: &mut Histor
     let begun = lists.ticks.next();
     let snapshot = db.begin_read().expect("free");
     let mut rows: std::collections::HashMap<Vec<u8>, Vec<u8>> =
-        snapshot.range::<&[u8]>(table, ..).map(|row| row.expect("readable")).collect();
+        snapshot.range(table, ..).map(|row| row.expect("readable")).collect();
     for key in lists.keys() {
         record.read(key, elements(rows.remove(&key.to_be_bytes()[..]).as_deref()));
     }

@@ -9,7 +9,7 @@
 
 use super::bank::Id;
 use quenchdb::internals::base::random::Random;
-use quenchdb::{Database, Result, Snapshot, Table, Transaction};
+use quenchdb::{Database, Range, Reads, Result, Snapshot, Table, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,13 +47,16 @@ impl View<'_> {
 
     fn keys(self, table: &Table, first: &[u8], end: Bound<&[u8]>, back: bool) -> Result<BTreeSet<Id>> {
         let bounds = (Bound::Included(first), end);
-        let rows = match self {
-            View::Transaction(tx) => tx.range::<&[u8]>(table, bounds),
-            View::Snapshot(snapshot) => snapshot.range::<&[u8]>(table, bounds),
-        };
-        let id = |row: Result<(Vec<u8>, Vec<u8>)>| row.map(|(key, _)| Id::try_from(&key[..]).expect("an id"));
-        if back { rows.rev().map(id).collect() } else { rows.map(id).collect() }
+        match self {
+            View::Transaction(tx) => ids(tx.range(table, bounds), back),
+            View::Snapshot(snapshot) => ids(snapshot.range(table, bounds), back),
+        }
     }
+}
+
+fn ids<S: Reads>(rows: Range<'_, S>, back: bool) -> Result<BTreeSet<Id>> {
+    let id = |row: Result<(Vec<u8>, Vec<u8>)>| row.map(|(key, _)| Id::try_from(&key[..]).expect("an id"));
+    if back { rows.rev().map(id).collect() } else { rows.map(id).collect() }
 }
 
 impl Markers {

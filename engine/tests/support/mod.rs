@@ -37,7 +37,7 @@ pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 pub fn rows(db: &Database, table: &str) -> Model {
     let snapshot = db.begin_read().expect("free");
     let Ok(table) = db.table(table) else { return Model::new() };
-    snapshot.range::<&[u8]>(&table, ..).map(|row| row.expect("readable")).collect()
+    snapshot.range(&table, ..).map(|row| row.expect("readable")).collect()
 }
 
 /// Returns every row of every table.
@@ -46,7 +46,7 @@ pub fn content(db: &Database) -> Content {
     let mut content = Content::new();
     for name in db.tables() {
         let table = db.table(&name).expect("listed");
-        for row in snapshot.range::<&[u8]>(&table, ..) {
+        for row in snapshot.range(&table, ..) {
             let (key, value) = row.expect("readable");
             content.insert((name.clone(), key), value);
         }

@@ -4,7 +4,7 @@ use super::lists::{SOME_TIME, Ticks};
 use super::modes::{Acknowledged, Mode, commit_somehow, get_somehow, lock_table_rarely};
 use quench_checker::{Observed, versions};
 use quenchdb::internals::base::random::Random;
-use quenchdb::{Csn, Database, Durability, Result, Snapshot, Table, Transaction};
+use quenchdb::{Csn, Database, Durability, Reads, Result, Snapshot, Table, Transaction};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Rows from this number on are marker rows.
@@ -66,35 +66,38 @@ enum View<'a> {
 }
 
 impl View<'_> {
-    /// Scans a range from one end, at most `limit` rows of it.
-    fn scan(
-        self,
-        table: &Table,
-        (first, last): (u64, u64),
-        backwards: bool,
-        limit: usize,
-    ) -> Result<versions::Scan> {
-        let range = first.to_be_bytes()..=last.to_be_bytes();
-        let rows = match self {
-            View::Transaction(tx) => tx.range(table, range),
-            View::Snapshot(snapshot) => snapshot.range(table, range),
-        };
-        let numbers = |row: Result<(Vec<u8>, Vec<u8>)>| row.map(|(key, value)| (number(key), number(value)));
-        let mut scan = versions::Scan { first, last, rows: Vec::new() };
-        if backwards {
-            scan.rows = rows.rev().map(numbers).take(limit).collect::<Result<_>>()?;
-            scan.rows.reverse();
-        } else {
-            scan.rows = rows.map(numbers).take(limit).collect::<Result<_>>()?;
+    fn scan(self, table: &Table, ends: (u64, u64), backwards: bool, limit: usize) -> Result<versions::Scan> {
+        match self {
+            View::Transaction(tx) => scan(tx, table, ends, backwards, limit),
+            View::Snapshot(snapshot) => scan(snapshot, table, ends, backwards, limit),
         }
-        // A scan that stops early knows nothing of the rest.
-        match (scan.rows.first(), scan.rows.last()) {
-            (Some((lowest, _)), _) if scan.rows.len() == limit && backwards => scan.first = *lowest,
-            (_, Some((highest, _))) if scan.rows.len() == limit => scan.last = *highest,
-            _ => {}
-        }
-        Ok(scan)
     }
+}
+
+/// Scans a range from one end, at most `limit` rows of it.
+fn scan(
+    reader: &impl Reads,
+    table: &Table,
+    (first, last): (u64, u64),
+    backwards: bool,
+    limit: usize,
+) -> Result<versions::Scan> {
+    let rows = reader.range(table, first.to_be_bytes()..=last.to_be_bytes());
+    let numbers = |row: Result<(Vec<u8>, Vec<u8>)>| row.map(|(key, value)| (number(key), number(value)));
+    let mut scan = versions::Scan { first, last, rows: Vec::new() };
+    if backwards {
+        scan.rows = rows.rev().map(numbers).take(limit).collect::<Result<_>>()?;
+        scan.rows.reverse();
+    } else {
+        scan.rows = rows.map(numbers).take(limit).collect::<Result<_>>()?;
+    }
+    // A scan that stops early knows nothing of the rest.
+    match (scan.rows.first(), scan.rows.last()) {
+        (Some((lowest, _)), _) if scan.rows.len() == limit && backwards => scan.first = *lowest,
+        (_, Some((highest, _))) if scan.rows.len() == limit => scan.last = *highest,
+        _ => {}
+    }
+    Ok(scan)
 }
 
 /// Decodes a key or a value.

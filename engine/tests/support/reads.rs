@@ -1,7 +1,7 @@
 //! Every way to read rows, for tests that know the expected content.
 
 use quenchdb::internals::base::random::Random;
-use quenchdb::{Error, Result, Snapshot, Table, Transaction, ValueReader};
+use quenchdb::{Error, Range, Reads, Result, Snapshot, Table, Transaction, ValueReader};
 use std::io::Read;
 use std::ops::Bound;
 
@@ -55,24 +55,27 @@ impl Reader<'_> {
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         random: &mut Random,
     ) -> Result<Vec<Row>> {
-        let (way, copies) = (random.below(3), random.chance(1, 2));
-        let mut rows = with!(self, reader => reader.range::<&[u8]>(table, bounds));
-        let own = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
-        let (mut lower, mut upper) = (Vec::new(), Vec::new());
-        for n in 0.. {
-            let back = way == 0 || (way == 1 && n % 2 == 1);
-            let row = match (back, copies) {
-                (false, true) => rows.next(),
-                (true, true) => rows.next_back(),
-                (false, false) => rows.next_row().map(|row| row.map(own)),
-                (true, false) => rows.next_row_back().map(|row| row.map(own)),
-            };
-            let Some(row) = row.transpose()? else { break };
-            if back { upper.push(row) } else { lower.push(row) }
-        }
-        lower.extend(upper.into_iter().rev());
-        Ok(lower)
+        with!(self, reader => rows_of(reader.range(table, bounds), random))
     }
+}
+
+fn rows_of<S: Reads>(mut rows: Range<'_, S>, random: &mut Random) -> Result<Vec<Row>> {
+    let (way, copies) = (random.below(3), random.chance(1, 2));
+    let own = |(key, value): (&[u8], &[u8])| (key.to_vec(), value.to_vec());
+    let (mut lower, mut upper) = (Vec::new(), Vec::new());
+    for n in 0.. {
+        let back = way == 0 || (way == 1 && n % 2 == 1);
+        let row = match (back, copies) {
+            (false, true) => rows.next(),
+            (true, true) => rows.next_back(),
+            (false, false) => rows.next_row().map(|row| row.map(own)),
+            (true, false) => rows.next_row_back().map(|row| row.map(own)),
+        };
+        let Some(row) = row.transpose()? else { break };
+        if back { upper.push(row) } else { lower.push(row) }
+    }
+    lower.extend(upper.into_iter().rev());
+    Ok(lower)
 }
 
 /// Reads a value to its end, or in pieces from the last piece to the first.

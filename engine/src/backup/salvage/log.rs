@@ -226,6 +226,16 @@ impl Applier<'_> {
                 let Some(name) = names.remove(&table) else { return Ok(false) };
                 self.sink.drop_table(&name)?;
             }
+            Operation::RenameTable { table, name } => {
+                if names.values().any(|other| other == name) {
+                    return Ok(false);
+                }
+                let Some(before) = names.insert(table, name.to_string()) else {
+                    names.remove(&table);
+                    return Ok(false);
+                };
+                self.sink.rename_table(&before, name)?;
+            }
             Operation::Put { table, key, value } => {
                 let Some(name) = names.get(&table) else { return Ok(false) };
                 self.sink.put(name, key, value)?;

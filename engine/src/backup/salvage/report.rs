@@ -17,6 +17,12 @@ pub trait SalvageSink {
     /// Those of the new database.
     fn drop_table(&mut self, table: &str) -> Result<()>;
 
+    /// Renames a table; no other has the new name.
+    ///
+    /// # Errors
+    /// Those of the new database.
+    fn rename_table(&mut self, table: &str, new_name: &str) -> Result<()>;
+
     /// Writes a row of an existing table.
     ///
     /// # Errors

@@ -45,3 +45,14 @@ fn inner_location_wins() {
     let error = Error::invalid("x").at(Location::Setting("logs")).at(Location::Setting("preset"));
     assert_eq!(error.location(), Some(&Location::Setting("logs")));
 }
+
+#[test]
+fn errors_become_io_errors_and_back() {
+    let full = Error::io("cannot write", std::io::Error::from_raw_os_error(28));
+    let wrapped = std::io::Error::from(full);
+    assert_eq!(wrapped.kind(), std::io::ErrorKind::StorageFull);
+    let error = wrapped.downcast::<Error>().expect("the engine's error");
+    assert_eq!((error.kind(), error.code()), (ErrorKind::OutOfSpace, "out-of-space"));
+    let denied = Error::io("cannot open", std::io::Error::from(std::io::ErrorKind::PermissionDenied));
+    assert_eq!(std::io::Error::from(denied).kind(), std::io::ErrorKind::PermissionDenied);
+}

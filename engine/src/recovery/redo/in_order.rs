@@ -61,6 +61,7 @@ impl InOrder<'_> {
                     return Err(Error::corruption("something else comes in the middle of a large value"));
                 }
                 Operation::CreateTable { table, name } => self.system.replay_create(table, name, self.csn)?,
+                Operation::RenameTable { table, name } => self.system.replay_rename(table, name, self.csn)?,
                 Operation::DropTable { table } => self.system.replay_drop(table, self.csn)?,
                 _ => {}
             }

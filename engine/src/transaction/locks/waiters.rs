@@ -30,6 +30,7 @@ use crate::base::{Error, ErrorKind, Location, Result, TableId};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::transaction::descriptor::{DescriptorId, Descriptors};
+use crate::transaction::table_name::TableName;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -156,7 +157,7 @@ pub struct InTable<'a> {
     /// Its identifier.
     pub id: TableId,
     /// Its name.
-    pub name: &'a Arc<str>,
+    pub name: &'a TableName,
     /// Its locks.
     pub locks: &'a TableLocks,
 }
@@ -300,7 +301,7 @@ impl Waiters {
             place,
             waiter: *waiter,
             table: table.id,
-            name: table.name.clone(),
+            name: table.name.get(),
             access: access.clone().into_owned(),
             blockers: Vec::new(),
             passed: 0,

@@ -154,7 +154,7 @@ fn rows_survive_evictions_checkpoints_and_takeovers() {
                 }
             }
             let snapshot = db.begin_read().expect("free");
-            let rows = snapshot.range::<&[u8]>(&table, ..);
+            let rows = snapshot.range(&table, ..);
             let rows: Vec<_> = rows.map(|row| row.expect("readable")).collect();
             assert_eq!(rows.len(), expected.len());
             assert!(

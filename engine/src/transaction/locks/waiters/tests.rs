@@ -13,7 +13,7 @@ struct World {
     descriptors: Arc<Descriptors>,
     waiters: Waiters,
     locks: TableLocks,
-    name: Arc<str>,
+    name: TableName,
     rows: Rows,
 }
 
@@ -24,7 +24,7 @@ impl World {
             waiters: Waiters::new(descriptors.clone()),
             descriptors,
             locks: TableLocks::default(),
-            name: "rows".into(),
+            name: TableName::new("rows"),
             rows: Rows::default(),
         }
     }
