@@ -57,7 +57,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         let engine = engine_error(error);
         let place = engine.and_then(Error::location).map(ToString::to_string);
         let advice = engine.map_or("see the message", |error| error.kind().advice());
-        print_object(&code(error), &message(error), place.as_deref(), advice);
+        print_object(code(error), &message(error), place.as_deref(), advice);
     } else {
         complain(&one_line(error));
     }
@@ -81,21 +81,13 @@ fn engine_error(error: &anyhow::Error) -> Option<&Error> {
     error.chain().find_map(|cause| cause.downcast_ref())
 }
 
-/// Returns the kind of the engine's error in words of lower case, `io` for an error of the system,
-/// or `failed`.
-fn code(error: &anyhow::Error) -> String {
+/// Returns the code of the engine's error, `io` for an error of the system, or `failed`.
+fn code(error: &anyhow::Error) -> &'static str {
     let Some(engine) = engine_error(error) else {
         let is_io = error.chain().any(|cause| cause.is::<std::io::Error>());
-        return if is_io { "io" } else { "failed" }.into();
+        return if is_io { "io" } else { "failed" };
     };
-    let mut code = String::new();
-    for letter in format!("{:?}", engine.kind()).chars() {
-        if letter.is_ascii_uppercase() && !code.is_empty() {
-            code.push('-');
-        }
-        code.push(letter.to_ascii_lowercase());
-    }
-    code
+    engine.code()
 }
 
 /// Returns the error with its contexts. An error of the engine names its own sources, so the chain

@@ -15,6 +15,7 @@ mod live;
 mod output;
 mod parse;
 mod commands;
+mod shell;
 mod torture;
 mod demo;
 #[cfg(feature = "emulator")]
@@ -63,6 +64,10 @@ enum Command {
     Create(tables::CreateArgs),
     /// Drop tables with all their rows, durably
     Drop(tables::DropArgs),
+    /// Rename a table, durably
+    Rename(tables::RenameArgs),
+    /// Delete all rows of a table, durably
+    Clear(tables::ClearArgs),
     /// Count the rows of tables
     Count(tables::CountArgs),
     /// Read rows (TSV, CSV, JSON lines) into a table or all tables, durably every --batch rows
@@ -77,6 +82,8 @@ enum Command {
     Delete(rows_at::DeleteArgs),
     /// Print the rows of a range of keys
     Scan(rows_at::ScanArgs),
+    /// Type statements, with history and completion, or run a script on standard input
+    Shell(shell::ShellArgs),
     /// List the tables
     Tables(inspect::TablesArgs),
     /// Print what is known of a database: device, sizes, log, last recovery
@@ -121,6 +128,8 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Demo(args) => demo::run(&args, json),
         Command::Create(args) => tables::create(&args, json),
         Command::Drop(args) => tables::drop_tables(&args, json),
+        Command::Rename(args) => tables::rename(&args, json),
+        Command::Clear(args) => tables::clear(&args, json),
         Command::Count(args) => tables::count(&args, json),
         Command::Load(args) => load::run(&args, json),
         Command::Dump(args) => dump::run(&args, json),
@@ -128,6 +137,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Put(args) => rows_at::put(&args, json),
         Command::Delete(args) => rows_at::delete(&args, json),
         Command::Scan(args) => rows_at::scan(&args, json),
+        Command::Shell(args) => shell::run(&args, json),
         Command::Tables(args) => inspect::tables(&args, json),
         Command::Stat(args) => inspect::stat(&args, json),
         Command::Verify(args) => inspect::verify(&args, json),

@@ -13,8 +13,9 @@ use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::{Frame, Terminal};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::cell::Cell;
-use std::io::{Stderr, stderr};
+use std::io::{Stderr, stderr, stdin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +23,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static ON: AtomicBool = AtomicBool::new(false);
 /// Held during a frame, so that no frame follows the end.
 static DRAWING: Mutex<()> = Mutex::new(());
+
+/// Settings of the terminal before another library changed them.
+static REMEMBERED: Mutex<Option<Termios>> = Mutex::new(None);
+
+/// Remembers the settings of the terminal at standard input, so that [`restore`] restores them.
+pub fn remember() {
+    *REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner) = tcgetattr(stdin()).ok();
+}
 
 thread_local! {
     static IS_DRAWING: Cell<bool> = const { Cell::new(false) };
@@ -37,6 +46,9 @@ pub fn restore() {
     let _lock = (!IS_DRAWING.get()).then(lock);
     if ON.swap(false, Ordering::SeqCst) {
         give_back();
+    }
+    if let Some(settings) = &*REMEMBERED.lock().unwrap_or_else(PoisonError::into_inner) {
+        let _ = tcsetattr(stdin(), OptionalActions::Now, settings);
     }
 }
 

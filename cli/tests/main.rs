@@ -12,6 +12,7 @@ mod program;
 mod protocols;
 mod real_faults;
 mod servers;
+mod shell;
 mod stores;
 mod transcripts;
 mod workloads;

@@ -114,3 +114,8 @@ fn mistakes_create_nothing() {
 fn errors_are_json_objects_on_request() {
     check("json_errors.txt");
 }
+
+#[test]
+fn the_shell_runs_scripts_up_to_the_first_error() {
+    check("shell.txt");
+}

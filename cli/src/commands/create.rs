@@ -110,6 +110,11 @@ impl Writable {
         }
     }
 
+    /// Opens a database.
+    pub fn open(place: &Path) -> Result<Writable> {
+        Ok(Writable::of(open_to_write(place, false)?, place, None))
+    }
+
     /// Creates a database.
     fn create(place: &Path) -> Result<Writable> {
         check_unused(place)?;
@@ -160,6 +165,12 @@ impl Writable {
     pub fn keep(&mut self) {
         self.undo = None;
         self.tables_kept = self.created.tables.len();
+    }
+
+    /// Returns the database. What was created stays.
+    pub fn into_database(mut self) -> Result<Database> {
+        self.keep();
+        self.database.take().context("the database is closed")
     }
 
     /// Closes the database. What was created stays.

@@ -159,16 +159,26 @@ pub fn stat(args: &StatArgs, as_json: bool) -> Result<Outcome> {
         print_json(&object)?;
         return Ok(Outcome::Done);
     }
+    print_text(&text_of(&database, facts, statistics.disk_full))?;
+    Ok(Outcome::Done)
+}
+
+fn text_of(database: &Database, facts: Vec<(&'static str, Value)>, is_full: bool) -> String {
     let mut text = database.open_line() + "\n";
     for (name, value) in facts {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
         let _ = writeln!(text, "{name:<20} {value}");
     }
-    if statistics.disk_full {
+    if is_full {
         text.push_str("the disk is full: free space; nothing acknowledged is lost\n");
     }
-    print_text(&text)?;
-    Ok(Outcome::Done)
+    text
+}
+
+/// Returns what `stat` prints.
+pub fn stat_text(database: &Database) -> String {
+    let statistics = database.statistics();
+    text_of(database, facts(database, &statistics, &Prices::default()), statistics.disk_full)
 }
 
 /// Runs `verify`. Reports damage also if it makes the open fail.

@@ -2,6 +2,7 @@
 
 mod source;
 mod create;
+pub mod range;
 pub mod tables;
 pub mod backup;
 pub mod load;
@@ -11,4 +12,6 @@ pub mod objects;
 pub mod pins;
 pub mod rows_at;
 
-pub use source::{DatabaseArgs, SourceArgs, is_url, require_empty};
+pub use create::Writable;
+pub use inspect::stat_text;
+pub use source::{DatabaseArgs, SourceArgs, is_url, open_checkpoint, open_to_read, require_empty};

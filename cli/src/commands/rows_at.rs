@@ -1,6 +1,7 @@
 //! `get`, `put`, `delete`, `scan`: rows by key.
 
 use super::create::Writable;
+use super::range::Asked;
 use super::source::{SourceArgs, open_to_write};
 use crate::errors::complain;
 use crate::output::{Outcome, print_json, print_text};
@@ -10,7 +11,6 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use std::fs::File;
 use std::io::{BufWriter, Cursor, Read, Write};
-use std::ops::Bound;
 use std::path::PathBuf;
 
 /// A row of a database.
@@ -188,35 +188,16 @@ pub fn delete(args: &DeleteArgs, as_json: bool) -> Result<Outcome> {
     Ok(if found { Outcome::Done } else { not_found(&args.row.key, as_json) })
 }
 
-/// Returns the first key above all keys that begin with `prefix`.
-fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.pop() {
-        if last < u8::MAX {
-            end.push(last + 1);
-            return Bound::Excluded(end);
-        }
-    }
-    Bound::Unbounded
-}
-
-type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
-
-fn bounds(args: &ScanArgs) -> Result<KeyRange> {
-    let decode = |text: &String| unescape(text.as_bytes()).context("the range");
-    if let Some(prefix) = &args.prefix {
-        let prefix = decode(prefix)?;
-        let end = after_prefix(&prefix);
-        return Ok((if prefix.is_empty() { Bound::Unbounded } else { Bound::Included(prefix) }, end));
-    }
-    let from = args.from.as_ref().map(decode).transpose()?.map_or(Bound::Unbounded, Bound::Included);
-    let to = args.to.as_ref().map(decode).transpose()?.map_or(Bound::Unbounded, Bound::Excluded);
-    Ok((from, to))
+fn asked(args: &ScanArgs) -> Result<Asked> {
+    let decode = |text: &Option<String>| {
+        text.as_ref().map(|text| unescape(text.as_bytes())).transpose().context("the range")
+    };
+    Ok(Asked { from: decode(&args.from)?, to: decode(&args.to)?, prefix: decode(&args.prefix)? })
 }
 
 /// Runs `scan`.
 pub fn scan(args: &ScanArgs, as_json: bool) -> Result<Outcome> {
-    let bounds = bounds(args)?;
+    let bounds = asked(args)?.bounds();
     let (_database, table, snapshot) = args.source.table(&args.table)?;
     let range = snapshot.range(&table, bounds);
     let rows: Box<dyn Iterator<Item = _>> =
@@ -227,6 +208,3 @@ pub fn scan(args: &ScanArgs, as_json: bool) -> Result<Outcome> {
     writer.flush()?;
     Ok(Outcome::Done)
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! `create`, `drop`, `count`: tables as a whole.
+//! `create`, `drop`, `rename`, `clear`, `count`: tables as a whole.
 
 use super::create::Writable;
 use super::source::{SourceArgs, open_to_write, shown};
@@ -32,6 +32,28 @@ pub struct DropArgs {
     /// Tables to drop, with all their rows. All must exist: otherwise none is dropped
     #[arg(required = true)]
     tables: Vec<String>,
+}
+
+/// `quench rename`
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  quench rename mydb orders invoices")]
+pub struct RenameArgs {
+    /// Database directory
+    directory: PathBuf,
+    /// Table
+    table: String,
+    /// New name, which no table may have
+    new_name: String,
+}
+
+/// `quench clear`
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  quench clear mydb cache")]
+pub struct ClearArgs {
+    /// Database directory
+    directory: PathBuf,
+    /// Table, which stays, without rows
+    table: String,
 }
 
 /// `quench count`
@@ -86,6 +108,32 @@ pub fn drop_tables(args: &DropArgs, as_json: bool) -> Result<Outcome> {
     } else {
         let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
         print_text(&format!("dropped {}", names.join(", ")))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs `rename`.
+pub fn rename(args: &RenameArgs, as_json: bool) -> Result<Outcome> {
+    let database = open_to_write(&args.directory, false)?;
+    database.rename_table(&args.table, &args.new_name)?;
+    database.close()?;
+    if as_json {
+        print_json(&json!({"renamed": args.table, "to": args.new_name}))?;
+    } else {
+        print_text(&format!("renamed `{}` to `{}`", args.table, args.new_name))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// Runs `clear`.
+pub fn clear(args: &ClearArgs, as_json: bool) -> Result<Outcome> {
+    let database = open_to_write(&args.directory, false)?;
+    database.clear_table(&args.table)?;
+    database.close()?;
+    if as_json {
+        print_json(&json!({"cleared": args.table}))?;
+    } else {
+        print_text(&format!("cleared `{}`", args.table))?;
     }
     Ok(Outcome::Done)
 }

@@ -3,6 +3,7 @@
 
 #[path = "../../../engine/tests/support/skipped.rs"]
 mod skipped;
+pub mod terminal;
 
 use serde_json::Value;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Tests of `rows_at`.
+//! Tests of `range`.
 
 use super::*;
 
