@@ -29,6 +29,8 @@ fn settings(preset: Preset) -> Settings {
         s.preset = preset;
         s.logs = if preset == Preset::Autonomous { 2 } else { 1 };
         s.log_bytes_max = 4 << 20;
+        // The log of a closed sample is damaged, too.
+        s.trim_log = false;
     })
 }
 

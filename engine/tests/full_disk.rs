@@ -264,7 +264,7 @@ fn open_transactions(log_bytes_max: u64) -> usize {
     let context = format!("open transactions, {log_bytes_max} bytes of log");
     let settings = settings(Preset::Autonomous, 8 << 20).with(|s| s.log_bytes_max = log_bytes_max);
     let (disk, db, table) = start(1, &settings);
-    disk.set_capacity(Some(size(&disk) + (2 << 20)));
+    disk.set_capacity(Some(size(&disk) + (3 << 20)));
     let mut rows = Rows::new();
     let mut open_ones = Vec::new();
     let mut next = 0u32;

@@ -22,6 +22,7 @@ mod dependencies;
 mod extents;
 mod fail_nth;
 mod faults;
+mod footprint;
 mod formats;
 mod full_disk;
 mod handles;

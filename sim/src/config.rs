@@ -219,7 +219,7 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
     perhaps(&|settings, n| {
         settings.compression = [Compression::None, Compression::Zstd, Compression::Lz4, Compression::Lz4][n]
     });
-    perhaps(&|settings, n| settings.segment_bytes = [64 << 10, 64 << 10, 128 << 10, 100 << 10][n]);
+    perhaps(&|settings, n| settings.segment_bytes = [64 << 10, 512 << 10, 128 << 10, 100 << 10][n]);
     perhaps(&|settings, n| {
         let drawn = settings.flush_interval;
         settings.flush_interval = [drawn, drawn, Some(us(100)), Some(us(2_000))][n];
@@ -234,6 +234,7 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
     perhaps(&|settings, n| settings.write_deadline = Duration::from_secs([60, 60, 0, 3_600][n]));
     perhaps(&|settings, n| settings.version_bytes = [256 << 20, 256 << 20, 256 << 20, 128 << 10][n]);
     perhaps(&|settings, n| settings.transaction_bytes_max = [0, 0, 0, 300 << 10][n]);
+    perhaps(&|settings, n| settings.trim_log = n > 0);
     drawn
 }
 

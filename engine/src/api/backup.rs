@@ -216,7 +216,7 @@ fn open_log(
 ) -> Result<(CopiedLog, Option<Box<dyn Send + Sync>>)> {
     let storage = place.open_source(settings)?;
     let lock = place.lock_for_reading(&*storage).map_err(|error| {
-        let advice = "close it, or restore with a copy of its files made while it is closed";
+        let advice = "close it with trim_log = false, or restore with a copy of its files made then";
         match error.kind() {
             ErrorKind::Busy => {
                 Error::new(ErrorKind::Busy, format!("the log's directory: {}: {advice}", error.message()))

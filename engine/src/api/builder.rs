@@ -87,6 +87,7 @@ impl Builder {
     setters! {
         segment_bytes: u64 = segment_bytes,
         checkpoint_log_bytes: u64 = checkpoint_log_bytes,
+        trim_log: bool = trim_log,
         transaction_bytes_max: usize = transaction_bytes_max,
         chunk_bytes: usize = chunk_bytes,
     }

@@ -158,7 +158,24 @@ impl Engine {
             let _ = thread.join();
         }
         self.system.commit().close()?;
-        checkpointer.checkpoint_and_close(segments).map(drop)
+        if let Err(error) = checkpointer.shorten_for_close() {
+            tracing::warn!(%error, "the file of pages stays longer than necessary");
+        }
+        checkpointer.checkpoint_and_close(segments)?;
+        if let Err(error) = self.give_back_space(segments) {
+            tracing::warn!(%error, "the closed database keeps space that it does not need");
+        }
+        Ok(())
+    }
+
+    /// Removes the log, and cuts the file of pages, of a database that was closed.
+    fn give_back_space(&self, segments: &SegmentPool) -> Result<()> {
+        // With a file of a killed process left, the next open recovers.
+        let is_clean = !segments.has_stale_files();
+        let trimmed = if is_clean && self.settings.trim_log { segments.trim() } else { Ok(()) };
+        let space = self.store.disk_space();
+        let cut = if space.stores_extents() { Ok(()) } else { space.cut_for_close() };
+        cut.and(trimmed)
     }
 }
 

@@ -177,6 +177,9 @@ pub struct Settings {
     pub segment_bytes: u64,
     /// Log bytes after which a checkpoint starts automatically; 0 is never. Default 512 MiB.
     pub checkpoint_log_bytes: u64,
+    /// A clean close removes the log, except two short segments. `false` keeps its segments, so
+    /// that a backup can be restored with the log of a database that was closed. Default true.
+    pub trim_log: bool,
     /// Largest redo of one transaction in bytes, 4096 to 1 TiB; 0 is two thirds of what
     /// `log_bytes_max` leaves beside the segments in use. Default 0.
     pub transaction_bytes_max: usize,
@@ -289,6 +292,7 @@ impl Default for Settings {
             checkpoint_log_bytes: 512 << 20,
             recovery_seconds: 5,
             log_bytes_max: 2 << 30,
+            trim_log: true,
             transaction_bytes_max: 0,
             chunk_bytes: 0,
             await_cohort: true,

@@ -189,6 +189,12 @@ impl FrameTable {
         self.page_count.load(Ordering::Acquire)
     }
 
+    /// Returns the number of allocated pages: ids that are neither free nor set aside.
+    #[must_use]
+    pub fn pages_in_use(&self) -> u64 {
+        self.page_count().saturating_sub(1 + self.free.lock().count())
+    }
+
     /// Bytes that the tables with an entry for every page id take, whether the page is in memory or
     /// not.
     pub(super) fn table_bytes(&self) -> u64 {

@@ -39,6 +39,12 @@ struct Sequence {
 }
 
 impl FreeIds {
+    /// Returns the number of free ids.
+    pub(super) fn count(&self) -> u64 {
+        let set_aside: u64 = self.sequences.iter().map(|sequence| sequence.end - sequence.last - 1).sum();
+        (self.recycled.len() + self.cold.len()) as u64 + set_aside
+    }
+
     fn position(&self, before: Option<PageId>) -> Option<usize> {
         before.and_then(|before| self.sequences.iter().position(|sequence| sequence.last == before.0))
     }

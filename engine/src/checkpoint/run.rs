@@ -178,7 +178,7 @@ impl Checkpointer {
             manifest.log_memory = None;
         }
         manifest.forget_covered();
-        if let Err(error) = manifest.encode() {
+        if let Err(error) = published.file.reserve(&manifest) {
             // Nothing was written, so the previous manifest certainly counts.
             self.store.abandon_checkpoint(finished);
             return Err(error);

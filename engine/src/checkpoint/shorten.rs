@@ -1,9 +1,10 @@
 //! After a checkpoint: relocates images out of sparse packs and from the end of a file that is too
-//! long.
+//! long. Before a close: the same for a file that is mostly free.
 
 use super::checkpointer::Checkpointer;
 use super::pace::Pacer;
 use super::space::{Since, is_due};
+use crate::base::Result;
 use crate::store::{Relocation, StoreUsage};
 use crate::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,7 +19,44 @@ const COMPACT_STEP_BYTES: usize = 8 << 20;
 /// time.
 const SHORTEN_AGAIN: Duration = Duration::from_millis(500);
 
+/// A shorter file stays as it is at a close.
+const CLOSE_FROM_BYTES: u64 = 1 << 20;
+/// Images relocated at a close.
+const CLOSE_IMAGES_MAX: u64 = 2048;
+
 impl Checkpointer {
+    /// Prepares the file of pages for a close, which cuts it. If most of the file is free, or will
+    /// be after a checkpoint, makes that checkpoint and relocates images at the end, if they are
+    /// few.
+    ///
+    /// # Errors
+    /// As [`Checkpointer::checkpoint`] and [`Checkpointer::move_tail`].
+    pub fn shorten_for_close(&self) -> Result<()> {
+        if self.store.disk_space().stores_extents() {
+            return Ok(());
+        }
+        // Pages of removed rows are free afterwards.
+        self.system.versions.collect_all();
+        let drops_tables = self.system.catalog.lock().has_dropped();
+        let usage = self.store.usage();
+        let is_long = usage.blocks * usage.block_bytes as u64 > CLOSE_FROM_BYTES;
+        if !is_long || !drops_tables && !self.is_mostly_free() {
+            return Ok(());
+        }
+        self.checkpoint()?;
+        if self.is_mostly_free() {
+            let bound = self.store.disk_space().compact_blocks();
+            self.move_tail(bound, CLOSE_IMAGES_MAX as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether the pages take less than half of the file, and are few.
+    fn is_mostly_free(&self) -> bool {
+        let pages = self.pool.frames().pages_in_use();
+        pages <= CLOSE_IMAGES_MAX && pages * 2 < self.store.usage().blocks
+    }
+
     /// Sleeps between batches of relocated images, after a paced checkpoint.
     fn pause_relocation(&self, pacer: Option<&Pacer<'_>>) {
         if let Some(pacer) = pacer {

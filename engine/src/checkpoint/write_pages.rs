@@ -8,6 +8,7 @@ use super::prepare::Prepared;
 use crate::base::{Csn, PageId, Result};
 use crate::buffer::Version;
 use crate::store::{Heat, ImageKind, ImageWriter, Written};
+use crate::sync::atomic::Ordering;
 use crate::transaction::FreesPaused;
 
 /// Images made between two looks at completed writes.
@@ -34,6 +35,7 @@ impl Checkpointer {
         let (written, counts) = (Vec::new(), Counts::default());
         let mut work = PageWork { checkpointer: self, prepared, csn, written, counts };
         let mut writer = prepared.open.writer(&*self.storage, bytes)?;
+        writer.limit_run(self.pool.frames().demand().dirty.load(Ordering::Relaxed));
         let mut next = 1;
         // The page count is read again each time: a structure change that was under way when the
         // epoch began may create pages. It has ended when its other, latched pages have been

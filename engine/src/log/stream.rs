@@ -369,7 +369,7 @@ impl LogGuard<'_> {
             }
             let Some(segment) = self.log.segments.take(len) else { return Reserve::NoSegment };
             if let Some(too_small) = state.next_segment.replace(segment) {
-                self.log.segments.retire(too_small, Csn::ZERO, OpenBlocks::default());
+                self.log.segments.put_back(too_small);
             }
         }
         Reserve::Ready

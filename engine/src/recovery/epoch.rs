@@ -207,8 +207,12 @@ impl Recovery<'_> {
     }
 
     fn segment_pool(&self) -> Result<Arc<SegmentPool>> {
-        let settings = self.settings;
-        SegmentPool::new(self.storage.clone(), settings.segment_bytes, settings.log_bytes_max, SPARE_SEGMENTS)
+        let (bytes, most) = (self.settings.segment_bytes, self.settings.log_bytes_max);
+        let pool = SegmentPool::new(self.storage.clone(), bytes, most, SPARE_SEGMENTS)?;
+        if !self.settings.trim_log {
+            pool.keep_short();
+        }
+        Ok(pool)
     }
 
     /// Waits for the segments of the new epoch, for which a full disk may need the room of others.

@@ -1,6 +1,6 @@
 //! The segment files of a recovery: those it finds, those it writes.
 
-use crate::base::{Csn, DatabaseId, Error, Result};
+use crate::base::{Csn, DatabaseId, Error, ErrorKind, Result};
 use crate::device::{OpenMode, SECTOR_BYTES, Storage};
 use crate::log::{DIRECTORY, Log, LogGuard, Reserve, Scan, ScannedBlock, Segment, record_bytes};
 
@@ -74,7 +74,7 @@ pub fn append_again(log: &Log, copies: &[Copy]) -> Result<()> {
     for (csn, bytes) in copies {
         debug_assert_eq!(bytes.len(), record_bytes(bytes.len() - crate::log::RECORD_HEADER_BYTES));
         let mut large = (bytes.len() > log.block_payload_bytes()).then(|| log.large_buffer(bytes.len()));
-        let since = segments.begin_waiting();
+        let mut since = segments.begin_waiting();
         loop {
             let ticket = segments.prepared().ticket();
             match guard.reserve(bytes.len(), &mut large) {
@@ -82,7 +82,11 @@ pub fn append_again(log: &Log, copies: &[Copy]) -> Result<()> {
                 Reserve::BuffersFull | Reserve::NeedsLargeBuffer => write_sealed(&mut guard)?,
                 Reserve::NoSegment => {
                     if let Some(failure) = segments.failure_since(since) {
-                        return Err(failure);
+                        // The first segment had space, and may be short.
+                        if failure.kind() != ErrorKind::OutOfSpace || !segments.remove_obsolete() {
+                            return Err(failure);
+                        }
+                        since = segments.begin_waiting();
                     }
                     segments.prepared().wait(ticket, Some(std::time::Duration::from_millis(100)));
                 }

@@ -30,8 +30,12 @@ use std::time::Duration;
 /// The file grows by this part of its length, within these bounds.
 const GROWTH_PART: u64 = 64;
 const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
+/// A short file grows by its own length, at least this much.
+const SHORT_GROWTH_BYTES: u64 = 256 << 10;
 /// The file is cut when at least this part of it can go.
 const CUT_PART: u64 = 64;
+/// Live content of a small database, in bytes.
+const SMALL_BYTES: u64 = 256 << 10;
 /// Images are relocated when the file exceeds the need by at least this part.
 const EXCESS_PART: u64 = 8;
 
@@ -225,8 +229,9 @@ impl DiskSpace {
         if least > most {
             return Err(Error::new(ErrorKind::OutOfSpace, "the page store is at its largest size"));
         }
-        let mut step =
-            (old * block_bytes / GROWTH_PART).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end()) / block_bytes;
+        let len = old * block_bytes;
+        let part = (len / GROWTH_PART).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end());
+        let mut step = part.min(len.max(SHORT_GROWTH_BYTES)) / block_bytes;
         if state.blocks.full.is_some() {
             step = least;
         }
@@ -356,13 +361,34 @@ impl DiskSpace {
     /// I/O: the file stays as long as it is.
     pub fn cut_free_end(&self) -> Result<()> {
         let mut state = self.state.lock();
-        let end = state.blocks.free.bitmap.used_end().max(state.used() + self.kept(&state));
+        let needed = state.used() + self.kept(&state);
+        self.cut_to(&mut state, needed)
+    }
+
+    /// Cuts the file to `needed` blocks, or behind the last block in use.
+    fn cut_to(&self, state: &mut State, needed: u64) -> Result<()> {
+        let end = state.blocks.free.bitmap.used_end().max(needed);
         let end = state.blocks.free.bitmap.whole_extents(end);
         if end < state.blocks.free.bitmap.blocks() {
             self.file.file.set_len(end * self.file.page_bytes as u64)?;
             state.blocks.cut(end);
         }
         Ok(())
+    }
+
+    /// Before the database is closed for good: cuts off the free end of the file. A small database
+    /// keeps what a checkpoint of no change writes; removing its rows would free little space on a
+    /// full disk. Another keeps the reserve for a change, so that rows can be removed after the
+    /// next open on a full disk.
+    ///
+    /// # Errors
+    /// I/O: the file stays as long as it is.
+    pub fn cut_for_close(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        let (used, reserve) = (state.used(), self.reserve.get());
+        let is_small = used * self.file.page_bytes as u64 <= SMALL_BYTES;
+        let needed = if is_small { used + self.kept(&state) } else { state.needed(reserve) };
+        self.cut_to(&mut state, needed)
     }
 
     /// Blocks that no other use may take: see [`Reserve::kept`].

@@ -20,6 +20,12 @@
 //!    would stay until the next open.
 //! 7. A database that was not closed has at least one file, so that recovery can distinguish a lost
 //!    log from an empty one.
+//! 8. The first segments are short, so that a small database has a small log. The next one has four
+//!    times the length of the longest that a log took or missed, up to `segment_bytes`. Only
+//!    segments of at least that length count as spare and are recycled; on a full disk all do, and
+//!    without `trim_log` all are recycled.
+//! 9. A clean close removes all segments but two short ones ([`SegmentPool::trim`]), if
+//!    `trim_log`. By then the manifest durably says that no segment is needed.
 
 mod file;
 mod state;
@@ -27,6 +33,7 @@ mod pool;
 mod prepare;
 mod pressure;
 mod stale;
+mod trim;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 

@@ -13,6 +13,10 @@ use std::sync::Arc;
 
 /// Segments that may be taken beyond the bound between recovery and the first checkpoint.
 pub(super) const RECOVERY_SEGMENTS: u64 = 4;
+/// Length of the first segments, in bytes.
+pub(super) const FIRST_BYTES: u64 = 64 << 10;
+/// A spare segment is this many times as long as the longest that a log took or missed.
+const GROWTH: u64 = 4;
 /// Recycled segments kept beyond the spare ones.
 const READY_MAX: usize = 64;
 
@@ -54,6 +58,8 @@ impl SegmentPool {
         storage.create_directory(DIRECTORY)?;
         storage.flush_directory("")?;
         let recycles = !storage.facts().append_only;
+        // Where nothing is allocated, short segments save nothing and cost requests.
+        let next_len = if recycles { FIRST_BYTES.min(segment_bytes) } else { segment_bytes };
         Ok(Arc::new(SegmentPool {
             storage,
             recycles,
@@ -61,12 +67,18 @@ impl SegmentPool {
             bytes_max,
             spare,
             clock: Clock::real(),
-            state: Mutex::new(State::default()),
+            state: Mutex::new(State { next_len, ..State::default() }),
             work: Arc::new(Event::new()),
             prepared: Event::new(),
             filled: Event::new(),
             preparer: Mutex::new(None),
         }))
+    }
+
+    /// Recycles also segments that are shorter than new ones, so that a restore finds their records
+    /// for longer.
+    pub fn keep_short(&self) {
+        self.state.lock().keeps_short = true;
     }
 
     /// Stops the preparer; with `wait` returns when it has ended.
@@ -99,9 +111,23 @@ impl SegmentPool {
         in_use + more <= self.bytes_max || after_recovery || state.beyond_bound
     }
 
-    /// Length of a segment with room for `len` bytes.
-    pub(super) fn len_for(&self, len: u64) -> u64 {
-        len.max(self.segment_bytes).next_multiple_of(SECTOR_BYTES as u64)
+    /// Returns the length of a new segment with room for `len` bytes.
+    pub(super) fn len_for(state: &State, len: u64) -> u64 {
+        len.max(state.next_len).next_multiple_of(SECTOR_BYTES as u64)
+    }
+
+    /// Makes the next segments longer (rule 8), after a log took or missed one of `len` bytes.
+    fn grow(&self, state: &mut State, len: u64) {
+        let longer = len.saturating_mul(GROWTH).min(self.segment_bytes);
+        state.next_len = state.next_len.max(longer.next_multiple_of(SECTOR_BYTES as u64));
+    }
+
+    /// Returns the number of READY segments that need no longer one beside them.
+    pub(super) fn spare_ready(state: &State) -> usize {
+        if state.attempts.disk_full.is_some() {
+            return state.ready.len();
+        }
+        state.ready.iter().filter(|segment| segment.len >= state.next_len).count()
     }
 
     /// The shortest READY segment with room for `len` bytes that may be taken: a longer one may not
@@ -123,6 +149,7 @@ impl SegmentPool {
             return None;
         }
         let segment = self.usable(&state, len).map(|index| state.ready.swap_remove(index));
+        self.grow(&mut state, segment.as_ref().map_or(len, |segment| segment.len));
         match &segment {
             Some(segment) => drop(state.active.insert(segment.id, segment.len)),
             None => {
@@ -134,12 +161,21 @@ impl SegmentPool {
                 }
             }
         }
-        let wake = segment.is_none() || state.ready.len() < self.spare;
+        let wake = segment.is_none() || Self::spare_ready(&state) < self.spare;
         drop(state);
         if wake {
             self.work.notify_all();
         }
         segment
+    }
+
+    /// Makes an ACTIVE segment READY again in which no block has a place.
+    pub fn put_back(&self, segment: Segment) {
+        let mut state = self.state.lock();
+        state.active.remove(&segment.id);
+        state.ready.push(segment);
+        drop(state);
+        self.prepared.notify_all();
     }
 
     /// An ACTIVE segment is full: RETIRED with the highest CSN in it, and the blocks that are still
@@ -183,8 +219,11 @@ impl SegmentPool {
                     continue;
                 }
                 let segment = full.segment;
-                let fits = segment.len == self.segment_bytes && state.ready.len() < self.spare + READY_MAX;
+                let is_kept = state.keeps_short || state.attempts.disk_full.is_some();
+                let is_long = segment.len >= state.next_len || is_kept;
+                let fits = segment.len <= self.segment_bytes && is_long;
                 if fits
+                    && state.ready.len() < self.spare + READY_MAX
                     && self.recycles
                     && (segment.id.0 >= state.ids.first_own || planted::is(Bug::KilledSegmentAdopted))
                 {
@@ -237,7 +276,7 @@ impl SegmentPool {
         &self.prepared
     }
 
-    /// Returns the length of an ordinary segment.
+    /// Returns the length of an ordinary segment, once segments have grown to it.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.segment_bytes

@@ -78,14 +78,14 @@ impl SegmentPool {
         }
         while let Some(len) = state.requests.wanted.pop() {
             // With the length that it will have: what `take` would refuse is not made.
-            let fits = self.within_bound(&state, state.bytes_in_use(), self.len_for(len));
+            let fits = self.within_bound(&state, state.bytes_in_use(), Self::len_for(&state, len));
             if fits && self.usable(&state, len).is_none() {
                 state.requests.in_progress = Some(len);
                 return Work::Prepare(len);
             }
         }
-        if state.ready.len() < self.spare && state.attempts.failure.is_none() {
-            return Work::Prepare(self.segment_bytes);
+        if Self::spare_ready(&state) < self.spare && state.attempts.failure.is_none() {
+            return Work::Prepare(state.next_len);
         }
         Work::Nothing
     }
@@ -108,15 +108,14 @@ impl SegmentPool {
 
     /// Creates a READY segment of at least `len` bytes.
     fn prepare(&self, len: u64) -> Result<()> {
-        let id = {
+        let (id, len) = {
             let mut state = self.state.lock();
             state.ids.next = state.ids.next.max(1);
             state.ids.next += 1;
             let id = SegmentId(state.ids.next - 1);
             state.making = Some(id);
-            id
+            (id, Self::len_for(&state, len))
         };
-        let len = self.len_for(len);
         let result = self.create(id, len);
         // Half a segment must not keep the space that is missing.
         let stays = result.is_err() && self.storage.remove(&path_of(id)).is_err();

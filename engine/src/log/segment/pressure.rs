@@ -72,7 +72,7 @@ impl SegmentPool {
             && (state.attempts.disk_full.is_some_and(|asked| asked.at >= ticket.since)
                 || self.was_just_full(&state))
         {
-            let bytes = self.segment_bytes;
+            let bytes = Self::len_for(&state, state.requests.longest_missed);
             let mut what =
                 format!("the disk is full: {bytes} more bytes are needed for a segment of the log");
             if state.bytes_retained() > 0 {
@@ -120,7 +120,7 @@ impl SegmentPool {
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         let state = self.state.lock();
-        state.attempts.disk_full.is_some() && state.ready.len() < self.spare
+        state.attempts.disk_full.is_some() && Self::spare_ready(&state) < self.spare
     }
 
     /// Returns true if a committer was refused at most `recently` ago because the disk is full.

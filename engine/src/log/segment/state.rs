@@ -63,6 +63,10 @@ pub(super) struct Checkpoints {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub ready: Vec<Segment>,
+    /// Length of the next spare segment, in bytes (rule 8).
+    pub next_len: u64,
+    /// Short segments are recycled, too: `trim_log` is off.
+    pub keeps_short: bool,
     pub retired: Vec<Retired>,
     /// Lengths of the ACTIVE segments.
     pub active: BTreeMap<SegmentId, u64>,

@@ -2,14 +2,14 @@
 //! prepares segments.
 
 use super::file::{OpenBlocks, Segment};
-use super::pool::{RECOVERY_SEGMENTS, SegmentPool};
+use super::pool::{FIRST_BYTES, RECOVERY_SEGMENTS, SegmentPool};
 use super::prepare::Work;
 use crate::base::Location;
 use crate::base::clock::Clock;
 use crate::base::clock::WaitTimer;
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
-use crate::device::SpaceRefusal;
 use crate::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
+use crate::device::{OpenMode, SpaceRefusal, Storage};
 use crate::log::names::path_of;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -64,6 +64,19 @@ fn add_recovered(pool: &SegmentPool, id: u64, csn: u64) {
 /// As `add_recovered`, obsolete.
 fn add_obsolete(pool: &SegmentPool, id: u64, csn: u64) {
     pool.add_obsolete(found(pool, id), Csn(csn));
+}
+
+/// A pool whose segments grow from [`FIRST_BYTES`] to 16 times that.
+fn growing_pool() -> (Arc<SegmentPool>, SimulatedStorage) {
+    let disk = SimulatedStorage::new(1);
+    let most = 16 * FIRST_BYTES;
+    let pool = SegmentPool::new(Arc::new(disk.clone()), most, 64 * most, 2).expect("a healthy disk");
+    (pool, disk)
+}
+
+/// Lengths of segments, in units of the first one's.
+fn lengths(segments: &[Segment]) -> Vec<u64> {
+    segments.iter().map(|segment| segment.len / FIRST_BYTES).collect()
 }
 
 /// Numbers of the files.
@@ -439,4 +452,91 @@ fn a_device_that_has_not_made_a_segment_in_time_is_named() {
     assert!(matches!(told.location(), Some(Location::File { .. })), "{told}");
     fill(&pool, &[1, 2, 3]);
     assert!(pool.full().to_string().contains("the log is full"), "{}", pool.full());
+}
+
+#[test]
+fn segments_grow_from_short_ones_to_the_longest() {
+    let (pool, disk) = growing_pool();
+    prepare(&pool);
+    assert_eq!(pool.file_bytes(), 2 * FIRST_BYTES, "nothing was taken yet");
+    let taken: Vec<Segment> = std::iter::from_fn(|| take(&pool, 1)).take(8).collect();
+    assert_eq!(lengths(&taken), [1, 1, 4, 4, 16, 16, 16, 16]);
+    prepare(&pool);
+    let spare = lengths(&pool.state.lock().ready);
+    assert!(spare.len() >= 2 && spare.iter().all(|len| *len == 16), "{spare:?}");
+    // The short ones are not used again.
+    let ids: Vec<u64> = taken.iter().take(4).map(|segment| segment.id.0).collect();
+    taken
+        .into_iter()
+        .zip(1..)
+        .for_each(|(segment, csn)| pool.retire(segment, Csn(csn), OpenBlocks::default()));
+    prepare(&pool);
+    pool.await_ready(1).expect("one is ready");
+    pool.recycle(Csn(8), Csn(8)).expect("a healthy disk");
+    let left = files(&disk);
+    assert!(ids.iter().all(|id| !left.contains(id)), "{ids:?} {left:?}");
+    assert!(lengths(&pool.state.lock().ready).iter().all(|len| *len == 16));
+    assert_eq!(pool.leaked().expect("a healthy disk"), []);
+}
+
+#[test]
+fn a_long_block_makes_the_next_segments_longer() {
+    let (pool, _) = growing_pool();
+    prepare(&pool);
+    assert!(pool.take(3 * FIRST_BYTES).is_none(), "only short ones are ready");
+    prepare(&pool);
+    assert_eq!(pool.take(3 * FIRST_BYTES).expect("it was made").len, 12 * FIRST_BYTES);
+    assert_eq!(pool.take(1).expect("a short one is ready").len, FIRST_BYTES, "the shortest that fits");
+}
+
+#[test]
+fn short_segments_count_and_stay_on_a_full_disk() {
+    let (pool, disk) = growing_pool();
+    prepare(&pool);
+    disk.set_capacity(Some(2 * FIRST_BYTES));
+    let segments = [take(&pool, 1), take(&pool, 1)].map(|segment| segment.expect("it was ready"));
+    prepare(&pool);
+    assert!(pool.is_disk_full());
+    for (segment, csn) in segments.into_iter().zip(1..) {
+        pool.retire(segment, Csn(csn), OpenBlocks::default());
+    }
+    pool.recycle(Csn(2), Csn(2)).expect("nothing is removed");
+    assert_eq!(files(&disk), [1, 2], "others could take the space");
+    assert!(!pool.is_disk_full() && pool.take(1).is_some() && pool.take(1).is_some());
+}
+
+#[test]
+fn a_segment_without_a_block_can_be_given_back() {
+    let (pool, _) = growing_pool();
+    let segment = take(&pool, 1).expect("it is made");
+    let before = pool.bytes_in_use();
+    pool.put_back(segment);
+    assert_eq!(pool.bytes_in_use(), before - FIRST_BYTES);
+    assert_eq!(pool.take(1).expect("it is ready").len, FIRST_BYTES);
+}
+
+#[test]
+fn trimming_leaves_two_short_segments() {
+    let (pool, disk) = growing_pool();
+    let taken: Vec<Segment> = std::iter::from_fn(|| take(&pool, 1)).take(8).collect();
+    let (full, active) = taken.split_at(6);
+    let kept_open = OpenBlocks::default();
+    let _open = kept_open.open();
+    for (segment, csn) in full.iter().zip(1..) {
+        let open = if csn == 1 { kept_open.clone() } else { OpenBlocks::default() };
+        pool.retire(segment.clone(), Csn(csn), open);
+    }
+    prepare(&pool);
+    pool.await_ready(1).expect("one is ready");
+    pool.recycle(Csn::MAX, Csn(6)).expect("a healthy disk");
+    pool.trim().expect("a healthy disk");
+    let left = files(&disk);
+    assert!(left.contains(&full[0].id.0), "a block of it is still to be written");
+    let lens = |id: &u64| {
+        let mode = OpenMode { create: false, read_only: true, direct: true };
+        disk.open(&path_of(SegmentId(*id)), mode).expect("there").len().expect("a healthy disk")
+    };
+    let short: Vec<u64> = left.iter().filter(|id| **id != full[0].id.0).map(lens).collect();
+    assert_eq!(short, [FIRST_BYTES; 2], "{left:?}, in use were {active:?}");
+    assert_eq!(pool.leaked().expect("a healthy disk"), []);
 }

@@ -134,6 +134,12 @@ impl PageStore {
 }
 
 impl ImageWriter {
+    /// Limits a run to `blocks` blocks. A run that is not filled puts later blocks farther from the
+    /// front of the file.
+    pub fn limit_run(&mut self, blocks: u64) {
+        self.run_pages = self.run_pages.min(blocks.max(1));
+    }
+
     /// Writes an image of `page`: `fill` makes it (without the first `BLOCK_HEADER_BYTES`) and
     /// returns its kind and a token, or `None` if there is nothing to write. Returns whether an
     /// image was pushed. May wait for an earlier write.

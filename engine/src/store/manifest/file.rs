@@ -19,7 +19,9 @@
 //!   generation: neither from this process nor, as long as the reader lives, from a later one,
 //!   which finds both slots equal.
 //! - N4 (I11): after a failed write nothing more is published: what the slots hold is unknown.
-//! - N5: both slots are preallocated, so that publishing cannot run out of space.
+//! - N5: both slots have space for twice the newest manifest, so that publishing cannot run out of
+//!   space. The rest of the file is a hole. A publication reserves what it lacks before it writes
+//!   anything, and a checkpoint before it depends on the publication ([`ManifestFile::reserve`]).
 //! - N6: a reader beside a publishing process may find both slots torn, because it reads one after
 //!   the other: then it reads again. The manifest that it finds may have just passed step 1 and not
 //!   be durable yet; its transactions are durable in the log.
@@ -49,6 +51,8 @@ use std::sync::Arc;
 /// The file, in the database directory.
 pub const MANIFEST_PATH: &str = "MANIFEST";
 const LOG_DIRECTORY: &str = "log";
+/// Space that each slot has at least, in bytes.
+const RESERVED_BYTES: usize = 16 << 10;
 /// Length of a page store without a checkpoint, at most: one block of the largest page size.
 const BLANK_PAGES_BYTES: u64 = 32768;
 
@@ -121,6 +125,8 @@ const TORN_READ_PAUSE: std::time::Duration = std::time::Duration::from_millis(2)
 #[derive(Debug)]
 struct Newest {
     generation: u64,
+    /// Bytes of each slot that have space on the disk (N5).
+    reserved: usize,
     /// N4.
     failed: bool,
     /// The error of that write.
@@ -143,9 +149,16 @@ impl ManifestFile {
     pub fn create(storage: &dyn Storage, first: &Manifest) -> Result<ManifestFile> {
         let file = open_file(storage, true, false)?;
         file.set_len(0)?;
-        file.zero_extend(2 * SLOT_BYTES as u64)?;
+        file.set_len(2 * SLOT_BYTES as u64)?;
+        if !file.replaces_atomically() {
+            // Written, not only reserved: then a publication changes no metadata.
+            let zeros = AlignedBuffer::zeroed(RESERVED_BYTES);
+            [0, 1].into_iter().try_for_each(|slot| file.write_at(slot_offset(slot), &zeros))?;
+            file.flush()?;
+        }
         storage.flush_directory("")?;
-        let newest = Mutex::new(Newest { generation: 0, failed: false, failure: None });
+        let newest = Newest { generation: 0, reserved: RESERVED_BYTES, failed: false, failure: None };
+        let newest = Mutex::new(newest);
         let manifest_file = ManifestFile { file, newest };
         manifest_file.publish(first)?;
         Ok(manifest_file)
@@ -169,8 +182,12 @@ impl ManifestFile {
         // N3. A reader that comes from now on finds this manifest.
         let read = if read_only { 0 } else { reader_slots::highest_read(storage, &manifest) };
         let generation = (manifest.generation + u64::from(alone)).max(read);
-        let newest = Newest { generation, failed: false, failure: None };
-        Ok((ManifestFile { file, newest: Mutex::new(newest) }, manifest))
+        let newest = Newest { generation, reserved: bytes.len(), failed: false, failure: None };
+        let opened = ManifestFile { file, newest: Mutex::new(newest) };
+        if !read_only {
+            opened.make_room(&mut opened.newest.lock(), Manifest::slot_bytes(&bytes))?;
+        }
+        Ok((opened, manifest))
     }
 
     /// Reads the newest manifest again.
@@ -201,13 +218,54 @@ impl ManifestFile {
         read.map(|found| found.manifest)
     }
 
+    /// Checks that `manifest` can be encoded, and reserves the space that publishing it takes. It
+    /// stays reserved.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, `OutOfSpace`, I/O. Nothing was written: the newest manifest still counts.
+    pub fn reserve(&self, manifest: &Manifest) -> Result<()> {
+        // No generation is longer: its length is fixed.
+        let len = manifest.encode()?.len();
+        self.make_room(&mut self.newest.lock(), len)
+    }
+
+    /// Reserves the space of N5 for a manifest of `len` bytes. A full disk need not have more than
+    /// `len`.
+    fn make_room(&self, newest: &mut Newest, len: usize) -> Result<()> {
+        if self.file.replaces_atomically() {
+            return Ok(());
+        }
+        let wanted = len.saturating_mul(2).next_multiple_of(SECTOR_BYTES).clamp(RESERVED_BYTES, SLOT_BYTES);
+        if newest.reserved >= wanted {
+            return Ok(());
+        }
+        let reserve = |bytes: usize| {
+            [0, 1].into_iter().try_for_each(|slot| {
+                let from = slot_offset(slot);
+                self.file.reserve(from, from + bytes as u64)
+            })
+        };
+        match reserve(wanted) {
+            Ok(()) => newest.reserved = wanted,
+            Err(error) if error.kind() == ErrorKind::OutOfSpace => {
+                let least = len.next_multiple_of(SECTOR_BYTES);
+                if newest.reserved < least {
+                    reserve(least)?;
+                    newest.reserved = least;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
     /// Replaces the manifest; sets its `generation` and returns it. After `Ok` the new manifest is
     /// durable in both slots.
     ///
     /// # Errors
-    /// `InvalidArgument` or `OutOfSpace` if the manifest cannot be encoded: nothing was written,
-    /// and later publications may succeed. I/O: the new manifest may or may not be the durable one.
-    /// `Poisoned` after that (N4).
+    /// `InvalidArgument` or `OutOfSpace` if the manifest cannot be encoded or has no space: nothing
+    /// was written, and later publications may succeed. I/O: the new manifest may or may not be the
+    /// durable one. `Poisoned` after that (N4).
     pub fn publish(&self, manifest: &Manifest) -> Result<u64> {
         let mut newest = self.newest.lock();
         if newest.failed {
@@ -222,6 +280,7 @@ impl ManifestFile {
         let bytes = Manifest { generation, ..manifest.clone() }.encode()?;
         let mut buffer = AlignedBuffer::zeroed(bytes.len());
         buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.make_room(&mut newest, bytes.len())?;
         // Set before writing: any early end of this call, a panic included, ends publishing.
         newest.failed = true;
         let slots: &[usize] = if planted::is(Bug::SecondSlotSkipped) { &[0] } else { &[0, 1] };
@@ -229,7 +288,7 @@ impl ManifestFile {
             newest.failure = Some(error.duplicate());
             return Err(error);
         }
-        *newest = Newest { generation, failed: false, failure: None };
+        (newest.generation, newest.failed) = (generation, false);
         Ok(generation)
     }
 }

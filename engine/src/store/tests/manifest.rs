@@ -382,3 +382,29 @@ fn data_without_a_manifest_is_not_an_empty_directory() {
     let error = creation_state(&disk).expect_err("a log");
     assert!(error.to_string().contains("log/00000001.seg"), "{error}");
 }
+
+/// N5: the simulated disk reserves nothing inside a file, so the look at the file's length stands
+/// for the reservation.
+#[test]
+fn space_of_a_manifest_is_reserved_before_it_is_written() {
+    let full_disk = |disk: &SimulatedStorage, kind| {
+        disk.inject(Fault { operation: OperationKind::Read, after: 0, kind, error: 28 });
+    };
+    let (disk, file) = created();
+    let before = disk.operations();
+    full_disk(&disk, FaultKind::ForEver);
+    assert_eq!(file.reserve(&long()).expect_err("it is full").kind(), ErrorKind::OutOfSpace);
+    assert_eq!(file.publish(&long()).expect_err("it is full").kind(), ErrorKind::OutOfSpace);
+    let short = Manifest::new(DATABASE, PAGE as u32);
+    assert_eq!(file.publish(&short).expect("it has its space"), 2);
+    disk.heal();
+    assert_eq!(file.read().expect("whole").generation, 2);
+    // Nothing more than the manifest takes can be had.
+    full_disk(&disk, FaultKind::Once);
+    file.reserve(&long()).expect("it fits");
+    full_disk(&disk, FaultKind::Once);
+    assert_eq!(file.publish(&long()).expect("it has its space"), 3);
+    disk.heal();
+    assert_eq!(file.read().expect("whole").store, long().store);
+    assert!(disk.operations() > before);
+}
