@@ -16,13 +16,14 @@ mod output;
 mod parse;
 mod commands;
 mod shell;
+mod manual;
 mod torture;
 mod demo;
 #[cfg(feature = "emulator")]
 mod emulate;
 mod bench;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, rows_at, tables};
 use quench_bench::peers::NoPeers;
 use std::panic::AssertUnwindSafe;
@@ -112,6 +113,10 @@ enum Command {
     /// Run a server that behaves like an object store, with chosen latency and faults, for trials
     #[cfg(feature = "emulator")]
     Emulate(emulate::EmulateArgs),
+    /// Print completions for a shell
+    Completions(manual::CompletionsArgs),
+    /// Print a man page, or write all of them
+    Man(manual::ManArgs),
     /// Kill a working child at random moments and check that nothing acknowledged is lost
     Torture(torture::TortureArgs),
     #[command(hide = true)]
@@ -153,16 +158,36 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         #[cfg(feature = "emulator")]
         Command::Emulate(args) => emulate::run(args, json),
         Command::Torture(args) => torture::run(&args, json),
+        Command::Completions(args) => manual::completions(&args, Cli::command()),
+        Command::Man(args) => manual::man(&args, Cli::command()),
         Command::DemoChild(args) => demo::child::run(&args),
         Command::TortureChild(args) => torture::child::run(&args),
         Command::TortureCheck(args) => torture::run_check(&args),
     }
 }
 
+/// Parses the command line. The help of `bench` is short, with a page for each workload.
+fn parse(mut arguments: Vec<String>) -> Result<Cli, clap::Error> {
+    let is_given = |name: &str| arguments.iter().any(|argument| argument == name);
+    let mut command = Cli::command();
+    if is_given("bench") && (is_given("--help") || is_given("-h") || is_given("help")) {
+        let workload = bench::help::workload_of(&arguments);
+        command = command.mut_subcommand("bench", |bench| bench::help::page(bench, workload));
+        if arguments.get(1..3).is_some_and(|words| words == ["help", "bench"]) {
+            arguments[1..3].swap(0, 1);
+            arguments[2] = "--help".into();
+        }
+        return Cli::from_arg_matches(&command.try_get_matches_from(arguments)?);
+    }
+    Cli::from_arg_matches(&command.try_get_matches()?)
+}
+
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
-    let wants_json = std::env::args_os().any(|argument| argument == "--json");
-    let cli = match Cli::try_parse() {
+    let arguments: Vec<String> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let wants_json = arguments.iter().any(|argument| argument == "--json");
+    let cli = match parse(arguments) {
         Err(error) if wants_json && error.use_stderr() => return errors::report_usage(&error),
         parsed => parsed.unwrap_or_else(|error| error.exit()),
     };

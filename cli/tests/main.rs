@@ -8,6 +8,7 @@ mod emulator;
 mod engines;
 mod fuse;
 mod live;
+mod manual;
 mod program;
 mod protocols;
 mod real_faults;

@@ -14,7 +14,7 @@ fn engine(name: &str) -> Result<Engine, String> {
 
 /// Flags of workloads that run on several engines
 #[derive(clap::Args, Clone)]
-#[command(next_help_heading = "engines")]
+#[command(next_help_heading = "Engines")]
 pub struct EngineArgs {
     /// Compare: the workload
     #[arg(value_enum, index = 2, value_name = "COMPARED")]

@@ -6,6 +6,7 @@
 //! ```
 
 mod workload_name;
+pub mod help;
 mod protocol_options;
 mod workload_options;
 mod engine_options;

@@ -74,146 +74,73 @@ fn physical_memory_bytes() -> u64 {
     info.totalram.saturating_mul(info.mem_unit.into())
 }
 
-/// `quench bench`
-#[derive(clap::Args, Clone)]
-#[command(after_help = "Examples:
-  quench bench device --threads 16
+const EXAMPLES: &str = "\
+Examples:
+  quench bench device --threads 16                    the raw floor of this disk
   quench bench put --threads 1                        one durable put at a time: close to the floor
-  quench bench tpcb --device sim:nvme-enterprise      on a modelled device; --help lists them
   quench bench ycsb --threads 16 --ops 10 --read-percent 50
   quench bench ycsb --threads 2 --rows 5000000 --commit async --preset autonomous --json
-  quench bench live                                   show a run; q ends it; --live shows any other workload
-  quench bench load --rows 10000000 --threads 2       how fast rows load, durably
-  quench bench put --reopen kill --rows 1000000       time recovery after a kill
-  quench bench ycsb --rows 4000000 --memory-bytes 128m --checkpoint --checkpoint-every continuous --plot run.svg
-  quench bench tpcc --warehouses 2 --threads 2 --commit async --preset autonomous --check
-  quench bench tpcc --warehouses 2 --reopen kill --check        kill, recover, check all consistency conditions
-  quench bench tatp --subscribers 1000000 --threads 2 --commit async --preset autonomous
-  quench bench tpcb --branches 1000 --skew 0.2
-  quench bench ycsb --mix b --rate 20000 --threads 2            open loop: latency from the intended arrival
-  quench bench scan --rows 4000000 --memory-bytes 128m
-  quench bench ablation --threads 16 --seconds 5                the effect of each part of autonomous commit
-  quench bench soak --seconds 3600 --memory-bytes 1g --rows 20000000
+  quench bench live                                   show a run; q ends it
+  quench bench tpcc --warehouses 2 --reopen kill --check        kill, recover, check all conditions
 
-Sizes are bytes; k, m, g and t are powers of 1024.")]
+`quench bench WORKLOAD --help` has all options of one workload. docs/guide/benchmark.md explains them.
+Sizes are bytes; k, m, g and t are powers of 1024.";
+
+/// `quench bench`
+#[derive(clap::Args, Clone)]
+#[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
     #[arg(value_enum, index = 1)]
     pub(super) workload: Workload,
-    /// Directory of the database; default: a temporary one in the current directory, removed at the
-    /// end
-    #[arg(long)]
-    pub(super) path: Option<PathBuf>,
-    /// Model the speed of this device, on top of the directory --path, or of memory without --path
-    #[arg(long, value_name = "sim:NAME", value_parser = devices())]
-    pub(super) device: Option<String>,
-    /// Put the log on a device of its own, with the modelled speed of this one; the data stays
-    /// where it is
-    #[arg(long, value_name = "sim:NAME", value_parser = devices())]
-    pub(super) log_device: Option<String>,
     /// Worker threads
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Run")]
     pub(super) threads: u64,
     /// Measured time; default 10, of live unlimited
-    #[arg(long, value_parser = positive_seconds)]
+    #[arg(long, value_parser = positive_seconds, help_heading = "Run")]
     seconds: Option<f64>,
     /// Warm-up before the measured time; default: a tenth of it, at most 1 s
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = "Run")]
     warmup: Option<f64>,
     /// Length of an interval of the series
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive_seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = positive_seconds, help_heading = "Run")]
     interval: f64,
-    /// Rows loaded before the run; default 100000. Put with --reopen: the number of transactions,
-    /// instead of --seconds
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 40))]
-    rows: Option<u64>,
-    /// Bytes of a value
-    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = value_bytes)]
-    value_bytes: usize,
-    /// Operations in one transaction
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..1_000_000))]
-    ops: u64,
-    /// Ycsb: percentage of operations that read
-    #[arg(long, default_value_t = 50, value_parser = percent)]
-    read_percent: u32,
-    /// Transactions that only read use read-only snapshots
-    #[arg(long)]
-    pub(super) snapshots: bool,
-    /// Ycsb: skew of the choice of rows, 0 = uniform; default 0.99 where the choice is not uniform
-    #[arg(long, value_parser = theta)]
-    pub(super) zipf: Option<f64>,
-    /// Wait for each commit, or continue at once
-    #[arg(long, value_enum, default_value = "blocking")]
-    commit: Commit,
-    /// JSON file with prices of a store of objects in dollars (million_puts, million_gets,
-    /// million_deletes, gigabyte_sent, gigabyte_received); default: those of S3 Express One Zone
-    #[arg(long, value_name = "FILE", value_parser = prices)]
-    prices: Option<Prices>,
     /// Open loop: this many transactions arrive per second, and latency counts from the arrival
-    #[arg(long, value_name = "PER SECOND", value_parser = rate)]
+    #[arg(long, value_name = "PER SECOND", value_parser = rate, help_heading = "Run")]
     rate: Option<f64>,
     /// Open loop: the distribution of the gaps between arrivals
-    #[arg(long, value_enum, default_value = "poisson", requires = "rate")]
+    #[arg(long, value_enum, default_value = "poisson", requires = "rate", help_heading = "Run")]
     arrivals: Arrivals,
     /// Number of measurements on the same database; prints the report of the median, and the spread
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000), help_heading = "Run")]
     pub(super) runs: u64,
-    /// Durability level of each transaction
-    #[arg(long, value_enum, default_value = "durable")]
-    level: Level,
-    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive,
-    /// auto
-    #[arg(long, default_value = "auto", value_parser = parse_preset)]
-    preset: Preset,
-    /// Compression of pages that are not expected to change soon: none, lz4, zstd (if built in)
-    #[arg(long, default_value = "lz4", value_parser = parse_compression)]
-    compression: Compression,
-    /// Number of logs; 0: the preset chooses
-    #[arg(long, default_value_t = 0)]
-    logs: usize,
-    /// Write a log when it has this many bytes, even if no thread waits
-    #[arg(long, value_name = "BYTES", value_parser = value_bytes)]
-    flush_unit: Option<usize>,
-    /// When completed writes count as durable
-    #[arg(long, value_enum, default_value = "auto")]
-    durability: Trust,
-    /// Memory for pages, versions and log buffers; default: enough for all rows, at least 4g, at
-    /// most three quarters of the machine's memory
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    memory_bytes: Option<u64>,
-    /// Keep pages of a database in a store of objects in this local directory
-    #[arg(long, value_name = "DIRECTORY")]
-    object_cache: Option<PathBuf>,
-    /// Checkpoints in addition to automatic ones
-    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, default_missing_value = "loaded")]
-    pub(super) checkpoint: Option<Checkpoint>,
-    /// Make checkpoints beside the workload, at this interval or back to back; soak: every 10 s
-    #[arg(long, value_name = "SECONDS|continuous", value_parser = every)]
-    pub(super) checkpoint_every: Option<f64>,
-    /// Open the database again after the run, measure that, and look for a sample of the rows
-    #[arg(long, value_enum)]
-    pub(super) reopen: Option<Reopen>,
-    /// Check the consistency conditions of the workload after the run, or after --reopen; exit code
-    /// 1 if one is violated
-    #[arg(long)]
-    pub(super) check: bool,
-    /// Keep the database; without --path, prints its directory at the end
-    #[arg(long)]
-    pub(super) keep: bool,
-    /// Use the database in --path of an earlier run; load rows only if it is empty
-    #[arg(long, requires = "path")]
-    pub(super) reuse: bool,
+    /// Seed of the random choices
+    #[arg(long, default_value_t = 1, help_heading = "Run")]
+    pub(super) seed: u64,
+    /// Rows loaded before the run; default 100000. Put with --reopen: the number of transactions,
+    /// instead of --seconds
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 40), help_heading = "Rows")]
+    rows: Option<u64>,
+    /// Bytes of a value
+    #[arg(long, value_name = "BYTES", default_value = "100", value_parser = value_bytes, help_heading = "Rows")]
+    value_bytes: usize,
+    /// Operations in one transaction
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..1_000_000), help_heading = "Rows")]
+    ops: u64,
+    /// Ycsb: percentage of operations that read
+    #[arg(long, default_value_t = 50, value_parser = percent, help_heading = "Rows")]
+    read_percent: u32,
+    /// Ycsb: skew of the choice of rows, 0 = uniform; default 0.99 where the choice is not uniform
+    #[arg(long, value_parser = theta, help_heading = "Rows")]
+    pub(super) zipf: Option<f64>,
+    /// Transactions that only read use read-only snapshots
+    #[arg(long, help_heading = "Rows")]
+    pub(super) snapshots: bool,
     /// Tpcc, tatp: only transactions of this type (payment, update-location)
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", help_heading = "Rows")]
     pub(super) only: Option<String>,
     /// Ablation: the workload
-    #[arg(long = "of", value_enum, value_name = "WORKLOAD", default_value = "ycsb")]
+    #[arg(long = "of", value_enum, value_name = "WORKLOAD", default_value = "ycsb", help_heading = "Rows")]
     pub(super) ablation_of: AblationOf,
-    #[command(flatten)]
-    pub(super) protocol: ProtocolArgs,
-    #[command(flatten)]
-    pub(super) concurrency: ConcurrencyArgs,
-    #[command(flatten)]
-    pub(super) engines: EngineArgs,
     #[command(flatten)]
     pub(super) ycsb: YcsbArgs,
     #[command(flatten)]
@@ -226,16 +153,82 @@ pub struct BenchArgs {
     pub(super) tatp: TatpArgs,
     #[command(flatten)]
     pub(super) counter: CounterArgs,
+    /// Wait for each commit, or continue at once
+    #[arg(long, value_enum, default_value = "blocking", help_heading = "Commit")]
+    commit: Commit,
+    /// Durability level of each transaction
+    #[arg(long, value_enum, default_value = "durable", help_heading = "Commit")]
+    level: Level,
+    /// Commit protocol: per-transaction, group, queued, pipelined, autonomous, restricted, passive,
+    /// auto
+    #[arg(long, default_value = "auto", value_parser = parse_preset, help_heading = "Commit")]
+    preset: Preset,
+    /// Number of logs; 0: the preset chooses
+    #[arg(long, default_value_t = 0, help_heading = "Commit")]
+    logs: usize,
+    /// Write a log when it has this many bytes, even if no thread waits
+    #[arg(long, value_name = "BYTES", value_parser = value_bytes, help_heading = "Commit")]
+    flush_unit: Option<usize>,
+    /// Directory of the database; default: a temporary one in the current directory, removed at the
+    /// end
+    #[arg(long, help_heading = "Database")]
+    pub(super) path: Option<PathBuf>,
+    /// Keep the database; without --path, prints its directory at the end
+    #[arg(long, help_heading = "Database")]
+    pub(super) keep: bool,
+    /// Use the database in --path of an earlier run; load rows only if it is empty
+    #[arg(long, requires = "path", help_heading = "Database")]
+    pub(super) reuse: bool,
+    /// Memory for pages, versions and log buffers; default: enough for all rows, at least 4g, at
+    /// most three quarters of the machine's memory
+    #[arg(long, value_name = "BYTES", value_parser = bytes, help_heading = "Database")]
+    memory_bytes: Option<u64>,
+    /// Compression of pages that are not expected to change soon: none, lz4, zstd (if built in)
+    #[arg(long, default_value = "lz4", value_parser = parse_compression, help_heading = "Database")]
+    compression: Compression,
+    /// Keep pages of a database in a store of objects in this local directory
+    #[arg(long, value_name = "DIRECTORY", help_heading = "Database")]
+    object_cache: Option<PathBuf>,
+    /// Model the speed of this device, on top of the directory --path, or of memory without --path
+    #[arg(long, value_name = "sim:NAME", value_parser = devices(), help_heading = "Device")]
+    pub(super) device: Option<String>,
+    /// Put the log on a device of its own, with the modelled speed of this one; the data stays
+    /// where it is
+    #[arg(long, value_name = "sim:NAME", value_parser = devices(), help_heading = "Device")]
+    pub(super) log_device: Option<String>,
+    /// When completed writes count as durable
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Device")]
+    durability: Trust,
+    /// Checkpoints in addition to automatic ones
+    #[arg(long, value_enum, value_name = "WHEN", num_args = 0..=1, default_missing_value = "loaded", help_heading = "Checkpoints and recovery")]
+    pub(super) checkpoint: Option<Checkpoint>,
+    /// Make checkpoints beside the workload, at this interval or back to back; soak: every 10 s
+    #[arg(long, value_name = "SECONDS|continuous", value_parser = every, help_heading = "Checkpoints and recovery")]
+    pub(super) checkpoint_every: Option<f64>,
+    /// Open the database again after the run, measure that, and look for a sample of the rows
+    #[arg(long, value_enum, help_heading = "Checkpoints and recovery")]
+    pub(super) reopen: Option<Reopen>,
+    /// Check the consistency conditions of the workload after the run, or after --reopen; exit code
+    /// 1 if one is violated
+    #[arg(long, help_heading = "Checkpoints and recovery")]
+    pub(super) check: bool,
     /// Show the run in the terminal: throughput, latency, stages, pages, log, checkpoints; q, Esc
     /// or Ctrl-C ends it early
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(super) live: bool,
     /// Draw throughput, latency and checkpoints over time
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     pub(super) plot: Option<PathBuf>,
-    /// Seed of the random choices
-    #[arg(long, default_value_t = 1)]
-    pub(super) seed: u64,
+    /// JSON file with prices of a store of objects in dollars (million_puts, million_gets,
+    /// million_deletes, gigabyte_sent, gigabyte_received); default: those of S3 Express One Zone
+    #[arg(long, value_name = "FILE", value_parser = prices, help_heading = "Output")]
+    prices: Option<Prices>,
+    #[command(flatten)]
+    pub(super) protocol: ProtocolArgs,
+    #[command(flatten)]
+    pub(super) concurrency: ConcurrencyArgs,
+    #[command(flatten)]
+    pub(super) engines: EngineArgs,
     /// Makes this process the child of a run with --reopen kill, with this database
     #[arg(long, hide = true)]
     pub(super) child: Option<PathBuf>,
