@@ -21,6 +21,7 @@ mod store;
 mod sync;
 mod transaction;
 mod tree;
+mod typed;
 
 pub use api::*;
 pub use base::settings::{
@@ -28,6 +29,9 @@ pub use base::settings::{
     MethodSetting, Preset, Queue, Settings, Writer,
 };
 pub use base::{Csn, Error, ErrorKind, Location, Result};
+#[cfg(feature = "derive")]
+pub use quenchdb_derive::Key;
+pub use typed::*;
 
 /// The engine's layers, for its own tools and tests. Nothing in here is stable.
 #[cfg(feature = "internals")]

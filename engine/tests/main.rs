@@ -57,6 +57,7 @@ mod stealing;
 mod thread_churn;
 mod threads;
 mod tidy;
+mod typed;
 mod unwinding;
 mod verify;
 mod verify_beside;

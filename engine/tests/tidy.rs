@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules and their ranks: a module imports only from lower ranks.
-const RANKS: [(&str, u32); 13] = [
+const RANKS: [(&str, u32); 14] = [
     ("base", 0),
     ("sync", 1),
     ("device", 2),
@@ -24,6 +24,7 @@ const RANKS: [(&str, u32); 13] = [
     ("recovery", 8),
     ("backup", 8),
     ("api", 9),
+    ("typed", 10),
 ];
 
 /// The only modules that may contain unsafe code.

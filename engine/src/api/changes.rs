@@ -10,6 +10,17 @@ use std::ops::Bound;
 /// Keys that are collected before their rows are removed.
 const KEYS_AT_ONCE: usize = 1024;
 
+/// Returns the new value of a counter.
+///
+/// # Errors
+/// `InvalidArgument` if it is no `i64`.
+pub(crate) fn sum_of(table: &Table, before: i64, delta: i64) -> Result<i64> {
+    before.checked_add(delta).ok_or_else(|| {
+        Error::invalid(format!("the counter would leave the range of i64: {before} + {delta}"))
+            .at(Location::Table(table.name().to_string()))
+    })
+}
+
 impl Transaction {
     /// Sets `key` to `value` and returns the value before, if there was one.
     ///
@@ -172,19 +183,17 @@ impl Transaction {
     /// `InvalidArgument` if the value is not a counter, or if the sum is no `i64`: then the row is
     /// unchanged. As [`Transaction::replace`].
     pub fn add(&mut self, table: &Table, key: impl AsRef<[u8]>, delta: i64) -> Result<i64> {
-        let wrong = |what: String| Err(Error::invalid(what).at(Location::Table(table.name().to_string())));
         let before = self.read_to_change(table, key.as_ref())?;
         let before = match before.as_deref().map(<[u8; 8]>::try_from) {
             None => 0,
             Some(Ok(bytes)) => i64::from_be_bytes(bytes),
             Some(Err(_)) => {
                 let len = before.map_or(0, |value| value.len());
-                return wrong(format!("a counter is a value of 8 bytes, this one has {len}"));
+                let what = format!("a counter is a value of 8 bytes, this one has {len}");
+                return Err(Error::invalid(what).at(Location::Table(table.name().to_string())));
             }
         };
-        let Some(sum) = before.checked_add(delta) else {
-            return wrong(format!("the counter would leave the range of i64: {before} + {delta}"));
-        };
+        let sum = sum_of(table, before, delta)?;
         self.insert(table, key, sum.to_be_bytes())?;
         Ok(sum)
     }
@@ -228,15 +237,35 @@ impl Transaction {
 
     fn pop(&mut self, table: &Table, last: bool) -> Result<Option<Row>> {
         loop {
-            let mut rows = Range::new(self, table, ..).keys();
-            let row = if last { rows.next_row_back() } else { rows.next_row() };
-            let Some((key, _)) = row.transpose()? else { return Ok(None) };
-            let key = key.to_vec();
+            let Some(key) = self.end_key(table, last)? else { return Ok(None) };
             // At read committed another transaction may have deleted the row meanwhile.
             if let Some(value) = self.take(table, &key)? {
                 return Ok(Some((key, value)));
             }
         }
+    }
+
+    /// Returns the lowest or the highest key.
+    pub(crate) fn end_key(&self, table: &Table, last: bool) -> Result<Option<Vec<u8>>> {
+        let mut rows = Range::new(self, table, ..).keys();
+        let row = if last { rows.next_row_back() } else { rows.next_row() };
+        Ok(row.transpose()?.map(|(key, _)| key.to_vec()))
+    }
+
+    /// Returns the first keys of a range, at most `most`.
+    pub(crate) fn keys_at_most(
+        &self,
+        table: &Table,
+        range: impl KeyRange,
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>> {
+        let (mut rows, mut keys) = (Range::new(self, table, range).keys(), Vec::new());
+        while keys.len() < most
+            && let Some((key, _)) = rows.next_row().transpose()?
+        {
+            keys.push(key.to_vec());
+        }
+        Ok(keys)
     }
 
     /// Deletes all rows whose keys are in `range`, and returns their number. Takes the time, the
@@ -260,13 +289,7 @@ impl Transaction {
         let (mut from, to) = (own(range.lower()), own(range.upper()));
         let mut removed = 0;
         loop {
-            let mut rows = Range::new(self, table, (from, to.clone())).keys();
-            let mut keys = Vec::new();
-            while keys.len() < KEYS_AT_ONCE
-                && let Some((key, _)) = rows.next_row().transpose()?
-            {
-                keys.push(key.to_vec());
-            }
+            let mut keys = self.keys_at_most(table, (from, to.clone()), KEYS_AT_ONCE)?;
             for key in &keys {
                 removed += u64::from(self.remove(table, key)?);
             }

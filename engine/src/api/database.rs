@@ -8,9 +8,10 @@ use super::snapshot::Snapshot;
 use super::statistics::{Statistics, open_line};
 use super::table::Table;
 use super::transaction::Transaction;
+use super::typed::Check;
 use crate::base::random::Random;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::base::{Csn, Error, ErrorKind, Result, TableId};
 use crate::checkpoint::{CheckpointReport, CheckpointTotals};
 use crate::commit::PoisonOnPanic;
 use crate::log::DumpedRecord;
@@ -89,6 +90,40 @@ impl Database {
         self.inner.check_writable()?;
         let _inside = self.inside();
         self.inner.system.drop_table(name)
+    }
+
+    /// Returns the table called `name`; creates it if it is missing and the database is open for
+    /// writing.
+    pub(crate) fn table_to_use(&self, name: &str) -> Result<Table> {
+        if self.inner.check_writable().is_ok() { self.table_or_create(name) } else { self.table(name) }
+    }
+
+    /// Returns the table with this identifier, once its creation is durable.
+    pub(crate) fn table_with_id(&self, id: u32) -> Result<Table> {
+        let state = self.inner.system.catalog.lock().find_id(TableId(id));
+        match state {
+            Some(state) => self.table(&state.name.get()),
+            None => Err(Error::new(ErrorKind::NotFound, format!("there is no table with identifier {id}"))),
+        }
+    }
+
+    /// Returns what all typed handles of the table share, which `make` makes first. `None` if it
+    /// has another type.
+    pub(crate) fn shared_of<T: Send + Sync + 'static>(
+        &self,
+        table: &Table,
+        make: impl FnOnce() -> T,
+    ) -> Option<Arc<T>> {
+        self.inner.typed.get(table.id(), make)
+    }
+
+    pub(crate) fn forget_shared(&self, table: &Table) {
+        self.inner.typed.forget(table.id());
+    }
+
+    /// Has [`Database::verify`] run `check`, too.
+    pub(crate) fn add_check(&self, check: Check) {
+        self.inner.typed.add_check(check);
     }
 
     /// Gives a table another name, durably. Handles of the table, and transactions and snapshots
@@ -216,9 +251,9 @@ impl Database {
     ///     }
     /// }
     ///
-    /// fn withdraw(db: &Database, accounts: &Table, owner: &str, amount: i64) -> Result<i64, Refused> {
+    /// fn withdraw(db: &Database, table: &Table, owner: &str, amount: i64) -> Result<i64, Refused> {
     ///     db.transact(|tx| {
-    ///         let balance = tx.add(accounts, owner, -amount)?;
+    ///         let balance = tx.add(table, owner, -amount)?;
     ///         if balance < 0 {
     ///             return Err(Refused::Overdrawn { balance: balance + amount });
     ///         }

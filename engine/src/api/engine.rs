@@ -1,6 +1,7 @@
 //! The parts of an open database, and how it closes.
 
 use super::log_memory::OldMemory;
+use super::typed::TypedTables;
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
 use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
@@ -75,6 +76,7 @@ pub(super) struct Engine {
     /// Set if a checkpoint is open, beside a writer.
     pub(super) at_checkpoint: Option<Manifest>,
     pub(super) threads: Threads,
+    pub(super) typed: TypedTables,
     pub(super) _always: Charge,
     pub(super) settings: Settings,
     pub(super) clock: Clock,

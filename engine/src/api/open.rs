@@ -3,6 +3,7 @@
 use super::engine::{Closing, Engine, Opened, Owner, Threads, Writing};
 use super::log_memory::{self, Memories};
 use super::statistics::open_line;
+use super::typed::TypedTables;
 use super::{maintenance, refuse};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
@@ -353,6 +354,7 @@ impl Parts {
             old_memory: self.memories.old,
             writing,
             at_checkpoint,
+            typed: TypedTables::default(),
             threads: Threads { evictor, read_ahead, maintenance: Mutex::new(None) },
             settings: self.settings,
             clock: self.clock,

@@ -81,7 +81,7 @@ impl<R: KeyRange + ?Sized> KeyRange for &R {
 }
 
 /// Returns the range of all keys that begin with `prefix`.
-pub(super) fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+pub(crate) fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     // The lowest key behind all of them: bytes of 255 have no successor.
     let end = prefix.iter().rposition(|byte| *byte < u8::MAX).map(|at| {
         let mut end = prefix[..=at].to_vec();

@@ -11,6 +11,16 @@ pub struct Table {
 }
 
 impl Table {
+    /// Returns the number that the table keeps for ever.
+    pub(crate) fn id(&self) -> u32 {
+        self.state.id.0
+    }
+
+    /// Returns whether the table was dropped.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.state.is_dropped()
+    }
+
     /// Returns the current name of the table.
     #[must_use]
     pub fn name(&self) -> Arc<str> {

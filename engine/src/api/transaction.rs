@@ -5,7 +5,7 @@ use super::handle::CommitHandle;
 use super::range::Source;
 use super::table::Table;
 use super::value::UserReader;
-use crate::base::{Csn, Result};
+use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::transaction::{ActiveTransaction, LockMode, OpenValue, RangeCursor, Savepoint};
 use std::cell::Cell;
 use std::io::Read;
@@ -80,10 +80,23 @@ impl Transaction {
         self.has_to_retry.get()
     }
 
+    /// Refuses all further changes, and a commit, with `error`: the last change was made in part.
+    pub(crate) fn can_only_abort(&mut self, error: &Error) {
+        self.active.can_only_abort(error.duplicate());
+    }
+
+    /// Returns a conflict, after which the transaction can only abort.
+    pub(crate) fn conflicts(&mut self, what: &str) -> Error {
+        let error = Error::new(ErrorKind::Conflict, what);
+        self.can_only_abort(&error);
+        self.has_to_retry.set(true);
+        error
+    }
+
     /// Reads a row that is about to be changed: in a way that no other transaction can change it
     /// in between. Where a write of a row that is newer than the snapshot fails, a plain read is
     /// enough.
-    pub(super) fn read_to_change(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn read_to_change(&mut self, table: &Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         let found = self.call_mut(|active| active.get_to_change(&table.state, key, &mut value));
         Ok(found?.then_some(value))

@@ -84,7 +84,15 @@ impl Database {
     /// read-only in a store of objects, and something that looks like damage comes from a process
     /// that writes meanwhile.
     pub fn verify(&self, progress: Option<Progress>) -> Result<VerifyReport> {
-        run(&self.inner, progress)
+        let mut report = run(&self.inner, progress)?;
+        // Of damaged pages nothing can be derived.
+        if report.problems.is_empty() {
+            let snapshot = self.begin_read()?;
+            for check in self.inner.typed.checks() {
+                report.problems.extend(check(&snapshot)?);
+            }
+        }
+        Ok(report)
     }
 }
 

@@ -53,7 +53,8 @@ pub struct ActiveTransaction {
     pub(super) begun: Nanos,
     /// The part of a long redo that is in the log already.
     pub(super) chunks: Option<Box<Chunks>>,
-    /// Why the transaction can only abort: a rollback to a savepoint failed half-way.
+    /// Why the transaction can only abort: a rollback to a savepoint failed half-way, or a change
+    /// of a row and its index entries.
     pub(super) broken: Option<Error>,
     pub(super) open: bool,
     /// Inside a call; stays true after a call that panicked.
@@ -318,6 +319,11 @@ impl ActiveTransaction {
             return Err(Error::invalid("the transaction was begun read-only: begin one that may write"));
         }
         self.check_unbroken()
+    }
+
+    /// Refuses all further changes, and a commit, with `error`.
+    pub fn can_only_abort(&mut self, error: Error) {
+        self.broken.get_or_insert(error);
     }
 
     #[inline]
