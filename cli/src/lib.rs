@@ -14,6 +14,7 @@ mod scratch;
 mod live;
 mod output;
 mod parse;
+mod units;
 mod commands;
 mod shell;
 mod manual;
@@ -24,7 +25,7 @@ mod emulate;
 mod bench;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, rows_at, tables};
+use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, rows_at, stat, tables};
 use quench_bench::peers::NoPeers;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -88,7 +89,7 @@ enum Command {
     /// List the tables
     Tables(inspect::TablesArgs),
     /// Print what is known of a database: device, sizes, log, last recovery
-    Stat(inspect::StatArgs),
+    Stat(stat::StatArgs),
     /// Check every page, checksum and log record (exit code 1 if there is damage)
     Verify(SourceArgs),
     /// Write a checkpoint, so that the next open replays nothing before it
@@ -144,7 +145,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Scan(args) => rows_at::scan(&args, json),
         Command::Shell(args) => shell::run(&args, json),
         Command::Tables(args) => inspect::tables(&args, json),
-        Command::Stat(args) => inspect::stat(&args, json),
+        Command::Stat(args) => stat::stat(&args, json),
         Command::Verify(args) => inspect::verify(&args, json),
         Command::Checkpoint(args) => inspect::checkpoint(&args, json),
         Command::Compact(args) => backup::compact(&args, json),

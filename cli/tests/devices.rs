@@ -115,7 +115,7 @@ fn an_unknown_device_is_refused_with_all_known_names() {
     let output = run_bench(&["device", "--device", "sim:floppy"]);
     let (error, code) = (String::from_utf8_lossy(&output.stderr), output.status.code());
     assert_ne!(code, Some(0));
-    let help = run_bench(&["--help"]);
+    let help = run_bench(&["put", "--help"]);
     let help = String::from_utf8_lossy(&help.stdout);
     for (name, _) in FLOORS {
         assert!(error.contains(name) && help.contains(name), "{name}: {error}");

@@ -14,6 +14,7 @@ mod protocols;
 mod real_faults;
 mod servers;
 mod shell;
+mod stat;
 mod stores;
 mod transcripts;
 mod workloads;

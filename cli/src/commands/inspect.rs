@@ -1,12 +1,10 @@
-//! `tables`, `stat`, `verify`, `checkpoint`, `log`: the content of a database, and whether it is
-//! sound.
+//! `tables`, `verify`, `checkpoint`, `log`: the content of a database, and whether it is sound.
 
 use super::source::{DatabaseArgs, SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write, shown};
 use super::tables::{INTERNAL, count_rows};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
-use quench_bench::requests::{Prices, RequestReport};
-use quenchdb::{Database, Statistics};
+use quenchdb::Database;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::{BufWriter, Write};
@@ -67,118 +65,6 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
         print_text(&text)?;
     }
     Ok(Outcome::Done)
-}
-
-/// Arguments of `stat`.
-#[derive(clap::Args)]
-pub struct StatArgs {
-    #[command(flatten)]
-    source: SourceArgs,
-    /// JSON file with prices of a store of objects, as for `bench`
-    #[arg(long, value_name = "FILE", value_parser = crate::parse::prices)]
-    prices: Option<Prices>,
-}
-
-fn facts(database: &Database, s: &Statistics, prices: &Prices) -> Vec<(&'static str, Value)> {
-    let (recovery, readers) = (database.recovery(), database.checkpoint_readers());
-    vec![
-        // Of this process, which has only opened the database.
-        ("requests", json!(s.object_requests.map(|requests| RequestReport::of(&requests, prices, 0)))),
-        ("device", json!(s.device.name)),
-        ("volatile_cache", json!(s.device.volatile_cache)),
-        ("direct_io", json!(s.device.direct_io.is_ok())),
-        ("io_uring", json!(s.device.io_uring.is_ok())),
-        ("durability", json!(s.durability_method)),
-        ("log_memory", json!(s.log_memory.as_ref().map(ToString::to_string))),
-        ("preset", json!(s.preset.name())),
-        ("logs", json!(s.logs)),
-        ("layout", json!(s.layout.name())),
-        ("writer", json!(s.writer.name())),
-        ("flush_interval_us", json!(s.flush_interval_us)),
-        ("mean_write_us", json!(s.mean_write_us)),
-        ("log_buffer_bytes", json!(s.log_buffer_bytes)),
-        ("acknowledger", json!(s.acknowledger.name())),
-        ("acknowledgment_group", json!(s.acknowledgment_group)),
-        ("shares_flush", json!(s.shares_flush)),
-        ("shared_flushes", json!(s.shared_flushes)),
-        ("stealing_group", json!(s.stealing_group)),
-        ("dependency", json!(s.dependency.name())),
-        ("queue", json!(s.queue.name())),
-        ("tables", json!(s.tables)),
-        ("newest_csn", json!(s.newest_csn.0)),
-        ("watermark", json!(s.watermark.0)),
-        ("checkpoint_csn", json!(s.checkpoint_csn.0)),
-        ("pages", json!(s.pages)),
-        ("page_bytes", json!(s.page_bytes)),
-        ("versions", json!(s.versions)),
-        ("version_bytes", json!(s.version_bytes)),
-        ("log_bytes_in_use", json!(s.log_bytes_in_use)),
-        ("replay_seconds_estimate", json!(s.replay_seconds_estimate)),
-        ("replay_log_bytes", json!(s.replay.work.log_bytes)),
-        ("replay_operations", json!(s.replay.work.operations)),
-        ("replay_record_bytes", json!(s.replay.work.record_bytes)),
-        ("replay_pages", json!(s.replay.work.pages)),
-        ("replay_stored_pages", json!(s.replay.work.stored_pages)),
-        ("replay_rates_measured", json!(s.replay.rates.measured)),
-        ("replay_scan_bytes_per_second", json!(s.replay.rates.scan_bytes_per_second)),
-        ("replay_operation_ns", json!(s.replay.rates.operation_ns)),
-        ("replay_byte_ns", json!(s.replay.rates.byte_ns)),
-        ("replay_page_read_ns", json!(s.replay.rates.page_read_ns)),
-        ("store_bytes", json!(s.store_bytes)),
-        ("store_free_bytes", json!(s.store_free_bytes)),
-        ("store_held_bytes", json!(s.store_held_bytes)),
-        ("checkpoint_readers", json!(readers.len())),
-        ("oldest_checkpoint_reader", json!(readers.iter().map(|reader| reader.csn.0).min())),
-        ("store_reserved_bytes", json!(s.store_reserved_bytes)),
-        ("packs", json!(s.packs.packs)),
-        ("packs_half_empty", json!(s.packs.sparse_packs)),
-        ("pack_images_live", json!(s.packs.live_images)),
-        ("pack_images_dead", json!(s.packs.dead_images)),
-        ("images_packed", json!(s.packs.images_packed)),
-        ("images_packed_bytes_before", json!(s.packs.bytes_before)),
-        ("images_packed_bytes_after", json!(s.packs.bytes_after)),
-        ("disk_full", json!(s.disk_full)),
-        ("closed_cleanly", json!(recovery.clean)),
-        ("recovery_replayed", json!(recovery.replayed)),
-        ("recovery_discarded", json!(recovery.discarded)),
-        ("recovery_log_bytes", json!(recovery.log_bytes)),
-        ("recovery_seconds", json!(recovery.seconds)),
-        ("max_key_bytes", json!(database.max_key_bytes())),
-        ("max_entry_bytes", json!(database.max_entry_bytes())),
-    ]
-}
-
-/// Runs `stat`.
-pub fn stat(args: &StatArgs, as_json: bool) -> Result<Outcome> {
-    let database = args.source.open()?;
-    let statistics = database.statistics();
-    let facts = facts(&database, &statistics, &args.prices.unwrap_or_default());
-    if as_json {
-        let object: serde_json::Map<String, Value> =
-            facts.into_iter().map(|(name, value)| (name.to_string(), value)).collect();
-        print_json(&object)?;
-        return Ok(Outcome::Done);
-    }
-    print_text(&text_of(&database, facts, statistics.disk_full))?;
-    Ok(Outcome::Done)
-}
-
-fn text_of(database: &Database, facts: Vec<(&'static str, Value)>, is_full: bool) -> String {
-    let mut text = database.open_line() + "\n";
-    for (name, value) in facts {
-        let value = value.as_str().map_or_else(|| value.to_string(), str::to_string);
-        let _ = writeln!(text, "{name:<20} {value}");
-    }
-    if is_full {
-        text.push_str("the disk is full: free space; nothing acknowledged is lost\n");
-    }
-    text
-}
-
-/// Returns what `stat` prints.
-pub fn stat_text(database: &Database) -> String {
-    let statistics = database.statistics();
-    text_of(database, facts(database, &statistics, &Prices::default()), statistics.disk_full)
 }
 
 /// Runs `verify`. Reports damage also if it makes the open fail.

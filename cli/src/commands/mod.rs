@@ -8,10 +8,11 @@ pub mod backup;
 pub mod load;
 pub mod dump;
 pub mod inspect;
+pub mod stat;
 pub mod objects;
 pub mod pins;
 pub mod rows_at;
 
 pub use create::Writable;
-pub use inspect::stat_text;
 pub use source::{DatabaseArgs, SourceArgs, is_url, open_checkpoint, open_to_read, require_empty};
+pub use stat::stat_text;

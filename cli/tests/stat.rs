@@ -1,0 +1,73 @@
+//! `quench stat`: sections, files, tables.
+
+use crate::support::*;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+#[test]
+fn stat_has_sections_with_units() {
+    let dir = directory();
+    let path = dir.path().join("db");
+    let db = text(&path);
+    let rows: String = (0..5000).map(|n| format!("{n:08}\tvalue {n}\n")).collect();
+    expect_code(&run_with_input(&["load", db, "numbers", "-"], rows.as_bytes()), 0);
+    expect_code(&run_with_input(&["put", db, "large", "value", "-"], &vec![7; 100_000]), 0);
+    let output = run(&["stat", db]);
+    expect_code(&output, 0);
+    let said = String::from_utf8(output.stdout).expect("text");
+    for wanted in
+        ["Database\n", "Files\n", "Space\n", "Device\n", "last close", "clean", "4 KiB", "MANIFEST", "total"]
+    {
+        assert!(said.contains(wanted), "{wanted:?}: {said}");
+    }
+    assert!(!said.contains("Tables\n"), "only with --all: {said}");
+    let output = run(&["stat", db, "--all"]);
+    expect_code(&output, 0);
+    let said = String::from_utf8(output.stdout).expect("text");
+    let numbers = said.lines().find(|line| line.trim_start().starts_with("numbers")).expect("a table");
+    assert!(numbers.contains("5,000") && numbers.contains(" % "), "{numbers}");
+    assert!(said.contains("store_bytes"), "all figures: {said}");
+    let report = json(&run(&["stat", db, "--all", "--json"]));
+    assert_eq!((&report["format"], report["id"].as_str().map(str::len)), (&1.into(), Some(16)), "{report}");
+    let table = |name: &str| {
+        let all = report["table_list"].as_array().expect("a list");
+        all.iter().find(|table| table["name"] == name).expect("a table").clone()
+    };
+    assert_eq!((number(&table("numbers"), "rows"), number(&table("numbers"), "depth")), (5000.0, 2.0));
+    let fill = number(&table("numbers"), "leaf_fill");
+    assert!(fill > 0.3 && fill <= 1.0, "{fill}");
+    let large = table("large");
+    assert_eq!((number(&large, "rows"), number(&large, "large_values")), (1.0, 1.0));
+    assert!(number(&large, "bytes") >= 100_000.0 && number(&large, "bytes") < 200_000.0, "{large}");
+    let files = report["files"].as_array().expect("a list");
+    let listed: f64 = files.iter().map(|file| number(file, "bytes")).sum();
+    let manifest = std::fs::metadata(path.join("MANIFEST")).expect("there").len() as f64;
+    let pages = std::fs::metadata(path.join("pages/data")).expect("there").len() as f64;
+    assert!(listed >= manifest + pages, "{files:?}");
+}
+
+#[test]
+fn stat_watches_until_a_signal() {
+    let dir = directory();
+    let path = dir.path().join("db");
+    expect_code(&run(&["put", text(&path), "t", "a", "1"]), 0);
+    let mut child = quench(&["stat", text(&path), "--watch", "0.05", "--json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    // The second is printed by itself, and sees what was written meanwhile.
+    let mut reports =
+        lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.expect("read")).expect("json"));
+    assert_eq!(reports.next().expect("one")["tables"], 1);
+    loop {
+        // Busy while the other process reads.
+        match run(&["create", text(&path), "more"]).status.code() {
+            Some(3) => {}
+            code => break assert_eq!(code, Some(0)),
+        }
+    }
+    assert!(reports.any(|report| report["tables"] == 2));
+    child.kill().expect("ours");
+    child.wait().expect("ended");
+}
