@@ -37,6 +37,7 @@ mod memory_budget;
 mod memory_readers;
 mod memory_reuse;
 mod objects;
+mod observability;
 mod objects_backup;
 mod objects_readers;
 mod parts;

@@ -93,6 +93,7 @@ impl Database {
     /// is closed meanwhile; `Corruption` if a page of the database, or the base, is damaged;
     /// `OutOfSpace`, I/O, `Poisoned`. An incomplete copy is recognised as such.
     pub fn backup(&self, target: impl Into<Place>, options: BackupOptions) -> Result<BackupReport> {
+        let _span = tracing::info_span!("backup", increment = options.base.is_some()).entered();
         let clock = Clock::real();
         let start = clock.now();
         let mut progress = or_ignore(options.progress);

@@ -49,6 +49,7 @@ impl Builder {
         log_bytes_max: u64 = log_bytes_max,
         loss_window: Duration = loss_window,
         lock_wait: Duration = lock_wait,
+        slow_commit_log: Duration = Some(slow_commit_log),
     }
 }
 

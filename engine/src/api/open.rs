@@ -58,6 +58,7 @@ const READS_MAX: u32 = 5;
 /// No lock keeps writers out of a store of objects. What a reader found of different moments there
 /// is read again.
 pub(super) fn open(storage: Arc<dyn Storage>, path: &Path, request: Request) -> Result<Arc<Owner>> {
+    let _span = tracing::info_span!("open", path = %path.display()).entered();
     let reads_unlocked = request.settings.read_only && !request.at_checkpoint && storage.pins().is_some();
     if !reads_unlocked {
         return open_once(storage, path, request);

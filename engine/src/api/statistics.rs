@@ -1,8 +1,9 @@
 //! The numbers of a database at one moment, each declared once: meaning, unit, source.
 
 use super::engine::Engine;
+use super::latency::LatencySummary;
+use super::sample::{Change, Figure, Sample};
 use crate::base::Csn;
-use crate::base::metrics::LatencyHistogram;
 use crate::base::settings::{Acknowledger, Dependency, Layout, Preset, Queue, Writer};
 use crate::checkpoint::{CheckpointTotals, ReplayEstimate};
 use crate::commit::presets::Axes;
@@ -12,53 +13,6 @@ use crate::device::{DeviceFacts, ObjectRequests};
 use crate::store::{PackUsage, StoreUsage};
 use crate::transaction::TransactionCounters;
 use std::sync::Arc;
-
-/// A latency distribution in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
-pub struct LatencySummary {
-    /// Values counted.
-    pub count: u64,
-    /// Mean.
-    pub mean_us: f64,
-    /// Standard deviation.
-    pub stdev_us: f64,
-    /// Median.
-    pub p50_us: f64,
-    /// 90th percentile.
-    pub p90_us: f64,
-    /// 99th percentile.
-    pub p99_us: f64,
-    /// 99.9th percentile.
-    pub p999_us: f64,
-    /// 99.99th percentile.
-    pub p9999_us: f64,
-    /// Largest.
-    pub max_us: f64,
-}
-
-impl LatencySummary {
-    /// The summary of what a histogram has counted.
-    #[must_use]
-    pub fn of(histogram: &LatencyHistogram) -> LatencySummary {
-        let all = histogram.merged();
-        let at = |quantile| all.value_at_quantile(quantile) as f64 / 1000.0;
-        if all.is_empty() {
-            return LatencySummary::default();
-        }
-        LatencySummary {
-            count: all.len(),
-            mean_us: all.mean() / 1000.0,
-            stdev_us: all.stdev() / 1000.0,
-            p50_us: at(0.5),
-            p90_us: at(0.9),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
-            p9999_us: at(0.9999),
-            max_us: all.max() as f64 / 1000.0,
-        }
-    }
-}
 
 /// Where the numbers come from.
 struct Sources<'a> {
@@ -74,15 +28,21 @@ struct Sources<'a> {
     usage: StoreUsage,
 }
 
+/// The kinds of numbers: a `count` only grows, a `level` is that of the moment, `times` are a
+/// distribution that grows, a `fact` is no number.
 macro_rules! statistics {
-    ($($(#[$doc:meta])* $name:ident: $type:ty = $value:expr;)*) => {
+    ($($(#[doc = $doc:literal])* $kind:ident $name:ident: $type:ty = $value:expr;)*) => {
         /// What a database is and did. Counters count since open. Aborts, conflicts, waits for rows
         /// and for versions, and latencies count since open or
         /// [`reset_statistics`](crate::Database::reset_statistics).
+        ///
+        /// With the feature `serde` it can be serialized. [`Statistics::prometheus`] writes it for
+        /// a monitoring system.
         #[derive(Clone, Debug)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
         pub struct Statistics {
-            $($(#[$doc])* pub $name: $type,)*
+            $($(#[doc = $doc])* pub $name: $type,)*
         }
 
         impl Statistics {
@@ -94,188 +54,225 @@ macro_rules! statistics {
                     },)*
                 }
             }
+
+            /// Returns what happened since `earlier`, which the same open database returned:
+            /// counters and latencies are differences; all else, means included, is that of this
+            /// moment. A counter that was reset in between is 0.
+            #[must_use]
+            pub fn since(&self, earlier: &Statistics) -> Statistics {
+                Statistics { $($name: statistics!(@since $kind self earlier $name),)* }
+            }
+
+            /// Returns every number with its name and meaning, in the order of the fields.
+            pub(super) fn samples(&self) -> Vec<Sample<'_>> {
+                let mut samples = Vec::new();
+                $(statistics!(@sample $kind self samples $name concat!($($doc),*));)*
+                samples
+            }
         }
+    };
+    (@since count $self:ident $earlier:ident $name:ident) => { Change::since(&$self.$name, &$earlier.$name) };
+    (@since times $self:ident $earlier:ident $name:ident) => { Change::since(&$self.$name, &$earlier.$name) };
+    (@since $kind:ident $self:ident $earlier:ident $name:ident) => { $self.$name.clone() };
+    (@sample fact $self:ident $samples:ident $name:ident $help:expr) => {};
+    (@sample count $self:ident $samples:ident $name:ident $help:expr) => {
+        $self.$name.count(stringify!($name), $help, &mut $samples)
+    };
+    (@sample $kind:ident $self:ident $samples:ident $name:ident $help:expr) => {
+        $self.$name.level(stringify!($name), $help, &mut $samples)
     };
 }
 
 statistics! {
     /// Commit protocol.
-    preset: Preset = |s| s.engine.settings.preset;
+    fact preset: Preset = |s| s.engine.settings.preset;
     /// Requests to the store of objects that holds the database; `None` if none does.
-    object_requests: Option<ObjectRequests> = |s| s.engine.storage.requests();
+    count object_requests: Option<ObjectRequests> = |s| s.engine.storage.requests();
     /// Number of logs; 0 in a database that is open read-only.
-    logs: usize = |s| s.engine.opened.logs;
+    level logs: usize = |s| s.engine.opened.logs;
     /// The rule by which the number of logs is chosen, if it is not set.
-    layout: Layout = |s| s.axes.layout;
+    fact layout: Layout = |s| s.axes.layout;
     /// The threads that write a log.
-    writer: Writer = |s| s.axes.writer;
+    fact writer: Writer = |s| s.axes.writer;
     /// Time after which a log without waiting committers is written at the moment, in microseconds.
-    flush_interval_us: u64 = |s| s.commit.map_or(0, |commit| commit.rhythm().0.as_micros() as u64);
+    level flush_interval_us: u64 = |s| s.commit.map_or(0, |commit| commit.rhythm().0.as_micros() as u64);
     /// Duration of a recent durable write of the log, in microseconds; 0 before the first. With
     /// several logs, of the log that is written least often.
-    mean_write_us: f64 = |s| s.commit.map_or(0.0, |commit| commit.rhythm().1.as_nanos() as f64 / 1000.0);
+    level mean_write_us: f64 = |s| s.commit.map_or(0.0, |commit| commit.rhythm().1.as_nanos() as f64 / 1000.0);
     /// Whether a thread that writes several logs at once flushes them together, as set or measured;
     /// none before it is measured.
-    shares_flush: Option<bool> = |s| s.commit.and_then(|commit| commit.shares_flush());
+    fact shares_flush: Option<bool> = |s| s.commit.and_then(|commit| commit.shares_flush());
     /// Flushes that made blocks of several logs durable.
-    shared_flushes: u64 = |s| s.metrics.shared_flushes.get();
+    count shared_flushes: u64 = |s| s.metrics.shared_flushes.get();
     /// Length of a log's next buffer, in bytes; of the log with the longest.
-    log_buffer_bytes: u64 = |s| s.commit.map_or(0, |commit| commit.log_buffer_bytes() as u64);
+    level log_buffer_bytes: u64 = |s| s.commit.map_or(0, |commit| commit.log_buffer_bytes() as u64);
     /// The threads that acknowledge transactions that no thread waits for.
-    acknowledger: Acknowledger = |s| s.axes.acknowledger;
+    fact acknowledger: Acknowledger = |s| s.axes.acknowledger;
     /// Logs that workers acknowledge for each other, where workers acknowledge.
-    acknowledgment_group: usize = |s| s.axes.acknowledgment_group;
+    fact acknowledgment_group: usize = |s| s.axes.acknowledgment_group;
     /// Logs that workers write for each other, where workers write; 1 otherwise.
-    stealing_group: usize = |s| s.commit.map_or(1, |commit| commit.stealing_group());
+    fact stealing_group: usize = |s| s.commit.map_or(1, |commit| commit.stealing_group());
     /// What a transaction waits for besides its own durable record.
-    dependency: Dependency = |s| s.axes.dependency;
+    fact dependency: Dependency = |s| s.axes.dependency;
     /// The queue of transactions that no thread waits for.
-    queue: Queue = |s| s.axes.queue;
+    fact queue: Queue = |s| s.axes.queue;
     /// The device.
-    device: DeviceFacts = |s| s.engine.storage.facts();
+    fact device: DeviceFacts = |s| s.engine.storage.facts();
     /// The mapped memory in which commits become durable, and what they survive there; `None` if
     /// commits become durable on the device.
-    log_memory: Option<MemoryFacts> = |s| s.engine.log_memory();
+    fact log_memory: Option<MemoryFacts> = |s| s.engine.log_memory();
     /// How writes are made durable, and why this way.
-    durability_method: String = |s| durability_method(s.engine);
+    fact durability_method: String = |s| durability_method(s.engine);
     /// Newest commit sequence number drawn.
-    newest_csn: Csn = |s| s.engine.system.committed.newest_drawn();
+    level newest_csn: Csn = |s| s.engine.system.committed.newest_drawn();
     /// Every CSN below this one is durable.
-    watermark: Csn = |s| s.engine.system.committed.watermark();
+    level watermark: Csn = |s| s.engine.system.committed.watermark();
     /// The newest durable checkpoint.
-    checkpoint_csn: Csn = |s| s.engine.checkpoint_csn();
+    level checkpoint_csn: Csn = |s| s.engine.checkpoint_csn();
     /// Tables.
-    tables: u64 = |s| s.engine.system.catalog.names().len() as u64;
+    level tables: u64 = |s| s.engine.system.catalog.names().len() as u64;
     /// Transactions committed, read-only ones included.
-    committed: u64 = |s| s.metrics.committed.get();
+    count committed: u64 = |s| s.metrics.committed.get();
     /// Transactions aborted.
-    aborted: u64 = |s| s.counters.aborted.get();
+    count aborted: u64 = |s| s.counters.aborted.get();
     /// Transactions that failed because of others: conflicts, deadlocks and timeouts.
-    conflicts: u64 = |s| s.counters.conflicts.get();
+    count conflicts: u64 = |s| s.counters.conflicts.get();
     /// Transactions that waited before they began, because old versions took more than three
     /// quarters of `version_bytes`.
-    version_waits: u64 = |s| s.counters.version_waits.get();
+    count version_waits: u64 = |s| s.counters.version_waits.get();
     /// Waits for a transaction that held a row, those that ended in a conflict included.
-    row_waits: u64 = |s| s.counters.row_waits.get();
+    count row_waits: u64 = |s| s.counters.row_waits.get();
     /// Total time of these waits, in seconds.
-    row_wait_seconds: f64 = |s| s.counters.row_wait_ns.get() as f64 / 1e9;
+    count row_wait_seconds: f64 = |s| s.counters.row_wait_ns.get() as f64 / 1e9;
     /// The times of these waits.
-    lock_waits: LatencySummary = |s| LatencySummary::of(&s.counters.lock_waits);
+    times lock_waits: LatencySummary = |s| LatencySummary::of(&s.counters.lock_waits);
     /// Transactions that were chosen to abort because of a deadlock.
-    deadlocks: u64 = |s| s.counters.deadlocks.get();
+    count deadlocks: u64 = |s| s.counters.deadlocks.get();
     /// Waits that ended with a timeout, and requests of transactions that do not wait.
-    lock_timeouts: u64 = |s| s.counters.lock_timeouts.get();
+    count lock_timeouts: u64 = |s| s.counters.lock_timeouts.get();
     /// Times that a transaction replaced its locks on keys by one on the table.
-    lock_escalations: u64 = |s| s.counters.lock_escalations.get();
+    count lock_escalations: u64 = |s| s.counters.lock_escalations.get();
     /// Serializable commits that failed because a key that they had read was changed.
-    validation_key_failures: u64 = |s| s.counters.changed_keys.get();
+    count validation_key_failures: u64 = |s| s.counters.changed_keys.get();
     /// Serializable commits that failed because a range that they had read was changed.
-    validation_range_failures: u64 = |s| s.counters.changed_ranges.get();
+    count validation_range_failures: u64 = |s| s.counters.changed_ranges.get();
     /// Mean time from the commit call to the record in the log buffer, waits for room included, in
     /// microseconds; of one commit in sixteen.
-    log_insert_us_mean: f64 = |s| s.counters.log_insert_us_mean();
+    level log_insert_us_mean: f64 = |s| s.counters.log_insert_us_mean();
     /// Commits that were timed for this mean.
-    log_inserts_timed: u64 = |s| s.counters.log_inserts_timed.get();
+    count log_inserts_timed: u64 = |s| s.counters.log_inserts_timed.get();
     /// Pages in memory.
-    pages: u64 = |s| s.engine.pool.memory().resident_pages();
+    level pages: u64 = |s| s.engine.pool.memory().resident_pages();
+    /// Pages that lookups and changes have visited, estimated from one descent of a tree in 64.
+    count page_visits: u64 = |s| s.engine.pool.page_visits();
+    /// Pages among these that were not in memory, so that a thread had to wait for a read.
+    count page_faults: u64 = |s| s.engine.pool.page_faults();
     /// Pages that left memory.
-    pages_evicted: u64 = |s| s.engine.pool.eviction().pages_evicted();
+    count pages_evicted: u64 = |s| s.engine.pool.eviction().pages_evicted();
     /// Passes over all pages that evicted none although memory was short: transactions in progress
     /// hold the pages, or the disk refuses their images.
-    evictions_in_vain: u64 = |s| s.engine.pool.eviction().failed_passes();
+    count evictions_in_vain: u64 = |s| s.engine.pool.eviction().failed_passes();
     /// Pages that long scans read into memory of their own, so that no other page had to leave.
-    pages_copied: u64 = |s| s.engine.pool.pages_copied();
+    count pages_copied: u64 = |s| s.engine.pool.pages_copied();
     /// Size of a page in bytes.
-    page_bytes: u64 = |s| s.engine.pool.page_bytes() as u64;
+    level page_bytes: u64 = |s| s.engine.pool.page_bytes() as u64;
     /// Pages that may be in memory now: what everything else leaves of `memory_bytes`.
-    pages_max: u64 = |s| s.engine.pool.memory().resident_pages_max();
+    level pages_max: u64 = |s| s.engine.pool.memory().resident_pages_max();
     /// The memory budget for everything, in bytes, as set.
-    memory_bytes: u64 = |s| s.engine.settings.memory_bytes;
+    level memory_bytes: u64 = |s| s.engine.settings.memory_bytes;
     /// Versions in memory.
-    versions: u64 = |s| s.engine.system.versions.count();
+    level versions: u64 = |s| s.engine.system.versions.count();
     /// Bytes of these versions, and of the keys of deleted rows until they can be purged.
-    version_bytes: u64 = |s| s.engine.system.versions.bytes().0;
+    level version_bytes: u64 = |s| s.engine.system.versions.bytes().0;
     /// Open snapshots and transactions.
-    open_snapshots: u64 = |s| s.snapshots.0;
+    level open_snapshots: u64 = |s| s.snapshots.0;
     /// The oldest CSN that one of these needs.
-    oldest_snapshot: Csn = |s| s.snapshots.1;
+    level oldest_snapshot: Csn = |s| s.snapshots.1;
     /// Bytes of log records written.
-    log_bytes: u64 = |s| s.metrics.log_bytes.get();
+    count log_bytes: u64 = |s| s.metrics.log_bytes.get();
     /// Bytes of log segments that recovery would read.
-    log_bytes_in_use: u64 = |s| s.commit.map_or(0, |commit| commit.log_bytes());
+    level log_bytes_in_use: u64 = |s| s.commit.map_or(0, |commit| commit.log_bytes());
     /// Estimated time of recovery if the process ended now, in seconds; 0 in a database that is
     /// open read-only.
-    replay_seconds_estimate: f64 = |s| s.replay.seconds;
+    level replay_seconds_estimate: f64 = |s| s.replay.seconds;
     /// The parts of this estimate.
-    replay: ReplayEstimate = |s| s.replay;
+    fact replay: ReplayEstimate = |s| s.replay;
     /// Bytes written to the log device, padding included.
-    device_bytes: u64 = |s| s.metrics.device_bytes.get();
+    count device_bytes: u64 = |s| s.metrics.device_bytes.get();
     /// Writes to the log device.
-    device_writes: u64 = |s| s.metrics.device_writes.get();
+    count device_writes: u64 = |s| s.metrics.device_writes.get();
     /// Device flushes asked for by commits.
-    device_flushes: u64 = |s| s.metrics.flushes.get();
+    count device_flushes: u64 = |s| s.metrics.flushes.get();
     /// Checkpoints made.
-    checkpoints: u64 = |s| s.checkpoints.count;
+    count checkpoints: u64 = |s| s.checkpoints.count;
     /// Total time of these checkpoints, in seconds.
-    checkpoint_seconds: f64 = |s| s.checkpoints.seconds;
+    count checkpoint_seconds: f64 = |s| s.checkpoints.seconds;
     /// Reads of the file of pages: faults, the mapping at open, the catalog.
-    store_reads: u64 = |s| s.engine.store.traffic().reads.get();
+    count store_reads: u64 = |s| s.engine.store.traffic().reads.get();
     /// Bytes of these reads.
-    store_read_bytes: u64 = |s| s.engine.store.traffic().read_bytes.get();
+    count store_read_bytes: u64 = |s| s.engine.store.traffic().read_bytes.get();
     /// Writes of the file of pages: images, mapping, catalog.
-    store_writes: u64 = |s| s.engine.store.traffic().writes.get();
+    count store_writes: u64 = |s| s.engine.store.traffic().writes.get();
     /// Bytes of these writes.
-    store_bytes_written: u64 = |s| s.engine.store.traffic().written_bytes.get();
+    count store_bytes_written: u64 = |s| s.engine.store.traffic().written_bytes.get();
     /// Length of the file of pages in bytes; free blocks included.
-    store_bytes: u64 = |s| s.usage.blocks * s.usage.block_bytes as u64;
+    level store_bytes: u64 = |s| s.usage.blocks * s.usage.block_bytes as u64;
     /// Bytes of free blocks in this file.
-    store_free_bytes: u64 = |s| s.usage.free_blocks * s.usage.block_bytes as u64;
+    level store_free_bytes: u64 = |s| s.usage.free_blocks * s.usage.block_bytes as u64;
     /// Bytes of these free blocks that are kept so that everything acknowledged can be written when
     /// the disk is full.
-    store_reserved_bytes: u64 = |s| s.engine.store.disk_space().reserved_bytes();
+    level store_reserved_bytes: u64 = |s| s.engine.store.disk_space().reserved_bytes();
     /// Bytes of blocks that only older checkpoints use, which are being read or copied; they become
     /// free afterwards.
-    store_held_bytes: u64 = |s| s.usage.held_blocks * s.usage.block_bytes as u64;
+    level store_held_bytes: u64 = |s| s.usage.held_blocks * s.usage.block_bytes as u64;
     /// Packs: images that share a block, compressed.
-    packs: PackUsage = |s| s.engine.store.packs();
+    fact packs: PackUsage = |s| s.engine.store.packs();
     /// Whether the last request for space, for the log or for pages, was refused. While requests
     /// are refused the disk is asked again every second.
-    disk_full: bool = |s| is_disk_full(s.engine);
+    level disk_full: bool = |s| is_disk_full(s.engine);
     /// Times a sleeping thread was woken by the commit layer.
-    wakeups: u64 = |s| s.metrics.wake_ups.get();
+    count wakeups: u64 = |s| s.metrics.wake_ups.get();
     /// Times a thread slept until a record was durable or a transaction committed.
-    commit_sleeps: u64 = |s| s.metrics.sleeps.get();
+    count commit_sleeps: u64 = |s| s.metrics.sleeps.get();
     /// Times a flusher thread woke.
-    flusher_wakeups: u64 = |s| s.metrics.flusher_wake_ups.get();
+    count flusher_wakeups: u64 = |s| s.metrics.flusher_wake_ups.get();
     /// Blocks of other logs that workers wrote with their own.
-    stolen_blocks: u64 = |s| s.metrics.stolen_blocks.get();
+    count stolen_blocks: u64 = |s| s.metrics.stolen_blocks.get();
     /// Bytes of these blocks, padding included.
-    stolen_bytes: u64 = |s| s.metrics.stolen_bytes.get();
+    count stolen_bytes: u64 = |s| s.metrics.stolen_bytes.get();
     /// Times a worker that is idle between its transactions left its log to the flusher.
-    idle_flushes: u64 = |s| s.metrics.idle_flushes.get();
+    count idle_flushes: u64 = |s| s.metrics.idle_flushes.get();
     /// Transactions that waited for the dependency rule when their record was durable.
-    rule_waits: u64 = |s| s.metrics.rule_waits.get();
+    count rule_waits: u64 = |s| s.metrics.rule_waits.get();
     /// Transactions among these that exact dependencies would have released; a lower bound.
-    false_waits: u64 = |s| s.metrics.false_waits.get();
+    count false_waits: u64 = |s| s.metrics.false_waits.get();
     /// Commits that became durable by a fence in mapped memory.
-    fences: u64 = |s| s.metrics.fences.get();
+    count fences: u64 = |s| s.metrics.fences.get();
     /// Times logs in mapped memory that stayed dirty were drained by a barrier in all threads.
-    stragglers_drained: u64 = |s| s.metrics.drained.get();
+    count stragglers_drained: u64 = |s| s.metrics.drained.get();
     /// Transactions per device write.
-    group_size_mean: f64 = |s| s.metrics.group_size();
+    level group_size_mean: f64 = |s| s.metrics.group_size();
     /// From begin to ready.
-    execute: LatencySummary = |s| LatencySummary::of(&s.metrics.execute);
+    times execute: LatencySummary = |s| LatencySummary::of(&s.metrics.execute);
     /// From ready to committed, of transactions that wrote.
-    commit: LatencySummary = |s| LatencySummary::of(&s.metrics.commit_latency);
+    times commit: LatencySummary = |s| LatencySummary::of(&s.metrics.commit_latency);
     /// From begin to committed, of all.
-    total: LatencySummary = |s| LatencySummary::of(&s.metrics.total_latency);
+    times total: LatencySummary = |s| LatencySummary::of(&s.metrics.total_latency);
     /// One durable log write.
-    flush: LatencySummary = |s| LatencySummary::of(&s.metrics.flush);
+    times flush: LatencySummary = |s| LatencySummary::of(&s.metrics.flush);
     /// One round of acknowledgment.
-    acknowledge: LatencySummary = |s| LatencySummary::of(&s.metrics.acknowledge);
+    times acknowledge: LatencySummary = |s| LatencySummary::of(&s.metrics.acknowledge);
 }
 
 impl Statistics {
+    /// Returns the part of visited pages that were in memory, 0 to 1; none before the first visits.
+    /// Of a difference ([`Statistics::since`]): of the time in between.
+    #[must_use]
+    pub fn cache_hit_ratio(&self) -> Option<f64> {
+        let misses = self.page_faults as f64 / self.page_visits as f64;
+        (self.page_visits > 0).then(|| (1.0 - misses).max(0.0))
+    }
+
     /// Returns the numbers of this moment.
     pub(super) fn of(engine: &Engine) -> Statistics {
         let commit = engine.system.committed.running();

@@ -97,6 +97,7 @@ impl Database {
 }
 
 fn run(engine: &Engine, progress: Option<Progress>) -> Result<VerifyReport> {
+    let _span = tracing::info_span!("verify").entered();
     let mut progress = or_ignore(progress);
     let mut report = VerifyReport::default();
     let _hurry = engine.writing.as_ref().map(|writing| writing.checkpointer.hurry());

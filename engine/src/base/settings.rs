@@ -116,6 +116,9 @@ pub struct Settings {
     /// How long a transaction waits for one row or lock before it fails with `LockTimeout`, up to
     /// 1 h. Default 1 s.
     pub lock_wait: Duration,
+    /// Reports, as a warning through `tracing`, each commit that takes at least so long from its
+    /// record to its acknowledgment, with the time of each stage. Default `None`: no report.
+    pub slow_commit_log: Option<Duration>,
 
     // Memory.
     /// Memory for old versions in bytes, 64 KiB to 16 TiB. Default 256 MiB.
@@ -302,6 +305,7 @@ impl Default for Settings {
             loss_window: Duration::from_millis(10),
             write_deadline: Duration::from_secs(60),
             lock_wait: Duration::from_secs(1),
+            slow_commit_log: None,
             device_trust: DeviceTrust::Auto,
             durability_method: None,
             io_uring: true,

@@ -5,6 +5,7 @@ use super::frames::{Entry, STAMPED, STAMPED_IMAGE};
 use super::latch::State;
 use super::memory::PageMemory;
 use super::source::PageSource;
+use crate::base::metrics::Counter;
 use crate::base::{PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::sync::Mutex;
@@ -20,7 +21,12 @@ const PREFETCHED_PART: usize = 64;
 thread_local! {
     /// Pages that this thread has brought in.
     static FAULTS: Cell<u64> = const { Cell::new(0) };
+    /// Descents of this thread.
+    static DESCENTS: Cell<u64> = const { Cell::new(0) };
 }
+
+/// Of so many descents of a thread one is counted, for all of them.
+const COUNTED_OF: u64 = 64;
 
 /// Pages that the calling thread has brought in so far, one at a time, into any pool.
 pub(super) fn faults_of_thread() -> u64 {
@@ -41,11 +47,25 @@ pub(super) struct Loader {
     pub(super) source: Arc<dyn PageSource>,
     /// Buffers for images; as many as there were ever faults at once.
     buffers: Mutex<Vec<AlignedBuffer>>,
+    /// Pages that were not in memory when a thread needed one.
+    pub(super) faults: Counter,
+    /// Pages that descents have visited, about.
+    pub(super) visits: Counter,
 }
 
 impl Loader {
     pub(super) fn new(source: Arc<dyn PageSource>) -> Loader {
-        Loader { source, buffers: Mutex::new(Vec::new()) }
+        Loader { source, buffers: Mutex::default(), faults: Counter::default(), visits: Counter::default() }
+    }
+
+    /// Counts the pages of a descent.
+    #[inline]
+    pub(super) fn visited(&self, pages: u64) {
+        let descents = DESCENTS.get() + 1;
+        DESCENTS.set(descents);
+        if descents.is_multiple_of(COUNTED_OF) {
+            self.visits.add(pages * COUNTED_OF);
+        }
     }
 
     /// Brings an evicted page into memory, unless another thread is doing that.
@@ -60,6 +80,7 @@ impl Loader {
         let own_stamps = entry.flags() & STAMPED_IMAGE != 0;
         self.read_image(memory, page, own_stamps)?;
         FAULTS.set(FAULTS.get() + 1);
+        self.faults.add(1);
         claim.succeed(own_stamps);
         Ok(())
     }

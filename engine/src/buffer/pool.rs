@@ -338,6 +338,24 @@ impl Pool {
         true
     }
 
+    /// Counts a descent that visited so many pages.
+    #[inline]
+    pub fn visited(&self, pages: u64) {
+        self.loader.visited(pages);
+    }
+
+    /// Pages that descents have visited since open, estimated from one descent in 64.
+    #[must_use]
+    pub fn page_visits(&self) -> u64 {
+        self.loader.visits.get()
+    }
+
+    /// Pages that were brought into memory one at a time, because a thread needed them.
+    #[must_use]
+    pub fn page_faults(&self) -> u64 {
+        self.loader.faults.get()
+    }
+
     /// Pages of which scans have used copies, instead of bringing them in.
     #[must_use]
     pub fn pages_copied(&self) -> u64 {

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 /// The work of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReplayWork {
     /// Bytes of all files of the log.
@@ -47,6 +48,7 @@ pub struct ReplayWork {
 
 /// The cost of each part of the work.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReplayRates {
     /// Log bytes read and checked per second.
@@ -88,6 +90,7 @@ pub struct ReplayLimits {
 
 /// The estimated time of recovery and its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct ReplayEstimate {
     /// The whole recovery.

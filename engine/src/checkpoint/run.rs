@@ -80,6 +80,7 @@ impl Checkpointer {
     }
 
     fn run(&self, published: &mut Published, mode: Mode<'_>) -> Result<CheckpointReport> {
+        let _span = tracing::info_span!("checkpoint", closing = mode.closed_log.is_some()).entered();
         // Under the lock of `published`: a thread that waited for it sees an earlier panic.
         let _inside = self.poison_on_panic();
         self.system.commit().check_whole()?;

@@ -312,7 +312,7 @@ impl Appending {
         };
         let log = durability.log(log);
         if is_satisfied() {
-            acknowledgments.count_one(log, pending, false);
+            acknowledgments.count_one(log, pending, Csn::ZERO);
             return Ok(());
         }
         let latch = self.reserve(log, None, true)?;

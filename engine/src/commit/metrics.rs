@@ -10,8 +10,10 @@
 //! here. `wait` and `acknowledge` are measured against the last write of the transaction's log, so
 //! for a transaction that waited for another log they are approximate; the sums are not.
 
+use crate::base::Csn;
 use crate::base::clock::Nanos;
 use crate::base::metrics::{Counter, LatencyBatch, LatencyHistogram};
+use std::time::Duration;
 
 /// Counters and latencies of the commit layer. All values are totals since open (or the last
 /// [`CommitMetrics::reset`], for the histograms).
@@ -76,6 +78,8 @@ pub struct CommitMetrics {
     pub commit_latency: LatencyHistogram,
     /// Begun to committed; all.
     pub total_latency: LatencyHistogram,
+    /// Commits that take at least so many nanoseconds are reported.
+    slow_ns: Option<u64>,
 }
 
 /// The moments of one transaction.
@@ -86,11 +90,58 @@ pub(super) struct Moments {
     /// When the last write of its log began and ended.
     pub write: (Nanos, Nanos),
     pub committed: Nanos,
-    /// It has a record.
-    pub wrote: bool,
+    /// 0 without a record.
+    pub csn: Csn,
+}
+
+impl Moments {
+    fn wrote(&self) -> bool {
+        self.csn != Csn::ZERO
+    }
+
+    /// From ready to the beginning of the write.
+    fn wait(&self) -> u64 {
+        span(self.ready, self.write.0)
+    }
+
+    /// The write, as far as it came after ready.
+    fn flush(&self) -> u64 {
+        span(self.write.0.max(self.ready), self.write.1)
+    }
+
+    /// From the end of the write to the acknowledgment.
+    fn acknowledge(&self) -> u64 {
+        span(self.write.1.max(self.ready), self.committed)
+    }
+
+    /// Reports a commit that took long. The stages are approximate for a transaction that waited
+    /// for another log.
+    fn report(&self) {
+        tracing::warn!(
+            csn = self.csn.0,
+            commit_us = span(self.ready, self.committed) / 1000,
+            execute_us = span(self.begun, self.ready) / 1000,
+            wait_us = self.wait() / 1000,
+            flush_us = self.flush() / 1000,
+            acknowledge_us = self.acknowledge() / 1000,
+            "slow commit"
+        );
+    }
+}
+
+/// Returns the nanoseconds between two moments, or 0 if they are the other way round.
+fn span(from: Nanos, to: Nanos) -> u64 {
+    to.0.saturating_sub(from.0)
 }
 
 impl CommitMetrics {
+    /// Reports commits that take at least `slow`; see `slow_commit_log`.
+    #[must_use]
+    pub fn reporting(slow: Option<Duration>) -> CommitMetrics {
+        let slow_ns = slow.map(|slow| u64::try_from(slow.as_nanos()).unwrap_or(u64::MAX));
+        CommitMetrics { slow_ns, ..CommitMetrics::default() }
+    }
+
     /// Transactions per flush, on average.
     #[must_use]
     pub fn group_size(&self) -> f64 {
@@ -117,7 +168,7 @@ impl CommitMetrics {
         if transactions.is_empty() {
             return;
         }
-        let writers = transactions.iter().filter(|t| t.wrote).count();
+        let writers = transactions.iter().filter(|t| t.wrote()).count();
         self.committed.add(transactions.len() as u64);
         self.committed_writers.add(writers as u64);
         let record = |histogram: &LatencyHistogram, ns: &dyn Fn(&Moments) -> Option<u64>| {
@@ -127,13 +178,16 @@ impl CommitMetrics {
                 }
             });
         };
-        let span = |from: Nanos, to: Nanos| to.0.saturating_sub(from.0);
         record(&self.total_latency, &|t| Some(span(t.begun, t.committed)));
         record(&self.execute, &|t| Some(span(t.begun, t.ready)));
         if writers > 0 {
-            record(&self.commit_latency, &|t| t.wrote.then(|| span(t.ready, t.committed)));
-            record(&self.wait, &|t| t.wrote.then(|| span(t.ready, t.write.0)));
-            record(&self.acknowledge, &|t| t.wrote.then(|| span(t.write.1.max(t.ready), t.committed)));
+            record(&self.commit_latency, &|t| t.wrote().then(|| span(t.ready, t.committed)));
+            record(&self.wait, &|t| t.wrote().then(|| t.wait()));
+            record(&self.acknowledge, &|t| t.wrote().then(|| t.acknowledge()));
+        }
+        if let Some(slow) = self.slow_ns {
+            let is_slow = |t: &&Moments| t.wrote() && span(t.ready, t.committed) >= slow;
+            transactions.iter().filter(is_slow).for_each(Moments::report);
         }
     }
 }

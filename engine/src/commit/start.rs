@@ -70,7 +70,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
         storage,
         segments,
         memory,
-        metrics: Arc::new(CommitMetrics::default()),
+        metrics: Arc::new(CommitMetrics::reporting(settings.slow_commit_log)),
         poison: Poison::new(),
         progress: Event::new(),
         space: Event::new(),

@@ -54,7 +54,7 @@ impl Waiting {
         }
         self.await_others(ticket, None)?;
         if !self.queues_waiters {
-            self.acknowledgments.count_one(self.durability.log(ticket.log), pending, true);
+            self.acknowledgments.count_one(self.durability.log(ticket.log), pending, ticket.csn);
         }
         Ok(())
     }
@@ -64,7 +64,7 @@ impl Waiting {
     pub(super) fn finish_read_only(&self, pending: &Pending) -> Result<()> {
         self.acknowledge_observed(pending)?;
         if pending.durability == Level::Durable {
-            self.acknowledgments.count_one(&self.durability.logs[0], pending, false);
+            self.acknowledgments.count_one(&self.durability.logs[0], pending, Csn::ZERO);
         }
         Ok(())
     }

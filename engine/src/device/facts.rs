@@ -38,6 +38,7 @@ impl DurabilityMethod {
 
 /// The properties of the device.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DeviceFacts {
     /// For people: `vda`, `memory`, `simulated`; `vda, log on sdb`.
     pub name: String,

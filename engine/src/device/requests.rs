@@ -3,6 +3,7 @@
 /// Requests to a store of objects since the open, by kind, the repeated ones included. The store
 /// bills them.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ObjectRequests {
     /// Objects put: pages, manifests, and blocks of the log where a store takes no appends.

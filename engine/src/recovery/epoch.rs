@@ -43,6 +43,7 @@ impl Recovery<'_> {
         manifest: Manifest,
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
+        let _span = tracing::info_span!("recovery", clean = manifest.clean).entered();
         let start = self.clock.now();
         // A segment that a killed process had just made has a name that a power cut could still
         // take away.
@@ -71,6 +72,7 @@ impl Recovery<'_> {
         manifest: &Manifest,
         progress: ProgressFn<'_>,
     ) -> Result<(Csn, RecoveryReport)> {
+        let _span = tracing::info_span!("recovery", clean = manifest.clean, read_only = true).entered();
         let start = self.clock.now();
         self.load_checkpoint(manifest)?;
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };

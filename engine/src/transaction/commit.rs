@@ -69,6 +69,7 @@ impl ActiveTransaction {
     /// `OutcomeUnknown` if the device fails after the CSN is drawn. Before: `Poisoned`,
     /// `OutOfSpace`, `OutOfMemory`, `InvalidArgument`, and then the transaction is aborted.
     pub fn commit(self) -> Result<Csn> {
+        let _span = tracing::debug_span!("commit", waits = true).entered();
         let system = self.system.clone();
         let commit = system.commit();
         let _inside = commit.inside(USER);
@@ -83,6 +84,7 @@ impl ActiveTransaction {
                 }
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, pending.waits);
                 system.versions.collect_after(to_collect);
+                tracing::debug!(csn = ticket.csn.0, "committed");
                 Ok(ticket.csn)
             }
             Precommitted::ReadOnly(pending) => {
@@ -97,6 +99,7 @@ impl ActiveTransaction {
     /// # Errors
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted.
     pub fn commit_async(self) -> Result<Submitted> {
+        let _span = tracing::debug_span!("commit", waits = false).entered();
         if self.options.lock_release == LockRelease::Commit {
             let what = "locks that end when the commit is durable need `commit`, which waits for it";
             return Err(Error::invalid(what));

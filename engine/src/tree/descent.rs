@@ -128,6 +128,7 @@ impl Tree {
         if at < level {
             return Err(Interrupt::Restart);
         }
+        self.pool.visited(u64::from(at - level) + 1);
         while at > level {
             let (index, page) = child_at(node, target);
             at -= 1;

@@ -299,7 +299,7 @@ impl Acknowledgments {
                     self.durability.mark_committed(entry.csn);
                     newest = newest.max(entry.csn);
                     let Entry { begun, ready, .. } = entry;
-                    moments.push(Moments { begun, ready, write, committed, wrote: entry.csn != Csn::ZERO });
+                    moments.push(Moments { begun, ready, write, committed, csn: entry.csn });
                     true
                 },
                 |entry| {
@@ -347,7 +347,7 @@ impl Acknowledgments {
             }
             self.acknowledged_up_to(entry.csn);
             let Entry { begun, ready, .. } = *entry;
-            moments.push(Moments { begun, ready, write, committed, wrote: entry.csn != Csn::ZERO });
+            moments.push(Moments { begun, ready, write, committed, csn: entry.csn });
             true
         });
         self.environment.metrics.count_committed(&moments);
@@ -407,10 +407,10 @@ impl Acknowledgments {
     }
 
     /// Counts a transaction that its own thread acknowledges.
-    pub(super) fn count_one(&self, log: &LogWriter, pending: &Pending, wrote: bool) {
+    pub(super) fn count_one(&self, log: &LogWriter, pending: &Pending, csn: Csn) {
         let Pending { begun, ready, .. } = *pending;
         let (write, committed) = (log.last_write(), self.environment.clock.now());
-        self.environment.metrics.count_committed(&[Moments { begun, ready, write, committed, wrote }]);
+        self.environment.metrics.count_committed(&[Moments { begun, ready, write, committed, csn }]);
     }
 
     /// Returns whether the transaction of `ticket` is committed. If so, it counts as acknowledged.

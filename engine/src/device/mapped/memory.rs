@@ -45,6 +45,7 @@ impl fmt::Display for Survives {
 
 /// The properties of mapped memory.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryFacts {
     /// Where it is.
@@ -59,6 +60,13 @@ pub struct MemoryFacts {
     pub primitive: Primitive,
     /// Each store is made to take at least so long.
     pub latency: Duration,
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Survives {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl fmt::Display for MemoryFacts {

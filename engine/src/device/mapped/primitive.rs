@@ -39,6 +39,13 @@ impl fmt::Display for Primitive {
     }
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for Primitive {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// The order in which they are tried.
 const BEST_FIRST: [MemoryStore; 4] =
     [MemoryStore::Clwb, MemoryStore::ClflushOpt, MemoryStore::NonTemporal, MemoryStore::Clflush];

@@ -19,6 +19,7 @@ pub struct Packing {
 
 /// Numbers about packs, for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct PackUsage {
     /// Images that were packed since the store was opened.

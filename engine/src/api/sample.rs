@@ -1,0 +1,137 @@
+//! What monitoring systems take of the statistics: names, meanings, numbers.
+
+use super::latency::LatencySummary;
+use crate::base::Csn;
+use crate::device::ObjectRequests;
+
+/// One number or distribution.
+pub(super) struct Sample<'a> {
+    /// As the field of [`Statistics`](super::Statistics), with its unit.
+    pub(super) name: String,
+    /// The meaning, as in the documentation.
+    pub(super) help: &'static str,
+    /// A part of the field: the label's name and value.
+    pub(super) label: Option<(&'static str, &'static str)>,
+    pub(super) value: Value<'a>,
+}
+
+/// The value of a sample.
+pub(super) enum Value<'a> {
+    /// It only grows.
+    Count(f64),
+    /// It is that of the moment.
+    Level(f64),
+    /// A distribution.
+    Times(&'a LatencySummary),
+}
+
+/// What grew since an earlier moment.
+pub(super) trait Change {
+    /// Returns the difference; 0 if the number was reset in between.
+    fn since(&self, earlier: &Self) -> Self;
+}
+
+impl Change for u64 {
+    fn since(&self, earlier: &u64) -> u64 {
+        self.saturating_sub(*earlier)
+    }
+}
+
+impl Change for f64 {
+    fn since(&self, earlier: &f64) -> f64 {
+        (self - earlier).max(0.0)
+    }
+}
+
+impl Change for LatencySummary {
+    fn since(&self, earlier: &LatencySummary) -> LatencySummary {
+        LatencySummary::since(self, earlier)
+    }
+}
+
+impl Change for Option<ObjectRequests> {
+    fn since(&self, earlier: &Option<ObjectRequests>) -> Option<ObjectRequests> {
+        self.map(|now| earlier.map_or(now, |then| now.since(&then)))
+    }
+}
+
+/// A field of the statistics that is a number.
+pub(super) trait Figure {
+    /// Adds the samples of a field that only grows.
+    fn count<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>);
+
+    /// Adds the samples of a field that is that of the moment.
+    fn level<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>);
+}
+
+macro_rules! figures {
+    ($($type:ty: $convert:expr;)*) => { $(
+        impl Figure for $type {
+            fn count<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+                let number: fn(&$type) -> f64 = $convert;
+                let (name, value) = (name.to_string(), Value::Count(number(self)));
+                samples.push(Sample { name, help, label: None, value });
+            }
+
+            fn level<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+                let number: fn(&$type) -> f64 = $convert;
+                let (name, value) = (name.to_string(), Value::Level(number(self)));
+                samples.push(Sample { name, help, label: None, value });
+            }
+        }
+    )* };
+}
+
+figures! {
+    u64: |number| *number as f64;
+    usize: |number| *number as f64;
+    f64: |number| *number;
+    bool: |is| f64::from(u8::from(*is));
+    Csn: |csn| csn.0 as f64;
+}
+
+impl Figure for LatencySummary {
+    fn count<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        self.level(name, help, samples);
+    }
+
+    fn level<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        samples.push(Sample {
+            name: format!("{name}_seconds"),
+            help,
+            label: None,
+            value: Value::Times(self),
+        });
+    }
+}
+
+impl Figure for Option<ObjectRequests> {
+    fn count<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        let Some(requests) = self else { return };
+        let kinds = [
+            ("puts", requests.puts),
+            ("appends", requests.appends),
+            ("gets", requests.gets),
+            ("heads", requests.heads),
+            ("lists", requests.lists),
+            ("deletes", requests.deletes),
+        ];
+        let mut add = |name: String, help, label, number: u64| {
+            samples.push(Sample { name, help, label, value: Value::Count(number as f64) });
+        };
+        for (kind, number) in kinds {
+            add(name.to_string(), help, Some(("kind", kind)), number);
+        }
+        let sent = "Bytes put and appended.";
+        add("object_sent_bytes".into(), sent, None, requests.sent_bytes);
+        add("object_received_bytes".into(), "Bytes read from objects.", None, requests.received_bytes);
+        let throttled = "Requests after which the store asked for fewer.";
+        add("object_requests_throttled".into(), throttled, None, requests.throttled);
+        let unknown = "Requests without a known outcome.";
+        add("object_requests_unknown".into(), unknown, None, requests.unknown);
+    }
+
+    fn level<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        self.count(name, help, samples);
+    }
+}
