@@ -62,29 +62,12 @@ impl Prices {
     }
 }
 
-/// The requests of a run.
+/// The requests of a run, and their price. In JSON the fields of the requests stand beside it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestReport {
-    /// Objects put.
-    pub puts: u64,
-    /// Blocks of the log appended.
-    pub appends: u64,
-    /// Objects or parts of them read.
-    pub gets: u64,
-    /// Objects looked up.
-    pub heads: u64,
-    /// Lists of names.
-    pub lists: u64,
-    /// Objects deleted.
-    pub deletes: u64,
-    /// Bytes put and appended.
-    pub sent_bytes: u64,
-    /// Bytes read.
-    pub received_bytes: u64,
-    /// Requests that the store asked to send later.
-    pub throttled: u64,
-    /// Requests without a known outcome.
-    pub unknown: u64,
+    /// The requests.
+    #[serde(flatten)]
+    pub requests: ObjectRequests,
     /// Dollars.
     pub dollars: f64,
     /// Dollars for a million transactions like those of the run; none for no transaction.
@@ -96,43 +79,22 @@ impl RequestReport {
     #[must_use]
     pub fn of(requests: &ObjectRequests, prices: &Prices, transactions: u64) -> RequestReport {
         let dollars = prices.of(requests);
-        RequestReport {
-            puts: requests.puts,
-            appends: requests.appends,
-            gets: requests.gets,
-            heads: requests.heads,
-            lists: requests.lists,
-            deletes: requests.deletes,
-            sent_bytes: requests.sent_bytes,
-            received_bytes: requests.received_bytes,
-            throttled: requests.throttled,
-            unknown: requests.unknown,
-            dollars,
-            dollars_per_million_transactions: (transactions > 0).then(|| dollars * 1e6 / transactions as f64),
-        }
-    }
-
-    /// Returns the requests without their price.
-    #[must_use]
-    pub fn requests(&self) -> ObjectRequests {
-        let mut requests = ObjectRequests::default();
-        (requests.puts, requests.appends, requests.gets) = (self.puts, self.appends, self.gets);
-        (requests.heads, requests.lists, requests.deletes) = (self.heads, self.lists, self.deletes);
-        (requests.sent_bytes, requests.received_bytes) = (self.sent_bytes, self.received_bytes);
-        (requests.throttled, requests.unknown) = (self.throttled, self.unknown);
-        requests
+        let dollars_per_million_transactions =
+            (transactions > 0).then(|| dollars * 1e6 / transactions as f64);
+        RequestReport { requests: *requests, dollars, dollars_per_million_transactions }
     }
 }
 
 impl fmt::Display for RequestReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RequestReport { puts, appends, gets, heads, lists, deletes, throttled, unknown, .. } = self;
+        let ObjectRequests { puts, appends, gets, heads, lists, deletes, throttled, unknown, .. } =
+            self.requests;
         write!(
             f,
             "requests: {appends} appends, {puts} puts, {gets} gets, {heads} heads, {lists} lists, {deletes} deletes; \
              {:.1} MB sent, {:.1} MB received; {throttled} throttled, {unknown} of unknown outcome; ${:.6}",
-            self.sent_bytes as f64 / 1e6,
-            self.received_bytes as f64 / 1e6,
+            self.requests.sent_bytes as f64 / 1e6,
+            self.requests.received_bytes as f64 / 1e6,
             self.dollars
         )?;
         match self.dollars_per_million_transactions {
@@ -159,7 +121,9 @@ mod tests {
         let per_million = report.dollars_per_million_transactions.expect("there are transactions");
         assert!((per_million - expected / 2.0).abs() < 1e-9, "{report:?}");
         assert!(report.to_string().contains("1500000 appends"), "{report}");
-        assert_eq!(report.requests(), requests);
+        let json = serde_json::to_value(&report).expect("numbers");
+        assert_eq!((&json["puts"], &json["unknown"]), (&1_000_000.into(), &4.into()), "{json}");
+        assert_eq!(serde_json::from_value::<RequestReport>(json).expect("the same form"), report);
         assert_eq!(requests.plus(&requests).since(&requests), requests);
         assert_eq!(
             RequestReport::of(&requests, &Prices::default(), 0).dollars_per_million_transactions,

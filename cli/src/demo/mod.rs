@@ -102,7 +102,7 @@ impl Heard {
         if let Some(json) = line.strip_prefix("R ")
             && let Ok(report) = serde_json::from_str::<RequestReport>(json)
         {
-            self.requests = Some((report.requests(), self.transfers.len() as u64));
+            self.requests = Some((report.requests, self.transfers.len() as u64));
             return;
         }
         let entry = line
