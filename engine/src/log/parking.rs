@@ -70,8 +70,11 @@ impl ParkingLot {
         }
         let mut frontier = None;
         let passes = |flight: &Flight| planted::is(Bug::FrontierIsHighest) && flight.sequence < sequence;
-        while let Some(flight) = self.flights.pop_front_if(|flight| flight.completed || passes(flight)) {
+        while let Some(flight) = self.flights.front()
+            && (flight.completed || passes(flight))
+        {
             frontier = Some(flight.last_csn);
+            self.flights.pop_front();
         }
         frontier
     }

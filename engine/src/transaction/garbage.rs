@@ -264,9 +264,10 @@ impl Garbage {
             let next = {
                 let guard = pin();
                 let mut queue = self.shards[shard].lock();
-                queue.deletes.pop_front_if(|delete| {
+                let is_due = queue.deletes.front().is_some_and(|delete| {
                     delete.is_due(versions, &guard) || planted::is(Bug::TombstonePurgedEarly)
-                })
+                });
+                is_due.then(|| queue.deletes.pop_front()).flatten()
             };
             let Some(delete) = next else { return };
             versions.subtract_bytes(delete.bytes());

@@ -149,11 +149,14 @@ mod imp {
     const CLWB: u32 = 1 << 24;
 
     /// EDX of leaf 1 and EBX of leaf 7. Asking takes long where a hypervisor answers.
+    #[allow(unused_unsafe)] // The functions are safe from Rust 1.94 on.
     fn features() -> (u32, u32) {
         static FEATURES: OnceLock<(u32, u32)> = OnceLock::new();
         *FEATURES.get_or_init(|| {
-            let most = __get_cpuid_max(0).0;
-            let ask = |leaf| (leaf <= most).then(|| __cpuid_count(leaf, 0));
+            // SAFETY: every x86-64 has the instruction.
+            let most = unsafe { __get_cpuid_max(0).0 };
+            // SAFETY: as above; the leaf exists.
+            let ask = |leaf| (leaf <= most).then(|| unsafe { __cpuid_count(leaf, 0) });
             (
                 ask(LEAF_FEATURES).map_or(0, |found| found.edx),
                 ask(LEAF_EXTENDED_FEATURES).map_or(0, |f| f.ebx),

@@ -154,9 +154,10 @@ impl<'a> Found<'a> {
                 let state = self.state_of(id, path.is_some());
                 (ObjectContent::File { path }, state, Some(id))
             }
-            ("pins", _) if let Some(pin) = self.pins.get(name) => {
-                (ObjectContent::Pin(pin.clone()), ObjectState::Used, pins::newest_of(name))
-            }
+            ("pins", _) => match self.pins.get(name) {
+                Some(pin) => (ObjectContent::Pin(pin.clone()), ObjectState::Used, pins::newest_of(name)),
+                None => (ObjectContent::Unknown, ObjectState::Foreign, None),
+            },
             ("probe", _) => (ObjectContent::Probe, ObjectState::Foreign, None),
             _ => match log_name(name) {
                 Some((id, block)) => {
