@@ -244,8 +244,7 @@ pub struct DroppedTable {
 }
 
 fn no_table(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, "no table has this name: create it first, or check the name")
-        .at(Location::Table(name.to_string()))
+    Error::new(ErrorKind::NotFound, "no table has this name").at(Location::Table(name.to_string()))
 }
 
 /// All tables of a database.
@@ -363,11 +362,8 @@ impl CatalogGuard<'_> {
             )));
         }
         if self.inner.by_name.contains_key(name) {
-            return Err(Error::new(
-                ErrorKind::AlreadyExists,
-                "the table exists already: open it, or choose another name",
-            )
-            .at(Location::Table(name.to_string())));
+            return Err(Error::new(ErrorKind::AlreadyExists, "the table exists already")
+                .at(Location::Table(name.to_string())));
         }
         Ok(())
     }
