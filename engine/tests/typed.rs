@@ -177,6 +177,15 @@ fn change_row(db: &Database, users: &Users, random: &mut Random, collide: bool) 
     }
 }
 
+/// Ends threads that work until it is set, also if the test fails.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn an_index_is_built_beside_changes() {
     for seed in 0..depth(60) {
@@ -198,11 +207,11 @@ fn an_index_is_built_beside_changes() {
                     }
                 });
             }
+            let _end = SetAtEnd(&done);
             let group = by_group(&db, &users).expect("there is room");
             let unique = by_email(&db, &users).expect("no two are equal");
             is_unique.store(true, Ordering::Relaxed);
             std::thread::sleep(std::time::Duration::from_millis(2));
-            done.store(true, Ordering::Relaxed);
             check(&db, &unique, &group);
         });
         let report = db.verify(None).expect("runs");
