@@ -19,6 +19,7 @@ mod copy_sources;
 mod crash;
 mod damage;
 mod dependencies;
+mod examples;
 mod extents;
 mod fail_nth;
 mod faults;

@@ -3,6 +3,7 @@
 mod exceptions;
 mod functions;
 mod imports;
+mod links;
 mod prose;
 
 use quenchdb::internals::base::planted::Bug;
