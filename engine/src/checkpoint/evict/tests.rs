@@ -85,7 +85,10 @@ fn eviction_on_a_full_disk_leaves_blocks_for_the_mapping() {
     let store = PageStore::create(&disk, DatabaseId(1), 4096).expect("the disk works");
     let demand = Arc::new(Demand::default());
     store.disk_space().keep_reserve(demand.clone(), Clock::real());
+    // A block for each page that is to leave.
+    demand.dirty.store(256, Ordering::Relaxed);
     store.disk_space().reserve(ReservedFor::Change).expect("the disk is large");
+    demand.dirty.store(0, Ordering::Relaxed);
     let free_blocks = store.usage().free_blocks;
     // The mapping is as long as what is free, and longer.
     demand.page_ids.store(free_blocks << 10, Ordering::Relaxed);
