@@ -59,6 +59,7 @@ mod stealing;
 mod thread_churn;
 mod threads;
 mod tidy;
+mod transact_async;
 mod typed;
 mod unwinding;
 mod verify;

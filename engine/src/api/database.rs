@@ -295,10 +295,19 @@ impl Database {
         options: impl Into<TransactionOptions>,
         mut f: impl FnMut(&mut Transaction) -> Result<T, E>,
     ) -> Result<T, E> {
-        let options = options.into();
+        self.run(options.into(), &mut f, Transaction::commit).map(|(value, _)| value)
+    }
+
+    /// Runs `f` in transactions until one ends with `commit`. Returns what both returned.
+    pub(super) fn run<T, C, E: From<Error>>(
+        &self,
+        options: TransactionOptions,
+        f: &mut impl FnMut(&mut Transaction) -> Result<T, E>,
+        commit: fn(Transaction) -> Result<C>,
+    ) -> Result<(T, C), E> {
         let mut random = Random::from_entropy();
         for attempt in 1.. {
-            match self.attempt(options, &mut f)? {
+            match self.attempt(options, f, commit)? {
                 Attempt::Retry(error) if attempt >= TRANSACT_ATTEMPTS => return Err(error),
                 Attempt::Retry(_) => {
                     let most_us = 10u64 << attempt.min(10);
@@ -310,16 +319,17 @@ impl Database {
         unreachable!("the loop ends at the last attempt")
     }
 
-    /// Runs `f` in a transaction once.
-    fn attempt<T, E: From<Error>>(
+    /// Runs `f` in a transaction once, and ends it with `commit`.
+    fn attempt<T, C, E: From<Error>>(
         &self,
         options: TransactionOptions,
         f: &mut impl FnMut(&mut Transaction) -> Result<T, E>,
-    ) -> Result<Attempt<T, E>, E> {
+        commit: fn(Transaction) -> Result<C>,
+    ) -> Result<Attempt<(T, C), E>, E> {
         let mut transaction = self.begin_with(options)?;
         match f(&mut transaction) {
-            Ok(value) => match transaction.commit() {
-                Ok(_) => Ok(Attempt::Done(value)),
+            Ok(value) => match commit(transaction) {
+                Ok(committed) => Ok(Attempt::Done((value, committed))),
                 Err(error) if error.is_retryable() => Ok(Attempt::Retry(error.into())),
                 Err(error) => Err(error.into()),
             },
