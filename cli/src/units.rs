@@ -18,7 +18,11 @@ pub fn size(bytes: u64) -> String {
 
 /// Returns a number with commas between thousands.
 pub fn count(number: u64) -> String {
-    let digits = number.to_string();
+    grouped(&number.to_string())
+}
+
+/// Returns digits with commas between thousands.
+pub fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {

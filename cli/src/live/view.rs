@@ -8,6 +8,7 @@
 //! ```
 //! It depends on its input only, not on a terminal, so that a test gets the same frame.
 
+use crate::units;
 use quench_bench::store::Gauges;
 use quench_bench::watch::{Between, History};
 use ratatui::Frame;
@@ -41,15 +42,7 @@ const ENDLESS: Duration = Duration::from_secs(100_000);
 
 /// Formats a number with a comma after each three digits.
 fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    units::grouped(&format!("{number:.0}"))
 }
 
 /// Formats microseconds with three digits and a suitable unit.
