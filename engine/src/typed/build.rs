@@ -24,7 +24,7 @@ use super::value::Value;
 use crate::api::{Database, Table, TransactionOptions};
 use crate::base::settings::Durability;
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::transaction::{LockMode, Locking};
+use crate::transaction::{Isolation, LockMode, Locking};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::ops::Bound;
@@ -68,12 +68,17 @@ fn listed_as(table: &Table, name: &str) -> Vec<u8> {
     AsKey::<(u32, String)>::to_key(&(table.id(), name))
 }
 
+/// Returns `None` instead of `NotFound`.
+fn if_found(table: Result<Table>) -> Result<Option<Table>> {
+    match table {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        table => table.map(Some),
+    }
+}
+
 /// Returns the names of the indexes that the table has.
 fn listed_names(db: &Database, table: &Table) -> Result<Vec<String>> {
-    let list = match db.table(LIST) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        list => list?,
-    };
+    let Some(list) = if_found(db.table(LIST))? else { return Ok(Vec::new()) };
     let snapshot = db.begin_read()?;
     let rows = snapshot.prefix(&list, table.id().to_key());
     rows.map(|row| decode_key::<(u32, String)>(&list, &row?.0).map(|(_, name)| name)).collect()
@@ -246,10 +251,7 @@ impl<V: Value + 'static> Opening<'_, V> {
 
     /// Returns the list of indexes and the line of this one.
     fn listed(&self) -> Result<Option<(Table, Listed)>> {
-        let list = match self.db.table(LIST) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            list => list?,
-        };
+        let Some(list) = if_found(self.db.table(LIST))? else { return Ok(None) };
         let line = self.db.begin_read()?.get(&list, listed_as(self.table(), self.name))?;
         line.map(|line| Ok((list, Listed::decode(&line)?))).transpose()
     }
@@ -311,10 +313,7 @@ impl<V: Value + 'static> Opening<'_, V> {
     /// Returns the table of a listed index. `None` if it does not exist: the last attempt to build
     /// the index, or to drop it, ended between two steps, or the application dropped the table.
     fn table_of(&self, listed: Listed) -> Result<Option<Table>> {
-        match self.db.table_with_id(listed.table) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            table => table.map(Some),
-        }
+        if_found(self.db.table_with_id(listed.table))
     }
 
     /// Lists the index as being built, with an empty table. `old` is the table of an earlier
@@ -367,7 +366,10 @@ impl<V: Value + 'static> Opening<'_, V> {
         core: &Core<I, V>,
         from: &Bound<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
-        self.db.transact_with(Durability::Lazy, |tx| {
+        // A row that others change all the time is waited for: at another isolation it would be a
+        // conflict, again and again.
+        let waiting = TransactionOptions::new().isolation(Isolation::ReadCommitted);
+        self.db.transact_with(waiting.durability(Durability::Lazy), |tx| {
             let mut keys = tx.keys_at_most(self.table(), (from.clone(), Bound::Unbounded), ROWS_AT_ONCE)?;
             for key in &keys {
                 let Some(value) = tx.get_for_update(self.table(), key)? else { continue };
