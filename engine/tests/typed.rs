@@ -169,6 +169,7 @@ fn change_row(db: &Database, users: &Users, random: &mut Random, collide: bool) 
     });
     let changed = db.transact_with(options, |tx| match id % 4 {
         0 => users.remove(tx, id).map(drop),
+        3 if id % 8 == 7 => users.remove_range(tx, id..id + 2).map(drop),
         1 => users.update(tx, id, |_| Some(row.clone())).map(drop),
         _ => users.insert(tx, id, &row),
     });
@@ -355,6 +356,23 @@ fn a_multimap_has_each_pair_once() -> Result<()> {
     assert_eq!(map.len(&tx)?, pairs.len() as u64);
     let expected = model.iter().flat_map(|(key, values)| values.iter().map(|value| (key.clone(), *value)));
     assert!(pairs.into_iter().eq(expected));
+    Ok(())
+}
+
+/// Regression: removing all values of a key bypassed the indexes of the table.
+#[test]
+fn removing_all_values_of_a_multimap_keeps_an_index() -> Result<()> {
+    let db = memory();
+    let pairs: TypedTable<(u8, u8), ()> = db.typed_table("pairs")?;
+    let constant = db.index(&pairs, "constant", |()| [7_u8])?;
+    let map: Multimap<u8, u8> = db.multimap("pairs")?;
+    db.transact(|tx| {
+        [(1, 1), (1, 2), (2, 1)].into_iter().try_for_each(|(k, v)| map.insert(tx, k, v).map(drop))
+    })?;
+    assert_eq!(db.transact(|tx| map.remove_all(tx, 1))?, 2);
+    let snapshot = db.begin_read()?;
+    let report = constant.verify(&snapshot)?;
+    assert_eq!((report.rows, report.entries), (1, 1), "{report:?}");
     Ok(())
 }
 

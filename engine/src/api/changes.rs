@@ -285,13 +285,23 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::insert`] and [`Transaction::get`].
     pub fn remove_range(&mut self, table: &Table, range: impl KeyRange) -> Result<u64> {
+        self.remove_each(table, range, |tx, key| tx.remove(table, key))
+    }
+
+    /// Calls `remove` with each key in `range`. Returns how often it returned true.
+    pub(crate) fn remove_each(
+        &mut self,
+        table: &Table,
+        range: impl KeyRange,
+        mut remove: impl FnMut(&mut Transaction, &[u8]) -> Result<bool>,
+    ) -> Result<u64> {
         let own = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
         let (mut from, to) = (own(range.lower()), own(range.upper()));
         let mut removed = 0;
         loop {
             let mut keys = self.keys_at_most(table, (from, to.clone()), KEYS_AT_ONCE)?;
             for key in &keys {
-                removed += u64::from(self.remove(table, key)?);
+                removed += u64::from(remove(self, key)?);
             }
             let Some(last) = keys.pop() else { return Ok(removed) };
             from = Bound::Excluded(last);

@@ -131,7 +131,7 @@ impl<V: Value> Indexes<V> {
         let mut lists = self.lists.lock();
         lists.missing.retain(|name| name != index.name());
         lists.open = lists.open.iter().cloned().chain([index]).collect();
-        self.changed();
+        self.changed(&lists);
     }
 
     /// Removes the index called `name` from both lists.
@@ -139,12 +139,11 @@ impl<V: Value> Indexes<V> {
         let mut lists = self.lists.lock();
         lists.missing.retain(|missing| missing != name);
         lists.open = lists.open.iter().filter(|index| index.name() != name).cloned().collect();
-        self.none.store(lists.open.is_empty() && lists.missing.is_empty(), Ordering::SeqCst);
-        self.version.fetch_add(1, Ordering::SeqCst);
+        self.changed(&lists);
     }
 
-    fn changed(&self) {
-        self.none.store(false, Ordering::SeqCst);
+    fn changed(&self, lists: &Lists<V>) {
+        self.none.store(lists.open.is_empty() && lists.missing.is_empty(), Ordering::SeqCst);
         self.version.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -70,7 +70,7 @@ impl<K: Key, V: Key> Multimap<K, V> {
     /// # Errors
     /// As [`TypedTable::remove`].
     pub fn remove_all(&self, tx: &mut Transaction, key: impl AsKey<K>) -> Result<u64> {
-        tx.remove_range(self.pairs.untyped(), prefix_range(&part(&key)))
+        self.pairs.remove_between(tx, prefix_range(&part(&key)))
     }
 
     /// Returns whether `key` has the value.

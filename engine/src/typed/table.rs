@@ -5,16 +5,12 @@ use super::maintain::Indexes;
 use super::prefix::AsPrefix;
 use super::range::{KeysIn, TypedRange, bounds, decode_key, decode_value, encode_value};
 use super::value::Value;
-use crate::api::{Reads, Table, Transaction, prefix_range};
+use crate::api::{KeyRange, Reads, Table, Transaction, prefix_range};
 use crate::base::Result;
 use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Bound;
 use std::sync::Arc;
-
-/// Keys that are collected before their rows are removed.
-const KEYS_AT_ONCE: usize = 1024;
 
 /// What all handles of a table in a process share.
 pub(super) struct Shared<V: Value> {
@@ -280,28 +276,12 @@ impl<K: Key, V: Value> TypedTable<K, V> {
     /// # Errors
     /// As [`TypedTable::replace`].
     pub fn clear(&self, tx: &mut Transaction) -> Result<u64> {
-        self.remove_between(tx, (Bound::Unbounded, Bound::Unbounded))
+        self.remove_between(tx, ..)
     }
 
-    fn remove_between(
-        &self,
-        tx: &mut Transaction,
-        (mut from, to): (Bound<Vec<u8>>, Bound<Vec<u8>>),
-    ) -> Result<u64> {
-        if self.shared.indexes.current(self.untyped())?.open.is_none() {
-            let current = self.shared.indexes.current(self.untyped())?;
-            let removed = tx.remove_range(self.untyped(), (from, to))?;
-            return self.shared.indexes.check(&current, tx).map(|()| removed);
-        }
-        let mut removed = 0;
-        loop {
-            let keys = tx.keys_at_most(self.untyped(), (from, to.clone()), KEYS_AT_ONCE)?;
-            for key in &keys {
-                removed += u64::from(self.delete(tx, key, None)?);
-            }
-            let Some(last) = keys.last() else { return Ok(removed) };
-            from = Bound::Excluded(last.clone());
-        }
+    /// Deletes all rows between two bounds, and returns their number.
+    pub(super) fn remove_between(&self, tx: &mut Transaction, range: impl KeyRange) -> Result<u64> {
+        tx.remove_each(self.untyped(), range, |tx, key| self.delete(tx, key, None))
     }
 
     fn pop(&self, tx: &mut Transaction, last: bool) -> Result<Option<(K, V::Owned)>> {
