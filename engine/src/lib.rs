@@ -14,6 +14,7 @@ mod checkpoint;
 mod commit;
 #[allow(unsafe_code)]
 mod device;
+mod feed;
 mod log;
 mod recovery;
 mod store;

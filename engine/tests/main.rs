@@ -23,6 +23,7 @@ mod examples;
 mod extents;
 mod fail_nth;
 mod faults;
+mod feeds;
 mod footprint;
 mod formats;
 mod full_disk;

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules and their ranks: a module imports only from lower ranks.
-const RANKS: [(&str, u32); 14] = [
+const RANKS: [(&str, u32); 15] = [
     ("base", 0),
     ("sync", 1),
     ("device", 2),
@@ -23,6 +23,7 @@ const RANKS: [(&str, u32); 14] = [
     ("transaction", 6),
     ("checkpoint", 7),
     ("recovery", 8),
+    ("feed", 8),
     ("backup", 8),
     ("api", 9),
     ("typed", 10),

@@ -51,6 +51,11 @@ fn versions_go_while_a_checkpoint_waits_for_its_flush() {
     let (db, table) = open(&disk);
     change(&db, &table, 0..100).expect("room");
     db.flush().expect("a whole disk");
+    // The log's next segments are prepared meanwhile; it is not their flush that is to be stuck.
+    let mut operations = 0;
+    while std::mem::replace(&mut operations, disk.operations()) != disk.operations() {
+        std::thread::sleep(Duration::from_millis(100));
+    }
     disk.inject_mishap(Mishap { operation: OperationKind::Flush, after: 0, kind: MishapKind::Stuck });
     let (send, done) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {

@@ -89,6 +89,7 @@ impl Builder {
         segment_bytes: u64 = segment_bytes,
         checkpoint_log_bytes: u64 = checkpoint_log_bytes,
         trim_log: bool = trim_log,
+        change_history_bytes: u64 = change_history_bytes,
         transaction_bytes_max: usize = transaction_bytes_max,
         chunk_bytes: usize = chunk_bytes,
     }

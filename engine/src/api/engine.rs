@@ -4,11 +4,12 @@ use super::log_memory::OldMemory;
 use super::typed::TypedTables;
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Charge, Csn, Error, ErrorKind, Location, Result};
+use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Location, Result};
 use crate::buffer::{Pool, ReadAheadThread};
 use crate::checkpoint::{CheckpointTotals, Checkpointer, Evictor, ReplayModel};
 use crate::device::Storage;
 use crate::device::mapped::MemoryFacts;
+use crate::feed::CountedEpochs;
 use crate::log::SegmentPool;
 use crate::recovery::RecoveryReport;
 use crate::store::{Manifest, PageStore};
@@ -39,6 +40,9 @@ pub(super) struct Writing {
     pub(super) checkpointer: Checkpointer,
     pub(super) segments: Arc<SegmentPool>,
     pub(super) replay: Arc<ReplayModel>,
+    pub(super) database: DatabaseId,
+    /// The records of the log that count, for change feeds.
+    pub(super) epochs: Arc<CountedEpochs>,
 }
 
 /// Threads that work for the buffer pool and for checkpoints.

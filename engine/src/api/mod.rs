@@ -27,6 +27,7 @@ mod bridge;
 mod maintenance;
 mod open;
 mod database;
+mod feed;
 mod transact_async;
 mod health;
 mod verify;
@@ -39,6 +40,7 @@ pub use backup::{BackupOptions, RestoreOptions, RestoreReport};
 pub use builder::Builder;
 pub(crate) use changes::sum_of;
 pub use database::Database;
+pub use feed::Watch;
 pub use handle::CommitHandle;
 pub use health::{Health, HealthState};
 pub use latency::LatencySummary;
@@ -62,6 +64,7 @@ pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
 pub use crate::device::{
     LogObject, LogRecords, ObjectContent, ObjectList, ObjectRequests, ObjectState, Pin, StoredObject,
 };
+pub use crate::feed::{Change, ChangedTable, Changes, ChangesOf, CommittedTransaction};
 pub use crate::recovery::RecoveryReport;
 pub use crate::store::CheckpointReader;
 pub use crate::transaction::{
@@ -87,6 +90,10 @@ const _: () = {
     are_shared_by_threads::<crate::Error>();
     are_shared_by_threads::<crate::Settings>();
     are_shared_by_threads::<Transacting<Vec<u8>, crate::Error>>();
+    are_shared_by_threads::<Change>();
+    are_shared_by_threads::<CommittedTransaction>();
+    move_between_threads::<Changes>();
+    move_between_threads::<Watch>();
     move_between_threads::<Builder>();
     move_between_threads::<BackupOptions>();
     move_between_threads::<Transaction>();

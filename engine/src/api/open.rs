@@ -14,6 +14,7 @@ use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel, Stor
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, File, Storage};
+use crate::feed::CountedEpochs;
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{CreationState, Manifest, ManifestFile, PageStore, creation_state};
 use crate::sync::Mutex;
@@ -305,7 +306,12 @@ impl Parts {
             },
         )?;
         self.system.connect(commit, logs);
+        if self.settings.change_history_bytes > 0 {
+            self.system.feeds().fetch_add(1, Ordering::SeqCst);
+        }
         let replay = self.replay_model(recovered.report);
+        let database = recovered.manifest.database;
+        let epochs = Arc::new(CountedEpochs::of(&recovered.manifest));
         let checkpointer = Checkpointer::new(
             self.system.clone(),
             self.pool.clone(),
@@ -315,7 +321,7 @@ impl Parts {
             (file, recovered.manifest),
             self.clock.clone(),
         );
-        let writing = Writing { checkpointer, segments: recovered.segments, replay };
+        let writing = Writing { checkpointer, segments: recovered.segments, replay, database, epochs };
         Ok(self.finish(Some(writing), None, logs, recovered.report))
     }
 

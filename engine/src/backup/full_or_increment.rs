@@ -144,6 +144,7 @@ fn at_rest(manifest: &Manifest) -> Manifest {
         probe: Vec::new(),
         log_memory: None,
         epochs: Vec::new(),
+        history: Vec::new(),
         ..manifest.clone()
     }
 }

@@ -50,6 +50,9 @@ pub enum ErrorKind {
     /// Another process has opened the database, which lies in a store of objects, for writing. This
     /// process cannot write any more, and what it reads may be out of date.
     Fenced,
+    /// A change feed needs transactions that the log no longer has. Read the tables from a
+    /// snapshot, and begin the feed at its CSN.
+    FellBehind,
     /// Bytes on storage are not what was written there. Restore from a backup.
     Corruption,
     /// A newer format, or something this build or this machine cannot do.
@@ -78,6 +81,7 @@ impl ErrorKind {
             ErrorKind::Poisoned => "poisoned",
             ErrorKind::OutcomeUnknown => "outcome-unknown",
             ErrorKind::Fenced => "fenced",
+            ErrorKind::FellBehind => "fell-behind",
             ErrorKind::Corruption => "corruption",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Timeout => "timeout",
@@ -99,6 +103,7 @@ impl ErrorKind {
             ErrorKind::Poisoned => "close and reopen the database to recover",
             ErrorKind::OutcomeUnknown => "reopen the database and check whether the transaction is there",
             ErrorKind::Fenced => "close this handle; to take the database back, open it again",
+            ErrorKind::FellBehind => "read the tables again, and begin the feed behind that",
             ErrorKind::Corruption => "restore from a backup",
             ErrorKind::Unsupported => "use a build and a machine that support it",
             ErrorKind::Timeout => "wait again or give more time",
@@ -318,6 +323,7 @@ impl From<Error> for std::io::Error {
             ErrorKind::Corruption => Os::InvalidData,
             ErrorKind::Unsupported => Os::Unsupported,
             ErrorKind::Io => error.inner.source.as_ref().map_or(Os::Other, std::io::Error::kind),
+            ErrorKind::FellBehind => Os::NotFound,
             ErrorKind::Conflict | ErrorKind::Poisoned | ErrorKind::OutcomeUnknown | ErrorKind::Fenced => {
                 Os::Other
             }

@@ -183,6 +183,10 @@ pub struct Settings {
     /// A clean close removes the log, except two short segments. `false` keeps its segments, so
     /// that a backup can be restored with the log of a database that was closed. Default true.
     pub trim_log: bool,
+    /// Bytes of log that are retained for change feeds beyond what recovery needs, also while the
+    /// database is closed, up to 16 TiB. With history, each value is logged whole. 0: only running
+    /// feeds retain some. Default 0.
+    pub change_history_bytes: u64,
     /// Largest redo of one transaction in bytes, 4096 to 1 TiB; 0 is two thirds of what
     /// `log_bytes_max` leaves beside the segments in use. Default 0.
     pub transaction_bytes_max: usize,
@@ -296,6 +300,7 @@ impl Default for Settings {
             recovery_seconds: 5,
             log_bytes_max: 2 << 30,
             trim_log: true,
+            change_history_bytes: 0,
             transaction_bytes_max: 0,
             chunk_bytes: 0,
             await_cohort: true,
@@ -417,6 +422,7 @@ impl Settings {
         }
         within("memory_bytes", self.memory_bytes, 1 << 20, 1 << 44)?;
         within("version_bytes", self.version_bytes, 64 << 10, 1 << 44)?;
+        within("change_history_bytes", self.change_history_bytes, 0, 1 << 44)?;
         within("object_cache_bytes", self.object_cache_bytes, 1 << 20, 1 << 44)?;
         if self.read_only && self.device_trust == DeviceTrust::Device {
             return refuse("device_trust", "a read-only database writes nothing");

@@ -10,9 +10,14 @@
 //! | per value: 24 bytes | its reference, as in an entry |
 //! | varint | number of pages of large values in progress: they have images, but are free |
 //! | per page: varint | its identifier less that of the one before; ascending |
+//! | varint | number of dropped tables that change feeds may meet; nothing if it is 0 |
+//! | per table: varint | table identifier |
+//! | varint + bytes | last name, UTF-8 |
+//! | varint | CSN of the drop |
 
 use crate::base::encoding::{Reader, put_bytes, put_varint};
-use crate::base::{Error, PageId, Result, TableId};
+use crate::base::{Csn, Error, PageId, Result, TableId};
+use crate::transaction::FormerTable;
 use crate::tree::{LargeReference, REFERENCE_BYTES};
 use std::collections::HashSet;
 
@@ -36,12 +41,14 @@ pub struct StoredCatalog {
     pub retired: Vec<LargeReference>,
     /// Free pages that have images, because they were part of uncommitted large values. Ascending.
     pub unfinished: Vec<PageId>,
+    /// Dropped tables that change feeds may meet.
+    pub former: Vec<FormerTable>,
 }
 
 /// Returns the stored form.
 #[must_use]
 pub fn encode_catalog(catalog: &StoredCatalog) -> Vec<u8> {
-    let StoredCatalog { tables, retired, unfinished } = catalog;
+    let StoredCatalog { tables, retired, unfinished, former } = catalog;
     let mut out = Vec::new();
     put_varint(&mut out, tables.len() as u64);
     for table in tables {
@@ -56,6 +63,14 @@ pub fn encode_catalog(catalog: &StoredCatalog) -> Vec<u8> {
     for page in unfinished {
         put_varint(&mut out, page.0 - before);
         before = page.0;
+    }
+    if !former.is_empty() {
+        put_varint(&mut out, former.len() as u64);
+        for table in former {
+            put_varint(&mut out, table.id.0.into());
+            put_bytes(&mut out, table.name.as_bytes());
+            put_varint(&mut out, table.dropped.0);
+        }
     }
     out
 }
@@ -105,7 +120,19 @@ fn decode(bytes: &[u8]) -> Option<StoredCatalog> {
         before = before.checked_add(reader.varint()?)?;
         unfinished.push(PageId(before));
     }
-    reader.is_empty().then_some(StoredCatalog { tables, retired, unfinished })
+    let former = if reader.is_empty() { Vec::new() } else { decode_former(&mut reader)? };
+    reader.is_empty().then_some(StoredCatalog { tables, retired, unfinished, former })
+}
+
+fn decode_former(reader: &mut Reader<'_>) -> Option<Vec<FormerTable>> {
+    let count = reader.varint()?;
+    let mut former = Vec::new();
+    for _ in 0..count {
+        let id = TableId(u32::try_from(reader.varint()?).ok()?);
+        let name = std::str::from_utf8(reader.bytes()?).ok()?.into();
+        former.push(FormerTable { id, name, dropped: Csn(reader.varint()?) });
+    }
+    (!former.is_empty()).then_some(former)
 }
 
 #[cfg(test)]
@@ -123,11 +150,14 @@ mod tests {
         let only_tables = StoredCatalog { tables, ..StoredCatalog::default() };
         let with_retired = StoredCatalog { retired, ..only_tables.clone() };
         let with_pages = StoredCatalog { unfinished: unfinished.clone(), ..only_tables.clone() };
+        let former = vec![FormerTable { id: TableId(2), name: "gone".into(), dropped: Csn(77) }];
+        let with_former = StoredCatalog { former: former.clone(), ..only_tables.clone() };
         let full = StoredCatalog { unfinished, ..with_retired.clone() };
-        for catalog in [&only_tables, &with_retired, &with_pages, &full] {
+        let all = StoredCatalog { former, ..full.clone() };
+        for catalog in [&only_tables, &with_retired, &with_pages, &with_former, &full, &all] {
             assert_eq!(decode_catalog(&encode_catalog(catalog)).expect("valid"), *catalog);
         }
-        let bytes = encode_catalog(&full);
+        let bytes = encode_catalog(&all);
         for wrong in [
             TableRecord { id: TableId(2), ..only_tables.tables[0].clone() },
             TableRecord { name: "other".into(), ..only_tables.tables[0].clone() },
@@ -136,7 +166,9 @@ mod tests {
             decode_catalog(&encode_catalog(&StoredCatalog { tables: twice, ..StoredCatalog::default() }))
                 .expect_err("one name or identifier for two tables");
         }
-        for len in 0..bytes.len() {
+        // Without former tables their number is not there either.
+        let whole = encode_catalog(&full).len();
+        for len in (0..bytes.len()).filter(|len| *len != whole) {
             assert!(decode_catalog(&bytes[..len]).is_err());
         }
     }

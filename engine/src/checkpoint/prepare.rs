@@ -4,7 +4,7 @@ use super::catalog_blob::TableRecord;
 use super::checkpointer::Checkpointer;
 use crate::base::{PageId, Result, TableId};
 use crate::store::OpenCheckpoint;
-use crate::transaction::CheckpointView;
+use crate::transaction::{CheckpointView, FormerTable};
 use std::sync::Arc;
 
 /// A checkpoint in progress.
@@ -13,6 +13,7 @@ pub(super) struct Prepared {
     pub(super) view: Arc<CheckpointView>,
     pub(super) open: OpenCheckpoint,
     pub(super) tables: Vec<TableRecord>,
+    pub(super) former: Vec<FormerTable>,
     /// Pages with images that are part of large values missing at C.
     pub(super) unfinished: Vec<PageId>,
     pub(super) next_table: TableId,
@@ -24,7 +25,7 @@ impl Checkpointer {
     /// Frees the pages of dropped tables, chooses C, lists the tables as of C, and opens the
     /// checkpoint. No table is created or dropped and no image recorded between these steps.
     pub(super) fn prepare(&self, closing: bool) -> Result<Prepared> {
-        let catalog = loop {
+        let mut catalog = loop {
             let mut catalog = self.system.catalog.lock();
             let dropped = catalog.take_dropped();
             // A table that is dropped after C was chosen stays for the next checkpoint.
@@ -41,6 +42,8 @@ impl Checkpointer {
         let mut uncommitted = self.system.large_values.lock_uncommitted();
         let csn = view.choose();
         let unfinished = view.list_uncommitted(&mut uncommitted);
+        catalog.forget_former(self.system.commit().feed_source().history_begins());
+        let former = catalog.former().to_vec();
         let tables = catalog
             .tables()
             .iter()
@@ -54,6 +57,6 @@ impl Checkpointer {
             self.imager.begin(epoch, view.clone());
             Ok(open)
         })?;
-        Ok(Prepared { view, open, tables, unfinished, next_table: catalog.next_id(), closing })
+        Ok(Prepared { view, open, tables, former, unfinished, next_table: catalog.next_id(), closing })
     }
 }

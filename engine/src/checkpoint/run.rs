@@ -153,6 +153,7 @@ impl Checkpointer {
     fn wait_durable(&self, written: PagesWritten) -> Result<FinishedCheckpoint> {
         // Rule 3: nothing up to C may be lost once the log before C is gone.
         self.system.commit().wait_watermark(written.csn)?;
+        self.system.commit().feed_source().write_history(written.csn)?;
         written.open.finish()
     }
 
@@ -178,6 +179,7 @@ impl Checkpointer {
         if close {
             manifest.log_memory = None;
         }
+        manifest.history = self.system.commit().feed_source().history_with(covered, csn);
         manifest.forget_covered();
         if let Err(error) = published.file.reserve(&manifest) {
             // Nothing was written, so the previous manifest certainly counts.

@@ -59,7 +59,8 @@ impl Checkpointer {
         work.complete(&mut writer, true)?;
         let retired = self.system.large_values.deferred_as_of(csn, frees_paused);
         let (tables, unfinished) = (prepared.tables.clone(), prepared.unfinished.clone());
-        prepared.open.write_blob(&encode_catalog(&StoredCatalog { tables, retired, unfinished }))?;
+        let former = prepared.former.clone();
+        prepared.open.write_blob(&encode_catalog(&StoredCatalog { tables, retired, unfinished, former }))?;
         Ok(work.counts)
     }
 }

@@ -62,6 +62,7 @@ mod protocol;
 mod layout;
 pub mod presets;
 mod waiting;
+mod feed_source;
 mod append;
 mod chunks;
 mod fragments;
@@ -75,6 +76,7 @@ mod tests;
 pub use chunks::Chunks;
 pub use environment::Hooks;
 pub use failure::PoisonOnPanic;
+pub use feed_source::FeedSource;
 pub use metrics::CommitMetrics;
 pub use pending::{Pending, Record, Ticket};
 pub use predecessors::Predecessors;
@@ -119,6 +121,7 @@ pub struct Commit {
     sharing: Arc<Sharing>,
     protocol: Arc<dyn Protocol>,
     waiting: Arc<Waiting>,
+    feed_source: Arc<FeedSource>,
     appending: Appending,
     pins: Arc<Pins>,
     workers: Workers,
@@ -176,7 +179,14 @@ impl Commit {
             waiting: waiting.clone(),
             protocol: protocol.clone(),
         };
+        let feed_source = Arc::new(FeedSource {
+            environment: environment.clone(),
+            durability: durability.clone(),
+            mapped: mapped.clone(),
+            waiting: waiting.clone(),
+        });
         Commit {
+            feed_source,
             environment: environment.clone(),
             durability: durability.clone(),
             acknowledgments: acknowledgments.clone(),
@@ -495,6 +505,12 @@ impl Commit {
         let recycled = self.environment.segments.recycle(covered, checkpoint);
         self.environment.space.notify_all();
         recycled
+    }
+
+    /// Returns what change feeds need.
+    #[must_use]
+    pub fn feed_source(&self) -> &Arc<FeedSource> {
+        &self.feed_source
     }
 
     /// Returns whether transactions are to keep clocks.

@@ -17,7 +17,7 @@ use super::acknowledge::Acknowledgments;
 use super::dependency::Obstacle;
 use super::durability::Durability;
 use super::environment::Environment;
-use super::levels::NOW;
+use super::levels::{self, NOW};
 use super::log_writer::LogWriter;
 use super::mapped::MappedLogs;
 use super::pending::{Pending, Ticket};
@@ -28,8 +28,13 @@ use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability as Level;
 use crate::base::{Csn, Error, ErrorKind, LogId, Result};
+use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
+
+/// Time between two looks of a thread that waits without causing a write.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// See the module's text.
 pub(super) struct Waiting {
@@ -108,6 +113,68 @@ impl Waiting {
     pub(super) fn await_settled(&self, csn: Csn, kind: ErrorKind) -> Result<()> {
         let done = || csn < self.durability.watermark.get();
         self.await_progress(kind, None, &done, &|| self.advance_watermark(csn))
+    }
+
+    /// Waits until `csn`, which may not be drawn yet, is durable in a segment. Returns false at the
+    /// deadline, or when the database is closed.
+    pub(super) fn await_durable(&self, csn: Csn, deadline: Option<Nanos>) -> Result<bool> {
+        let environment = &self.environment;
+        loop {
+            let woken = environment.progress.ticket();
+            if environment.closing.load(Ordering::SeqCst) {
+                return Ok(false);
+            }
+            if csn < self.durability.rescan() {
+                if csn < self.mapped.watermark_in_segments() {
+                    return Ok(true);
+                }
+                if self.write_to_segments() {
+                    continue;
+                }
+            }
+            environment.poison.check()?;
+            // Not each rise of W wakes a thread that caused no write.
+            let now = environment.clock.now();
+            let look_again = levels::after(now, LOOK_EVERY);
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return Ok(false);
+            }
+            let until = deadline.map_or(look_again, |deadline| deadline.min(look_again));
+            match environment.sleep(&environment.progress, woken, Some(until)) {
+                Err(error) if error.kind() != ErrorKind::Timeout => return Err(error),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits until everything up to `csn`, which is durable, is durable in segments.
+    pub(super) fn await_in_segments(&self, csn: Csn) -> Result<()> {
+        let environment = &self.environment;
+        loop {
+            let woken = environment.progress.ticket();
+            if csn < self.mapped.watermark_in_segments() {
+                return Ok(());
+            }
+            environment.poison.check()?;
+            if !self.write_to_segments() {
+                environment.progress.wait(woken, Some(LOOK_EVERY));
+            }
+        }
+    }
+
+    /// Writes what only mapped memory has to segments. Returns false if there is nothing to write,
+    /// or other threads are at it.
+    fn write_to_segments(&self) -> bool {
+        let leaders = self.durability.logs.iter().filter_map(|log| self.writes.try_become_leader(log));
+        let counter = &self.environment.metrics.leader_flushes;
+        leaders.fold(false, |wrote, leader| {
+            let mut latch = leader.log().log.lock();
+            if latch.is_in_memory() {
+                leader.log().seal_ahead(&mut latch);
+            }
+            drop(latch);
+            self.writes.write_as_leader(&leader, counter) || wrote
+        })
     }
 
     /// Waits until everything that was drawn is durable.

@@ -65,6 +65,12 @@ impl Pieces {
         (self.base, self.filled, self.careful_until, self.reported_until) = (0, 0, 0, None);
     }
 
+    /// Begins in the middle of another segment.
+    pub(super) fn begin_at(&mut self, offset: usize) {
+        self.begin();
+        self.base = offset;
+    }
+
     /// The `len` bytes at `offset`, and what was read behind them. Offsets never fall; what is
     /// before one is forgotten, unless the buffer has the room for all of the segment. All numbers
     /// are whole sectors, inside `whole`.

@@ -294,6 +294,11 @@ impl RecordFacts {
         })
     }
 
+    /// Returns whether the record at the start of `bytes` is a chunk.
+    pub fn is_chunk(&self, bytes: &[u8]) -> bool {
+        bytes.get(KIND_AT) == Some(&(RecordKind::Chunk as u8))
+    }
+
     /// The operations of the record at the start of `bytes`, encoded.
     pub fn body<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         &bytes[RECORD_HEADER_BYTES + self.prefix..RECORD_HEADER_BYTES + self.body_len - self.suffix]

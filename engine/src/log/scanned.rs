@@ -163,6 +163,10 @@ pub struct LoadedBlock {
 }
 
 impl LoadedBlock {
+    pub(super) fn new(block: ScannedBlock, bytes: Arc<AlignedBuffer>, at: usize) -> LoadedBlock {
+        LoadedBlock { block, bytes, at }
+    }
+
     fn payload(&self) -> &[u8] {
         &self.bytes[self.at..self.at + self.block.header.payload_len as usize]
     }

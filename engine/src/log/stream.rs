@@ -209,6 +209,13 @@ impl Log {
         self.id
     }
 
+    /// Returns the segment that the log writes to, and up to where blocks have a place in it.
+    #[must_use]
+    pub fn active_segment(&self) -> Option<(Segment, u64)> {
+        let state = self.state.lock();
+        state.active.as_ref().map(|active| (active.segment.clone(), active.offset))
+    }
+
     /// Bytes appended and not yet sealed.
     #[must_use]
     pub fn unsealed_bytes(&self) -> usize {

@@ -6,7 +6,7 @@ use super::segments::{append_again, move_to_segment, segment_files};
 use super::select::Decided;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, ErrorKind, LogId, Result};
-use crate::log::{BufferSize, DIRECTORY, Log, Scan, ScannedSegment, SegmentPool};
+use crate::log::{BufferSize, DIRECTORY, Log, Scan, ScanOptions, ScannedSegment, SegmentPool};
 use crate::store::{Manifest, ManifestFile};
 use std::sync::Arc;
 
@@ -15,6 +15,10 @@ const SPARE_SEGMENTS: usize = 2;
 /// Segments made before the database is served; logs beyond that get theirs when they are first
 /// used.
 const SEGMENTS_AT_OPEN: usize = 2;
+
+/// Running change feeds retain at most this part of `log_bytes_max`, besides history that the
+/// setting retains.
+const FEED_PART: u64 = 4;
 
 /// A database that may be served.
 pub struct Recovered {
@@ -100,15 +104,45 @@ impl Recovery<'_> {
     }
 
     fn begin_epoch_after_close(&self, file: &ManifestFile, manifest: Manifest) -> Result<Recovered> {
-        let segments = self.segment_pool()?;
-        for segment in segment_files(&**self.storage, self.settings.read_only, manifest.database)? {
-            // Everything in it is in the checkpoint.
-            segments.add_recovered(segment, None);
+        // The records of a copied log are not in this one.
+        let segments = self.segment_pool(&manifest, Csn(manifest.next_csn.0 - 1))?;
+        let files = segment_files(&**self.storage, self.settings.read_only, manifest.database)?;
+        if self.keeps_history() && !manifest.history.is_empty() {
+            self.add_history(&manifest, &segments)?;
+        } else {
+            // Everything in them is in the checkpoint.
+            files.into_iter().for_each(|segment| segments.add_recovered(segment, None));
         }
         segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
         let begun = self.begin_epoch(file, manifest, &segments);
         begun.inspect_err(|_| segments.close(true))
+    }
+
+    /// Takes over the segments of a closed database, of which some contain history.
+    fn add_history(&self, manifest: &Manifest, segments: &SegmentPool) -> Result<()> {
+        let memory = self.recovery_memory();
+        let options = ScanOptions {
+            database: manifest.database,
+            // No block is needed, only what the segments contain.
+            covered: Csn::MAX,
+            threads: memory.scan_threads,
+            read_only: false,
+            piece_bytes: memory.piece_bytes,
+            keep_bytes: 0,
+        };
+        for found in crate::log::scan(self.storage, options, None, &|_, _| ())?.segments {
+            if found.max_csn > manifest.history_begins() {
+                segments.add_history(found.segment, found.max_csn);
+            } else {
+                segments.add_recovered(found.segment, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn keeps_history(&self) -> bool {
+        self.settings.change_history_bytes > 0
     }
 
     fn begin_epoch(
@@ -120,9 +154,14 @@ impl Recovery<'_> {
         self.await_first_segments(segments)?;
         let epoch = Epoch(manifest.reserved_epoch.0 + 1);
         let first_csn = manifest.next_csn;
-        (manifest.epoch, manifest.reserved_epoch) = (epoch, epoch);
+        if self.keeps_history() && !manifest.history.is_empty() {
+            manifest.add_closed_epoch();
+        } else {
+            (manifest.epochs, manifest.history) = (Vec::new(), Vec::new());
+        }
+        manifest.reserved_epoch = epoch;
         manifest.clean = planted::is(Bug::CleanMarkKept);
-        (manifest.first_csn, manifest.epochs) = (first_csn, Vec::new());
+        (manifest.first_csn, manifest.epoch) = (first_csn, epoch);
         let logs = self.new_logs(&manifest, segments);
         file.publish(&manifest)?;
         let (segments, report) = (segments.clone(), RecoveryReport::default());
@@ -137,7 +176,7 @@ impl Recovery<'_> {
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
         let mut scan = self.scan(&manifest, false, report, progress)?;
-        let segments = self.segment_pool()?;
+        let segments = self.segment_pool(&manifest, manifest.checkpoint)?;
         // Taken, not copied: a removed file gives its space back when it is not open any more.
         for found in std::mem::take(&mut scan.segments) {
             // None is ever written to, not even one that looks empty: a write of the killed process
@@ -208,9 +247,16 @@ impl Recovery<'_> {
         })
     }
 
-    fn segment_pool(&self) -> Result<Arc<SegmentPool>> {
+    /// Returns a pool without segments. Its history begins where the manifest says, or else at
+    /// `begins`.
+    fn segment_pool(&self, manifest: &Manifest, begins: Csn) -> Result<Arc<SegmentPool>> {
         let (bytes, most) = (self.settings.segment_bytes, self.settings.log_bytes_max);
         let pool = SegmentPool::new(self.storage.clone(), bytes, most, SPARE_SEGMENTS)?;
+        let checkpoints = match manifest.history.as_slice() {
+            history if self.keeps_history() && !history.is_empty() => history.to_vec(),
+            _ => vec![(begins, begins)],
+        };
+        pool.keep_history(self.settings.change_history_bytes, most / FEED_PART, checkpoints);
         if !self.settings.trim_log {
             pool.keep_short();
         }

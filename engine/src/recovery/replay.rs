@@ -57,6 +57,7 @@ impl Recovery<'_> {
         unfinished.into_iter().filter(|page| self.store.contains(*page)).for_each(|p| self.store.freed(p, 0));
         let mut catalog = self.system.catalog.lock();
         self.system.large_values.defer_frees_again(stored.retired);
+        catalog.remember_former(stored.former);
         for table in stored.tables {
             let tree = self.system.open_tree(table.root);
             let state = TableState::new(table.id, &table.name, tree, Csn::ZERO);

@@ -243,6 +243,17 @@ pub struct DroppedTable {
     pub failed: Vec<Subtree>,
 }
 
+/// A table that was dropped, for change feeds that read the log before its drop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FormerTable {
+    /// Its identifier.
+    pub id: TableId,
+    /// Its last name.
+    pub name: Arc<str>,
+    /// The CSN of its drop.
+    pub dropped: Csn,
+}
+
 fn no_table(name: &str) -> Error {
     Error::new(ErrorKind::NotFound, "no table has this name").at(Location::Table(name.to_string()))
 }
@@ -259,6 +270,8 @@ struct Inner {
     /// CSN of the newest change after which a name exists no more: a drop or a rename.
     newest_unnamed: Csn,
     dropped: Vec<DroppedTable>,
+    /// Tables whose drop is in the history of the log.
+    former: Vec<FormerTable>,
     next_id: u32,
 }
 
@@ -406,6 +419,7 @@ impl CatalogGuard<'_> {
         self.inner.newest_unnamed = drop_csn;
         table.mark.store(DROPPED, Ordering::SeqCst);
         self.inner.by_name.remove(&*table.name.get());
+        self.inner.former.push(FormerTable { id: table.id, name: table.name.get(), dropped: drop_csn });
         self.inner.dropped.push(DroppedTable {
             table: table.clone(),
             rest: vec![Subtree::Node(table.tree.root())],
@@ -417,6 +431,22 @@ impl CatalogGuard<'_> {
     #[must_use]
     pub fn tables(&self) -> Vec<Arc<TableState>> {
         self.inner.by_name.values().cloned().collect()
+    }
+
+    /// Returns the tables whose drop is in the history of the log.
+    #[must_use]
+    pub fn former(&self) -> &[FormerTable] {
+        &self.inner.former
+    }
+
+    /// Remembers tables that were dropped before the database was opened (recovery).
+    pub fn remember_former(&mut self, former: impl IntoIterator<Item = FormerTable>) {
+        self.inner.former.extend(former);
+    }
+
+    /// Forgets tables that were dropped up to `csn`.
+    pub fn forget_former(&mut self, csn: Csn) {
+        self.inner.former.retain(|former| former.dropped > csn);
     }
 
     /// Returns whether pages of dropped tables are not freed yet.

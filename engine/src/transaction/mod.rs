@@ -64,7 +64,7 @@ mod commit;
 mod tests;
 
 pub use active::{ActiveTransaction, USER};
-pub use catalog::{DroppedTable, TableHold, TableState};
+pub use catalog::{DroppedTable, FormerTable, TableHold, TableState};
 pub use checkpoint_view::CheckpointView;
 pub use commit::Submitted;
 pub use counters::TransactionCounters;

@@ -141,6 +141,8 @@ pub struct TransactionSystem {
     log_choice: LogChoice,
     /// Read-write transactions in progress, for the gather window of a group commit.
     pub(super) in_progress: Arc<AtomicUsize>,
+    /// Change feeds, and one if history is retained: while there are any, values are logged whole.
+    pub(super) feeds: Arc<AtomicUsize>,
     pub(super) pool: Arc<Pool>,
 }
 
@@ -190,6 +192,7 @@ impl TransactionSystem {
             page_clocks: PageClocks::new(pool.account()),
             log_choice: LogChoice { logs: AtomicUsize::new(1), in_a_row: AtomicUsize::new(1) },
             in_progress: Arc::default(),
+            feeds: Arc::default(),
             pool,
         }
     }
@@ -222,6 +225,18 @@ impl TransactionSystem {
     /// date.
     pub fn in_progress(&self) -> Arc<AtomicUsize> {
         self.in_progress.clone()
+    }
+
+    /// Returns whether an overwrite may be logged as the bytes that it changes.
+    #[inline]
+    pub(super) fn logs_patches(&self) -> bool {
+        self.feeds.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns the number of users that need values to be logged whole. A user adds one, and
+    /// subtracts it at its end.
+    pub fn feeds(&self) -> Arc<AtomicUsize> {
+        self.feeds.clone()
     }
 
     /// Returns the running `Commit` of a database that is open for writing.

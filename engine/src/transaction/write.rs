@@ -343,7 +343,8 @@ impl ActiveTransaction {
         self.dependencies.changed_leaf(&self.system, leaf.page_id());
         let word = version.word();
         self.writes.redo_of_leaf(&self.system, leaf.page_id());
-        note_redo(&mut self.writes.redo, table.id, key, intent, old_value.as_deref());
+        let old = old_value.as_deref().filter(|_| self.system.logs_patches());
+        note_redo(&mut self.writes.redo, table.id, key, intent, old);
         match intent {
             Intent::Put(value) => leaf.put(word, false, value),
             Intent::PutLarge(reference) => leaf.put_reference(word, reference),
@@ -399,6 +400,7 @@ impl ActiveTransaction {
             old_value.as_slice()
         });
         self.writes.redo_of_leaf(&self.system, page);
+        let old = old.filter(|_| self.system.logs_patches());
         note_redo(&mut self.writes.redo, table.id, key, intent, old);
         self.writes.value = old_value;
         self.writes.count_deletion(&self.system, key.len(), deleted, deletes);

@@ -16,6 +16,19 @@ pub struct Segment {
     pub len: u64,
 }
 
+/// A segment that a change feed may read.
+#[derive(Clone, Debug)]
+pub struct Readable {
+    /// The segment.
+    pub segment: Segment,
+    /// How often it was taken to be written, so that a reader recognises another content.
+    pub uses: u64,
+    /// Blocks have a place below this offset. Behind it may be old ones.
+    pub end: u64,
+    /// All its blocks are written, and no block will be added.
+    pub is_whole: bool,
+}
+
 /// The number of blocks that have a place in a segment and are not written yet. Until they are
 /// written, the segment is not recycled.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,7 @@
 //!   preparer ──▶ READY ──take──▶ ACTIVE (a log writes it) ──retire──▶ RETIRED ──recycle──▶ READY
 //!                                                      max CSN <= what is covered, and
 //!                                                      no block of it is still to be written
+//!   RETIRED ──recycle──▶ RETAINED ──▶ READY            while change feeds need it: see `history`
 //! ```
 //!
 //! 1. Segments in use never take more than `log_bytes_max`; at the bound `take` says no, and the
@@ -16,8 +17,8 @@
 //! 4. A checkpoint may cover a block that is not written yet: its records are durable in mapped
 //!    memory. Its place is not reused before it is written.
 //! 5. The number in a file's name is a slot, it says nothing about order.
-//! 6. Every segment file is READY, ACTIVE, RETIRED, being made, or to be removed: any other file
-//!    would stay until the next open.
+//! 6. Every segment file is READY, ACTIVE, RETIRED, RETAINED, being made, or to be removed: any
+//!    other file would stay until the next open.
 //! 7. A database that was not closed has at least one file, so that recovery can distinguish a lost
 //!    log from an empty one.
 //! 8. The first segments are short, so that a small database has a small log. The next one has four
@@ -28,6 +29,7 @@
 //!    `trim_log`. By then the manifest durably says that no segment is needed.
 
 mod file;
+mod history;
 mod state;
 mod pool;
 mod prepare;
@@ -37,6 +39,7 @@ mod trim;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
-pub use file::{OpenBlock, OpenBlocks, Segment};
+pub use file::{OpenBlock, OpenBlocks, Readable, Segment};
+pub use history::FeedId;
 pub use pool::SegmentPool;
 pub use pressure::SpaceTicket;

@@ -1,7 +1,8 @@
 //! The pool: gives segments to logs and takes full ones back.
 
 use super::super::names::{DIRECTORY, id_of};
-use super::file::{OpenBlocks, Segment};
+use super::file::{OpenBlocks, Readable, Segment};
+use super::history::{Covering, FeedId, History, Retained};
 use super::state::{Retired, State};
 use crate::base::clock::Clock;
 use crate::base::planted::{self, Bug};
@@ -91,6 +92,74 @@ impl SegmentPool {
         }
     }
 
+    /// Retains history: `kept_bytes` of it without feeds, as much as `feed_bytes` with feeds.
+    /// `checkpoints` are what the manifest says, the first one where history begins. To be called
+    /// before segments are added.
+    pub fn keep_history(&self, kept_bytes: u64, feed_bytes: u64, checkpoints: Vec<Covering>) {
+        self.state.lock().history = History::new(kept_bytes, feed_bytes, checkpoints);
+    }
+
+    /// Returns up to where the newest checkpoint covers the log, and its CSN.
+    #[must_use]
+    pub fn newest_checkpoint(&self) -> Covering {
+        self.state.lock().history.newest_checkpoint()
+    }
+
+    /// Returns the checkpoints since history begins, with the one that comes now; none if no
+    /// history is retained without feeds.
+    #[must_use]
+    pub fn history_with(&self, covered: Csn, checkpoint: Csn) -> Vec<Covering> {
+        self.state.lock().history.with(covered, checkpoint)
+    }
+
+    /// Registers a feed that has read up to `position`.
+    ///
+    /// # Errors
+    /// The CSN where history begins, if that is later.
+    pub fn add_feed(&self, position: Csn) -> std::result::Result<FeedId, Csn> {
+        self.state.lock().history.add_feed(position)
+    }
+
+    /// Notes that a feed has read up to `position`, so that what comes before may go.
+    ///
+    /// # Errors
+    /// The CSN where history begins, if that is later: the feed has fallen behind.
+    pub fn advance_feed(&self, feed: FeedId, position: Csn) -> std::result::Result<(), Csn> {
+        self.state.lock().history.advance_feed(feed, position)
+    }
+
+    /// Forgets a feed.
+    pub fn remove_feed(&self, feed: FeedId) {
+        self.state.lock().history.remove_feed(feed);
+    }
+
+    /// Returns the segments with records above `position`: RETAINED, RETIRED, and those of
+    /// `active`, which were listed before, each with up to where blocks have a place.
+    #[must_use]
+    pub fn readable(&self, active: Vec<(Segment, u64)>, position: Csn) -> Vec<Readable> {
+        let state = self.state.lock();
+        let readable = |segment: Segment, end: u64, is_whole: bool| {
+            let uses = state.uses.get(&segment.id).copied().unwrap_or(0);
+            Readable { segment, uses, end, is_whole }
+        };
+        let retained = state.history.readable(position).map(|segment| {
+            let end = segment.len;
+            readable(segment.clone(), end, true)
+        });
+        let retired = state.retired.iter().map(|full| {
+            let is_whole = !full.open.any();
+            readable(full.segment.clone(), full.segment.len, is_whole)
+        });
+        let full: Vec<Readable> = retained.chain(retired).collect();
+        let mut all: Vec<Readable> = active
+            .into_iter()
+            .filter(|(segment, _)| full.iter().all(|other| other.segment.id != segment.id))
+            .map(|(segment, end)| readable(segment, end, false))
+            .collect();
+        all.extend(full);
+        all
+    }
+
     /// Does `work` for a recovery without the bound: the log held these records before, and no
     /// other thread could make a checkpoint yet.
     ///
@@ -151,7 +220,10 @@ impl SegmentPool {
         let segment = self.usable(&state, len).map(|index| state.ready.swap_remove(index));
         self.grow(&mut state, segment.as_ref().map_or(len, |segment| segment.len));
         match &segment {
-            Some(segment) => drop(state.active.insert(segment.id, segment.len)),
+            Some(segment) => {
+                state.active.insert(segment.id, segment.len);
+                *state.uses.entry(segment.id).or_default() += 1;
+            }
             None => {
                 state.requests.longest_missed = state.requests.longest_missed.max(len);
                 // A waiting committer asks again and again, also while the segment is made.
@@ -197,11 +269,11 @@ impl SegmentPool {
         &self.filled
     }
 
-    /// Makes segments READY again that have nothing above `covered`, and whose blocks are written.
-    /// `covered` is the CSN of a durable checkpoint, `checkpoint`, or a lower one from which on the
-    /// log is retained; at a clean close a CSN above all. Removes segments that are too many, too
-    /// large or not ours. Before [`SegmentPool::await_ready`] the removal waits until there are
-    /// others.
+    /// Takes back segments that have nothing above `covered`, and whose blocks are written: they
+    /// become RETAINED, READY, or are removed. `covered` is the CSN of a durable checkpoint,
+    /// `checkpoint`, or a lower one from which on the log is retained; at a clean close a CSN above
+    /// all. Removes segments that are too many, too large or not ours. Before
+    /// [`SegmentPool::await_ready`] the removal waits until there are others.
     ///
     /// # Errors
     /// I/O while removing: the first one. All else is done, and what could not be removed is tried
@@ -210,28 +282,18 @@ impl SegmentPool {
         let started;
         {
             let mut state = self.state.lock();
-            let retired = std::mem::take(&mut state.retired);
-            for full in retired {
+            let state = &mut *state;
+            state.history.checkpointed(covered, checkpoint);
+            for full in std::mem::take(&mut state.retired) {
                 let is_needed =
                     full.max_csn > covered || (full.open.any() && !planted::is(Bug::PlaceUsedEarly));
                 if is_needed && !planted::is(Bug::SegmentRecycledEarly) {
                     state.retired.push(full);
-                    continue;
-                }
-                let segment = full.segment;
-                let is_kept = state.keeps_short || state.attempts.disk_full.is_some();
-                let is_long = segment.len >= state.next_len || is_kept;
-                let fits = segment.len <= self.segment_bytes && is_long;
-                if fits
-                    && state.ready.len() < self.spare + READY_MAX
-                    && self.recycles
-                    && (segment.id.0 >= state.ids.first_own || planted::is(Bug::KilledSegmentAdopted))
-                {
-                    state.ready.push(segment);
-                } else if !planted::is(Bug::SegmentForgotten) {
-                    state.excess.push(segment.id);
+                } else {
+                    state.history.retain(full.segment, full.max_csn, true);
                 }
             }
+            self.release_history(state);
             state.retained = (covered < checkpoint).then_some((covered, checkpoint));
             state.forget_failure();
             (state.checkpoints.requested, state.requests.longest_missed) = (false, 0);
@@ -242,6 +304,25 @@ impl SegmentPool {
         self.prepared.notify_all();
         self.work.notify_all();
         if started { self.remove_excess() } else { Ok(()) }
+    }
+
+    /// Makes segments READY or excess that history does not retain any longer.
+    pub(super) fn release_history(&self, state: &mut State) {
+        let disk_full = state.attempts.disk_full.is_some();
+        while let Some(Retained { segment, is_own, .. }) = state.history.take_excess(disk_full) {
+            let is_kept = state.keeps_short || disk_full;
+            let is_long = segment.len >= state.next_len || is_kept;
+            let fits = segment.len <= self.segment_bytes && is_long;
+            if fits
+                && state.ready.len() < self.spare + READY_MAX
+                && (self.recycles && is_own)
+                && (segment.id.0 >= state.ids.first_own || planted::is(Bug::KilledSegmentAdopted))
+            {
+                state.ready.push(segment);
+            } else if !planted::is(Bug::SegmentForgotten) {
+                state.excess.push(segment.id);
+            }
+        }
     }
 
     /// Segment files that belong to nothing (rule 6). Nothing is recycled meanwhile.
@@ -292,7 +373,26 @@ impl SegmentPool {
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         let state = self.state.lock();
-        state.bytes_in_use() + state.ready.iter().map(|segment| segment.len).sum::<u64>()
+        let ready: u64 = state.ready.iter().map(|segment| segment.len).sum();
+        state.bytes_in_use() + state.history.bytes() + ready
+    }
+
+    /// Returns whether history is retained without feeds.
+    #[must_use]
+    pub fn keeps_history(&self) -> bool {
+        self.state.lock().history.is_kept()
+    }
+
+    /// Returns the CSN above which the log has all transactions.
+    #[must_use]
+    pub fn history_begins(&self) -> Csn {
+        self.state.lock().history.begins()
+    }
+
+    /// Returns the bytes of RETAINED segments.
+    #[must_use]
+    pub fn history_bytes(&self) -> u64 {
+        self.state.lock().history.bytes()
     }
 
     /// Returns the bytes of segments that hold records that may be needed.

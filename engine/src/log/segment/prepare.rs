@@ -102,7 +102,14 @@ impl SegmentPool {
         state.attempts.failure = result.err();
         state.attempts.ended += 1;
         state.requests.in_progress = None;
+        let removes = full && state.started && state.history.bytes() > 0;
+        if full {
+            self.release_history(&mut state);
+        }
         drop(state);
+        if removes && let Err(error) = self.remove_excess() {
+            tracing::warn!(%error, "the disk is full, and a log segment that only change feeds need stays");
+        }
         self.prepared.notify_all();
     }
 

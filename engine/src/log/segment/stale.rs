@@ -26,7 +26,21 @@ impl SegmentPool {
     /// Takes over a segment of a killed process that no recovery needs: its blocks are covered or
     /// do not count. It makes room on a full disk: see [`SegmentPool::remove_obsolete`].
     pub fn add_obsolete(&self, segment: Segment, max_csn: Csn) {
-        self.retire_found(segment, Some(max_csn), true);
+        if self.state.lock().history.is_kept() {
+            self.add_history(segment, max_csn);
+            let mut state = self.state.lock();
+            state.ids.first_own = state.ids.next;
+        } else {
+            self.retire_found(segment, Some(max_csn), true);
+        }
+    }
+
+    /// Takes over a segment of a closed database whose records are history. It is not written
+    /// again.
+    pub fn add_history(&self, segment: Segment, max_csn: Csn) {
+        let mut state = self.state.lock();
+        state.ids.next = state.ids.next.max(segment.id.0 + 1);
+        state.history.retain(segment, max_csn, false);
     }
 
     fn retire_found(&self, segment: Segment, max_csn: Option<Csn>, obsolete: bool) {
@@ -111,6 +125,7 @@ impl SegmentPool {
             let obsolete: Vec<Retired> = state.retired.extract_if(.., |full| full.obsolete).collect();
             let bytes: u64 = obsolete.iter().map(|full| full.segment.len).sum();
             state.recovered_bytes = state.recovered_bytes.saturating_sub(bytes);
+            obsolete.iter().for_each(|full| state.history.lost(full.max_csn));
             state.excess.extend(obsolete.iter().map(|full| full.segment.id));
             let others = !state.ready.is_empty() || !state.retired.is_empty();
             let stay = if others { 0 } else { state.excess.len().min(1) };

@@ -1,6 +1,7 @@
 //! The state of a segment pool, under its lock.
 
 use super::file::{OpenBlocks, Segment};
+use super::history::History;
 use crate::base::clock::Nanos;
 use crate::base::{Csn, Error, ErrorKind, SegmentId};
 use crate::device::SpaceRefusal;
@@ -75,6 +76,10 @@ pub(super) struct State {
     /// Too many or too large: to be removed once there are READY segments (rule 7). Also files that
     /// could not be removed.
     pub excess: Vec<SegmentId>,
+    /// RETAINED segments.
+    pub history: History,
+    /// How often each segment was taken: a reader recognises by it that one was recycled meanwhile.
+    pub uses: BTreeMap<SegmentId, u64>,
     pub ids: Ids,
     pub requests: Requests,
     pub attempts: Attempts,
@@ -103,7 +108,8 @@ impl State {
 
     /// Returns true if the file belongs to one of the states of rule 6.
     pub fn knows(&self, id: SegmentId) -> bool {
-        let files = self.ready.iter().chain(self.retired.iter().map(|full| &full.segment));
+        let full = self.retired.iter().map(|full| &full.segment);
+        let files = self.ready.iter().chain(full).chain(self.history.segments());
         let others = self.excess.iter().chain(self.active.keys()).chain(&self.making);
         files.map(|segment| &segment.id).chain(others).any(|known| *known == id)
     }

@@ -540,3 +540,83 @@ fn trimming_leaves_two_short_segments() {
     assert_eq!(short, [FIRST_BYTES; 2], "{left:?}, in use were {active:?}");
     assert_eq!(pool.leaked().expect("a healthy disk"), []);
 }
+
+/// Retains so many segments without feeds, or with them.
+fn keep_history(pool: &SegmentPool, kept: u64, with_feeds: u64) {
+    pool.keep_history(kept * SEGMENT_BYTES, with_feeds * SEGMENT_BYTES, vec![(Csn(0), Csn(0))]);
+}
+
+#[test]
+fn history_is_retained_up_to_its_bound_and_oldest_first() {
+    let (pool, _, _) = pool(4);
+    keep_history(&pool, 2, 0);
+    for checkpoint in [10, 20, 30, 40] {
+        fill(&pool, &[checkpoint - 5]);
+        pool.recycle(Csn(checkpoint), Csn(checkpoint)).expect("a healthy disk");
+        assert_eq!(pool.bytes_in_use(), 0, "history does not count as log in use");
+    }
+    assert_eq!(pool.history_bytes(), 2 * SEGMENT_BYTES);
+    // The segments with the records up to 5 and 15 are gone.
+    assert_eq!(pool.history_begins(), Csn(20));
+    assert_eq!(pool.history_with(Csn(45), Csn(50)).first(), Some(&(Csn(20), Csn(20))));
+}
+
+#[test]
+fn segment_of_a_long_transaction_is_needed_until_it_is_covered() {
+    let (pool, _, _) = pool(4);
+    keep_history(&pool, 0, 8);
+    // The transaction in progress has a chunk at 3, so the first checkpoint covers less.
+    fill(&pool, &[3]);
+    pool.recycle(Csn(2), Csn(10)).expect("a healthy disk");
+    let feed = pool.add_feed(Csn(10)).expect("nothing was dropped");
+    pool.recycle(Csn(20), Csn(20)).expect("a healthy disk");
+    assert_eq!(pool.history_bytes(), SEGMENT_BYTES, "the transaction may have committed at 15");
+    pool.advance_feed(feed, Csn(20)).expect("not behind");
+    pool.recycle(Csn(21), Csn(21)).expect("a healthy disk");
+    assert_eq!((pool.history_bytes(), pool.history_begins()), (0, Csn(20)));
+}
+
+#[test]
+fn feed_behind_the_bound_learns_where_history_begins() {
+    let (pool, _, _) = pool(4);
+    keep_history(&pool, 0, 1);
+    let feed = pool.add_feed(Csn(0)).expect("nothing was dropped");
+    fill(&pool, &[5]);
+    pool.recycle(Csn(10), Csn(10)).expect("a healthy disk");
+    pool.advance_feed(feed, Csn(0)).expect("one segment is retained");
+    fill(&pool, &[15]);
+    pool.recycle(Csn(20), Csn(20)).expect("a healthy disk");
+    assert_eq!(pool.advance_feed(feed, Csn(7)), Err(Csn(10)));
+    assert_eq!(pool.add_feed(Csn(9)).map(drop), Err(Csn(10)));
+    pool.advance_feed(feed, Csn(10)).expect("it has read what is gone");
+    pool.remove_feed(feed);
+    pool.recycle(Csn(21), Csn(21)).expect("a healthy disk");
+    assert_eq!(pool.history_bytes(), 0, "no feed needs it");
+}
+
+#[test]
+fn full_disk_takes_history_first() {
+    let (pool, disk, _) = pool(4);
+    keep_history(&pool, 8, 0);
+    fill(&pool, &[5, 6, 7]);
+    pool.recycle(Csn(10), Csn(10)).expect("a healthy disk");
+    assert_eq!(pool.history_bytes(), 3 * SEGMENT_BYTES);
+    disk.set_capacity(Some(pool.file_bytes()));
+    // The spare segment, and those of the history.
+    for _ in 0..3 {
+        assert!(take(&pool, 1).is_some(), "history makes room for commits");
+    }
+    assert_eq!((pool.history_bytes(), pool.history_begins()), (0, Csn(10)));
+}
+
+#[test]
+fn many_checkpoints_are_remembered_coarsely() {
+    let (pool, _, _) = pool(4);
+    keep_history(&pool, 1000, 0);
+    for checkpoint in 1..500 {
+        pool.recycle(Csn(checkpoint), Csn(checkpoint)).expect("a healthy disk");
+    }
+    let all = pool.history_with(Csn(500), Csn(500));
+    assert!(all.len() <= 65, "{}", all.len());
+    assert_eq!((all[0], all[all.len() - 1]), ((Csn(0), Csn(0)), (Csn(500), Csn(500))));
+}

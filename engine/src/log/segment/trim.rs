@@ -1,14 +1,15 @@
 //! The end of a clean close: removes segments, because the checkpoint contains every record.
 //!
 //! Two short segments stay, so that the next open needs no space: a log fills one and takes the
-//! other before it gives back the first.
+//! other before it gives back the first. If history is retained, RETAINED and ACTIVE segments stay,
+//! too.
 
 use super::super::names::path_of;
 use super::file::Segment;
 use super::pool::{FIRST_BYTES, SegmentPool};
 use super::state::State;
 use crate::base::{Result, SegmentId};
-use crate::device::{OpenMode, SECTOR_BYTES};
+use crate::device::{AlignedBuffer, OpenMode, SECTOR_BYTES};
 
 /// Segments that stay.
 const KEPT: usize = 2;
@@ -41,9 +42,10 @@ impl SegmentPool {
     /// Returns the shortest segments and their lengths; all others become excess.
     fn choose_kept(&self) -> Vec<(SegmentId, u64)> {
         let mut state = self.state.lock();
-        let State { ready, active, excess, .. } = &mut *state;
+        let State { ready, active, excess, history, .. } = &mut *state;
         let ready = std::mem::take(ready).into_iter().map(|segment| (segment.id, segment.len));
-        let mut kept: Vec<_> = ready.chain(std::mem::take(active)).collect();
+        let active = std::mem::take(active).into_iter().filter(|_| !history.is_kept());
+        let mut kept: Vec<_> = ready.chain(active).collect();
         kept.sort_unstable_by_key(|(id, len)| (*len, *id));
         let others = kept.split_off(kept.len().min(KEPT));
         excess.extend(others.into_iter().map(|(id, _)| id));
@@ -56,6 +58,11 @@ impl SegmentPool {
         let mode = OpenMode { create: false, read_only: false, direct: true };
         let file = self.storage.open(&path_of(id), mode)?;
         let short = FIRST_BYTES.min(self.segment_bytes).next_multiple_of(SECTOR_BYTES as u64);
+        if self.state.lock().history.is_kept() {
+            // Old blocks in it would look like history.
+            file.write_at(0, &AlignedBuffer::zeroed(len.min(short) as usize))?;
+            file.flush()?;
+        }
         if len <= short {
             return Ok(Segment { id, file, len });
         }

@@ -72,6 +72,12 @@ impl CsnSet {
         CsnSet::from_ranges(self.ranges.iter().map(|(first, last)| ((*first).max(low), *last)))
     }
 
+    /// Returns the members up to `csn`.
+    #[must_use]
+    pub fn up_to(&self, csn: Csn) -> CsnSet {
+        CsnSet::from_ranges(self.ranges.iter().map(|(first, last)| (*first, (*last).min(csn))))
+    }
+
     fn range_at(&self, csn: Csn) -> Option<(Csn, Csn)> {
         let behind = self.ranges.partition_point(|(first, _)| *first <= csn);
         let range = *self.ranges.get(behind.checked_sub(1)?)?;

@@ -22,7 +22,8 @@
 //! images, a bit each, v; probe: length v and bytes; memory-mapped log: 0, or 1 with id 8 bytes,
 //! path: length v and bytes; epochs: count v, each: epoch v, first csn v, frontier v, last csn v,
 //! accepted: count v, each: log v, sequence v; voids: count v, each: gap to the previous range v,
-//! length - 1 v.
+//! length - 1 v. If history is retained for change feeds, behind that: count v, for each checkpoint
+//! from its beginning on: covered csn v, checkpoint csn v.
 
 use super::super::blob::{BLOB_BYTES_MAX, BlobRef};
 use super::super::block::{BlockRef, DIRECTORY_BLOCKS_MAX};
@@ -131,6 +132,10 @@ pub struct Manifest {
     pub log_memory: Option<NeededMemory>,
     /// Earlier epochs, ascending.
     pub epochs: Vec<EpochEntry>,
+    /// The checkpoints since history begins, each with up to where it covers the log, ascending.
+    /// The log retains all transactions above the first one, for change feeds. Empty if no history
+    /// is retained.
+    pub history: Vec<(Csn, Csn)>,
 }
 
 impl Manifest {
@@ -153,23 +158,49 @@ impl Manifest {
             probe: Vec::new(),
             log_memory: None,
             epochs: Vec::new(),
+            history: Vec::new(),
         }
+    }
+
+    /// Returns the CSN above which the log retains all transactions.
+    #[must_use]
+    pub fn history_begins(&self) -> Csn {
+        self.history.first().map_or(self.checkpoint, |(_, checkpoint)| *checkpoint)
     }
 
     /// Adds the decision of a recovery about the last epoch. The entry has all aborted CSNs above
     /// the checkpoint, so earlier entries drop theirs. Otherwise the manifest would grow with each
     /// crash without a checkpoint until it exceeds its slot.
     pub fn add_epoch(&mut self, entry: EpochEntry) {
-        self.epochs.iter_mut().for_each(|earlier| earlier.voids = CsnSet::default());
+        let checkpoint = self.checkpoint;
+        for earlier in &mut self.epochs {
+            earlier.voids = earlier.voids.up_to(checkpoint);
+        }
         self.epochs.push(entry);
     }
 
-    /// Drops aborted CSNs at or below the checkpoint, and epochs that ended at or below it.
+    /// Adds the epoch of a closed database, all of which the checkpoint contains.
+    pub fn add_closed_epoch(&mut self) {
+        if self.first_csn <= self.checkpoint {
+            self.epochs.push(EpochEntry {
+                epoch: self.epoch,
+                first_csn: self.first_csn,
+                frontier: self.next_csn,
+                last_csn: self.checkpoint,
+                accepted: Vec::new(),
+                voids: CsnSet::default(),
+            });
+        }
+        self.forget_covered();
+    }
+
+    /// Drops aborted CSNs, and epochs that ended, at or below the checkpoint, or where history
+    /// begins.
     pub fn forget_covered(&mut self) {
-        let checkpoint = self.checkpoint;
-        self.epochs.retain(|entry| entry.last_csn > checkpoint);
+        let covered = self.history_begins();
+        self.epochs.retain(|entry| entry.last_csn > covered);
         for entry in &mut self.epochs {
-            entry.voids = entry.voids.above(checkpoint);
+            entry.voids = entry.voids.above(covered);
         }
     }
 
@@ -230,6 +261,13 @@ impl Manifest {
         }
         put_varint(out, self.epochs.len() as u64);
         self.epochs.iter().for_each(|entry| encode_epoch(entry, out));
+        if !self.history.is_empty() {
+            put_varint(out, self.history.len() as u64);
+            for (covered, checkpoint) in &self.history {
+                put_varint(out, covered.0);
+                put_varint(out, checkpoint.0);
+            }
+        }
     }
 
     /// Returns the bytes of a slot that [`Manifest::decode`] needs, by its first bytes. At most
@@ -302,6 +340,11 @@ impl Manifest {
             (self.epochs.iter().all(|entry| entry.epoch < self.epoch), "an entry for the running epoch"),
             (self.epochs.iter().all(EpochEntry::is_consistent), "an epoch entry"),
             (self.epochs.iter().all(|e| e.last_csn < self.first_csn), "an epoch ends in the next one"),
+            (self.history.is_sorted_by(|a, b| a.1 < b.1), "checkpoints are out of order"),
+            (
+                self.history.iter().all(|(covered, csn)| covered <= csn && *csn <= self.checkpoint),
+                "a checkpoint of the history",
+            ),
         ];
         rules.iter().find(|(holds, _)| !holds).map(|(_, what)| *what)
     }
@@ -364,6 +407,9 @@ fn decode_body(body: &[u8]) -> Option<Manifest> {
         manifest.log_memory = Some(NeededMemory { id, path });
     }
     manifest.epochs = list(r, decode_epoch)?;
+    if !r.is_empty() {
+        manifest.history = list(r, |r| Some((Csn(r.varint()?), Csn(r.varint()?))))?;
+    }
     reader.is_empty().then_some(manifest)
 }
 

@@ -38,6 +38,7 @@ fn full() -> Manifest {
         },
         probe: b"fua 85us".to_vec(),
         epochs: vec![entry(2, 90, 120), entry(5, 121, 299)],
+        history: vec![(Csn(80), Csn(85)), (Csn(90), Csn(100))],
         ..Manifest::new(DATABASE, PAGE as u32)
     }
 }
@@ -112,11 +113,27 @@ fn manifest_too_long_for_a_slot_is_refused_once() {
 
 #[test]
 fn the_checkpoint_covers_epochs_and_voids_at_or_below_it() {
-    let mut manifest = full();
-    manifest.checkpoint = Csn(130);
+    let mut manifest = Manifest { checkpoint: Csn(130), history: Vec::new(), ..full() };
     manifest.forget_covered();
     assert_eq!(manifest.epochs.len(), 1);
     assert_eq!(manifest.epochs[0].voids.ranges(), [(Csn(131), Csn(299))]);
+}
+
+#[test]
+fn retained_history_keeps_epochs_and_voids_since_its_beginning() {
+    let mut manifest = full();
+    manifest.checkpoint = Csn(130);
+    manifest.history = vec![(Csn(100), Csn(110)), (Csn(130), Csn(130))];
+    manifest.forget_covered();
+    assert_eq!(Manifest::decode(&manifest.encode().expect("fits")).expect("decodes"), manifest);
+    assert_eq!(manifest.epochs.len(), 2);
+    assert_eq!(manifest.epochs[0].voids.ranges(), [(Csn(111), Csn(120))]);
+    // The next recovery lists all CSNs that it discards above the checkpoint, not those below.
+    manifest.add_epoch(EpochEntry { epoch: Epoch(6), last_csn: Csn(300), ..manifest.epochs[1].clone() });
+    assert_eq!(manifest.epochs[0].voids.ranges(), [(Csn(111), Csn(120))]);
+    assert_eq!(manifest.epochs[1].voids.ranges(), [(Csn(124), Csn(124)), (Csn(126), Csn(130))]);
+    let wrong = Manifest { history: vec![(Csn(131), Csn(130))], ..full() };
+    assert_eq!(wrong.encode().expect_err("covers too much").kind(), ErrorKind::InvalidArgument);
 }
 
 #[test]

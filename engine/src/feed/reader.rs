@@ -1,0 +1,291 @@
+//! A change feed: follows the log, and returns committed transactions in CSN order.
+
+use super::chunks::ChunkIndex;
+use super::merge::{FoundRecord, Merge};
+use super::names::Names;
+use super::selection::CountedEpochs;
+use super::transaction::CommittedTransaction;
+use crate::base::clock::Nanos;
+use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, Result, TableId};
+use crate::commit::FeedSource;
+use crate::log::{FeedId, Follower, LoadedBlock, RecordKind};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of new blocks that are kept in memory between finding and returning them.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// Where a feed begins, and the database that it is of.
+pub struct FeedStart {
+    /// The log of the database.
+    pub source: Arc<FeedSource>,
+    /// The database.
+    pub database: DatabaseId,
+    /// The records that count.
+    pub epochs: Arc<CountedEpochs>,
+    /// The tables that exist, with their names.
+    pub tables: Vec<(TableId, Arc<str>)>,
+    /// The number of feeds, while which is above 0 values are logged whole.
+    pub feeds: Arc<AtomicUsize>,
+    /// The feed returns transactions above it.
+    pub after: Csn,
+}
+
+/// A feed of committed transactions in the order of their CSNs:
+/// [`Database::changes`](crate::Database::changes).
+///
+/// The feed does not keep the database open. When the database is closed, the feed ends; a feed
+/// that begins at [`Changes::csn`] after the next open continues. Dropping a feed releases the
+/// log that it held.
+#[derive(Debug)]
+pub struct Changes {
+    source: Arc<FeedSource>,
+    id: FeedId,
+    epochs: Arc<CountedEpochs>,
+    feeds: Arc<AtomicUsize>,
+    follower: Follower,
+    merge: Merge,
+    chunks: ChunkIndex,
+    names: Names,
+    /// The bodies of the first fragments of a transaction.
+    fragments: Vec<u8>,
+    /// No record below it is needed any more.
+    next: Csn,
+    /// The transaction that was returned last.
+    returned: Csn,
+    /// Every CSN below was durable when the log was last looked at.
+    durable: Csn,
+    /// Chunks at or below the start have not been looked for.
+    is_new: bool,
+}
+
+impl Changes {
+    /// Begins a feed.
+    ///
+    /// # Errors
+    /// `FellBehind` if the log does not retain everything above the start; `InvalidArgument` if no
+    /// transaction has that CSN yet.
+    pub fn begin(start: FeedStart) -> Result<Changes> {
+        let newest = start.source.newest_drawn();
+        if start.after > newest {
+            let what = format!(
+                "a change feed begins at CSN {}, and the newest transaction of the database has CSN {newest}: the CSN is of another \
+                 database, or of this one before it was restored",
+                start.after
+            );
+            return Err(Error::invalid(what));
+        }
+        let id = start.source.add_feed(start.after).map_err(|begins| fell_behind(start.after, begins))?;
+        start.feeds.fetch_add(1, Ordering::SeqCst);
+        Ok(Changes {
+            next: start.epochs.first_counted(start.after.next()),
+            source: start.source,
+            id,
+            epochs: start.epochs,
+            feeds: start.feeds,
+            follower: Follower::new(start.database),
+            merge: Merge::default(),
+            chunks: ChunkIndex::default(),
+            names: Names::new(start.tables),
+            fragments: Vec::new(),
+            returned: start.after,
+            durable: Csn::ZERO,
+            is_new: true,
+        })
+    }
+
+    /// Returns the CSN from which a later feed continues: it has returned every transaction up to
+    /// there. At least the CSN of the transaction that was returned last.
+    #[must_use]
+    pub fn csn(&self) -> Csn {
+        // Chunks that were passed belong to transactions that may still commit.
+        if self.chunks.is_empty() && self.fragments.is_empty() {
+            self.returned.max(Csn(self.next.0 - 1))
+        } else {
+            self.returned
+        }
+    }
+
+    /// Returns the next transaction if it is durable now; `None` if there is none yet, or if the
+    /// database is closed. Reads the log. Causes no device write, except to move what is durable in
+    /// mapped memory to a segment.
+    ///
+    /// # Errors
+    /// `FellBehind` if the log no longer has the transaction; `Poisoned` if no more can become
+    /// durable; `Corruption` with the place; I/O.
+    pub fn try_next(&mut self) -> Result<Option<CommittedTransaction>> {
+        if self.source.is_closing() {
+            return Ok(None);
+        }
+        // The transaction that was returned last is not needed any more.
+        let position = self.csn();
+        self.check_history(position)?;
+        let next = self.next_durable();
+        if next.is_err() {
+            // A segment that was recycled meanwhile looks damaged.
+            self.check_history(position)?;
+        }
+        next
+    }
+
+    fn check_history(&self, position: Csn) -> Result<()> {
+        let begins = self.source.advance_feed(self.id, position);
+        begins.map_err(|begins| fell_behind(position, begins))
+    }
+
+    /// Waits at most `timeout` for the next transaction. `None` if there was none in this time, or
+    /// if the database is closed.
+    ///
+    /// # Errors
+    /// As [`Changes::try_next`].
+    pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<CommittedTransaction>> {
+        self.next_before(self.deadline(Some(timeout)))
+    }
+
+    /// Returns the moment `timeout` from now.
+    pub(crate) fn deadline(&self, timeout: Option<Duration>) -> Option<Nanos> {
+        self.source.deadline(timeout)
+    }
+
+    /// Waits for the next transaction until `deadline`.
+    pub(crate) fn next_before(&mut self, deadline: Option<Nanos>) -> Result<Option<CommittedTransaction>> {
+        loop {
+            if let Some(transaction) = self.try_next()? {
+                return Ok(Some(transaction));
+            }
+            if !self.source.await_durable(self.next, deadline)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn next_durable(&mut self) -> Result<Option<CommittedTransaction>> {
+        if let Some(transaction) = self.next_known()? {
+            return Ok(Some(transaction));
+        }
+        // What is durable in mapped memory is written to a segment first.
+        let now = self.source.deadline(Some(Duration::ZERO));
+        if !self.is_new && !self.source.await_durable(self.next, now)? {
+            return Ok(None);
+        }
+        self.look()?;
+        self.next_known()
+    }
+
+    /// Finds the blocks that are durable now.
+    fn look(&mut self) -> Result<()> {
+        let (view, covering) = self.source.view_log(self.csn());
+        let durable = view.durable;
+        let above = if self.is_new { self.returned } else { self.csn() };
+        let found = self.follower.find(view, above, self.is_new, KEPT_BYTES)?;
+        self.merge.add(found);
+        (self.durable, self.is_new) = (durable, false);
+        // A transaction with chunks that a checkpoint covers ended before that checkpoint.
+        let (covered, checkpoint) = covering;
+        if self.next > checkpoint {
+            self.chunks.forget_up_to(covered);
+        }
+        Ok(())
+    }
+
+    /// Returns the next transaction from the blocks that are known.
+    fn next_known(&mut self) -> Result<Option<CommittedTransaction>> {
+        while let Some((record, block)) = self.merge.next(self.next, self.durable)? {
+            if !self.epochs.count(&record) {
+                continue;
+            }
+            if record.csn < self.next {
+                if record.kind == RecordKind::Chunk && record.csn <= self.returned {
+                    self.chunks.note(&record, &block);
+                }
+                continue;
+            }
+            if record.csn > self.next {
+                return Err(self.missing(record.csn));
+            }
+            self.next = self.epochs.first_counted(record.csn.next());
+            if let Some(transaction) = self.take(&record, &block)? {
+                self.returned = record.csn;
+                return Ok(Some(transaction));
+            }
+        }
+        if self.next < self.durable {
+            return Err(self.missing(self.durable));
+        }
+        Ok(None)
+    }
+
+    /// Returns the transaction that a record completes, if it does.
+    fn take(&mut self, record: &FoundRecord, block: &LoadedBlock) -> Result<Option<CommittedTransaction>> {
+        let operations = block.record_at(record.at).0;
+        let mut chunks = Vec::new();
+        let body = match record.kind {
+            RecordKind::Chunk => {
+                self.chunks.note(record, block);
+                return Ok(None);
+            }
+            RecordKind::Last => {
+                chunks = self.chunks.take(record)?;
+                operations.to_vec()
+            }
+            RecordKind::Whole => operations.to_vec(),
+            RecordKind::Fragment => {
+                self.fragments.extend_from_slice(operations);
+                if record.fragment.is_some_and(|fragment| fragment.last_of(record.csn) > record.csn) {
+                    return Ok(None);
+                }
+                std::mem::take(&mut self.fragments)
+            }
+        };
+        // Changes of the catalog are transactions of their own.
+        let changes_catalog = crate::log::begins_with_catalog_change(&body);
+        if changes_catalog {
+            self.names.apply_new(&body)?;
+        }
+        let names = self.names.clone();
+        if changes_catalog {
+            self.names.apply_drops(&body)?;
+        }
+        Ok(Some(CommittedTransaction::new(record.csn, chunks, body, names)))
+    }
+
+    /// The error for a durable record that is not in the log. A segment of history may have been
+    /// dropped just before a crash, after the last manifest that says where history begins.
+    fn missing(&self, found: Csn) -> Error {
+        let what = format!(
+            "the log no longer has the transactions from CSN {} to CSN {}: {ADVICE}",
+            self.next,
+            Csn(found.0 - 1)
+        );
+        Error::new(ErrorKind::FellBehind, what).at(Location::Transaction(self.next))
+    }
+}
+
+/// What the reader of a feed that fell behind does.
+const ADVICE: &str = "read the tables from a snapshot, and begin the feed at the CSN of the snapshot; a larger \
+                      `change_history_bytes` retains more";
+
+fn fell_behind(position: Csn, begins: Csn) -> Error {
+    let what = format!(
+        "the log no longer has all transactions above CSN {position}, only those above CSN {begins}: {ADVICE}"
+    );
+    Error::new(ErrorKind::FellBehind, what)
+}
+
+/// Waits for each transaction. Ends when the database is closed. After an error the next call tries
+/// again.
+impl Iterator for Changes {
+    type Item = Result<CommittedTransaction>;
+
+    fn next(&mut self) -> Option<Result<CommittedTransaction>> {
+        self.next_before(None).transpose()
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        self.source.remove_feed(self.id);
+        self.feeds.fetch_sub(1, Ordering::SeqCst);
+    }
+}
