@@ -140,7 +140,12 @@ pub fn seeds() -> Seeds {
         crc: 7,
     }];
     let unfinished = vec![quenchdb::internals::base::PageId(3), quenchdb::internals::base::PageId(1 << 30)];
-    let catalog = encode_catalog(&StoredCatalog { tables: tables.collect(), retired, unfinished });
+    let former = vec![quenchdb::internals::transaction::FormerTable {
+        id: quenchdb::internals::base::TableId(9),
+        name: "gone".into(),
+        dropped: quenchdb::internals::base::Csn(7),
+    }];
+    let catalog = encode_catalog(&StoredCatalog { tables: tables.collect(), retired, unfinished, former });
     let mut plain = |target: &'static str, name: &str, bytes: Vec<u8>| {
         seeds.get_mut(target).expect("a target").push((name.into(), bytes));
     };
