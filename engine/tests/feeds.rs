@@ -1,5 +1,6 @@
 //! Change feeds: a replica that follows a feed has what the database has, whatever happened.
 
+use crate::objects;
 use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{Content, any_protocol, content, difference, in_time, small};
 use quenchdb::internals::base::depth::spread;
@@ -499,4 +500,59 @@ fn wrong_starts_are_refused() {
     drop(other);
     let reader = tiny(8 << 20).with(|s| s.read_only = true).open(&disk);
     assert_eq!(reader.changes(newest).expect_err("read-only").kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn replica_follows_a_database_in_a_store_of_objects() {
+    for (number, preset) in Preset::ALL.into_iter().filter(|preset| *preset != Preset::Passive).enumerate() {
+        for appends in [true, false] {
+            in_time(&format!("{preset:?}, appends {appends}"), 120, move || {
+                follow_objects(number as u64, preset, appends);
+            });
+        }
+    }
+}
+
+/// Crashes between changes of the store, closes, and takeovers of a process that still runs.
+fn follow_objects(seed: u64, preset: Preset, appends: bool) {
+    let mut random = Random::from_seed(seed);
+    let settings = objects::settings(preset).with(|s| s.change_history_bytes = 64 << 20);
+    let mut store = objects::store(seed, appends);
+    let mut replica = Replica::default();
+    for life in 0..4 {
+        let context = format!("{preset:?}, appends {appends}, life {life}");
+        let (client, db) = objects::open(&settings, &store).expect("opens");
+        let rows = db.table_or_create("rows").expect("free");
+        let mut changes = db.changes(replica.csn).unwrap_or_else(|error| panic!("{context}: {error}"));
+        replica.catch_up(&db, &mut changes).unwrap_or_else(|error| panic!("{context}: {error}"));
+        assert_same(&context, &replica, &db);
+        let mut states = vec![(store.changes(), replica.clone())];
+        for n in 0..30_u64 {
+            let key = [random.below(20) as u8];
+            let value = vec![n as u8; 100 + 100 * n as usize];
+            db.transact(|tx| tx.insert(&rows, key, &value)).expect("commits");
+            if n % 11 == life {
+                db.checkpoint().expect("no fault");
+            }
+            replica.catch_up(&db, &mut changes).unwrap_or_else(|error| panic!("{context}: {error}"));
+            states.push((store.changes(), replica.clone()));
+        }
+        match life {
+            0 => db.close().expect("no fault"),
+            1 => {
+                // The next life takes the database from this one.
+                client.kill();
+                std::mem::forget((rows, changes, db));
+                continue;
+            }
+            _ => {
+                let begun = states[0].0;
+                let at = begun + random.below((store.changes() - begun) as u64 + 1) as usize;
+                replica = replica_at(states, at);
+                store = store.crash(at, seed);
+                drop((rows, changes, db));
+            }
+        }
+        client.kill();
+    }
 }

@@ -7,7 +7,7 @@ use super::mapped::MappedLogs;
 use super::waiting::Waiting;
 use crate::base::clock::Nanos;
 use crate::base::{Csn, Result};
-use crate::log::{FeedId, LogView};
+use crate::log::{FeedId, LogView, Readable};
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,16 +64,19 @@ impl FeedSource {
 
     /// Returns the log for a reader that has read up to `position`, and the newest checkpoint: up
     /// to where it covers the log, and its CSN.
-    #[must_use]
-    pub fn view_log(&self, position: Csn) -> (LogView, (Csn, Csn)) {
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn view_log(&self, position: Csn) -> Result<(LogView, (Csn, Csn))> {
         let segments = &self.environment.segments;
         let covering = segments.newest_checkpoint();
         // In the order that the reader of a log needs.
         self.durability.rescan();
         let durable = self.mapped.watermark_in_segments();
         let active = self.durability.logs.iter().filter_map(|log| log.log.active_segment()).collect();
-        let segments = segments.readable(active, position);
-        (LogView { durable, segments, newest: self.newest_drawn() }, covering)
+        let segments = segments.readable(active, position).into_iter().map(Readable::divide);
+        let segments = segments.collect::<Result<Vec<_>>>()?.concat();
+        Ok((LogView { durable, segments, newest: self.newest_drawn() }, covering))
     }
 
     /// Makes history up to `csn`, which is durable, survive in segments, if it is retained.

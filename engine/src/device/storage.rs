@@ -191,6 +191,13 @@ pub trait File: Send + Sync + std::fmt::Debug {
         Ok(self.len()? == 0)
     }
 
+    /// Returns what is written so far, of a file that is in several places while it is written: a
+    /// file for each place, whose bytes keep their offsets when more is written. `None` if the
+    /// offsets of the file itself do not change.
+    fn written_parts(&self) -> Option<Vec<Arc<dyn File>>> {
+        None
+    }
+
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors

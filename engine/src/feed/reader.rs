@@ -175,7 +175,7 @@ impl Changes {
 
     /// Finds the blocks that are durable now.
     fn look(&mut self) -> Result<()> {
-        let (view, covering) = self.source.view_log(self.csn());
+        let (view, covering) = self.source.view_log(self.csn())?;
         let durable = view.durable;
         let above = if self.is_new { self.returned } else { self.csn() };
         let found = self.follower.find(view, above, self.is_new, KEPT_BYTES)?;

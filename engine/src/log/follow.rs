@@ -29,6 +29,9 @@ use std::sync::Arc;
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// A segment, and the number of its part.
+type Place = (SegmentId, usize);
+
 /// How far a segment was read.
 #[derive(Debug)]
 struct Cursor {
@@ -45,7 +48,7 @@ struct Cursor {
 struct Mark {
     /// The newest CSN that was drawn then.
     newest: Csn,
-    ends: Vec<(SegmentId, u64, u64)>,
+    ends: Vec<(Place, u64, u64)>,
 }
 
 /// The segments of a log at a moment. Its parts were looked at in the order of the fields.
@@ -63,7 +66,7 @@ pub struct LogView {
 #[derive(Debug)]
 pub struct Follower {
     database: DatabaseId,
-    cursors: HashMap<SegmentId, Cursor>,
+    cursors: HashMap<Place, Cursor>,
     mark: Option<Mark>,
 }
 
@@ -98,9 +101,9 @@ impl Follower {
     ) -> Result<Vec<FollowedBlock>> {
         let mut search =
             Search { database: self.database, position, with_chunks, keep_bytes, found: Vec::new() };
-        self.cursors.retain(|id, _| view.segments.iter().any(|readable| readable.segment.id == *id));
+        self.cursors.retain(|place, _| view.segments.iter().any(|readable| place_of(readable) == *place));
         for readable in &view.segments {
-            let cursor = self.cursors.entry(readable.segment.id).or_insert_with(|| Cursor::new(readable));
+            let cursor = self.cursors.entry(place_of(readable)).or_insert_with(|| Cursor::new(readable));
             if cursor.uses != readable.uses {
                 *cursor = Cursor::new(readable);
             }
@@ -116,7 +119,7 @@ impl Follower {
         self.move_to_mark(view.durable);
         self.mark.get_or_insert_with(|| {
             let growing = view.segments.iter().filter(|readable| !readable.is_whole);
-            let ends = growing.map(|readable| (readable.segment.id, readable.uses, readable.end));
+            let ends = growing.map(|readable| (place_of(readable), readable.uses, readable.end));
             Mark { newest: view.newest, ends: ends.collect() }
         });
         Ok(search.found)
@@ -125,12 +128,16 @@ impl Follower {
     /// Rule 3.
     fn move_to_mark(&mut self, durable: Csn) {
         let Some(mark) = self.mark.take_if(|mark| durable > mark.newest) else { return };
-        for (id, uses, end) in mark.ends {
-            if let Some(cursor) = self.cursors.get_mut(&id).filter(|cursor| cursor.uses == uses) {
+        for (place, uses, end) in mark.ends {
+            if let Some(cursor) = self.cursors.get_mut(&place).filter(|cursor| cursor.uses == uses) {
                 cursor.move_to(end);
             }
         }
     }
+}
+
+fn place_of(readable: &Readable) -> Place {
+    (readable.segment.id, readable.part)
 }
 
 impl Cursor {
@@ -153,6 +160,10 @@ impl Cursor {
         let mut offset = self.offset as usize;
         let mut pieces = Pieces::new(PIECE_BYTES, None);
         pieces.begin_at(offset);
+        if self.source.segment.len < readable.segment.len {
+            // A part that has grown.
+            self.source = Arc::new(Source { segment: readable.segment.clone(), kept: None });
+        }
         while offset < whole {
             let Some(header) = block_at(&mut pieces, segment, offset, whole, search.database)? else {
                 offset += SECTOR_BYTES;

@@ -77,5 +77,5 @@ pub use redo::{RedoBuffer, RedoMark};
 pub use scanned::load_all;
 pub use scanned::{Batch, LoadedBlock, ScannedBlock, load};
 pub use sealed::SealedBlock;
-pub use segment::{FeedId, Segment, SegmentPool, SpaceTicket};
+pub use segment::{FeedId, Readable, Segment, SegmentPool, SpaceTicket};
 pub use stream::{Log, LogGuard, Reserve};

@@ -3,7 +3,7 @@
 use super::body::SegmentEntry;
 use super::frame::Frame;
 use super::patience::place;
-use super::segment_reader::{Part, read_parts};
+use super::segment_reader::{Part, SegmentReader, read_parts};
 use super::store::{ObjectStore, StoreFacts};
 use super::waiting::wait_for;
 use super::watch::Watch;
@@ -95,6 +95,15 @@ impl File for OpenSegmentFile {
 
     fn len(&self) -> Result<u64> {
         Ok(self.len.load(Ordering::Relaxed))
+    }
+
+    fn written_parts(&self) -> Option<Vec<Arc<dyn File>>> {
+        let file = |part| {
+            let (store, path) = (self.writer.store.clone(), self.segment.path().to_string());
+            let reader = SegmentReader { store, path, parts: vec![part], patience: self.writer.patience };
+            Arc::new(reader) as Arc<dyn File>
+        };
+        Some(self.segment.parts().into_iter().map(file).collect())
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Segment files, and the blocks that still have to be written to them.
 
-use crate::base::SegmentId;
+use crate::base::{Result, SegmentId};
 use crate::device::File;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -19,14 +19,31 @@ pub struct Segment {
 /// A segment that a change feed may read.
 #[derive(Clone, Debug)]
 pub struct Readable {
-    /// The segment.
+    /// The segment, or the part of it.
     pub segment: Segment,
+    /// The number of the part, of a segment that is in several places while it is written.
+    pub part: usize,
     /// How often it was taken to be written, so that a reader recognises another content.
     pub uses: u64,
     /// Blocks have a place below this offset. Behind it may be old ones.
     pub end: u64,
     /// All its blocks are written, and no block will be added.
     pub is_whole: bool,
+}
+
+impl Readable {
+    /// Returns the parts of the segment, or the segment itself.
+    ///
+    /// # Errors
+    /// I/O.
+    pub fn divide(self) -> Result<Vec<Readable>> {
+        let Some(parts) = self.segment.file.written_parts() else { return Ok(vec![self]) };
+        let parts = parts.into_iter().enumerate().map(|(part, file)| {
+            let len = file.len()?;
+            Ok(Readable { segment: Segment { file, len, ..self.segment.clone() }, part, end: len, ..self })
+        });
+        parts.collect()
+    }
 }
 
 /// The number of blocks that have a place in a segment and are not written yet. Until they are

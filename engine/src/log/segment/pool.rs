@@ -140,7 +140,7 @@ impl SegmentPool {
         let state = self.state.lock();
         let readable = |segment: Segment, end: u64, is_whole: bool| {
             let uses = state.uses.get(&segment.id).copied().unwrap_or(0);
-            Readable { segment, uses, end, is_whole }
+            Readable { segment, part: 0, uses, end, is_whole }
         };
         let retained = state.history.readable(position).map(|segment| {
             let end = segment.len;
