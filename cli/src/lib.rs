@@ -25,7 +25,9 @@ mod emulate;
 mod bench;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use commands::{DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, rows_at, stat, tables};
+use commands::{
+    DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, rows_at, stat, tables, verify,
+};
 use quench_bench::peers::NoPeers;
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
@@ -90,8 +92,10 @@ enum Command {
     Tables(inspect::TablesArgs),
     /// Print what is known of a database: device, sizes, log, last recovery
     Stat(stat::StatArgs),
-    /// Check every page, checksum and log record (exit code 1 if there is damage)
+    /// Check every page, checksum, log record and copy (exit code 1 if not all is sound)
     Verify(SourceArgs),
+    /// Make the spare copies of a degraded database whole again
+    Repair(verify::RepairArgs),
     /// Write a checkpoint, so that the next open replays nothing before it
     Checkpoint(DatabaseArgs),
     /// Give space back: make the file of pages as short as what is in it
@@ -146,7 +150,8 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Shell(args) => shell::run(&args, json),
         Command::Tables(args) => inspect::tables(&args, json),
         Command::Stat(args) => stat::stat(&args, json),
-        Command::Verify(args) => inspect::verify(&args, json),
+        Command::Verify(args) => verify::verify(&args, json),
+        Command::Repair(args) => verify::repair(&args, json),
         Command::Checkpoint(args) => inspect::checkpoint(&args, json),
         Command::Compact(args) => backup::compact(&args, json),
         Command::Backup(args) => backup::backup(&args, json),

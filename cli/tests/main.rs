@@ -17,4 +17,5 @@ mod shell;
 mod stat;
 mod stores;
 mod transcripts;
+mod verify;
 mod workloads;

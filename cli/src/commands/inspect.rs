@@ -1,6 +1,6 @@
-//! `tables`, `verify`, `checkpoint`, `log`: the content of a database, and whether it is sound.
+//! `tables`, `checkpoint`, `log`: the content of a database.
 
-use super::source::{DatabaseArgs, SourceArgs, hint_at_checkpoint, open_checkpoint, open_to_write, shown};
+use super::source::{DatabaseArgs, SourceArgs, open_to_write, shown};
 use super::tables::{INTERNAL, count_rows};
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
@@ -65,52 +65,6 @@ pub fn tables(args: &TablesArgs, as_json: bool) -> Result<Outcome> {
         print_text(&text)?;
     }
     Ok(Outcome::Done)
-}
-
-/// Runs `verify`. Reports damage also if it makes the open fail.
-pub fn verify(args: &SourceArgs, as_json: bool) -> Result<Outcome> {
-    let progress = Progress::new();
-    let checked = if args.checkpoint {
-        open_checkpoint(&args.directory)?.verify(Some(progress.callback()))
-    } else {
-        let builder = Database::builder().on_recovery(progress.callback());
-        builder.verify(&args.directory, Some(progress.callback()))
-    };
-    progress.finish();
-    let checked = checked.with_context(|| format!("cannot check {}", shown(&args.directory)));
-    let report = checked.map_err(hint_at_checkpoint)?;
-    let sound = report.problems.is_empty();
-    if as_json {
-        print_json(&json!({
-            "sound": sound,
-            "tables": report.tables,
-            "pages": report.pages,
-            "large_values": report.large_values,
-            "entries": report.entries,
-            "stored_pages": report.stored_pages,
-            "log_blocks": report.log_blocks,
-            "log_records": report.log_records,
-            "problems": report.problems,
-        }))?;
-    } else {
-        let mut text = String::new();
-        for problem in &report.problems {
-            let _ = writeln!(text, "damaged: {problem}");
-        }
-        let _ = writeln!(
-            text,
-            "{}: {} tables, {} pages, {} entries, {} stored pages, {} log blocks with {} records",
-            if sound { "sound" } else { "NOT SOUND" },
-            report.tables,
-            report.pages,
-            report.entries,
-            report.stored_pages,
-            report.log_blocks,
-            report.log_records
-        );
-        print_text(&text)?;
-    }
-    Ok(if sound { Outcome::Done } else { Outcome::Wrong })
 }
 
 /// Runs `checkpoint`.

@@ -8,6 +8,7 @@ pub mod backup;
 pub mod load;
 pub mod dump;
 pub mod inspect;
+pub mod verify;
 pub mod stat;
 pub mod objects;
 pub mod pins;

@@ -30,6 +30,7 @@ mod database;
 mod feed;
 mod transact_async;
 mod health;
+mod verify_files;
 mod verify;
 mod table_report;
 mod builder;
@@ -57,6 +58,7 @@ pub use transact_async::{Job, Transacting};
 pub use transaction::Transaction;
 pub use value::ValueReader;
 pub use verify::VerifyReport;
+pub use verify_files::{FilesReport, VerifyClass};
 
 pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, SalvagedTable};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
@@ -66,7 +68,7 @@ pub use crate::device::{
 };
 pub use crate::feed::{Change, ChangedTable, Changes, ChangesOf, CommittedTransaction};
 pub use crate::recovery::RecoveryReport;
-pub use crate::store::CheckpointReader;
+pub use crate::store::{CheckpointReader, ManifestCopy};
 pub use crate::transaction::{
     Isolation, LockInfo, LockMode, LockRelease, LockedKeys, Locking, Savepoint, TransactionOptions,
 };

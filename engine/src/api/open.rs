@@ -223,10 +223,7 @@ fn open_checkpoint(storage: &mut Arc<dyn Storage>, settings: &mut Settings) -> R
         *storage = view;
     }
     if creation_state(&**storage).map_err(no_database)? != CreationState::Complete {
-        return Err(Error::new(
-            ErrorKind::NotFound,
-            "this directory holds no database: check the path, or open it with `create`",
-        ));
+        return Err(refuse::no_database());
     }
     let (manifest, store) = match is_pinned {
         true => PageStore::open_pinned_checkpoint(storage)?,
@@ -455,10 +452,7 @@ fn open_or_create(
     let state = creation_state(storage).map_err(no_database)?;
     if state != CreationState::Complete {
         if !settings.create || settings.read_only {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                "this directory holds no database: check the path, or open it with `create`",
-            ));
+            return Err(refuse::no_database());
         }
         let manifest =
             Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
@@ -482,13 +476,7 @@ fn open_or_create(
 
 /// Returns `error`, or for a missing file that there is no database.
 pub(super) fn no_database(error: Error) -> Error {
-    if error.kind() == ErrorKind::NotFound {
-        return Error::new(
-            ErrorKind::NotFound,
-            "this directory holds no database: check the path, or open it with `create`",
-        );
-    }
-    error
+    if error.kind() == ErrorKind::NotFound { refuse::no_database() } else { error }
 }
 
 #[cfg(test)]

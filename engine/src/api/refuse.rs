@@ -17,12 +17,15 @@ pub(super) fn early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
         return Ok(());
     }
     if !settings.create || settings.read_only {
-        return Err(Error::new(
-            ErrorKind::NotFound,
-            "this directory holds no database: check the path, or open it with `create`",
-        ));
+        return Err(no_database());
     }
     foreign_files(&names)
+}
+
+/// Returns the error for a directory without a database.
+pub(super) fn no_database() -> Error {
+    let what = "this directory holds no database: check the path, or open it with `create`";
+    Error::new(ErrorKind::NotFound, what)
 }
 
 /// Refuses to write to a backup, which would no longer be one, and to open an unfinished restore.

@@ -28,6 +28,7 @@ use super::database::Database;
 use super::engine::{Engine, Writing};
 use super::log_memory::{self, Memories};
 use super::open::{Progress, or_ignore, written_meanwhile};
+use super::verify_files::{FilesReport, VerifyClass};
 use crate::base::account::Account;
 use crate::base::settings::Settings;
 use crate::base::{Csn, ErrorKind, PageId, Result};
@@ -66,8 +67,31 @@ pub struct VerifyReport {
     pub log_blocks: u64,
     /// Records in these blocks.
     pub log_records: u64,
+    /// The manifest and the log as files; `None` for a reader of a checkpoint, which another
+    /// process may be replacing.
+    pub files: Option<FilesReport>,
+    /// Damaged or missing spare copies: the content is complete, but further damage could destroy
+    /// it. An open for writing repairs them.
+    pub weaknesses: Vec<String>,
     /// Each damage with its place. Empty if none was found.
     pub problems: Vec<String>,
+}
+
+impl VerifyReport {
+    /// Returns the result in one word.
+    #[must_use]
+    pub fn class(&self) -> VerifyClass {
+        match (self.problems.is_empty(), self.weaknesses.is_empty()) {
+            (false, _) => VerifyClass::Damaged,
+            (true, false) => VerifyClass::Degraded,
+            (true, true) => VerifyClass::Sound,
+        }
+    }
+
+    fn add_files(&mut self, files: FilesReport) {
+        self.weaknesses.extend(files.weaknesses());
+        self.files = Some(files);
+    }
 }
 
 /// Tables with the roots of their pages.
@@ -461,10 +485,13 @@ fn log(engine: &Engine, report: &mut VerifyReport, progress: &mut Progress) -> R
             return Ok(());
         }
         let (_, manifest) = ManifestFile::open(&*engine.storage, true)?;
+        report.add_files(FilesReport::of(&*engine.storage, &manifest)?);
         let log = (&*engine.storage, engine.old_memory.found.as_ref(), account);
         return log_at_rest(log, &manifest, report, progress);
     };
     let manifest = checkpointer.manifest();
+    let files = checkpointer.while_idle(|| FilesReport::of(&*engine.storage, &manifest));
+    report.add_files(files?);
     let commit = engine.system.commit();
     // The watermark first: everything that it covers is then below the ends.
     let watermark = commit.watermark_in_segments();
@@ -514,6 +541,7 @@ pub(super) fn run_refused(
 ) -> Result<()> {
     let _lock = storage.lock(false)?;
     let (_, mut manifest) = ManifestFile::open(storage, true)?;
+    report.add_files(FilesReport::of(storage, &manifest)?);
     let memories = match manifest.log_memory {
         Some(_) => log_memory::open(storage, settings, &mut manifest, 1, 0),
         None => Ok(Memories::default()),

@@ -75,8 +75,8 @@ pub use disk_space::{HeldBlocks, SpaceUse};
 #[cfg(feature = "internals")]
 pub use manifest::Readers;
 pub use manifest::{
-    AcceptedEnd, CheckpointReader, CreationState, CsnSet, EpochEntry, MANIFEST_PATH, Manifest, ManifestFile,
-    NeededMemory, READERS_PATH, creation_state,
+    AcceptedEnd, CheckpointReader, CreationState, CsnSet, EpochEntry, MANIFEST_PATH, Manifest, ManifestCopy,
+    ManifestFile, NeededMemory, READERS_PATH, creation_state, manifest_copies,
 };
 pub use pack::PackUsage;
 pub use page_store::{PageStore, StoreUsage};

@@ -293,11 +293,11 @@ impl ManifestFile {
     }
 }
 
-fn open_file(storage: &dyn Storage, create: bool, read_only: bool) -> Result<Arc<dyn File>> {
+pub(super) fn open_file(storage: &dyn Storage, create: bool, read_only: bool) -> Result<Arc<dyn File>> {
     storage.open(MANIFEST_PATH, OpenMode { create, read_only, direct: true })
 }
 
-fn slot_offset(slot: usize) -> u64 {
+pub(super) fn slot_offset(slot: usize) -> u64 {
     (slot * SLOT_BYTES) as u64
 }
 
@@ -329,7 +329,7 @@ fn read_slot(file: &dyn File, slot: usize, len: usize) -> Result<AlignedBuffer> 
 const READ_FIRST_BYTES: usize = 4 * SECTOR_BYTES;
 
 /// Reads as much of a slot as its manifest needs.
-fn read_manifest(file: &dyn File, slot: usize) -> Result<AlignedBuffer> {
+pub(super) fn read_manifest(file: &dyn File, slot: usize) -> Result<AlignedBuffer> {
     let start = read_slot(file, slot, READ_FIRST_BYTES)?;
     match Manifest::slot_bytes(&start) {
         len if len <= start.len() => Ok(start),

@@ -4,8 +4,10 @@ pub mod csn_set;
 pub mod format;
 pub mod reader_slots;
 pub mod file;
+mod copies;
 pub mod readers;
 
+pub use copies::{ManifestCopy, manifest_copies};
 pub use csn_set::CsnSet;
 pub use file::{CreationState, MANIFEST_PATH, ManifestFile, creation_state};
 #[cfg(feature = "internals")]
