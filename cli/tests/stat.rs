@@ -71,3 +71,30 @@ fn stat_watches_until_a_signal() {
     child.kill().expect("ours");
     child.wait().expect("ended");
 }
+
+#[test]
+fn html_page_maps_the_space_and_escapes_names() {
+    let dir = directory();
+    let (path, page) = (dir.path().join("db"), dir.path().join("page.html"));
+    let db = text(&path);
+    let rows: String = (0..20_000).map(|n| format!("{n:08}\tvalue {n}\n")).collect();
+    expect_code(&run_with_input(&["load", db, "<b>&\"x", "-"], rows.as_bytes()), 0);
+    let output = run(&["stat", db, "--html", text(&page)]);
+    expect_code(&output, 0);
+    assert!(output.stdout.is_empty());
+    let written = std::fs::read_to_string(&page).expect("written");
+    assert!(written.contains("<td>&lt;b&gt;&amp;&quot;x</td><td>20,000</td>"), "{written}");
+    assert!(!written.contains("<b>") && !written.contains("<script"));
+    for tag in ["html", "head", "body", "svg", "ul", "table", "dl", "style"] {
+        let count = |what: String| written.matches(&what).count();
+        let opened = count(format!("<{tag}>")) + count(format!("<{tag} "));
+        assert_eq!(opened, count(format!("</{tag}>")), "{tag}");
+    }
+    // Squares of the map, and four of its key.
+    let squares = written.matches("<rect class=\"images\"").count();
+    assert!(squares > 2, "{squares} squares with pages");
+    assert!((8..2100).contains(&written.matches("<rect").count()));
+    let failed = run(&["stat", db, "--html", text(&dir.path().join("no/page.html"))]);
+    expect_code(&failed, 2);
+    assert!(String::from_utf8_lossy(&failed.stderr).contains("cannot write"));
+}

@@ -105,3 +105,30 @@ fn removed_rows_take_no_space_after_the_close() {
     db.close().expect("closes");
     expect_at_most(path, 2 * MIB, 4 * MIB);
 }
+
+#[test]
+fn space_map_counts_what_the_statistics_count() {
+    let directory = tempfile::tempdir().expect("room");
+    let db = Database::open(directory.path()).expect("opens");
+    let table = db.create_table("t").expect("new");
+    for round in 0..3_u8 {
+        for first in (0..4000_u32).step_by(500) {
+            let rows = first..first + 500;
+            db.transact(|tx| rows.clone().try_for_each(|n| tx.insert(&table, n.to_be_bytes(), [round; 300])))
+                .expect("room");
+        }
+        db.checkpoint().expect("room");
+    }
+    let held = db.begin_read().expect("free");
+    let statistics = db.statistics();
+    for cells in [1, 7, 100, 1_000_000] {
+        let (map, block_bytes) = db.space_map(cells);
+        assert!(!map.is_empty() && map.len() <= cells);
+        let bytes =
+            |of: fn(&quenchdb::SpaceCell) -> u64| map.iter().map(of).sum::<u64>() * block_bytes as u64;
+        assert_eq!(bytes(quenchdb::SpaceCell::blocks), statistics.store_bytes, "{cells} cells");
+        assert_eq!(bytes(|cell| cell.free), statistics.store_free_bytes, "{cells} cells");
+        assert!(bytes(|cell| cell.images) > 0 && bytes(|cell| cell.other) > 0, "{cells} cells");
+    }
+    drop(held);
+}

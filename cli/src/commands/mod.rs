@@ -9,6 +9,7 @@ pub mod load;
 pub mod dump;
 pub mod inspect;
 pub mod verify;
+mod stat_html;
 pub mod stat;
 pub mod objects;
 pub mod pins;

@@ -1,23 +1,25 @@
 //! `stat`: what is known of a database, in sections.
 
-use super::source::{SourceArgs, is_busy, is_url};
+use super::source::{SourceArgs, is_busy, is_url, shown};
+use super::stat_html::{self, Section, TableFacts};
 use crate::output::{Outcome, print_json, print_text};
 use crate::units::{count, size};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use quench_bench::requests::{Prices, RequestReport};
-use quenchdb::{Csn, Database, Statistics, TableReport};
+use quenchdb::{Csn, Database, Statistics};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Arguments of `stat`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  quench stat mydb\n  quench stat mydb --all           every table and every figure\n  \
-                        quench stat mydb --checkpoint --watch 5    beside a process that writes"
+                        quench stat mydb --checkpoint --watch 5    beside a process that writes\n  \
+                        quench stat mydb --html mydb.html          a map of the space, for a browser"
 )]
 pub struct StatArgs {
     #[command(flatten)]
@@ -30,16 +32,12 @@ pub struct StatArgs {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
           value_parser = crate::parse::positive_seconds)]
     watch: Option<f64>,
+    /// Write a page for a browser to this file instead: a map of the space, and all tables
+    #[arg(long, value_name = "FILE", conflicts_with = "watch")]
+    html: Option<PathBuf>,
     /// JSON file with prices of a store of objects, as for `bench`
     #[arg(long, value_name = "FILE", value_parser = crate::parse::prices)]
     prices: Option<Prices>,
-}
-
-/// A table with its number of rows.
-struct TableFacts {
-    name: String,
-    rows: u64,
-    report: TableReport,
 }
 
 /// A file, or files of one kind.
@@ -130,6 +128,7 @@ fn facts(database: &Database, s: &Statistics, prices: &Prices) -> Vec<(&'static 
         ("versions", json!(s.versions)),
         ("version_bytes", json!(s.version_bytes)),
         ("log_bytes_in_use", json!(s.log_bytes_in_use)),
+        ("log_history_bytes", json!(s.log_history_bytes)),
         ("replay_seconds_estimate", json!(s.replay_seconds_estimate)),
         ("replay_log_bytes", json!(s.replay.work.log_bytes)),
         ("replay_operations", json!(s.replay.work.operations)),
@@ -164,9 +163,6 @@ fn facts(database: &Database, s: &Statistics, prices: &Prices) -> Vec<(&'static 
         ("max_entry_bytes", json!(database.max_entry_bytes())),
     ]
 }
-
-/// A title with lines of a label and a value.
-struct Section(&'static str, Vec<(String, String)>);
 
 fn line(label: &str, value: impl ToString) -> (String, String) {
     (label.into(), value.to_string())
@@ -218,6 +214,7 @@ fn space_section(s: &Statistics) -> Section {
         line("free inside", size(s.store_free_bytes)),
         line("held for readers and checkpoints", size(s.store_held_bytes)),
         line("log in use", size(s.log_bytes_in_use)),
+        line("log for change feeds", size(s.log_history_bytes)),
         line("recovery would take", format!("{:.1} s", s.replay_seconds_estimate)),
     ];
     if s.packs.packs > 0 {
@@ -306,17 +303,21 @@ pub fn stat_text(database: &Database) -> String {
     text_of(&[database_section(database, &s, None), space_section(&s), device_section(&s)])
 }
 
-fn print_text_of(args: &StatArgs, database: &Database) -> Result<()> {
+fn sections(args: &StatArgs, database: &Database) -> [Section; 4] {
     let s = database.statistics();
     let directory = &*args.source.directory;
     let files = files(directory);
-    let sections = [
+    [
         database_section(database, &s, Some(directory)),
         if files.is_empty() { Section("Files", Vec::new()) } else { files_section(&files) },
         space_section(&s),
         device_section(&s),
-    ];
-    let mut text = text_of(&sections);
+    ]
+}
+
+fn print_text_of(args: &StatArgs, database: &Database) -> Result<()> {
+    let s = database.statistics();
+    let mut text = text_of(&sections(args, database));
     if args.all {
         text += &tables_text(&tables(database)?);
         let figure = |(name, value): (&str, Value)| {
@@ -370,6 +371,13 @@ pub fn stat(args: &StatArgs, as_json: bool) -> Result<Outcome> {
 }
 
 fn print_one(args: &StatArgs, database: &Database, as_json: bool) -> Result<()> {
+    if let Some(file) = &args.html {
+        let title = shown(&args.source.directory);
+        let (sections, tables) = (sections(args, database), tables(database)?);
+        let page = stat_html::page(&title, &sections, &tables, &database.space_map(stat_html::CELLS));
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", shown(file)))?;
+        return if as_json { print_json(&json!({"html": shown(file)})) } else { Ok(()) };
+    }
     if as_json {
         return print_json_of(args, database);
     }

@@ -68,7 +68,7 @@ pub use crate::device::{
 };
 pub use crate::feed::{Change, ChangedTable, Changes, ChangesOf, CommittedTransaction};
 pub use crate::recovery::RecoveryReport;
-pub use crate::store::{CheckpointReader, ManifestCopy};
+pub use crate::store::{CheckpointReader, ManifestCopy, SpaceCell};
 pub use crate::transaction::{
     Isolation, LockInfo, LockMode, LockRelease, LockedKeys, Locking, Savepoint, TransactionOptions,
 };

@@ -56,6 +56,7 @@ mod copy;
 mod compact;
 mod check;
 mod salvage;
+mod space_map;
 #[cfg(test)]
 mod tests;
 
@@ -81,3 +82,4 @@ pub use manifest::{
 pub use pack::PackUsage;
 pub use page_store::{PageStore, StoreUsage};
 pub use salvage::SalvageScan;
+pub use space_map::SpaceCell;

@@ -44,7 +44,8 @@ fn connect_within(url: &str, reads: Option<Duration>) -> Result<Arc<dyn ObjectSt
         #[cfg(not(all(feature = "s3", feature = "azure", feature = "gcs")))]
         _ => {
             let _ = reads;
-            let what = format!("this build has no client for {}://", url.scheme.name());
+            let name = url.scheme.name();
+            let what = format!("this build has no client for {name}://: compile it with a feature that has");
             Err(Error::new(ErrorKind::Unsupported, what))
         }
     }

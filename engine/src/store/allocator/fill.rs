@@ -106,6 +106,19 @@ impl Fills {
         self.of(block).held > 0
     }
 
+    /// Returns whether only older checkpoints need the block.
+    #[must_use]
+    pub fn is_held(&self, block: BlockNumber) -> bool {
+        self.of(block).is_held()
+    }
+
+    /// Returns whether the block has images that count.
+    #[must_use]
+    pub fn has_images(&self, block: BlockNumber) -> bool {
+        let fill = self.of(block);
+        fill.live > 0 && fill.made != OTHER
+    }
+
     /// Puts a free block in use for content other than images.
     pub fn occupy(&mut self, block: BlockNumber) {
         self.change(block, |fill| *fill = Fill { live: 1, made: OTHER, held: 0 });
