@@ -4,6 +4,7 @@ mod exceptions;
 mod functions;
 mod imports;
 mod links;
+mod packages;
 mod prose;
 
 use quenchdb::internals::base::planted::Bug;

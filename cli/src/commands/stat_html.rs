@@ -40,10 +40,10 @@ const STYLE: &str = "\
 --other:#a371f7;--held:#d29922;--free:#21262d}}\
 body{font:16px/1.5 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:60rem;margin:1rem auto;padding:0 1rem}\
 h1{font-size:1.4rem;overflow-wrap:anywhere}h2{font-size:1.1rem;margin-top:2rem}\
-dl{display:grid;grid-template-columns:minmax(8rem,max-content) 1fr;gap:.2rem 1.5rem;margin:0}dt{color:var(--soft)}\
+dl{display:grid;grid-template-columns:minmax(8rem,40%) 1fr;gap:.2rem 1.5rem;margin:0}dt{color:var(--soft)}\
 dd{margin:0;overflow-wrap:anywhere}svg{width:100%;height:auto}.wide{overflow-x:auto}\
-table{border-collapse:collapse;width:100%}th,td{padding:.3rem .6rem;border-bottom:1px solid var(--line);text-align:right}\
-th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}th{color:var(--soft);font-weight:normal}\
+table{border-collapse:collapse;width:100%}th,td{padding:.3rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}\
+th:first-child,td:first-child{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:8rem}th{color:var(--soft);font-weight:normal}\
 .images{fill:var(--images)}.other{fill:var(--other)}.held{fill:var(--held)}.free{fill:var(--free)}\
 .key{display:flex;flex-wrap:wrap;gap:.3rem 1.5rem;list-style:none;padding:0}.key svg{width:.8rem;height:.8rem}";
 
