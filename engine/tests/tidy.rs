@@ -6,6 +6,7 @@ mod imports;
 mod links;
 mod packages;
 mod prose;
+mod public_api;
 
 use quenchdb::internals::base::planted::Bug;
 use std::fs;
