@@ -107,11 +107,13 @@ impl Recovery<'_> {
         // The records of a copied log are not in this one.
         let segments = self.segment_pool(&manifest, Csn(manifest.next_csn.0 - 1))?;
         let files = segment_files(&**self.storage, self.settings.read_only, manifest.database)?;
-        if self.keeps_history() && !manifest.history.is_empty() {
-            self.add_history(&manifest, &segments)?;
-        } else {
+        if manifest.history.is_empty() {
             // Everything in them is in the checkpoint.
             files.into_iter().for_each(|segment| segments.add_recovered(segment, None));
+        } else if self.keeps_history() {
+            self.add_history(&manifest, &segments)?;
+        } else {
+            files.into_iter().for_each(|segment| segments.add_history(segment, Csn::ZERO));
         }
         segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
@@ -119,7 +121,8 @@ impl Recovery<'_> {
         begun.inspect_err(|_| segments.close(true))
     }
 
-    /// Takes over the segments of a closed database, of which some contain history.
+    /// Takes over the segments of a closed database, of which some contain history. A process that
+    /// was killed before the close may have written those, so only blank ones are written again.
     fn add_history(&self, manifest: &Manifest, segments: &SegmentPool) -> Result<()> {
         let memory = self.recovery_memory();
         let options = ScanOptions {
@@ -132,10 +135,9 @@ impl Recovery<'_> {
             keep_bytes: 0,
         };
         for found in crate::log::scan(self.storage, options, None, &|_, _| ())?.segments {
-            if found.max_csn > manifest.history_begins() {
-                segments.add_history(found.segment, found.max_csn);
-            } else {
-                segments.add_recovered(found.segment, None);
+            match found.lowest_epoch {
+                Some(_) => segments.add_history(found.segment, found.max_csn),
+                None => segments.add_recovered(found.segment, None),
             }
         }
         Ok(())

@@ -145,6 +145,9 @@ impl History {
     /// it.
     pub fn take_excess(&mut self, disk_full: bool) -> Option<Retained> {
         let oldest = self.retained.first()?;
+        if oldest.max_csn <= self.begins() {
+            return Some(self.retained.remove(0));
+        }
         let safe = self.safe_at(oldest.max_csn);
         let is_needed = self.feeds.values().any(|position| *position < safe);
         let most = match is_needed {
