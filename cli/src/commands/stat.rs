@@ -278,23 +278,12 @@ fn text_of(sections: &[Section]) -> String {
 
 fn tables_text(tables: &[TableFacts]) -> String {
     let columns = tables.iter().map(|table| table.name.chars().count()).max().unwrap_or(0).max(5);
-    let mut text = format!(
-        "Tables\n  {:<columns$} {:>13} {:>11} {:>11} {:>6} {:>6} {:>13}\n",
-        "name", "rows", "pages", "size", "depth", "fill", "large values"
-    );
-    for TableFacts { name, rows, report } in tables {
-        let _ = writeln!(
-            text,
-            "  {name:<columns$} {:>13} {:>11} {:>11} {:>6} {:>4.0} % {:>13}",
-            count(*rows),
-            count(report.pages),
-            size(report.bytes),
-            report.depth,
-            report.leaf_fill * 100.0,
-            count(report.large_values)
-        );
-    }
-    text
+    let row = |name: &str, figures: [String; 6]| {
+        let [rows, pages, size, depth, fill, large] = figures;
+        format!("  {name:<columns$} {rows:>13} {pages:>11} {size:>11} {depth:>6} {fill:>6} {large:>13}\n")
+    };
+    let rows = tables.iter().map(|table| row(&table.name, table.figures()));
+    format!("Tables\n{}{}", row("name", TableFacts::TITLES.map(String::from)), rows.collect::<String>())
 }
 
 /// Returns the sections of `stat` without the files.

@@ -20,6 +20,24 @@ pub struct TableFacts {
     pub report: TableReport,
 }
 
+impl TableFacts {
+    /// What the figures are.
+    pub const TITLES: [&str; 6] = ["rows", "pages", "size", "depth", "fill", "large values"];
+
+    /// Returns the figures with units, in the order of the titles.
+    pub fn figures(&self) -> [String; 6] {
+        let TableFacts { rows, report, .. } = self;
+        [
+            count(*rows),
+            count(report.pages),
+            size(report.bytes),
+            report.depth.to_string(),
+            format!("{:.0} %", report.leaf_fill * 100.0),
+            count(report.large_values),
+        ]
+    }
+}
+
 /// A title with lines of a label and a value.
 pub struct Section(pub &'static str, pub Vec<(String, String)>);
 
@@ -119,22 +137,16 @@ fn add_map(page: &mut String, (cells, block_bytes): &(Vec<SpaceCell>, usize)) {
 
 fn add_tables(page: &mut String, tables: &[TableFacts]) {
     page.push_str("<h2>Tables</h2>\n<div class=\"wide\">\n<table>\n<tr>");
-    for title in ["name", "rows", "pages", "size", "depth", "fill", "large values"] {
+    for title in ["name"].into_iter().chain(TableFacts::TITLES) {
         let _ = write!(page, "<th>{title}</th>");
     }
     page.push_str("</tr>\n");
-    for TableFacts { name, rows, report } in tables {
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.0} %</td><td>{}</td></tr>",
-            Escaped(name),
-            count(*rows),
-            count(report.pages),
-            size(report.bytes),
-            report.depth,
-            report.leaf_fill * 100.0,
-            count(report.large_values)
-        );
+    for table in tables {
+        let _ = write!(page, "<tr><td>{}</td>", Escaped(&table.name));
+        for figure in table.figures() {
+            let _ = write!(page, "<td>{figure}</td>");
+        }
+        page.push_str("</tr>\n");
     }
     page.push_str("</table>\n</div>\n");
 }
