@@ -305,9 +305,9 @@ fn sections(args: &StatArgs, database: &Database) -> [Section; 4] {
 }
 
 fn print_text_of(args: &StatArgs, database: &Database) -> Result<()> {
-    let s = database.statistics();
     let mut text = text_of(&sections(args, database));
     if args.all {
+        let s = database.statistics();
         text += &tables_text(&tables(database)?);
         let figure = |(name, value): (&str, Value)| {
             line(name, value.as_str().map_or_else(|| value.to_string(), str::to_string))

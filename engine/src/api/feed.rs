@@ -2,6 +2,7 @@
 
 use super::database::Database;
 use super::table::Table;
+use crate::base::clock::Nanos;
 use crate::base::{Csn, Result};
 use crate::feed::{Change, ChangedTable, Changes, FeedStart};
 use std::collections::VecDeque;
@@ -130,19 +131,15 @@ impl Watch {
     /// # Errors
     /// As [`Changes::next_timeout`].
     pub fn next_timeout(&mut self, timeout: Duration) -> Result<Option<(Csn, Change)>> {
-        let deadline = self.changes.deadline(Some(timeout));
-        self.next_until(&mut |changes| changes.next_before(deadline))
+        self.next_before(self.changes.deadline(Some(timeout)))
     }
 
-    fn next_until(
-        &mut self,
-        next: &mut dyn FnMut(&mut Changes) -> Result<Option<crate::feed::CommittedTransaction>>,
-    ) -> Result<Option<(Csn, Change)>> {
+    fn next_before(&mut self, deadline: Option<Nanos>) -> Result<Option<(Csn, Change)>> {
         loop {
             if let Some(found) = self.found.pop_front() {
                 return Ok(Some(found));
             }
-            let Some(transaction) = next(&mut self.changes)? else { return Ok(None) };
+            let Some(transaction) = self.changes.next_before(deadline)? else { return Ok(None) };
             for change in transaction.changes() {
                 let change = change?;
                 let is_watched = change.table().id() == self.table
@@ -159,6 +156,6 @@ impl Iterator for Watch {
     type Item = Result<(Csn, Change)>;
 
     fn next(&mut self) -> Option<Result<(Csn, Change)>> {
-        self.next_until(&mut |changes| changes.next_before(None)).transpose()
+        self.next_before(None).transpose()
     }
 }

@@ -26,8 +26,7 @@ impl CountedEpochs {
         let earlier = manifest.epochs.iter();
         let earlier = earlier.map(|e| Drawn { epoch: e.epoch, first: e.first_csn, last: e.last_csn });
         let running = Drawn { epoch: manifest.epoch, first: manifest.first_csn, last: Csn::MAX };
-        let discarded = manifest.epochs.iter().fold(CsnSet::default(), |all, entry| all.union(&entry.voids));
-        CountedEpochs { epochs: earlier.chain([running]).collect(), discarded }
+        CountedEpochs { epochs: earlier.chain([running]).collect(), discarded: manifest.voids() }
     }
 
     /// Returns whether a record counts.

@@ -80,7 +80,7 @@ pub fn check_log(
     )?;
     let covered = covered().max(manifest.covered);
     let watermark = running.map_or(present.watermark, |running| running.watermark).max(manifest.first_csn);
-    let lost = present.lost(covered, watermark, &voids(manifest));
+    let lost = present.lost(covered, watermark, &manifest.voids());
     let ends = ends(manifest, running, &contents, watermark);
     let mut report = LogReport { blocks: contents.blocks, records: contents.records, problems: Vec::new() };
     if contents.is_gone() {
@@ -135,10 +135,6 @@ fn ends(
         }));
     }
     ends
-}
-
-fn voids(manifest: &Manifest) -> CsnSet {
-    manifest.epochs.iter().fold(CsnSet::default(), |voids, entry| voids.union(&entry.voids))
 }
 
 /// The most ranges of lost CSNs that are listed.

@@ -25,7 +25,7 @@ pub(super) fn apply_log(
     if manifest.clean {
         return Ok(());
     }
-    let voids = manifest.epochs.iter().fold(CsnSet::default(), |voids, entry| voids.union(&entry.voids));
+    let voids = manifest.voids();
     let Some(records) = read_records(storage, manifest, &voids, report) else { return Ok(()) };
     let mut replay = LogReplay {
         checkpoint: manifest.checkpoint,

@@ -162,6 +162,12 @@ impl Manifest {
         }
     }
 
+    /// Returns the aborted CSNs of all epochs.
+    #[must_use]
+    pub fn voids(&self) -> CsnSet {
+        self.epochs.iter().fold(CsnSet::default(), |voids, entry| voids.union(&entry.voids))
+    }
+
     /// Returns the CSN above which the log retains all transactions.
     #[must_use]
     pub fn history_begins(&self) -> Csn {
