@@ -20,7 +20,7 @@ pub struct FilesReport {
 }
 
 impl FilesReport {
-    /// Looks at the files while no process publishes a manifest.
+    /// Looks at the files. A copy of the manifest that is being replaced looks damaged.
     ///
     /// # Errors
     /// I/O.
