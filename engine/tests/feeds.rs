@@ -30,12 +30,13 @@ impl Replica {
         Replica { rows: content(db), csn }
     }
 
-    fn apply(&mut self, transaction: &CommittedTransaction) {
+    fn apply(&mut self, transaction: &CommittedTransaction) -> Result<()> {
         assert!(transaction.csn() > self.csn, "{:?} after {:?}", transaction.csn(), self.csn);
         self.csn = transaction.csn();
         for change in transaction.changes() {
-            self.apply_change(change.expect("readable"));
+            self.apply_change(change?);
         }
+        Ok(())
     }
 
     fn apply_change(&mut self, change: Change) {
@@ -59,7 +60,7 @@ impl Replica {
     fn catch_up(&mut self, db: &Database, changes: &mut Changes) -> Result<()> {
         db.flush()?;
         while let Some(transaction) = changes.try_next()? {
-            self.apply(&transaction);
+            self.apply(&transaction)?;
         }
         // Behind the last transaction may be chunks of one that was rolled back.
         self.csn = changes.csn();
@@ -150,7 +151,7 @@ fn run(
                 let last = done.load(Ordering::SeqCst);
                 match changes.next_timeout(Duration::from_millis(5))? {
                     Some(transaction) => {
-                        mine.apply(&transaction);
+                        mine.apply(&transaction)?;
                         states.push((disk.operations(), mine.clone()));
                     }
                     None if last => return Ok(states),
@@ -339,6 +340,27 @@ fn stalled_feed_delays_no_commit_and_is_told() {
     db.transact(|tx| tx.insert(&rows, "more", "rows")).expect("commits");
     replica.catch_up(&db, &mut changes).expect("retained");
     assert_same("from a snapshot", &replica, &db);
+}
+
+/// The error was once that of a damaged log.
+#[test]
+fn chunks_of_a_stalled_feed_tell_that_it_fell_behind() {
+    let settings = tiny(8 << 20).with(|s| {
+        (s.log_bytes_max, s.checkpoint_log_bytes, s.chunk_bytes) = (1 << 20, 256 << 10, 4096);
+    });
+    let (_disk, db) = settings.create(1);
+    let rows = db.create_table("rows").expect("new");
+    let mut changes = db.changes(db.begin_read().expect("free").csn()).expect("the newest");
+    let long = |tx: &mut Transaction| (0..9_u8).try_for_each(|n| tx.insert(&rows, [n], [n; 4000]));
+    db.transact(long).expect("commits");
+    let transaction = changes.try_next().expect("readable").expect("there is one");
+    assert_eq!(transaction.changes().filter(Result::is_ok).count(), 9);
+    let written = (0..3000_u32).find_map(|n| {
+        db.transact(|tx| tx.insert(&rows, n.to_be_bytes(), [5; 4000])).expect("the feed holds nobody up");
+        transaction.changes().find_map(Result::err)
+    });
+    let error = written.expect("the segment is written again");
+    assert_eq!(error.kind(), ErrorKind::FellBehind, "{error}");
 }
 
 #[test]

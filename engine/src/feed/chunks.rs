@@ -66,8 +66,8 @@ impl ChunkIndex {
         self.transactions = self.transactions.split_off(&csn.next());
     }
 
-    /// Returns whether no chunk is remembered.
-    pub fn is_empty(&self) -> bool {
-        self.transactions.is_empty()
+    /// Returns the lowest CSN of a first chunk.
+    pub fn first(&self) -> Option<Csn> {
+        self.transactions.keys().next().copied()
     }
 }

@@ -17,6 +17,7 @@
 //! 4. Segments that a feed has not read are retained up to a bound (see `log::segment::history`).
 //!    Beyond the bound the feed falls behind; commits do not wait for feeds.
 
+mod behind;
 mod merge;
 mod chunks;
 mod names;

@@ -1,5 +1,6 @@
 //! A change feed: follows the log, and returns committed transactions in CSN order.
 
+use super::behind::{ADVICE, fell_behind};
 use super::chunks::ChunkIndex;
 use super::merge::{FoundRecord, Merge};
 use super::names::Names;
@@ -48,8 +49,9 @@ pub struct Changes {
     merge: Merge,
     chunks: ChunkIndex,
     names: Names,
-    /// The bodies of the first fragments of a transaction.
+    /// The bodies of the first fragments of a transaction, and the CSN of the first one.
     fragments: Vec<u8>,
+    fragments_begin: Option<Csn>,
     /// No record below it is needed any more.
     next: Csn,
     /// The transaction that was returned last.
@@ -89,6 +91,7 @@ impl Changes {
             chunks: ChunkIndex::default(),
             names: Names::new(start.tables),
             fragments: Vec::new(),
+            fragments_begin: None,
             returned: start.after,
             durable: Csn::ZERO,
             is_new: true,
@@ -99,12 +102,9 @@ impl Changes {
     /// there. At least the CSN of the transaction that was returned last.
     #[must_use]
     pub fn csn(&self) -> Csn {
-        // Chunks that were passed belong to transactions that may still commit.
-        if self.chunks.is_empty() && self.fragments.is_empty() {
-            self.returned.max(Csn(self.next.0 - 1))
-        } else {
-            self.returned
-        }
+        let unfinished = self.chunks.first().into_iter().chain(self.fragments_begin);
+        let first = unfinished.fold(self.next, Csn::min);
+        self.returned.max(Csn(first.0 - 1))
     }
 
     /// Returns the next transaction if it is durable now; `None` if there is none yet, or if the
@@ -232,9 +232,11 @@ impl Changes {
             RecordKind::Whole => operations.to_vec(),
             RecordKind::Fragment => {
                 self.fragments.extend_from_slice(operations);
-                if record.fragment.is_some_and(|fragment| fragment.last_of(record.csn) > record.csn) {
+                if let Some(fragment) = record.fragment.filter(|f| f.last_of(record.csn) > record.csn) {
+                    self.fragments_begin = Some(fragment.first_of(record.csn));
                     return Ok(None);
                 }
+                self.fragments_begin = None;
                 std::mem::take(&mut self.fragments)
             }
         };
@@ -247,7 +249,7 @@ impl Changes {
         if changes_catalog {
             self.names.apply_drops(&body)?;
         }
-        Ok(Some(CommittedTransaction::new(record.csn, chunks, body, names)))
+        Ok(Some(CommittedTransaction::new(record.csn, chunks, body, names, self.source.clone())))
     }
 
     /// The error for a durable record that is not in the log. A segment of history may have been
@@ -260,17 +262,6 @@ impl Changes {
         );
         Error::new(ErrorKind::FellBehind, what).at(Location::Transaction(self.next))
     }
-}
-
-/// What the reader of a feed that fell behind does.
-const ADVICE: &str = "read the tables from a snapshot, and begin the feed at the CSN of the snapshot; a larger \
-                      `change_history_bytes` retains more";
-
-fn fell_behind(position: Csn, begins: Csn) -> Error {
-    let what = format!(
-        "the log no longer has all transactions above CSN {position}, only those above CSN {begins}: {ADVICE}"
-    );
-    Error::new(ErrorKind::FellBehind, what)
 }
 
 /// Waits for each transaction. Ends when the database is closed. After an error the next call tries

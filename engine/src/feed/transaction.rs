@@ -1,10 +1,13 @@
 //! A committed transaction, and its changes.
 
+use super::behind::fell_behind;
 use super::chunks::Chunk;
 use super::names::{ChangedTable, Names};
 use crate::base::{Csn, Error, Location, Result, TableId};
+use crate::commit::FeedSource;
 use crate::log::{Operation, first_operation};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A change of a transaction. Keys and values are copies.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,11 +91,18 @@ pub struct CommittedTransaction {
     chunks: Vec<(Chunk, usize)>,
     body: Vec<u8>,
     names: Names,
+    source: Arc<FeedSource>,
 }
 
 impl CommittedTransaction {
-    pub(super) fn new(csn: Csn, chunks: Vec<(Chunk, usize)>, body: Vec<u8>, names: Names) -> Self {
-        CommittedTransaction { csn, chunks, body, names }
+    pub(super) fn new(
+        csn: Csn,
+        chunks: Vec<(Chunk, usize)>,
+        body: Vec<u8>,
+        names: Names,
+        source: Arc<FeedSource>,
+    ) -> Self {
+        CommittedTransaction { csn, chunks, body, names, source }
     }
 
     /// Returns the commit sequence number of the transaction. A feed that begins there,
@@ -109,6 +119,14 @@ impl CommittedTransaction {
     #[must_use]
     pub fn changes(&self) -> ChangesOf<'_> {
         ChangesOf { transaction: self, next_chunk: 0, operations: Cow::Borrowed(&[]), at: 0, value: None }
+    }
+
+    fn read(&self, chunk: &Chunk, bytes: usize) -> Result<Vec<u8>> {
+        chunk.read(bytes).map_err(|error| match self.source.history_begins() {
+            // The segment was recycled.
+            begins if begins >= self.csn => fell_behind(Csn(self.csn.0 - 1), begins),
+            _ => error,
+        })
     }
 }
 
@@ -173,7 +191,7 @@ impl ChangesOf<'_> {
     fn begin_next(&mut self) -> Result<bool> {
         let transaction = self.transaction;
         self.operations = match transaction.chunks.get(self.next_chunk) {
-            Some((chunk, bytes)) => Cow::Owned(chunk.read(*bytes)?),
+            Some((chunk, bytes)) => Cow::Owned(transaction.read(chunk, *bytes)?),
             None if self.next_chunk == transaction.chunks.len() => Cow::Borrowed(&transaction.body),
             None => return Ok(false),
         };

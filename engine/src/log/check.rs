@@ -182,7 +182,7 @@ pub fn read_contents(
         let mode = OpenMode { create: false, read_only: true, direct: true };
         let open = |id| storage.open(&path_of(id), mode).and_then(|file| Ok((id, file.len()?, file)));
         match id_of(&name).and_then(|id| id.map(open).transpose()) {
-            Ok(Some((id, len, file))) => segments.push(Segment { id, file, len }),
+            Ok(Some((id, len, file))) => segments.push(Segment { id, file, len, uses: 0 }),
             Ok(None) => {}
             Err(error) => contents.note_unreadable(error),
         }

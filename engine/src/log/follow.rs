@@ -21,9 +21,9 @@ use super::pieces::Pieces;
 use super::record::RecordFacts;
 use super::scanned::{LoadedBlock, ScannedBlock, Source};
 use super::segment::{Readable, Segment};
-use crate::base::{Csn, DatabaseId, Error, ErrorKind, Result, SegmentId};
+use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, Result, SegmentId};
 use crate::device::{AlignedBuffer, SECTOR_BYTES};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Bytes that are read at a time.
@@ -32,14 +32,17 @@ const PIECE_BYTES: usize = 256 << 10;
 /// A segment, and the number of its part.
 type Place = (SegmentId, usize);
 
+/// No two blocks of a database have the same.
+type BlockName = (Epoch, LogId, u64);
+
 /// How far a segment was read.
 #[derive(Debug)]
 struct Cursor {
     uses: u64,
     /// Below it each block is known.
     offset: u64,
-    /// Known blocks at or behind the offset.
-    known: BTreeSet<u64>,
+    /// Known blocks at or behind the offset. A new block may overwrite an old one that is known.
+    known: BTreeMap<u64, BlockName>,
     source: Arc<Source>,
 }
 
@@ -104,7 +107,7 @@ impl Follower {
         self.cursors.retain(|place, _| view.segments.iter().any(|readable| place_of(readable) == *place));
         for readable in &view.segments {
             let cursor = self.cursors.entry(place_of(readable)).or_insert_with(|| Cursor::new(readable));
-            if cursor.uses != readable.uses {
+            if cursor.uses != readable.segment.uses {
                 *cursor = Cursor::new(readable);
             }
             match cursor.read(readable, &mut search) {
@@ -119,7 +122,7 @@ impl Follower {
         self.move_to_mark(view.durable);
         self.mark.get_or_insert_with(|| {
             let growing = view.segments.iter().filter(|readable| !readable.is_whole);
-            let ends = growing.map(|readable| (place_of(readable), readable.uses, readable.end));
+            let ends = growing.map(|readable| (place_of(readable), readable.segment.uses, readable.end));
             Mark { newest: view.newest, ends: ends.collect() }
         });
         Ok(search.found)
@@ -143,7 +146,7 @@ fn place_of(readable: &Readable) -> Place {
 impl Cursor {
     fn new(readable: &Readable) -> Cursor {
         let source = Arc::new(Source { segment: readable.segment.clone(), kept: None });
-        Cursor { uses: readable.uses, offset: 0, known: BTreeSet::new(), source }
+        Cursor { uses: readable.segment.uses, offset: 0, known: BTreeMap::new(), source }
     }
 
     fn move_to(&mut self, offset: u64) {
@@ -171,7 +174,8 @@ impl Cursor {
             };
             let len = header.device_bytes();
             let bytes = &pieces.need(segment, offset, len, whole)?[..len];
-            if search.wants(&header, bytes) && self.known.insert(offset as u64) {
+            let name = (header.epoch, header.log, header.sequence);
+            if search.wants(&header, bytes) && self.known.insert(offset as u64, name) != Some(name) {
                 let (source, watermark, offset) = (self.source.clone(), Csn::ZERO, offset as u64);
                 search.note(ScannedBlock { header, watermark, source, offset }, bytes);
             }
@@ -235,3 +239,6 @@ fn block_at(
     let bytes = pieces.need(segment, offset, header.device_bytes(), whole)?;
     Ok(header.payload_in(bytes).map(|_| header))
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;

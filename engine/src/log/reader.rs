@@ -133,7 +133,7 @@ fn scan_with(
         let Some(id) = id_of(&name)? else { continue };
         let mode = OpenMode { create: false, read_only: options.read_only, direct: true };
         match storage.open(&path_of(id), mode).and_then(|file| Ok((file.len()?, file))) {
-            Ok((len, file)) => segments.push(Segment { id, file, len }),
+            Ok((len, file)) => segments.push(Segment { id, file, len, uses: 0 }),
             Err(error) => leave_out(left_out, error)?,
         }
     }

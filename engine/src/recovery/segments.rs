@@ -24,7 +24,7 @@ pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseI
             );
             return Err(Error::invalid(what).at(file.location(0)));
         }
-        segments.push(Segment { id, file, len });
+        segments.push(Segment { id, file, len, uses: 0 });
     }
     Ok(segments)
 }
@@ -65,7 +65,7 @@ pub fn move_to_segment(
         return Err(error);
     }
     tracing::info!(blocks = only_there.len(), bytes = len, "moved from mapped memory to a log segment");
-    Ok(Some((Segment { id: memory.id, file, len }, max_csn)))
+    Ok(Some((Segment { id: memory.id, file, len, uses: 0 }, max_csn)))
 }
 
 /// Writes copies of records, in CSN order, to the first log of the new epoch, durably.

@@ -32,7 +32,7 @@ pub fn find(memory: &LogMemory, (epoch, covered): (Epoch, Csn), id: SegmentId) -
             len += header.device_bytes() as u64;
         }
     }
-    Ok((len > 0).then_some(Segment { id, file, len }))
+    Ok((len > 0).then_some(Segment { id, file, len, uses: 0 }))
 }
 
 impl LogMemory {

@@ -14,6 +14,8 @@ pub struct Segment {
     pub file: Arc<dyn File>,
     /// Its length.
     pub len: u64,
+    /// How often it was taken to be written, so that a reader recognises another content.
+    pub uses: u64,
 }
 
 /// A segment that a change feed may read.
@@ -23,8 +25,6 @@ pub struct Readable {
     pub segment: Segment,
     /// The number of the part, of a segment that is in several places while it is written.
     pub part: usize,
-    /// How often it was taken to be written, so that a reader recognises another content.
-    pub uses: u64,
     /// Blocks have a place below this offset. Behind it may be old ones.
     pub end: u64,
     /// All its blocks are written, and no block will be added.

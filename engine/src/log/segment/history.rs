@@ -1,8 +1,8 @@
 //! History: full segments that no recovery needs, retained for change feeds.
 //!
 //! ```text
-//!   RETIRED ──covered by a checkpoint──▶ RETAINED ──no feed needs it, or beyond the bound──▶ READY, or removed
-//!                                           the oldest segment goes first, and history begins later
+//!   RETIRED ──checkpoint──▶ RETAINED ──no longer needed, or beyond the bound──▶ READY or removed
+//!                           the oldest one goes first, and history begins later
 //! ```
 //!
 //! 1. History is **whole** above its beginning: every record of every transaction with a higher CSN
@@ -145,10 +145,10 @@ impl History {
     /// it.
     pub fn take_excess(&mut self, disk_full: bool) -> Option<Retained> {
         let oldest = self.retained.first()?;
-        if oldest.max_csn <= self.begins() {
+        let safe = self.safe_at(oldest.max_csn);
+        if safe <= self.begins() {
             return Some(self.retained.remove(0));
         }
-        let safe = self.safe_at(oldest.max_csn);
         let is_needed = self.feeds.values().any(|position| *position < safe);
         let most = match is_needed {
             _ if disk_full => 0,

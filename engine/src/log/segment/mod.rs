@@ -5,7 +5,7 @@
 //!   preparer ──▶ READY ──take──▶ ACTIVE (a log writes it) ──retire──▶ RETIRED ──recycle──▶ READY
 //!                                                      max CSN <= what is covered, and
 //!                                                      no block of it is still to be written
-//!   RETIRED ──recycle──▶ RETAINED ──▶ READY            while change feeds need it: see `history`
+//!   RETIRED ──recycle──▶ RETAINED ──▶ READY      while change feeds need it: see `history`
 //! ```
 //!
 //! 1. Segments in use never take more than `log_bytes_max`; at the bound `take` says no, and the

@@ -138,10 +138,8 @@ impl SegmentPool {
     #[must_use]
     pub fn readable(&self, active: Vec<(Segment, u64)>, position: Csn) -> Vec<Readable> {
         let state = self.state.lock();
-        let readable = |segment: Segment, end: u64, is_whole: bool| {
-            let uses = state.uses.get(&segment.id).copied().unwrap_or(0);
-            Readable { segment, part: 0, uses, end, is_whole }
-        };
+        let readable =
+            |segment: Segment, end: u64, is_whole: bool| Readable { segment, part: 0, end, is_whole };
         let retained = state.history.readable(position).map(|segment| {
             let end = segment.len;
             readable(segment.clone(), end, true)
@@ -217,12 +215,12 @@ impl SegmentPool {
         if state.pretend_full {
             return None;
         }
-        let segment = self.usable(&state, len).map(|index| state.ready.swap_remove(index));
+        let mut segment = self.usable(&state, len).map(|index| state.ready.swap_remove(index));
         self.grow(&mut state, segment.as_ref().map_or(len, |segment| segment.len));
-        match &segment {
+        match &mut segment {
             Some(segment) => {
+                segment.uses += 1;
                 state.active.insert(segment.id, segment.len);
-                *state.uses.entry(segment.id).or_default() += 1;
             }
             None => {
                 state.requests.longest_missed = state.requests.longest_missed.max(len);

@@ -132,7 +132,7 @@ impl SegmentPool {
             state.excess.push(id);
         }
         let file = result?;
-        state.ready.push(Segment { id, file, len });
+        state.ready.push(Segment { id, file, len, uses: 0 });
         drop(state);
         self.prepared.notify_all();
         Ok(())

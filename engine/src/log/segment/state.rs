@@ -78,8 +78,6 @@ pub(super) struct State {
     pub excess: Vec<SegmentId>,
     /// RETAINED segments.
     pub history: History,
-    /// How often each segment was taken: a reader recognises by it that one was recycled meanwhile.
-    pub uses: BTreeMap<SegmentId, u64>,
     pub ids: Ids,
     pub requests: Requests,
     pub attempts: Attempts,

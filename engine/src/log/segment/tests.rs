@@ -53,7 +53,7 @@ fn fill(pool: &SegmentPool, csns: &[u64]) {
 fn found(pool: &SegmentPool, id: u64) -> Segment {
     let id = SegmentId(id);
     let file = pool.create(id, SEGMENT_BYTES).expect("a healthy disk");
-    Segment { id, file, len: SEGMENT_BYTES }
+    Segment { id, file, len: SEGMENT_BYTES, uses: 0 }
 }
 
 /// As left by a process that was killed.
@@ -427,7 +427,10 @@ fn every_file_is_known_in_each_state_and_a_leaked_one_is_found() {
     assert!(disk.files().len() <= files);
     let forgotten = pool.create(SegmentId(77), SEGMENT_BYTES).expect("a healthy disk");
     assert_eq!(pool.leaked().expect("a healthy disk"), [SegmentId(77)]);
-    pool.add_recovered(Segment { id: SegmentId(77), file: forgotten, len: SEGMENT_BYTES }, Some(Csn(7)));
+    pool.add_recovered(
+        Segment { id: SegmentId(77), file: forgotten, len: SEGMENT_BYTES, uses: 0 },
+        Some(Csn(7)),
+    );
     none_leaked();
 }
 
@@ -619,4 +622,18 @@ fn many_checkpoints_are_remembered_coarsely() {
     let all = pool.history_with(Csn(500), Csn(500));
     assert!(all.len() <= 65, "{}", all.len());
     assert_eq!((all[0], all[all.len() - 1]), ((Csn(0), Csn(0)), (Csn(500), Csn(500))));
+}
+
+/// It was taken for one before the beginning of history, and a long transaction lost its chunks.
+#[test]
+fn segment_below_the_beginning_stays_for_transactions_above_it() {
+    let (pool, _, _) = pool(4);
+    keep_history(&pool, 1, 0);
+    fill(&pool, &[4]);
+    pool.recycle(Csn(5), Csn(20)).expect("a healthy disk");
+    // Its chunk is of a transaction that was in progress at the first checkpoint.
+    fill(&pool, &[10]);
+    pool.recycle(Csn(30), Csn(40)).expect("a healthy disk");
+    assert_eq!((pool.history_bytes(), pool.history_begins()), (SEGMENT_BYTES, Csn(20)));
+    assert_eq!(pool.readable(Vec::new(), Csn(20)).len(), 1);
 }

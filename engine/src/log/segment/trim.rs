@@ -64,10 +64,10 @@ impl SegmentPool {
             file.flush()?;
         }
         if len <= short {
-            return Ok(Segment { id, file, len });
+            return Ok(Segment { id, file, len, uses: 0 });
         }
         file.set_len(short)?;
         file.flush()?;
-        Ok(Segment { id, file, len: short })
+        Ok(Segment { id, file, len: short, uses: 0 })
     }
 }
