@@ -56,7 +56,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if JSON.load(Ordering::Relaxed) {
         let engine = engine_error(error);
         let place = engine.and_then(Error::location).map(ToString::to_string);
-        let advice = engine.map_or("see the message", |error| error.kind().advice());
+        let advice = engine.map_or("see the message", Error::advice);
         print_object(code(error), &message(error), place.as_deref(), advice);
     } else {
         complain(&one_line(error));

@@ -65,4 +65,5 @@ mod typed;
 mod unwinding;
 mod verify;
 mod verify_beside;
+mod verify_files;
 mod versions;

@@ -123,6 +123,7 @@ fn as_value(report: &VerifyReport) -> Value {
         "files": files,
         "weaknesses": report.weaknesses,
         "problems": report.problems,
+        "advice": report.advice(),
     })
 }
 
@@ -153,8 +154,8 @@ fn as_text(report: &VerifyReport) -> String {
         report.log_blocks,
         report.log_records
     );
-    if report.class() == VerifyClass::Degraded {
-        let _ = writeln!(text, "all data is there; `quench repair` makes the spare copies whole again");
+    if let Some(advice) = report.advice() {
+        let _ = writeln!(text, "{advice}");
     }
     text
 }

@@ -4,12 +4,12 @@ use super::database::Database;
 use super::open::{self, Progress, Request, or_ignore};
 use super::place::Place;
 use super::verify::{self, VerifyReport};
+use crate::base::Result;
 use crate::base::clock::Clock;
 use crate::base::settings::{
     Acknowledger, Compression, Dependency, DeviceTrust, Layout, MemoryCache, MemoryStore, MethodSetting,
     Preset, Queue, Settings, Writer,
 };
-use crate::base::{ErrorKind, Result};
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
 use std::path::{Path, PathBuf};
@@ -209,11 +209,12 @@ impl Builder {
     }
 
     /// Opens the database in the directory `path` without writing anything, checks it as
-    /// [`Database::verify`] does, and closes it. If the open is refused because of damage, the
-    /// report contains this damage, and what else is found in log and pages.
+    /// [`Database::verify`] does, and closes it. If the open is refused because of damage, or
+    /// because a file in a directory cannot be read, the report contains this, and what else is
+    /// found in log and pages.
     ///
     /// # Errors
-    /// As [`Builder::open`], except `Corruption`.
+    /// As [`Builder::open`], except `Corruption`, and except I/O if the manifest can be read.
     pub fn verify(mut self, path: impl AsRef<Path>, mut progress: Option<Progress>) -> Result<VerifyReport> {
         self.force_read_only();
         // What a cache has says nothing about the store.
@@ -223,20 +224,10 @@ impl Builder {
         let mut settings = self.request.settings.clone();
         match open::open(storage.clone(), path.as_ref(), self.request) {
             Ok(inner) => Database { inner }.verify(progress),
-            Err(error) if error.kind() == ErrorKind::Corruption => {
+            Err(error) => {
                 let mut progress = or_ignore(progress.take());
-                let mut report =
-                    VerifyReport { problems: vec![error.to_string()], ..VerifyReport::default() };
-                let more = verify::run_refused(&*storage, &mut settings, &mut report, &mut progress);
-                // Without a manifest the second error repeats the first.
-                if let Err(more) = more.map_err(|more| more.to_string())
-                    && more != report.problems[0]
-                {
-                    report.problems.push(format!("nothing else was checked: {more}"));
-                }
-                Ok(report)
+                verify::run_refused(&*storage, error, &mut settings, &mut progress)
             }
-            Err(error) => Err(error),
         }
     }
 

@@ -28,10 +28,10 @@ use super::database::Database;
 use super::engine::{Engine, Writing};
 use super::log_memory::{self, Memories};
 use super::open::{Progress, or_ignore, written_meanwhile};
-use super::verify_files::{FilesReport, VerifyClass};
+use super::verify_files::{FilesReport, FoundFiles, VerifyClass};
 use crate::base::account::Account;
 use crate::base::settings::Settings;
-use crate::base::{Csn, ErrorKind, PageId, Result};
+use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::buffer::{HIDDEN_EPOCH, Pool};
 use crate::checkpoint::Checkpointer;
 use crate::device::{AlignedBuffer, Storage};
@@ -75,6 +75,8 @@ pub struct VerifyReport {
     pub weaknesses: Vec<String>,
     /// Each damage with its place. Empty if none was found.
     pub problems: Vec<String>,
+    /// The system refused access to a file.
+    denied: bool,
 }
 
 impl VerifyReport {
@@ -88,9 +90,45 @@ impl VerifyReport {
         }
     }
 
-    fn add_files(&mut self, files: FilesReport) {
-        self.weaknesses.extend(files.weaknesses());
-        self.files = Some(files);
+    /// Returns what to do, in one sentence; `None` if nothing is wrong.
+    #[must_use]
+    pub fn advice(&self) -> Option<&'static str> {
+        match self.class() {
+            VerifyClass::Sound => None,
+            VerifyClass::Degraded => {
+                Some("all data is there; `quench repair` makes the spare copies whole again")
+            }
+            VerifyClass::Damaged if self.denied => Some(
+                "let this user read all files of the database, then verify again: other problems may end with that",
+            ),
+            VerifyClass::Damaged => Some(
+                "stop writing and copy the files as they are; then restore a backup, or copy what can be read \
+                 with `quench salvage`",
+            ),
+        }
+    }
+
+    fn add_files(&mut self, files: FoundFiles) {
+        self.weaknesses.extend(files.report.weaknesses());
+        self.files = Some(files.report);
+        self.denied |= files.denied;
+        files.problems.into_iter().for_each(|problem| self.add_problem(problem));
+    }
+
+    /// Adds the error of an open or of a file as a problem.
+    fn add_error(&mut self, whose: &str, error: &Error) {
+        self.denied |= error.is_denied();
+        let what = error.without_advice();
+        if !self.problems.iter().any(|known| known.ends_with(&what)) {
+            self.problems.push(format!("{whose}{what}"));
+        }
+    }
+
+    /// Adds a problem, unless it repeats one of the report, with or without more words before.
+    fn add_problem(&mut self, problem: String) {
+        if !self.problems.iter().any(|known| problem.ends_with(known.as_str())) {
+            self.problems.push(problem);
+        }
     }
 }
 
@@ -191,7 +229,7 @@ impl Check<'_> {
             for damage in damages {
                 self.reported.insert(damage.page);
                 let keys = key_range(&damage.lower, damage.upper.as_deref());
-                let problem = format!("table `{}`, {keys}: {}", table.name, damage.error);
+                let problem = format!("table `{}`, {keys}: {}", table.name, damage.error.without_advice());
                 self.report.problems.push(problem);
             }
         }
@@ -471,7 +509,7 @@ fn check_stored_pages(
         match seen {
             None => {}
             Some(Ok(())) => report.stored_pages += 1,
-            Some(Err(error)) => damaged.push((*page, error.to_string())),
+            Some(Err(error)) => damaged.push((*page, error.without_advice())),
         }
     }
     damaged
@@ -485,15 +523,15 @@ fn log(engine: &Engine, report: &mut VerifyReport, progress: &mut Progress) -> R
             return Ok(());
         }
         let (_, manifest) = ManifestFile::open(&*engine.storage, true)?;
-        report.add_files(FilesReport::of(&*engine.storage, &manifest)?);
+        report.add_files(FoundFiles::look(&*engine.storage, &manifest)?);
         let log = (&*engine.storage, engine.old_memory.found.as_ref(), account);
         return log_at_rest(log, &manifest, report, progress);
     };
     let manifest = checkpointer.manifest();
     // A copy that is being replaced looks damaged.
-    let mut files = FilesReport::of(&*engine.storage, &manifest)?;
-    if !files.weaknesses().is_empty() {
-        files = checkpointer.while_idle(|| FilesReport::of(&*engine.storage, &manifest))?;
+    let mut files = FoundFiles::look(&*engine.storage, &manifest)?;
+    if !files.report.weaknesses().is_empty() {
+        files = checkpointer.while_idle(|| FoundFiles::look(&*engine.storage, &manifest))?;
     }
     report.add_files(files);
     let commit = engine.system.commit();
@@ -528,16 +566,39 @@ fn add_log(
     let found = check_log(storage, memory, account, manifest, running, covered, &mut **progress)?;
     report.log_blocks = found.blocks;
     report.log_records = found.records;
-    report.problems.extend(found.problems);
+    report.denied |= found.denied;
+    found.problems.into_iter().for_each(|problem| report.add_problem(problem));
     Ok(())
 }
 
-/// Checks what can be checked of a database whose open was refused because of damage.
+/// Checks what can be checked of a database whose open failed with `error`: it is damaged, or a
+/// file in its directory cannot be read.
 ///
 /// # Errors
-/// `Busy` if a writer has the database open; I/O or `Corruption` if the manifest or the directory
-/// of the log cannot be read.
+/// `error` for another reason, or if the manifest cannot be read either, unless it is damaged.
 pub(super) fn run_refused(
+    storage: &dyn Storage,
+    error: Error,
+    settings: &mut Settings,
+    progress: &mut Progress,
+) -> Result<VerifyReport> {
+    let is_damage = error.kind() == ErrorKind::Corruption;
+    // A store of objects that does not answer says nothing about the database.
+    let is_file = matches!(error.kind(), ErrorKind::Io | ErrorKind::NotFound) && storage.pins().is_none();
+    if !is_damage && !is_file {
+        return Err(error);
+    }
+    let mut report = VerifyReport::default();
+    report.add_error("", &error);
+    match check_refused(storage, settings, &mut report, progress) {
+        Ok(()) => {}
+        Err(_) if is_file => return Err(error),
+        Err(more) => report.add_error("nothing else was checked: ", &more),
+    }
+    Ok(report)
+}
+
+fn check_refused(
     storage: &dyn Storage,
     settings: &mut Settings,
     report: &mut VerifyReport,
@@ -545,17 +606,18 @@ pub(super) fn run_refused(
 ) -> Result<()> {
     let _lock = storage.lock(false)?;
     let (_, mut manifest) = ManifestFile::open(storage, true)?;
-    report.add_files(FilesReport::of(storage, &manifest)?);
+    report.add_files(FoundFiles::look(storage, &manifest)?);
     let memories = match manifest.log_memory {
         Some(_) => log_memory::open(storage, settings, &mut manifest, 1, 0),
         None => Ok(Memories::default()),
     };
-    match memories {
-        Ok(memories) => {
-            log_at_rest((storage, memories.old.found.as_ref(), None), &manifest, report, progress)?
-        }
-        // The segments alone would look as if records were lost.
-        Err(error) => report.problems.push(format!("the log was not checked: {error}")),
+    let checked = memories.and_then(|memories| {
+        let log = (storage, memories.old.found.as_ref(), None);
+        log_at_rest(log, &manifest, report, progress)
+    });
+    // Without the memory the segments alone would look as if records were lost.
+    if let Err(error) = checked {
+        report.add_error("the log was not checked: ", &error);
     }
     let page_bytes = manifest.page_bytes as usize;
     match PageStore::open_read_only(storage, manifest.database, page_bytes, &manifest.store) {
@@ -564,7 +626,7 @@ pub(super) fn run_refused(
             let problem = |(page, problem)| format!("stored {page:?}: {problem}");
             report.problems.extend(damaged.into_iter().map(problem));
         }
-        Err(error) => report.problems.push(format!("the page store: {error}")),
+        Err(error) => report.add_error("the page store: ", &error),
     }
     Ok(())
 }

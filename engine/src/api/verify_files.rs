@@ -1,8 +1,9 @@
 //! What verify says about files: the copies of the manifest, and the log.
 
-use crate::base::Result;
+use crate::base::{Error, ErrorKind, Result};
 use crate::device::{OpenMode, Storage};
 use crate::log::{DIRECTORY, segment_id};
+use crate::recovery::unreadable_log;
 use crate::store::{Manifest, ManifestCopy, manifest_copies};
 
 /// The files of a database besides its pages.
@@ -19,29 +20,56 @@ pub struct FilesReport {
     pub closed: bool,
 }
 
-impl FilesReport {
-    /// Looks at the files. A copy of the manifest that is being replaced looks damaged.
+/// The files as they were found.
+pub(super) struct FoundFiles {
+    pub(super) report: FilesReport,
+    /// Each file that cannot be read, with the reason.
+    pub(super) problems: Vec<String>,
+    /// The system refused access to a file.
+    pub(super) denied: bool,
+}
+
+impl FoundFiles {
+    /// Looks at the files. A copy of the manifest that is being replaced looks damaged. A segment
+    /// that cannot be read is a problem; all others are still looked at.
     ///
     /// # Errors
-    /// I/O.
-    pub(super) fn of(storage: &dyn Storage, manifest: &Manifest) -> Result<FilesReport> {
-        let mut report = FilesReport {
+    /// The manifest cannot be opened.
+    pub(super) fn look(storage: &dyn Storage, manifest: &Manifest) -> Result<FoundFiles> {
+        let report = FilesReport {
             manifest: manifest_copies(storage)?,
             closed: manifest.clean,
             ..FilesReport::default()
         };
-        for name in storage.list(DIRECTORY)? {
-            if segment_id(&name)?.is_some() {
-                let mode = OpenMode { create: false, read_only: true, direct: true };
-                report.log_segments += 1;
-                // A segment may be removed meanwhile.
-                let file = storage.open(&format!("{DIRECTORY}/{name}"), mode);
-                report.log_bytes += file.and_then(|file| file.len()).unwrap_or(0);
-            }
+        let mut found = FoundFiles { report, problems: Vec::new(), denied: false };
+        match storage.list(DIRECTORY) {
+            Ok(names) => names.iter().for_each(|name| found.add_segment(storage, name)),
+            Err(error) => found.add_problem(&error),
         }
-        Ok(report)
+        Ok(found)
     }
 
+    fn add_segment(&mut self, storage: &dyn Storage, name: &str) {
+        let mode = OpenMode { create: false, read_only: true, direct: true };
+        let len = || storage.open(&format!("{DIRECTORY}/{name}"), mode)?.len();
+        match segment_id(name).and_then(|id| id.map(|_| len()).transpose()) {
+            Ok(len) => {
+                self.report.log_segments += u64::from(len.is_some());
+                self.report.log_bytes += len.unwrap_or(0);
+            }
+            // It was removed since the directory was listed.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => self.add_problem(&error),
+        }
+    }
+
+    fn add_problem(&mut self, error: &Error) {
+        self.denied |= error.is_denied();
+        self.problems.push(unreadable_log(error));
+    }
+}
+
+impl FilesReport {
     /// Returns what is weak: the content is complete, but further damage could destroy it.
     pub(super) fn weaknesses(&self) -> Vec<String> {
         self.manifest.iter().filter_map(ManifestCopy::describe_problem).collect()

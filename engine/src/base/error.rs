@@ -173,13 +173,19 @@ struct Inner {
     what: String,
     location: Option<Location>,
     source: Option<std::io::Error>,
+    /// The system refused this user access.
+    denied: bool,
 }
+
+/// What to do if the system refuses access.
+const DENIED_ADVICE: &str = "let this user read and write the files of the database, or run as their owner";
 
 impl Error {
     /// Returns an error of `kind`; `what` says what happened, without advice and place.
     #[must_use]
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
-        Error { inner: Box::new(Inner { kind, what: what.into(), location: None, source: None }) }
+        let what = what.into();
+        Error { inner: Box::new(Inner { kind, what, location: None, source: None, denied: false }) }
     }
 
     /// The call or a setting is wrong.
@@ -204,6 +210,7 @@ impl Error {
             _ => ErrorKind::Io,
         };
         let mut error = Error::new(kind, what);
+        error.inner.denied = source.kind() == Os::PermissionDenied;
         error.inner.source = Some(source);
         error
     }
@@ -239,6 +246,25 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> &'static str {
         self.inner.kind.code()
+    }
+
+    /// Returns what to do, in one sentence: [`ErrorKind::advice`], or how to get access if the
+    /// system refused it.
+    #[must_use]
+    pub fn advice(&self) -> &'static str {
+        if self.inner.denied { DENIED_ADVICE } else { self.inner.kind.advice() }
+    }
+
+    /// Returns whether the system refused this user access.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.inner.denied
+    }
+
+    /// Returns the error as text without advice: what happened, the system's reason, and the place.
+    pub(crate) fn without_advice(&self) -> String {
+        let source = self.inner.source.as_ref().map_or(String::new(), |source| format!(": {source}"));
+        let place = self.inner.location.as_ref().map_or(String::new(), |place| format!(" (at {place})"));
+        format!("{}{source}{place}", self.inner.what)
     }
 
     /// What happened, without the place and without advice.
@@ -283,6 +309,7 @@ impl Error {
                 what,
                 location: self.inner.location.clone(),
                 source: None,
+                denied: self.inner.denied,
             }),
         }
     }
@@ -290,14 +317,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.inner.what)?;
-        if let Some(source) = &self.inner.source {
-            write!(f, ": {source}")?;
-        }
-        if let Some(location) = &self.inner.location {
-            write!(f, " (at {location})")?;
-        }
-        write!(f, "; {}", self.inner.kind.advice())
+        write!(f, "{}; {}", self.without_advice(), self.advice())
     }
 }
 

@@ -109,12 +109,25 @@ impl FileStorage {
 
     fn error(&self, what: &str, path: &str, error: std::io::Error) -> Error {
         let hint = match error.raw_os_error() {
-            Some(24 | 23) => " (too few file descriptors: raise `ulimit -n`)",
-            _ => "",
+            Some(24 | 23) => " (too few file descriptors: raise `ulimit -n`)".into(),
+            _ if error.kind() == std::io::ErrorKind::PermissionDenied => describe_access(&self.path(path)),
+            _ => String::new(),
         };
         Error::io(format!("cannot {what}{hint}"), error)
             .at(Location::File { path: self.path(path).display().to_string(), offset: 0 })
     }
+}
+
+/// Returns the user of this process, and owner and mode of a file to which access was refused, or
+/// of the innermost directory of its path that can be looked at.
+fn describe_access(path: &Path) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let user = rustix::process::geteuid().as_raw();
+    let seen = path.ancestors().find_map(|path| Some((path.display(), path.metadata().ok()?)));
+    let owned = seen.map_or(String::new(), |(path, metadata)| {
+        format!("; {path} has the owner {} and the mode {:o}", metadata.uid(), metadata.mode() & 0o7777)
+    });
+    format!(" (this process has the uid {user}{owned})")
 }
 
 /// Makes a directory and its missing parents, so that a power cut does not take them away.

@@ -13,7 +13,7 @@
 
 use super::report::ProgressFn;
 use crate::base::account::Account;
-use crate::base::{Csn, Epoch, LogId, Result};
+use crate::base::{Csn, Epoch, Error, LogId, Result};
 use crate::device::Storage;
 use crate::log::{ChainEnd, LogContents, Segment, Wanted, read_contents};
 use crate::store::{CsnSet, Manifest};
@@ -38,6 +38,8 @@ pub struct LogReport {
     pub records: u64,
     /// Each damage with its place.
     pub problems: Vec<String>,
+    /// The system refused access to a segment.
+    pub denied: bool,
 }
 
 /// Reads the whole log, and `memory`, which is what mapped memory holds and segments may lack.
@@ -82,15 +84,14 @@ pub fn check_log(
     let watermark = running.map_or(present.watermark, |running| running.watermark).max(manifest.first_csn);
     let lost = present.lost(covered, watermark, &manifest.voids());
     let ends = ends(manifest, running, &contents, watermark);
-    let mut report = LogReport { blocks: contents.blocks, records: contents.records, problems: Vec::new() };
+    let mut report = LogReport { blocks: contents.blocks, records: contents.records, ..LogReport::default() };
     if contents.is_gone() {
         report
             .problems
             .push("the log is gone: a database that was not closed has at least one segment".into());
     }
-    report
-        .problems
-        .extend(contents.unreadable().iter().map(|error| format!("the log cannot be read: {error}")));
+    report.problems.extend(contents.unreadable().iter().map(unreadable_log));
+    report.denied = contents.unreadable().iter().any(Error::is_denied);
     for damage in contents.damages(&ends, covered) {
         let (lower, upper) = damage.csns;
         if !damage.conditional || lost.iter().any(|(first, last)| *last > lower && *first < upper) {
@@ -99,6 +100,11 @@ pub fn check_log(
     }
     report.problems.extend(describe(&lost));
     Ok(report)
+}
+
+/// Returns the problem of a part of the log that cannot be read.
+pub fn unreadable_log(error: &Error) -> String {
+    format!("the log cannot be read: {}", error.without_advice())
 }
 
 fn last_sequence(manifest: &Manifest, running: Option<&Running>, log: LogId, epoch: Epoch) -> u64 {

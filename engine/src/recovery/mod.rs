@@ -32,7 +32,7 @@ mod segments;
 mod replay;
 mod epoch;
 
-pub use check::{Running, check_log};
+pub use check::{Running, check_log, unreadable_log};
 pub use copied::CopiedLog;
 pub use memory::replay_limits;
 pub use replay::Recovery;

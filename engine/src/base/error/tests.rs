@@ -25,6 +25,18 @@ fn full_disk_and_broken_disk_have_different_kinds() {
 }
 
 #[test]
+fn refused_access_has_its_own_advice() {
+    let denied = Error::io("cannot open", std::io::Error::from(std::io::ErrorKind::PermissionDenied));
+    for error in [denied.duplicate(), denied.of("the target")] {
+        assert!(error.is_denied() && error.kind() == ErrorKind::Io, "{error}");
+        assert!(error.to_string().ends_with("or run as their owner"), "{error}");
+        assert!(!error.without_advice().contains("owner"), "{error}");
+    }
+    let broken = Error::io("cannot read", std::io::Error::from_raw_os_error(5));
+    assert!(!broken.is_denied() && broken.to_string().ends_with("; check the device"), "{broken}");
+}
+
+#[test]
 fn a_later_error_names_the_reason_and_its_place() {
     let location = Location::File { path: "pages/data".into(), offset: 4096 };
     let first = Error::io("cannot flush", std::io::Error::from_raw_os_error(5)).at(location.clone());
