@@ -17,6 +17,7 @@ mod output;
 mod parse;
 mod commands;
 mod shell;
+mod top;
 mod manual;
 mod torture;
 mod demo;
@@ -92,6 +93,8 @@ enum Command {
     Tables(inspect::TablesArgs),
     /// Print what is known of a database: device, sizes, log, last recovery
     Stat(stat::StatArgs),
+    /// Watch a database that another process has open: a screen, or a line each second
+    Top(top::TopArgs),
     /// Check every page, checksum, log record and copy (exit code 1 if not all is sound)
     Verify(SourceArgs),
     /// Make the spare copies of a degraded database whole again
@@ -150,6 +153,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Shell(args) => shell::run(&args, json),
         Command::Tables(args) => inspect::tables(&args, json),
         Command::Stat(args) => stat::stat(&args, json),
+        Command::Top(args) => top::run(&args, json),
         Command::Verify(args) => verify::verify(&args, json),
         Command::Repair(args) => verify::repair(&args, json),
         Command::Checkpoint(args) => inspect::checkpoint(&args, json),

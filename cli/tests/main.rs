@@ -16,6 +16,7 @@ mod servers;
 mod shell;
 mod stat;
 mod stores;
+mod top;
 mod transcripts;
 mod verify;
 mod workloads;

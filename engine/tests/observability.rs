@@ -2,7 +2,7 @@
 
 use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::device::simulated::{Fault, FaultKind, OperationKind};
-use quenchdb::{Database, HealthState, LatencySummary, Table};
+use quenchdb::{Database, HealthState, LatencySummary, Statistics, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -96,6 +96,47 @@ fn a_difference_counts_what_happened_in_between() {
     assert_eq!(between.newest_csn, after.newest_csn, "a level");
     db.reset_statistics();
     assert_eq!(db.statistics().since(&after).commit.count, 0);
+}
+
+#[test]
+fn rows_are_counted_by_table() {
+    let (db, table) = database();
+    let other = db.create_table("a \"quoted\" name").expect("new");
+    put(&db, &table, 0..100);
+    let before = db.statistics();
+    let counts = |statistics: &Statistics| -> Vec<(u64, u64)> {
+        statistics.table_counts.iter().map(|table| (table.rows_read, table.rows_changed)).collect()
+    };
+    assert_eq!(counts(&before), [(0, 0), (0, 100)]);
+    // Two reads by key, of which one finds nothing, and a change that is rolled back.
+    let mut tx = db.begin().expect("free");
+    assert!(tx.get(&table, 5_u32.to_be_bytes()).expect("readable").is_some());
+    assert!(tx.get(&table, b"none").expect("readable").is_none());
+    tx.insert(&other, "key", "value").expect("room");
+    tx.abort();
+    // A range in each direction, and a snapshot.
+    let snapshot = db.begin_read().expect("free");
+    assert_eq!(snapshot.iter(&table).take(7).count(), 7);
+    assert_eq!(snapshot.iter(&table).rev().take(3).count(), 3);
+    assert!(snapshot.get(&other, "key").expect("readable").is_none());
+    drop(snapshot);
+    db.transact(|tx| {
+        tx.remove(&table, 1_u32.to_be_bytes())?;
+        tx.get_for_update(&table, 2_u32.to_be_bytes()).map(drop)
+    })
+    .expect("commits");
+    let after = db.statistics();
+    assert_eq!(counts(&after.since(&before)), [(1, 0), (13, 1)]);
+    let samples = parse(&after.prometheus());
+    assert_eq!(samples["quenchdb_table_rows_changed_total{table=\"rows\"}"], 101.0);
+    assert_eq!(samples["quenchdb_table_rows_read_total{table=\"a \\\"quoted\\\" name\"}"], 1.0);
+    // A new table of the same name begins at 0.
+    let read = |statistics: &Statistics| counts(statistics)[1].0;
+    db.clear_table("rows").expect("no user");
+    assert_eq!(read(&db.statistics()), 0);
+    let rows = db.table("rows").expect("exists");
+    assert!(db.begin_read().expect("free").get(&rows, "none").expect("readable").is_none());
+    assert_eq!(read(&db.statistics().since(&after)), 1);
 }
 
 #[test]

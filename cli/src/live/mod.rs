@@ -8,7 +8,7 @@
 //! It draws on standard error, so that standard output may be a file. It restores the terminal when
 //! the measurement ends, before the report is printed.
 
-mod view;
+pub mod view;
 
 use crate::signals::{self, Interruptible};
 use crate::terminal::{self, Screen};
@@ -170,7 +170,7 @@ impl Drop for Borrowed {
 }
 
 /// Returns whether a key ends the run.
-fn quits(key: KeyEvent) -> bool {
+pub fn quits(key: KeyEvent) -> bool {
     let control_c = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
     key.kind != KeyEventKind::Release
         && (control_c || matches!(key.code, KeyCode::Char('q' | 'Q') | KeyCode::Esc))

@@ -41,12 +41,12 @@ pub struct Scene<'a> {
 const ENDLESS: Duration = Duration::from_secs(100_000);
 
 /// Formats a number with a comma after each three digits.
-fn grouped(number: f64) -> String {
+pub fn grouped(number: f64) -> String {
     units::grouped(&format!("{number:.0}"))
 }
 
 /// Formats microseconds with three digits and a suitable unit.
-fn time(us: f64) -> String {
+pub fn time(us: f64) -> String {
     let (number, unit) = match us {
         _ if us <= 0.0 => return "-".into(),
         _ if us < 1e3 => (us, "us"),
@@ -57,7 +57,8 @@ fn time(us: f64) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
-fn size(bytes: f64) -> String {
+/// Formats bytes with a unit of powers of 1000.
+pub fn size(bytes: f64) -> String {
     let (number, unit) = match bytes {
         _ if bytes < 1e3 => return format!("{bytes:.0} B"),
         _ if bytes < 1e6 => (bytes / 1e3, "kB"),
@@ -68,7 +69,8 @@ fn size(bytes: f64) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
-fn block(title: impl Into<String>) -> Block<'static> {
+/// Returns a frame with a title.
+pub fn block(title: impl Into<String>) -> Block<'static> {
     Block::bordered().title(format!(" {} ", title.into())).border_style(Style::new().fg(Color::DarkGray))
 }
 
@@ -186,7 +188,8 @@ fn draw_stages(frame: &mut Frame<'_>, area: Rect, last: Option<&Between>) {
     frame.render_widget(Paragraph::new(lines).block(block("where the time goes (mean)")), area);
 }
 
-type Facts = Vec<(&'static str, String)>;
+/// Names and values.
+pub type Facts = Vec<(&'static str, String)>;
 
 fn page_facts(gauges: &Gauges, last: &Between) -> Facts {
     let memory = gauges.pages * gauges.page_bytes;
@@ -223,7 +226,8 @@ fn checkpoint_facts(gauges: &Gauges) -> Facts {
     ]
 }
 
-fn draw_facts(frame: &mut Frame<'_>, area: Rect, title: &'static str, facts: &Facts) {
+/// Draws names and values in a frame.
+pub fn draw_facts(frame: &mut Frame<'_>, area: Rect, title: &'static str, facts: &Facts) {
     let width = usize::from(area.width).saturating_sub(2);
     let line = |(name, value): &(&str, String)| {
         let gap = width.saturating_sub(name.chars().count() + value.chars().count()).max(1);

@@ -12,7 +12,9 @@ impl Statistics {
             let name = format!("quenchdb_{}", sample.name);
             match sample.value {
                 Value::Count(number) => match sample.label {
-                    Some((label, value)) => metrics::counter!(name, label => value).absolute(number as u64),
+                    Some((label, value)) => {
+                        metrics::counter!(name, label => value.into_owned()).absolute(number as u64)
+                    }
                     None => metrics::counter!(name).absolute(number as u64),
                 },
                 Value::Level(number) => metrics::gauge!(name).set(number),

@@ -50,6 +50,7 @@ impl Builder {
         loss_window: Duration = loss_window,
         lock_wait: Duration = lock_wait,
         slow_commit_log: Duration = Some(slow_commit_log),
+        monitor: bool = monitor,
     }
 }
 

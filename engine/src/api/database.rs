@@ -390,6 +390,29 @@ impl Database {
         Statistics::of(&self.inner)
     }
 
+    /// Returns the statistics of the database in the directory `path` that a process has open for
+    /// writing, as [`Statistics::prometheus`] writes them. The process answers on the socket
+    /// `monitor.sock` in the directory, if [`Settings::monitor`](crate::Settings::monitor) is set;
+    /// only its own user and root can ask. Opens nothing, and disturbs no transaction.
+    ///
+    /// ```
+    /// # fn main() -> quenchdb::Result<()> {
+    /// # let directory = tempfile::tempdir().expect("a directory for temporary files");
+    /// # let path = directory.path();
+    /// let db = quenchdb::Database::open(path)?;
+    /// // In another process:
+    /// let text = quenchdb::Database::ask_statistics(path)?;
+    /// assert!(text.contains("quenchdb_committed_total 0"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` if no process answers; I/O.
+    pub fn ask_statistics(path: impl AsRef<Path>) -> Result<String> {
+        crate::device::ask(path.as_ref())
+    }
+
     /// Returns the CSN of the newest durable checkpoint, or of the one that
     /// [`Builder::open_checkpoint`](crate::Builder::open_checkpoint) opened: the checkpoint
     /// contains everything up to this CSN. 0 if the database is open read-only in another way.

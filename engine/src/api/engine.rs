@@ -7,8 +7,8 @@ use crate::base::settings::Settings;
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Location, Result};
 use crate::buffer::{Pool, ReadAheadThread};
 use crate::checkpoint::{CheckpointTotals, Checkpointer, Evictor, ReplayModel};
-use crate::device::Storage;
 use crate::device::mapped::MemoryFacts;
+use crate::device::{MonitorSocket, Storage};
 use crate::feed::CountedEpochs;
 use crate::log::SegmentPool;
 use crate::recovery::RecoveryReport;
@@ -50,6 +50,21 @@ pub(super) struct Threads {
     pub(super) evictor: Evictor,
     pub(super) read_ahead: ReadAheadThread,
     pub(super) maintenance: Mutex<Option<thread::JoinHandle<()>>>,
+    pub(super) monitor: Mutex<Option<Monitor>>,
+}
+
+/// Answers other processes that ask for statistics.
+pub(super) struct Monitor {
+    pub(super) socket: Arc<MonitorSocket>,
+    pub(super) thread: thread::JoinHandle<()>,
+}
+
+impl Monitor {
+    /// Returns when the thread has ended. A peer that does not read delays it for half a second.
+    fn stop(self) {
+        self.socket.stop();
+        let _ = self.thread.join();
+    }
 }
 
 /// What was opened.
@@ -152,6 +167,8 @@ impl Engine {
             };
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| self.close_first()));
+        let monitor = self.threads.monitor.lock().take();
+        monitor.into_iter().for_each(Monitor::stop);
         let panicked = || Err(Error::new(ErrorKind::Poisoned, "closing the database panicked"));
         *self.closing.outcome.lock() = Some(outcome.as_ref().map_or_else(|_| panicked(), same));
         outcome.unwrap_or_else(|panic| resume_unwind(panic))

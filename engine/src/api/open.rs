@@ -4,7 +4,7 @@ use super::engine::{Closing, Engine, Opened, Owner, Threads, Writing};
 use super::log_memory::{self, Memories};
 use super::statistics::open_line;
 use super::typed::TypedTables;
-use super::{maintenance, refuse};
+use super::{maintenance, monitor, refuse};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings, Writer};
@@ -142,6 +142,7 @@ fn open_once(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Re
     };
     let owner = Arc::new(Owner { engine: Arc::new(engine) });
     maintenance::start(&owner)?;
+    monitor::start(&owner);
     tracing::info!("{}", open_line(&owner));
     Ok(owner)
 }
@@ -359,7 +360,12 @@ impl Parts {
             writing,
             at_checkpoint,
             typed: TypedTables::default(),
-            threads: Threads { evictor, read_ahead, maintenance: Mutex::new(None) },
+            threads: Threads {
+                evictor,
+                read_ahead,
+                maintenance: Mutex::new(None),
+                monitor: Mutex::new(None),
+            },
             settings: self.settings,
             clock: self.clock,
             opened: Opened { path: self.path, logs, recovery },

@@ -53,7 +53,10 @@ impl Statistics {
 }
 
 fn write_values(text: &mut String, name: &str, sample: &Sample<'_>) {
-    let label = sample.label.map_or(String::new(), |(label, value)| format!("{{{label}=\"{value}\"}}"));
+    let label = sample.label.as_ref().map_or(String::new(), |(label, value)| {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        format!("{{{label}=\"{value}\"}}")
+    });
     let _ = match sample.value {
         Value::Count(number) | Value::Level(number) => writeln!(text, "{name}{label} {number}"),
         Value::Times(times) => {

@@ -3,6 +3,7 @@
 use super::latency::LatencySummary;
 use crate::base::Csn;
 use crate::device::ObjectRequests;
+use std::borrow::Cow;
 
 /// One number or distribution.
 pub(super) struct Sample<'a> {
@@ -11,7 +12,7 @@ pub(super) struct Sample<'a> {
     /// The meaning, as in the documentation.
     pub(super) help: &'static str,
     /// A part of the field: the label's name and value.
-    pub(super) label: Option<(&'static str, &'static str)>,
+    pub(super) label: Option<(&'static str, Cow<'a, str>)>,
     pub(super) value: Value<'a>,
 }
 
@@ -120,7 +121,7 @@ impl Figure for Option<ObjectRequests> {
             samples.push(Sample { name, help, label, value: Value::Count(number as f64) });
         };
         for (kind, number) in kinds {
-            add(name.to_string(), help, Some(("kind", kind)), number);
+            add(name.to_string(), help, Some(("kind", Cow::Borrowed(kind))), number);
         }
         let sent = "Bytes put and appended.";
         add("object_sent_bytes".into(), sent, None, requests.sent_bytes);

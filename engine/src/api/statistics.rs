@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use super::latency::LatencySummary;
 use super::sample::{Change, Figure, Sample};
+use super::table_counts::TableCounts;
 use crate::base::Csn;
 use crate::base::settings::{Acknowledger, Dependency, Layout, Preset, Queue, Writer};
 use crate::checkpoint::{CheckpointTotals, ReplayEstimate};
@@ -131,6 +132,8 @@ statistics! {
     level checkpoint_csn: Csn = |s| s.engine.checkpoint_csn();
     /// Tables.
     level tables: u64 = |s| s.engine.system.catalog.names().len() as u64;
+    /// Rows read and changed, by table. One that was dropped is missing.
+    count table_counts: Vec<TableCounts> = |s| TableCounts::of(s.engine);
     /// Transactions committed, read-only ones included.
     count committed: u64 = |s| s.metrics.committed.get();
     /// Transactions aborted.

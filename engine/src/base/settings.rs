@@ -119,6 +119,9 @@ pub struct Settings {
     /// Reports, as a warning through `tracing`, each commit that takes at least so long from its
     /// record to its acknowledgment, with the time of each stage. Default `None`: no report.
     pub slow_commit_log: Option<Duration>,
+    /// Answer other processes that ask for statistics, such as `quench top`, on the socket
+    /// `monitor.sock` in the directory of the database. Default true.
+    pub monitor: bool,
 
     // Memory.
     /// Memory for old versions in bytes, 64 KiB to 16 TiB. Default 256 MiB.
@@ -311,6 +314,7 @@ impl Default for Settings {
             write_deadline: Duration::from_secs(60),
             lock_wait: Duration::from_secs(1),
             slow_commit_log: None,
+            monitor: true,
             device_trust: DeviceTrust::Auto,
             durability_method: None,
             io_uring: true,

@@ -8,6 +8,7 @@ use super::blocking_queue::BlockingQueue;
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::directory_lock::DirectoryLock;
 use super::facts::{self, DeviceFacts, DurabilityMethod};
+use super::monitor::{MONITOR_PATH, MonitorSocket};
 use super::storage::{File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue};
 use super::uring::UringQueue;
 use super::uring_read::ManyReads;
@@ -264,6 +265,11 @@ impl Storage for FileStorage {
 
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         DirectoryLock::take(&self.directory, exclusive).map(|lock| Box::new(lock) as _)
+    }
+
+    fn monitor(&self) -> Result<Option<MonitorSocket>> {
+        let bound = MonitorSocket::bind(&self.directory);
+        bound.map(Some).map_err(|e| self.error("listen on a socket", MONITOR_PATH, e))
     }
 
     fn facts(&self) -> DeviceFacts {

@@ -3,6 +3,7 @@
 use super::buffer::AlignedBuffer;
 use super::facts::{DeviceFacts, DurabilityMethod};
 use super::mapped::{self, MapOptions, MappedMemory};
+use super::monitor::MonitorSocket;
 use super::requests::ObjectRequests;
 use crate::base::{Account, Location, Result};
 use std::ops::Range;
@@ -114,6 +115,15 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// Returns how readers beside a writer keep what they read; `None` if they lock files.
     fn pins(&self) -> Option<&dyn Pins> {
         None
+    }
+
+    /// Listens on a socket in the directory, whose lock the caller has. `None` without a real
+    /// directory.
+    ///
+    /// # Errors
+    /// I/O.
+    fn monitor(&self) -> Result<Option<MonitorSocket>> {
+        Ok(None)
     }
 
     /// Maps persistent memory at a path of the machine, outside the database directory.

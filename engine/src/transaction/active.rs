@@ -12,7 +12,7 @@
 //! 3. The same holds for a panic between the draw of the CSN and the end of the commit: the record
 //!    may be durable, so the outcome is unknown.
 
-use super::catalog::TableState;
+use super::catalog::{TableState, TableUse};
 use super::dependencies::Dependencies;
 use super::descriptor::{DescriptorId, Stamp};
 use super::locks::{Interval, LockMode};
@@ -123,8 +123,14 @@ impl ActiveTransaction {
 
     /// Counts the transaction as a user of the table, once.
     pub(super) fn touch(&self, table: &Arc<TableState>) -> Result<()> {
+        self.touch_to_read(table, 0)
+    }
+
+    /// As [`ActiveTransaction::touch`]. Counts rows that are read by their keys.
+    pub(super) fn touch_to_read(&self, table: &Arc<TableState>, rows: u64) -> Result<()> {
         let mut used = self.writes.used.borrow_mut();
-        if used.iter().any(|known| Arc::ptr_eq(known, table)) {
+        if let Some(known) = used.iter_mut().find(|known| known.is_of(table)) {
+            known.rows_read += rows;
             return Ok(());
         }
         self.system.begin_use(table, |dropped| {
@@ -132,7 +138,7 @@ impl ActiveTransaction {
             Ok(())
         })?;
         self.depend_on(table.create_csn());
-        used.push(table.clone());
+        used.push(TableUse { table: table.clone(), rows_read: rows });
         Ok(())
     }
 
@@ -142,7 +148,7 @@ impl ActiveTransaction {
     /// `InvalidArgument`, `NotFound` (dropped table), I/O, `Corruption`.
     pub fn get(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.system.check_key(table, key)?;
-        self.touch(table)?;
+        self.touch_to_read(table, 1)?;
         match self.read_mode() {
             ReadMode::Plain => {}
             ReadMode::Remember => return self.get_remembered(table, key, value),
@@ -203,7 +209,7 @@ impl ActiveTransaction {
     /// As [`ActiveTransaction::get`]; `Busy` at the limit of open transactions.
     pub fn open_value(&self, table: &Arc<TableState>, key: &[u8]) -> Result<Option<OpenValue>> {
         self.system.check_key(table, key)?;
-        self.touch(table)?;
+        self.touch_to_read(table, 1)?;
         if self.read_mode() == ReadMode::Lock {
             // The lock keeps the value: nothing replaces it before the lock ends.
             let mut value = Vec::new();
@@ -336,9 +342,7 @@ impl ActiveTransaction {
         self.open = false;
         self.system.in_progress.fetch_sub(1, Ordering::Relaxed);
         self.release_locks();
-        for table in self.writes.used.get_mut().drain(..) {
-            table.end_use();
-        }
+        self.writes.used.get_mut().drain(..).for_each(TableUse::end);
         std::mem::take(&mut self.writes).put_back(&self.system);
         self.system.descriptors.release(self.id);
         self.system.locks.waiters.released(self.id);

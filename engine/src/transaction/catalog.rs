@@ -60,6 +60,9 @@ pub struct TableState {
     /// holders.
     mark: AtomicU8,
     users: AtomicUsize,
+    /// Rows read and rows changed since open. Beside the users, because they change together.
+    rows_read: AtomicU64,
+    rows_changed: AtomicU64,
     holders: AtomicUsize,
     /// Happens when the last hold of a dropped table ends.
     unheld: Event,
@@ -79,6 +82,8 @@ impl TableState {
             drop_csn: AtomicU64::new(0),
             mark: AtomicU8::new(LIVE),
             users: AtomicUsize::new(0),
+            rows_read: AtomicU64::new(0),
+            rows_changed: AtomicU64::new(0),
             holders: AtomicUsize::new(0),
             unheld: Event::new(),
         }
@@ -127,6 +132,24 @@ impl TableState {
     /// Counts one user less.
     pub fn end_use(&self) {
         self.users.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Counts rows that were read.
+    pub(super) fn count_read(&self, rows: u64) {
+        if rows > 0 {
+            self.rows_read.fetch_add(rows, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts rows that a committed transaction changed.
+    pub(super) fn count_changed(&self, rows: u64) {
+        self.rows_changed.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Returns the rows that were read and that were changed since open.
+    #[must_use]
+    pub fn rows_read_and_changed(&self) -> (u64, u64) {
+        (self.rows_read.load(Ordering::Relaxed), self.rows_changed.load(Ordering::Relaxed))
     }
 
     /// Holds the table's pages (invariant 6); `None` if the table was dropped.
@@ -200,6 +223,25 @@ impl std::ops::Deref for Dropping {
 impl Drop for Dropping {
     fn drop(&mut self) {
         let _ = self.mark.compare_exchange(DROPPING, LIVE, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+/// The use of a table by a transaction or snapshot, until it ends.
+#[derive(Debug)]
+pub(super) struct TableUse {
+    pub(super) table: Arc<TableState>,
+    /// Rows that were read by their keys, whether they existed or not.
+    pub(super) rows_read: u64,
+}
+
+impl TableUse {
+    pub(super) fn is_of(&self, table: &Arc<TableState>) -> bool {
+        Arc::ptr_eq(&self.table, table)
+    }
+
+    pub(super) fn end(self) {
+        self.table.count_read(self.rows_read);
+        self.table.end_use();
     }
 }
 

@@ -178,6 +178,7 @@ impl ActiveTransaction {
         let (stamp, versions) = (Stamp::committed(ticket.csn), &system.versions.slots);
         self.writes.changes.iter().for_each(|change| versions.set_stamp(change.version, stamp));
         self.writes.values.iter().for_each(|value| versions.set_stamp(value.owner, stamp));
+        self.writes.count_changes();
         remember_commit(system, ticket.csn);
         let shard = Descriptors::slot(self.id);
         let worth_collecting = self.writes.queue_garbage(system, shard, ticket.csn);

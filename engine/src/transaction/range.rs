@@ -133,6 +133,8 @@ pub struct RangeCursor {
     lock_len: usize,
     /// Large values are not read: the caller needs only keys.
     skips_large_values: bool,
+    /// Rows that were returned.
+    rows: u64,
 }
 
 /// How a cursor reads under locks.
@@ -252,6 +254,12 @@ fn seen(outcome: Outcome, entry: BatchEntry<'_>, value: &[u8]) -> Option<(Csn, O
     })
 }
 
+impl Drop for RangeCursor {
+    fn drop(&mut self) {
+        self.table.count_read(self.rows);
+    }
+}
+
 impl RangeCursor {
     /// Returns a cursor over the keys between two bounds. An empty or inverted range has no rows.
     #[must_use]
@@ -266,6 +274,7 @@ impl RangeCursor {
             locked: [None; 2],
             lock_len: 1,
             skips_large_values: false,
+            rows: 0,
         }
     }
 
@@ -349,6 +358,7 @@ impl RangeCursor {
                         continue;
                     }
                 }
+                self.rows += 1;
                 return Ok(true);
             }
             let Some(from) = this.next.take() else { return Ok(false) };
@@ -381,6 +391,7 @@ impl RangeCursor {
                     let (_, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     reader.observe(Observed::Version(csn));
                 }
+                self.rows += 1;
                 return Ok(true);
             }
             let Some(from) = this.next.take() else { return Ok(false) };

@@ -1,7 +1,7 @@
 //! Read-only snapshots: a pinned CSN, owned, usable from several threads. A snapshot waits for what
 //! it reads to be committed, so that nothing it returns can be lost in a crash.
 
-use super::catalog::TableState;
+use super::catalog::{TableState, TableUse};
 use super::descriptor::{DescriptorId, Stamp};
 use super::range::{Observed, RangeCursor};
 use super::system::TransactionSystem;
@@ -85,7 +85,7 @@ pub struct ReadSnapshot {
     csn: Csn,
     /// The newest acknowledged CSN when the snapshot began. Later snapshots see at least that much.
     acknowledged: Csn,
-    used: Mutex<Vec<Arc<TableState>>>,
+    used: Mutex<Vec<TableUse>>,
 }
 
 impl ReadSnapshot {
@@ -120,8 +120,16 @@ impl ReadSnapshot {
     }
 
     pub(super) fn touch(&self, table: &Arc<TableState>) -> Result<()> {
-        let is_known = |used: &[Arc<TableState>]| used.iter().any(|known| Arc::ptr_eq(known, table));
-        if is_known(&self.used.lock()) {
+        self.touch_to_read(table, 0)
+    }
+
+    /// As [`ReadSnapshot::touch`]. Counts rows that are read by their keys.
+    fn touch_to_read(&self, table: &Arc<TableState>, rows: u64) -> Result<()> {
+        let count_known = |used: &mut [TableUse]| {
+            let known = used.iter_mut().find(|known| known.is_of(table));
+            known.map(|known| known.rows_read += rows).is_some()
+        };
+        if count_known(&mut self.used.lock()) {
             return Ok(());
         }
         // The answer depends on the drop, whether the snapshot sees the drop or not.
@@ -130,8 +138,8 @@ impl ReadSnapshot {
         // table.
         let committed = self.wait_committed(table.create_csn());
         let mut used = self.used.lock();
-        if committed.is_ok() && !is_known(&used) {
-            used.push(table.clone());
+        if committed.is_ok() && !count_known(&mut used) {
+            used.push(TableUse { table: table.clone(), rows_read: rows });
         } else {
             table.end_use();
         }
@@ -156,7 +164,7 @@ impl ReadSnapshot {
     /// durable, I/O, `Corruption`.
     pub fn get(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.system.check_key(table, key)?;
-        self.touch(table)?;
+        self.touch_to_read(table, 1)?;
         let (found, csn, _) = self.system.read(&table.tree, key, self.view(), value)?;
         self.wait_committed(csn)?;
         Ok(found)
@@ -168,7 +176,7 @@ impl ReadSnapshot {
     /// As [`ReadSnapshot::get`].
     pub fn open_value(&self, table: &Arc<TableState>, key: &[u8]) -> Result<Option<OpenValue>> {
         self.system.check_key(table, key)?;
-        self.touch(table)?;
+        self.touch_to_read(table, 1)?;
         let (open, csn) = open_value(&self.system, table, key, self.view())?;
         self.wait_committed(csn)?;
         Ok(open)
@@ -277,9 +285,7 @@ pub(super) fn open_value(
 
 impl Drop for ReadSnapshot {
     fn drop(&mut self) {
-        for table in self.used.lock().drain(..) {
-            table.end_use();
-        }
+        self.used.lock().drain(..).for_each(TableUse::end);
         self.system.descriptors.release(self.id);
     }
 }

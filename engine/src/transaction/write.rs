@@ -133,6 +133,7 @@ impl ActiveTransaction {
         // A lock has no redo, but keeps a copy of the key.
         self.charge(key.len())?;
         self.change(table, key, Intent::Lock)?;
+        self.touch_to_read(table, 1)?;
         self.get_seen(table, key, value)
     }
 

@@ -8,7 +8,7 @@
 //! to the log of the first (`log::fragment`). A transaction whose redo is long goes to one log, in
 //! chunks.
 
-use super::catalog::TableState;
+use super::catalog::{TableState, TableUse};
 use super::deferred_free::DeferredFree;
 use super::garbage::Delete;
 use super::large_values::OwnValue;
@@ -64,7 +64,7 @@ pub(super) struct WriteSet {
     /// The index of the table whose row is being changed.
     pub(super) table: u32,
     /// Tables used, by reads too, counted once each.
-    pub(super) used: RefCell<Vec<Arc<TableState>>>,
+    pub(super) used: RefCell<Vec<TableUse>>,
     /// What a serializable optimistic transaction has read.
     pub(super) reads: RefCell<ReadSet>,
     /// The locks besides the stamps of changed rows.
@@ -124,6 +124,14 @@ impl WriteSet {
         self.savepoints.clear();
         (self.last_savepoint, self.savepoint_changes) = (0, 0);
         let _ = UNUSED.try_with(|cell| *cell.borrow_mut() = Some(self));
+    }
+
+    /// Counts the changes at their tables.
+    pub(super) fn count_changes(&self) {
+        for changes in self.changes.chunk_by(|one, next| one.table == next.table) {
+            let rows = changes.iter().filter(|change| !change.lock).count() as u64;
+            self.tables[changes[0].table as usize].count_changed(rows);
+        }
     }
 
     /// Returns whether no change changed a value.
