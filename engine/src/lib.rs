@@ -5,6 +5,11 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "QuenchDB runs on Linux only: its locks, durable writes and mapped memory use system calls of Linux"
+);
+
 mod api;
 mod backup;
 mod base;
