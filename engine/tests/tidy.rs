@@ -174,22 +174,6 @@ fn files_are_named_after_what_they_hold() {
     }
 }
 
-#[test]
-fn links_in_documents_lead_somewhere() {
-    let mut wrong = Vec::new();
-    for (path, text) in all(".md") {
-        let folder = root().join(&path).parent().expect("a file has a folder").to_path_buf();
-        for part in text.split("](").skip(1) {
-            let target = part.split([')', '#', ' ']).next().unwrap_or("");
-            let local = !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:");
-            if local && !folder.join(target).exists() {
-                wrong.push(format!("{path}: {target}"));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "dead links:\n{}", wrong.join("\n"));
-}
-
 /// A command that is run by hand generates the table. It must run again after a bug is added,
 /// renamed or removed. The command before the table and the table's head name the same number of
 /// seeds, and no row has a larger seed.
