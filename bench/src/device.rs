@@ -95,16 +95,20 @@ pub fn floor(place: &Place, duration: Duration) -> Result<Floor> {
 }
 
 /// A temporary file of random bits.
-struct Scratch<'a> {
+pub(crate) struct Scratch<'a> {
     storage: &'a Arc<dyn Storage>,
-    file: Arc<dyn File>,
+    pub(crate) file: Arc<dyn File>,
 }
 
 const SCRATCH: &str = "quench-bench.tmp";
 
 impl<'a> Scratch<'a> {
     /// Not zeros: a device may store zeros without any write.
-    fn new(storage: &'a Arc<dyn Storage>, bytes: u64, progress: Progress<'_>) -> Result<Scratch<'a>> {
+    pub(crate) fn new(
+        storage: &'a Arc<dyn Storage>,
+        bytes: u64,
+        progress: Progress<'_>,
+    ) -> Result<Scratch<'a>> {
         let file = storage.open(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
         let scratch = Scratch { storage, file };
         let mut buffer = AlignedBuffer::zeroed(SEQUENTIAL_BYTES);

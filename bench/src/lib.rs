@@ -9,7 +9,7 @@
 //! | [`population`], [`load`] | fill tables, and recognize tables that were filled before |
 //! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check its rows |
 //! | [`bulk`], [`scan`], [`soak`] | load fast; read a whole table; measure space after hours |
-//! | [`device`], [`reads`] | measure the floors: a raw durable write, a raw read |
+//! | [`device`], [`sweep`], [`reads`] | measure the floors: a raw durable write, writes of all sizes, a raw read |
 //! | [`place`], [`modelled`] | a directory, memory, or a device with a modelled speed |
 //! | [`objects`] | a store of objects: its floor |
 //! | [`comparison`], [`traffic`] | several engines side by side; the writes of a block device |
@@ -45,6 +45,7 @@ pub mod requests;
 pub mod contention;
 pub mod report;
 pub mod device;
+pub mod sweep;
 pub mod driver;
 pub mod population;
 pub mod load;

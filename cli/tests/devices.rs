@@ -4,6 +4,7 @@
 use crate::support::*;
 use quenchdb::internals::base::depth::some;
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 #[track_caller]
 fn bench(arguments: &[&str]) -> Value {
@@ -108,6 +109,21 @@ fn workloads_run_on_a_device_in_memory_without_a_directory() {
     let report = bench(&soak);
     assert_eq!(report["problems"].as_array().map(Vec::len), Some(0), "{report}");
     assert!(number(&report, "store_bytes_on_disk") > 0.0 && report["write_amplification_total"].is_null());
+}
+
+#[test]
+fn a_sweep_measures_random_writes_of_a_device_only() {
+    let arguments = ["device", "--sweep", "--device", "sim:memory-1.2us", "--seconds", "0.5"];
+    let report = bench(&arguments);
+    let writes = report["writes"].as_array().expect("a list");
+    let sizes: BTreeSet<u64> = writes.iter().map(|line| number(line, "bytes") as u64).collect();
+    assert!(sizes.contains(&4096) && sizes.contains(&(16 << 20)), "{sizes:?}");
+    let text = run_bench(&arguments);
+    expect_code(&text, 0);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("one commit per flush"));
+    let output = run_bench(&["put", "--sweep"]);
+    expect_code(&output, 2);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--sweep goes with device"));
 }
 
 #[test]

@@ -63,6 +63,9 @@ impl BenchArgs {
         if self.only.is_some() && !matches!(self.workload, Workload::Tpcc | Workload::Tatp) {
             bail!("--only goes with tpcc and tatp");
         }
+        if self.sweep && self.workload != Workload::Device {
+            bail!("--sweep goes with device");
+        }
         if self.workload == Workload::Mixed && self.threads < 2 {
             bail!("mixed needs at least two threads");
         }

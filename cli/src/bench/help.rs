@@ -26,7 +26,7 @@ const USUAL: [&str; 17] = [
 ];
 
 /// Options of some workloads only: those that other workloads refuse, or do not look at.
-const SOME: [(&[&str], &[Workload]); 8] = {
+const SOME: [(&[&str], &[Workload]); 9] = {
     use Workload::{
         Ablation, Compare, Counter, Device, Live, Load, Mixed, Put, Scan, Soak, Tatp, Tpcb, Tpcc, Ycsb,
     };
@@ -36,6 +36,7 @@ const SOME: [(&[&str], &[Workload]); 8] = {
         (&["read_percent", "zipf"], &[Ycsb, Live, Soak, Mixed, Ablation, Compare]),
         (&["only"], &[Tpcc, Tatp]),
         (&["ablation_of"], &[Ablation]),
+        (&["sweep"], &[Device]),
         (&["of", "engines", "rounds"], &[Compare]),
         (
             &["reopen", "plot", "live", "rate", "arrivals", "runs", "checkpoint_every", "snapshots"],

@@ -43,7 +43,7 @@ use quench_bench::report::{Floor, Report};
 use quench_bench::soak::{self, Space, Written};
 use quench_bench::traffic::BlockDevice;
 use quench_bench::workload::Acknowledged;
-use quench_bench::{bulk, device, ledger, plot, scan};
+use quench_bench::{bulk, device, ledger, plot, scan, sweep};
 use quenchdb::{Database, DeviceTrust, Survives};
 use serde::Serialize;
 use std::fmt::Display;
@@ -156,9 +156,15 @@ fn run_device(args: &BenchArgs, json: bool) -> Result<Outcome> {
     let place = args.place(scratch.as_ref().map(Scratch::path))?;
     let (plan, bar) = (args.plan(), Progress::new());
     let progress = |what: &str, done: u64, total: u64| bar.at(what, done, total);
-    let report = device::measure(&place, plan.threads, plan.duration, &progress)?;
-    bar.finish();
-    print(&report, json)?;
+    if args.sweep {
+        let report = sweep::measure(&place, plan.duration, &progress)?;
+        bar.finish();
+        print(&report, json)?;
+    } else {
+        let report = device::measure(&place, plan.threads, plan.duration, &progress)?;
+        bar.finish();
+        print(&report, json)?;
+    }
     Ok(Outcome::Done)
 }
 

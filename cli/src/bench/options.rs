@@ -141,6 +141,9 @@ pub struct BenchArgs {
     /// Ablation: the workload
     #[arg(long = "of", value_enum, value_name = "WORKLOAD", default_value = "ycsb", help_heading = "Rows")]
     pub(super) ablation_of: AblationOf,
+    /// Device: random writes of 4 KiB to 512 MiB by 1 to 64 threads
+    #[arg(long, help_heading = "Run")]
+    pub(super) sweep: bool,
     #[command(flatten)]
     pub(super) ycsb: YcsbArgs,
     #[command(flatten)]
