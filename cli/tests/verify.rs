@@ -95,3 +95,34 @@ fn older_copy_of_the_manifest_is_named() {
     let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
     assert!(printed.contains("it is older: generation"), "{printed}");
 }
+
+#[test]
+fn extra_files_are_notes_and_missing_files_are_named() {
+    let (_dir, path) = database();
+    std::fs::write(path.join("notes.txt"), "1234567").expect("writable");
+    std::fs::write(path.join("log/old.seg"), "12345").expect("writable");
+    let verified = run(&["verify", text(&path)]);
+    expect_code(&verified, 0);
+    let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(printed.contains("note: files that the database does not need: 2, 12 bytes\n"), "{printed}");
+    assert!(printed.contains("note: log/old.seg, 5 bytes: no log segment"), "{printed}");
+    let value = json(&run(&["--json", "verify", text(&path)]));
+    let extra_files = value["files"]["extra_files"].as_array().expect("a list");
+    assert_eq!((extra_files.len(), &extra_files[1]["path"]), (2, &"notes.txt".into()), "{value}");
+    assert_eq!((&value["class"], &value["advice"]), (&"sound".into(), &serde_json::Value::Null));
+
+    std::fs::remove_file(path.join("pages/data")).expect("it was there");
+    let verified = run(&["verify", text(&path)]);
+    expect_code(&verified, 1);
+    let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(printed.starts_with("damaged: the file of pages is missing"), "{printed}");
+    assert_eq!(printed.matches("damaged:").count(), 1, "{printed}");
+    assert_eq!(printed.matches("stop writing and copy the files").count(), 1, "{printed}");
+
+    std::fs::remove_file(path.join("MANIFEST")).expect("it was there");
+    std::fs::write(path.join("pages/data"), vec![1; 1 << 20]).expect("writable");
+    let verified = run(&["verify", text(&path)]);
+    expect_code(&verified, 1);
+    let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
+    assert!(printed.starts_with("damaged: the manifest is missing, but pages/data holds data"), "{printed}");
+}

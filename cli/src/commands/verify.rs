@@ -103,11 +103,15 @@ fn as_value(report: &VerifyReport) -> Value {
         let copy = |copy: &quenchdb::ManifestCopy| {
             json!({"offset": copy.offset, "generation": copy.generation, "problem": copy.problem})
         };
+        let extra = |extra: &quenchdb::ExtraFile| {
+            json!({"path": extra.path, "bytes": extra.bytes, "what": extra.what})
+        };
         json!({
             "manifest": files.manifest.iter().map(copy).collect::<Vec<_>>(),
             "log_segments": files.log_segments,
             "log_bytes": files.log_bytes,
             "closed": files.closed,
+            "extra_files": files.extra_files.iter().map(extra).collect::<Vec<_>>(),
         })
     });
     json!({
@@ -138,6 +142,7 @@ fn as_text(report: &VerifyReport) -> String {
     if let Some(files) = &report.files {
         let _ = writeln!(text, "manifest: {}", manifest_line(files));
         let _ = writeln!(text, "log: {}", log_line(files));
+        describe_extra_files(files, &mut text);
     }
     let class = match report.class() {
         VerifyClass::Sound => "sound",
@@ -158,6 +163,21 @@ fn as_text(report: &VerifyReport) -> String {
         let _ = writeln!(text, "{advice}");
     }
     text
+}
+
+/// Appends a line about the files that the database does not need, and one for each.
+fn describe_extra_files(files: &FilesReport, text: &mut String) {
+    if files.extra_files.is_empty() {
+        return;
+    }
+    let bytes: u64 = files.extra_files.iter().map(|extra| extra.bytes).sum();
+    let count = files.extra_files.len().to_string();
+    let bytes = grouped(&bytes.to_string());
+    let _ = writeln!(text, "note: files that the database does not need: {}, {bytes} bytes", grouped(&count));
+    for extra in &files.extra_files {
+        let bytes = grouped(&extra.bytes.to_string());
+        let _ = writeln!(text, "note: {}, {bytes} bytes: {}", extra.path, extra.what);
+    }
 }
 
 fn manifest_line(files: &FilesReport) -> String {

@@ -61,7 +61,7 @@ pub use transact_async::{Job, Transacting};
 pub use transaction::Transaction;
 pub use value::ValueReader;
 pub use verify::VerifyReport;
-pub use verify_files::{FilesReport, VerifyClass};
+pub use verify_files::{ExtraFile, FilesReport, VerifyClass};
 
 pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, SalvagedTable};
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};

@@ -471,7 +471,7 @@ fn open_or_create(
         Err(missing) if missing.kind() == ErrorKind::NotFound => {
             // If the manifest is missing, too, that is the better answer.
             ManifestFile::open(storage, true).map_err(no_database)?;
-            return Err(missing);
+            return Err(PageStore::missing_file());
         }
         claimed => claimed?,
     };

@@ -6,7 +6,8 @@ use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::file::DIRECT_PROBE;
 use crate::device::probe::METHOD_PROBE;
 use crate::device::{LOCK_PATH, Storage};
-use crate::store::{MANIFEST_PATH, READERS_PATH};
+use crate::log::{DIRECTORY, segment_id};
+use crate::store::{MANIFEST_PATH, READERS_PATH, creation_state};
 
 /// Refuses what can be refused before any file, the lock file included, is created in the
 /// directory.
@@ -17,9 +18,21 @@ pub(super) fn early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
         return Ok(());
     }
     if !settings.create || settings.read_only {
+        // A store of objects says so itself.
+        if storage.pins().is_none() && has_files_of_database(storage)? {
+            // A damaged database, unless the files are blank.
+            creation_state(storage)?;
+        }
         return Err(no_database());
     }
     foreign_files(&names)
+}
+
+/// Returns whether the directory has a file that only a database has.
+fn has_files_of_database(storage: &dyn Storage) -> Result<bool> {
+    let is_segment = |name: &String| matches!(segment_id(name), Ok(Some(_)));
+    Ok(storage.list("pages")?.iter().any(|name| name == "data")
+        || storage.list(DIRECTORY)?.iter().any(is_segment))
 }
 
 /// Returns the error for a directory without a database.
@@ -43,22 +56,19 @@ fn copies(names: &[String], read_only: bool) -> Result<()> {
     Ok(())
 }
 
-/// Files that an interrupted creation or probe leaves, and those of `mkfs`.
-const NOT_FOREIGN: [&str; 9] = [
-    LOCK_PATH,
-    MANIFEST_PATH,
-    "log",
-    "log-memory",
-    "pages",
-    READERS_PATH,
-    "lost+found",
-    DIRECT_PROBE,
-    METHOD_PROBE,
-];
+/// Files and directories of a database, and the directory of `mkfs`.
+pub(super) const OWN_FILES: [&str; 7] =
+    [LOCK_PATH, MANIFEST_PATH, DIRECTORY, "log-memory", "pages", READERS_PATH, "lost+found"];
+
+/// Files that an interrupted open leaves.
+pub(super) const PROBES: [&str; 2] = [DIRECT_PROBE, METHOD_PROBE];
 
 /// Refuses to create a database among other files.
 fn foreign_files(names: &[String]) -> Result<()> {
-    let foreign = names.iter().find(|name| !NOT_FOREIGN.contains(&name.as_str()));
+    let foreign = names.iter().find(|name| {
+        let name = name.as_str();
+        !OWN_FILES.contains(&name) && !PROBES.contains(&name)
+    });
     match foreign {
         None => Ok(()),
         Some(name) => Err(Error::invalid(format!(

@@ -31,7 +31,7 @@ use super::open::{Progress, or_ignore, written_meanwhile};
 use super::verify_files::{FilesReport, FoundFiles, VerifyClass};
 use crate::base::account::Account;
 use crate::base::settings::Settings;
-use crate::base::{Csn, Error, ErrorKind, PageId, Result};
+use crate::base::{Csn, Error, ErrorKind, PageId, Result, SegmentId};
 use crate::buffer::{HIDDEN_EPOCH, Pool};
 use crate::checkpoint::Checkpointer;
 use crate::device::{AlignedBuffer, Storage};
@@ -67,8 +67,8 @@ pub struct VerifyReport {
     pub log_blocks: u64,
     /// Records in these blocks.
     pub log_records: u64,
-    /// The manifest and the log as files; `None` for a reader of a checkpoint, which another
-    /// process may be replacing.
+    /// The manifest, the log and other files; `None` for a reader of a checkpoint, which
+    /// another process may be replacing.
     pub files: Option<FilesReport>,
     /// Damaged or missing spare copies: the content is complete, but further damage could destroy
     /// it. An open for writing repairs them.
@@ -177,12 +177,15 @@ fn run(engine: &Engine, progress: Option<Progress>) -> Result<VerifyReport> {
     check.name_keys_of(damaged);
     // What is below a damaged page is not known.
     let sound = check.report.problems.is_empty() && check.values_without_entry();
-    check.space()?;
+    let leaked = check.space()?;
     if sound {
         check.leaks(imaged);
         check.lost(before);
     }
     log(engine, &mut report, &mut progress)?;
+    if let Some(files) = &mut report.files {
+        files.add_leaked(&*engine.storage, &leaked);
+    }
     if !report.problems.is_empty()
         && let Some(error) = written_meanwhile(&*engine.storage)
     {
@@ -282,7 +285,8 @@ impl Check<'_> {
 
     /// Checks blocks and files: too many owners, or none. While no checkpoint is made all owners
     /// are permanent.
-    fn space(&mut self) -> Result<()> {
+    /// Returns obsolete log segments that would never be removed.
+    fn space(&mut self) -> Result<Vec<SegmentId>> {
         let Engine { store, writing, .. } = self.engine;
         let (problems, leaked) = match writing {
             Some(Writing { checkpointer, segments, .. }) => {
@@ -291,9 +295,7 @@ impl Check<'_> {
             None => (store.check_space(), Ok(Vec::new())),
         };
         self.report.problems.extend(problems);
-        let problem = |id| format!("leaked file: log segment {id} is obsolete and would never be removed");
-        self.report.problems.extend(leaked?.into_iter().map(problem));
-        Ok(())
+        leaked
     }
 
     /// Returns the newest CSN if no transaction is in progress and no dropped table waits for the
@@ -523,15 +525,16 @@ fn log(engine: &Engine, report: &mut VerifyReport, progress: &mut Progress) -> R
             return Ok(());
         }
         let (_, manifest) = ManifestFile::open(&*engine.storage, true)?;
-        report.add_files(FoundFiles::look(&*engine.storage, &manifest)?);
+        report.add_files(FoundFiles::look(&*engine.storage, &manifest, true)?);
         let log = (&*engine.storage, engine.old_memory.found.as_ref(), account);
         return log_at_rest(log, &manifest, report, progress);
     };
     let manifest = checkpointer.manifest();
     // A copy that is being replaced looks damaged.
-    let mut files = FoundFiles::look(&*engine.storage, &manifest)?;
+    let look = || FoundFiles::look(&*engine.storage, &manifest, false);
+    let mut files = look()?;
     if !files.report.weaknesses().is_empty() {
-        files = checkpointer.while_idle(|| FoundFiles::look(&*engine.storage, &manifest))?;
+        files = checkpointer.while_idle(look)?;
     }
     report.add_files(files);
     let commit = engine.system.commit();
@@ -593,6 +596,10 @@ pub(super) fn run_refused(
     match check_refused(storage, settings, &mut report, progress) {
         Ok(()) => {}
         Err(_) if is_file => return Err(error),
+        // The second error says the same of the manifest.
+        Err(more) if more.kind() == ErrorKind::NotFound || more.location() == error.location() => {
+            report.problems.push("nothing else was checked, because that needs the manifest".into());
+        }
         Err(more) => report.add_error("nothing else was checked: ", &more),
     }
     Ok(report)
@@ -606,7 +613,7 @@ fn check_refused(
 ) -> Result<()> {
     let _lock = storage.lock(false)?;
     let (_, mut manifest) = ManifestFile::open(storage, true)?;
-    report.add_files(FoundFiles::look(storage, &manifest)?);
+    report.add_files(FoundFiles::look(storage, &manifest, true)?);
     let memories = match manifest.log_memory {
         Some(_) => log_memory::open(storage, settings, &mut manifest, 1, 0),
         None => Ok(Memories::default()),

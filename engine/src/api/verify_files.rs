@@ -1,10 +1,13 @@
 //! What verify says about files: the copies of the manifest, and the log.
 
-use crate::base::{Error, ErrorKind, Result};
+use super::refuse::{OWN_FILES, PROBES};
+use crate::backup::BACKUP_PATH;
+use crate::base::{DatabaseId, Error, ErrorKind, Result, SegmentId};
 use crate::device::{OpenMode, Storage};
-use crate::log::{DIRECTORY, segment_id};
+use crate::log::{DIRECTORY, database_of, segment_id};
 use crate::recovery::unreadable_log;
 use crate::store::{Manifest, ManifestCopy, manifest_copies};
+use std::path::Path;
 
 /// The files of a database besides its pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +21,24 @@ pub struct FilesReport {
     pub log_bytes: u64,
     /// The database was closed: it does not need its log.
     pub closed: bool,
+    /// Files in the directory that the database does not need.
+    pub extra_files: Vec<ExtraFile>,
 }
+
+/// A file in the directory of a database that the database does not need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExtraFile {
+    /// Path in the directory of the database.
+    pub path: String,
+    /// Length in bytes; 0 if the file cannot be opened.
+    pub bytes: u64,
+    /// What it is, and what to do with it.
+    pub what: String,
+}
+
+/// How to open a file to look at it.
+const TO_LOOK: OpenMode = OpenMode { create: false, read_only: true, direct: true };
 
 /// The files as they were found.
 pub(super) struct FoundFiles {
@@ -31,31 +51,72 @@ pub(super) struct FoundFiles {
 
 impl FoundFiles {
     /// Looks at the files. A copy of the manifest that is being replaced looks damaged. A segment
-    /// that cannot be read is a problem; all others are still looked at.
+    /// that cannot be read is a problem; all others are still looked at. `at_rest` says that no
+    /// process has the database open for writing.
     ///
     /// # Errors
     /// The manifest cannot be opened.
-    pub(super) fn look(storage: &dyn Storage, manifest: &Manifest) -> Result<FoundFiles> {
+    pub(super) fn look(storage: &dyn Storage, manifest: &Manifest, at_rest: bool) -> Result<FoundFiles> {
         let report = FilesReport {
             manifest: manifest_copies(storage)?,
             closed: manifest.clean,
             ..FilesReport::default()
         };
         let mut found = FoundFiles { report, problems: Vec::new(), denied: false };
+        let database = at_rest.then_some(manifest.database);
         match storage.list(DIRECTORY) {
-            Ok(names) => names.iter().for_each(|name| found.add_segment(storage, name)),
+            Ok(names) => names.iter().for_each(|name| found.add_segment(storage, name, database)),
             Err(error) => found.add_problem(&error),
+        }
+        // `Place::objects` lists those of a store of objects.
+        if storage.pins().is_none() {
+            found.add_extra_files(storage, manifest);
         }
         Ok(found)
     }
 
-    fn add_segment(&mut self, storage: &dyn Storage, name: &str) {
-        let mode = OpenMode { create: false, read_only: true, direct: true };
-        let len = || storage.open(&format!("{DIRECTORY}/{name}"), mode)?.len();
-        match segment_id(name).and_then(|id| id.map(|_| len()).transpose()) {
-            Ok(len) => {
-                self.report.log_segments += u64::from(len.is_some());
-                self.report.log_bytes += len.unwrap_or(0);
+    /// Looks for files in the directory and in that of the pages that are not of this database.
+    fn add_extra_files(&mut self, storage: &dyn Storage, manifest: &Manifest) {
+        let memory = manifest.log_memory.as_ref().and_then(|memory| Path::new(&memory.path).file_name());
+        let is_own = |name: &str| {
+            OWN_FILES.contains(&name) || name == BACKUP_PATH || memory.is_some_and(|memory| memory == name)
+        };
+        // An unreadable directory is an error of the open.
+        for name in storage.list("").unwrap_or_default().iter().filter(|name| !is_own(name)) {
+            let what = match PROBES.contains(&name.as_str()) {
+                true => "an interrupted open left it: remove it",
+                false => "no file of this database: move it away",
+            };
+            self.report.add_extra_file(storage, name.clone(), what);
+        }
+        for name in storage.list("pages").unwrap_or_default().iter().filter(|name| *name != "data") {
+            self.report.add_extra_file(
+                storage,
+                format!("pages/{name}"),
+                "no file of this database: move it away",
+            );
+        }
+    }
+
+    /// Adds a segment, or an extra file in the directory of segments. With `database`, a segment of
+    /// another database is an extra file.
+    fn add_segment(&mut self, storage: &dyn Storage, name: &str, database: Option<DatabaseId>) {
+        let path = format!("{DIRECTORY}/{name}");
+        let look = || {
+            let file = storage.open(&path, TO_LOOK)?;
+            let other = database.is_some_and(|id| database_of(&*file).is_some_and(|of| of != id));
+            Ok((file.len()?, other))
+        };
+        match segment_id(name).and_then(|id| id.map(|_| look()).transpose()) {
+            Ok(None) => self.report.add_extra_file(storage, path, "no log segment: move it away"),
+            Ok(Some((bytes, true))) => {
+                let what =
+                    "a log segment of another database: move it away, because an open for writing refuses it";
+                self.report.extra_files.push(ExtraFile { path, bytes, what: what.into() });
+            }
+            Ok(Some((bytes, false))) => {
+                self.report.log_segments += 1;
+                self.report.log_bytes += bytes;
             }
             // It was removed since the directory was listed.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -70,6 +131,20 @@ impl FoundFiles {
 }
 
 impl FilesReport {
+    /// Adds log segments that would never be removed while the database is open.
+    pub(super) fn add_leaked(&mut self, storage: &dyn Storage, leaked: &[SegmentId]) {
+        for id in leaked {
+            let path = format!("{DIRECTORY}/{:08}.seg", id.0);
+            self.add_extra_file(storage, path, "an obsolete log segment: the next open removes it");
+        }
+    }
+
+    fn add_extra_file(&mut self, storage: &dyn Storage, path: String, what: &str) {
+        let mode = OpenMode { direct: false, ..TO_LOOK };
+        let bytes = storage.open(&path, mode).and_then(|file| file.len()).unwrap_or(0);
+        self.extra_files.push(ExtraFile { path, bytes, what: what.into() });
+    }
+
     /// Returns what is weak: the content is complete, but further damage could destroy it.
     pub(super) fn weaknesses(&self) -> Vec<String> {
         self.manifest.iter().filter_map(ManifestCopy::describe_problem).collect()

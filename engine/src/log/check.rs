@@ -431,7 +431,7 @@ impl LogContents {
             Some(location) => damage(location, "here should be a block, and there is no valid header"),
             None => damage(
                 Location::File { path: DIRECTORY.into(), offset: 0 },
-                "no segment holds it; the segment that did is gone or overwritten",
+                "no segment holds it: a log segment is missing, cannot be read, or was overwritten",
             ),
         }
     }

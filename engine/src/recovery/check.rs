@@ -13,9 +13,9 @@
 
 use super::report::ProgressFn;
 use crate::base::account::Account;
-use crate::base::{Csn, Epoch, Error, LogId, Result};
+use crate::base::{Csn, Epoch, Error, Location, LogId, Result};
 use crate::device::Storage;
-use crate::log::{ChainEnd, LogContents, Segment, Wanted, read_contents};
+use crate::log::{ChainEnd, DIRECTORY, LogContents, Segment, Wanted, read_contents};
 use crate::store::{CsnSet, Manifest};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,9 +86,7 @@ pub fn check_log(
     let ends = ends(manifest, running, &contents, watermark);
     let mut report = LogReport { blocks: contents.blocks, records: contents.records, ..LogReport::default() };
     if contents.is_gone() {
-        report
-            .problems
-            .push("the log is gone: a database that was not closed has at least one segment".into());
+        report.problems.push(missing_log().without_advice());
     }
     report.problems.extend(contents.unreadable().iter().map(unreadable_log));
     report.denied = contents.unreadable().iter().any(Error::is_denied);
@@ -100,6 +98,12 @@ pub fn check_log(
     }
     report.problems.extend(describe(&lost));
     Ok(report)
+}
+
+/// Returns the error for a log without segments.
+pub(super) fn missing_log() -> Error {
+    let what = "all log segments are missing, and the database was not closed: put them back";
+    Error::corruption(what).at(Location::File { path: DIRECTORY.into(), offset: 0 })
 }
 
 /// Returns the problem of a part of the log that cannot be read.

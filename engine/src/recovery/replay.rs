@@ -1,5 +1,6 @@
 //! Loading the checkpoint, reading the log, and replaying the transactions that were selected.
 
+use super::check::missing_log;
 use super::chunks::{ChunkIndex, Earlier};
 use super::copied::{CopiedLog, no_log};
 use super::memory::RecoveryMemory;
@@ -11,11 +12,11 @@ use super::threads;
 use super::window::{Window, Windows, found};
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Charge, Csn, Error, Location, PageId, Result};
+use crate::base::{Charge, Csn, Error, PageId, Result};
 use crate::buffer::Pool;
 use crate::checkpoint::{StoredCatalog, decode_catalog};
 use crate::device::Storage;
-use crate::log::{DIRECTORY, RecordKind, Scan, ScanOptions, Segment};
+use crate::log::{RecordKind, Scan, ScanOptions, Segment};
 use crate::store::{Manifest, PageStore};
 use crate::sync::Mutex;
 use crate::transaction::{TableState, TransactionSystem};
@@ -78,8 +79,7 @@ impl Recovery<'_> {
         let start = self.clock.now();
         let segments = segment_files(&**self.storage, self.settings.read_only, manifest.database)?;
         if segments.is_empty() {
-            let what = "the log is gone: a database that was not closed has at least one segment";
-            return Err(Error::corruption(what).at(Location::File { path: DIRECTORY.into(), offset: 0 }));
+            return Err(missing_log());
         }
         let flush = || segments.iter().try_for_each(|segment| segment.file.flush());
         flush()?;

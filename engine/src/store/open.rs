@@ -11,7 +11,7 @@ use super::mapping::load::load_mapping;
 use super::mapping::table::Mapping;
 use super::pack::Packing;
 use super::page_store::PageStore;
-use crate::base::{DatabaseId, Error, Result};
+use crate::base::{DatabaseId, Error, ErrorKind, Location, Result};
 use crate::device::{AlignedBuffer, File, OpenMode, Storage};
 use std::sync::Arc;
 
@@ -36,6 +36,14 @@ impl PageStore {
         let images = Images::new(Mapping::empty(page_bytes), per_part, None, Vec::new());
         let blocks = Allocator::new(FreeSpace::with_extents(1, extent_blocks(storage, page_bytes)));
         Ok(Arc::new(Self::with(file, images, blocks, Packing::default(), (None, None))))
+    }
+
+    /// Returns the error for a database without its file of pages.
+    #[must_use]
+    pub fn missing_file() -> Error {
+        let what =
+            "the file of pages is missing: put it back, or restore a backup, because `salvage` needs it too";
+        Error::corruption(what).at(Location::File { path: PAGES_PATH.into(), offset: 0 })
     }
 
     /// Opens the file of pages and claims the right to write to it. To be called before anything is
@@ -169,5 +177,9 @@ fn extent_blocks(storage: &dyn Storage, page_bytes: usize) -> Option<u64> {
 }
 
 fn open_to_read(storage: &dyn Storage) -> Result<Arc<dyn File>> {
-    storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: true })
+    let mode = OpenMode { create: false, read_only: true, direct: true };
+    storage.open(PAGES_PATH, mode).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => PageStore::missing_file(),
+        _ => error,
+    })
 }

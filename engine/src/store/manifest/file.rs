@@ -89,7 +89,8 @@ pub fn creation_state(storage: &dyn Storage) -> Result<CreationState> {
         Err(error) => return Err(error),
     };
     if let Some(data) = data_without_manifest(storage)? {
-        let what = format!("there is no manifest, but {data} holds data");
+        let state = if exists { "blank" } else { "missing" };
+        let what = format!("the manifest is {state}, but {data} holds data");
         return Err(Error::corruption(what).at(Location::File { path: MANIFEST_PATH.into(), offset: 0 }));
     }
     Ok(if exists { CreationState::Unfinished } else { CreationState::Empty })
@@ -380,6 +381,7 @@ fn find_newest(file: &dyn File) -> Result<Found> {
             if let Some(unread) = [&zero, &one].into_iter().find(|error| error.kind() == ErrorKind::Io) {
                 return Err(unread.duplicate());
             }
+            let (zero, one) = (zero.without_advice(), one.without_advice());
             let what = format!("neither slot of the manifest is valid: {zero}; {one}");
             Err(Error::corruption(what).at(file.location(0)))
         }
