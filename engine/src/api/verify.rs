@@ -611,6 +611,8 @@ fn check_refused(
     report: &mut VerifyReport,
     progress: &mut Progress,
 ) -> Result<()> {
+    // Where there is no database, no lock file is created.
+    ManifestFile::open(storage, true)?;
     let _lock = storage.lock(false)?;
     let (_, mut manifest) = ManifestFile::open(storage, true)?;
     report.add_files(FoundFiles::look(storage, &manifest, true)?);
