@@ -1,6 +1,6 @@
 //! The floor of a store of objects: appends or puts, one after the other, without a database.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::objects::{
@@ -17,6 +17,39 @@ use std::time::Duration;
 /// The URL is wrong, or the store does not answer.
 pub fn storage(url: &str) -> Result<Arc<dyn Storage>> {
     Ok(Arc::new(open_url(url, true, Options::default())?))
+}
+
+/// Returns whether a store has no object at `url`, not even one that is no database's.
+///
+/// # Errors
+/// The URL is wrong, or the store does not answer.
+pub fn is_empty(url: &str) -> Result<bool> {
+    let store = connect(url)?;
+    Ok(list(&*store)?.is_empty())
+}
+
+/// Removes all objects at `url`. The manifest goes first: without it there is no database.
+///
+/// # Errors
+/// The URL is wrong, or the store does not answer.
+pub fn remove_all(url: &str) -> Result<()> {
+    let store = connect(url)?;
+    let mut names = list(&*store)?;
+    names.sort_by_key(|name| name != MANIFEST);
+    for name in names {
+        let request = Request::Delete { name: name.clone() };
+        perform(&*store, request).map_err(|failure| anyhow!("cannot remove {name}: {}", failure.what))?;
+    }
+    Ok(())
+}
+
+/// Name of the object that makes others a database.
+const MANIFEST: &str = "manifest";
+
+fn list(store: &dyn ObjectStore) -> Result<Vec<String>> {
+    let listed = perform(store, Request::List { prefix: String::new() });
+    let reply = listed.map_err(|failure| anyhow!("cannot list objects: {}", failure.what))?;
+    Ok(reply.listed.into_iter().map(|object| object.name).collect())
 }
 
 /// One writer's objects, below `probe/`, which a database ignores.

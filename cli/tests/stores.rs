@@ -92,3 +92,60 @@ fn demo_counts_its_requests_to_a_store_of_objects() {
     assert!(line.contains("for a million transactions"), "{line}");
     assert!(said.contains("recovery requests: "), "{said}");
 }
+
+/// What a failed command created in a store of objects is removed, with its directories.
+#[test]
+fn a_failed_command_on_a_new_url_leaves_nothing() {
+    let dir = directory();
+    let place = dir.path().join("deep/db");
+    let url = format!("file://{}", text(&place));
+    let [db, bad, good, none, copy] =
+        ["db", "bad.tsv", "good.tsv", "none", "copy/of"].map(|name| dir.path().join(name));
+    std::fs::write(&bad, "a\t1\nno tab\n").expect("written");
+    std::fs::write(&good, "a\t1\n").expect("written");
+    expect_code(&run(&["load", text(&db), "t", text(&good)]), 0);
+    let (db, bad, good, none) = (text(&db), text(&bad), text(&good), text(&none));
+    for place in [url.as_str(), text(&copy)] {
+        for failing in [
+            &["create", place, "a", "a"][..],
+            &["create", place, ""],
+            &["put", place, "t", "", "v"],
+            &["put", place, "", "k", "v"],
+            &["load", place, "t", bad],
+            &["load", place, "t", bad, "--resume"],
+            &["load", place, "", good],
+            &["load", place, "t", none],
+            &["load", place, "t", good, "--batch", "0"],
+            &["delete", place, "t", "k"],
+            &["drop", place, "t"],
+            &["clear", place, "t"],
+            &["rename", place, "t", "u"],
+            &["compact", place],
+            &["checkpoint", place],
+            &["shell", place],
+            &["shell", place, "--create", "-c", "put t a 1"],
+            &["shell", place, "--create", "-c", "no statement"],
+            &["backup", place, none],
+            &["backup", db, place, "--base", db],
+            &["restore", db, place],
+            &["restore", place, none],
+            &["salvage", none, place],
+            &["salvage", place, none],
+        ] {
+            let failed = run(failing);
+            assert_eq!(failed.status.code(), Some(2), "{failing:?} {failed:?}");
+            let mut left: Vec<_> = std::fs::read_dir(dir.path()).expect("there").flatten().collect();
+            left.sort_by_key(std::fs::DirEntry::file_name);
+            let left: Vec<_> = left.iter().map(std::fs::DirEntry::file_name).collect();
+            assert_eq!(left, ["bad.tsv", "db", "good.tsv"], "{failing:?}");
+        }
+        // A command that fails later leaves the database.
+        expect_code(&run(&["put", place, "t", "a", "1"]), 0);
+        expect_code(&run(&["put", place, "t", "", "v"]), 2);
+        expect_code(&run(&["load", place, "u", bad, "--batch", "1"]), 2);
+        assert_eq!(run(&["get", place, "t", "a"]).stdout, b"1\n");
+        assert_eq!(run(&["get", place, "u", "a"]).stdout, b"1\n", "the first batch is durable");
+        let root = if place == url { "deep" } else { "copy" };
+        std::fs::remove_dir_all(dir.path().join(root)).expect("it was there");
+    }
+}

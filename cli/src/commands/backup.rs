@@ -1,6 +1,7 @@
 //! `backup`, `restore`, `compact`, `salvage`: copy a database, make a database of copies, and give
 //! free space back.
 
+use super::create::NewDirectories;
 use super::source::{DatabaseArgs, is_busy, is_url, open_checkpoint, open_to_read, open_to_write, shown};
 use crate::errors::complain;
 use crate::output::{Outcome, Progress, print_json, print_text};
@@ -92,7 +93,8 @@ pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
         s.base = args.base.as_ref().map(Place::from);
         s.progress = Some(progress.callback());
     });
-    let made = database.backup(&args.target, options);
+    let new = NewDirectories::of(&args.target);
+    let made = database.backup(&args.target, options).inspect_err(|_| new.remove_empty());
     progress.finish();
     let report = made.with_context(|| format!("cannot back up to {}", shown(&args.target)))?;
     database.close()?;
@@ -127,7 +129,9 @@ pub fn restore(args: &RestoreArgs, as_json: bool) -> Result<Outcome> {
         s.settings = Settings::default().with(|s| s.log_memory = args.log_memory.clone());
         s.progress = Some(progress.callback());
     });
-    let restored = Database::restore(&args.backups, &args.target, options);
+    let new = NewDirectories::of(&args.target);
+    let restored =
+        Database::restore(&args.backups, &args.target, options).inspect_err(|_| new.remove_empty());
     progress.finish();
     let report = restored.with_context(|| format!("cannot restore to {}", shown(&args.target)))?;
     if as_json {
@@ -187,8 +191,10 @@ pub struct SalvageArgs {
 /// Runs `salvage`.
 pub fn salvage(args: &SalvageArgs, as_json: bool) -> Result<Outcome> {
     let progress = Progress::new();
+    let new = NewDirectories::of(&args.target);
     let salvaged =
-        Database::salvage(&args.source, &args.target, Settings::default(), Some(progress.callback()));
+        Database::salvage(&args.source, &args.target, Settings::default(), Some(progress.callback()))
+            .inspect_err(|_| new.remove_empty());
     progress.finish();
     let report = salvaged.with_context(|| format!("cannot salvage {}", shown(&args.source)))?;
     if as_json {

@@ -3,6 +3,7 @@
 use super::source::{is_url, open_to_write, shown};
 use crate::signals;
 use anyhow::{Context, Result, bail};
+use quench_bench::objects::{is_empty, remove_all};
 use quenchdb::{Database, ErrorKind, Table};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -46,30 +47,68 @@ pub struct Writable {
 /// Name of the file whose lock belongs to the process that has the database open.
 const LOCK: &str = "LOCK";
 
-/// The directories of a new database.
+/// The place of a new database.
 struct Undo {
-    directory: PathBuf,
-    /// Directories that were missing, from the innermost to the outermost.
-    missing: Vec<PathBuf>,
+    /// The URL of a store of objects.
+    url: Option<String>,
+    /// The directory, also of a store of objects.
+    directory: Option<PathBuf>,
+    new: NewDirectories,
+}
+
+/// Directories that were missing, from the innermost to the outermost.
+#[derive(Default)]
+pub struct NewDirectories(Vec<PathBuf>);
+
+impl NewDirectories {
+    /// Returns the directories that a command creates at a place.
+    pub fn of(place: &Path) -> NewDirectories {
+        let Some(directory) = directory_of(place) else { return NewDirectories::default() };
+        let missing = directory.ancestors().filter(|path| !path.as_os_str().is_empty());
+        NewDirectories(missing.take_while(|path| !path.exists()).map(Path::to_path_buf).collect())
+    }
+
+    /// Removes the directories as far as they are empty. Ignores errors: the failure of the command
+    /// is the error that matters.
+    pub fn remove_empty(&self) {
+        for directory in &self.0 {
+            let _ = std::fs::remove_dir(directory);
+        }
+    }
+}
+
+/// Returns the directory of a database, or of a store of objects that is one.
+fn directory_of(place: &Path) -> Option<PathBuf> {
+    match is_url(place) {
+        false => Some(place.to_path_buf()),
+        true => place.to_str()?.strip_prefix("file://").map(PathBuf::from),
+    }
 }
 
 impl Undo {
     /// Returns what has to be removed to undo the creation of a database. Nothing is removed from
-    /// a directory that has files, and from a store of objects.
+    /// a directory that has files, and from a place in a store of objects that has objects.
     fn of(place: &Path) -> Option<Undo> {
-        if is_url(place) || std::fs::read_dir(place).is_ok_and(|mut entries| entries.next().is_some()) {
-            return None;
-        }
-        let missing = place.ancestors().filter(|path| !path.as_os_str().is_empty());
-        let missing = missing.take_while(|path| !path.exists()).map(Path::to_path_buf).collect();
-        Some(Undo { directory: place.to_path_buf(), missing })
+        let directory = directory_of(place);
+        let url = is_url(place).then(|| place.to_string_lossy().into_owned());
+        let is_used = match (&directory, &url) {
+            (Some(directory), _) => {
+                std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some())
+            }
+            (None, url) => !url.as_ref().is_some_and(|url| matches!(is_empty(url), Ok(true))),
+        };
+        (!is_used).then(|| Undo { url, directory, new: NewDirectories::of(place) })
     }
 
     /// Removes the files, then the directories as far as they are empty. The caller has the lock;
     /// its file goes last, so that no other process creates a database meanwhile. Ignores errors:
     /// the failure of the command is the error that matters.
     fn undo(&self) {
-        for entry in std::fs::read_dir(&self.directory).into_iter().flatten().flatten() {
+        let Some(directory) = &self.directory else {
+            let _ = self.url.as_deref().map(remove_all);
+            return;
+        };
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
                 signals::remove(&path);
@@ -77,16 +116,15 @@ impl Undo {
                 let _ = std::fs::remove_file(path);
             }
         }
-        let _ = std::fs::remove_file(self.directory.join(LOCK));
-        for directory in &self.missing {
-            let _ = std::fs::remove_dir(directory);
-        }
+        let _ = std::fs::remove_file(directory.join(LOCK));
+        self.new.remove_empty();
     }
 
     /// Undoes a creation that failed before the first manifest was written.
     fn undo_failed(&self) {
-        let manifest = std::fs::read(self.directory.join("MANIFEST")).unwrap_or_default();
-        let is_locked = match File::open(self.directory.join(LOCK)) {
+        let (Some(directory), None) = (&self.directory, &self.url) else { return };
+        let manifest = std::fs::read(directory.join("MANIFEST")).unwrap_or_default();
+        let is_locked = match File::open(directory.join(LOCK)) {
             Ok(lock) if lock.try_lock().is_err() => true,
             // The lock ends with this process at the latest.
             Ok(lock) => {
@@ -167,12 +205,6 @@ impl Writable {
         self.tables_kept = self.created.tables.len();
     }
 
-    /// Returns the database. What was created stays.
-    pub fn into_database(mut self) -> Result<Database> {
-        self.keep();
-        self.database.take().context("the database is closed")
-    }
-
     /// Closes the database. What was created stays.
     pub fn close(mut self) -> Result<Created> {
         self.keep();
@@ -186,6 +218,12 @@ impl Drop for Writable {
     fn drop(&mut self) {
         let Some(database) = self.database.take() else { return };
         match self.undo.take() {
+            Some(undo) if undo.url.is_some() => {
+                // A store has no lock. If another process has taken the database, closing fails.
+                if database.close().is_ok() {
+                    undo.undo();
+                }
+            }
             // The open database has the lock.
             Some(undo) => undo.undo(),
             None => {

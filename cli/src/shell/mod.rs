@@ -54,18 +54,18 @@ enum From {
     Arguments,
 }
 
-fn open(args: &ShellArgs) -> Result<Database> {
+/// Opens the database. Returns what undoes its creation, too, unless it is open to be read.
+fn open(args: &ShellArgs) -> Result<(Database, Option<Writable>)> {
     let directory = &args.source.directory;
     if args.source.checkpoint {
-        return open_checkpoint(directory);
+        return Ok((open_checkpoint(directory)?, None));
     }
     if args.read_only {
-        return open_to_read(directory);
+        return Ok((open_to_read(directory)?, None));
     }
-    let mut writable =
+    let writable =
         if args.create { Writable::open_or_create(directory)? } else { Writable::open(directory)? };
-    writable.keep();
-    writable.into_database()
+    Ok((writable.database()?.clone(), Some(writable)))
 }
 
 /// Runs `shell`.
@@ -77,18 +77,18 @@ pub fn run(args: &ShellArgs, as_json: bool) -> Result<Outcome> {
     };
     let work = Arc::new(Work::default());
     let format = if as_json { Format::Json } else { Format::Tsv };
-    let mut session = Session::new(open(args)?, format, matches!(from, From::Terminal), work.clone());
-    match from {
-        From::Arguments => script(&mut session, args.statements.iter().map(|line| Ok(line.clone().into())))?,
-        From::Script => script(&mut session, std::io::stdin().lock().split(b'\n'))?,
-        From::Terminal => {
-            terminal::remember();
-            signals::handle();
-            signals::interrupt_first(&work);
-            let name =
-                args.source.directory.file_name().map_or("quench".into(), |name| name.to_string_lossy());
-            interactive(&mut session, &name)?;
-        }
+    let (database, mut writable) = open(args)?;
+    let mut session = Session::new(database, format, matches!(from, From::Terminal), work.clone());
+    let executed = execute_all(args, &from, &mut session, &work);
+    // What a script has written before its error stays.
+    let stays = executed.is_ok() || !session.database().tables().is_empty();
+    if let Some(writable) = writable.as_mut().filter(|_| stays) {
+        writable.keep();
+    }
+    if let Err(error) = executed {
+        // Before its creation is undone, nothing may use the database.
+        drop(session);
+        return Err(error);
     }
     match (session.close()?, from) {
         (true, From::Terminal) => complain("the open transaction was rolled back"),
@@ -98,6 +98,22 @@ pub fn run(args: &ShellArgs, as_json: bool) -> Result<Outcome> {
         (false, _) => {}
     }
     Ok(Outcome::Done)
+}
+
+/// Executes the statements of all lines.
+fn execute_all(args: &ShellArgs, from: &From, session: &mut Session, work: &Arc<Work>) -> Result<()> {
+    match from {
+        From::Arguments => script(session, args.statements.iter().map(|line| Ok(line.clone().into()))),
+        From::Script => script(session, std::io::stdin().lock().split(b'\n')),
+        From::Terminal => {
+            terminal::remember();
+            signals::handle();
+            signals::interrupt_first(work);
+            let name =
+                args.source.directory.file_name().map_or("quench".into(), |name| name.to_string_lossy());
+            interactive(session, &name)
+        }
+    }
 }
 
 /// Executes lines up to the first error.

@@ -100,6 +100,10 @@ impl Database {
         // The device settings of this database need not hold for another device.
         let anywhere = Settings { io_uring: self.inner.settings.io_uring, ..Settings::default() };
         let base = options.base.map(|base| base.open_source(&anywhere)).transpose()?;
+        // Before anything is created at the target.
+        if let Some(base) = &base {
+            backup::check_is_backup(&**base)?;
+        }
         let target = target.into().open_target(&anywhere)?;
         let storage = &*self.inner.storage;
         let (manifest, _held) = match &self.inner.writing {

@@ -3,6 +3,7 @@
 use super::database::Database;
 use super::open::{self, Progress, Request, or_ignore};
 use super::place::Place;
+use super::refuse;
 use super::verify::{self, VerifyReport};
 use crate::base::Result;
 use crate::base::clock::Clock;
@@ -206,6 +207,10 @@ impl Builder {
             Some(storage) => Place::from(storage),
             None => Place::from(path),
         };
+        if matches!(place, Place::Url(_)) && !settings.create && !settings.read_only {
+            // Opening a store to write to it creates an object, so look first.
+            refuse::early(&*place.open(false, true, settings)?, settings)?;
+        }
         place.open_cached(settings.create && !settings.read_only, settings.read_only, settings)
     }
 

@@ -40,6 +40,18 @@ pub struct Source<'a> {
     pub compression: Compression,
 }
 
+/// Checks that an earlier backup is complete, before an increment is begun.
+///
+/// # Errors
+/// `NotFound` if there is none; `Corruption`; I/O.
+pub fn check_is_backup(base: &dyn Storage) -> Result<()> {
+    read_base(base).map(drop)
+}
+
+fn read_base(base: &dyn Storage) -> Result<Description> {
+    Description::read(base).map_err(error_of("the base"))
+}
+
 /// Copies the checkpoint to `target`, an empty directory; with `base`, only what differs from that
 /// backup. Durable when it returns. (The caller, which has a clock, sets `seconds` of the report.)
 ///
@@ -54,8 +66,8 @@ pub fn back_up(
     progress: ProgressFn<'_>,
 ) -> Result<BackupReport> {
     let Source { storage, manifest, compression } = source;
-    let [of_base, of_source, of_target] = ["the base", "the source", "the target"].map(error_of);
-    let base = base.map(Description::read).transpose().map_err(of_base)?;
+    let [of_source, of_target] = ["the source", "the target"].map(error_of);
+    let base = base.map(read_base).transpose()?;
     if let Some(base) = &base {
         check_base(base, manifest)?;
     }

@@ -37,7 +37,7 @@ pub use compact::{CompactReport, compact};
 pub use description::BACKUP_PATH;
 #[cfg(feature = "internals")]
 pub use description::Description;
-pub use full_or_increment::{BackupReport, Source, back_up};
+pub use full_or_increment::{BackupReport, Source, back_up, check_is_backup};
 pub use restore::{Chain, finish_restore, restore_pages};
 pub use salvage::{LostRange, SalvageReport, SalvageSink, SalvagedTable, salvage};
 pub use target::{RESTORING_PATH, refuse_unless_empty};
