@@ -98,6 +98,8 @@ fn extra_files_are_remarks_with_their_lengths() {
         for path in ["notes.txt", "quench-probe.tmp", "log/notes.txt", "pages/old", "log/1.seg"] {
             disk.write_file(path, b"1234567");
         }
+        // A killed process leaves its socket.
+        disk.write_file("monitor.sock", b"");
         let report = try_verify(&disk).expect("whole");
         assert_eq!(report.class(), VerifyClass::Sound, "{report:#?}");
         let files = report.files.as_ref().expect("at rest");

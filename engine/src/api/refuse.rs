@@ -5,7 +5,7 @@ use crate::base::settings::Settings;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::file::DIRECT_PROBE;
 use crate::device::probe::METHOD_PROBE;
-use crate::device::{LOCK_PATH, Storage};
+use crate::device::{LOCK_PATH, MONITOR_PATH, Storage};
 use crate::log::{DIRECTORY, segment_id};
 use crate::store::{MANIFEST_PATH, READERS_PATH, creation_state};
 
@@ -57,8 +57,8 @@ fn copies(names: &[String], read_only: bool) -> Result<()> {
 }
 
 /// Files and directories of a database, and the directory of `mkfs`.
-pub(super) const OWN_FILES: [&str; 7] =
-    [LOCK_PATH, MANIFEST_PATH, DIRECTORY, "log-memory", "pages", READERS_PATH, "lost+found"];
+pub(super) const OWN_FILES: [&str; 8] =
+    [LOCK_PATH, MANIFEST_PATH, DIRECTORY, "log-memory", "pages", READERS_PATH, MONITOR_PATH, "lost+found"];
 
 /// Files that an interrupted open leaves.
 pub(super) const PROBES: [&str; 2] = [DIRECT_PROBE, METHOD_PROBE];

@@ -42,7 +42,7 @@ pub mod simulated;
 pub use buffer::{AlignedBuffer, SECTOR_BYTES};
 pub(crate) use directory_lock::LOCK_PATH;
 pub use facts::{DeviceFacts, DurabilityMethod};
-pub(crate) use monitor::{MonitorSocket, ask};
+pub(crate) use monitor::{MONITOR_PATH, MonitorSocket, ask};
 pub use object_list::{LogObject, LogRecords, ObjectContent, ObjectList, ObjectState, StoredObject};
 pub use requests::ObjectRequests;
 pub use space_refusal::SpaceRefusal;
