@@ -121,24 +121,25 @@ impl ActiveTransaction {
         self.dependencies.add(&self.system, csn);
     }
 
-    /// Counts the transaction as a user of the table, once.
-    pub(super) fn touch(&self, table: &Arc<TableState>) -> Result<()> {
-        self.touch_to_read(table, 0)
-    }
-
-    /// As [`ActiveTransaction::touch`]. Counts rows that are read by their keys.
-    pub(super) fn touch_to_read(&self, table: &Arc<TableState>, rows: u64) -> Result<()> {
+    /// Counts the transaction as a user of the table, once. Returns the index of the use.
+    pub(super) fn touch(&self, table: &Arc<TableState>) -> Result<usize> {
         let mut used = self.writes.used.borrow_mut();
-        if let Some(known) = used.iter_mut().find(|known| known.is_of(table)) {
-            known.rows_read += rows;
-            return Ok(());
+        if let Some(known) = used.iter().position(|known| known.is_of(table)) {
+            return Ok(known);
         }
         self.system.begin_use(table, |dropped| {
             self.depend_on(dropped);
             Ok(())
         })?;
         self.depend_on(table.create_csn());
-        used.push(TableUse { table: table.clone(), rows_read: rows });
+        used.push(TableUse::new(table));
+        Ok(used.len() - 1)
+    }
+
+    /// As [`ActiveTransaction::touch`]. Counts a row that is read by its key.
+    pub(super) fn touch_to_read(&self, table: &Arc<TableState>) -> Result<()> {
+        let known = self.touch(table)?;
+        self.writes.used.borrow_mut()[known].rows_read += 1;
         Ok(())
     }
 
@@ -148,7 +149,7 @@ impl ActiveTransaction {
     /// `InvalidArgument`, `NotFound` (dropped table), I/O, `Corruption`.
     pub fn get(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.system.check_key(table, key)?;
-        self.touch_to_read(table, 1)?;
+        self.touch_to_read(table)?;
         match self.read_mode() {
             ReadMode::Plain => {}
             ReadMode::Remember => return self.get_remembered(table, key, value),
@@ -209,7 +210,7 @@ impl ActiveTransaction {
     /// As [`ActiveTransaction::get`]; `Busy` at the limit of open transactions.
     pub fn open_value(&self, table: &Arc<TableState>, key: &[u8]) -> Result<Option<OpenValue>> {
         self.system.check_key(table, key)?;
-        self.touch_to_read(table, 1)?;
+        self.touch_to_read(table)?;
         if self.read_mode() == ReadMode::Lock {
             // The lock keeps the value: nothing replaces it before the lock ends.
             let mut value = Vec::new();
@@ -245,12 +246,14 @@ impl ActiveTransaction {
     /// # Errors
     /// I/O, `Corruption`, `NotFound` (dropped table).
     pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
-        self.touch(cursor.table())?;
-        match self.read_mode() {
+        let known = self.touch(cursor.table())?;
+        let is_row = match self.read_mode() {
             ReadMode::Plain => self.step_seen(cursor, back),
             ReadMode::Remember => self.step_remembered(cursor, back),
             ReadMode::Lock => self.step_locked(cursor, back),
-        }
+        }?;
+        self.writes.used.borrow_mut()[known].rows_read += u64::from(is_row);
+        Ok(is_row)
     }
 
     fn step_seen(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {

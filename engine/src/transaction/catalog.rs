@@ -134,16 +134,13 @@ impl TableState {
         self.users.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Counts rows that were read.
-    pub(super) fn count_read(&self, rows: u64) {
-        if rows > 0 {
-            self.rows_read.fetch_add(rows, Ordering::Relaxed);
+    /// Counts rows that were read, and rows that a committed transaction changed.
+    pub(super) fn count_rows(&self, read: u64, changed: u64) {
+        for (counter, rows) in [(&self.rows_read, read), (&self.rows_changed, changed)] {
+            if rows > 0 {
+                counter.fetch_add(rows, Ordering::Relaxed);
+            }
         }
-    }
-
-    /// Counts rows that a committed transaction changed.
-    pub(super) fn count_changed(&self, rows: u64) {
-        self.rows_changed.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// Returns the rows that were read and that were changed since open.
@@ -226,21 +223,28 @@ impl Drop for Dropping {
     }
 }
 
-/// The use of a table by a transaction or snapshot, until it ends.
+/// The use of a table by a transaction or snapshot, until it ends. Rows are counted here, and added
+/// to the counts of the table together with the end of the use: other threads write to these, too.
 #[derive(Debug)]
 pub(super) struct TableUse {
     pub(super) table: Arc<TableState>,
-    /// Rows that were read by their keys, whether they existed or not.
     pub(super) rows_read: u64,
+    /// Of a transaction that commits.
+    pub(super) rows_changed: u64,
 }
 
 impl TableUse {
+    /// The use of a table at which it was counted as a user.
+    pub(super) fn new(table: &Arc<TableState>) -> TableUse {
+        TableUse { table: table.clone(), rows_read: 0, rows_changed: 0 }
+    }
+
     pub(super) fn is_of(&self, table: &Arc<TableState>) -> bool {
         Arc::ptr_eq(&self.table, table)
     }
 
     pub(super) fn end(self) {
-        self.table.count_read(self.rows_read);
+        self.table.count_rows(self.rows_read, self.rows_changed);
         self.table.end_use();
     }
 }

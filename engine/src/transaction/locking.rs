@@ -379,7 +379,7 @@ impl ActiveTransaction {
     pub fn get_for_share(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.check_may_lock()?;
         self.system.check_key(table, key)?;
-        self.touch_to_read(table, 1)?;
+        self.touch_to_read(table)?;
         let found = self.get_locked(table, key, LockMode::Shared, value)?;
         if self.options.isolation == Isolation::ReadCommitted || self.read_mode() == ReadMode::Lock {
             return Ok(found);
@@ -400,7 +400,7 @@ impl ActiveTransaction {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<bool> {
-        self.touch_to_read(table, 1)?;
+        self.touch_to_read(table)?;
         self.get_locked(table, key, LockMode::Update, value)
     }
 

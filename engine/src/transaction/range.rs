@@ -133,7 +133,7 @@ pub struct RangeCursor {
     lock_len: usize,
     /// Large values are not read: the caller needs only keys.
     skips_large_values: bool,
-    /// Rows that were returned.
+    /// Rows that a snapshot has read and not counted yet: its list of tables is behind a lock.
     rows: u64,
 }
 
@@ -256,7 +256,7 @@ fn seen(outcome: Outcome, entry: BatchEntry<'_>, value: &[u8]) -> Option<(Csn, O
 
 impl Drop for RangeCursor {
     fn drop(&mut self) {
-        self.table.count_read(self.rows);
+        self.table.count_rows(self.rows, 0);
     }
 }
 
@@ -296,6 +296,11 @@ impl RangeCursor {
     /// Sets [`RangeCursor::remembered`].
     pub(super) fn set_remembered(&mut self, back: bool, interval: RememberedInterval) {
         self.remembered[usize::from(back)] = Some(interval);
+    }
+
+    /// Counts a row that a snapshot reads, if it is one, when the cursor is dropped.
+    pub(super) fn count_row(&mut self, is_row: bool) {
+        self.rows += u64::from(is_row);
     }
 
     /// Returns the table of the cursor.
@@ -358,7 +363,6 @@ impl RangeCursor {
                         continue;
                     }
                 }
-                self.rows += 1;
                 return Ok(true);
             }
             let Some(from) = this.next.take() else { return Ok(false) };
@@ -391,7 +395,6 @@ impl RangeCursor {
                     let (_, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     reader.observe(Observed::Version(csn));
                 }
-                self.rows += 1;
                 return Ok(true);
             }
             let Some(from) = this.next.take() else { return Ok(false) };

@@ -139,7 +139,7 @@ impl ReadSnapshot {
         let committed = self.wait_committed(table.create_csn());
         let mut used = self.used.lock();
         if committed.is_ok() && !count_known(&mut used) {
-            used.push(TableUse { table: table.clone(), rows_read: rows });
+            used.push(TableUse { rows_read: rows, ..TableUse::new(table) });
         } else {
             table.end_use();
         }
@@ -207,6 +207,7 @@ impl ReadSnapshot {
             Ok(())
         };
         let row = cursor.step(&self.system, self.view(), &mut observe, back)?;
+        cursor.count_row(row);
         self.wait_committed_prefix(newest)?;
         Ok(row)
     }

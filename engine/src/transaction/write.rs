@@ -133,7 +133,7 @@ impl ActiveTransaction {
         // A lock has no redo, but keeps a copy of the key.
         self.charge(key.len())?;
         self.change(table, key, Intent::Lock)?;
-        self.touch_to_read(table, 1)?;
+        self.touch_to_read(table)?;
         self.get_seen(table, key, value)
     }
 

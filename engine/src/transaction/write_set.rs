@@ -126,11 +126,13 @@ impl WriteSet {
         let _ = UNUSED.try_with(|cell| *cell.borrow_mut() = Some(self));
     }
 
-    /// Counts the changes at their tables.
-    pub(super) fn count_changes(&self) {
+    /// Counts the changes at the uses of their tables, before the transaction ends.
+    pub(super) fn count_changes(&mut self) {
         for changes in self.changes.chunk_by(|one, next| one.table == next.table) {
-            let rows = changes.iter().filter(|change| !change.lock).count() as u64;
-            self.tables[changes[0].table as usize].count_changed(rows);
+            let table = &self.tables[changes[0].table as usize];
+            if let Some(known) = self.used.get_mut().iter_mut().find(|known| known.is_of(table)) {
+                known.rows_changed += changes.iter().filter(|change| !change.lock).count() as u64;
+            }
         }
     }
 
