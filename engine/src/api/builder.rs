@@ -161,7 +161,7 @@ impl Builder {
     ///
     /// With the feature `object-storage`, `path` may be the URL of a store of objects, such as
     /// `file:///path`. There, opening for writing takes the database from any process that has
-    /// it: the next commit of that process fails with [`ErrorKind::Fenced`].
+    /// it: the next commit of that process fails with [`Fenced`](crate::ErrorKind::Fenced).
     ///
     /// # Errors
     /// `InvalidArgument` for settings that contradict each other, and for a directory with other
