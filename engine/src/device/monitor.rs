@@ -5,6 +5,7 @@
 //! to the socket's file can connect: the file has the mode 600.
 
 use crate::base::Result;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -27,6 +28,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 pub struct MonitorSocket {
     listener: UnixListener,
     path: PathBuf,
+    stopped: AtomicBool,
 }
 
 /// An address of a socket has room for 107 bytes of path.
@@ -53,7 +55,7 @@ impl MonitorSocket {
             _ => {}
         }
         let listener = with_short_path(directory, |short| UnixListener::bind(short))?;
-        let socket = MonitorSocket { listener, path };
+        let socket = MonitorSocket { listener, path, stopped: AtomicBool::new(false) };
         std::fs::set_permissions(&socket.path, std::fs::Permissions::from_mode(0o600))?;
         Ok(socket)
     }
@@ -69,9 +71,9 @@ impl MonitorSocket {
                         tracing::debug!(%error, "a request on the monitor socket was not answered");
                     }
                 }
-                // It was stopped.
-                Err(error) if error.kind() == ErrorKind::InvalidInput => return,
-                // The process has no file descriptor left, for instance.
+                Err(_) if self.stopped.load(Ordering::SeqCst) => return,
+                // The process has no file descriptor left, for instance. This is checked before
+                // whether the socket still listens.
                 Err(_) => thread::sleep(PATIENCE),
             }
         }
@@ -79,6 +81,7 @@ impl MonitorSocket {
 
     /// Ends [`MonitorSocket::serve`] in another thread.
     pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 }
