@@ -5,6 +5,7 @@
 //! | [`store`] | the interface between workloads and engines; [`peers`] adds other engines |
 //! | [`workload`] | the interface of [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`], [`counter`] |
 //! | [`contention`] | waits, failures and repeated attempts of a run |
+//! | [`group_model`] | what a window and a flush predict for group commit |
 //! | [`driver`] | runs a workload in threads as a [`plan`] says, and makes a [`report`] |
 //! | [`population`], [`load`] | fill tables, and recognize tables that were filled before |
 //! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check its rows |
@@ -43,6 +44,7 @@ pub mod reads;
 pub mod reopened;
 pub mod requests;
 pub mod contention;
+pub mod group_model;
 pub mod report;
 pub mod device;
 pub mod sweep;

@@ -4,11 +4,13 @@ use crate::checked::Checked;
 use crate::contention::Contention;
 use crate::coordination::Coordination;
 use crate::engine::Engine;
+use crate::group_model::GroupModel;
 use crate::latencies::Latency;
 use crate::reopened::Reopened;
 use crate::requests::RequestReport;
 use crate::series::{CheckpointMark, Interval};
 use crate::traffic::Traffic;
+use quenchdb::Preset;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -229,6 +231,10 @@ pub struct Report {
     /// Transactions that committed, for each flush of the log's device; absent without flushes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commits_per_flush: Option<f64>,
+    /// With the preset `group`: what its model says, to be compared with `commits_per_write` and
+    /// the mean of `commit_latency_us`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub group_model: Option<GroupModel>,
     /// A durable 4 KiB write, measured on the same directory just before.
     pub floor_us: Floor,
     /// Random 4 KiB reads per second of the same file by as many threads, measured just after, if
@@ -290,6 +296,16 @@ impl Report {
     pub fn is_sound(&self) -> bool {
         self.check.as_ref().is_none_or(Checked::is_sound)
             && self.reopened.as_ref().is_none_or(Reopened::is_sound)
+    }
+
+    /// Adds what the model of group commit says, if the run had such a leader, which waited
+    /// `window_us` for followers.
+    pub fn add_group_model(&mut self, window_us: f64) {
+        let flush_us = self.stages.map_or(0.0, |stages| stages.flush_us.mean);
+        if self.preset == Preset::Group.name() && flush_us > 0.0 {
+            let rate = self.committed as f64 / self.seconds.max(f64::MIN_POSITIVE);
+            self.group_model = Some(GroupModel::of(window_us, flush_us, rate));
+        }
     }
 
     /// Adds the figures of the open after the run.
@@ -463,10 +479,11 @@ impl Report {
             self.device_flushes_per_transaction
         )?;
         match (self.commits_per_write, self.commits_per_flush) {
-            (Some(write), Some(flush)) => writeln!(f, "  {write:.1} commits a write, {flush:.1} a flush"),
-            (Some(write), None) => writeln!(f, "  {write:.1} commits a write, no flushes"),
-            _ => Ok(()),
+            (Some(write), Some(flush)) => writeln!(f, "  {write:.1} commits a write, {flush:.1} a flush")?,
+            (Some(write), None) => writeln!(f, "  {write:.1} commits a write, no flushes")?,
+            _ => {}
         }
+        self.group_model.iter().try_for_each(|model| writeln!(f, "  {model}"))
     }
 }
 

@@ -1,14 +1,34 @@
 //! How flags are read from their text.
 
-use clap::builder::{PossibleValue, PossibleValuesParser};
-use quench_bench::modelled::FIGURES;
+use clap::builder::{PossibleValue, TypedValueParser};
+use quench_bench::modelled::{FIGURES, Figures};
 use quench_bench::requests::Prices;
 use quenchdb::{Compression, Error, Preset};
 use std::path::Path;
 
-/// Returns the names of the modelled devices.
-pub fn devices() -> PossibleValuesParser {
-    PossibleValuesParser::new(FIGURES.iter().map(|f| PossibleValue::new(f.name).help(f.summary)))
+/// Parses the name of a modelled device, with other figures or without. Help and completions list
+/// the models.
+#[derive(Clone)]
+pub struct DeviceParser;
+
+impl TypedValueParser for DeviceParser {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<String, clap::Error> {
+        let name = |text: &str| -> Result<String, String> {
+            Figures::parse(text).map(|figures| figures.name.to_string())
+        };
+        name.parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(FIGURES.iter().map(|f| PossibleValue::new(f.name).help(f.summary))))
+    }
 }
 
 pub fn parse_compression(name: &str) -> Result<Compression, String> {

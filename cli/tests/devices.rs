@@ -112,6 +112,21 @@ fn workloads_run_on_a_device_in_memory_without_a_directory() {
 }
 
 #[test]
+fn a_device_of_chosen_figures_is_as_slow_as_they_say() {
+    let name = "sim:custom:write=3ms,slots=1";
+    let report = bench(&["put", "--device", name, "--preset", "group", "--threads", "2", "--seconds", "0.5"]);
+    assert_eq!(report["device"], name);
+    let model = &report["group_model"];
+    let (flush, latency) = (number(model, "flush_us"), number(model, "latency_us"));
+    assert!(flush >= 2_900.0 && latency == flush, "{model}");
+    assert!(number(&report["commit_latency_us"], "mean") >= latency * 0.9, "{report}");
+    let output = run_bench(&["device", "--device", "sim:ebs-gp3:iops=many"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("iops=many") && error.contains("the keys are"), "{error}");
+}
+
+#[test]
 fn a_sweep_measures_random_writes_of_a_device_only() {
     let arguments = ["device", "--sweep", "--device", "sim:memory-1.2us", "--seconds", "0.5"];
     let report = bench(&arguments);

@@ -105,7 +105,7 @@ const MIB: u64 = 1 << 20;
 const ENTERPRISE: u64 = 6_171_000_000;
 
 /// The base of the other devices.
-const SILENT: Figures = Figures {
+pub(super) const SILENT: Figures = Figures {
     name: "",
     summary: "",
     read: curve(0, 0, UNLIMITED),
@@ -200,7 +200,7 @@ pub static FIGURES: [Figures; 10] = [
     Figures {
         name: "sim:s3-express",
         summary: "an object store of one zone: 8 ms up to 1 MiB, 22 ms for 2 MiB, a tail from the 99th percentile",
-        read: curve(5 * MS, 256 * KIB, 75_000_000),
+        read: curve(5 * MS, MIB, 75_000_000),
         write: curve(8 * MS, MIB, 75_000_000),
         slots: 256,
         read_bytes_per_second: NETWORK,

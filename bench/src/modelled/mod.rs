@@ -5,7 +5,8 @@
 //!                          slots, shared rate, noise
 //! ```
 //!
-//! - [`figures`]: the figures of each device, and their sources (`docs/guide/benchmark.md`).
+//! - [`figures`]: the figures of each device, and their sources (`docs/guide/benchmark.md`);
+//!   [`chosen`]: devices with other figures.
 //! - [`schedule`]: when an access completes on a device with these figures. It does not wait, so
 //!   tests can ask it.
 //! - [`storage`]: a [`quenchdb::internals::device::Storage`] that takes that long; [`queue`]: its
@@ -21,6 +22,7 @@
 //! allocating cost nothing.
 
 pub mod figures;
+pub mod chosen;
 pub mod schedule;
 pub mod wait;
 mod shared;

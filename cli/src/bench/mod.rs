@@ -206,6 +206,7 @@ impl Bench<'_> {
         let mapped = report.durability.contains(&Survives::ProcessCrash.to_string());
         let tier = if mapped { self.tier()?.max(Tier::Process) } else { self.tier()? };
         (report.engine, report.tier) = (Engine::QuenchDb.name().into(), tier.name().into());
+        report.add_group_model(args.protocol.window_us());
         if report.device_reads > 0 {
             report.read_floor = Some(self.read_floor(Pattern::Random, FAULT_BYTES)?.reads_per_second);
         }

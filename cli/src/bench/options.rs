@@ -8,8 +8,8 @@ use super::workload_options::{CounterArgs, LoadArgs, TatpArgs, TpcbArgs, TpccArg
 use crate::commands::is_url;
 use crate::parse::prices;
 use crate::parse::{
-    bytes, devices, every, parse_compression, parse_preset, percent, positive_seconds, rate, seconds, theta,
-    value_bytes,
+    DeviceParser, bytes, every, parse_compression, parse_preset, percent, positive_seconds, rate, seconds,
+    theta, value_bytes,
 };
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -193,11 +193,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "DIRECTORY", help_heading = "Database")]
     object_cache: Option<PathBuf>,
     /// Model the speed of this device, on top of the directory --path, or of memory without --path
-    #[arg(long, value_name = "sim:NAME", value_parser = devices(), help_heading = "Device")]
+    #[arg(long, value_name = "sim:NAME", value_parser = DeviceParser, help_heading = "Device")]
     pub(super) device: Option<String>,
     /// Put the log on a device of its own, with the modelled speed of this one; the data stays
     /// where it is
-    #[arg(long, value_name = "sim:NAME", value_parser = devices(), help_heading = "Device")]
+    #[arg(long, value_name = "sim:NAME", value_parser = DeviceParser, help_heading = "Device")]
     pub(super) log_device: Option<String>,
     /// When completed writes count as durable
     #[arg(long, value_enum, default_value = "auto", help_heading = "Device")]
@@ -296,7 +296,7 @@ impl BenchArgs {
 
     /// Returns the place of the database.
     pub(super) fn place(&self, directory: Option<&Path>) -> Result<Place> {
-        let named = |name: &Option<String>| name.as_deref().and_then(Figures::named);
+        let named = |name: &Option<String>| name.as_deref().and_then(|name| Figures::parse(name).ok());
         let place = match (named(&self.device), directory) {
             (Some(figures), _) => Place::modelled(figures, directory, self.trust(), self.seed)?,
             (None, Some(url)) if is_url(url) => Place::objects(&url.to_string_lossy()),

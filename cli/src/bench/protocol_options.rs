@@ -115,6 +115,11 @@ impl ProtocolArgs {
         self.log_memory.as_deref().filter(|path| !path.exists())
     }
 
+    /// Returns how long a leader waits for followers, in microseconds.
+    pub fn window_us(&self) -> f64 {
+        self.window_us.unwrap_or(0) as f64
+    }
+
     /// Returns the builder with the given settings.
     pub fn apply(&self, builder: Builder) -> Builder {
         fn with<T: Copy>(builder: Builder, given: Option<T>, set: impl Fn(Builder, T) -> Builder) -> Builder {

@@ -169,7 +169,7 @@ fn s3_express_is_flat_to_1_mib_then_linear_and_has_a_tail() {
     expect_median(name, Access::Write, 2 * MIB, 22.0 * MS);
     let of = |mib: u64| quantile(&alone(name, Access::Write, mib * MIB, 2001), 0.5);
     expect((of(9) - of(5)) / (of(5) - of(1)), 1.0, 0.05);
-    for bytes in [4 * KIB, 256 * KIB] {
+    for bytes in [4 * KIB, 256 * KIB, MIB] {
         expect_median(name, Access::Read, bytes, 5.0 * MS);
     }
     let sorted = alone(name, Access::Write, 512 * KIB, MANY);
