@@ -375,7 +375,7 @@ fn copy(from: &Path, to: &Path) {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             copy(&entry.path(), &target);
-        } else {
+        } else if entry.path().is_file() {
             std::fs::copy(entry.path(), target).expect("copied");
         }
     }
