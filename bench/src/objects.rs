@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::objects::{
-    ObjectStore, Options, Request, StoreFacts, connect, open_url, perform,
+    MANIFEST_NAME, ObjectStore, Options, Request, StoreFacts, connect, open_url, perform,
 };
 use quenchdb::internals::device::probe::{RawWrites, time_writes};
 use quenchdb::{Error, ErrorKind};
@@ -35,16 +35,13 @@ pub fn is_empty(url: &str) -> Result<bool> {
 pub fn remove_all(url: &str) -> Result<()> {
     let store = connect(url)?;
     let mut names = list(&*store)?;
-    names.sort_by_key(|name| name != MANIFEST);
+    names.sort_by_key(|name| name != MANIFEST_NAME);
     for name in names {
         let request = Request::Delete { name: name.clone() };
         perform(&*store, request).map_err(|failure| anyhow!("cannot remove {name}: {}", failure.what))?;
     }
     Ok(())
 }
-
-/// Name of the object that makes others a database.
-const MANIFEST: &str = "manifest";
 
 fn list(store: &dyn ObjectStore) -> Result<Vec<String>> {
     let listed = perform(store, Request::List { prefix: String::new() });

@@ -285,6 +285,7 @@ impl Check<'_> {
 
     /// Checks blocks and files: too many owners, or none. While no checkpoint is made all owners
     /// are permanent.
+    ///
     /// Returns obsolete log segments that would never be removed.
     fn space(&mut self) -> Result<Vec<SegmentId>> {
         let Engine { store, writing, .. } = self.engine;

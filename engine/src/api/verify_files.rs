@@ -4,7 +4,7 @@ use super::refuse::{OWN_FILES, PROBES};
 use crate::backup::BACKUP_PATH;
 use crate::base::{DatabaseId, Error, ErrorKind, Result, SegmentId};
 use crate::device::{OpenMode, Storage};
-use crate::log::{DIRECTORY, database_of, segment_id};
+use crate::log::{DIRECTORY, database_of, path_of, segment_id};
 use crate::recovery::unreadable_log;
 use crate::store::{Manifest, ManifestCopy, manifest_copies};
 use std::path::Path;
@@ -134,8 +134,7 @@ impl FilesReport {
     /// Adds log segments that would never be removed while the database is open.
     pub(super) fn add_leaked(&mut self, storage: &dyn Storage, leaked: &[SegmentId]) {
         for id in leaked {
-            let path = format!("{DIRECTORY}/{:08}.seg", id.0);
-            self.add_extra_file(storage, path, "an obsolete log segment: the next open removes it");
+            self.add_extra_file(storage, path_of(*id), "an obsolete log segment: the next open removes it");
         }
     }
 

@@ -65,7 +65,7 @@ pub use divide::Fragments;
 pub use dump::{DumpedRecord, dump};
 pub use follow::{FollowedBlock, Follower, LogView};
 pub use fragment::{FRAGMENTS_MAX, Fragment};
-pub use names::{DIRECTORY, id_of as segment_id, next_id};
+pub use names::{DIRECTORY, id_of as segment_id, next_id, path_of};
 pub use part::{Part, RecordKind, counting_bytes};
 pub use reader::{Scan, ScanOptions, ScannedSegment, scan, scan_what_is_readable};
 pub use record::{

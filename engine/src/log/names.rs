@@ -11,7 +11,8 @@ pub const DIRECTORY: &str = "log";
 const LIMIT: u64 = 1 << 62;
 
 /// The path of a segment.
-pub(super) fn path_of(id: SegmentId) -> String {
+#[must_use]
+pub fn path_of(id: SegmentId) -> String {
     format!("{DIRECTORY}/{}", name_of(id))
 }
 

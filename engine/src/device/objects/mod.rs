@@ -67,6 +67,8 @@ pub use page_cache::PageCache;
 #[cfg(feature = "internals")]
 pub use probe::probe;
 #[cfg(feature = "internals")]
+pub use register::MANIFEST_NAME;
+#[cfg(feature = "internals")]
 pub use request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 #[cfg(all(feature = "s3", feature = "internals"))]
 pub use s3::{S3Credentials, S3Options, S3Store};
