@@ -10,7 +10,9 @@
 //! | [`population`], [`load`] | fill tables, and recognize tables that were filled before |
 //! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check its rows |
 //! | [`bulk`], [`scan`], [`soak`] | load fast; read a whole table; measure space after hours |
-//! | [`device`], [`sweep`], [`reads`] | measure the floors: a raw durable write, writes of all sizes, a raw read |
+//! | [`device`], [`reads`] | measure the floors: a raw durable write, a raw read |
+//! | [`sweep`] | measure random writes by size and threads |
+//! | [`sizes`] | reads sizes with units |
 //! | [`place`], [`modelled`] | a directory, memory, or a device with a modelled speed |
 //! | [`objects`] | a store of objects: its floor |
 //! | [`comparison`], [`traffic`] | several engines side by side; the writes of a block device |
@@ -23,6 +25,7 @@ pub mod parallel;
 pub mod process;
 pub mod distribution;
 pub mod rows;
+pub mod sizes;
 pub mod record;
 pub mod coordination;
 pub mod traffic;

@@ -7,6 +7,7 @@
 //! ```
 
 use super::figures::{FIGURES, Figures, RequestLimit, SILENT};
+use crate::sizes::bytes;
 use std::sync::{Mutex, PoisonError};
 
 /// The base of a device that has only the chosen figures.
@@ -80,7 +81,8 @@ impl Figures {
                 self.requests = Some(RequestLimit { per_second: number()?, bytes });
             }
             "rate" => {
-                let rate = bytes(value).ok_or_else(|| wrong("not a number of bytes with k, m or g"))?;
+                let rate = bytes(value).ok().filter(|rate| *rate > 0);
+                let rate = rate.ok_or_else(|| wrong("not a number of bytes with k, m, g or t"))?;
                 (self.read_bytes_per_second, self.write_bytes_per_second) = (rate, rate);
             }
             "noise" => match value.parse::<u32>() {
@@ -99,17 +101,6 @@ fn nanoseconds(text: &str) -> Option<u64> {
     let (number, unit) = units.into_iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns)))?;
     let ns = number.parse::<f64>().ok()? * unit;
     (0.0..=100e9).contains(&ns).then_some(ns.round() as u64)
-}
-
-/// Reads a positive number of bytes; k, m and g are powers of 1024.
-fn bytes(text: &str) -> Option<u64> {
-    let units = [("k", 10), ("m", 20), ("g", 30)];
-    let (number, shift) = units
-        .into_iter()
-        .find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)))
-        .unwrap_or((text, 0));
-    let number = number.parse::<u64>().ok().filter(|number| *number > 0)?;
-    number.checked_mul(1 << shift)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   the other process ◀── a request each interval, on the socket in the directory
-//!          └─ its counters ──▶ differences ──▶ a screen, or a line or JSON object each interval
+//!          └─ its counters ──▶ differences ──▶ a screen, lines or JSON objects
 //! ```
 //! It opens nothing and reads no file of the database, so it disturbs no transaction and also works
 //! during a checkpoint.
