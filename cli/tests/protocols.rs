@@ -84,6 +84,19 @@ fn changes_divided_by_page_run_for_a_second() {
 }
 
 #[test]
+fn delta_false_logs_more_bytes() {
+    let log_bytes = |delta: &str| {
+        let options = ["tpcb", "--branches", "2", "--accounts", "300", "--delta", delta, "--seconds"];
+        let run = |seconds: &str| bench(&[&options[..], &[seconds]].concat());
+        let report = long_enough(0.2, run, |report| number(report, "committed") > 100.0);
+        number(&report, "log_bytes_per_transaction")
+    };
+    // Three rows of 100 bytes of which a balance changes, and one new row.
+    let (deltas, whole) = (log_bytes("true"), log_bytes("false"));
+    assert!(whole > deltas + 200.0, "{deltas} bytes with deltas, {whole} without");
+}
+
+#[test]
 fn contradictions_are_refused_with_the_reason() {
     for (flags, reason) in [
         (&["--layout", "one", "--logs", "2"][..], "layout = one has one log"),

@@ -236,6 +236,7 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
     perhaps(&|settings, n| settings.transaction_bytes_max = [0, 0, 0, 300 << 10][n]);
     perhaps(&|settings, n| settings.trim_log = n > 0);
     perhaps(&|settings, n| settings.change_history_bytes = [0, 0, 256 << 10, 16 << 20][n]);
+    perhaps(&|settings, n| settings.delta_logging = n > 0);
     drawn
 }
 

@@ -100,6 +100,9 @@ pub struct ProtocolArgs {
     /// Commits of --level bounded that a crash may lose, as time
     #[arg(long, value_name = "MS")]
     loss_window: Option<u64>,
+    /// Log only the changed range of a value that keeps its length; default true
+    #[arg(long, value_name = "BOOL")]
+    delta: Option<bool>,
 }
 
 impl ProtocolArgs {
@@ -153,6 +156,7 @@ impl ProtocolArgs {
         let builder = with(builder, self.siblings, Builder::gather_siblings);
         let builder = with(builder, self.gather_max, Builder::gather_max);
         let builder = with(builder, self.log_buffer, Builder::log_buffer_bytes);
-        with(builder, self.loss_window.map(Duration::from_millis), Builder::loss_window)
+        let builder = with(builder, self.loss_window.map(Duration::from_millis), Builder::loss_window);
+        with(builder, self.delta, Builder::delta_logging)
     }
 }

@@ -92,6 +92,7 @@ impl Builder {
         checkpoint_log_bytes: u64 = checkpoint_log_bytes,
         trim_log: bool = trim_log,
         change_history_bytes: u64 = change_history_bytes,
+        delta_logging: bool = delta_logging,
         transaction_bytes_max: usize = transaction_bytes_max,
         chunk_bytes: usize = chunk_bytes,
     }

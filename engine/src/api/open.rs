@@ -304,7 +304,7 @@ impl Parts {
             },
         )?;
         self.system.connect(commit, logs);
-        if self.settings.change_history_bytes > 0 {
+        if self.settings.change_history_bytes > 0 || !self.settings.delta_logging {
             self.system.feeds().fetch_add(1, Ordering::SeqCst);
         }
         let replay = self.replay_model(recovered.report);

@@ -190,6 +190,9 @@ pub struct Settings {
     /// database is closed, up to 16 TiB. With history, each value is logged whole. 0: only running
     /// feeds retain some. Default 0.
     pub change_history_bytes: u64,
+    /// An overwrite that keeps the length of a value logs only the range of bytes that it changes.
+    /// `false` logs each value whole. Recovery reads both. Default true.
+    pub delta_logging: bool,
     /// Largest redo of one transaction in bytes, 4096 to 1 TiB; 0 is two thirds of what
     /// `log_bytes_max` leaves beside the segments in use. Default 0.
     pub transaction_bytes_max: usize,
@@ -304,6 +307,7 @@ impl Default for Settings {
             log_bytes_max: 2 << 30,
             trim_log: true,
             change_history_bytes: 0,
+            delta_logging: true,
             transaction_bytes_max: 0,
             chunk_bytes: 0,
             await_cohort: true,
