@@ -17,6 +17,7 @@
 //! | [`objects`] | a store of objects: its floor |
 //! | [`comparison`], [`traffic`] | several engines side by side; the writes of a block device |
 //! | [`watch`], [`plot`] | show a run while it works; draw it afterwards |
+//! | [`figures`] | the figures of the papers, as runs of this program |
 //!
 //! The modules are listed as layers: each imports only modules listed before it.
 
@@ -67,4 +68,5 @@ pub mod soak;
 pub mod reopen;
 pub mod comparison;
 pub mod plot;
+pub mod figures;
 pub mod peers;

@@ -28,7 +28,7 @@ fn other_engines_name_the_program_that_contains_them() {
 
 #[test]
 fn flags_that_do_not_go_together_are_refused() {
-    refused(&["put", "ycsb"], &["put takes no second workload (ycsb)"]);
+    refused(&["put", "ycsb"], &["put takes no second name (ycsb)"]);
     refused(&["put", "--rounds", "2"], &["--rounds goes with compare"]);
     refused(&["put", "--engines", "quenchdb"], &["--engines goes with compare"]);
     refused(&["compare", "put", "--engine", "quenchdb"], &["--engine does not go with compare"]);

@@ -6,6 +6,7 @@ mod copies;
 mod devices;
 mod emulator;
 mod engines;
+mod figures;
 mod fuse;
 mod live;
 mod manual;

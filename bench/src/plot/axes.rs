@@ -4,7 +4,7 @@ pub(super) const SIZE: (u32, u32) = (1100, 640);
 pub(super) const FONT: &str = "sans-serif";
 
 /// As short as a label of an axis has to be.
-pub(super) fn short(number: f64) -> String {
+pub(crate) fn short(number: f64) -> String {
     match number {
         n if n >= 1e6 => format!("{}M", n / 1e6),
         n if n >= 1e3 => format!("{}k", n / 1e3),

@@ -4,5 +4,6 @@ mod axes;
 mod bars;
 mod run;
 
+pub(crate) use axes::short;
 pub use bars::draw_comparison;
 pub use run::draw;

@@ -55,6 +55,7 @@ impl BenchArgs {
             (self.tpcb.given(), name == Workload::Tpcb),
             (self.tatp.given(), name == Workload::Tatp),
             (self.counter.given(), name == Workload::Counter),
+            (self.figures.given(), name == Workload::Figures),
         ] {
             if let Some(flag) = given.filter(|_| !fits) {
                 bail!("{flag} does not go with {workload}");
@@ -72,7 +73,8 @@ impl BenchArgs {
         if self.runs > 1 && self.reopen == Some(Reopen::Kill) {
             bail!("--runs contradicts --reopen kill");
         }
-        let driven = !matches!(self.workload, Workload::Device | Workload::Scan | Workload::Load);
+        let driven =
+            !matches!(self.workload, Workload::Device | Workload::Scan | Workload::Load | Workload::Figures);
         for (flag, given) in [("--plot", self.plot.is_some()), ("--live", self.live)] {
             if given && !driven {
                 bail!("{flag} does not go with {workload}");
@@ -136,9 +138,9 @@ impl BenchArgs {
     /// Refuses flags that do not go with the chosen engine.
     pub(super) fn check_engines(&self, peers: &impl Peers) -> Result<()> {
         let workload = self.workload.name();
-        let EngineArgs { of, engines, rounds, .. } = &self.engines;
-        if let Some(of) = of {
-            bail!("{workload} takes no second workload ({})", of.name());
+        let EngineArgs { names, engines, rounds, .. } = &self.engines;
+        if let Some(name) = names.first().filter(|_| self.workload != Workload::Figures) {
+            bail!("{workload} takes no second name ({name}); compare and figures do");
         }
         for (flag, given) in [("--engines", !engines.is_empty()), ("--rounds", rounds.is_some())] {
             if given {

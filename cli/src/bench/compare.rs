@@ -8,6 +8,7 @@
 //! The order moves on by one each round, so that what a run leaves to the disk does not always meet
 //! the same engine. A process of its own has its own memory, counters and background threads.
 
+use super::child::read_all;
 use super::kill::Killed;
 use super::options::BenchArgs;
 use super::work::print;
@@ -20,7 +21,6 @@ use quench_bench::peers::Peers;
 use quench_bench::place::Place;
 use quench_bench::plot;
 use quench_bench::report::Report;
-use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -32,16 +32,6 @@ struct Turn {
     engine: Engine,
     round: u64,
     number: u64,
-}
-
-/// Reads a pipe to its end on a thread of its own, so that the child never waits for it.
-fn read_all(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut text = Vec::new();
-        // What could not be read is missed below.
-        let _ = pipe.map(|mut pipe| pipe.read_to_end(&mut text));
-        String::from_utf8_lossy(&text).into_owned()
-    })
 }
 
 struct Compare<'a> {

@@ -1,6 +1,5 @@
 //! The flags that choose engines.
 
-use super::workload_name::Workload;
 use quench_bench::engine::Engine;
 use quench_bench::peers::Peers;
 use std::path::PathBuf;
@@ -16,9 +15,9 @@ fn engine(name: &str) -> Result<Engine, String> {
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Engines")]
 pub struct EngineArgs {
-    /// Compare: the workload
-    #[arg(value_enum, index = 2, value_name = "COMPARED")]
-    pub(super) of: Option<Workload>,
+    /// Compare: the workload. Figures: ids, or their beginnings (AC-F9a, MS); default: all
+    #[arg(index = 2, value_name = "NAME")]
+    pub(super) names: Vec<String>,
     /// The engine: quenchdb, rocksdb, sqlite, lmdb, redb, fjall (only the program in peers/ has the
     /// others); also counts the writes of the block device
     #[arg(long, value_name = "NAME", value_parser = engine)]

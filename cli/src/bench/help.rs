@@ -26,9 +26,10 @@ const USUAL: [&str; 17] = [
 ];
 
 /// Options of some workloads only: those that other workloads refuse, or do not look at.
-const SOME: [(&[&str], &[Workload]); 9] = {
+const SOME: [(&[&str], &[Workload]); 10] = {
     use Workload::{
-        Ablation, Compare, Counter, Device, Live, Load, Mixed, Put, Scan, Soak, Tatp, Tpcb, Tpcc, Ycsb,
+        Ablation, Compare, Counter, Device, Figures, Live, Load, Mixed, Put, Scan, Soak, Tatp, Tpcb, Tpcc,
+        Ycsb,
     };
     [
         (&["rows", "value_bytes"], &[Ycsb, Live, Put, Load, Scan, Soak, Mixed, Ablation, Compare]),
@@ -37,7 +38,8 @@ const SOME: [(&[&str], &[Workload]); 9] = {
         (&["only"], &[Tpcc, Tatp]),
         (&["ablation_of"], &[Ablation]),
         (&["sweep"], &[Device]),
-        (&["of", "engines", "rounds"], &[Compare]),
+        (&["engines", "rounds"], &[Compare]),
+        (&["names"], &[Compare, Figures]),
         (
             &["reopen", "plot", "live", "rate", "arrivals", "runs", "checkpoint_every", "snapshots"],
             &[Ycsb, Live, Put, Soak, Mixed, Tpcc, Tpcb, Tatp, Counter],
@@ -47,7 +49,8 @@ const SOME: [(&[&str], &[Workload]); 9] = {
 };
 
 /// Groups of a single workload, by the heading.
-const GROUPS: [(&str, &[Workload]); 6] = [
+const GROUPS: [(&str, &[Workload]); 7] = [
+    ("Figures", &[Workload::Figures]),
     ("ycsb", &[Workload::Ycsb, Workload::Live, Workload::Mixed]),
     ("load", &[Workload::Load]),
     ("tpcc, mixed", &[Workload::Tpcc, Workload::Mixed]),
@@ -64,6 +67,9 @@ fn belongs(argument: &Arg, workload: Workload) -> bool {
     let heading = argument.get_help_heading().unwrap_or_default();
     if let Some((_, of)) = GROUPS.iter().find(|(name, _)| *name == heading) {
         return of.contains(&workload);
+    }
+    if workload == Workload::Figures {
+        return ["names", "seconds"].contains(&id);
     }
     if workload == Workload::Device {
         let has_database =

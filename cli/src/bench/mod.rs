@@ -11,15 +11,18 @@ mod protocol_options;
 mod workload_options;
 mod engine_options;
 mod concurrency_options;
+mod figures_options;
 mod options;
 mod turns;
 mod checks;
 mod workloads;
 mod work;
 mod peer;
+mod child;
 mod kill;
 mod compare;
 mod ablation;
+mod figures;
 
 pub use options::BenchArgs;
 
@@ -73,7 +76,7 @@ impl Drop for RemovedAtEnd {
 pub fn run(args: BenchArgs, json: bool, peers: &impl Peers) -> Result<Outcome> {
     let args = args.resolved();
     let json = json || args.engines.is_turn();
-    if args.engines.is_turn() {
+    if args.engines.is_turn() || args.figures.point {
         // A parent that is killed cannot end this process.
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     } else if args.workload == Workload::Compare {
@@ -93,6 +96,9 @@ fn run_one(args: &BenchArgs, json: bool, peers: &impl Peers) -> Result<Outcome> 
     }
     if args.workload == Workload::Ablation {
         return ablation::run(args, json);
+    }
+    if args.workload == Workload::Figures {
+        return figures::run(args, json);
     }
     if args.workload == Workload::Device {
         return run_device(args, json);

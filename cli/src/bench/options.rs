@@ -2,6 +2,7 @@
 
 use super::concurrency_options::ConcurrencyArgs;
 use super::engine_options::EngineArgs;
+use super::figures_options::FiguresArgs;
 use super::protocol_options::{AblationOf, ProtocolArgs};
 use super::workload_name::Workload;
 use super::workload_options::{CounterArgs, LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
@@ -232,6 +233,8 @@ pub struct BenchArgs {
     pub(super) concurrency: ConcurrencyArgs,
     #[command(flatten)]
     pub(super) engines: EngineArgs,
+    #[command(flatten)]
+    pub(super) figures: FiguresArgs,
     /// Makes this process the child of a run with --reopen kill, with this database
     #[arg(long, hide = true)]
     pub(super) child: Option<PathBuf>,
@@ -270,6 +273,11 @@ impl BenchArgs {
     /// Returns whether the killed child records acknowledgments for a check.
     pub(super) fn keeps_ledger(&self) -> bool {
         self.check && self.reopen == Some(Reopen::Kill)
+    }
+
+    /// Returns the measured time, if it was given.
+    pub(super) fn given_seconds(&self) -> Option<f64> {
+        self.seconds
     }
 
     pub(super) fn threads(&self) -> u64 {

@@ -4,6 +4,7 @@ use super::engine_options::EngineArgs;
 use super::options::BenchArgs;
 use super::workload_name::Workload;
 use anyhow::{Result, bail};
+use clap::ValueEnum;
 use quench_bench::engine::Engine;
 use std::path::PathBuf;
 
@@ -11,11 +12,15 @@ impl BenchArgs {
     /// Returns the flags of the run of one engine. Transactions that only read use snapshots with
     /// every engine: an engine with a single writer would make them wait otherwise.
     pub(super) fn turn_of(&self, engine: Engine, directory: Option<PathBuf>) -> Result<BenchArgs> {
-        let Some(workload @ (Workload::Put | Workload::Ycsb | Workload::Tpcc)) = self.engines.of else {
+        let named = match &self.engines.names[..] {
+            [name] => Workload::from_str(name, false).ok(),
+            _ => None,
+        };
+        let Some(workload @ (Workload::Put | Workload::Ycsb | Workload::Tpcc)) = named else {
             bail!("compare needs the workload: `quench bench compare put`, ycsb or tpcc");
         };
         let engines = EngineArgs {
-            of: None,
+            names: Vec::new(),
             engine: Some(engine),
             engines: Vec::new(),
             rounds: None,

@@ -33,6 +33,9 @@ pub enum Workload {
     /// Put, ycsb or tpcc on several engines in turn, in one table; only the program in peers/ has
     /// other engines
     Compare,
+    /// The figures of five papers on commit protocols, each as runs of this program, with a page
+    /// that shows ours beside the published numbers
+    Figures,
 }
 
 impl Workload {

@@ -1,0 +1,16 @@
+//! The figures and tables of the papers, regenerated.
+//!
+//! [`catalogue`] describes each figure as runs of this program; the program makes the runs, each in
+//! a process of its own, and adds their reports to [`results`]. [`entry`] makes what is shown of
+//! them: [`page`], [`table`], JSON.
+
+pub mod spec;
+pub mod results;
+pub mod entry;
+mod drawing;
+mod table;
+mod page;
+pub mod catalogue;
+
+pub use page::page;
+pub use table::csv;

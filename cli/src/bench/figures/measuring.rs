@@ -1,0 +1,234 @@
+//! Runs points, each in a process of its own, and keeps their reports in files.
+
+use crate::bench::child::read_all;
+use crate::bench::kill::Killed;
+use crate::output::Progress;
+use anyhow::{Context, Result, bail};
+use quench_bench::figures::results::Results;
+use quench_bench::figures::spec::Point;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Time of a point beside its measured time, until points have shown theirs: load, floor, close.
+const OVERHEAD_SECONDS: f64 = 1.5;
+/// A point that takes longer than this many times its measured time, and a minute, has failed.
+const PATIENCE: f64 = 20.0;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A point as it is kept in a file.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    command: String,
+    /// The build of the program that measured it.
+    build: String,
+    reports: Vec<Value>,
+}
+
+/// Returns what distinguishes this build of the program from another one.
+fn build() -> Result<String> {
+    let program = std::fs::metadata(std::env::current_exe()?)?;
+    let modified = program.modified()?.duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    Ok(format!("{} {} {modified}", env!("CARGO_PKG_VERSION"), program.len()))
+}
+
+/// Measures points, and keeps their reports.
+pub(super) struct Measuring<'a> {
+    out: &'a Path,
+    build: String,
+    any_build: bool,
+    runs: usize,
+    bar: &'a Progress,
+    results: Results,
+    /// Time of the points measured by this process: expected and actual.
+    time: (f64, f64),
+    /// Expected seconds of all points that are left.
+    left: f64,
+    done: u64,
+    total: u64,
+}
+
+/// Returns a name for the file of a command: FNV-1a of 64 bits.
+fn file_name(command: &str) -> String {
+    let hash = command
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    format!("{hash:016x}.json")
+}
+
+/// Returns how long a point is expected to take.
+pub(super) fn expected_seconds(point: &Point) -> f64 {
+    point.seconds * 1.1 + OVERHEAD_SECONDS
+}
+
+impl<'a> Measuring<'a> {
+    /// Returns a measuring of each point `runs` times.
+    pub(super) fn new(out: &'a Path, any_build: bool, runs: usize, bar: &'a Progress) -> Result<Self> {
+        let points = out.join("points");
+        std::fs::create_dir_all(&points).with_context(|| format!("cannot create {}", points.display()))?;
+        Ok(Measuring {
+            out,
+            build: build()?,
+            any_build,
+            runs,
+            bar,
+            results: Results::default(),
+            time: (0.0, 0.0),
+            left: 0.0,
+            done: 0,
+            total: 0,
+        })
+    }
+
+    /// Reads what is known of the points, and counts what is missing.
+    pub(super) fn plan(&mut self, points: impl Iterator<Item = Point>) -> Result<()> {
+        let mut counted = HashSet::new();
+        for point in points.filter(|point| counted.insert(point.command.join(" "))) {
+            self.recall(&point.command)?;
+            let missing = self.runs.saturating_sub(self.results.runs(&point.command));
+            self.total += missing as u64;
+            self.left += missing as f64 * expected_seconds(&point);
+        }
+        Ok(())
+    }
+
+    /// Returns whether an earlier run measured all of these points; false without points.
+    pub(super) fn is_known(&mut self, points: &[Point]) -> Result<bool> {
+        for point in points {
+            self.recall(&point.command)?;
+        }
+        Ok(!points.is_empty() && points.iter().all(|point| self.results.runs(&point.command) > 0))
+    }
+
+    /// Returns the reports so far.
+    pub(super) fn results(&self) -> &Results {
+        &self.results
+    }
+
+    fn file(&self, command: &[String]) -> PathBuf {
+        self.out.join("points").join(file_name(&command.join(" ")))
+    }
+
+    /// Reads what an earlier run measured of a point.
+    fn recall(&mut self, command: &[String]) -> Result<()> {
+        let path = self.file(command);
+        if self.results.runs(command) > 0 || !path.exists() {
+            return Ok(());
+        }
+        let text = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let kept: Kept = serde_json::from_slice(&text)
+            .with_context(|| format!("{} is no point of a figure; remove it", path.display()))?;
+        if kept.command == command.join(" ") && (self.any_build || kept.build == self.build) {
+            for report in kept.reports {
+                self.results.add(command, report);
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self, command: &[String]) -> Result<()> {
+        let kept = Kept {
+            command: command.join(" "),
+            build: self.build.clone(),
+            reports: self.results.reports(command).to_vec(),
+        };
+        write_whole(&self.file(command), &serde_json::to_vec(&kept)?)
+    }
+
+    fn show(&self, figure: &str) {
+        let (expected, actual) = self.time;
+        let factor = if expected > 0.0 { actual / expected } else { 1.0 };
+        let left = (self.left * factor).ceil() as u64;
+        let text = format!(
+            "{figure}: point {} of {}, {} min {:02} s left",
+            self.done + 1,
+            self.total,
+            left / 60,
+            left % 60
+        );
+        self.bar.counting(text, self.done, self.total);
+    }
+
+    /// Runs one point once.
+    fn measure(&mut self, figure: &str, point: &Point) -> Result<()> {
+        self.show(figure);
+        let began = Instant::now();
+        let report =
+            self.run(figure, point).with_context(|| format!("quench bench {}", point.command.join(" ")))?;
+        self.time.0 += expected_seconds(point);
+        self.time.1 += began.elapsed().as_secs_f64();
+        self.results.add(&point.command, report);
+        self.keep(&point.command)
+    }
+
+    fn run(&self, figure: &str, point: &Point) -> Result<Value> {
+        // The program `quench` has `bench` before the workload; other programs have nothing.
+        let before =
+            std::env::args().skip(1).take_while(|arg| arg != "figures").filter(|arg| arg != "--json");
+        let mut child = Killed(
+            Command::new(std::env::current_exe()?)
+                .args(before)
+                .args(&point.command)
+                .args(["--json", "--point"])
+                // Databases of points are on the disk of the report.
+                .current_dir(self.out)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .context("cannot start the run of a point")?,
+        );
+        let (out, errors) = (read_all(child.0.stdout.take()), read_all(child.0.stderr.take()));
+        let began = Instant::now();
+        let patience = Duration::from_secs_f64(point.seconds * PATIENCE + 60.0);
+        let status = loop {
+            if let Some(status) = child.0.try_wait().context("cannot wait for a point")? {
+                break status;
+            }
+            if began.elapsed() > patience {
+                bail!("ended after {} s without a report", patience.as_secs());
+            }
+            self.show(figure);
+            std::thread::sleep(LOOK_EVERY);
+        };
+        let (out, errors) = (out.join().unwrap_or_default(), errors.join().unwrap_or_default());
+        if !status.success() {
+            bail!("{}", errors.trim().lines().last().unwrap_or("ended without a message"));
+        }
+        serde_json::from_str(&out).context("the report is no JSON")
+    }
+
+    /// Measures the missing runs of all points of a figure, in rotation. Returns the errors.
+    pub(super) fn figure(&mut self, figure: &str, points: &[Point]) -> Vec<String> {
+        let mut errors: Vec<(String, String)> = Vec::new();
+        for round in 0..self.runs {
+            for at in 0..points.len() {
+                // Another point is the first one in each round.
+                let point = &points[(at + round) % points.len()];
+                let key = point.command.join(" ");
+                if self.results.runs(&point.command) > round
+                    || errors.iter().any(|(failed, _)| *failed == key)
+                {
+                    continue;
+                }
+                if let Err(error) = self.measure(figure, point) {
+                    errors.push((key, format!("{error:#}")));
+                }
+                self.done += 1;
+                self.left -= expected_seconds(point);
+            }
+        }
+        errors.into_iter().map(|(_, error)| error).collect()
+    }
+}
+
+/// Replaces a file as a whole.
+pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let new = path.with_extension("new");
+    std::fs::write(&new, bytes)
+        .and_then(|()| std::fs::rename(&new, path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
