@@ -73,16 +73,19 @@ fn line(bytes: usize, writers: usize, raw: &RawWrites) -> DeviceLine {
     }
 }
 
+fn raw(place: &Place, bytes: usize, writers: usize, duration: Duration) -> Result<RawWrites> {
+    match place.url() {
+        Some(url) => objects::raw_durable_write(url, bytes, writers, duration),
+        None => Ok(raw_durable_write(&place.log_storage()?, bytes, writers, duration)?),
+    }
+}
+
 /// Measures durable writes of `bytes` by `writers` threads for `duration`.
 ///
 /// # Errors
 /// Those of the device.
 pub fn measure_one(place: &Place, bytes: usize, writers: usize, duration: Duration) -> Result<DeviceLine> {
-    let raw = match place.url() {
-        Some(url) => objects::raw_durable_write(url, bytes, writers, duration)?,
-        None => raw_durable_write(&place.log_storage()?, bytes, writers, duration)?,
-    };
-    Ok(line(bytes, writers, &raw))
+    Ok(line(bytes, writers, &raw(place, bytes, writers, duration)?))
 }
 
 /// Measures the floor of a commit: one writer, 4 KiB.
@@ -90,8 +93,9 @@ pub fn measure_one(place: &Place, bytes: usize, writers: usize, duration: Durati
 /// # Errors
 /// Those of the device.
 pub fn floor(place: &Place, duration: Duration) -> Result<Floor> {
-    let line = measure_one(place, 4096, 1, duration)?;
-    Ok(Floor { p50: line.p50_us, p90: line.p90_us, p99: line.p99_us })
+    let latency = raw(place, 4096, 1, duration)?.latency;
+    let us = |part| latency.value_at_quantile(part) as f64 / 1e3;
+    Ok(Floor { p50: us(0.5), p90: us(0.9), p99: us(0.99), p999: us(0.999), p9999: us(0.9999) })
 }
 
 /// A temporary file of random bits.

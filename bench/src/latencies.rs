@@ -105,6 +105,19 @@ impl Counted {
         0.0
     }
 
+    /// Returns the number of latencies by octave: the element `i` counts those of more than
+    /// `2^(i - 1)` us and at most `2^i` us; the last one all longer ones.
+    #[must_use]
+    pub fn octaves<const N: usize>(&self) -> [u64; N] {
+        let mut octaves = [0; N];
+        for (index, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let us = upper_ns(index).div_ceil(1000).max(1);
+            let octave = us.next_power_of_two().trailing_zeros() as usize;
+            octaves[octave.min(N - 1)] += count;
+        }
+        octaves
+    }
+
     /// Returns the standard deviation in microseconds, as exact as the buckets; 0 without
     /// latencies.
     fn stdev_us(&self) -> f64 {

@@ -18,6 +18,7 @@
 //! | [`comparison`], [`traffic`] | several engines side by side; the writes of a block device |
 //! | [`watch`], [`plot`] | show a run while it works; draw it afterwards |
 //! | [`figures`] | the figures of the papers, as runs of this program |
+//! | [`run_report`] | a page that shows one run, or several beside each other |
 //!
 //! The modules are listed as layers: each imports only modules listed before it.
 
@@ -68,5 +69,7 @@ pub mod soak;
 pub mod reopen;
 pub mod comparison;
 pub mod plot;
+mod html;
 pub mod figures;
+pub mod run_report;
 pub mod peers;

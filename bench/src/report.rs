@@ -25,6 +25,12 @@ pub struct Floor {
     pub p90: f64,
     /// 99th percentile.
     pub p99: f64,
+    /// 99.9th percentile.
+    #[serde(default)]
+    pub p999: f64,
+    /// 99.99th percentile.
+    #[serde(default)]
+    pub p9999: f64,
 }
 
 /// One type of transaction.
@@ -428,7 +434,7 @@ impl Report {
         if self.knows_itself() {
             writeln!(f, "  {:<22}{}", "commit", self.commit_latency_us)?;
             writeln!(f, "  {:<22}{}", "total", self.total_latency_us)?;
-            let Floor { p50, p90, p99 } = self.floor_us;
+            let Floor { p50, p90, p99, .. } = self.floor_us;
             let what = "raw durable 4 KiB write";
             writeln!(f, "  {:<22}{:>10} {p50:>10.1} {p90:>10.1} {p99:>10.1}   {what}", "floor", "")?;
         }

@@ -19,7 +19,26 @@ pub struct Interval {
     pub p99_us: f64,
     /// The slowest of them.
     pub max_us: f64,
+    /// Number of transactions by latency: the element `i` counts those of more than `2^(i - 1)` us
+    /// and at most `2^i` us, the last one all slower ones.
+    #[serde(default)]
+    pub counts: [u64; OCTAVES],
+    /// Memory of the pages at the end of the interval, in bytes.
+    #[serde(default)]
+    pub page_bytes: u64,
+    /// Memory of old versions of rows at the end of the interval, in bytes.
+    #[serde(default)]
+    pub version_bytes: u64,
+    /// Bytes of log that a recovery would read at the end of the interval.
+    #[serde(default)]
+    pub log_bytes_in_use: u64,
+    /// Time that a recovery would take at the end of the interval, estimated, in seconds.
+    #[serde(default)]
+    pub recovery_seconds: f64,
 }
+
+/// Number of octaves of a latency in an interval: the last one begins at 67 s.
+pub const OCTAVES: usize = 28;
 
 /// A checkpoint, in seconds since the measurement began; one that began before has a negative
 /// `from`.
@@ -98,12 +117,18 @@ impl<'a, S: Store> Sampler<'a, S> {
         let (sums, latencies) = (self.activity.sums(), self.activity.latencies());
         let now = self.began.elapsed().as_secs_f64();
         let between = latencies.since(&self.latencies);
+        let gauges = self.store.gauges();
         self.series.push(Interval {
             second: self.begun,
             seconds: now - self.begun,
             committed: sums.committed - self.sums.committed,
             p99_us: between.quantile_us(0.99),
             max_us: between.quantile_us(1.0),
+            counts: between.octaves(),
+            page_bytes: gauges.pages * gauges.page_bytes,
+            version_bytes: gauges.version_bytes,
+            log_bytes_in_use: gauges.log_bytes_in_use,
+            recovery_seconds: gauges.recovery_seconds,
         });
         (self.begun, self.sums, self.latencies) = (now, sums, latencies);
     }

@@ -118,6 +118,8 @@ enum Command {
     Log(inspect::LogArgs),
     /// Measure commits, reads, scans, recovery, or the raw device
     Bench(Box<bench::BenchArgs>),
+    /// Write a page that shows runs of `bench --json` beside each other
+    Report(bench::ReportArgs),
     /// Run a server that behaves like an object store, with chosen latency and faults, for trials
     #[cfg(feature = "emulator")]
     Emulate(emulate::EmulateArgs),
@@ -165,6 +167,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Objects(args) => objects::run(&args, json),
         Command::Log(args) => inspect::log(&args, json),
         Command::Bench(args) => bench::run(*args, json, &NoPeers),
+        Command::Report(args) => bench::report(&args, json),
         #[cfg(feature = "emulator")]
         Command::Emulate(args) => emulate::run(args, json),
         Command::Torture(args) => torture::run(&args, json),

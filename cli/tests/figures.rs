@@ -132,3 +132,41 @@ fn a_browser_shows_the_page_without_messages() {
     let (_, messages) = browse(chromium, &wrong, &directory.path().join("profile"));
     assert!(messages.contains("CONSOLE"), "{messages}");
 }
+
+#[test]
+fn runs_are_shown_on_a_page() {
+    let directory = directory();
+    let at = |name: &str| directory.path().join(name);
+    let (one, page) = (at("one.json"), at("one.html"));
+    let run = [
+        "ycsb",
+        "--rows",
+        "2000",
+        "--seconds",
+        "0.3",
+        "--interval",
+        "0.1",
+        "--device",
+        "sim:nvme-enterprise",
+    ];
+    let output = run_bench(&[&run[..], &["--json", "--report", text(&page)]].concat());
+    expect_code(&output, 0);
+    std::fs::write(&one, &output.stdout).expect("written");
+    std::fs::write(at("two.json"), &output.stdout).expect("written");
+    let shown = std::fs::read_to_string(&page).expect("a page");
+    for part in
+        ["raw durable 4 KiB write, sim:nvme-enterprise", "darker is more", "budget", "padding of the log"]
+    {
+        assert!(shown.contains(part), "no {part}");
+    }
+    let both = at("both.html");
+    let two = at("two.json");
+    expect_code(&crate::support::run(&["report", text(&one), text(&two), "-o", text(&both)]), 0);
+    let shown = std::fs::read_to_string(&both).expect("a page");
+    assert!(shown.contains("one.json") && shown.contains("two.json"), "{shown}");
+    std::fs::write(&two, "{}").expect("written");
+    let output = crate::support::run(&["report", text(&two), "-o", text(&both)]);
+    expect_code(&output, 2);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("two.json is no report of a workload"), "{error}");
+}

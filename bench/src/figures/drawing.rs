@@ -1,10 +1,7 @@
 //! Draws a picture as SVG for a page.
-//!
-//! The page recolors text, grid and axes for dark screens with CSS; the drawing therefore has no
-//! background, and uses [`INK`] and [`GRID`] for nothing else. The colors of series are readable on
-//! both.
 
 use super::entry::{Form, Picture, Series};
+use crate::html::{FONT, GRID, INK, color};
 use crate::plot::short;
 use anyhow::{Result, anyhow, bail};
 use plotters::coord::Shift;
@@ -14,32 +11,12 @@ use std::ops::Range;
 
 /// Small enough to be read on a phone, where the page makes it as wide as the screen.
 const SIZE: (u32, u32) = (560, 340);
-const FONT: (&str, i32) = ("sans-serif", 15);
-/// Color of text and axes.
-const INK: RGBColor = RGBColor(1, 1, 1);
-/// Color of the grid.
-const GRID: RGBColor = RGBColor(221, 221, 221);
-/// Colors of series: blue, orange, green, red, purple, brown, cyan, grey.
-const COLORS: [RGBColor; 8] = [
-    RGBColor(46, 125, 209),
-    RGBColor(224, 122, 32),
-    RGBColor(44, 150, 80),
-    RGBColor(208, 56, 70),
-    RGBColor(140, 90, 200),
-    RGBColor(150, 105, 75),
-    RGBColor(20, 155, 165),
-    RGBColor(130, 130, 130),
-];
 /// Of the width of a place, used by its bars.
 const BARS_WIDTH: f64 = 0.8;
 /// Height of a line of the legend.
 const LEGEND_LINE: u32 = 20;
 /// Longest label that is drawn level.
 const LABEL_MOST: usize = 12;
-
-fn color(index: usize) -> RGBColor {
-    COLORS[index % COLORS.len()]
-}
 
 /// Returns the heights of a series, one for each label.
 fn heights(series: &Series) -> impl Iterator<Item = (f64, Option<f64>)> + '_ {
@@ -174,7 +151,7 @@ fn legend(area: &DrawingArea<SVGBackend<'_>, Shift>, picture: &Picture) -> Resul
 ///
 /// # Errors
 /// The picture has no value above 0.
-pub fn svg(picture: &Picture) -> Result<String> {
+pub(crate) fn svg(picture: &Picture) -> Result<String> {
     let Some(range) = range(picture) else { bail!("there is nothing to draw in `{}`", picture.title) };
     let has_legend = picture.series.len() > 1;
     let legend_height =

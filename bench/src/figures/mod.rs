@@ -7,7 +7,7 @@
 pub mod spec;
 pub mod results;
 pub mod entry;
-mod drawing;
+pub(crate) mod drawing;
 mod table;
 mod page;
 pub mod catalogue;

@@ -2,10 +2,9 @@
 
 use super::drawing::svg;
 use super::entry::{Comparison, Entry, Report, Verdict};
+use crate::html::{document, number};
 use anyhow::Result;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-
-const STYLE: &str = include_str!("page.css");
+use maud::{Markup, PreEscaped, html};
 
 /// The papers, by the beginning of the ids.
 const PAPERS: [(&str, &str); 5] = [
@@ -15,28 +14,6 @@ const PAPERS: [(&str, &str); 5] = [
     ("GC", "Group commit"),
     ("NVM", "Distributed logging and passive group commit (VLDB 2014)"),
 ];
-
-/// Returns a number with three significant digits, and separated thousands.
-fn number(value: f64) -> String {
-    let magnitude = value.abs();
-    if magnitude >= 1000.0 {
-        let digits = format!("{:.0}", magnitude);
-        let mut text = String::new();
-        for (index, digit) in digits.chars().enumerate() {
-            if index > 0 && (digits.len() - index).is_multiple_of(3) {
-                text.push(',');
-            }
-            text.push(digit);
-        }
-        return if value < 0.0 { format!("-{text}") } else { text };
-    }
-    match magnitude {
-        m if m >= 100.0 || m == 0.0 => format!("{value:.0}"),
-        m if m >= 10.0 => format!("{value:.1}"),
-        m if m >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
 
 fn with_unit(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{} {unit}", number(value)).trim_end().to_string())
@@ -188,40 +165,26 @@ pub fn page(report: &Report) -> Result<String> {
         }
     }
     let title = "QuenchDB: the figures of five papers, measured again";
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                // Without one a browser asks the server for it.
-                link rel="icon" href="data:,";
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
+    let body = html! {
+        header {
+            h1 { (title) }
+            p.setting {
+                "Version " (report.version) ", " (report.date) ", depth " (report.depth) ". " (report.machine)
             }
-            body {
-                header {
-                    h1 { (title) }
-                    p.setting {
-                        "Version " (report.version) ", " (report.date) ", depth " (report.depth) ". " (report.machine)
-                    }
-                    p {
-                        "Each figure shows our measurement, and the published number beside ours. "
-                        "Machines differ, so the shape counts: which variant wins, and by how much."
-                    }
-                    (overview(report))
-                }
-                main {
-                    @for (title, figures) in &sections {
-                        h2 { (title) }
-                        @for figure in figures { (figure) }
-                    }
-                }
+            p {
+                "Each figure shows our measurement, and the published number beside ours. "
+                "Machines differ, so the shape counts: which variant wins, and by how much."
+            }
+            (overview(report))
+        }
+        main {
+            @for (title, figures) in &sections {
+                h2 { (title) }
+                @for figure in figures { (figure) }
             }
         }
     };
-    Ok(page.into_string())
+    Ok(document(title, &body))
 }
 
 #[cfg(test)]

@@ -75,7 +75,9 @@ impl BenchArgs {
         }
         let driven =
             !matches!(self.workload, Workload::Device | Workload::Scan | Workload::Load | Workload::Figures);
-        for (flag, given) in [("--plot", self.plot.is_some()), ("--live", self.live)] {
+        for (flag, given) in
+            [("--plot", self.plot.is_some()), ("--report", self.report.is_some()), ("--live", self.live)]
+        {
             if given && !driven {
                 bail!("{flag} does not go with {workload}");
             }
@@ -121,6 +123,7 @@ impl BenchArgs {
             ("--runs", self.runs() > 1),
             ("--reopen", self.reopen.is_some()),
             ("--live", self.live),
+            ("--report", self.report.is_some()),
         ] {
             if given {
                 bail!("{flag} does not go with compare");

@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, Command, ValueEnum};
 use std::fmt::Write as _;
 
 /// Options on the page of all workloads.
-const USUAL: [&str; 17] = [
+const USUAL: [&str; 18] = [
     "threads",
     "seconds",
     "rows",
@@ -22,6 +22,7 @@ const USUAL: [&str; 17] = [
     "check",
     "live",
     "plot",
+    "report",
     "json",
 ];
 
@@ -41,7 +42,17 @@ const SOME: [(&[&str], &[Workload]); 10] = {
         (&["engines", "rounds"], &[Compare]),
         (&["names"], &[Compare, Figures]),
         (
-            &["reopen", "plot", "live", "rate", "arrivals", "runs", "checkpoint_every", "snapshots"],
+            &[
+                "reopen",
+                "plot",
+                "report",
+                "live",
+                "rate",
+                "arrivals",
+                "runs",
+                "checkpoint_every",
+                "snapshots",
+            ],
             &[Ycsb, Live, Put, Soak, Mixed, Tpcc, Tpcb, Tatp, Counter],
         ),
         (&["engine"], &[Ycsb, Live, Put, Mixed, Tpcc, Tpcb, Tatp, Counter, Device]),

@@ -17,6 +17,7 @@ mod turns;
 mod checks;
 mod workloads;
 mod work;
+mod pictures;
 mod peer;
 mod child;
 mod kill;
@@ -25,6 +26,7 @@ mod ablation;
 mod figures;
 
 pub use options::BenchArgs;
+pub use pictures::{ReportArgs, report};
 
 use crate::commands::{is_url, require_empty};
 use crate::errors::complain;
@@ -46,7 +48,7 @@ use quench_bench::report::{Floor, Report};
 use quench_bench::soak::{self, Space, Written};
 use quench_bench::traffic::BlockDevice;
 use quench_bench::workload::Acknowledged;
-use quench_bench::{bulk, device, ledger, plot, scan, sweep};
+use quench_bench::{bulk, device, ledger, scan, sweep};
 use quenchdb::{Database, DeviceTrust, Survives};
 use serde::Serialize;
 use std::fmt::Display;
@@ -358,9 +360,7 @@ impl Bench<'_> {
         json: bool,
     ) -> Result<Outcome> {
         self.bar.finish();
-        if let Some(path) = &self.args.plot {
-            plot::draw(run, path)?;
-        }
+        pictures::draw(self.args, run)?;
         print(report, json)?;
         Ok(outcome(sound))
     }

@@ -223,6 +223,10 @@ pub struct BenchArgs {
     /// Draw throughput, latency and checkpoints over time
     #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
     pub(super) plot: Option<PathBuf>,
+    /// Write a page that shows the run: percentiles beside the device's, latency over time, stages,
+    /// memory, log
+    #[arg(long, value_name = "FILE.html", help_heading = "Output")]
+    pub(super) report: Option<PathBuf>,
     /// JSON file with prices of a store of objects in dollars (million_puts, million_gets,
     /// million_deletes, gigabyte_sent, gigabyte_received); default: those of S3 Express One Zone
     #[arg(long, value_name = "FILE", value_parser = prices, help_heading = "Output")]

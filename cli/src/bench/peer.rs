@@ -1,6 +1,7 @@
 //! A workload on an engine other than QuenchDB: fill, run, check, report.
 
 use super::options::BenchArgs;
+use super::pictures;
 use super::work::{outcome, print, work_on};
 use super::workloads::{Chosen, Setting};
 use crate::output::{Outcome, Progress};
@@ -60,9 +61,7 @@ pub(super) fn run(
         rss_bytes_max: watch.bytes_max(),
         ..finished?.report
     };
-    if let Some(path) = &args.plot {
-        quench_bench::plot::draw(&report, path)?;
-    }
+    pictures::draw(args, &report)?;
     print(&report, json)?;
     Ok(outcome(report.is_sound()))
 }

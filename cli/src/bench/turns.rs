@@ -28,7 +28,8 @@ impl BenchArgs {
             turn_path: None,
         };
         let mut turn = self.clone();
-        (turn.workload, turn.engines, turn.path, turn.plot) = (workload, engines, directory, None);
+        (turn.workload, turn.engines, turn.path, turn.plot, turn.report) =
+            (workload, engines, directory, None, None);
         turn.snapshots = true;
         Ok(turn)
     }

@@ -54,12 +54,6 @@ fn the_table_has_a_line_for_each_number() {
 }
 
 #[test]
-fn numbers_have_three_digits_and_separators() {
-    let texts = [0.0, 0.1234, 1.234, 12.34, 123.4, 1234.6, 1_234_567.0, -2500.0].map(number);
-    assert_eq!(texts, ["0", "0.123", "1.23", "12.3", "123", "1,235", "1,234,567", "-2,500"]);
-}
-
-#[test]
 fn a_report_is_read_back_from_its_json() {
     let report = report();
     let text = serde_json::to_string(&report).expect("json");

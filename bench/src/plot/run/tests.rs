@@ -12,6 +12,7 @@ fn a_run_becomes_a_picture_with_its_lines_and_checkpoints() {
             committed: 1000 + s * 10,
             p99_us: 100.0 * s as f64,
             max_us: 1e6,
+            ..Interval::default()
         })
         .collect();
     let marks = vec![
