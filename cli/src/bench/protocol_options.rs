@@ -82,7 +82,7 @@ pub struct ProtocolArgs {
     /// best of the processor
     #[arg(long, value_parser = |name: &str| MemoryStore::from_name(name).map_err(said))]
     memory_store: Option<MemoryStore>,
-    /// Shortest time of an insertion into mapped memory
+    /// Time added to each insertion into mapped memory
     #[arg(long, value_name = "NS")]
     insertion_ns: Option<u64>,
     /// How long a leader waits for followers

@@ -241,7 +241,8 @@ pub struct Settings {
     pub memory_cache: MemoryCache,
     /// How cache lines reach the memory; `None` is the best way of the processor. Default `None`.
     pub memory_store: Option<MemoryStore>,
-    /// Shortest insertion into mapped memory, up to 1 ms, to emulate slower media. Default 0.
+    /// Time added to each insertion into mapped memory, up to 1 ms, to emulate slower media.
+    /// Default 0.
     pub insertion_latency: Duration,
 
     // For tests.

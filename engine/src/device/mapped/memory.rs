@@ -21,7 +21,7 @@ pub struct MapOptions {
     pub cache: MemoryCache,
     /// How cache lines reach the memory; none: as the processor does it best.
     pub store: Option<MemoryStore>,
-    /// Each store takes at least so long.
+    /// Each store takes so much longer than the copy.
     pub latency: Duration,
 }
 
@@ -58,7 +58,7 @@ pub struct MemoryFacts {
     pub reason: String,
     /// How cache lines are written back.
     pub primitive: Primitive,
-    /// Each store is made to take at least so long.
+    /// Each store is made to take so much longer than the copy.
     pub latency: Duration,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for MemoryFacts {
         let MemoryFacts { path, bytes, survives, reason, primitive, latency } = self;
         write!(f, "{} ({bytes} bytes, {reason}): commits survive {survives}; {primitive}", path.display())?;
         if !latency.is_zero() {
-            write!(f, ", at least {latency:?} an insertion")?;
+            write!(f, ", {latency:?} added to an insertion")?;
         }
         Ok(())
     }

@@ -89,3 +89,24 @@ fn store_takes_at_least_the_configured_latency() {
     (0..10).for_each(|i| memory.store(i * 8, &[1; 8]));
     assert!(begun.elapsed() >= Duration::from_millis(2));
 }
+
+/// A copy of 64 MiB takes longer than the configured latency by itself.
+#[test]
+fn latency_of_a_store_is_added_to_the_copy() {
+    const BYTES: u64 = 64 << 20;
+    let directory = directory();
+    let bytes = vec![7; BYTES as usize];
+    let shortest = |latency: Duration| {
+        let slow = MapOptions { latency, ..options(BYTES) };
+        let memory = map_file(&directory.path().join(latency.as_micros().to_string()), slow).expect("mapped");
+        let taken = (0..5).map(|_| {
+            let begun = Instant::now();
+            memory.store(0, &bytes);
+            begun.elapsed()
+        });
+        taken.min().expect("several")
+    };
+    let (copy, added) = (shortest(Duration::ZERO), Duration::from_millis(200));
+    let both = shortest(added);
+    assert!(both >= added + copy / 2, "a copy takes {copy:?}, with a latency of {added:?} {both:?}");
+}
