@@ -113,18 +113,31 @@ fn crashes_wanted() -> u64 {
 /// De-staged buffers. Not every run has some, because this depends on the flusher's timing.
 static DE_STAGED: AtomicU64 = AtomicU64::new(0);
 
+/// The memory of a run that crashes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Memory {
+    Fenced,
+    FencesIgnored,
+    /// Caches are durable, and fences are ignored.
+    DurableCache,
+}
+
 /// Returns how often a crash lost something, and the number of crashes.
-fn crash(seed: u64, ignore_fences: bool) -> (u64, u64) {
+fn crash(seed: u64, memory: Memory) -> (u64, u64) {
     let mut random = Random::from_seed(seed);
     let disk = SimulatedStorage::new(seed);
     let settings = settings(1 + random.below(3) as usize);
-    let db = settings.open(&disk);
-    if ignore_fences {
+    let is_durable = memory == Memory::DurableCache;
+    let cache = if is_durable { MemoryCache::Durable } else { MemoryCache::Volatile };
+    let db = settings.with(|s| s.memory_cache = cache).open(&disk);
+    if memory != Memory::Fenced {
         disk.ignore_fences();
     }
+    let ignore_fences = memory == Memory::FencesIgnored;
     let acknowledged = work(&db, &disk, 2, 60, 6_000);
     if !ignore_fences {
-        assert!(db.statistics().fences > 50, "{:?}", db.statistics().fences);
+        let (fences, drained) = (db.statistics().fences, db.statistics().stragglers_drained);
+        assert!(if is_durable { fences + drained == 0 } else { fences > 50 }, "{fences} and {drained}");
         DE_STAGED.fetch_add(db.statistics().device_writes, Ordering::Relaxed);
         let report = db.verify(None).expect("runs");
         assert!(report.problems.is_empty(), "while it runs: {:?}", report.problems);
@@ -201,7 +214,7 @@ fn no_power_cut_and_no_kill_loses_what_was_fenced() {
         let worker = || {
             let mut done = 0;
             while done * 2 < wanted {
-                done += crash(next.fetch_add(1, Ordering::Relaxed), false).1;
+                done += crash(next.fetch_add(1, Ordering::Relaxed), Memory::Fenced).1;
             }
             done
         };
@@ -215,8 +228,16 @@ fn no_power_cut_and_no_kill_loses_what_was_fenced() {
 
 #[test]
 fn without_fences_the_same_crashes_lose_something() {
-    let (lost, crashes) = (1..12).map(|seed| crash(seed, true)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+    let (lost, crashes) =
+        (1..12).map(|seed| crash(seed, Memory::FencesIgnored)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
     assert!(lost > crashes / 20, "{lost} of {crashes}: the test above would not find out");
+}
+
+#[test]
+fn a_durable_cache_loses_nothing_without_fences() {
+    for seed in 1..=depth(6_000) / 40 {
+        assert_eq!(crash(seed, Memory::DurableCache).0, 0);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use quenchdb::internals::device::simulated::{
     Device, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
 use quenchdb::internals::sync::simulation;
-use quenchdb::{Compression, MethodSetting, Settings, Writer};
+use quenchdb::{Compression, MemoryCache, MethodSetting, Settings, Writer};
 use std::time::Duration;
 
 /// The configuration of a seed.
@@ -236,7 +236,6 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
     perhaps(&|settings, n| settings.transaction_bytes_max = [0, 0, 0, 300 << 10][n]);
     perhaps(&|settings, n| settings.trim_log = n > 0);
     perhaps(&|settings, n| settings.change_history_bytes = [0, 0, 256 << 10, 16 << 20][n]);
-    perhaps(&|settings, n| settings.delta_logging = n > 0);
     drawn
 }
 
@@ -258,6 +257,19 @@ fn log_memory_bytes(seed: u64, settings: &Settings) -> u64 {
     if is_there && seed.is_multiple_of(3) { 4 << 20 } else { 0 }
 }
 
+/// Sets what is chosen without a draw, so that all other choices of a seed stay what they were.
+fn with_choices_of(seed: u64, settings: Settings) -> Settings {
+    let bytes = log_memory_bytes(seed, &settings);
+    let in_memory = presets::Axes::of(&settings).writer == Writer::Memory;
+    let cache =
+        if in_memory && seed.is_multiple_of(5) { MemoryCache::Durable } else { MemoryCache::Volatile };
+    settings.with(|s| {
+        s.log_memory_bytes = bytes;
+        s.memory_cache = cache;
+        s.delta_logging = !seed.is_multiple_of(4);
+    })
+}
+
 impl Config {
     pub fn of(seed: u64, points: u64) -> Config {
         let mut random = Random::from_seed(seed);
@@ -273,8 +285,7 @@ impl Config {
             s.page_bytes = page_bytes(seed, tight);
             s.scan_buffer_from = scan_buffer_from(seed);
         });
-        let bytes = log_memory_bytes(seed, &settings);
-        let settings = settings.with(|s| s.log_memory_bytes = bytes);
+        let settings = with_choices_of(seed, settings);
         let fault =
             if random.chance(1, 2) { PlannedFault::None } else { PlannedFault::any_tolerable(&mut random) };
         let fault = fault.or_in_process(seed, 4);
@@ -303,7 +314,6 @@ impl Config {
             s.scan_buffer_from = self.settings.scan_buffer_from;
         });
         let drawn = with_any_sizes(other, random);
-        let bytes = log_memory_bytes(self.seed, &drawn);
-        drawn.with(|s| s.log_memory_bytes = bytes)
+        with_choices_of(self.seed, drawn)
     }
 }

@@ -4,6 +4,11 @@
 //! `membarrier(2)` makes every running thread of the process execute a barrier, which ends the
 //! stores it has under way, and a thread that is not running has executed one. So the stores of a
 //! thread are fenced for it, without its help.
+//!
+//! With **durable caches** (eADR) a record is durable when it is stored. No log is ever dirty, so
+//! nothing is fenced or drained. What is left is W: recovery takes a record only if its DSN is
+//! below the first missing CSN, so a commit still waits for records of other logs that are being
+//! stored.
 
 use super::acknowledge::Acknowledgments;
 use super::durability::Durability;
@@ -26,6 +31,8 @@ pub(super) struct MappedLogs {
     durability: Arc<Durability>,
     acknowledgments: Arc<Acknowledgments>,
     is_used: bool,
+    /// With durable caches a stored record is durable, at each level.
+    needs_no_fence: bool,
 }
 
 impl MappedLogs {
@@ -34,8 +41,10 @@ impl MappedLogs {
         durability: Arc<Durability>,
         acknowledgments: Arc<Acknowledgments>,
     ) -> MappedLogs {
-        let is_used = environment.memory.is_some();
-        MappedLogs { environment, durability, acknowledgments, is_used }
+        let memory = environment.memory.as_ref();
+        let is_used = memory.is_some();
+        let needs_no_fence = memory.is_some_and(|memory| memory.mapped().is_durable_when_stored());
+        MappedLogs { environment, durability, acknowledgments, is_used, needs_no_fence }
     }
 
     /// Returns whether log buffers are in mapped memory.
@@ -50,13 +59,14 @@ impl MappedLogs {
             Fenced::Nothing => return,
             Fenced::ByFence => self.environment.metrics.fences.add(1),
             Fenced::ByBarrier => self.environment.metrics.drained.add(1),
+            Fenced::WhenStored => {}
         }
         self.durability.settle(log, latch);
     }
 
     /// Returns whether a transaction is to be hardened as soon as its record is stored.
     pub(super) fn hardens_at_once(&self, pending: &Pending) -> bool {
-        self.is_used && (pending.waits || pending.durability == Level::Durable)
+        self.is_used && (self.needs_no_fence || pending.waits || pending.durability == Level::Durable)
     }
 
     /// After a commit: brings W up to date if that is needed to acknowledge `ticket`, or was not

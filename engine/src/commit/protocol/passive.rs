@@ -20,6 +20,10 @@
 //! transactions the first flusher does the same after 1 ms, or when the loss window is about to
 //! end.
 //!
+//! **Durable caches** (`memory_cache = durable`) need none of this: a stored record is durable, the
+//! slot rises at once, and no log is dirty. As in the paper that is logging without passive group
+//! commit, except that W has to pass the DSN of a commit, because recovery asks for that.
+//!
 //! **De-staging.** A full buffer is sealed like any block, and the flusher writes it. If all
 //! buffers of a log are full, committers write one themselves. A record longer than a buffer is not
 //! in mapped memory: it is durable when its block is written.

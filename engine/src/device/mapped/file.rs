@@ -245,6 +245,10 @@ impl MappedMemory for MappedFile {
         }
     }
 
+    fn is_durable_when_stored(&self) -> bool {
+        self.primitive.is_durable_when_stored()
+    }
+
     fn fence(&self) {
         self.primitive.fence();
     }

@@ -96,6 +96,12 @@ pub trait MappedMemory: Send + Sync + fmt::Debug {
     /// which must be mapped for writing.
     fn store(&self, offset: u64, bytes: &[u8]);
 
+    /// Returns whether a store is durable as soon as a later store of the same thread is visible to
+    /// other threads, so that records need no fence: durable caches.
+    fn is_durable_when_stored(&self) -> bool {
+        false
+    }
+
     /// Makes everything that the calling thread has stored durable.
     fn fence(&self);
 

@@ -6,7 +6,8 @@
 //! | CLFLUSHOPT | a store and CLFLUSHOPT of its lines: they leave the cache, and the next store to the same line misses it | SFENCE |
 //! | non-temporal | MOVNTI, past the cache | SFENCE |
 //! | CLFLUSH | a store and CLFLUSH of its lines, each ordered after the one before | SFENCE |
-//! | none | a store | a fence; durable caches, or a processor without any of these |
+//! | none, durable caches | a store | nothing on x86-64, whose stores reach the cache in their order; a fence elsewhere |
+//! | none, unknown | a store | a fence: a processor without any of these |
 //!
 //! They are tried in this order, which is from fast to slow for small records: consecutive records
 //! share a line, which CLWB leaves in the cache, and which the others fetch again.
@@ -33,6 +34,7 @@ impl fmt::Display for Primitive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Primitive::Store(store) => write!(f, "{store} and fence"),
+            Primitive::DurableCache if imp::STORES_IN_ORDER => f.write_str("durable caches, no fence"),
             Primitive::DurableCache => f.write_str("durable caches, fence only"),
             Primitive::Unknown => f.write_str("no write-back on this processor, fence only"),
         }
@@ -121,10 +123,22 @@ impl Primitive {
         }
     }
 
+    /// Returns whether a store is durable as soon as a later store of the same thread is visible to
+    /// other threads, so that no fence is needed.
+    #[inline]
+    pub(super) fn is_durable_when_stored(self) -> bool {
+        self == Primitive::DurableCache && imp::STORES_IN_ORDER
+    }
+
     /// Whatever this thread started before is done when this returns.
     #[inline]
     pub(super) fn fence(self) {
-        imp::fence();
+        if self.is_durable_when_stored() {
+            // The compiler must not move a store that acknowledges before the ones it acknowledges.
+            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        } else {
+            imp::fence();
+        }
     }
 }
 
@@ -139,6 +153,9 @@ mod imp {
     use std::arch::asm;
     use std::arch::x86_64::{__cpuid_count, __get_cpuid_max, _mm_sfence, _mm_stream_si64};
     use std::sync::OnceLock;
+
+    /// Stores become visible in the order of the program (TSO).
+    pub(super) const STORES_IN_ORDER: bool = true;
 
     const LEAF_FEATURES: u32 = 1;
     const LEAF_EXTENDED_FEATURES: u32 = 7;
@@ -217,6 +234,8 @@ mod imp {
 mod imp {
     //! Processors whose write-back instructions this build does not know.
     use crate::base::settings::MemoryStore;
+
+    pub(super) const STORES_IN_ORDER: bool = false;
 
     pub(super) fn has(_store: MemoryStore) -> bool {
         false

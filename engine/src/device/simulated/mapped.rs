@@ -13,6 +13,7 @@ use std::time::Duration;
 pub(super) struct SimulatedMemory {
     pub(super) storage: SimulatedStorage,
     pub(super) latency: Duration,
+    pub(super) has_durable_cache: bool,
 }
 
 /// Returns a number of the calling thread.
@@ -55,7 +56,16 @@ impl MappedMemory for SimulatedMemory {
     fn store(&self, offset: u64, bytes: &[u8]) {
         let aligned = offset.is_multiple_of(WORD_BYTES as u64) && bytes.len().is_multiple_of(WORD_BYTES);
         assert!(aligned && offset + bytes.len() as u64 <= self.bytes(), "whole words inside the memory");
-        self.change(Change::Store { thread: this_thread(), offset, bytes: bytes.into() });
+        let thread = this_thread();
+        self.change(Change::Store { thread, offset, bytes: bytes.into() });
+        if self.has_durable_cache {
+            // A crash between the two leaves any words of this store, the last of the thread.
+            self.change(Change::Fence { thread: Some(thread) });
+        }
+    }
+
+    fn is_durable_when_stored(&self) -> bool {
+        self.has_durable_cache
     }
 
     fn fence(&self) {

@@ -42,6 +42,7 @@ use super::facts::{DeviceFacts, DurabilityMethod};
 use super::mapped::{MapOptions, MappedMemory, map_file};
 use super::memory::{OWN_MEMORY, lock_in_process, missing, names_in};
 use super::storage::{File, OpenMode, Storage, WriteQueue};
+use crate::base::settings::MemoryCache;
 use crate::base::{Error, Location, Result};
 use change::Change;
 use std::path::{Path, PathBuf};
@@ -137,7 +138,9 @@ impl Storage for SimulatedStorage {
             let len = if options.bytes == 0 { options.new_bytes } else { options.bytes };
             self.change(OperationKind::Memory, OWN_MEMORY, 0, Change::MapMemory { len })?;
         }
-        Ok(Arc::new(mapped::SimulatedMemory { storage: self.clone(), latency: options.latency }))
+        let has_durable_cache = options.cache == MemoryCache::Durable;
+        let (storage, latency) = (self.clone(), options.latency);
+        Ok(Arc::new(mapped::SimulatedMemory { storage, latency, has_durable_cache }))
     }
 }
 

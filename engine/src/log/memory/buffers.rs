@@ -7,7 +7,8 @@
 //!
 //! **Dirty.** From an insertion to the next fence the log is *dirty*, and remembers its first
 //! record that is not fenced. A fence covers what its own thread has stored; where another thread
-//! left something unfenced a barrier covers all.
+//! left something unfenced a barrier covers all. With durable caches a stored record is durable,
+//! and the log is never dirty.
 
 use super::layout::{Entry, LogMemory};
 use crate::base::planted::{self, Bug};
@@ -24,6 +25,8 @@ pub struct MemoryBuffers {
     count: usize,
     free: Vec<u32>,
     unfenced: Option<Unfenced>,
+    /// A stored record is durable without a fence.
+    needs_no_fence: bool,
 }
 
 /// The records that were inserted and not fenced.
@@ -47,6 +50,8 @@ pub enum Fenced {
     ByFence,
     /// By a barrier in all threads.
     ByBarrier,
+    /// What is stored is durable.
+    WhenStored,
 }
 
 impl LogMemory {
@@ -56,7 +61,16 @@ impl LogMemory {
         let each = self.layout.buffers / logs as u32;
         let first = log.0 * each;
         let free: Vec<u32> = (first..first + each).rev().collect();
-        MemoryBuffers { shared: self.clone(), log, epoch, count: free.len(), free, unfenced: None }
+        let needs_no_fence = self.memory.is_durable_when_stored();
+        MemoryBuffers {
+            shared: self.clone(),
+            log,
+            epoch,
+            count: free.len(),
+            free,
+            unfenced: None,
+            needs_no_fence,
+        }
     }
 
     /// Bytes of a buffer.
@@ -94,12 +108,14 @@ impl MemoryBuffers {
 
     /// Copies the record `csn`, whole words, to byte `at` of `buffer`.
     pub(in crate::log) fn insert(&mut self, buffer: u32, at: usize, record: &[u8], csn: Csn) {
-        let by = thread::number();
-        // Before the store, which may panic.
-        self.unfenced = Some(match self.unfenced {
-            None => Unfenced { first: csn, is_known: true, last: csn, by },
-            Some(before) => Unfenced { last: csn, by: if before.by == by { by } else { 0 }, ..before },
-        });
+        if !self.needs_no_fence {
+            let by = thread::number();
+            // Before the store, which may panic.
+            self.unfenced = Some(match self.unfenced {
+                None => Unfenced { first: csn, is_known: true, last: csn, by },
+                Some(before) => Unfenced { last: csn, by: if before.by == by { by } else { 0 }, ..before },
+            });
+        }
         let memory = &self.shared;
         memory.memory.store(memory.layout.buffer_offset(buffer) + at as u64, record);
     }
@@ -121,6 +137,9 @@ impl MemoryBuffers {
 
     /// Everything inserted is durable.
     pub(in crate::log) fn fence(&mut self) -> Fenced {
+        if self.needs_no_fence {
+            return Fenced::WhenStored;
+        }
         let Some(unfenced) = self.unfenced else { return Fenced::Nothing };
         let own = unfenced.by == thread::number();
         if !own {
