@@ -44,6 +44,13 @@ impl Change for f64 {
     }
 }
 
+impl Change for Vec<u64> {
+    fn since(&self, earlier: &Vec<u64>) -> Vec<u64> {
+        let then = |at: usize| earlier.get(at).copied().unwrap_or(0);
+        self.iter().enumerate().map(|(at, now)| now.saturating_sub(then(at))).collect()
+    }
+}
+
 impl Change for LatencySummary {
     fn since(&self, earlier: &LatencySummary) -> LatencySummary {
         LatencySummary::since(self, earlier)
@@ -89,6 +96,22 @@ figures! {
     f64: |number| *number;
     bool: |is| f64::from(u8::from(*is));
     Csn: |csn| csn.0 as f64;
+}
+
+/// One number for each log.
+impl Figure for Vec<u64> {
+    fn count<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        samples.extend(self.iter().enumerate().map(|(log, number)| Sample {
+            name: name.to_string(),
+            help,
+            label: Some(("log", Cow::Owned(log.to_string()))),
+            value: Value::Count(*number as f64),
+        }));
+    }
+
+    fn level<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        self.count(name, help, samples);
+    }
 }
 
 impl Figure for LatencySummary {

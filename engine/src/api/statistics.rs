@@ -204,6 +204,8 @@ statistics! {
     fact replay: ReplayEstimate = |s| s.replay;
     /// Bytes written to the log device, padding included.
     count device_bytes: u64 = |s| s.metrics.device_bytes.get();
+    /// Bytes written to the segments of each log, padding and blocks of other logs included.
+    count log_written_bytes: Vec<u64> = |s| s.commit.map_or_else(Vec::new, |commit| commit.written_bytes());
     /// Writes to the log device.
     count device_writes: u64 = |s| s.metrics.device_writes.get();
     /// Device flushes asked for by commits.
@@ -261,6 +263,8 @@ statistics! {
     times execute: LatencySummary = |s| LatencySummary::of(&s.metrics.execute);
     /// From ready to committed, of transactions that wrote.
     times commit: LatencySummary = |s| LatencySummary::of(&s.metrics.commit_latency);
+    /// From ready to the begin of the write, of transactions that wrote.
+    times write_wait: LatencySummary = |s| LatencySummary::of(&s.metrics.wait);
     /// From begin to committed, of all.
     times total: LatencySummary = |s| LatencySummary::of(&s.metrics.total_latency);
     /// One durable log write.

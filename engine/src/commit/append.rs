@@ -298,7 +298,7 @@ impl Appending {
         if unit_reached || unsealed >= half {
             return ready;
         }
-        levels::due(level, ready, log.last_write().0, self.schedule.interval(log), &self.axes)
+        levels::due(level, ready, log.last_write_began(), self.schedule.interval(log), &self.axes)
     }
 
     /// Queues a transaction without a record.

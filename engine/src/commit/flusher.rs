@@ -174,7 +174,7 @@ fn write_side_by_side<'a>(
     let shared = sharing.decide(count);
     for (leader, block) in blocks {
         let under_way = UnderWay::begin(writes, leader.log(), begun);
-        writes.count_submitted(block.len, &writes.environment.metrics.flusher_flushes);
+        writes.count_submitted(leader.log(), block.len, &writes.environment.metrics.flusher_flushes);
         let SealedBlock { file, offset, buffer, len, sequence, .. } = block.finish();
         let token = flights.len() as u64;
         flights.push(Some(Flight { under_way, leader, sequence, file: file.clone() }));

@@ -56,9 +56,13 @@ pub(super) struct LogWriter {
     sealed: Mutex<VecDeque<SealedBlock>>,
     /// Blocks in `sealed`.
     sealed_count: AtomicU32,
-    /// When the last write with a block of this log began, and when one last ended.
+    /// When the last write with a block of this log began.
     write_began: AtomicU64,
+    /// When the write began that was the last to end, and when it ended.
+    ended_began: AtomicU64,
     write_ended: AtomicU64,
+    /// Bytes written to this log's segments, padding and blocks of other logs included.
+    written_bytes: AtomicU64,
     /// Writes by this log's leader and queue. Not those of other logs that carry its blocks.
     writes_started: AtomicU64,
     writes_completed: AtomicU64,
@@ -144,7 +148,9 @@ impl LogWriter {
             sealed: Mutex::new(VecDeque::with_capacity(SEALED_BLOCKS)),
             sealed_count: AtomicU32::new(0),
             write_began: AtomicU64::new(0),
+            ended_began: AtomicU64::new(0),
             write_ended: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
             writes_started: AtomicU64::new(0),
             writes_completed: AtomicU64::new(0),
         }
@@ -292,7 +298,18 @@ impl LogWriter {
 
     /// Such a write has ended.
     pub(super) fn piggyback_ends(&self, now: Nanos) {
+        self.ended_began.store(self.write_began.load(Ordering::Relaxed), Ordering::Relaxed);
         self.write_ended.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Counts the bytes of a write to this log's segments.
+    pub(super) fn count_written(&self, bytes: usize) {
+        self.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Returns the bytes written to this log's segments.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns how many writes were started, and how many of them have ended.
@@ -302,9 +319,15 @@ impl LogWriter {
         (self.writes_started.load(Ordering::SeqCst), completed)
     }
 
-    /// Returns when the last write began and when one last ended.
-    pub(super) fn last_write(&self) -> (Nanos, Nanos) {
-        (Nanos(self.write_began.load(Ordering::Relaxed)), Nanos(self.write_ended.load(Ordering::Relaxed)))
+    /// Returns when the last write began.
+    pub(super) fn last_write_began(&self) -> Nanos {
+        Nanos(self.write_began.load(Ordering::Relaxed))
+    }
+
+    /// Returns when the last write that has ended began and ended. With several writes of the log
+    /// in flight, the beginning may be that of a later one.
+    pub(super) fn last_ended_write(&self) -> (Nanos, Nanos) {
+        (Nanos(self.ended_began.load(Ordering::Relaxed)), Nanos(self.write_ended.load(Ordering::Relaxed)))
     }
 
     /// Runs `f` on the worker queue, which `make` makes at first use.

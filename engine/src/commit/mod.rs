@@ -496,6 +496,12 @@ impl Commit {
         self.environment.segments.file_bytes()
     }
 
+    /// Returns the bytes written to the segments of each log.
+    #[must_use]
+    pub fn written_bytes(&self) -> Vec<u64> {
+        self.durability.logs.iter().map(LogWriter::written_bytes).collect()
+    }
+
     /// Recycles log space up to `covered`, which the durable checkpoint at `checkpoint` covers, and
     /// wakes committers that wait for space.
     ///

@@ -66,7 +66,7 @@ impl Schedule {
         if log.has_leader() || !(in_flight || log.has_unwritten()) {
             return NEVER;
         }
-        let began = log.last_write().0;
+        let began = log.last_write_began();
         let mut due = log.flush_request.due();
         if self.axes.writer == Writer::Worker && due != NOW && due != NEVER {
             due = levels::after(due, GRACE);

@@ -128,7 +128,7 @@ impl Writes {
         let block = block.finish();
         let begun = self.environment.clock.now();
         let _under_way = UnderWay::begin(self, log, begun);
-        self.count_submitted(block.len, counter);
+        self.count_submitted(log, block.len, counter);
         let write = match planted::is(Bug::LogWriteNotDurable) {
             true => File::write_at,
             false => File::write_durable_at,
@@ -158,7 +158,7 @@ impl Writes {
         let under_way = UnderWay::begin(self, log, now);
         let mut block = block.finish();
         let piggybacked = attach_stolen(environment, logs, &mut block, stolen, now);
-        self.count_submitted(block.len, &environment.metrics.worker_flushes);
+        self.count_submitted(log, block.len, &environment.metrics.worker_flushes);
         let SealedBlock { file, offset, buffer, len, sequence, .. } = block;
         if !piggybacked.is_empty() {
             log.piggyback.load(sequence, piggybacked);
@@ -190,7 +190,7 @@ impl Writes {
             self.failure.fail(error);
         }
         let any = !done.is_empty();
-        let begun = log.last_write().0;
+        let begun = log.last_write_began();
         self.fail_if_any_failed(&done);
         // First: if one of these panics, the others have ended all the same.
         done.iter().for_each(|_| log.write_ends(self.environment.clock.now()));
@@ -209,10 +209,11 @@ impl Writes {
         }
     }
 
-    /// Counts a write that is about to reach the device.
-    pub(super) fn count_submitted(&self, bytes: usize, counter: &Counter) {
+    /// Counts a write of `log` that is about to reach the device.
+    pub(super) fn count_submitted(&self, log: &LogWriter, bytes: usize, counter: &Counter) {
         self.deadline.write_begins();
         counter.add(1);
+        log.count_written(bytes);
         self.environment.metrics.device_writes.add(1);
         self.environment.metrics.device_bytes.add(bytes as u64);
     }
@@ -260,7 +261,7 @@ impl Writes {
             let owner = self.durability.log(log);
             if !self.environment.poison.is_raised() {
                 let now = self.environment.clock.now();
-                self.complete_block(owner, sequence, buffer, helper.last_write().0, now);
+                self.complete_block(owner, sequence, buffer, helper.last_write_began(), now);
                 owner.piggyback_ends(now);
             }
             owner.piggyback.stolen_ended();

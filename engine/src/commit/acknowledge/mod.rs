@@ -283,7 +283,7 @@ impl Acknowledgments {
         loop {
             let durable = log.log.durable_csn();
             let durable = if planted::is(Bug::QueueTellsEarly) { durable.next() } else { durable };
-            let (write, committed) = (log.last_write(), self.environment.clock.now());
+            let (write, committed) = (log.last_ended_write(), self.environment.clock.now());
             let mut newest = Csn::ZERO;
             let popped = self.of(log.id).queue.pop_while(
                 wait,
@@ -338,7 +338,7 @@ impl Acknowledgments {
 
     /// Acknowledges out-of-order transactions that are committed now.
     fn acknowledge_out_of_order(&self, log: &LogWriter, w: Csn, wait: bool, pass: &mut Pass) {
-        let (write, committed) = (log.last_write(), self.environment.clock.now());
+        let (write, committed) = (log.last_ended_write(), self.environment.clock.now());
         let mut moments = Vec::new();
         self.of(log.id).out_of_order.take(wait, |entry| {
             if self.environment.poison.is_raised() || !self.are_satisfied(entry, w) {
@@ -409,7 +409,7 @@ impl Acknowledgments {
     /// Counts a transaction that its own thread acknowledges.
     pub(super) fn count_one(&self, log: &LogWriter, pending: &Pending, csn: Csn) {
         let Pending { begun, ready, .. } = *pending;
-        let (write, committed) = (log.last_write(), self.environment.clock.now());
+        let (write, committed) = (log.last_ended_write(), self.environment.clock.now());
         self.environment.metrics.count_committed(&[Moments { begun, ready, write, committed, csn }]);
     }
 
