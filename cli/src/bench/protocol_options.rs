@@ -16,6 +16,17 @@ pub enum AblationOf {
     Put,
 }
 
+/// Bytes of a transaction in a queue.
+const QUEUE_ENTRY_BYTES: usize = 64;
+
+fn queue_bytes(text: &str) -> Result<usize, String> {
+    let bytes = value_bytes(text)?;
+    match bytes {
+        0x1_0000..=0x20_0000 => Ok(bytes),
+        _ => Err("the queues have 64k to 2m: at most 32,768 transactions of 64 bytes wait in them".into()),
+    }
+}
+
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Commit protocol: each flag overrides the preset")]
 pub struct ProtocolArgs {
@@ -64,6 +75,9 @@ pub struct ProtocolArgs {
     /// Most transactions in the queue
     #[arg(long, value_name = "TRANSACTIONS")]
     queue_entries: Option<usize>,
+    /// Bytes of the queues of all logs together, 64k to 2m, instead of --queue-entries
+    #[arg(long, value_name = "BYTES", conflicts_with = "queue_entries", value_parser = queue_bytes)]
+    queue_bytes: Option<usize>,
     /// Delay a group commit briefly, so that the threads that the previous one released can join;
     /// default true
     #[arg(long, value_name = "BOOL")]
@@ -146,6 +160,8 @@ impl ProtocolArgs {
         let builder = with(builder, self.dependency, Builder::dependency);
         let builder = with(builder, self.queue, Builder::queue);
         let builder = with(builder, self.queue_entries, Builder::queue_entries);
+        let entries = self.queue_bytes.map(|bytes| bytes / QUEUE_ENTRY_BYTES);
+        let builder = with(builder, entries, Builder::queue_entries);
         let builder = with(builder, self.await_cohort, Builder::await_cohort);
         let builder = with(builder, self.log_memory_bytes, Builder::log_memory_bytes);
         let builder = with(builder, self.memory_cache, Builder::memory_cache);
