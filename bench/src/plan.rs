@@ -41,6 +41,8 @@ pub enum Checkpoints {
 pub struct Plan {
     /// Worker threads, at least 1.
     pub threads: usize,
+    /// Each worker runs on one processor only, round robin.
+    pub pins: bool,
     /// Measured time.
     pub duration: Duration,
     /// Warm-up before the measured time; default: a tenth of it, at most 1 s.

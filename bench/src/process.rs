@@ -1,9 +1,27 @@
 //! Processor time, memory and written bytes of this process, as the kernel counts them.
 
+use anyhow::{Context, Result, bail};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// Restricts the calling thread, number `index`, to one of the processors that it may use: round
+/// robin, so that threads beyond the number of processors share them.
+///
+/// # Errors
+/// The system refuses it.
+pub fn pin(index: usize) -> Result<()> {
+    let allowed = sched_getaffinity(None).context("cannot ask for the processors of a thread")?;
+    let processors: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number)).collect();
+    if processors.is_empty() {
+        bail!("the process may use no processor");
+    }
+    let mut one = CpuSet::new();
+    one.set(processors[index % processors.len()]);
+    sched_setaffinity(None, &one).context("cannot pin a thread to a processor")
+}
 
 /// Returns the user and system time of this process so far, in seconds.
 #[must_use]

@@ -70,6 +70,12 @@ pub struct Stages {
     pub log_insert_us: f64,
     /// Ready until the log is written, of transactions that wrote.
     pub flush_wait_us: f64,
+    /// The first part of `flush_wait_us`: ready until the write begins.
+    #[serde(default)]
+    pub queuing_us: f64,
+    /// The rest of `flush_wait_us`: the write, as far as it came after ready.
+    #[serde(default)]
+    pub writing_us: f64,
     /// Log written until acknowledged: waits for dependencies.
     pub acknowledge_us: f64,
     /// One durable write of the log.
@@ -111,6 +117,9 @@ pub struct Report {
     pub preset: String,
     /// Worker threads.
     pub threads: usize,
+    /// Each worker ran on one processor only, which it may have shared with others.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub pinned: bool,
     /// Logs of the database.
     pub logs: usize,
     /// `blocking` or `async`.
@@ -196,6 +205,9 @@ pub struct Report {
     pub log_bytes: u64,
     /// Bytes written to the log's device, padding included.
     pub device_bytes: u64,
+    /// Bytes written to each log; absent with one log.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub device_bytes_by_log: Vec<u64>,
     /// Writes of the log.
     pub device_writes: u64,
     /// Flushes of the log's device.
@@ -380,7 +392,8 @@ impl Report {
 
     fn show_what(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { workload, threads, commit, level, preset, logs, durability, device, .. } = self;
-        write!(f, "{workload}: {threads} threads, {commit} commits, level {level}, ")?;
+        let pinned = if self.pinned { ", each pinned to a processor" } else { "" };
+        write!(f, "{workload}: {threads} threads{pinned}, {commit} commits, level {level}, ")?;
         match self.knows_itself() {
             true => writeln!(f, "preset {preset}, {logs} logs, {durability}, device {device}")?,
             false => {
@@ -467,8 +480,9 @@ impl Report {
             }
             write!(f, ", commit call {:.1}", stages.commit_call_us)?;
             if known {
-                let Stages { log_insert_us, flush_wait_us, acknowledge_us, .. } = stages;
+                let Stages { log_insert_us, flush_wait_us, queuing_us, acknowledge_us, .. } = stages;
                 write!(f, " (log insert {log_insert_us:.1}); ready to written {flush_wait_us:.1}")?;
+                write!(f, " ({queuing_us:.1} of it before the write)")?;
                 write!(f, ", to acknowledged {acknowledge_us:.1}")?;
             }
             writeln!(f)?;

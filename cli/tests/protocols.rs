@@ -97,6 +97,26 @@ fn delta_false_logs_more_bytes() {
 }
 
 #[test]
+fn bytes_by_log_and_queuing_are_reported() {
+    let options = ["tpcb", "--branches", "2", "--accounts", "300", "--logs", "2", "--pin"];
+    let queue = ["--queue-bytes", "128k", "--commit", "async", "--preset", "pipelined", "--seconds"];
+    let run =
+        |seconds: &str| bench(&[&options[..], &["--layout", "per-thread"], &queue, &[seconds]].concat());
+    let report = long_enough(0.3, run, |report| number(report, "committed") > 100.0);
+    assert_eq!(report["pinned"], true, "{report}");
+    let by_log = report["device_bytes_by_log"].as_array().expect("a list");
+    let bytes: Vec<f64> = by_log.iter().map(|bytes| bytes.as_f64().expect("a number")).collect();
+    assert!(bytes.len() == 2 && bytes.iter().all(|bytes| *bytes > 0.0), "{bytes:?}");
+    // Statistics are read while writes are under way.
+    let (all, sum) = (number(&report, "device_bytes"), bytes.iter().sum::<f64>());
+    assert!((all - sum).abs() <= all / 10.0 + 1e6, "{all} bytes in all, {bytes:?}");
+    let stages = &report["stages"];
+    let [whole, queuing, writing] =
+        ["flush_wait_us", "queuing_us", "writing_us"].map(|of| number(stages, of));
+    assert!(queuing > 0.0 && writing > 0.0 && (queuing + writing - whole).abs() < 0.01, "{stages}");
+}
+
+#[test]
 fn contradictions_are_refused_with_the_reason() {
     for (flags, reason) in [
         (&["--layout", "one", "--logs", "2"][..], "layout = one has one log"),
@@ -109,10 +129,16 @@ fn contradictions_are_refused_with_the_reason() {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(error.contains(reason), "{flags:?}: {error}");
     }
-    let output = run_bench(&["put", "--writer", "everybody"]);
-    assert_eq!(output.status.code(), Some(2));
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("no writer is called `everybody`; there are committer"), "{error}");
+    for (flags, reason) in [
+        (&["--writer", "everybody"][..], "no writer is called `everybody`; there are committer"),
+        (&["--queue-bytes", "10m"], "the queues have 64k to 2m"),
+        (&["--queue-bytes", "64k", "--queue-entries", "1024"], "cannot be used with"),
+    ] {
+        let output = run_bench(&[&["put"], flags].concat());
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(reason), "{flags:?}: {error}");
+    }
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn open<V: Visit>(engine: Engine, directory: &Path, visit: V) -> V::Output {
 
 fn plan(rows: u64) -> Plan {
     Plan {
+        pins: false,
         threads: THREADS,
         duration: Duration::from_millis(300),
         warm_up: Some(Duration::from_millis(50)),

@@ -26,7 +26,7 @@ use crate::device;
 use crate::latencies::Counted;
 use crate::place::Place;
 use crate::plan::{Checkpoints, CommitMode, Plan};
-use crate::process::cpu_seconds;
+use crate::process::{cpu_seconds, pin};
 use crate::progress::Progress;
 use crate::report::{Floor, KindReport, Report, Stages};
 use crate::requests::RequestReport;
@@ -169,6 +169,7 @@ impl<S: Store> Run<'_, S> {
             workload: self.workload.to_string(),
             preset: f.preset.clone(),
             threads: plan.threads,
+            pinned: plan.pins,
             logs: f.logs,
             commit: plan.commit.name().to_string(),
             durability: f.durability.clone(),
@@ -200,6 +201,7 @@ impl<S: Store> Run<'_, S> {
             contention: Some(self.contention(shared, before, &f, seconds)),
             log_bytes: f.log_bytes - b.log_bytes,
             device_bytes: f.device_bytes - b.device_bytes,
+            device_bytes_by_log: bytes_by_log(&f, b),
             device_writes: f.device_writes - b.device_writes,
             device_flushes: f.device_flushes - b.device_flushes,
             device_reads: f.reads - b.reads,
@@ -277,6 +279,9 @@ impl<S: Store> Run<'_, S> {
         let session = self.store.worker_session(self.plan.level);
         // Waits also after an error: the other workers wait at the barrier.
         shared.start.wait();
+        if self.plan.pins {
+            pin(index)?;
+        }
         Work::new(self, shared, index, session?)
             .and_then(|mut work| work.work(worker))
             .map_err(Error::into_failure)
@@ -354,18 +359,29 @@ impl<S: Store> Run<'_, S> {
     }
 }
 
+/// Returns the bytes written to each of several logs since `before`.
+fn bytes_by_log(now: &Figures, before: &Figures) -> Vec<u64> {
+    let then = before.log_written_bytes.iter().chain(std::iter::repeat(&0));
+    let logs = if now.log_written_bytes.len() > 1 { &now.log_written_bytes[..] } else { &[] };
+    logs.iter().zip(then).map(|(now, then)| now.saturating_sub(*then)).collect()
+}
+
 /// Returns the mean times of the stages of `ended` transactions.
 fn stages(shared: &Shared, before: &Before, figures: &Figures, ended: u64) -> Stages {
     let (now, then) = (shared.activity.stages(), &before.stages);
     let sampled = (now.sampled - then.sampled).max(1) as f64 * 1e3;
     let after_write = figures.acknowledge.mean;
+    let flush_wait_us = (figures.commit.mean - after_write).max(0.0);
+    let queuing_us = figures.write_wait.mean.min(flush_wait_us);
     Stages {
         execute_us: (now.execute - then.execute) as f64 / sampled,
         commit_call_us: (now.commit_call - then.commit_call) as f64 / sampled,
         conflicts_us: (now.conflicts - then.conflicts) as f64 / 1e3 / ended.max(1) as f64,
         row_wait_us: figures.row_wait_seconds * 1e6 / ended.max(1) as f64,
         log_insert_us: figures.log_insert_us,
-        flush_wait_us: (figures.commit.mean - after_write).max(0.0),
+        flush_wait_us,
+        queuing_us,
+        writing_us: flush_wait_us - queuing_us,
         acknowledge_us: after_write,
         flush_us: figures.flush,
     }

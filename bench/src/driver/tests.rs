@@ -19,6 +19,7 @@ const STALLS_AT: u32 = 50;
 
 fn plan(rate: Option<Rate>, commit: CommitMode) -> Plan {
     Plan {
+        pins: false,
         prices: Default::default(),
         threads: 1,
         duration: Duration::from_secs(2),

@@ -37,6 +37,7 @@ impl Drop for Directory {
 
 fn plan(commit: CommitMode, level: Durability) -> Plan {
     Plan {
+        pins: false,
         prices: Default::default(),
         threads: 2,
         duration: Duration::from_secs(60),

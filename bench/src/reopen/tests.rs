@@ -7,6 +7,7 @@ use std::time::Duration;
 
 fn plan(rows: u64) -> Plan {
     Plan {
+        pins: false,
         prices: Default::default(),
         threads: 1,
         duration: Duration::from_millis(1),

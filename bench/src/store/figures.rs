@@ -152,6 +152,10 @@ pub struct Figures {
     /// Waits for locks, and failures because of other transactions, since `Store::reset`; none if
     /// the engine does not count them.
     pub locks: Option<LockFigures>,
+    /// Ready to the begin of the write, of transactions that wrote.
+    pub write_wait: Latency,
     /// End of the write to committed.
     pub acknowledge: Latency,
+    /// Bytes written to each log.
+    pub log_written_bytes: Vec<u64>,
 }

@@ -288,7 +288,9 @@ impl Store for Database {
                 changed_ranges: s.validation_range_failures,
                 escalations: s.lock_escalations,
             }),
+            write_wait: s.write_wait.into(),
             acknowledge: s.acknowledge.into(),
+            log_written_bytes: s.log_written_bytes,
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 fn plan(rows: u64, threads: usize) -> Plan {
     Plan {
+        pins: false,
         prices: Default::default(),
         threads,
         duration: Duration::from_millis(1),

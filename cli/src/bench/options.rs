@@ -96,6 +96,9 @@ pub struct BenchArgs {
     /// Worker threads
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024), help_heading = "Run")]
     pub(super) threads: u64,
+    /// Run each worker on one processor only, round robin over those that the process may use
+    #[arg(long, help_heading = "Run")]
+    pin: bool,
     /// Measured time; default 10, of live unlimited
     #[arg(long, value_parser = positive_seconds, help_heading = "Run")]
     seconds: Option<f64>,
@@ -399,6 +402,9 @@ impl BenchArgs {
         {
             bail!("{flag} does not go with {}, whose transactions are all of one kind", self.workload.name());
         }
+        if self.pin && (matches!(self.workload, Device | Load | Scan) || self.counts_rows()) {
+            bail!("--pin does not go with {}, which has no measured workers", self.workload.name());
+        }
         self.concurrency.check(self.plan().commit, self.level())
     }
 
@@ -413,6 +419,7 @@ impl BenchArgs {
     fn whole_plan(&self) -> Plan {
         Plan {
             threads: self.threads as usize,
+            pins: self.pin,
             duration: Duration::from_secs_f64(self.seconds.unwrap_or(SECONDS)),
             warm_up: self.warmup.map(Duration::from_secs_f64),
             interval: Duration::from_secs_f64(self.interval),
