@@ -65,6 +65,8 @@ pub struct Waits {
     pub false_waits: u64,
     /// Blocks of other logs that workers wrote with their own.
     pub stolen_blocks: u64,
+    /// Barrier transactions pushed in idle logs.
+    pub barriers: u64,
 }
 
 /// Figures of the measured time, per transaction that committed or rolled back as specified.
@@ -91,6 +93,9 @@ pub struct Coordination {
     /// Blocks of other logs that workers wrote with their own.
     #[serde(default)]
     pub stolen_blocks: u64,
+    /// Barrier transactions pushed in idle logs.
+    #[serde(default)]
+    pub barriers: u64,
 }
 
 impl Coordination {
@@ -110,6 +115,7 @@ impl Coordination {
             false_waits,
             false_waits_percent: each(false_waits) * 100.0,
             stolen_blocks: now.stolen_blocks - before.stolen_blocks,
+            barriers: now.barriers - before.barriers,
         }
     }
 }

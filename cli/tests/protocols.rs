@@ -123,6 +123,7 @@ fn contradictions_are_refused_with_the_reason() {
         (&["--logs", "2", "--dependency", "log-order"], "log-order is no order between 2 logs"),
         (&["--preset", "pipelined", "--window-us", "1000"], "no leader gathers"),
         (&["--in-flight", "3"], "writer = worker has several"),
+        (&["--idle-logs", "hold"], "has no clocks that an idle log could hold back"),
     ] {
         let output = run_bench(&[&["put", "--seconds", "0.2"], flags].concat());
         expect_code(&output, 2);

@@ -31,8 +31,8 @@ mod typed;
 
 pub use api::*;
 pub use base::settings::{
-    Acknowledger, Compression, Dependency, DeviceTrust, Durability, Layout, MemoryCache, MemoryStore,
-    MethodSetting, Preset, Queue, Settings, Writer,
+    Acknowledger, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryCache,
+    MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
 };
 pub use base::{Csn, Error, ErrorKind, Location, Result};
 #[cfg(feature = "derive")]

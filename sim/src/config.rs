@@ -9,7 +9,7 @@ use quenchdb::internals::device::simulated::{
     Device, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
 use quenchdb::internals::sync::simulation;
-use quenchdb::{Compression, MemoryCache, MethodSetting, Settings, Writer};
+use quenchdb::{Compression, Dependency, IdleLogs, MemoryCache, MethodSetting, Settings, Writer};
 use std::time::Duration;
 
 /// The configuration of a seed.
@@ -263,7 +263,10 @@ fn with_choices_of(seed: u64, settings: Settings) -> Settings {
     let in_memory = presets::Axes::of(&settings).writer == Writer::Memory;
     let cache =
         if in_memory && seed.is_multiple_of(5) { MemoryCache::Durable } else { MemoryCache::Volatile };
+    let has_clocks = matches!(presets::Axes::of(&settings).dependency, Dependency::Gsn | Dependency::GsnRfa);
     settings.with(|s| {
+        let choices = [IdleLogs::Raise, IdleLogs::Barrier, IdleLogs::Hold];
+        s.idle_logs = if has_clocks { choices[(seed / 7 % 3) as usize] } else { IdleLogs::Raise };
         s.log_memory_bytes = bytes;
         s.memory_cache = cache;
         s.delta_logging = !seed.is_multiple_of(4);

@@ -248,8 +248,8 @@ impl Store for Database {
             concurrency: Concurrency::default().names(),
             preset: s.preset.name().to_string(),
             protocol: format!(
-                "layout {}, writer {}, acknowledger {}, dependency {}, queue {}",
-                s.layout, s.writer, s.acknowledger, s.dependency, s.queue
+                "layout {}, writer {}, acknowledger {}, dependency {}, idle logs {}, queue {}",
+                s.layout, s.writer, s.acknowledger, s.dependency, s.idle_logs, s.queue
             ),
             waits: Waits {
                 wakeups: s.wakeups,
@@ -258,6 +258,7 @@ impl Store for Database {
                 rule_waits: s.rule_waits,
                 false_waits: s.false_waits,
                 stolen_blocks: s.stolen_blocks,
+                barriers: s.barriers,
             },
             logs: s.logs,
             durability: s.durability_method,

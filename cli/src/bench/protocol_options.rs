@@ -2,7 +2,9 @@
 
 use crate::parse::{said, value_bytes};
 use clap::ValueEnum;
-use quenchdb::{Acknowledger, Builder, Dependency, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer};
+use quenchdb::{
+    Acknowledger, Builder, Dependency, IdleLogs, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -69,6 +71,10 @@ pub struct ProtocolArgs {
     /// gsn-rfa
     #[arg(long, value_parser = |name: &str| Dependency::from_name(name).map_err(said))]
     dependency: Option<Dependency>,
+    /// What a log without recent commits does to asynchronous commits of others, with --dependency
+    /// gsn or gsn-rfa: raise (nothing), barrier, hold
+    #[arg(long, value_parser = |name: &str| IdleLogs::from_name(name).map_err(said))]
+    idle_logs: Option<IdleLogs>,
     /// The queue of asynchronous commits: latched, lock-free
     #[arg(long, value_parser = |name: &str| Queue::from_name(name).map_err(said))]
     queue: Option<Queue>,
@@ -158,6 +164,7 @@ impl ProtocolArgs {
         let builder = with(builder, self.steal_group, Builder::stealing_group);
         let builder = with(builder, self.idle_us.map(Duration::from_micros), Builder::idle_max);
         let builder = with(builder, self.dependency, Builder::dependency);
+        let builder = with(builder, self.idle_logs, Builder::idle_logs);
         let builder = with(builder, self.queue, Builder::queue);
         let builder = with(builder, self.queue_entries, Builder::queue_entries);
         let entries = self.queue_bytes.map(|bytes| bytes / QUEUE_ENTRY_BYTES);

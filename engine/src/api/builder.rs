@@ -8,8 +8,8 @@ use super::verify::{self, VerifyReport};
 use crate::base::Result;
 use crate::base::clock::Clock;
 use crate::base::settings::{
-    Acknowledger, Compression, Dependency, DeviceTrust, Layout, MemoryCache, MemoryStore, MethodSetting,
-    Preset, Queue, Settings, Writer,
+    Acknowledger, Compression, Dependency, DeviceTrust, IdleLogs, Layout, MemoryCache, MemoryStore,
+    MethodSetting, Preset, Queue, Settings, Writer,
 };
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
@@ -78,6 +78,7 @@ impl Builder {
         stealing_group: usize = Some(stealing_group),
         idle_max: Duration = idle_max,
         dependency: Dependency = Some(dependency),
+        idle_logs: IdleLogs = idle_logs,
         queue: Queue = Some(queue),
         queue_entries: usize = queue_entries,
         flush_unit_bytes: usize = flush_unit_bytes,

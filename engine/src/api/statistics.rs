@@ -5,7 +5,7 @@ use super::latency::LatencySummary;
 use super::sample::{Change, Figure, Sample};
 use super::table_counts::TableCounts;
 use crate::base::Csn;
-use crate::base::settings::{Acknowledger, Dependency, Layout, Preset, Queue, Writer};
+use crate::base::settings::{Acknowledger, Dependency, IdleLogs, Layout, Preset, Queue, Writer};
 use crate::checkpoint::{CheckpointTotals, ReplayEstimate};
 use crate::commit::presets::Axes;
 use crate::commit::{Commit, CommitMetrics};
@@ -115,6 +115,8 @@ statistics! {
     fact stealing_group: usize = |s| s.commit.map_or(1, |commit| commit.stealing_group());
     /// What a transaction waits for besides its own durable record.
     fact dependency: Dependency = |s| s.axes.dependency;
+    /// What an idle log does to queued commits of other logs, where the rule goes by clocks.
+    fact idle_logs: IdleLogs = |s| s.axes.idle_logs;
     /// The queue of transactions that no thread waits for.
     fact queue: Queue = |s| s.axes.queue;
     /// The device.
@@ -253,6 +255,8 @@ statistics! {
     count rule_waits: u64 = |s| s.metrics.rule_waits.get();
     /// Transactions among these that exact dependencies would have released; a lower bound.
     count false_waits: u64 = |s| s.metrics.false_waits.get();
+    /// Barrier transactions that were pushed in idle logs.
+    count barriers: u64 = |s| s.metrics.barriers.get();
     /// Commits that became durable by a fence in mapped memory.
     count fences: u64 = |s| s.metrics.fences.get();
     /// Times logs in mapped memory that stayed dirty were drained by a barrier in all threads.

@@ -163,6 +163,22 @@ choices! {
 }
 
 choices! {
+    /// What a log without recent commits does to queued commits of other logs, with a dependency
+    /// rule that goes by clocks.
+    #[derive(Default)]
+    IdleLogs, "idle_logs", {
+        /// Nothing: scans raise the clocks of all logs.
+        #[default]
+        Raise = "raise",
+        /// Holds them up until an acknowledger has pushed a barrier transaction, which writes
+        /// nothing.
+        Barrier = "barrier",
+        /// Holds them up until its next commit, or for 10 ms.
+        Hold = "hold",
+    }
+}
+
+choices! {
     /// What a power cut does to the processor's caches, for a log in mapped memory.
     #[derive(Default)]
     MemoryCache, "memory_cache", {

@@ -1,7 +1,9 @@
 //! Every setting, declared once: name, unit, default, range, effect. An open validates all
 //! together.
 
-pub use super::axes::{Acknowledger, Dependency, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer};
+pub use super::axes::{
+    Acknowledger, Dependency, IdleLogs, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer,
+};
 use super::error::{Error, ErrorKind, Location, Result};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -165,6 +167,9 @@ pub struct Settings {
     /// What a transaction with a durable record still waits for; `None` is the choice of the
     /// preset. Default `None`.
     pub dependency: Option<Dependency>,
+    /// What a log without recent commits does to queued commits of other logs, with `dependency =
+    /// gsn` or `gsn-rfa`. Default `raise`: nothing.
+    pub idle_logs: IdleLogs,
     /// The queue of commits without a waiter; `None` is `lock-free`. Default `None`.
     pub queue: Option<Queue>,
     /// Unacknowledged commits without a waiter, of all logs together, beyond which commits wait:
@@ -298,6 +303,7 @@ impl Default for Settings {
             stealing_group: None,
             idle_max: Duration::from_micros(50),
             dependency: None,
+            idle_logs: IdleLogs::default(),
             queue: None,
             queue_entries: 32_768,
             flush_unit_bytes: 0,

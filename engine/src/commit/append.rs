@@ -200,7 +200,11 @@ impl Appending {
         let watermark = self.watermark_to_store();
         let csn = self.durability.watermark.draw(log.id, latch);
         let gsn = match self.durability.clocks() {
-            Some(clocks) => clocks.draw(log.id, csn, record.gsn, alone, latch),
+            Some(clocks) => {
+                let gsn = clocks.draw(log.id, csn, record.gsn, alone, latch);
+                self.durability.stragglers.drawn(log.id, gsn, latch);
+                gsn
+            }
             None => record.gsn,
         };
         let header = RecordHeader {

@@ -4,10 +4,12 @@
 //! This object writes nothing and wakes no thread. It answers questions, and [`Durability::rescan`]
 //! brings its answers up to date.
 
+use super::axes::Axes;
 use super::dependency::{Clocks, DependsOn, Facts, Known, Obstacle, Rule, Undecided, rule_named};
 use super::log_writer::LogWriter;
 use super::pending::{Pending, Ticket};
 use super::predecessors::Predecessors;
+use super::stragglers::Stragglers;
 use super::watermark::Watermark;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Dependency;
@@ -20,6 +22,7 @@ pub(super) struct Durability {
     pub logs: Box<[LogWriter]>,
     pub watermark: Watermark,
     pub undecided: Undecided,
+    pub stragglers: Stragglers,
     rule: Box<dyn Rule>,
     dependency: Dependency,
     lists_predecessors: bool,
@@ -39,22 +42,18 @@ impl Facts for Durability {
 }
 
 impl Durability {
-    pub(super) fn new(
-        logs: Box<[LogWriter]>,
-        dependency: Dependency,
-        is_by_page: bool,
-        first_csn: Csn,
-    ) -> Durability {
-        let count = logs.len();
+    pub(super) fn new(logs: Box<[LogWriter]>, axes: &Axes, first_csn: Csn) -> Durability {
+        let (count, dependency) = (logs.len(), axes.dependency);
         let rule = rule_named(dependency, count);
         Durability {
             logs,
             watermark: Watermark::new(count, first_csn),
             undecided: Undecided::new(if dependency == Dependency::LogOrder { 0 } else { count }),
+            stragglers: Stragglers::new(axes.idle_logs, count),
             lists_predecessors: rule.lists_predecessors(),
             rule,
             dependency,
-            is_by_page,
+            is_by_page: axes.is_by_page(),
             completions: AtomicU64::new(0),
         }
     }

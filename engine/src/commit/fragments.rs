@@ -121,6 +121,7 @@ impl Appending {
             let (writer, csn) = (self.durability.log(*log), Csn(first.0 + at as u64));
             if let Some(clocks) = self.durability.clocks() {
                 gsn = clocks.draw(*log, csn, gsn, false, latch);
+                self.durability.stragglers.drawn(*log, gsn, latch);
             }
             let rule = match listed {
                 Some(listed) => DependencyRule::Exact { listed: if at == 0 { listed } else { 0 } },

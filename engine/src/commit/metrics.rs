@@ -60,6 +60,8 @@ pub struct CommitMetrics {
     /// Transactions of `rule_waits` that exact dependencies would have committed. A lower bound,
     /// see `acknowledge`.
     pub false_waits: Counter,
+    /// Barrier transactions pushed in idle logs.
+    pub barriers: Counter,
     /// Fences in mapped memory by committers.
     pub fences: Counter,
     /// Barriers in all threads, for logs in mapped memory that were left dirty.

@@ -8,7 +8,7 @@
 use super::axes::Gather;
 use super::{layout, protocol};
 use crate::base::settings::{
-    Acknowledger, Dependency, Layout, MethodSetting, Preset, Queue, Settings, Writer,
+    Acknowledger, Dependency, IdleLogs, Layout, MethodSetting, Preset, Queue, Settings, Writer,
 };
 use crate::base::{Error, Location, Result};
 
@@ -44,6 +44,7 @@ impl Axes {
             stealing_group: settings.stealing_group,
             idle_max: settings.idle_max,
             dependency: settings.dependency.unwrap_or(rule),
+            idle_logs: settings.idle_logs,
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
             interval_follows_device: settings.preset == Preset::Auto
@@ -127,10 +128,7 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     if writer == Writer::Committer && logs > 1 && settings.writer.is_some() {
         return refuse("writer", format!("committer is for one log, there are {logs}"));
     }
-    if dependency == Dependency::LogOrder && logs > 1 {
-        let what = format!("log-order is no order between {logs} logs; csn or dsn is");
-        return refuse("dependency", what);
-    }
+    check_dependency(settings, dependency, logs)?;
     let is_named = settings.writer.is_some() || preset_is_worker(settings, writer);
     if let Some(method) = settings.durability_method.filter(|_| is_named)
         && (writer == Writer::Worker) == (method == MethodSetting::Flusher)
@@ -141,6 +139,21 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     }
     check_memory(settings, writer)?;
     layout::check_room(settings, logs)
+}
+
+/// Refuses a rule that does not fit the logs, and what fits only rules that go by clocks.
+fn check_dependency(settings: &Settings, dependency: Dependency, logs: usize) -> Result<()> {
+    let refuse = |name, what: String| Err(Error::invalid(what).at(Location::Setting(name)));
+    if dependency == Dependency::LogOrder && logs > 1 {
+        let what = format!("log-order is no order between {logs} logs; csn or dsn is");
+        return refuse("dependency", what);
+    }
+    let has_clocks = matches!(dependency, Dependency::Gsn | Dependency::GsnRfa);
+    if settings.idle_logs != IdleLogs::Raise && !has_clocks {
+        let what = format!("dependency = {dependency} has no clocks that an idle log could hold back");
+        return refuse("idle_logs", what);
+    }
+    Ok(())
 }
 
 /// Returns whether the preset itself has workers write.

@@ -77,7 +77,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
         closing: AtomicBool::new(false),
     });
     let logs = logs.into_iter().map(|log| LogWriter::new(log, axes)).collect();
-    let durability = Arc::new(Durability::new(logs, axes.dependency, axes.is_by_page(), first_csn));
+    let durability = Arc::new(Durability::new(logs, axes, first_csn));
     let (flushers, wakers) = (Arc::new(Flushers::new(axes.flushers(count))), Arc::new(Wakers::default()));
     let (all, of) = ((environment.clone(), durability.clone()), (flushers.clone(), wakers.clone()));
     Writes {

@@ -31,6 +31,7 @@ use super::log_writer::LogWriter;
 use super::metrics::Moments;
 use super::pending::{Pending, Ticket};
 use super::predecessors::Predecessors;
+use super::stragglers::IDLE_TIMEOUT;
 use super::waiters::Wakers;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
@@ -263,6 +264,10 @@ impl Acknowledgments {
             if !blocked {
                 return any;
             }
+            if self.durability.stragglers.wait_for_time() {
+                // No write and no thread reports that the time is over.
+                self.schedule(levels::after(self.environment.clock.now(), GRACE));
+            }
             match self.required() {
                 // An asynchronous transaction waits for another log's CSN: the flushers know how to
                 // get it.
@@ -324,6 +329,28 @@ impl Acknowledgments {
 
     fn are_satisfied(&self, entry: &Entry, w: Csn) -> bool {
         self.durability.are_satisfied_for_queued(entry.csn, entry.dsn, &entry.predecessors, w)
+            && !self.is_held_by_idle_log(entry)
+    }
+
+    /// Returns whether an idle log holds up `entry`, whose dependencies are satisfied.
+    #[inline]
+    fn is_held_by_idle_log(&self, entry: &Entry) -> bool {
+        self.durability.stragglers.hold_up() && self.has_straggler(entry)
+    }
+
+    #[cold]
+    fn has_straggler(&self, entry: &Entry) -> bool {
+        let (durability, environment) = (&self.durability, &self.environment);
+        let Some(clocks) = durability.clocks().filter(|_| entry.csn != Csn::ZERO) else { return false };
+        let needed = clocks.needed_by(entry.csn);
+        if !durability.stragglers.are_behind(needed) || environment.closing.load(Ordering::SeqCst) {
+            return false;
+        }
+        if durability.stragglers.wait_for_time() {
+            return environment.clock.now().since(entry.ready) < IDLE_TIMEOUT;
+        }
+        environment.metrics.barriers.add(durability.stragglers.push_barriers(needed));
+        false
     }
 
     /// Moves `entry`, which is held up, out of the way of those behind it, if that is worth it.

@@ -31,7 +31,10 @@
 //! **Different from the paper**: a transaction has one record, written at commit, so it is dirty
 //! for its commit only; CSN and DSN do what the GSN does there; workers acknowledge instead of a
 //! daemon (`acknowledger = background` is the daemon); threads are drained by `membarrier(2)`
-//! instead of signals; buffers are not placed by socket.
+//! instead of signals; buffers are not placed by socket. The dirty bit belongs to the log and not
+//! to the thread, so the committer fences while it holds the log's latch. Threads that share a log
+//! therefore wait for each other's fences. In the paper a thread fences its own stores beside the
+//! others, after it has released the log.
 
 use super::super::acknowledge::{Acknowledgments, GRACE};
 use super::super::levels::{self, NOW};

@@ -14,6 +14,8 @@
 //!
 //! **Different from Aether**: the thread waits for the cohort of blocking committers, as a leader
 //! would; and it is woken by due times instead of polling, so an idle database has no awake thread.
+//! Threads that find the log's latch taken wait for it one by one: there is no consolidation array,
+//! in which they would form a group that reserves its space in one step.
 
 use super::super::levels::NOW;
 use super::super::log_writer::LogWriter;

@@ -1,6 +1,8 @@
 //! Transactions that the dependency rule holds up: which, for how long, and how they are counted.
 
+use super::super::stragglers::IDLE_TIMEOUT;
 use super::*;
+use crate::base::settings::IdleLogs;
 
 #[test]
 fn a_stricter_rule_waits_for_unrelated_commits() {
@@ -54,6 +56,53 @@ fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
     world.commit.finish(ticket, pending).expect("commits");
     core.acknowledgments.count_held_up(ticket.csn, &pending.predecessors, || core.is_committed(ticket.csn));
     assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (1, 0));
+}
+
+/// Returns the shortest latency of several queued commits of log 1, beside log 0, which is idle,
+/// and the number of barriers.
+fn beside_an_idle_log(idle_logs: IdleLogs) -> (Duration, u64) {
+    let dependency = Some(Dependency::Gsn);
+    let settings = Settings { dependency, idle_logs, ..settings(Preset::Autonomous) };
+    let world = World::with(settings, Hooks::default());
+    let committed = || world.commit.metrics().committed_writers.get();
+    let mut shortest = Duration::MAX;
+    for n in 1..=5 {
+        let begun = world.clock.now();
+        let ticket = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("pre-commits");
+        world.commit.wait([ticket], None).expect("the record is durable, and its dependencies");
+        eventually("acknowledged", || committed() == n);
+        shortest = shortest.min(world.clock.now().since(begun));
+    }
+    (shortest, world.commit.metrics().barriers.get())
+}
+
+#[test]
+fn an_idle_log_holds_up_queued_commits_without_barriers() {
+    let (held_up, barriers) = beside_an_idle_log(IdleLogs::Hold);
+    assert!(held_up >= IDLE_TIMEOUT && barriers == 0, "{held_up:?}, {barriers} barriers");
+    let (passed, barriers) = beside_an_idle_log(IdleLogs::Barrier);
+    assert!(passed < IDLE_TIMEOUT && barriers == 5, "{passed:?}, {barriers} barriers");
+    let (raised, barriers) = beside_an_idle_log(IdleLogs::Raise);
+    assert!(raised < IDLE_TIMEOUT && barriers == 0, "{raised:?}, {barriers} barriers");
+}
+
+/// The commit of the log that was idle waits itself, because the other log is behind it.
+#[test]
+fn the_next_commit_of_an_idle_log_releases_the_others() {
+    let settings = Settings {
+        dependency: Some(Dependency::Gsn),
+        idle_logs: IdleLogs::Hold,
+        ..settings(Preset::Autonomous)
+    };
+    let world = World::with(settings, Hooks::default());
+    let first = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("pre-commits");
+    world.commit.wait([first], None).expect("commits");
+    let stragglers = &world.commit.durability.stragglers;
+    let needed = world.commit.durability.clocks().expect("the rule has clocks").needed_by(first.csn);
+    assert!(stragglers.are_behind(needed), "log 0 has no record");
+    world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+    assert!(!stragglers.are_behind(needed), "its new record is above");
+    eventually("acknowledged", || world.commit.metrics().committed_writers.get() == 2);
 }
 
 #[test]
