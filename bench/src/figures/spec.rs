@@ -151,7 +151,8 @@ pub enum Chart {
 pub struct Part {
     /// Name in tables and claims; empty if the figure has one part.
     pub name: &'static str,
-    /// Arguments that all points share, from the workload on.
+    /// Arguments that all points share, from the workload on. `{here}` is a directory of the
+    /// point.
     pub command: String,
     /// The varied parameter.
     pub axis: Axis,

@@ -68,7 +68,7 @@ fn ids_are_unique_and_at_least_sixty_figures_are_regenerated() {
     let ids: BTreeSet<&str> = figures.iter().map(|figure| figure.id).collect();
     assert_eq!(ids.len(), figures.len());
     let count = regenerated().len();
-    assert!(count >= 56, "{count} of {}", figures.len());
+    assert!(count >= 60, "{count} of {}", figures.len());
 }
 
 #[test]

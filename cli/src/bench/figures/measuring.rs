@@ -3,6 +3,7 @@
 use crate::bench::child::read_all;
 use crate::bench::kill::Killed;
 use crate::output::Progress;
+use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use quench_bench::figures::results::Results;
 use quench_bench::figures::spec::Point;
@@ -165,16 +166,19 @@ impl<'a> Measuring<'a> {
     }
 
     fn run(&self, figure: &str, point: &Point) -> Result<Value> {
+        // Databases of points are on the disk of the report.
+        let scratch = Scratch::within(self.out, "point")?;
+        let here = scratch.path().to_string_lossy();
+        let command = point.command.iter().map(|word| word.replace("{here}", &here));
         // The program `quench` has `bench` before the workload; other programs have nothing.
         let before =
             std::env::args().skip(1).take_while(|arg| arg != "figures").filter(|arg| arg != "--json");
         let mut child = Killed(
             Command::new(std::env::current_exe()?)
                 .args(before)
-                .args(&point.command)
+                .args(command)
                 .args(["--json", "--point"])
-                // Databases of points are on the disk of the report.
-                .current_dir(self.out)
+                .current_dir(scratch.path())
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())

@@ -40,9 +40,12 @@ fn points(figure: &Figure, depth: Depth) -> Vec<Point> {
 /// Returns the figures that the names choose: ids, or the beginning of ids.
 fn chosen(names: &[String]) -> Result<Vec<Figure>> {
     let all = catalogue::all();
+    // AC-F1 is not the beginning of AC-F10.
     let fits = |id: &str, name: &str| {
         let (id, name) = (id.to_lowercase(), name.to_lowercase());
-        id == name || id.strip_prefix(&name).is_some_and(|rest| rest.starts_with(['-', 'a', 'b', 'c']))
+        let is_number = |text: Option<char>| text.is_some_and(|char| char.is_ascii_digit());
+        id.strip_prefix(&name)
+            .is_some_and(|rest| !(is_number(name.chars().next_back()) && is_number(rest.chars().next())))
     };
     for name in names {
         if !all.iter().any(|figure| fits(figure.id, name)) {
