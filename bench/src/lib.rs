@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`store`] | the interface between workloads and engines; [`peers`] adds other engines |
 //! | [`workload`] | the interface of [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`], [`counter`] |
+//! | [`stages`], [`time_shares`] | where the time of transactions and workers goes |
 //! | [`contention`] | waits, failures and repeated attempts of a run |
 //! | [`group_model`] | what a window and a flush predict for group commit |
 //! | [`driver`] | runs a workload in threads as a [`plan`] says, and makes a [`report`] |
@@ -51,6 +52,8 @@ pub mod requests;
 pub mod contention;
 pub mod group_model;
 pub mod report;
+pub mod stages;
+pub mod time_shares;
 pub mod device;
 pub mod sweep;
 pub mod driver;

@@ -9,6 +9,8 @@ use crate::latencies::Latency;
 use crate::reopened::Reopened;
 use crate::requests::RequestReport;
 use crate::series::{CheckpointMark, Interval};
+pub use crate::stages::Stages;
+use crate::time_shares::TimeShares;
 use crate::traffic::Traffic;
 use quenchdb::Preset;
 use serde::{Deserialize, Serialize};
@@ -47,39 +49,6 @@ pub struct KindReport {
     /// From the end of the worker's previous transaction (closed loop), the end of its rest, or the
     /// arrival (open loop) to the acknowledgment, as the worker saw it.
     pub latency_us: Latency,
-}
-
-/// Means of the stages of a transaction, in microseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Stages {
-    /// Begin and operations of the attempt that succeeded, one transaction in sixteen timed; waits
-    /// for rows included.
-    pub execute_us: f64,
-    /// The call that commits: record into the log buffer, and with blocking commits everything
-    /// below as well.
-    pub commit_call_us: f64,
-    /// Attempts with a conflict, their waits for rows included.
-    pub conflicts_us: f64,
-    /// Waits for row locks; part of the times above.
-    #[serde(default)]
-    pub row_wait_us: f64,
-    /// From the call that commits to the record in the log's buffer, waits for the log's latch and
-    /// for buffer space included; of those that wrote, one in sixteen timed; part of
-    /// `commit_call_us`.
-    #[serde(default)]
-    pub log_insert_us: f64,
-    /// Ready until the log is written, of transactions that wrote.
-    pub flush_wait_us: f64,
-    /// The first part of `flush_wait_us`: ready until the write begins.
-    #[serde(default)]
-    pub queuing_us: f64,
-    /// The rest of `flush_wait_us`: the write, as far as it came after ready.
-    #[serde(default)]
-    pub writing_us: f64,
-    /// Log written until acknowledged: waits for dependencies.
-    pub acknowledge_us: f64,
-    /// One durable write of the log.
-    pub flush_us: Latency,
 }
 
 /// Several measurements on one database, one after the other.
@@ -178,6 +147,9 @@ pub struct Report {
     /// With several runs: figures of all. The rest of the report is that of the run with the median
     /// throughput.
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    /// The time of the workers by category; absent if no transaction ended.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub time_by_category: Option<TimeShares>,
     pub runs: Option<Runs>,
     /// Ready to committed, of transactions that wrote.
     pub commit_latency_us: Latency,
@@ -490,6 +462,7 @@ impl Report {
         if !known {
             return writeln!(f, "  a transaction: {:.1} us of processor time", self.cpu_us_per_transaction);
         }
+        self.time_by_category.iter().filter(|_| known).try_for_each(|shares| writeln!(f, "  {shares}"))?;
         writeln!(
             f,
             "  a transaction: {:.1} us of processor time, {:.0} bytes of log, {:.3} writes, {:.3} flushes",

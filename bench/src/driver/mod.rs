@@ -32,6 +32,7 @@ use crate::report::{Floor, KindReport, Report, Stages};
 use crate::requests::RequestReport;
 use crate::series::Sampler;
 use crate::store::{Error, Figures, Store};
+use crate::time_shares::TimeShares;
 use crate::traffic::BlockDevice;
 use crate::watch::{SAMPLE_EVERY, Sample, Watch};
 use crate::workload::Worker;
@@ -165,6 +166,7 @@ impl<S: Store> Run<'_, S> {
         let writes = shared.activity.latencies().since(&before.all).since(&reads);
         // An asynchronous transaction is not acknowledged when the worker counts its end.
         let waits = plan.commit == CommitMode::Blocking;
+        let stages = stages(shared, before, &f, committed + rolled_back);
         Report {
             workload: self.workload.to_string(),
             preset: f.preset.clone(),
@@ -192,7 +194,8 @@ impl<S: Store> Run<'_, S> {
             rolled_back,
             aborted: sum(|kind| kind.conflicts),
             throughput_tps: (committed + rolled_back) as f64 / seconds,
-            stages: Some(stages(shared, before, &f, committed + rolled_back)),
+            stages: Some(stages),
+            time_by_category: self.time_shares(&stages, reads.count(), committed + rolled_back, seconds),
             commit_latency_us: f.commit,
             total_latency_us: f.total,
             read_latency_us: (reads.count() > 0).then(|| reads.summary()),
@@ -222,6 +225,11 @@ impl<S: Store> Run<'_, S> {
     }
 
     fn contention(&self, shared: &Shared, before: &Before, f: &Figures, seconds: f64) -> Contention {
+    fn time_shares(&self, stages: &Stages, reads: u64, ended: u64, seconds: f64) -> Option<TimeShares> {
+        let worker_us = self.plan.threads as f64 * seconds * 1e6 / ended as f64;
+        TimeShares::of(stages, 1.0 - reads as f64 / ended as f64, worker_us)
+    }
+
         let log_waits = shared.activity.log_waits().since(&before.log_waits);
         let log_wait_us = (log_waits.count() > 0).then(|| log_waits.summary_with_stdev());
         let repeated = shared.activity.stages().conflicts - before.stages.conflicts;
