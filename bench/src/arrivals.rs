@@ -28,6 +28,28 @@ impl Gaps {
     }
 }
 
+/// How clients of an open loop learn that a commit is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Clients {
+    /// A callback informs clients, which cause no write: the protocol decides which thread writes,
+    /// and when.
+    #[default]
+    Callback,
+    /// An idle worker waits for its oldest commit, which causes its write.
+    Wait,
+}
+
+impl Clients {
+    /// Returns the name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Clients::Callback => "callback",
+            Clients::Wait => "wait",
+        }
+    }
+}
+
 /// The arrivals at all threads together.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rate {
@@ -35,6 +57,8 @@ pub struct Rate {
     pub per_second: f64,
     /// Distribution of the gaps.
     pub gaps: Gaps,
+    /// How clients learn of their commits.
+    pub clients: Clients,
 }
 
 /// The arrivals at one thread.

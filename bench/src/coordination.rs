@@ -67,6 +67,8 @@ pub struct Waits {
     pub stolen_blocks: u64,
     /// Barrier transactions pushed in idle logs.
     pub barriers: u64,
+    /// Times an idle worker left its log to the flusher.
+    pub idle_flushes: u64,
 }
 
 /// Figures of the measured time, per transaction that committed or rolled back as specified.
@@ -96,6 +98,9 @@ pub struct Coordination {
     /// Barrier transactions pushed in idle logs.
     #[serde(default)]
     pub barriers: u64,
+    /// Times an idle worker had its log written at once, by the flusher.
+    #[serde(default)]
+    pub idle_flushes: u64,
 }
 
 impl Coordination {
@@ -116,6 +121,7 @@ impl Coordination {
             false_waits_percent: each(false_waits) * 100.0,
             stolen_blocks: now.stolen_blocks - before.stolen_blocks,
             barriers: now.barriers - before.barriers,
+            idle_flushes: now.idle_flushes - before.idle_flushes,
         }
     }
 }
@@ -124,14 +130,15 @@ impl fmt::Display for Coordination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "  {}: per transaction {:.3} wake-ups, {:.3} context switches, {:.3} preemptions; {} waits for the rule, {} of them false; {} blocks stolen",
+            "  {}: per transaction {:.3} wake-ups, {:.3} context switches, {:.3} preemptions; {} waits for the rule, {} of them false; {} blocks stolen, {} writes because of idle workers",
             self.protocol,
             self.wakeups_per_transaction,
             self.context_switches_per_transaction,
             self.preemptions_per_transaction,
             self.rule_waits,
             self.false_waits,
-            self.stolen_blocks
+            self.stolen_blocks,
+            self.idle_flushes
         )
     }
 }

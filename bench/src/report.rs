@@ -113,6 +113,9 @@ pub struct Report {
     /// In an open loop: `poisson` or `fixed`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub arrivals: Option<String>,
+    /// In an open loop: `callback` or `wait`, how clients learned of their commits.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub open_loop: Option<String>,
     /// Rows at the start.
     pub rows: u64,
     /// Bytes of a value.
@@ -144,12 +147,12 @@ pub struct Report {
     /// Means of the stages of a transaction.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stages: Option<Stages>,
-    /// With several runs: figures of all. The rest of the report is that of the run with the median
-    /// throughput.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     /// The time of the workers by category; absent if no transaction ended.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub time_by_category: Option<TimeShares>,
+    /// With several runs: figures of all. The rest of the report is that of the run with the median
+    /// throughput.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub runs: Option<Runs>,
     /// Ready to committed, of transactions that wrote.
     pub commit_latency_us: Latency,
@@ -459,10 +462,10 @@ impl Report {
             }
             writeln!(f)?;
         }
+        self.time_by_category.iter().filter(|_| known).try_for_each(|shares| writeln!(f, "  {shares}"))?;
         if !known {
             return writeln!(f, "  a transaction: {:.1} us of processor time", self.cpu_us_per_transaction);
         }
-        self.time_by_category.iter().filter(|_| known).try_for_each(|shares| writeln!(f, "  {shares}"))?;
         writeln!(
             f,
             "  a transaction: {:.1} us of processor time, {:.0} bytes of log, {:.3} writes, {:.3} flushes",

@@ -3,7 +3,8 @@
 use super::*;
 
 fn gaps_of(gaps: Gaps, count: usize) -> Vec<f64> {
-    let mut arrivals = Arrivals::new(Rate { per_second: 10_000.0, gaps }, 1, 2, 7, 1000);
+    let mut arrivals =
+        Arrivals::new(Rate { per_second: 10_000.0, gaps, clients: Clients::default() }, 1, 2, 7, 1000);
     let moments: Vec<u64> = (0..=count).map(|_| arrivals.take()).collect();
     moments.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
 }
@@ -11,7 +12,7 @@ fn gaps_of(gaps: Gaps, count: usize) -> Vec<f64> {
 #[test]
 fn fixed_arrivals_are_evenly_spread_over_the_threads() {
     assert!(gaps_of(Gaps::Fixed, 1000).iter().all(|gap| (gap - 200_000.0).abs() <= 1.0));
-    let rate = Rate { per_second: 1000.0, gaps: Gaps::Fixed };
+    let rate = Rate { per_second: 1000.0, gaps: Gaps::Fixed, clients: Clients::default() };
     let first: Vec<u64> = (0..4).map(|index| Arrivals::new(rate, index, 4, 1, 0).take()).collect();
     assert_eq!(first, [0, 1_000_000, 2_000_000, 3_000_000]);
 }

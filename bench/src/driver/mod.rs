@@ -181,6 +181,7 @@ impl<S: Store> Run<'_, S> {
             lock_release: f.concurrency.lock_release.to_string(),
             rate_tps: plan.rate.map(|rate| rate.per_second),
             arrivals: plan.rate.map(|rate| rate.gaps.name().to_string()),
+            open_loop: plan.rate.map(|rate| rate.clients.name().to_string()),
             parameters: self.parameters.clone(),
             rows: plan.rows,
             value_bytes: plan.value_bytes,
@@ -224,12 +225,12 @@ impl<S: Store> Run<'_, S> {
         .with_costs()
     }
 
-    fn contention(&self, shared: &Shared, before: &Before, f: &Figures, seconds: f64) -> Contention {
     fn time_shares(&self, stages: &Stages, reads: u64, ended: u64, seconds: f64) -> Option<TimeShares> {
         let worker_us = self.plan.threads as f64 * seconds * 1e6 / ended as f64;
         TimeShares::of(stages, 1.0 - reads as f64 / ended as f64, worker_us)
     }
 
+    fn contention(&self, shared: &Shared, before: &Before, f: &Figures, seconds: f64) -> Contention {
         let log_waits = shared.activity.log_waits().since(&before.log_waits);
         let log_wait_us = (log_waits.count() > 0).then(|| log_waits.summary_with_stdev());
         let repeated = shared.activity.stages().conflicts - before.stages.conflicts;

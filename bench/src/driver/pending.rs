@@ -44,6 +44,10 @@ impl<H: Handle> Pending<H> {
         Pending { commits: VecDeque::with_capacity(if asynchronous { FEW } else { 0 }) }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.commits.is_empty()
+    }
+
     /// Adds an asynchronous commit.
     pub(super) fn push(&mut self, handle: H, commit: Acknowledged) -> Result<()> {
         let Acknowledged { kind, begun, number } = commit;

@@ -2,7 +2,7 @@
 //! conflicts are retried.
 
 use super::Run;
-use crate::arrivals::{Gaps, Rate};
+use crate::arrivals::{Clients, Gaps, Rate};
 use crate::plan::{Checkpoints, CommitMode, Plan};
 use crate::report::Report;
 use crate::store::{Error, Reader, Result, Store, Transaction};
@@ -133,7 +133,7 @@ fn open_loop_counts_arrivals_during_a_stall_closed_does_not() {
         let closed = undisturbed(None, commit, |run| run.kinds[0].latency_us.p99 < 300_000.0);
         let put = closed.kinds[0].latency_us;
         assert!(put.p99 < 300_000.0, "a closed loop meets a stall once: {put:?}");
-        let rate = Rate { per_second: 100.0, gaps: Gaps::Fixed };
+        let rate = Rate { per_second: 100.0, gaps: Gaps::Fixed, clients: Clients::default() };
         let keeps_up = |run: &Report| (80.0..120.0).contains(&run.throughput_tps);
         let open =
             undisturbed(Some(rate), commit, |run| run.kinds[0].latency_us.p50 < 300_000.0 && keeps_up(run));

@@ -11,7 +11,7 @@ use super::notes::Notes;
 use super::pending::{Acknowledged, Pending};
 use super::run::{Run, Shared};
 use crate::activity::STAGES_OF_ONE_IN;
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, Clients};
 use crate::plan::CommitMode;
 use crate::store::{Error, Noted, Result, Session, Store, Transaction};
 use crate::workload::{Ending, Intent, Worker};
@@ -23,6 +23,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A sleeping thread wakes up late by about this time; so a worker spends the last part of a wait
 /// awake.
 const SLEEP_SLACK: Duration = Duration::from_micros(80);
+/// Interval at which an idle worker looks whether its commits are durable, if it is to cause no
+/// write.
+const TOLD_WITHIN: Duration = Duration::from_micros(20);
 
 /// How an attempt ended.
 enum Outcome<H> {
@@ -201,18 +204,23 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
         Ok(outcome)
     }
 
-    /// Waits until `until`, or until the run stops. A worker with pending commits waits for the
-    /// oldest meanwhile, which causes its write, as an idle server does.
+    /// Waits until `until`, or until the run stops. Meanwhile a worker looks whether its pending
+    /// commits are durable. With [`Clients::Wait`] it waits for the oldest, which causes its
+    /// write.
     fn wait_until(&mut self, until: u64) -> Result<()> {
         let shared = self.shared;
         let activity = &shared.activity;
+        let waits = self.run.plan.rate.is_none_or(|rate| rate.clients == Clients::Wait);
         loop {
             let now = activity.now();
             if now >= until || shared.stops() {
                 return Ok(());
             }
             let left = Duration::from_nanos(until - now).min(LOOK_EVERY);
-            if self.pending.wait(left)? {
+            if waits && self.pending.wait(left)? {
+                self.collect(activity.now());
+            } else if !waits && !self.pending.is_empty() {
+                std::thread::sleep(left.min(TOLD_WITHIN));
                 self.collect(activity.now());
             } else if let Some(sleep) = left.checked_sub(SLEEP_SLACK) {
                 std::thread::sleep(sleep);

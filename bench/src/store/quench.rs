@@ -259,6 +259,7 @@ impl Store for Database {
                 false_waits: s.false_waits,
                 stolen_blocks: s.stolen_blocks,
                 barriers: s.barriers,
+                idle_flushes: s.idle_flushes,
             },
             logs: s.logs,
             durability: s.durability_method,

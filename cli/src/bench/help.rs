@@ -49,6 +49,7 @@ const SOME: [(&[&str], &[Workload]); 10] = {
                 "live",
                 "rate",
                 "arrivals",
+                "open_loop",
                 "runs",
                 "checkpoint_every",
                 "snapshots",

@@ -14,7 +14,7 @@ use crate::parse::{
 };
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use quench_bench::arrivals::{Gaps, Rate};
+use quench_bench::arrivals::{Clients, Gaps, Rate};
 use quench_bench::modelled::Figures;
 use quench_bench::place::Place;
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
@@ -37,6 +37,14 @@ enum Arrivals {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum OpenLoop {
+    /// Clients learn by a callback that their commits are durable, and cause no write
+    Callback,
+    /// An idle worker waits for its oldest commit, which causes its write
+    Wait,
+}
+
 enum Level {
     Durable,
     Bounded,
@@ -115,6 +123,9 @@ pub struct BenchArgs {
     #[arg(long, value_enum, default_value = "poisson", requires = "rate", help_heading = "Run")]
     arrivals: Arrivals,
     /// Number of measurements on the same database; prints the report of the median, and the spread
+    /// Open loop with asynchronous commits: how clients learn that a commit is durable
+    #[arg(long, value_enum, default_value = "callback", requires = "rate", help_heading = "Run")]
+    open_loop: OpenLoop,
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000), help_heading = "Run")]
     pub(super) runs: u64,
     /// Seed of the random choices
@@ -433,7 +444,11 @@ impl BenchArgs {
                     Arrivals::Poisson => Gaps::Poisson,
                     Arrivals::Fixed => Gaps::Fixed,
                 };
-                Rate { per_second, gaps }
+                let clients = match self.open_loop {
+                    OpenLoop::Callback => Clients::Callback,
+                    OpenLoop::Wait => Clients::Wait,
+                };
+                Rate { per_second, gaps, clients }
             }),
             level: match self.concurrency.concurrency().release {
                 Release::Unsafe => Durability::Lazy,
