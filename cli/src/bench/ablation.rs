@@ -56,6 +56,37 @@ fn rows(threads: u64) -> Vec<Row> {
     ]
 }
 
+/// Returns the rows of the paper on autonomous commit: a log for each worker and GSN with RFA in
+/// every row, units of 4 KiB, and no timer.
+fn published_rows(threads: u64) -> Vec<Row> {
+    let logs = threads.clamp(2, LOGS_MOST).to_string();
+    let group = threads.clamp(2, STEALING_GROUP).to_string();
+    let common = ["--preset", "pipelined", "--layout", "per-thread", "--logs", &logs];
+    let rule = ["--dependency", "gsn-rfa", "--flush-unit", "4k", "--flush-interval-us", INTERVAL_MOST_US];
+    let common = [&common[..], &rule].concat();
+    let (latched, lock_free) = (["--queue", "latched"], ["--queue", "lock-free"]);
+    let alone = ["--writer", "worker", "--steal-group", "1", "--idle-us", "0"];
+    let stealing = ["--writer", "worker", "--steal-group", &group, "--idle-us", "50"];
+    let workers = ["--acknowledger", "workers", "--ack-group", "2"];
+    let row = |name, flags: &[&[&str]]| {
+        let flags = [&[&common[..]], flags].concat().concat();
+        Row { name, flags: flags.into_iter().map(String::from).collect() }
+    };
+    vec![
+        row("Flush", &[&latched]),
+        row("+ queue", &[&lock_free]),
+        row("+ autonomous flush", &[&lock_free, &alone]),
+        row("+ autonomous acknowledgment", &[&lock_free, &alone, &workers]),
+        row("+ stealing", &[&lock_free, &stealing, &workers]),
+    ]
+}
+
+/// The longest interval between two writes that the engine takes, in microseconds.
+const INTERVAL_MOST_US: &str = "1000000";
+
+/// Flags that the published rows decide besides.
+const VARIED_AS_PUBLISHED: [&str; 4] = ["--flush-unit", "--flush-interval-us", "--idle-us", "--ack-group"];
+
 /// Flags that the rows decide.
 const VARIED: [&str; 11] = [
     "--preset",
@@ -76,18 +107,20 @@ fn name_of(flag: &str) -> &str {
 }
 
 /// The flags that this program was called with, less those that are not for the rows.
-fn flags_for_rows() -> Result<Vec<String>> {
+fn flags_for_rows(as_published: bool) -> Result<Vec<String>> {
     let mut given = std::env::args().skip_while(|arg| arg != "ablation").skip(1);
     let mut kept = Vec::new();
     while let Some(flag) = given.next() {
         match name_of(&flag) {
-            "--json" => {}
+            "--json" | "--as-published" => {}
             name @ ("--of" | "--path") => {
                 if flag == name {
                     given.next();
                 }
             }
-            name if VARIED.contains(&name) => bail!("{name} is what the ablation varies"),
+            name if VARIED.contains(&name) || as_published && VARIED_AS_PUBLISHED.contains(&name) => {
+                bail!("{name} is what the ablation varies")
+            }
             _ => kept.push(flag),
         }
     }
@@ -126,7 +159,8 @@ fn directory_of(parent: &Path, number: usize) -> Result<PathBuf> {
 pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
     let of =
         args.ablation_of.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default();
-    let (kept, rows, bar) = (flags_for_rows()?, rows(args.threads()), Progress::new());
+    let rows = if args.as_published { published_rows(args.threads()) } else { rows(args.threads()) };
+    let (kept, bar) = (flags_for_rows(args.as_published)?, Progress::new());
     let mut reports = Vec::new();
     for (number, row) in rows.iter().enumerate() {
         bar.at(row.name, number as u64, rows.len() as u64);

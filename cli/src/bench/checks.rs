@@ -67,6 +67,9 @@ impl BenchArgs {
         if self.sweep && self.workload != Workload::Device {
             bail!("--sweep goes with device");
         }
+        if self.as_published && self.workload != Workload::Ablation {
+            bail!("--as-published goes with ablation");
+        }
         if self.workload == Workload::Mixed && self.threads < 2 {
             bail!("mixed needs at least two threads");
         }

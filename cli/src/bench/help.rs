@@ -37,7 +37,7 @@ const SOME: [(&[&str], &[Workload]); 10] = {
         (&["ops"], &[Ycsb, Live, Put, Soak, Mixed, Ablation, Compare]),
         (&["read_percent", "zipf"], &[Ycsb, Live, Soak, Mixed, Ablation, Compare]),
         (&["only"], &[Tpcc, Tatp]),
-        (&["ablation_of"], &[Ablation]),
+        (&["ablation_of", "as_published"], &[Ablation]),
         (&["sweep"], &[Device]),
         (&["engines", "rounds"], &[Compare]),
         (&["names"], &[Compare, Figures]),

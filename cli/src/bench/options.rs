@@ -157,6 +157,10 @@ pub struct BenchArgs {
     #[arg(long = "of", value_enum, value_name = "WORKLOAD", default_value = "ycsb", help_heading = "Rows")]
     pub(super) ablation_of: AblationOf,
     /// Device: random writes of 4 KiB to 512 MiB by 1 to 64 threads
+    /// Ablation: the rows of the paper on autonomous commit, with a log for each thread, GSN with
+    /// RFA, units of 4 KiB and no timer in all of them
+    #[arg(long, help_heading = "Commit")]
+    pub(super) as_published: bool,
     #[arg(long, help_heading = "Run")]
     pub(super) sweep: bool,
     #[command(flatten)]
