@@ -7,6 +7,7 @@
 //! | [`stages`], [`time_shares`] | where the time of transactions and workers goes |
 //! | [`contention`] | waits, failures and repeated attempts of a run |
 //! | [`group_model`] | what a window and a flush predict for group commit |
+//! | [`event_model`] | simulates the commit path for more workers than there are processors |
 //! | [`driver`] | runs a workload in threads as a [`plan`] says, and makes a [`report`] |
 //! | [`population`], [`load`] | fill tables, and recognize tables that were filled before |
 //! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check its rows |
@@ -51,9 +52,9 @@ pub mod reopened;
 pub mod requests;
 pub mod contention;
 pub mod group_model;
-pub mod report;
 pub mod stages;
 pub mod time_shares;
+pub mod report;
 pub mod device;
 pub mod sweep;
 pub mod driver;
@@ -66,6 +67,7 @@ pub mod tpcb;
 pub mod tatp;
 pub mod counter;
 pub mod mixed;
+pub mod event_model;
 pub mod bulk;
 pub mod scan;
 pub mod soak;

@@ -165,3 +165,75 @@ fn the_ablation_reports_each_row_and_refuses_varied_flags() {
     let text = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(text.contains("+ exact dependencies") && text.lines().count() == 11, "{text}");
 }
+
+#[test]
+fn the_published_ablation_has_own_logs_and_no_timer() {
+    let rows_of = |report: &Value| report["rows"].as_array().expect("rows").clone();
+    let rows = rows_of(&long_enough(
+        if is_deep() { 0.3 } else { 0.1 },
+        |seconds| bench(&["ablation", "--of", "put", "--as-published", "--seconds", seconds]),
+        |report| rows_of(report).iter().all(|row| number(&row["report"], "committed") > 0.0),
+    ));
+    let names: Vec<_> = rows.iter().map(|row| row["row"].as_str().expect("text")).collect();
+    let published = ["Flush", "+ queue", "+ autonomous flush", "+ autonomous acknowledgment", "+ stealing"];
+    assert_eq!(names, published);
+    for row in &rows {
+        assert_eq!(number(&row["report"], "logs"), 2.0, "{row}");
+        let protocol = row["report"]["coordination"]["protocol"].as_str().expect("text");
+        assert!(protocol.contains("layout per-thread") && protocol.contains("gsn-rfa"), "{protocol}");
+        assert!(row["flags"].as_str().expect("text").contains("--flush-interval-us 1000000"), "{row}");
+    }
+    let output = run_bench(&["ablation", "--as-published", "--flush-unit", "8k"]);
+    expect_code(&output, 2);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--flush-unit is what the ablation varies"));
+    expect_code(&run_bench(&["put", "--as-published"]), 2);
+}
+
+#[test]
+fn clients_of_an_open_loop_leave_writes_to_the_protocol() {
+    let run = |clients: &str, seconds: &str| {
+        let device = ["--device", "sim:nvme-enterprise", "--preset", "autonomous", "--commit", "async"];
+        let open = ["put", "--rate", "500", "--open-loop", clients, "--seconds", seconds];
+        bench(&[&open[..], &device].concat())
+    };
+    let idle = |report: &Value| number(&report["coordination"], "idle_flushes");
+    let told = long_enough(0.5, |seconds| run("callback", seconds), |report| idle(report) > 50.0);
+    assert_eq!(told["open_loop"], "callback");
+    // Nearly every transaction comes alone, to an idle worker, whose log the flusher writes.
+    assert!(idle(&told) > 0.5 * number(&told, "committed"), "{told}");
+    assert!(number(&told["kinds"][0]["latency_us"], "p50") > 0.0, "{told}");
+    let sleeps = |report: &Value| number(&report["coordination"], "sleeps_per_transaction");
+    let waits = run("wait", "0.5");
+    assert_eq!(waits["open_loop"], "wait");
+    // No commit waits, but clients do, with the option.
+    assert!(sleeps(&told) < 0.05, "{told}");
+    assert!(idle(&waits) < idle(&told) || sleeps(&waits) > sleeps(&told), "{waits}");
+}
+
+#[test]
+fn the_model_names_what_limits_each_protocol() {
+    let flags = ["model", "--threads", "8", "--cores", "8", "--json"];
+    let output = run_bench(&flags);
+    expect_code(&output, 0);
+    let all = json(&output);
+    let all = all.as_array().expect("a list");
+    assert_eq!(all.len(), 7);
+    for one in all {
+        assert!(number(&one["report"], "throughput_tps") > 1000.0, "{one}");
+        assert!(!one["limits"]["by"].as_str().expect("text").is_empty(), "{one}");
+    }
+    let output = run_bench(&["model", "--figure", "GC-T3", "--json"]);
+    expect_code(&output, 0);
+    assert_eq!(json(&output).as_array().map(Vec::len), Some(3));
+    for (flags, said) in [
+        (&["model", "--protocol", "epoch"][..], "no protocol is called `epoch`"),
+        (&["model", "--figure", "AC-F99"], "no figure `AC-F99`"),
+        (&["model", "--costs", "missing.json"], "cannot read the costs"),
+        (&["put", "--against"], "--against does not go with put"),
+    ] {
+        let output = run_bench(flags);
+        assert_ne!(output.status.code(), Some(0), "{flags:?}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains(said), "{flags:?}: {text}");
+    }
+}

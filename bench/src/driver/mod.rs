@@ -155,8 +155,7 @@ impl<S: Store> Run<'_, S> {
     /// Returns the figures since `before`. The caller adds those of the sampler.
     fn report(&self, shared: &Shared, before: &Before, switches: Switches) -> Report {
         let plan = self.plan;
-        let seconds = before.began.elapsed().as_secs_f64();
-        let cpu_seconds = cpu_seconds() - before.cpu;
+        let (seconds, cpu_seconds) = (before.began.elapsed().as_secs_f64(), cpu_seconds() - before.cpu);
         let (sums, f, b) = (shared.activity.sums(), self.store.figures(), &before.figures);
         // One reading of the counters, so that the sums agree with the types.
         let kinds = self.kind_reports(shared, before);

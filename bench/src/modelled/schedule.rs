@@ -30,7 +30,7 @@ pub enum Access {
 /// A device with some figures. It has no clock: the caller passes the time.
 #[derive(Debug)]
 pub struct Device {
-    figures: &'static Figures,
+    figures: Figures,
     state: Mutex<State>,
 }
 
@@ -63,20 +63,20 @@ impl State {
 impl Device {
     /// Creates an idle device. The same seed and the same calls give the same results.
     #[must_use]
-    pub fn new(figures: &'static Figures, seed: u64) -> Device {
+    pub fn new(figures: &Figures, seed: u64) -> Device {
         let state = State {
             random: Random::from_seed(seed),
             slots: vec![0; figures.slots.max(1)],
             shared: 0,
             flushes: Vec::new(),
         };
-        Device { figures, state: Mutex::new(state) }
+        Device { figures: *figures, state: Mutex::new(state) }
     }
 
     /// Returns the figures.
     #[must_use]
-    pub fn figures(&self) -> &'static Figures {
-        self.figures
+    pub fn figures(&self) -> &Figures {
+        &self.figures
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -86,7 +86,7 @@ impl Device {
 
     /// Returns when an access to `bytes` that arrives `now` completes.
     pub fn completion(&self, now: Nanos, access: Access, bytes: u64) -> Nanos {
-        let figures = self.figures;
+        let figures = &self.figures;
         let (curve, rate) = match access {
             Access::Read => (figures.read, figures.read_bytes_per_second),
             Access::Write => (figures.write, figures.write_bytes_per_second),

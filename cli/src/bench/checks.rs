@@ -33,8 +33,10 @@ impl BenchArgs {
         }
         self.check_devices()?;
         let workload = self.workload.name();
-        let special =
-            matches!(self.workload, Workload::Put | Workload::Scan | Workload::Soak | Workload::Device);
+        let special = matches!(
+            self.workload,
+            Workload::Put | Workload::Scan | Workload::Soak | Workload::Device | Workload::Model
+        );
         let load = self.workload == Workload::Load;
         for (flag, given) in [
             ("--check", self.check && special),
@@ -56,28 +58,23 @@ impl BenchArgs {
             (self.tatp.given(), name == Workload::Tatp),
             (self.counter.given(), name == Workload::Counter),
             (self.figures.given(), name == Workload::Figures),
+            (self.model.given(), name == Workload::Model),
         ] {
             if let Some(flag) = given.filter(|_| !fits) {
                 bail!("{flag} does not go with {workload}");
             }
         }
-        if self.only.is_some() && !matches!(self.workload, Workload::Tpcc | Workload::Tatp) {
-            bail!("--only goes with tpcc and tatp");
-        }
-        if self.sweep && self.workload != Workload::Device {
-            bail!("--sweep goes with device");
-        }
-        if self.as_published && self.workload != Workload::Ablation {
-            bail!("--as-published goes with ablation");
-        }
+        self.check_flags_of_one()?;
         if self.workload == Workload::Mixed && self.threads < 2 {
             bail!("mixed needs at least two threads");
         }
         if self.runs > 1 && self.reopen == Some(Reopen::Kill) {
             bail!("--runs contradicts --reopen kill");
         }
-        let driven =
-            !matches!(self.workload, Workload::Device | Workload::Scan | Workload::Load | Workload::Figures);
+        let driven = !matches!(
+            self.workload,
+            Workload::Device | Workload::Scan | Workload::Load | Workload::Figures | Workload::Model
+        );
         for (flag, given) in
             [("--plot", self.plot.is_some()), ("--report", self.report.is_some()), ("--live", self.live)]
         {
@@ -93,6 +90,20 @@ impl BenchArgs {
 }
 
 impl BenchArgs {
+    /// Refuses flags of one or two workloads with others.
+    fn check_flags_of_one(&self) -> Result<()> {
+        if self.only.is_some() && !matches!(self.workload, Workload::Tpcc | Workload::Tatp) {
+            bail!("--only goes with tpcc and tatp");
+        }
+        if self.as_published && self.workload != Workload::Ablation {
+            bail!("--as-published goes with ablation");
+        }
+        if self.sweep && self.workload != Workload::Device {
+            bail!("--sweep goes with device");
+        }
+        Ok(())
+    }
+
     /// Refuses flags that do not go with the device of the database or of its log.
     fn check_devices(&self) -> Result<()> {
         if self.workload == Workload::Device && self.reopen.is_some() {
@@ -165,7 +176,12 @@ impl BenchArgs {
         }
         if matches!(
             self.workload,
-            Workload::Scan | Workload::Soak | Workload::Load | Workload::Device | Workload::Ablation
+            Workload::Scan
+                | Workload::Soak
+                | Workload::Load
+                | Workload::Device
+                | Workload::Ablation
+                | Workload::Model
         ) {
             bail!(
                 "{workload} runs on quenchdb only; put, ycsb, tpcc, tpcb, tatp, counter and mixed run on {engine} too"

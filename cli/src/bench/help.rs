@@ -61,7 +61,7 @@ const SOME: [(&[&str], &[Workload]); 10] = {
 };
 
 /// Groups of a single workload, by the heading.
-const GROUPS: [(&str, &[Workload]); 7] = [
+const GROUPS: [(&str, &[Workload]); 8] = [
     ("Figures", &[Workload::Figures]),
     ("ycsb", &[Workload::Ycsb, Workload::Live, Workload::Mixed]),
     ("load", &[Workload::Load]),
@@ -69,6 +69,7 @@ const GROUPS: [(&str, &[Workload]); 7] = [
     ("tpcb", &[Workload::Tpcb]),
     ("tatp", &[Workload::Tatp]),
     ("counter", &[Workload::Counter]),
+    ("model", &[Workload::Model]),
 ];
 
 /// Groups that do not go with the raw device, nor with loads and scans.
@@ -82,6 +83,9 @@ fn belongs(argument: &Arg, workload: Workload) -> bool {
     }
     if workload == Workload::Figures {
         return ["names", "seconds"].contains(&id);
+    }
+    if workload == Workload::Model {
+        return ["threads", "seconds", "rate", "seed", "device", "json"].contains(&id);
     }
     if workload == Workload::Device {
         let has_database =

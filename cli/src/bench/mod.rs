@@ -9,6 +9,7 @@ mod workload_name;
 pub mod help;
 mod protocol_options;
 mod workload_options;
+mod model_options;
 mod engine_options;
 mod concurrency_options;
 mod figures_options;
@@ -24,6 +25,7 @@ mod kill;
 mod compare;
 mod ablation;
 mod figures;
+mod model;
 
 pub use options::BenchArgs;
 pub use pictures::{ReportArgs, report};
@@ -101,6 +103,9 @@ fn run_one(args: &BenchArgs, json: bool, peers: &impl Peers) -> Result<Outcome> 
     }
     if args.workload == Workload::Figures {
         return figures::run(args, json);
+    }
+    if args.workload == Workload::Model {
+        return model::run(args, json);
     }
     if args.workload == Workload::Device {
         return run_device(args, json);

@@ -3,6 +3,7 @@
 use super::concurrency_options::ConcurrencyArgs;
 use super::engine_options::EngineArgs;
 use super::figures_options::FiguresArgs;
+use super::model_options::ModelArgs;
 use super::protocol_options::{AblationOf, ProtocolArgs};
 use super::workload_name::Workload;
 use super::workload_options::{CounterArgs, LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
@@ -37,7 +38,6 @@ enum Arrivals {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum OpenLoop {
     /// Clients learn by a callback that their commits are durable, and cause no write
     Callback,
@@ -45,6 +45,7 @@ enum OpenLoop {
     Wait,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Level {
     Durable,
     Bounded,
@@ -122,10 +123,10 @@ pub struct BenchArgs {
     /// Open loop: the distribution of the gaps between arrivals
     #[arg(long, value_enum, default_value = "poisson", requires = "rate", help_heading = "Run")]
     arrivals: Arrivals,
-    /// Number of measurements on the same database; prints the report of the median, and the spread
     /// Open loop with asynchronous commits: how clients learn that a commit is durable
     #[arg(long, value_enum, default_value = "callback", requires = "rate", help_heading = "Run")]
     open_loop: OpenLoop,
+    /// Number of measurements on the same database; prints the report of the median, and the spread
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000), help_heading = "Run")]
     pub(super) runs: u64,
     /// Seed of the random choices
@@ -156,11 +157,11 @@ pub struct BenchArgs {
     /// Ablation: the workload
     #[arg(long = "of", value_enum, value_name = "WORKLOAD", default_value = "ycsb", help_heading = "Rows")]
     pub(super) ablation_of: AblationOf,
-    /// Device: random writes of 4 KiB to 512 MiB by 1 to 64 threads
     /// Ablation: the rows of the paper on autonomous commit, with a log for each thread, GSN with
     /// RFA, units of 4 KiB and no timer in all of them
     #[arg(long, help_heading = "Commit")]
     pub(super) as_published: bool,
+    /// Device: random writes of 4 KiB to 512 MiB by 1 to 64 threads
     #[arg(long, help_heading = "Run")]
     pub(super) sweep: bool,
     #[command(flatten)]
@@ -175,6 +176,8 @@ pub struct BenchArgs {
     pub(super) tatp: TatpArgs,
     #[command(flatten)]
     pub(super) counter: CounterArgs,
+    #[command(flatten)]
+    pub(super) model: ModelArgs,
     /// Wait for each commit, or continue at once
     #[arg(long, value_enum, default_value = "blocking", help_heading = "Commit")]
     commit: Commit,
@@ -411,9 +414,9 @@ impl BenchArgs {
 
     /// Refuses isolation and locks that go neither with the workload nor with the commits.
     pub(super) fn check_concurrency(&self) -> Result<()> {
-        use Workload::{Device, Load, Scan};
+        use Workload::{Device, Load, Model, Scan};
         if let Some(flag) = self.concurrency.given()
-            && (matches!(self.workload, Device | Load | Scan) || self.counts_rows())
+            && (matches!(self.workload, Device | Load | Model | Scan) || self.counts_rows())
         {
             bail!("{flag} does not go with {}, whose transactions are all of one kind", self.workload.name());
         }

@@ -28,6 +28,8 @@ pub enum Workload {
     Soak,
     /// The raw device without a database: durable writes, sequential writes, reads
     Device,
+    /// A model of the commit path for more workers than this machine has processors
+    Model,
     /// One workload (--of) with several commit protocols, each with one technique more
     Ablation,
     /// Put, ycsb or tpcc on several engines in turn, in one table; only the program in peers/ has

@@ -1,0 +1,174 @@
+//! A log: its latch, records that wait, writes in flight, and records that wait to be acknowledged.
+
+use super::record::{Flying, Record};
+use std::collections::VecDeque;
+
+/// A resource that one thread has at a time, in the order of requests. A waiting thread keeps its
+/// core.
+#[derive(Debug)]
+pub(super) struct Latch {
+    free_at: u64,
+    last: usize,
+    /// Time that it was held.
+    pub busy_ns: u64,
+}
+
+impl Default for Latch {
+    fn default() -> Latch {
+        Latch { free_at: 0, last: usize::MAX, busy_ns: 0 }
+    }
+}
+
+impl Latch {
+    /// Holds the latch for `hold_ns`, and `transfer_ns` more if another thread had it before.
+    /// Returns when the holder releases it.
+    pub(super) fn pass(&mut self, now: u64, thread: usize, hold_ns: f64, transfer_ns: f64) -> u64 {
+        let hold = hold_ns + if self.last == thread { 0.0 } else { transfer_ns };
+        self.free_at = self.free_at.max(now) + hold as u64;
+        self.busy_ns += hold as u64;
+        self.last = thread;
+        self.free_at
+    }
+}
+
+/// A write of a log.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub id: u64,
+    pub records: Vec<Record>,
+    pub bytes: u64,
+    pub done: bool,
+}
+
+/// The commits that are expected to join the next write; see the engine's `cohort`.
+#[derive(Debug, Default)]
+pub(super) struct Cohort {
+    pub arrived: u64,
+    /// The thread of the first of them.
+    pub first: Option<usize>,
+    on_their_way: u64,
+    expected: u64,
+    until: u64,
+    pub mean_ns: u64,
+    waited: bool,
+    misses: u32,
+    pause: u32,
+}
+
+/// A write that takes less is over before a thread is asleep.
+const WRITE_MIN_NS: u64 = 20_000;
+const MISSES: u32 = 2;
+const PAUSE_MAX: u32 = 1024;
+
+impl Cohort {
+    pub(super) fn joined(&mut self, thread: usize) {
+        self.first.get_or_insert(thread);
+        self.arrived += 1;
+    }
+
+    pub(super) fn sealed(&mut self) {
+        let arrived = std::mem::take(&mut self.arrived);
+        self.first = None;
+        self.on_their_way += arrived;
+        let expected = std::mem::take(&mut self.expected);
+        if !std::mem::take(&mut self.waited) {
+            self.pause = self.pause.saturating_sub(1);
+        } else if arrived >= expected {
+            self.misses = 0;
+        } else {
+            self.misses += 1;
+            if self.misses >= MISSES {
+                self.pause = 1_u32.checked_shl(self.misses).unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
+            }
+        }
+    }
+
+    pub(super) fn completed(&mut self, took: u64, now: u64) {
+        self.mean_ns = if self.mean_ns == 0 { took } else { self.mean_ns - self.mean_ns / 8 + took / 8 };
+        let there = self.arrived;
+        let size = std::mem::take(&mut self.on_their_way) + there;
+        self.until = now + self.mean_ns.min(100_000_000);
+        let worthwhile = size > there.max(1) && self.mean_ns >= WRITE_MIN_NS && self.pause == 0;
+        self.expected = if worthwhile { size } else { 0 };
+    }
+
+    /// Until when a write waits for others.
+    pub(super) fn expected_until(&mut self, now: u64) -> Option<u64> {
+        let waits = self.arrived < self.expected && now < self.until;
+        self.waited |= waits;
+        waits.then_some(self.until)
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub latch: Latch,
+    /// The latch of a latched queue.
+    pub queue_latch: Latch,
+    /// Records that no write has taken.
+    pub unwritten: VecDeque<Record>,
+    pub unwritten_bytes: u64,
+    /// Writes in the order of their records.
+    pub flights: VecDeque<Flight>,
+    pub next_flight: u64,
+    /// Writes that this log's worker submitted, those with bytes of other logs included.
+    pub submitted: Vec<Flying>,
+    /// Durable records that are not acknowledged.
+    pub hardened: VecDeque<Record>,
+    pub durable_csn: u64,
+    pub leader: Option<usize>,
+    /// When the last write began.
+    pub write_began: u64,
+    /// When a thread that waits wants it written; never: the greatest number.
+    pub requested: u64,
+    pub cohort: Cohort,
+    pub waiters: Vec<usize>,
+    /// Workers that wait for space in the buffers or in the queue.
+    pub crowded: Vec<usize>,
+    /// Bytes in memory that keeps them, to be written to the device.
+    pub destage_bytes: u64,
+    /// Durable CSN and watermark when a worker last looked.
+    pub looked: (u64, u64),
+}
+
+impl Log {
+    /// Returns the oldest CSN that is not durable.
+    pub(super) fn first_volatile(&self) -> Option<u64> {
+        let flying = self.flights.iter().flat_map(|flight| flight.records.first()).next();
+        flying.or(self.unwritten.front()).map(|record| record.csn)
+    }
+
+    pub(super) fn flying_bytes(&self) -> u64 {
+        self.flights.iter().map(|flight| flight.bytes).sum()
+    }
+
+    /// Returns transactions without a thread that are not acknowledged.
+    pub(super) fn queued(&self) -> usize {
+        let flying: usize = self.flights.iter().map(|flight| flight.records.len()).sum();
+        self.unwritten.len() + flying + self.hardened.len()
+    }
+
+    /// Takes records of at most `bytes`, at most `count`, at least one. Returns their flight.
+    pub(super) fn take(&mut self, bytes: u64, count: usize) -> Option<u64> {
+        let (mut records, mut taken) = (Vec::new(), 0);
+        while let Some(record) = self.unwritten.front()
+            && records.len() < count
+            && (records.is_empty() || taken + record.bytes <= bytes)
+        {
+            taken += record.bytes;
+            records.extend(self.unwritten.pop_front());
+        }
+        if records.is_empty() {
+            return None;
+        }
+        self.unwritten_bytes -= taken;
+        if self.unwritten.is_empty() {
+            self.requested = u64::MAX;
+        }
+        self.cohort.sealed();
+        self.next_flight += 1;
+        self.flights.push_back(Flight { id: self.next_flight, records, bytes: taken, done: false });
+        Some(self.next_flight)
+    }
+}
