@@ -106,6 +106,15 @@ fn octaves(report: &Report) -> Option<(usize, usize)> {
     Some(((0..OCTAVES).find(used)?, (0..OCTAVES).rfind(used)?))
 }
 
+/// Returns a time in microseconds with the unit that fits.
+fn time(us: f64) -> String {
+    match us {
+        us if us >= 1e6 => format!("{:.0} s", us / 1e6),
+        us if us >= 1e3 => format!("{:.0} ms", us / 1e3),
+        us => format!("{us:.0} us"),
+    }
+}
+
 /// Returns a map of the latencies over time: the darker, the more transactions of the interval,
 /// on a logarithmic scale, so that a single slow transaction is seen. Nothing if the report has no
 /// counts.
@@ -122,7 +131,7 @@ pub(super) fn heat_map(report: &Report) -> Result<Option<String>> {
             .y_label_area_size(70)
             .build_cartesian_2d(0.0..end(report), y)
             .map_err(|e| anyhow!("{e}"))?;
-        let label = |octave: &f64| format!("{} us", short(octave.round().exp2()));
+        let label = |octave: &f64| time(octave.round().exp2());
         mesh!(chart, "latency", &label);
         let cells = report.series.iter().flat_map(|interval| {
             let all = interval.counts.iter().sum::<u64>().max(2) as f64;

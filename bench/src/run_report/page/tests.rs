@@ -31,7 +31,8 @@ fn run(name: &str, throughput: f64) -> Named {
         stages: Some(Stages {
             execute_us: 3.0,
             log_insert_us: 1.0,
-            flush_wait_us: 90.0,
+            queuing_us: 20.0,
+            writing_us: 70.0,
             ..Stages::default()
         }),
         logical_bytes_written: 1000,
@@ -50,7 +51,9 @@ fn a_run_has_all_its_pictures() {
     let page = page(&[run("a.json", 5000.0)]).expect("a page");
     // Percentiles, stages, amplification; throughput, map, memory, log, recovery.
     assert_eq!(page.matches("<svg").count(), 8);
-    for text in ["raw durable 4 KiB write, vda", "until written", "padding of the log", "budget", "5,000"] {
+    for text in
+        ["raw durable 4 KiB write, vda", "write and flush", "padding of the log", "budget", "5,000", "4 ms"]
+    {
         assert!(page.contains(text), "no {text}");
     }
     // One band in each of the four drawings of lines.
