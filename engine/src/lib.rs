@@ -32,7 +32,7 @@ mod typed;
 pub use api::*;
 pub use base::settings::{
     Acknowledger, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryCache,
-    MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
+    MemoryFence, MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
 };
 pub use base::{Csn, Error, ErrorKind, Location, Result};
 #[cfg(feature = "derive")]

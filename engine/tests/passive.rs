@@ -7,7 +7,8 @@ use quenchdb::internals::base::depth::{depth, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
-    Acknowledger, Builder, Database, Durability, ErrorKind, MemoryCache, Preset, Settings, Survives, Writer,
+    Acknowledger, Builder, Database, Durability, ErrorKind, MemoryCache, MemoryFence, Preset, Settings,
+    Survives, Writer,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -117,7 +118,10 @@ static DE_STAGED: AtomicU64 = AtomicU64::new(0);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Memory {
     Fenced,
+    /// Beside the log's latch.
+    FencedBeside,
     FencesIgnored,
+    FencesBesideIgnored,
     /// Caches are durable, and fences are ignored.
     DurableCache,
 }
@@ -129,11 +133,13 @@ fn crash(seed: u64, memory: Memory) -> (u64, u64) {
     let settings = settings(1 + random.below(3) as usize);
     let is_durable = memory == Memory::DurableCache;
     let cache = if is_durable { MemoryCache::Durable } else { MemoryCache::Volatile };
-    let db = settings.with(|s| s.memory_cache = cache).open(&disk);
-    if memory != Memory::Fenced {
+    let is_beside = matches!(memory, Memory::FencedBeside | Memory::FencesBesideIgnored);
+    let fence = if is_beside { MemoryFence::Beside } else { MemoryFence::Latched };
+    let db = settings.with(|s| (s.memory_cache, s.memory_fence) = (cache, fence)).open(&disk);
+    if !matches!(memory, Memory::Fenced | Memory::FencedBeside) {
         disk.ignore_fences();
     }
-    let ignore_fences = memory == Memory::FencesIgnored;
+    let ignore_fences = matches!(memory, Memory::FencesIgnored | Memory::FencesBesideIgnored);
     let acknowledged = work(&db, &disk, 2, 60, 6_000);
     if !ignore_fences {
         let (fences, drained) = (db.statistics().fences, db.statistics().stragglers_drained);
@@ -228,9 +234,18 @@ fn no_power_cut_and_no_kill_loses_what_was_fenced() {
 
 #[test]
 fn without_fences_the_same_crashes_lose_something() {
-    let (lost, crashes) =
-        (1..12).map(|seed| crash(seed, Memory::FencesIgnored)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    assert!(lost > crashes / 20, "{lost} of {crashes}: the test above would not find out");
+    for memory in [Memory::FencesIgnored, Memory::FencesBesideIgnored] {
+        let runs = (1..12).map(|seed| crash(seed, memory));
+        let (lost, crashes) = runs.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
+        assert!(lost > crashes / 20, "{memory:?}: {lost} of {crashes}: no test above would find out");
+    }
+}
+
+#[test]
+fn fences_beside_the_latch_lose_nothing() {
+    for seed in 1..=depth(6_000) / 40 {
+        assert_eq!(crash(seed, Memory::FencedBeside).0, 0);
+    }
 }
 
 #[test]

@@ -9,7 +9,9 @@ use quenchdb::internals::device::simulated::{
     Device, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
 use quenchdb::internals::sync::simulation;
-use quenchdb::{Compression, Dependency, IdleLogs, MemoryCache, MethodSetting, Settings, Writer};
+use quenchdb::{
+    Compression, Dependency, IdleLogs, MemoryCache, MemoryFence, MethodSetting, Settings, Writer,
+};
 use std::time::Duration;
 
 /// The configuration of a seed.
@@ -269,6 +271,8 @@ fn with_choices_of(seed: u64, settings: Settings) -> Settings {
         s.idle_logs = if has_clocks { choices[(seed / 7 % 3) as usize] } else { IdleLogs::Raise };
         s.log_memory_bytes = bytes;
         s.memory_cache = cache;
+        let beside = in_memory && cache == MemoryCache::Volatile && seed / 3 % 2 == 0;
+        s.memory_fence = if beside { MemoryFence::Beside } else { MemoryFence::Latched };
         s.delta_logging = !seed.is_multiple_of(4);
     })
 }

@@ -3,7 +3,8 @@
 use crate::parse::{said, value_bytes};
 use clap::ValueEnum;
 use quenchdb::{
-    Acknowledger, Builder, Dependency, IdleLogs, Layout, MemoryCache, MemoryStore, Preset, Queue, Writer,
+    Acknowledger, Builder, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MemoryStore, Preset,
+    Queue, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -98,6 +99,9 @@ pub struct ProtocolArgs {
     /// Whether the processor's caches survive a power cut: volatile (no), durable (eADR)
     #[arg(long, value_parser = |name: &str| MemoryCache::from_name(name).map_err(said))]
     memory_cache: Option<MemoryCache>,
+    /// When a committer fences its record in mapped memory: latched (under the log's latch), beside
+    #[arg(long, value_parser = |name: &str| MemoryFence::from_name(name).map_err(said))]
+    memory_fence: Option<MemoryFence>,
     /// How cache lines reach mapped memory: clwb, clflushopt, clflush, non-temporal; default: the
     /// best of the processor
     #[arg(long, value_parser = |name: &str| MemoryStore::from_name(name).map_err(said))]
@@ -172,6 +176,7 @@ impl ProtocolArgs {
         let builder = with(builder, self.await_cohort, Builder::await_cohort);
         let builder = with(builder, self.log_memory_bytes, Builder::log_memory_bytes);
         let builder = with(builder, self.memory_cache, Builder::memory_cache);
+        let builder = with(builder, self.memory_fence, Builder::memory_fence);
         let builder = with(builder, self.memory_store, Builder::memory_store);
         let latency = self.insertion_ns.map(Duration::from_nanos);
         let builder = with(builder, latency, Builder::insertion_latency);

@@ -8,8 +8,8 @@ use super::verify::{self, VerifyReport};
 use crate::base::Result;
 use crate::base::clock::Clock;
 use crate::base::settings::{
-    Acknowledger, Compression, Dependency, DeviceTrust, IdleLogs, Layout, MemoryCache, MemoryStore,
-    MethodSetting, Preset, Queue, Settings, Writer,
+    Acknowledger, Compression, Dependency, DeviceTrust, IdleLogs, Layout, MemoryCache, MemoryFence,
+    MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
 };
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
@@ -127,6 +127,7 @@ impl Builder {
         log_memory: impl Into<PathBuf> = Some(log_memory.into()),
         log_memory_bytes: u64 = log_memory_bytes,
         memory_cache: MemoryCache = memory_cache,
+        memory_fence: MemoryFence = memory_fence,
         memory_store: MemoryStore = Some(memory_store),
         insertion_latency: Duration = insertion_latency,
     }

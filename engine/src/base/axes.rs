@@ -191,6 +191,18 @@ choices! {
 }
 
 choices! {
+    /// When a committer fences its record, for a log in mapped memory.
+    #[derive(Default)]
+    MemoryFence, "memory_fence", {
+        /// While it holds the log's latch.
+        #[default]
+        Latched = "latched",
+        /// Beside the latch, which it then takes a second time to note that the record is durable.
+        Beside = "beside",
+    }
+}
+
+choices! {
     /// How cache lines reach mapped memory.
     MemoryStore, "memory_store", {
         /// Stores, then CLWB: the line stays in the cache.

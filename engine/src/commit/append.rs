@@ -126,6 +126,9 @@ impl Appending {
         }
         let (csn, due) = self.environment.latched(|| self.append(log, &mut latch, record, pending));
         drop(latch);
+        if self.mapped.hardens_beside(&pending) {
+            self.mapped.fence_beside(log);
+        }
         self.count_record(record);
         if let Some(due) = due {
             self.protocol.appended(log, due, pending.ready);
@@ -164,7 +167,7 @@ impl Appending {
             listed => listed,
         };
         self.durability.undecided.publish(csn, log.id, on, latch);
-        if self.mapped.hardens_at_once(&pending) {
+        if self.mapped.hardens_at_once(&pending) && !self.mapped.hardens_beside(&pending) {
             self.mapped.fence(log, latch);
         }
         // The DSN of a catalog change is known only now.
@@ -290,6 +293,8 @@ impl Appending {
             // Only for what is not fenced.
             return match (latch.first_volatile_csn(), level) {
                 (None, _) => NEVER,
+                // Its committer fences it next.
+                (Some(_), Level::Durable) if self.mapped.fences_beside() && latch.is_in_memory() => NEVER,
                 // Not in mapped memory: soon.
                 (Some(_), Level::Durable) => ready,
                 (Some(_), level) => levels::due(level, ready, ready, self.axes.flush_interval, &self.axes),

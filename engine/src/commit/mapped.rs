@@ -17,7 +17,7 @@ use super::log_writer::LogWriter;
 use super::pending::{Pending, Ticket};
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
-use crate::base::settings::Durability as Level;
+use crate::base::settings::{Durability as Level, MemoryFence};
 use crate::log::LogGuard;
 use crate::log::memory::Fenced;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(super) struct MappedLogs {
     is_used: bool,
     /// With durable caches a stored record is durable, at each level.
     needs_no_fence: bool,
+    /// Committers fence beside the latch.
+    fences_beside: bool,
 }
 
 impl MappedLogs {
@@ -40,11 +42,13 @@ impl MappedLogs {
         environment: Arc<Environment>,
         durability: Arc<Durability>,
         acknowledgments: Arc<Acknowledgments>,
+        fence: MemoryFence,
     ) -> MappedLogs {
         let memory = environment.memory.as_ref();
         let is_used = memory.is_some();
         let needs_no_fence = memory.is_some_and(|memory| memory.mapped().is_durable_when_stored());
-        MappedLogs { environment, durability, acknowledgments, is_used, needs_no_fence }
+        let fences_beside = is_used && !needs_no_fence && fence == MemoryFence::Beside;
+        MappedLogs { environment, durability, acknowledgments, is_used, needs_no_fence, fences_beside }
     }
 
     /// Returns whether log buffers are in mapped memory.
@@ -67,6 +71,38 @@ impl MappedLogs {
     /// Returns whether a transaction is to be hardened as soon as its record is stored.
     pub(super) fn hardens_at_once(&self, pending: &Pending) -> bool {
         self.is_used && (self.needs_no_fence || pending.waits || pending.durability == Level::Durable)
+    }
+
+    /// Returns whether committers fence beside the latch.
+    pub(super) fn fences_beside(&self) -> bool {
+        self.fences_beside
+    }
+
+    /// Returns whether a transaction is to be hardened by [`MappedLogs::fence_beside`].
+    #[inline]
+    pub(super) fn hardens_beside(&self, pending: &Pending) -> bool {
+        self.fences_beside && self.hardens_at_once(pending)
+    }
+
+    /// Hardens what the calling thread has stored in `log`, without its latch: the fence comes
+    /// first, and then, under the latch, the log notes it. Until then the log's slot stays at or
+    /// below the record, so W does not pass it.
+    pub(super) fn fence_beside(&self, log: &LogWriter) {
+        let Some(memory) = &self.environment.memory else { return };
+        if !planted::is(Bug::FenceSkipped) {
+            memory.mapped().fence();
+        }
+        let mut latch = log.log.lock();
+        if self.environment.poison.is_raised() {
+            // The last holder of the latch may have left a record half in the log.
+            return;
+        }
+        match latch.fenced_own() {
+            Fenced::ByFence => self.environment.metrics.fences.add(1),
+            Fenced::ByBarrier => self.environment.metrics.drained.add(1),
+            Fenced::Nothing | Fenced::WhenStored => return,
+        }
+        self.durability.settle(log, &latch);
     }
 
     /// After a commit: brings W up to date if that is needed to acknowledge `ticket`, or was not
@@ -112,8 +148,8 @@ impl MappedLogs {
         let mut dirty: Vec<(&LogWriter, Csn)> = Vec::new();
         for log in logs {
             any = true;
-            // A thread that is just storing there has the latch, and fences before it releases
-            // that.
+            // A thread that is just storing there has the latch. One that fences beside it has
+            // stored everything.
             let latch = log.log.lock();
             match latch.last_unfenced_csn() {
                 Some(last) => dirty.push((log, last)),

@@ -156,8 +156,8 @@ impl Commit {
         let sharing = Arc::new(Sharing::new(axes.shared_flush, shares_flush));
         let writes = Arc::new(start::components(settings, start, &axes));
         let Writes { environment, durability, acknowledgments, failure, schedule, .. } = &*writes;
-        let mapped =
-            Arc::new(MappedLogs::new(environment.clone(), durability.clone(), acknowledgments.clone()));
+        let mapped = (environment.clone(), durability.clone(), acknowledgments.clone());
+        let mapped = Arc::new(MappedLogs::new(mapped.0, mapped.1, mapped.2, axes.memory_fence));
         let parts = Parts { writes: writes.clone(), mapped: mapped.clone(), axes: &axes };
         let protocol = (protocol::page_of(settings, axes.writer).start)(parts);
         let waiting = Arc::new(Waiting {

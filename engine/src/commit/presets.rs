@@ -8,7 +8,8 @@
 use super::axes::Gather;
 use super::{layout, protocol};
 use crate::base::settings::{
-    Acknowledger, Dependency, IdleLogs, Layout, MethodSetting, Preset, Queue, Settings, Writer,
+    Acknowledger, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MethodSetting, Preset, Queue,
+    Settings, Writer,
 };
 use crate::base::{Error, Location, Result};
 
@@ -45,6 +46,7 @@ impl Axes {
             idle_max: settings.idle_max,
             dependency: settings.dependency.unwrap_or(rule),
             idle_logs: settings.idle_logs,
+            memory_fence: settings.memory_fence,
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
             interval_follows_device: settings.preset == Preset::Auto
@@ -193,6 +195,9 @@ fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
             );
             return refuse("log_memory", what);
         }
+        if settings.memory_cache == MemoryCache::Durable && settings.memory_fence != MemoryFence::Latched {
+            return refuse("memory_fence", "memory_cache = durable fences no record".to_string());
+        }
         let without_effect =
             [("gather_max", settings.gather_max > 0), ("flush_interval", settings.flush_interval.is_some())];
         if let Some((name, _)) = without_effect.into_iter().find(|(_, said)| *said) {
@@ -204,6 +209,7 @@ fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
     let only_there = [
         ("log_memory_bytes", settings.log_memory_bytes > 0),
         ("memory_cache", settings.memory_cache != default.memory_cache),
+        ("memory_fence", settings.memory_fence != default.memory_fence),
         ("memory_store", settings.memory_store.is_some()),
         ("insertion_latency", !settings.insertion_latency.is_zero()),
     ];

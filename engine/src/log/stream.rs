@@ -463,6 +463,14 @@ impl LogGuard<'_> {
         fenced
     }
 
+    /// The calling thread has fenced after its last append to mapped memory.
+    pub fn fenced_own(&mut self) -> Fenced {
+        let Some(memory) = &mut self.state.memory else { return Fenced::Nothing };
+        let fenced = memory.fenced_own();
+        self.publish_durable();
+        fenced
+    }
+
     /// The last record in mapped memory that is not fenced, if there is one.
     #[must_use]
     pub fn last_unfenced_csn(&self) -> Option<Csn> {

@@ -34,7 +34,8 @@
 //! instead of signals; buffers are not placed by socket. The dirty bit belongs to the log and not
 //! to the thread, so the committer fences while it holds the log's latch. Threads that share a log
 //! therefore wait for each other's fences. In the paper a thread fences its own stores beside the
-//! others, after it has released the log.
+//! others, after it has released the log. `memory_fence = beside` does that: the log keeps the
+//! first unfenced record of each thread, and the committer takes the latch again to remove its own.
 
 use super::super::acknowledge::{Acknowledgments, GRACE};
 use super::super::levels::{self, NOW};

@@ -5,8 +5,9 @@
 //!   free ──take: entry fenced──▶ filled ──sealed──▶ in flight ──block durable in segment──▶ free
 //! ```
 //!
-//! **Dirty.** From an insertion to the next fence the log is *dirty*, and remembers its first
-//! record that is not fenced. A fence covers what its own thread has stored; where another thread
+//! **Dirty.** From an insertion to the next fence the log is *dirty*, and remembers for each thread
+//! the first record that it has not fenced. A thread may fence beside the latch, and note it under
+//! the latch afterwards. A fence covers what its own thread has stored; where another thread
 //! left something unfenced a barrier covers all. With durable caches a stored record is durable,
 //! and the log is never dirty.
 
@@ -24,12 +25,17 @@ pub struct MemoryBuffers {
     epoch: Epoch,
     count: usize,
     free: Vec<u32>,
-    unfenced: Option<Unfenced>,
+    /// By thread. Has memory for [`THREADS`] and one more, because an insertion must not allocate.
+    unfenced: Vec<Unfenced>,
     /// A stored record is durable without a fence.
     needs_no_fence: bool,
 }
 
-/// The records that were inserted and not fenced.
+/// Threads whose unfenced records are kept apart. Those of further threads count as if several
+/// threads had stored them.
+const THREADS: usize = 16;
+
+/// The records that a thread inserted and did not fence.
 #[derive(Clone, Copy, Debug)]
 struct Unfenced {
     /// At or below the first of them, above everything fenced.
@@ -68,7 +74,7 @@ impl LogMemory {
             epoch,
             count: free.len(),
             free,
-            unfenced: None,
+            unfenced: Vec::with_capacity(THREADS + 1),
             needs_no_fence,
         }
     }
@@ -109,30 +115,40 @@ impl MemoryBuffers {
     /// Copies the record `csn`, whole words, to byte `at` of `buffer`.
     pub(in crate::log) fn insert(&mut self, buffer: u32, at: usize, record: &[u8], csn: Csn) {
         if !self.needs_no_fence {
-            let by = thread::number();
             // Before the store, which may panic.
-            self.unfenced = Some(match self.unfenced {
-                None => Unfenced { first: csn, is_known: true, last: csn, by },
-                Some(before) => Unfenced { last: csn, by: if before.by == by { by } else { 0 }, ..before },
-            });
+            self.note_unfenced(csn);
         }
         let memory = &self.shared;
         memory.memory.store(memory.layout.buffer_offset(buffer) + at as u64, record);
     }
 
+    fn note_unfenced(&mut self, csn: Csn) {
+        let own = thread::number();
+        let is_full = self.unfenced.len() >= THREADS;
+        let by = if is_full && self.unfenced.iter().all(|unfenced| unfenced.by != own) { 0 } else { own };
+        match self.unfenced.iter_mut().find(|unfenced| unfenced.by == by) {
+            Some(before) => before.last = csn,
+            None => self.unfenced.push(Unfenced { first: csn, is_known: true, last: csn, by }),
+        }
+    }
+
+    fn oldest(&self) -> Option<&Unfenced> {
+        self.unfenced.iter().min_by_key(|unfenced| unfenced.first)
+    }
+
     /// At or below the first record that is not fenced.
     pub(in crate::log) fn first_unfenced(&self) -> Option<Csn> {
-        self.unfenced.map(|unfenced| unfenced.first)
+        self.oldest().map(|unfenced| unfenced.first)
     }
 
     /// Returns true if that is a record's own.
     pub(in crate::log) fn knows_first_unfenced(&self) -> bool {
-        self.unfenced.is_none_or(|unfenced| unfenced.is_known)
+        self.oldest().is_none_or(|unfenced| unfenced.is_known)
     }
 
     /// The last record that is not fenced.
     pub(in crate::log) fn last_unfenced(&self) -> Option<Csn> {
-        self.unfenced.map(|unfenced| unfenced.last)
+        self.unfenced.iter().map(|unfenced| unfenced.last).max()
     }
 
     /// Everything inserted is durable.
@@ -140,27 +156,39 @@ impl MemoryBuffers {
         if self.needs_no_fence {
             return Fenced::WhenStored;
         }
-        let Some(unfenced) = self.unfenced else { return Fenced::Nothing };
-        let own = unfenced.by == thread::number();
+        let Some(last) = self.unfenced.last() else { return Fenced::Nothing };
+        let own = self.unfenced.len() == 1 && last.by == thread::number();
         if !own {
             self.shared.memory.barrier();
         } else if !planted::is(Bug::FenceSkipped) {
             self.shared.memory.fence();
         }
         // Not before: a fence that panics was none.
-        self.unfenced = None;
+        self.unfenced.clear();
         if own { Fenced::ByFence } else { Fenced::ByBarrier }
+    }
+
+    /// Notes that the calling thread has fenced after its last insertion. If its records are not
+    /// kept apart from those of others, a barrier fences them all.
+    pub(in crate::log) fn fenced_own(&mut self) -> Fenced {
+        let own = thread::number();
+        if let Some(at) = self.unfenced.iter().position(|unfenced| unfenced.by == own) {
+            self.unfenced.swap_remove(at);
+            return Fenced::ByFence;
+        }
+        // A barrier of another thread may have come first.
+        let are_mixed = self.unfenced.iter().any(|unfenced| unfenced.by == 0);
+        if are_mixed { self.fence() } else { Fenced::Nothing }
     }
 
     /// Every record up to `csn` is durable: by a barrier that began after it was inserted, or in a
     /// segment.
     pub(in crate::log) fn fenced_up_to(&mut self, csn: Csn) {
-        self.unfenced = match self.unfenced {
-            Some(left) if left.last > csn && left.first <= csn => {
-                Some(Unfenced { first: csn.next(), is_known: false, ..left })
+        self.unfenced.retain_mut(|left| {
+            if left.last > csn && left.first <= csn {
+                (left.first, left.is_known) = (csn.next(), false);
             }
-            Some(left) if left.last > csn => Some(left),
-            _ => None,
-        };
+            left.last > csn
+        });
     }
 }

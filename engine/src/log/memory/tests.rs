@@ -99,6 +99,37 @@ fn fill(disk: &SimulatedStorage, count: u64, fenced: u64) -> MemoryBuffers {
     buffers
 }
 
+#[test]
+fn records_of_two_threads_are_fenced_apart() {
+    let disk = SimulatedStorage::new(1);
+    let memory = prepare(&disk, 1);
+    let mut buffers = memory.buffers_of(LogId(0), 1, Epoch(3));
+    let buffer = buffers.take(1, Csn(0)).expect("all are free");
+    let bytes = record(1, 3, b"a record");
+    let at = |csn: u64| BLOCK_HEADER_BYTES + (csn as usize - 1) * bytes.len();
+    buffers.insert(buffer, at(1), &bytes, Csn(1));
+    let in_thread = |buffers: &mut MemoryBuffers, csns: std::ops::Range<u64>, fences: bool| {
+        let work = || {
+            csns.for_each(|csn| buffers.insert(buffer, at(csn), &bytes, Csn(csn)));
+            fences.then(|| buffers.fenced_own())
+        };
+        std::thread::scope(|scope| scope.spawn(work).join().expect("no panic"))
+    };
+    assert_eq!(in_thread(&mut buffers, 2..4, true), Some(Fenced::ByFence));
+    assert_eq!((buffers.first_unfenced(), buffers.last_unfenced()), (Some(Csn(1)), Some(Csn(1))));
+    in_thread(&mut buffers, 4..6, false);
+    assert_eq!(buffers.fenced_own(), Fenced::ByFence);
+    assert_eq!((buffers.first_unfenced(), buffers.last_unfenced()), (Some(Csn(4)), Some(Csn(5))));
+    assert_eq!(buffers.fenced_own(), Fenced::Nothing);
+    assert_eq!(buffers.fence(), Fenced::ByBarrier);
+    // So many threads that the last ones are not kept apart: a fence of one is not enough.
+    for csn in 6..40 {
+        in_thread(&mut buffers, csn..csn + 1, false);
+    }
+    assert_eq!(in_thread(&mut buffers, 40..41, true), Some(Fenced::ByBarrier));
+    assert_eq!(buffers.first_unfenced(), None);
+}
+
 /// The crash test found a database whose memory was gone after a power cut: it had found it
 /// prepared by a process that was killed before its fence.
 #[test]
@@ -272,10 +303,12 @@ fn a_fence_of_another_thread_is_no_fence_but_a_barrier_is() {
     assert_eq!((buffers.fence(), buffers.first_unfenced()), (Fenced::Nothing, None));
     // A barrier covers what was there when it began.
     let at = BLOCK_HEADER_BYTES + record(1, 3, b"left dirty").len();
-    other(&mut buffers, at, 2);
-    other(&mut buffers, 2 * at, 5);
+    let bytes = record(2, 3, b"left dirty");
+    buffers.insert(buffer, at, &bytes, Csn(2));
+    buffers.insert(buffer, at + bytes.len(), &bytes, Csn(5));
     buffers.fenced_up_to(Csn(2));
-    assert_eq!(buffers.first_unfenced(), Some(Csn(3)));
+    assert_eq!(buffers.first_unfenced(), Some(Csn(3)), "not above the record of the same thread");
+    assert!(!buffers.knows_first_unfenced());
     buffers.fenced_up_to(Csn(5));
     assert_eq!(buffers.first_unfenced(), None);
 }
