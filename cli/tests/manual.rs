@@ -3,9 +3,9 @@
 use crate::support::*;
 use std::collections::BTreeSet;
 
-const WORKLOADS: [&str; 15] = [
+const WORKLOADS: [&str; 16] = [
     "ycsb", "tpcc", "tpcb", "tatp", "counter", "mixed", "live", "put", "load", "scan", "soak", "device",
-    "ablation", "compare", "figures",
+    "model", "ablation", "compare", "figures",
 ];
 
 fn said(arguments: &[&str]) -> String {
