@@ -8,7 +8,7 @@
 //! | NVM-F4, F6, F8 | 48 threads on 4 sockets | |
 //! | MS-F4, F9, F10, F14 | 16 threads, stores of objects and volumes | |
 //!
-//! The costs of the commit path are those of the caller, measured here. The execution of a
+//! The costs of the commit path are those of the caller, measured or assumed. The execution of a
 //! transaction is what the paper's throughput implies, because it depends on the paper's machine
 //! and rows; each function says how long.
 

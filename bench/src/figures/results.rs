@@ -31,7 +31,8 @@ impl Summary {
 }
 
 /// Returns the number at a path. A step is a field, an index, or a field with the conditions that
-/// choose one element of its array: `/writes[bytes=4096,durable=true]/mean_us`.
+/// choose one element of its array: `/writes[bytes=4096&durable=true]/mean_us`. A step without a
+/// field chooses from the array itself.
 #[must_use]
 pub fn find(report: &Value, path: &str) -> Option<f64> {
     let mut at = report;
@@ -42,16 +43,18 @@ pub fn find(report: &Value, path: &str) -> Option<f64> {
         };
         at = match (at, field.parse::<usize>()) {
             (Value::Array(all), Ok(index)) => all.get(index)?,
+            _ if field.is_empty() => at,
             _ => at.get(field)?,
         };
         if let Some(conditions) = conditions {
             let meets = |one: &&Value| {
-                conditions.split(',').all(|condition| {
+                conditions.split('&').all(|condition| {
                     condition.split_once('=').is_some_and(|(key, wanted)| match one.get(key) {
                         Some(Value::String(text)) => text == wanted,
-                        Some(value) => {
-                            serde_json::from_str(wanted).is_ok_and(|wanted: Value| *value == wanted)
-                        }
+                        // A whole number may be written with a fraction, or without.
+                        Some(Value::Number(number)) => number.as_f64() == wanted.parse().ok(),
+                        Some(Value::Bool(flag)) => wanted.parse() == Ok(*flag),
+                        Some(_) => false,
                         None => false,
                     })
                 })

@@ -1,7 +1,8 @@
 //! Group commit with a leader, a queue, and the knobs of well-known databases.
 
 use super::measures::{
-    COMMIT_US, at, bars, claim, direction, figure, lines, log_lines, other, over, single, with_throughput,
+    COMMIT_US, MODEL, at, bars, claim, direction, figure, lines, log_lines, modelled, of, other, over,
+    single, with_throughput,
 };
 use crate::figures::spec::{Axis, Chart, Choice, Figure, Holds, Measure, Ours};
 
@@ -119,13 +120,31 @@ fn windows() -> Figure {
     let ratio = |threads| {
         Ours::Ratio(at(threads, "window 100 us", "throughput"), at(threads, "window 0 us", "throughput"))
     };
+    let model = modelled(
+        "GC-T3",
+        ("threads", "1 4 16 64 256"),
+        &["window 0 us", "window 100 us", "window 500 us"],
+        vec![log_lines("throughput"), log_lines("mean")],
+    );
+    let modelled_ratio = |threads| {
+        let at = |window| of(MODEL, threads, window, "throughput");
+        Ours::Ratio(at("window 100 us"), at("window 0 us"))
+    };
     figure(
         "GC-T3",
         "Threads and the leader's window",
         SETTING,
         DISK,
-        vec![part],
+        vec![part, model],
         vec![
+            claim(
+                "model, a core for each thread: 64 threads, window of 100 us over none",
+                2.5,
+                "x",
+                modelled_ratio("64"),
+                Holds::AtLeast(1.0),
+                "commits that arrive during a write already fill the next one, so a window only adds to it",
+            ),
             claim(
                 "1 thread: window of 100 us over none",
                 0.5,

@@ -116,6 +116,36 @@ pub(super) fn single(
     over("", command, Axis::none(), variants, measures, charts)
 }
 
+/// Name of the parts that the model of the commit path computes, for larger machines.
+pub(super) const MODEL: &str = "model of a larger machine";
+
+const MODELLED: [Measure; 4] = [
+    measure("throughput", "tx/s", "/[name={v}]/points[x={x}]/report/throughput_tps", 1.0),
+    measure("mean", "us", "/[name={v}]/points[x={x}]/report/commit_latency_us/mean", 1.0),
+    measure("p90", "us", "/[name={v}]/points[x={x}]/report/commit_latency_us/p90", 1.0),
+    measure("p99", "us", "/[name={v}]/points[x={x}]/report/commit_latency_us/p99", 1.0),
+];
+
+/// Returns the part that the model computes: `quench bench model --figure`. Its variants are the
+/// names of the model's series.
+pub(super) fn modelled(
+    figure: &str,
+    (axis, values): (&'static str, &str),
+    variants: &[&str],
+    charts: Vec<Chart>,
+) -> Part {
+    let choices = |names: &mut dyn Iterator<Item = &str>| names.map(|name| Choice::new(name, "")).collect();
+    Part {
+        name: MODEL,
+        command: format!("model --figure {figure}"),
+        axis: Axis { name: axis, values: choices(&mut values.split_whitespace()) },
+        variants: choices(&mut variants.iter().copied()),
+        measures: MODELLED.to_vec(),
+        charts,
+        seconds: (1.0, 1.0),
+    }
+}
+
 /// Returns a part of one second of `--quick`, and two of `--full`.
 pub(super) fn over(
     name: &'static str,

@@ -519,7 +519,7 @@ fn appends_by_size() -> Figure {
         Choice::new("S3 Standard", "--device sim:s3-standard"),
         Choice::new("S3 Express", "--device sim:s3-express"),
     ];
-    let path = "/writes[bytes={x},writers=1,durable=true]/p50_us";
+    let path = "/writes[bytes={x}&writers=1&durable=true]/p50_us";
     let append = Part {
         seconds: (20.0, 40.0),
         ..over(

@@ -23,19 +23,27 @@ fn put(report: &mut Value, path: &str, number: f64) {
             Some((field, rest)) => (field, rest.strip_suffix(']')),
             None => (step, None),
         };
-        at = &mut at[field];
+        if !field.is_empty() {
+            at = &mut at[field];
+        }
         let Some(conditions) = conditions else { continue };
         if at.is_null() {
             *at = json!([]);
         }
         let mut element = json!({});
-        for condition in conditions.split(',') {
+        for condition in conditions.split('&') {
             let (key, value) = condition.split_once('=').expect("a condition");
-            element[key] = serde_json::from_str(value).expect("a number or a truth value");
+            element[key] = serde_json::from_str(value).unwrap_or_else(|_| json!(value));
         }
         let all = at.as_array_mut().expect("an array");
-        all.push(element);
-        at = all.last_mut().expect("just pushed");
+        let known = all.iter().position(|one| {
+            element.as_object().expect("conditions").iter().all(|(key, value)| one.get(key) == Some(value))
+        });
+        let place = known.unwrap_or_else(|| {
+            all.push(element);
+            all.len() - 1
+        });
+        at = &mut all[place];
     }
     *at = json!(number);
 }
@@ -45,7 +53,7 @@ fn constant(parts: &[Part], depth: Depth, number: f64) -> Results {
     let mut results = Results::default();
     for part in parts {
         for point in part.points(depth) {
-            let mut report = json!({});
+            let mut report = json!(null);
             for x in &part.axis.values {
                 for variant in &part.variants {
                     for measure in &part.measures {

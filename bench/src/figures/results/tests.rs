@@ -29,8 +29,10 @@ fn numbers_are_found_by_field_index_and_condition() {
     });
     assert_eq!(find(&report, "/a/b/0"), Some(1.5));
     assert_eq!(find(&report, "/a/b/1/c"), Some(2.0));
-    assert_eq!(find(&report, "/writes[bytes=1,durable=true]/us"), Some(4.0));
+    assert_eq!(find(&report, "/writes[bytes=1&durable=true]/us"), Some(4.0));
     assert_eq!(find(&report, "/rows[name=x]/n"), Some(5.0));
+    let list = json!([{"name": "a, b", "x": 96.0, "n": 7}]);
+    assert_eq!(find(&list, "/[name=a, b&x=96]/n"), Some(7.0));
     for wrong in ["/a/c", "/a/b/2", "/writes[bytes=2]/us", "/rows[nothing]/n", "/rows[name=x", "/a"] {
         assert_eq!(find(&report, wrong), None, "{wrong}");
     }
