@@ -271,7 +271,7 @@ fn with_choices_of(seed: u64, settings: Settings) -> Settings {
         s.idle_logs = if has_clocks { choices[(seed / 7 % 3) as usize] } else { IdleLogs::Raise };
         s.log_memory_bytes = bytes;
         s.memory_cache = cache;
-        let beside = in_memory && cache == MemoryCache::Volatile && seed / 3 % 2 == 0;
+        let beside = in_memory && cache == MemoryCache::Volatile && (seed / 3).is_multiple_of(2);
         s.memory_fence = if beside { MemoryFence::Beside } else { MemoryFence::Latched };
         s.delta_logging = !seed.is_multiple_of(4);
     })
