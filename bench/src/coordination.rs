@@ -69,6 +69,8 @@ pub struct Waits {
     pub barriers: u64,
     /// Times an idle worker left its log to the flusher.
     pub idle_flushes: u64,
+    /// Times logs in mapped memory that stayed dirty were drained by a barrier in all threads.
+    pub drained: u64,
 }
 
 /// Figures of the measured time, per transaction that committed or rolled back as specified.
@@ -101,6 +103,9 @@ pub struct Coordination {
     /// Times an idle worker had its log written at once, by the flusher.
     #[serde(default)]
     pub idle_flushes: u64,
+    /// Barriers in all threads for logs in mapped memory that stayed dirty, per transaction.
+    #[serde(default)]
+    pub drained_per_transaction: f64,
 }
 
 impl Coordination {
@@ -122,6 +127,7 @@ impl Coordination {
             stolen_blocks: now.stolen_blocks - before.stolen_blocks,
             barriers: now.barriers - before.barriers,
             idle_flushes: now.idle_flushes - before.idle_flushes,
+            drained_per_transaction: each(now.drained - before.drained),
         }
     }
 }

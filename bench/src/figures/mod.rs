@@ -2,7 +2,7 @@
 //!
 //! [`catalogue`] describes each figure as runs of this program; the program makes the runs, each in
 //! a process of its own, and adds their reports to [`results`]. [`entry`] makes what is shown of
-//! them: [`page`], [`table`], JSON.
+//! them: a page, a table, JSON.
 
 pub mod spec;
 pub mod results;
