@@ -15,7 +15,8 @@ fn held_watermark() -> (SimulatedStorage, Settings) {
     let settings = crate::support::patient_workers(2).with(|s| s.log_bytes_max = 1 << 20);
     for attempt in 0.. {
         let disk = SimulatedStorage::new(1);
-        let killed = with_held_watermark(&disk, &settings, attempt);
+        // With much room, because a checkpoint for want of log would write the row.
+        let killed = with_held_watermark(&disk, &roomy(&settings), attempt);
         disk.stop();
         if let Some(killed) = killed {
             return (killed, settings);
@@ -58,8 +59,11 @@ fn with_held_watermark(
         });
         other.join().expect("no panic")
     });
-    let roomy = settings.clone().with(|s| s.log_bytes_max = 64 << 20);
-    (content(&roomy.open(&killed.duplicate())).len() == 40).then_some(killed)
+    (content(&settings.open(&killed.duplicate())).len() == 40).then_some(killed)
+}
+
+fn roomy(settings: &Settings) -> Settings {
+    settings.clone().with(|s| s.log_bytes_max = 64 << 20)
 }
 
 /// Uses a process of its own, because a thread's log depends on which other threads live.
