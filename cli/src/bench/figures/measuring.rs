@@ -60,6 +60,15 @@ fn file_name(command: &str) -> String {
     format!("{hash:016x}.json")
 }
 
+/// Returns what a point complained of: the message of its JSON, or its last line.
+fn complaint(errors: &str) -> String {
+    let line = errors.trim().lines().last().unwrap_or("ended without a message");
+    let Ok(object) = serde_json::from_str::<Value>(line) else { return line.to_string() };
+    let text = |name: &str| object["error"][name].as_str().map(String::from);
+    let message = text("message").unwrap_or_else(|| line.to_string());
+    text("place").map_or(message.clone(), |place| format!("{place}: {message}"))
+}
+
 /// Returns how long a point is expected to take.
 pub(super) fn expected_seconds(point: &Point) -> f64 {
     point.seconds * 1.1 + OVERHEAD_SECONDS
@@ -200,7 +209,7 @@ impl<'a> Measuring<'a> {
         };
         let (out, errors) = (out.join().unwrap_or_default(), errors.join().unwrap_or_default());
         if !status.success() {
-            bail!("{}", errors.trim().lines().last().unwrap_or("ended without a message"));
+            bail!("{}", complaint(&errors));
         }
         serde_json::from_str(&out).context("the report is no JSON")
     }
@@ -235,4 +244,17 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::write(&new, bytes)
         .and_then(|()| std::fs::rename(&new, path))
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_the_message_of_the_point() {
+        let object = r#"{"error":{"code":"x","message":"no log","place":"setting `logs`"}}"#;
+        assert_eq!(complaint(&format!("a warning\n{object}\n")), "setting `logs`: no log");
+        assert_eq!(complaint("quench: the disk is full\n"), "quench: the disk is full");
+        assert_eq!(complaint(""), "ended without a message");
+    }
 }
