@@ -6,9 +6,8 @@
 //! thread are fenced for it, without its help.
 //!
 //! With **durable caches** (eADR) a record is durable when it is stored. No log is ever dirty, so
-//! nothing is fenced or drained. What is left is W: recovery takes a record only if its DSN is
-//! below the first missing CSN, so a commit still waits for records of other logs that are being
-//! stored.
+//! nothing is fenced or drained. A commit still waits for records of other logs that are being
+//! stored, because recovery takes a record only if its DSN is below the first missing CSN.
 
 use super::acknowledge::Acknowledgments;
 use super::durability::Durability;
