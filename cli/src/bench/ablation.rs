@@ -4,6 +4,7 @@
 //! Each row is a run of this program of its own, so that none inherits the memory, threads or files
 //! of another.
 
+use super::child;
 use super::options::BenchArgs;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result, bail};
@@ -12,7 +13,6 @@ use quench_bench::report::Report;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A name and the flags that make it.
 struct Row {
@@ -131,10 +131,8 @@ fn flags_for_rows(as_published: bool) -> Result<Vec<String>> {
 }
 
 fn run_row(of: &str, path: Option<&Path>, kept: &[String], row: &Row) -> Result<Report> {
-    let mut command = Command::new(std::env::current_exe()?);
-    // The program `quench` has `bench` before the workload; other programs have nothing.
-    let before = std::env::args().skip(1).take_while(|arg| arg != "ablation").filter(|arg| arg != "--json");
-    command.args(before).args([of, "--json"]).args(kept).args(&row.flags);
+    let mut command = child::program("ablation")?;
+    command.args([of, "--json"]).args(kept).args(&row.flags);
     if let Some(path) = path {
         command.arg("--path").arg(path);
     }

@@ -8,8 +8,7 @@
 //! The order moves on by one each round, so that what a run leaves to the disk does not always meet
 //! the same engine. A process of its own has its own memory, counters and background threads.
 
-use super::child::read_all;
-use super::kill::Killed;
+use super::child::{self, Ended};
 use super::options::BenchArgs;
 use super::work::print;
 use crate::output::{Outcome, Progress};
@@ -22,8 +21,8 @@ use quench_bench::place::Place;
 use quench_bench::plot;
 use quench_bench::report::Report;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -42,41 +41,22 @@ struct Compare<'a> {
 }
 
 impl Compare<'_> {
-    fn wait(&self, child: &mut Child, turn: &Turn) -> Result<std::process::ExitStatus> {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = child.try_wait().context("cannot wait for a turn")? {
-                return Ok(status);
-            }
-            let text = format!(
-                "round {} of {}: {}, {} s",
-                turn.round + 1,
-                self.rounds,
-                turn.engine,
-                began.elapsed().as_secs()
-            );
-            self.bar.counting(text, turn.number, self.turns);
-            std::thread::sleep(LOOK_EVERY);
-        }
+    fn show(&self, turn: &Turn, passed: Duration) {
+        let (round, seconds) = (turn.round + 1, passed.as_secs());
+        let text = format!("round {round} of {}: {}, {seconds} s", self.rounds, turn.engine);
+        self.bar.counting(text, turn.number, self.turns);
     }
 
     /// Measures one engine once.
     fn take(&self, turn: &Turn, directory: &Path) -> Result<Report> {
         std::fs::create_dir(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-        let mut child = Killed(
-            Command::new(std::env::current_exe()?)
-                .args(std::env::args_os().skip(1))
-                .args(["--turn", turn.engine.name(), "--turn-path"])
-                .arg(directory)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .context("cannot start a turn")?,
-        );
-        let (out, errors) = (read_all(child.0.stdout.take()), read_all(child.0.stderr.take()));
-        let status = self.wait(&mut child.0, turn)?;
-        let (out, errors) = (out.join().unwrap_or_default(), errors.join().unwrap_or_default());
+        let mut program = Command::new(std::env::current_exe()?);
+        program.args(std::env::args_os().skip(1)).args(["--turn", turn.engine.name(), "--turn-path"]);
+        let ended = child::run(program.arg(directory), LOOK_EVERY, |passed| {
+            self.show(turn, passed);
+            Ok(())
+        });
+        let Ended { status, out, errors } = ended.context("cannot measure a turn")?;
         std::fs::remove_dir_all(directory)
             .with_context(|| format!("cannot remove {}", directory.display()))?;
         let complaint = errors.lines().last().unwrap_or("").trim_start_matches("quench: ").to_string();

@@ -1,7 +1,6 @@
 //! Runs points, each in a process of its own, and keeps their reports in files.
 
-use crate::bench::child::read_all;
-use crate::bench::kill::Killed;
+use crate::bench::child::{self, Ended};
 use crate::output::Progress;
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
@@ -11,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time of a point beside its measured time, until points have shown theirs: load, floor, close.
@@ -179,35 +177,16 @@ impl<'a> Measuring<'a> {
         let scratch = Scratch::within(self.out, "point")?;
         let here = scratch.path().to_string_lossy();
         let command = point.command.iter().map(|word| word.replace("{here}", &here));
-        // The program `quench` has `bench` before the workload; other programs have nothing.
-        let before =
-            std::env::args().skip(1).take_while(|arg| arg != "figures").filter(|arg| arg != "--json");
-        let mut child = Killed(
-            Command::new(std::env::current_exe()?)
-                .args(before)
-                .args(command)
-                .args(["--json", "--point"])
-                .current_dir(scratch.path())
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .context("cannot start the run of a point")?,
-        );
-        let (out, errors) = (read_all(child.0.stdout.take()), read_all(child.0.stderr.take()));
-        let began = Instant::now();
         let patience = Duration::from_secs_f64(point.seconds * PATIENCE + 60.0);
-        let status = loop {
-            if let Some(status) = child.0.try_wait().context("cannot wait for a point")? {
-                break status;
-            }
-            if began.elapsed() > patience {
-                bail!("ended after {} s without a report", patience.as_secs());
-            }
+        let mut program = child::program("figures")?;
+        program.args(command).args(["--json", "--point"]).current_dir(scratch.path());
+        let Ended { status, out, errors } = child::run(&mut program, LOOK_EVERY, |passed| {
             self.show(figure);
-            std::thread::sleep(LOOK_EVERY);
-        };
-        let (out, errors) = (out.join().unwrap_or_default(), errors.join().unwrap_or_default());
+            match passed > patience {
+                true => bail!("ended after {} s without a report", patience.as_secs()),
+                false => Ok(()),
+            }
+        })?;
         if !status.success() {
             bail!("{}", complaint(&errors));
         }
