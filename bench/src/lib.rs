@@ -14,7 +14,7 @@
 //! | [`bulk`], [`scan`], [`soak`] | load fast; read a whole table; measure space after hours |
 //! | [`device`], [`reads`] | measure the floors: a raw durable write, a raw read |
 //! | [`sweep`] | measure random writes by size and threads |
-//! | [`sizes`] | reads sizes with units |
+//! | [`sizes`] | reads sizes with units, and groups digits |
 //! | [`place`], [`modelled`] | a directory, memory, or a device with a modelled speed |
 //! | [`objects`] | a store of objects: its floor |
 //! | [`comparison`], [`traffic`] | several engines side by side; the writes of a block device |

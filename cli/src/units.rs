@@ -1,5 +1,7 @@
 //! Numbers for people.
 
+pub use quench_bench::sizes::grouped;
+
 /// Returns a number of bytes with a unit of powers of 1024 and at most one digit after the point.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -19,18 +21,6 @@ pub fn size(bytes: u64) -> String {
 /// Returns a number with commas between thousands.
 pub fn count(number: u64) -> String {
     grouped(&number.to_string())
-}
-
-/// Returns digits with commas between thousands.
-pub fn grouped(digits: &str) -> String {
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The style sheet recolors the text, the grid and the axes of drawings for dark screens; a drawing
 //! uses [`INK`] and [`GRID`] for these and nothing else, and has no background.
 
+use crate::sizes::grouped;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plotters::style::RGBColor;
 
@@ -59,14 +60,7 @@ pub(crate) fn document(title: &str, body: &Markup) -> String {
 pub(crate) fn number(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude >= 1000.0 {
-        let digits = format!("{magnitude:.0}");
-        let mut text = String::new();
-        for (index, digit) in digits.chars().enumerate() {
-            if index > 0 && (digits.len() - index).is_multiple_of(3) {
-                text.push(',');
-            }
-            text.push(digit);
-        }
+        let text = grouped(&format!("{magnitude:.0}"));
         return if value < 0.0 { format!("-{text}") } else { text };
     }
     match magnitude {
