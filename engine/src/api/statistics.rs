@@ -95,11 +95,11 @@ statistics! {
     fact layout: Layout = |s| s.axes.layout;
     /// The threads that write a log.
     fact writer: Writer = |s| s.axes.writer;
-    /// Time after which a log without waiting committers is written at the moment, in microseconds.
-    level flush_interval_us: u64 = |s| s.commit.map_or(0, |commit| commit.rhythm().0.as_micros() as u64);
+    /// Time between two writes of a log without waiting committers, in microseconds.
+    level flush_interval_us: u64 = |s| s.axes.flush_interval.as_micros() as u64;
     /// Duration of a recent durable write of the log, in microseconds; 0 before the first. With
-    /// several logs, of the log that is written least often.
-    level mean_write_us: f64 = |s| s.commit.map_or(0.0, |commit| commit.rhythm().1.as_nanos() as f64 / 1000.0);
+    /// several logs, of the log whose writes take longest.
+    level mean_write_us: f64 = |s| s.commit.map_or(0.0, |commit| commit.mean_write().as_nanos() as f64 / 1e3);
     /// Whether a thread that writes several logs at once flushes them together, as set or measured;
     /// none before it is measured.
     fact shares_flush: Option<bool> = |s| s.commit.and_then(|commit| commit.shares_flush());

@@ -140,8 +140,7 @@ pub struct Settings {
     pub writer: Option<Writer>,
     /// Time between two writes of a log without waiting commits, up to 1 s; with `queued` the
     /// window that the first arrival opens, for waiting commits, too. `None` is 1 ms for `queued`
-    /// and `restricted`, 50 to 200 us for `auto` by the speed of the device, 200 us otherwise.
-    /// Default `None`.
+    /// and `restricted`, 200 us otherwise. Default `None`.
     pub flush_interval: Option<Duration>,
     /// Writes of one log that a worker may have in flight, 1 to 3, where workers write. Default 2.
     pub writes_in_flight: usize,

@@ -24,7 +24,6 @@ use super::log_writer::LogWriter;
 use super::mapped::MappedLogs;
 use super::pending::{Pending, Record, Ticket};
 use super::protocol::Protocol;
-use super::schedule::Schedule;
 use super::waiting::Waiting;
 use super::writes::Writes;
 use crate::base::clock::{Nanos, WaitTimer};
@@ -74,7 +73,6 @@ pub(super) struct Appending {
     pub environment: Arc<Environment>,
     pub durability: Arc<Durability>,
     pub acknowledgments: Arc<Acknowledgments>,
-    pub schedule: Arc<Schedule>,
     pub writes: Arc<Writes>,
     pub mapped: Arc<MappedLogs>,
     pub waiting: Arc<Waiting>,
@@ -270,7 +268,7 @@ impl Appending {
             _ if required < watermark => {}
             Level::Durable => log.flush_request.require_watermark(required),
             Level::BoundedLoss => {
-                let due = levels::due(durability, ready, ready, self.axes.flush_interval, &self.axes);
+                let due = levels::due(durability, ready, ready, &self.axes);
                 log.flush_request.require_watermark_later(required, due);
             }
             Level::Lazy => {}
@@ -297,7 +295,7 @@ impl Appending {
                 (Some(_), Level::Durable) if self.mapped.fences_beside() && latch.is_in_memory() => NEVER,
                 // Not in mapped memory: soon.
                 (Some(_), Level::Durable) => ready,
-                (Some(_), level) => levels::due(level, ready, ready, self.axes.flush_interval, &self.axes),
+                (Some(_), level) => levels::due(level, ready, ready, &self.axes),
             };
         }
         let unsealed = log.log.unsealed_bytes();
@@ -307,7 +305,7 @@ impl Appending {
         if unit_reached || unsealed >= half {
             return ready;
         }
-        levels::due(level, ready, log.last_write_began(), self.schedule.interval(log), &self.axes)
+        levels::due(level, ready, log.last_write_began(), &self.axes)
     }
 
     /// Queues a transaction without a record.

@@ -43,8 +43,6 @@ pub struct Axes {
     pub queue: Queue,
     /// Time between two writes of a log that no thread waits for.
     pub flush_interval: Duration,
-    /// `flush_interval` is an upper bound, and a faster device is written more often. See `levels`.
-    pub interval_follows_device: bool,
     /// `flush_interval` is a window that the first record after a write opens, for committers that
     /// wait, too.
     pub(super) window_after_arrival: bool,

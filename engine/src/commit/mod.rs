@@ -155,7 +155,7 @@ impl Commit {
         let shares_flush = start.storage.shares_flush(crate::log::DIRECTORY);
         let sharing = Arc::new(Sharing::new(axes.shared_flush, shares_flush));
         let writes = Arc::new(start::components(settings, start, &axes));
-        let Writes { environment, durability, acknowledgments, failure, schedule, .. } = &*writes;
+        let Writes { environment, durability, acknowledgments, failure, .. } = &*writes;
         let mapped = (environment.clone(), durability.clone(), acknowledgments.clone());
         let mapped = Arc::new(MappedLogs::new(mapped.0, mapped.1, mapped.2, axes.memory_fence));
         let parts = Parts { writes: writes.clone(), mapped: mapped.clone(), axes: &axes };
@@ -174,7 +174,6 @@ impl Commit {
             environment: environment.clone(),
             durability: durability.clone(),
             acknowledgments: acknowledgments.clone(),
-            schedule: schedule.clone(),
             writes: writes.clone(),
             mapped: mapped.clone(),
             waiting: waiting.clone(),
@@ -650,12 +649,10 @@ impl Commit {
         self.environment.poison.check()
     }
 
-    /// Returns the time between two writes of a log that no thread waits for, at the moment, and
-    /// what a write takes lately: of the log that is written least often.
+    /// Returns what a write takes lately, of the log whose writes take longest.
     #[must_use]
-    pub fn rhythm(&self) -> (Duration, Duration) {
-        let of = |log: &LogWriter| (self.appending.schedule.interval(log), log.cohort.mean_write());
-        self.durability.logs.iter().map(of).max().unwrap_or_default()
+    pub fn mean_write(&self) -> Duration {
+        self.durability.logs.iter().map(|log| log.cohort.mean_write()).max().unwrap_or_default()
     }
 
     /// Returns the length of a log's next buffer in bytes, the longest of all logs.

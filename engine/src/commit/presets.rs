@@ -49,9 +49,6 @@ impl Axes {
             memory_fence: settings.memory_fence,
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
-            interval_follows_device: settings.preset == Preset::Auto
-                && settings.flush_interval.is_none()
-                && writer != Writer::Memory,
             window_after_arrival: is_queued,
             queues_waiters: is_queued,
             one_record_a_block: writer == Writer::Committer,

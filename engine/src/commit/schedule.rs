@@ -13,7 +13,6 @@ use crate::base::clock::{Clock, Nanos};
 use crate::base::settings::Writer;
 use crate::sync::thread;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Threads that wait, for each processor, above which a thread that only writes does better than a
 /// leader. Measured, see `docs/guide/performance.md`.
@@ -35,11 +34,6 @@ impl Schedule {
             false => usize::MAX,
         };
         Schedule { axes: *axes, clock, durability, max_leader_waiters }
-    }
-
-    /// Returns the time between two writes of `log` at the moment if no thread waits.
-    pub(super) fn interval(&self, log: &LogWriter) -> Duration {
-        levels::interval(&self.axes, log.cohort.mean_write())
     }
 
     /// Returns whether threads that wait for `log` leave writing it to its flusher.
@@ -75,7 +69,7 @@ impl Schedule {
             due = due.min(levels::after(began, GRACE));
         }
         if required.is_some_and(|csn| self.durability.watermark.holds_back(log.id, csn)) {
-            due = due.min(levels::after(began, self.interval(log).min(PACE)));
+            due = due.min(levels::after(began, self.axes.flush_interval.min(PACE)));
         }
         // Where committers only sleep, it is the flusher that waits for the cohort.
         if due != NEVER && self.axes.await_cohort && self.delegates_to_flusher(log) {

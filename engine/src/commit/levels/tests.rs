@@ -8,7 +8,7 @@ fn each_level_is_due_when_it_promises() {
     let loss_window = Duration::from_millis(8);
     let settings = Settings { preset: Preset::Group, loss_window, ..Settings::default() };
     let axes = Axes::of(&settings);
-    let due = |level, ready, last_write| due(level, ready, last_write, interval(&axes, PACE / 8), &axes);
+    let due = |level, ready, last_write| due(level, ready, last_write, &axes);
     let ready = Nanos(10_000_000);
     assert_eq!(due(Durability::Durable, ready, Nanos(0)), ready);
     assert_eq!(due(Durability::Durable, ready, ready), Nanos(10_200_000));
@@ -21,15 +21,4 @@ fn a_moment_beyond_all_time_is_never() {
     assert_eq!(after(Nanos(5), Duration::from_secs(1 << 55)), NEVER);
     assert_eq!(after(Nanos(5), Duration::from_secs(18_446_744_074)), NEVER);
     assert_eq!(after(NEVER, Duration::from_nanos(1)), NEVER);
-}
-
-#[test]
-fn the_interval_follows_a_fast_device_and_is_bounded() {
-    let auto = Settings { preset: Preset::Auto, ..Settings::default() };
-    let of = |settings: &Settings, us| interval(&Axes::of(settings), Duration::from_micros(us)).as_micros();
-    let followed = [0, 1, 64, 120, 160, 10_000].map(|us| of(&auto, us));
-    assert_eq!(followed, [200, 50, 80, 150, 200, 200]);
-    let said = Settings { flush_interval: Some(Duration::from_micros(300)), ..auto };
-    assert_eq!(of(&said, 64), 300);
-    assert_eq!(of(&Settings { preset: Preset::Group, ..Settings::default() }, 64), 200);
 }

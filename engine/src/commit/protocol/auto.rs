@@ -1,12 +1,8 @@
-//! `auto`: the default. Group commit that adapts to the device and to the number of waiting
-//! threads.
+//! `auto`: the default. Group commit that adapts to the number of waiting threads.
 //!
-//! **After**: [`super::group`], with three differences:
+//! **After**: [`super::group`], with two differences:
 //! 1. *k* threads share a log (one log on two cores).
-//! 2. The interval between writes that no thread waits for follows the device (`levels::interval`):
-//!    a quarter more than a write takes lately, 50 to 200 us. A slow device groups by itself,
-//!    because a log has one write in flight.
-//! 3. Where more than 16 threads for each processor wait, they leave writing to the flusher. A
+//! 2. Where more than 16 threads for each processor wait, they leave writing to the flusher. A
 //!    leader has work of its own when its write is done, and gets to the next one late; a thread
 //!    that only writes does not.
 //!

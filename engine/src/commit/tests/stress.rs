@@ -112,19 +112,13 @@ fn committers_released_by_a_write_are_in_the_next_one() {
 }
 
 #[test]
-fn auto_follows_a_device_that_changes_its_speed() {
+fn a_slow_device_groups_by_itself() {
     let world = World::new(Preset::Auto, 1);
-    let until = |what, condition: &dyn Fn(Duration, Duration) -> bool| {
-        eventually(what, || {
-            world.blocking(0, Csn::ZERO).expect("commits");
-            let (interval, mean_write) = world.commit.rhythm();
-            condition(interval, mean_write)
-        });
-    };
-    let most = Duration::from_micros(200);
-    until("a fast device is written to more often", &|interval, _| interval < most);
     world.disk.set_delay(Duration::from_millis(3));
-    until("a slow one is not", &|interval, mean| interval == most && mean >= Duration::from_millis(2));
+    eventually("the writes are known to be slow", || {
+        world.blocking(0, Csn::ZERO).expect("commits");
+        world.commit.mean_write() >= Duration::from_millis(2)
+    });
     let metrics = world.commit.metrics();
     let flushes = metrics.flushes.get();
     for _ in 0..300 {
@@ -132,8 +126,6 @@ fn auto_follows_a_device_that_changes_its_speed() {
     }
     world.commit.flush_all().expect("the disk is whole");
     assert!(metrics.flushes.get() - flushes <= 30, "it groups by itself");
-    world.disk.set_delay(Duration::ZERO);
-    until("fast again", &|interval, _| interval < most);
 }
 
 /// While the device does not answer a block gets long, and so do the buffers. Then blocks are short
