@@ -23,6 +23,7 @@ use crate::base::clock::Nanos;
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::{Completion, File, WriteQueue, WriteRequest};
 use crate::log::SealedBlock;
+use crate::sync::thread::ask_for_short_slices;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,6 +67,7 @@ pub(super) fn run(mut thread: FlusherThread) {
     let _running = Running(&writes, flusher);
     // Otherwise its promises would be broken.
     let _guard = writes.failure.guard("the flusher thread");
+    ask_for_short_slices();
     while flusher.is_running() {
         let now = environment.clock.now();
         if environment.poison.is_raised() {

@@ -13,6 +13,7 @@ pub mod epoch;
 pub mod event;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod slices;
 
 pub use backoff::Backoff;
 pub use event::Event;
@@ -40,6 +41,7 @@ pub mod atomic {
 /// Threads of the current scheduler.
 pub mod thread {
     pub use super::imp::thread::{JoinHandle, yield_now};
+    pub use super::slices::ask_for_short_slices;
 
     /// Sleeps for about `time`. Under a model checker, which has no time, it only yields.
     pub fn sleep(time: std::time::Duration) {
