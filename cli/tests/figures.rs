@@ -36,6 +36,10 @@ fn a_figure_is_measured_once_and_reported() {
     assert_eq!(points(&out), first);
     let page = std::fs::read_to_string(out.join("report.html")).expect("a page");
     assert!(page.contains("id=\"GC-F1\"") && page.contains("<svg"), "{page}");
+    let claims = std::fs::read_to_string(out.join("README.md")).expect("the claims");
+    assert!(claims.lines().any(|line| line.starts_with("| GC-F1 | ")), "{claims}");
+    let drawn = std::fs::read_to_string(out.join("pictures/GC-F1-1.svg")).expect("a picture");
+    assert!(drawn.starts_with("<svg"), "{drawn}");
     let table = std::fs::read_to_string(out.join("figures.csv")).expect("a table");
     assert!(table.lines().any(|line| line.starts_with("GC-F1,,,group,throughput,tx/s,")), "{table}");
     // Another call adds its figure to the report.

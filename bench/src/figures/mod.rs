@@ -10,7 +10,9 @@ pub mod entry;
 pub(crate) mod drawing;
 mod table;
 mod page;
+mod summary;
 pub mod catalogue;
 
 pub use page::page;
+pub use summary::{pictures, summary};
 pub use table::csv;

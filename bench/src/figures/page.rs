@@ -7,12 +7,13 @@ use anyhow::Result;
 use maud::{Markup, PreEscaped, html};
 
 /// The papers, by the beginning of the ids.
-const PAPERS: [(&str, &str); 5] = [
+const PAPERS: [(&str, &str); 6] = [
     ("AC", "Autonomous commit (SIGMOD 2025)"),
     ("MS", "Commits on object storage: restricted logging, record-level dependencies (2026)"),
     ("ELR", "Early lock release in Shore-MT"),
     ("GC", "Group commit"),
     ("NVM", "Distributed logging and passive group commit (VLDB 2014)"),
+    ("Q", "Tables of this engine"),
 ];
 
 fn with_unit(value: Option<f64>, unit: &str) -> String {

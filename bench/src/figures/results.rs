@@ -1,6 +1,6 @@
 //! The reports of all points that were measured so far, and numbers from them.
 
-use super::spec::{At, Choice, Depth, Ours, Part, filled};
+use super::spec::{At, Choice, Depth, Ours, Part, Point, filled};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ impl Results {
         let Some(part) = parts.iter().find(|part| part.name == at.part) else { return Vec::new() };
         let points = part.points(depth);
         let of_variant = points.iter().filter(|point| part.variants[point.variant].name == at.variant);
-        let value = |point: &super::spec::Point| {
+        let value = |point: &Point| {
             let (x, variant) = (&part.axis.values[point.x], &part.variants[point.variant]);
             let summary = self.summary(part, &point.command, (x, variant), at.measure)?;
             Some((x.name.clone(), summary.median))
@@ -121,6 +121,25 @@ impl Results {
     fn value(&self, parts: &[Part], depth: Depth, at: At) -> Option<f64> {
         let values = self.over_axis(parts, depth, at);
         values.iter().find(|(x, _)| x == at.x).map(|(_, value)| *value)
+    }
+
+    /// Returns the smallest quotient over the axis of a variant and the largest other one; nothing
+    /// if a point was not measured.
+    fn least_against_others(&self, parts: &[Part], depth: Depth, at: At) -> Option<f64> {
+        let part = parts.iter().find(|part| part.name == at.part)?;
+        let points = part.points(depth);
+        let value = |point: &Point| {
+            let choices = (&part.axis.values[point.x], &part.variants[point.variant]);
+            Some(self.summary(part, &point.command, choices, at.measure)?.median)
+        };
+        let is_own = |point: &Point| part.variants[point.variant].name == at.variant;
+        let mut least = f64::INFINITY;
+        for own in points.iter().filter(|point| is_own(point)) {
+            let others = points.iter().filter(|point| point.x == own.x && !is_own(point));
+            let others = others.map(value).collect::<Option<Vec<f64>>>()?;
+            least = least.min(value(own)? / others.into_iter().reduce(f64::max)?);
+        }
+        Some(least)
     }
 
     /// Computes a number of ours; nothing if one of the points was not measured.
@@ -136,6 +155,7 @@ impl Results {
             Ours::Change(one, other) => (value(one)? / value(other)? - 1.0) * 100.0,
             Ours::Spread(at) => most(at)? / all(at).reduce(f64::min)?,
             Ours::Most(at) => most(at)?,
+            Ours::LeastAgainstOthers(at) => self.least_against_others(parts, depth, at)?,
         };
         number.is_finite().then_some(number)
     }

@@ -244,6 +244,8 @@ pub enum Ours {
     Spread(At),
     /// The largest value over the axis.
     Most(At),
+    /// The smallest quotient over the axis of the variant and the largest other one.
+    LeastAgainstOthers(At),
 }
 
 /// When the shape is the same.

@@ -61,13 +61,20 @@ fn two_threads() -> Axis {
     Axis { name: "threads", values: vec![Choice::new("2", "--threads 2")] }
 }
 
+/// What a transaction costs beside its latency.
+const COSTS: [Measure; 3] = [
+    other("queuing", "us", "/stages/queuing_us", 1.0),
+    other("processor time", "us/tx", "/cpu_us_per_transaction", 1.0),
+    other("writes", "writes/tx", "/device_writes_per_transaction", 1.0),
+];
+
 const CLOSED: &str = "autonomous commit writes small blocks by the workers themselves; on two cores each of these \
      writes takes processor time from transactions";
 
 fn closed_loop() -> Vec<Figure> {
     let part = |command: &str| Part {
         charts: vec![Chart::Bars { measure: "throughput", at: "2", log: false }, tail("2")],
-        ..over("", command, two_threads(), six(), with_throughput(COMMIT_US, &[]), vec![])
+        ..over("", command, two_threads(), six(), with_throughput(COMMIT_US, &COSTS), vec![])
     };
     let p90 = |text, published| {
         claim(
@@ -135,6 +142,7 @@ fn open_loop() -> Vec<Figure> {
     let total = [
         other("throughput", "tx/s", "/throughput_tps", 1.0),
         other("p50", "us", "/total_latency_us/p50", 1.0),
+        other("p90", "us", "/total_latency_us/p90", 1.0),
         other("p99", "us", "/total_latency_us/p99", 1.0),
     ];
     let part = |command: &str, rates: &str| {
@@ -178,14 +186,23 @@ fn open_loop() -> Vec<Figure> {
             SETTING,
             "2 threads, 2 warehouses; 1,000 to 10,000 transactions arrive per second.",
             vec![part(TPCC, "1000 (3000) 10000")],
-            vec![claim(
-                "99th percentile at 1,000/s: best competitor over Our4KB",
-                1.78,
-                "x",
-                Ours::Ratio(at("1000", "FlushQueue", "p99"), at("1000", "Our4KB", "p99")),
-                Holds::AtLeast(1.0),
-                because,
-            )],
+            vec![
+                claim(
+                    "99th percentile at 1,000/s: best competitor over Our4KB",
+                    1.78,
+                    "x",
+                    Ours::Ratio(at("1000", "FlushQueue", "p99"), at("1000", "Our4KB", "p99")),
+                    Holds::AtLeast(1.0),
+                    "beyond the 90th percentile this is the time of the longest transactions, 0.3 ms with every variant",
+                ),
+                direction(
+                    "90th percentile at 1,000/s: FlushQueue over Our4KB",
+                    "x",
+                    Ours::Ratio(at("1000", "FlushQueue", "p90"), at("1000", "Our4KB", "p90")),
+                    Holds::AtLeast(1.0),
+                    because,
+                ),
+            ],
         ),
     ]
 }
@@ -424,7 +441,7 @@ fn mixed() -> Figure {
         command,
         two_threads(),
         four(),
-        with_throughput(COMMIT_US, &[]),
+        with_throughput(COMMIT_US, &COSTS),
         vec![Chart::Bars { measure: "throughput", at: "2", log: false }, tail("2")],
     );
     figure(
@@ -440,7 +457,7 @@ fn mixed() -> Figure {
                 "x",
                 Ours::Ratio(at("2", "FlushQueue", "p90"), at("2", "Our4KB", "p90")),
                 Holds::AtLeast(1.0),
-                "both wait for the same flushes of this disk's volatile cache",
+                "with two workers the queue in front of a flush takes 0.1 to 0.2 ms with every variant; there it took seconds",
             ),
             claim(
                 "90th percentile: TradQueue over Our4KB",
@@ -448,7 +465,7 @@ fn mixed() -> Figure {
                 "x",
                 Ours::Ratio(at("2", "TradQueue", "p90"), at("2", "Our4KB", "p90")),
                 Holds::AtLeast(1.0),
-                "both wait for the same flushes of this disk's volatile cache",
+                "with two workers the queue in front of a flush takes 0.1 to 0.2 ms with every variant; there it took seconds",
             ),
         ],
     )
@@ -510,7 +527,7 @@ fn device_writes() -> Vec<Figure> {
                 "x",
                 Ours::Ratio(at("16", "plain", "mean"), at("1", "plain", "mean")),
                 Holds::AtMost(2.0),
-                "this disk serves few writes at a time, and 16 threads share two cores",
+                "this disk does some 120,000 writes a second at most, and 8 threads reach that",
             )],
         ),
     ]
@@ -621,7 +638,8 @@ fn systems() -> Figure {
             "x",
             Ours::Ratio(at("", "pipelined", "p90"), at("", "auto", "p90")),
             Holds::AtLeast(1.0),
-            "auto chooses a writer that shares the flush of this disk",
+            "auto writes as often as pipelined: writing every 50 us made its 90th percentile a fifth shorter, and cost \
+             15 % of the throughput of a fast device",
         )],
     )
 }

@@ -61,7 +61,12 @@ pub(super) fn tail(at: &'static str) -> Chart {
 }
 
 pub(super) fn bars(measure: &'static str) -> Chart {
-    Chart::Bars { measure, at: "", log: false }
+    bars_of(measure, "")
+}
+
+/// Returns bars for one value of the axis.
+pub(super) fn bars_of(measure: &'static str, at: &'static str) -> Chart {
+    Chart::Bars { measure, at, log: false }
 }
 
 pub(super) fn log_bars(measure: &'static str) -> Chart {

@@ -1,4 +1,4 @@
-//! What each paper shows, and how this program measures it.
+//! What each paper shows, and how this program measures it. Tables of our own.
 
 mod measures;
 mod autonomous;
@@ -6,10 +6,11 @@ mod objects;
 mod early_release;
 mod group;
 mod passive;
+mod presets;
 
 use super::spec::Figure;
 
-/// Returns all figures and tables, paper by paper.
+/// Returns all figures and tables, paper by paper, and then our own.
 #[must_use]
 pub fn all() -> Vec<Figure> {
     [
@@ -18,6 +19,7 @@ pub fn all() -> Vec<Figure> {
         early_release::figures(),
         group::figures(),
         passive::figures(),
+        presets::figures(),
     ]
     .concat()
 }

@@ -89,3 +89,22 @@ fn medians_ratios_and_changes_are_those_of_the_runs() {
     assert_eq!((summary.median, summary.min, summary.max), (2.0, 1.0, 3.0));
     assert_eq!(Summary::of(Vec::new()), None);
 }
+
+#[test]
+fn a_variant_is_compared_with_the_best_other_one_everywhere() {
+    let names = ["own", "one", "other"];
+    let variants = names.map(|name| Choice::new(name, &format!("--preset {name}"))).to_vec();
+    let part = Part { variants, ..part() };
+    let numbers = [[10.0, 8.0, 5.0], [9.0, 10.0, 12.0], [3.0, 1.0, 2.0]];
+    let mut results = Results::default();
+    let mut points = part.points(Depth::FULL);
+    let missing = points.pop().expect("a point");
+    let report = |point: &Point| json!({"latency": {"mean": numbers[point.x][point.variant] * 1e3}});
+    points.iter().for_each(|point| results.add(&point.command, report(point)));
+    let parts = [part];
+    let least =
+        |results: &Results| results.ours(&parts, Depth::FULL, Ours::LeastAgainstOthers(at("", "own")));
+    assert_eq!(least(&results), None, "a point is missing");
+    results.add(&missing.command, report(&missing));
+    assert_eq!(least(&results), Some(9.0 / 12.0));
+}

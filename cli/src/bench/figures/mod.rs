@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   DIR/points/HASH.json     a command and its reports so far; a run that was stopped continues here
-//!   DIR/figures.json, figures.csv, report.html      written after each figure
+//!   DIR/figures.json, figures.csv, README.md, report.html      written after each figure
+//!   DIR/pictures/ID-N.svg      written at the end
 //! ```
 //!
 //! The points of a figure are measured in rotation: a slow moment of the machine does not meet all
@@ -17,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use measuring::{Measuring, expected_seconds, write_whole};
 use quench_bench::figures::entry::{Entry, Report, Verdict};
 use quench_bench::figures::spec::{Content, Depth, Figure, Point};
-use quench_bench::figures::{catalogue, csv, page};
+use quench_bench::figures::{catalogue, csv, page, pictures, summary};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -110,7 +111,15 @@ fn today() -> String {
 fn write_report(out: &Path, report: &Report) -> Result<()> {
     write_whole(&out.join("figures.json"), &serde_json::to_vec_pretty(report)?)?;
     write_whole(&out.join("figures.csv"), csv(report)?.as_bytes())?;
+    write_whole(&out.join("README.md"), summary(report).as_bytes())?;
     write_whole(&out.join("report.html"), page(report)?.as_bytes())
+}
+
+/// Writes each picture of a report as a file.
+fn write_pictures(out: &Path, report: &Report) -> Result<()> {
+    let directory = out.join("pictures");
+    std::fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    pictures(report).iter().try_for_each(|(name, drawn)| write_whole(&directory.join(name), drawn.as_bytes()))
 }
 
 fn line(entry: &Entry) -> String {
@@ -158,6 +167,7 @@ pub(super) fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
         report.figures.push(Entry::of(&figure, depth, measuring.results(), errors));
         write_report(&out, &report)?;
     }
+    write_pictures(&out, &report)?;
     bar.finish();
     if json {
         print_json(&report)?;
