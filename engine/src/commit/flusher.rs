@@ -121,6 +121,11 @@ impl FlusherThread {
         let mut blocks = Vec::new();
         for log in logs().filter(is_due) {
             let Some(leader) = writes.try_become_leader(log) else { continue };
+            // Its worker cannot reap them while this thread leads, and what this thread writes
+            // counts only behind them.
+            if log.in_flight() > 0 && writes.reap(log, false) {
+                acknowledgments.publish();
+            }
             match log.take_block() {
                 Some(block) => blocks.push((leader, block)),
                 None if log.in_flight() > 0 && writes.reap(log, true) => acknowledgments.publish(),

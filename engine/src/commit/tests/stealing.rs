@@ -186,6 +186,30 @@ fn a_stolen_block_that_completes_early_is_parked() {
     );
 }
 
+/// Regression: a flusher that found a block of a log at each look left the log's earlier writes to
+/// its worker, which could not lead. Nothing was durable until the worker's queue was full.
+#[test]
+fn a_flusher_reaps_what_the_worker_submitted() {
+    let clock = Clock::manual();
+    clock.advance(Duration::from_millis(1));
+    // Nothing becomes due by time, so the flusher writes only what it is asked to.
+    let world = World::with_clock(settings(2), Hooks::default(), clock);
+    world.warm(2);
+    let first = world.fill(0, 4096);
+    world.end(0);
+    let (writes, log) = (&world.commit.writes, &world.commit.durability.logs[0]);
+    assert_eq!(log.in_flight(), 1, "the worker has submitted its write");
+    // The disk of these tests completes a write at one look of three, unless a thread waits.
+    for _ in 0..6 {
+        let before = world.commit.metrics().flusher_flushes.get();
+        world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
+        writes.flushers.delegate(log, levels::NOW);
+        eventually("written", || world.commit.metrics().flusher_flushes.get() > before);
+        eventually("the flusher has resigned", || !log.has_leader());
+    }
+    assert!(log.log.durable_csn() >= first.csn, "the worker's write, and what was written after it");
+}
+
 #[test]
 fn a_failed_write_of_helper_or_owner_reaches_both() {
     for victim_fails in [false, true] {
