@@ -71,6 +71,7 @@ bugs! {
     SegmentNameNotFlushed "segment-name-not-flushed" "log" "The directory is not flushed after a segment was made." "I5";
     FenceSkipped "fence-skipped" "log" "Records in mapped memory count without a fence." "I5, I1";
     BufferEntryNotFenced "buffer-entry-not-fenced" "log" "A mapped buffer gets its first record before its new entry is fenced." "mapped buffers 1";
+    FenceCoversOthers "fence-covers-others" "log" "A fence beside the latch counts for the unfenced records of other threads, too." "I5, I1";
     MemoryHeaderBelieved "memory-header-believed" "log" "What a killed process left in mapped memory is relied on without being flushed." "I5";
     RolledBackChunkCounts "rolled-back-chunk-counts" "log" "What a savepoint took back counts if it was written in a chunk." "parts 4";
 

@@ -197,3 +197,6 @@ impl MappedLogs {
         first.map_or(bound, |first| first.min(bound)).min(durability.rescan())
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -81,11 +81,13 @@ pub mod thread {
     /// Returns a number that no other thread has, from 1.
     #[must_use]
     pub fn number() -> u64 {
-        // The threads of shuttle are tasks of one system thread.
+        // The threads of shuttle and of loom are tasks of one system thread.
         #[cfg(all(feature = "shuttle", not(loom)))]
         return 1 + usize::from(super::imp::thread::current().id()) as u64;
         #[cfg(not(all(feature = "shuttle", not(loom))))]
         {
+            #[cfg(loom)]
+            use loom::thread_local;
             use std::sync::atomic::{AtomicU64, Ordering};
             static NEXT: AtomicU64 = AtomicU64::new(1);
             thread_local! {

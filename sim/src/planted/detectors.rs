@@ -49,6 +49,7 @@ detectors! {
     SegmentNameNotFlushed: SEEDS;
     FenceSkipped: SEEDS;
     BufferEntryNotFenced: tests("lib", "log::memory");
+    FenceCoversOthers: tests("lib", "log::memory"), SEEDS;
     MemoryHeaderBelieved: tests("engine", "passive::a_killed_open_leaves_nothing_half_durable");
     RolledBackChunkCounts: SEEDS;
 

@@ -6,7 +6,7 @@
 
 use super::preempting::Preempting;
 use super::*;
-use crate::base::settings::Layout;
+use crate::base::settings::{Layout, MemoryFence};
 use shuttle::thread;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -151,9 +151,13 @@ fn passive_points() -> Vec<Settings> {
         ..settings(Preset::Passive)
     };
     let rule = |dependency, settings| Settings { dependency: Some(dependency), ..settings };
+    let beside = |settings| Settings { memory_fence: MemoryFence::Beside, ..settings };
     checked(vec![
         passive(1),
         passive(2),
+        beside(passive(1)),
+        beside(passive(2)),
+        beside(rule(Dependency::Gsn, passive(2))),
         rule(Dependency::Exact, passive(2)),
         rule(Dependency::Gsn, passive(2)),
         Settings { acknowledger: Some(Acknowledger::Background), ..passive(2) },

@@ -5,11 +5,11 @@
 //!   free ──take: entry fenced──▶ filled ──sealed──▶ in flight ──block durable in segment──▶ free
 //! ```
 //!
-//! **Dirty.** From an insertion to the next fence the log is *dirty*, and remembers for each thread
-//! the first record that it has not fenced. A thread may fence beside the latch, and note it under
-//! the latch afterwards. A fence covers what its own thread has stored; where another thread
-//! left something unfenced a barrier covers all. With durable caches a stored record is durable,
-//! and the log is never dirty.
+//! **Dirty.** From an insertion to the next fence the log is *dirty*. It has a slot for each dirty
+//! thread, with the first record that the thread has not fenced. A thread may fence beside the
+//! latch, and clear its slot under the latch afterwards. A fence covers what its own thread has
+//! stored; where another thread left something unfenced a barrier covers all. With durable caches a
+//! stored record is durable, and the log is never dirty.
 
 use super::layout::{Entry, LogMemory};
 use crate::base::planted::{self, Bug};
@@ -172,8 +172,8 @@ impl MemoryBuffers {
     /// kept apart from those of others, a barrier fences them all.
     pub(in crate::log) fn fenced_own(&mut self) -> Fenced {
         let own = thread::number();
-        if let Some(at) = self.unfenced.iter().position(|unfenced| unfenced.by == own) {
-            self.unfenced.swap_remove(at);
+        if self.unfenced.iter().any(|unfenced| unfenced.by == own) {
+            self.unfenced.retain(|left| left.by != own && !planted::is(Bug::FenceCoversOthers));
             return Fenced::ByFence;
         }
         // A barrier of another thread may have come first.
