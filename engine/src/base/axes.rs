@@ -197,7 +197,8 @@ choices! {
         /// While it holds the log's latch.
         #[default]
         Latched = "latched",
-        /// Beside the latch, which it then takes a second time to note that the record is durable.
+        /// Beside the latch: the log has a slot for each thread. The committer takes the latch
+        /// again to clear its slot.
         Beside = "beside",
     }
 }

@@ -15,6 +15,11 @@
 //! others is the predecessor of the one after it. The ring of `dependency::undecided` says that it
 //! follows the one before it. So "are all fragments durable" is a walk back along the ring, and the
 //! exact rule needs nothing else.
+//!
+//! **Different from page-level partitioning in the literature** (Wang and Johnson, VLDB 2014):
+//! there a transaction inserts a record for each change into the log of its page, while it runs.
+//! Here it appends its fragments when it commits, under the latches of all its logs, so that their
+//! CSNs follow each other. So it has one record for each log, not for each change.
 
 use super::append::{Appending, large_buffer};
 use super::dependency::DependsOn;

@@ -15,6 +15,24 @@
 //! durable. It is set before the record is stored and cleared after the fence, so the minimum over
 //! slots passes nothing that a crash could take away.
 //!
+//! **A slot per thread** (`memory_fence = beside`). By default a committer fences while it holds
+//! the log's latch, so threads that share a log wait for each other's fences. In the paper a thread
+//! fences after it has released the log. With `beside` it does so here, too. The log keeps a slot
+//! for each of the threads that share it ([`crate::log::memory`]): dirty since a CSN, or clean. An
+//! append makes the slot of its thread dirty. The thread's own fence makes it clean, or a barrier
+//! for all threads. The log's slot of the watermark is the minimum over its threads. If more than
+//! 16 threads of a log are dirty, the others share one slot, which only a barrier cleans.
+//!
+//! One difference is left: a thread that has fenced takes the latch again to clear its slot. In the
+//! paper it stores to the slot without a latch. That was considered and not built, because it would
+//! replace one rule by four:
+//! * each look at how far a log is durable would read the slots of all its threads;
+//! * a drain would change slots of other threads, by compare-and-swap, while these change them;
+//! * a full buffer could only be sealed once such a drain has succeeded;
+//! * clocks (GSN) are settled under the latch, and would need slots of their own.
+//!
+//! What it would save is the second turn at the latch, of a thread that has just had it.
+//!
 //! **Stragglers.** A transaction that need not be durable when its commit returns does not fence,
 //! and leaves its log dirty. A waiter drains such logs ([`super::super::mapped`]); for queued
 //! transactions the first flusher does the same after 1 ms, or when the loss window is about to
@@ -26,16 +44,19 @@
 //!
 //! **De-staging.** A full buffer is sealed like any block, and the flusher writes it. If all
 //! buffers of a log are full, committers write one themselves. A record longer than a buffer is not
-//! in mapped memory: it is durable when its block is written.
+//! in mapped memory: it is durable when its block is written. Each record is copied to an ordinary
+//! buffer, too, from which its block is written; the paper writes from the mapped memory.
 //!
-//! **Different from the paper**: a transaction has one record, written at commit, so it is dirty
-//! for its commit only; CSN and DSN do what the GSN does there; workers acknowledge instead of a
-//! daemon (`acknowledger = background` is the daemon); threads are drained by `membarrier(2)`
-//! instead of signals; buffers are not placed by socket. The dirty bit belongs to the log and not
-//! to the thread, so the committer fences while it holds the log's latch. Threads that share a log
-//! therefore wait for each other's fences. In the paper a thread fences its own stores beside the
-//! others, after it has released the log. `memory_fence = beside` does that: the log keeps the
-//! first unfenced record of each thread, and the committer takes the latch again to remove its own.
+//! **Different from the paper**, besides:
+//! * A transaction has one record, written at commit, so it is dirty for its commit only. In the
+//!   paper it inserts a record for each change, and is dirty from the first one on.
+//! * CSN and DSN do what the GSN does there. With `dependency = gsn` there are clocks, too: they
+//!   belong to leaves and not to all pages, and are not stored, because recovery has no use for
+//!   them. Each scan raises the clocks of idle logs.
+//! * Workers acknowledge instead of a daemon (`acknowledger = background` is the daemon).
+//! * `membarrier(2)` drains threads instead of signals.
+//! * Buffers are not placed by socket.
+//! * Logs by page (`layout = by-page`): see [`super::super::fragments`].
 
 use super::super::acknowledge::{Acknowledgments, GRACE};
 use super::super::levels::{self, NOW};
