@@ -69,6 +69,8 @@ pub struct Waits {
     pub barriers: u64,
     /// Times an idle worker left its log to the flusher.
     pub idle_flushes: u64,
+    /// Records that another committer appended.
+    pub consolidated: u64,
     /// Times logs in mapped memory that stayed dirty were drained by a barrier in all threads.
     pub drained: u64,
 }
@@ -103,6 +105,9 @@ pub struct Coordination {
     /// Times an idle worker had its log written at once, by the flusher.
     #[serde(default)]
     pub idle_flushes: u64,
+    /// Records that another committer appended, per transaction.
+    #[serde(default)]
+    pub consolidated_per_transaction: f64,
     /// Barriers in all threads for logs in mapped memory that stayed dirty, per transaction.
     #[serde(default)]
     pub drained_per_transaction: f64,
@@ -127,6 +132,7 @@ impl Coordination {
             stolen_blocks: now.stolen_blocks - before.stolen_blocks,
             barriers: now.barriers - before.barriers,
             idle_flushes: now.idle_flushes - before.idle_flushes,
+            consolidated_per_transaction: each(now.consolidated - before.consolidated),
             drained_per_transaction: each(now.drained - before.drained),
         }
     }

@@ -15,7 +15,10 @@ fn bench(arguments: &[&str]) -> Value {
 fn every_axis_can_be_chosen_and_is_reported() {
     let points: [(&[&str], &[&str]); 5] = [
         (&["--preset", "queued", "--flush-interval-us", "300"], &["layout one", "writer background"]),
-        (&["--preset", "pipelined", "--queue", "latched"], &["acknowledger background", "queue latched"]),
+        (
+            &["--preset", "pipelined", "--queue", "latched", "--append", "consolidated"],
+            &["acknowledger background", "queue latched"],
+        ),
         (
             &["--preset", "restricted", "--logs", "2", "--dependency", "csn"],
             &["writer flusher-per-log", "dependency csn", "layout threads-per-log"],

@@ -31,7 +31,7 @@ mod typed;
 
 pub use api::*;
 pub use base::settings::{
-    Acknowledger, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryCache,
+    Acknowledger, Append, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryCache,
     MemoryFence, MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
 };
 pub use base::{Csn, Error, ErrorKind, Location, Result};

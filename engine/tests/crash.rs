@@ -96,6 +96,7 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
         s.acknowledgment_odds = other.acknowledgment_odds;
         s.stealing_group = other.stealing_group;
         s.dependency = other.dependency;
+        s.append = other.append;
         s.queue = other.queue;
         s.shared_flush = other.shared_flush;
         s.flush_interval = other.flush_interval;

@@ -234,7 +234,7 @@ fn lives(seed: u64) {
                     (other.preset, other.logs, other.layout, other.writer);
                 (s.acknowledger, s.dependency, s.queue) = (other.acknowledger, other.dependency, other.queue);
                 (s.stealing_group, s.shared_flush) = (other.stealing_group, other.shared_flush);
-                s.acknowledgment_odds = other.acknowledgment_odds;
+                (s.acknowledgment_odds, s.append) = (other.acknowledgment_odds, other.append);
                 (s.flush_interval, s.log_memory) = (other.flush_interval, other.log_memory);
             });
         }

@@ -260,6 +260,7 @@ impl Store for Database {
                 stolen_blocks: s.stolen_blocks,
                 barriers: s.barriers,
                 idle_flushes: s.idle_flushes,
+                consolidated: s.consolidated_appends,
                 drained: s.stragglers_drained,
             },
             logs: s.logs,

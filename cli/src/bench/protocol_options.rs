@@ -3,8 +3,8 @@
 use crate::parse::{said, value_bytes};
 use clap::ValueEnum;
 use quenchdb::{
-    Acknowledger, Builder, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MemoryStore, Preset,
-    Queue, Writer,
+    Acknowledger, Append, Builder, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MemoryStore,
+    Preset, Queue, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -76,6 +76,10 @@ pub struct ProtocolArgs {
     /// gsn or gsn-rfa: raise (nothing), barrier, hold
     #[arg(long, value_parser = |name: &str| IdleLogs::from_name(name).map_err(said))]
     idle_logs: Option<IdleLogs>,
+    /// What a committer does that finds the latch of the one log taken: latched (it waits),
+    /// consolidated (it joins a group)
+    #[arg(long, value_parser = |name: &str| Append::from_name(name).map_err(said))]
+    append: Option<Append>,
     /// The queue of asynchronous commits: latched, lock-free
     #[arg(long, value_parser = |name: &str| Queue::from_name(name).map_err(said))]
     queue: Option<Queue>,
@@ -169,6 +173,7 @@ impl ProtocolArgs {
         let builder = with(builder, self.idle_us.map(Duration::from_micros), Builder::idle_max);
         let builder = with(builder, self.dependency, Builder::dependency);
         let builder = with(builder, self.idle_logs, Builder::idle_logs);
+        let builder = with(builder, self.append, Builder::append);
         let builder = with(builder, self.queue, Builder::queue);
         let builder = with(builder, self.queue_entries, Builder::queue_entries);
         let entries = self.queue_bytes.map(|bytes| bytes / QUEUE_ENTRY_BYTES);

@@ -8,7 +8,7 @@ use super::verify::{self, VerifyReport};
 use crate::base::Result;
 use crate::base::clock::Clock;
 use crate::base::settings::{
-    Acknowledger, Compression, Dependency, DeviceTrust, IdleLogs, Layout, MemoryCache, MemoryFence,
+    Acknowledger, Append, Compression, Dependency, DeviceTrust, IdleLogs, Layout, MemoryCache, MemoryFence,
     MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
 };
 use crate::device::Storage;
@@ -79,6 +79,7 @@ impl Builder {
         idle_max: Duration = idle_max,
         dependency: Dependency = Some(dependency),
         idle_logs: IdleLogs = idle_logs,
+        append: Append = append,
         queue: Queue = Some(queue),
         queue_entries: usize = queue_entries,
         flush_unit_bytes: usize = flush_unit_bytes,

@@ -257,6 +257,8 @@ statistics! {
     count false_waits: u64 = |s| s.metrics.false_waits.get();
     /// Barrier transactions that were pushed in idle logs.
     count barriers: u64 = |s| s.metrics.barriers.get();
+    /// Records that were appended by another thread than the committer's: `append = consolidated`.
+    count consolidated_appends: u64 = |s| s.metrics.consolidated.get();
     /// Commits that became durable by a fence in mapped memory.
     count fences: u64 = |s| s.metrics.fences.get();
     /// Times logs in mapped memory that stayed dirty were drained by a barrier in all threads.

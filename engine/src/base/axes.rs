@@ -163,6 +163,19 @@ choices! {
 }
 
 choices! {
+    /// What a committer does that finds the latch of the log taken.
+    #[derive(Default)]
+    Append, "append", {
+        /// It waits for the latch.
+        #[default]
+        Latched = "latched",
+        /// It joins a group in a consolidation array, and the holder of the latch appends its
+        /// record. For one log.
+        Consolidated = "consolidated",
+    }
+}
+
+choices! {
     /// What a log without recent commits does to queued commits of other logs, with a dependency
     /// rule that goes by clocks.
     #[derive(Default)]

@@ -2,7 +2,8 @@
 //! together.
 
 pub use super::axes::{
-    Acknowledger, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MemoryStore, Preset, Queue, Writer,
+    Acknowledger, Append, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MemoryStore, Preset, Queue,
+    Writer,
 };
 use super::error::{Error, ErrorKind, Location, Result};
 use std::path::PathBuf;
@@ -169,6 +170,9 @@ pub struct Settings {
     /// What a log without recent commits does to queued commits of other logs, with `dependency =
     /// gsn` or `gsn-rfa`. Default `raise`: nothing.
     pub idle_logs: IdleLogs,
+    /// What a committer does that finds the latch of the log taken; `consolidated` is for one log.
+    /// Default `latched`: it waits.
+    pub append: Append,
     /// The queue of commits without a waiter; `None` is `lock-free`. Default `None`.
     pub queue: Option<Queue>,
     /// Unacknowledged commits without a waiter, of all logs together, beyond which commits wait:
@@ -305,6 +309,7 @@ impl Default for Settings {
             idle_max: Duration::from_micros(50),
             dependency: None,
             idle_logs: IdleLogs::default(),
+            append: Append::default(),
             queue: None,
             queue_entries: 32_768,
             flush_unit_bytes: 0,

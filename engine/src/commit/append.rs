@@ -86,9 +86,12 @@ impl Appending {
         log: LogId,
         record: Record<'_>,
         pending: Pending,
-        preparing: impl FnOnce() -> bool,
+        preparing: impl FnOnce() -> bool + Send,
     ) -> Result<Option<Ticket>> {
         let log = self.durability.log(log);
+        if let Some(array) = &log.consolidation {
+            return self.precommit_in_group(array, log, record, pending, preparing);
+        }
         let latch = self.reserve_record(log, record.body.len(), self.takes_entry(&pending))?;
         Ok(self.precommit_reserved(log, latch, record, pending, preparing))
     }
@@ -111,7 +114,7 @@ impl Appending {
     }
 
     /// Steps 3 to 5. Returns none if `preparing` withdraws.
-    fn precommit_reserved(
+    pub(super) fn precommit_reserved(
         &self,
         log: &LogWriter,
         mut latch: LogGuard<'_>,
@@ -127,6 +130,18 @@ impl Appending {
         if self.mapped.hardens_beside(&pending) {
             self.mapped.fence_beside(log);
         }
+        Some(self.appended(log, record, &pending, csn, due))
+    }
+
+    /// Step 5. Returns the ticket of the transaction with this CSN.
+    pub(super) fn appended(
+        &self,
+        log: &LogWriter,
+        record: Record<'_>,
+        pending: &Pending,
+        csn: Csn,
+        due: Option<Nanos>,
+    ) -> Ticket {
         self.count_record(record);
         if let Some(due) = due {
             self.protocol.appended(log, due, pending.ready);
@@ -135,7 +150,7 @@ impl Appending {
         if self.mapped.is_used() {
             self.mapped.scan_for(ticket);
         }
-        Some(ticket)
+        ticket
     }
 
     /// Returns whether a transaction takes a place in the queue.
@@ -150,7 +165,7 @@ impl Appending {
     }
 
     /// Step 4. Returns when the flusher has to write the log, if it may not know.
-    fn append(
+    pub(super) fn append(
         &self,
         log: &LogWriter,
         latch: &mut LogGuard<'_>,
@@ -427,15 +442,27 @@ impl Appending {
         entry: bool,
     ) -> Result<Result<LogGuard<'a>, Obstacle>> {
         let mut latch = log.log.lock();
-        // Not before: the last holder of the latch may have left a hole in the log.
+        Ok(match self.look_for_room(log, &mut latch, record, entry)? {
+            None => Ok(latch),
+            Some(obstacle) => Err(obstacle),
+        })
+    }
+
+    /// Steps 1 and 2 under the latch. Returns why there is no room, if so.
+    #[inline]
+    pub(super) fn look_for_room(
+        &self,
+        log: &LogWriter,
+        latch: &mut LogGuard<'_>,
+        record: &mut Option<Room<'_>>,
+        entry: bool,
+    ) -> Result<Option<Obstacle>> {
+        // Not before the latch: its last holder may have left a hole in the log.
         self.environment.poison.check()?;
         if self.environment.closing.load(Ordering::SeqCst) {
             return Err(Error::invalid("the database is closed"));
         }
-        Ok(match self.environment.latched(|| self.obstacle(log, &mut latch, record, entry)) {
-            None => Ok(latch),
-            Some(obstacle) => Err(obstacle),
-        })
+        Ok(self.environment.latched(|| self.obstacle(log, latch, record, entry)))
     }
 
     /// Seals the filling buffer, which has no room for the next record, if another one is free.

@@ -3,7 +3,7 @@
 //!
 //! [`super::presets`] fills it; the protocol pages and the components read it.
 
-use crate::base::settings::{Acknowledger, Dependency, IdleLogs, Layout, MemoryFence, Queue, Writer};
+use crate::base::settings::{Acknowledger, Append, Dependency, IdleLogs, Layout, MemoryFence, Queue, Writer};
 use std::time::Duration;
 
 /// The window in which a leader gathers followers before it writes.
@@ -37,6 +37,8 @@ pub struct Axes {
     pub dependency: Dependency,
     /// What an idle log does to queued commits of other logs.
     pub idle_logs: IdleLogs,
+    /// What a committer does that finds the latch of the log taken.
+    pub(super) append: Append,
     /// When a committer fences its record in mapped memory.
     pub(super) memory_fence: MemoryFence,
     /// The kind of queue for transactions without a waiting thread.

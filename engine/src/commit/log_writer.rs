@@ -21,11 +21,12 @@ use super::cohort::Cohort;
 use super::levels::NEVER;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
+use crate::base::settings::Append;
 use crate::base::{Csn, LogId, Result};
 use crate::device::{AlignedBuffer, WriteQueue};
 use crate::log::{Log, LogGuard, SealedBlock};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Event, Mutex};
+use crate::sync::{ConsolidationArray, Event, Mutex};
 use crossbeam_utils::CachePadded;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,6 +43,8 @@ const SEALED_AHEAD_MAX: u32 = 3;
 pub(super) struct LogWriter {
     pub id: LogId,
     pub log: Arc<Log>,
+    /// Where committers that find the latch taken form a group, if they do.
+    pub consolidation: Option<Box<ConsolidationArray<Log>>>,
     /// Notified when blocks of this log became durable, or when its leader has resigned.
     pub event: Event,
     /// Notified when a block is full, so that a leader need not gather any longer.
@@ -138,6 +141,7 @@ impl LogWriter {
         LogWriter {
             id: log.id(),
             log,
+            consolidation: (axes.append == Append::Consolidated).then(Box::default),
             event: Event::new(),
             full: Event::new(),
             cohort: Cohort::new(),

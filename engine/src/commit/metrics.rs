@@ -62,6 +62,8 @@ pub struct CommitMetrics {
     pub false_waits: Counter,
     /// Barrier transactions pushed in idle logs.
     pub barriers: Counter,
+    /// Records that the holder of the latch appended for another thread.
+    pub consolidated: Counter,
     /// Fences in mapped memory by committers.
     pub fences: Counter,
     /// Barriers in all threads, for logs in mapped memory that were left dirty.

@@ -65,6 +65,7 @@ pub mod presets;
 mod waiting;
 mod feed_source;
 mod append;
+mod consolidate;
 mod chunks;
 mod fragments;
 mod flusher;
@@ -226,17 +227,19 @@ impl Commit {
     ///
     /// `preparing` runs under the log's latch just before the draw (rule 8: the descriptor becomes
     /// PREPARING); it must not block, allocate, or panic. If it returns false, nothing is drawn and
-    /// appended, and the result is `None`.
+    /// appended, and the result is `None`. With `append = consolidated` the thread that has the
+    /// latch may call it.
     ///
     /// # Errors
     /// All before the draw, so that the transaction may still abort: `Poisoned`; `OutOfSpace` if no
-    /// log space became free in time; `InvalidArgument` for a closed database.
+    /// log space became free in time; `InvalidArgument` for a closed database. `OutcomeUnknown` if
+    /// the thread that appends the record for this one panics.
     pub fn precommit(
         &self,
         log: LogId,
         record: Record<'_>,
         pending: Pending,
-        preparing: impl FnOnce() -> bool,
+        preparing: impl FnOnce() -> bool + Send,
     ) -> Result<Option<Ticket>> {
         self.appending.precommit(log, record, pending, preparing)
     }

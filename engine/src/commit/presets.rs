@@ -8,8 +8,8 @@
 use super::axes::Gather;
 use super::{layout, protocol};
 use crate::base::settings::{
-    Acknowledger, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MethodSetting, Preset, Queue,
-    Settings, Writer,
+    Acknowledger, Append, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MethodSetting, Preset,
+    Queue, Settings, Writer,
 };
 use crate::base::{Error, Location, Result};
 
@@ -46,6 +46,7 @@ impl Axes {
             idle_max: settings.idle_max,
             dependency: settings.dependency.unwrap_or(rule),
             idle_logs: settings.idle_logs,
+            append: settings.append,
             memory_fence: settings.memory_fence,
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
@@ -127,6 +128,7 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     if writer == Writer::Committer && logs > 1 && settings.writer.is_some() {
         return refuse("writer", format!("committer is for one log, there are {logs}"));
     }
+    check_append(settings, writer, logs)?;
     check_dependency(settings, dependency, logs)?;
     let is_named = settings.writer.is_some() || preset_is_worker(settings, writer);
     if let Some(method) = settings.durability_method.filter(|_| is_named)
@@ -138,6 +140,19 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     }
     check_memory(settings, writer)?;
     layout::check_room(settings, logs)
+}
+
+/// Refuses groups where they are not supported.
+fn check_append(settings: &Settings, writer: Writer, logs: usize) -> Result<()> {
+    let refuse = |what: String| Err(Error::invalid(what).at(Location::Setting("append")));
+    match settings.append {
+        Append::Latched => Ok(()),
+        Append::Consolidated if logs > 1 => refuse(format!("consolidated is for one log, there are {logs}")),
+        Append::Consolidated if writer == Writer::Memory => {
+            refuse("writer = memory: a record in mapped memory is stored by its own thread".to_string())
+        }
+        Append::Consolidated => Ok(()),
+    }
 }
 
 /// Refuses a rule that does not fit the logs, and what fits only rules that go by clocks.

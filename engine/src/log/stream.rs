@@ -38,6 +38,7 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
 use crate::device::{AlignedBuffer, File};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::consolidation::Latch;
 use crate::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
 
@@ -261,6 +262,18 @@ impl Log {
     #[must_use]
     pub fn segments(&self) -> &Arc<SegmentPool> {
         &self.segments
+    }
+}
+
+impl Latch for Log {
+    type Guard<'a> = LogGuard<'a>;
+
+    fn lock(&self) -> LogGuard<'_> {
+        Log::lock(self)
+    }
+
+    fn try_lock(&self) -> Option<LogGuard<'_>> {
+        Log::try_lock(self)
     }
 }
 

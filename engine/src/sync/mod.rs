@@ -9,6 +9,7 @@
 //! holder keeps the data consistent at every point where code of the caller could run.
 
 pub mod backoff;
+pub mod consolidation;
 pub mod epoch;
 pub mod event;
 #[cfg(feature = "simulation")]
@@ -16,6 +17,7 @@ pub mod simulation;
 mod slices;
 
 pub use backoff::Backoff;
+pub use consolidation::ConsolidationArray;
 pub use event::Event;
 
 #[cfg(loom)]

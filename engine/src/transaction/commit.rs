@@ -273,13 +273,14 @@ impl ActiveTransaction {
         own: Option<&Marks<'_>>,
     ) -> Result<Option<Ticket>> {
         let (commit, id) = (self.system.commit(), self.id);
+        let (descriptors, changed) = (&self.system.descriptors, self.changed_rows());
         let preparing = || {
-            self.system.descriptors.set_preparing(id);
-            let is_marked = self.is_marked(own);
-            if is_marked {
-                self.system.descriptors.set_active_again(id);
+            descriptors.set_preparing(id);
+            let are_marked = changed.are_marked(own);
+            if are_marked {
+                descriptors.set_active_again(id);
             }
-            !is_marked
+            !are_marked
         };
         if let Some(fragments) = divided {
             let record = |(log, body, body_crc, operations)| {

@@ -38,6 +38,7 @@ use super::options::ReadMode;
 use super::read_set::Read;
 use super::system::TransactionSystem;
 use super::versions::{Before, VersionHandle};
+use super::write_set::{Change, WriteSet};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Result};
 use crate::buffer::ScanBuffer;
@@ -86,7 +87,47 @@ enum Verdict {
     Retry,
 }
 
+/// The rows that a transaction changed, to be looked for among marks. In contrast to the
+/// transaction another thread may use it: the one that has the latch of the log.
+#[derive(Clone, Copy)]
+pub(super) struct ChangedRows<'a> {
+    id: DescriptorId,
+    tables: &'a [Arc<TableState>],
+    changes: &'a [Change],
+    /// The bytes of all keys.
+    keys: &'a [u8],
+}
+
+impl ChangedRows<'_> {
+    /// Returns whether another transaction validates a read of one of these rows. The caller has
+    /// announced that it is about to draw its CSN.
+    #[inline]
+    pub(super) fn are_marked(self, own: Option<&Marks<'_>>) -> bool {
+        self.tables.iter().any(|table| table.locks.has_marks())
+            && !planted::is(Bug::MarksIgnored)
+            && self.find_mark(own)
+    }
+
+    #[cold]
+    fn find_mark(self, own: Option<&Marks<'_>>) -> bool {
+        self.changes.iter().filter(|change| !change.lock).any(|change| {
+            let (table, key) = (&self.tables[change.table as usize], change.key_in(self.keys));
+            let place = MarkPlace::of(key);
+            let marks = table.locks.marks_at(place);
+            marks > 0 && marks > own.map_or(0, |own| own.count(table, place))
+                || table.locks.is_interval_marked(key, self.id)
+        })
+    }
+}
+
 impl ActiveTransaction {
+    /// Returns the rows that this transaction changed.
+    #[inline]
+    pub(super) fn changed_rows(&self) -> ChangedRows<'_> {
+        let WriteSet { tables, changes, keys, .. } = &*self.writes;
+        ChangedRows { id: self.id, tables, changes, keys }
+    }
+
     /// Remembers that `key` was read.
     pub(super) fn remember_key(&self, table: &Arc<TableState>, key: &[u8]) {
         self.writes.reads.borrow_mut().add_key(table, key, None);
@@ -221,33 +262,12 @@ impl ActiveTransaction {
         }
     }
 
-    /// Returns whether another transaction validates a read of a row that this one has changed. The
-    /// caller has announced that it is about to draw its CSN.
-    #[inline]
-    pub(super) fn is_marked(&self, own: Option<&Marks<'_>>) -> bool {
-        let tables = &self.writes.tables;
-        tables.iter().any(|table| table.locks.has_marks())
-            && !planted::is(Bug::MarksIgnored)
-            && self.finds_mark(own)
-    }
-
-    #[cold]
-    fn finds_mark(&self, own: Option<&Marks<'_>>) -> bool {
-        self.writes.changes.iter().filter(|change| !change.lock).any(|change| {
-            let (table, key) = (&self.writes.tables[change.table as usize], self.writes.key(change));
-            let place = MarkPlace::of(key);
-            let marks = table.locks.marks_at(place);
-            marks > 0 && marks > own.map_or(0, |own| own.count(table, place))
-                || table.locks.is_interval_marked(key, self.id)
-        })
-    }
-
     /// Waits until no other transaction validates a read of a row that this one has changed.
     pub(super) fn await_marks(&self, own: Option<&Marks<'_>>) -> Result<()> {
         let event = &self.system.locks.marks_ended;
         loop {
             let ticket = event.ticket();
-            if !self.finds_mark(own) {
+            if !self.changed_rows().find_mark(own) {
                 return Ok(());
             }
             self.system.committed.check_whole()?;

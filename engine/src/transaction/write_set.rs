@@ -37,6 +37,13 @@ pub(super) struct Change {
     pub(super) lock: bool,
 }
 
+impl Change {
+    /// Returns the key, one of the transaction's `keys`.
+    pub(super) fn key_in<'k>(&self, keys: &'k [u8]) -> &'k [u8] {
+        &keys[self.key.0 as usize..self.key.1 as usize]
+    }
+}
+
 /// A large value whose reference a change of this transaction removed from an entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replaced {
@@ -142,7 +149,7 @@ impl WriteSet {
     }
 
     pub(super) fn key(&self, change: &Change) -> &[u8] {
-        &self.keys[change.key.0 as usize..change.key.1 as usize]
+        change.key_in(&self.keys)
     }
 
     /// Returns whether `more` bytes of redo may be added without writing a chunk.

@@ -20,8 +20,8 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::internals::commit::presets;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{
-    Acknowledger, Csn, Database, Dependency, Layout, Place, Preset, Queue, RestoreOptions, RestoreReport,
-    Result, Settings, Writer,
+    Acknowledger, Append, Csn, Database, Dependency, Layout, Place, Preset, Queue, RestoreOptions,
+    RestoreReport, Result, Settings, Writer,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -179,6 +179,7 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
         random.chance(1, 4).then_some(one)
     }
     let (presets, rules) = (Preset::ALL.len(), Dependency::ALL.len());
+    let number = pair;
     let pair = (pair % (presets * rules) as u64) as usize;
     loop {
         let preset = Preset::ALL[pair % presets];
@@ -206,7 +207,15 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
             settings.flush_interval = None;
         }
         if presets::check(&settings, settings.logs).is_ok() {
-            return settings;
+            return with_append_of(number, settings);
         }
     }
+}
+
+/// Has two of five configurations append in groups, where that is possible. Without a draw, so that
+/// all other choices of a seed stay what they were.
+fn with_append_of(number: u64, settings: Settings) -> Settings {
+    let in_groups = settings.clone().with(|s| s.append = Append::Consolidated);
+    let fits = number % 5 < 2 && presets::check(&in_groups, in_groups.logs).is_ok();
+    if fits { in_groups } else { settings }
 }

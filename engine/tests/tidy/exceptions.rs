@@ -10,6 +10,7 @@ pub const IMPORTS: &[&str] = &[
     "commit::dependency::clocks -> commit::dependency",
     "commit::watermark -> commit",
     "sync::backoff -> sync",
+    "sync::consolidation -> sync",
     "sync::epoch -> sync::simulation",
     "sync::event -> sync",
     "sync::event -> sync::simulation",

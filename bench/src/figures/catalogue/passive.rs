@@ -8,7 +8,7 @@ use crate::figures::spec::{Axis, Chart, Choice, Claim, Figure, Holds, Measure, O
 
 const SETTING: &str = "4 sockets, 24 cores, 48 threads, 20 logs of 64 MB in memory, scale factor 48.";
 const SCALED: &str = "1 socket, 2 cores, 1 to 4 threads, a mapped file as memory, small scale factors. With two cores the central log \
-     is hardly contended, so its disadvantage is small.";
+     is hardly contended, so its disadvantage is small, and its consolidation array hardly used.";
 
 fn passive(name: &str, flags: &str) -> Choice {
     Choice::new(name, &format!("--preset passive --logs 2 {flags}"))
@@ -20,7 +20,7 @@ const BY_PAGE: &str = "--layout by-page";
 const SLOW: &str = "--insertion-ns 1200";
 
 fn aether() -> Choice {
-    Choice::new("Aether", "--preset pipelined --device sim:memory-0us")
+    Choice::new("Aether", "--preset pipelined --append consolidated --device sim:memory-0us")
 }
 
 const UPDATE_LOCATION: &str = "tatp --subscribers 50000 --only update-location --commit async";

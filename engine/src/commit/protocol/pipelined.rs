@@ -14,8 +14,10 @@
 //!
 //! **Different from Aether**: the thread waits for the cohort of blocking committers, as a leader
 //! would; and it is woken by due times instead of polling, so an idle database has no awake thread.
-//! Threads that find the log's latch taken wait for it one by one: there is no consolidation array,
-//! in which they would form a group that reserves its space in one step.
+//! Threads that find the log's latch taken wait for it one by one. With `append = consolidated`
+//! they form a group in a consolidation array, as in Aether ([`super::super::consolidate`]). There
+//! the first of a group reserves space for all, and each copies its own record. Here the holder of
+//! the latch appends the records of the group.
 
 use super::super::levels::NOW;
 use super::super::log_writer::LogWriter;

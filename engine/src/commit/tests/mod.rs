@@ -3,6 +3,8 @@
 
 #[cfg(not(feature = "shuttle"))]
 mod behaviour;
+#[cfg(not(feature = "shuttle"))]
+mod consolidate;
 mod disk;
 #[cfg(not(feature = "shuttle"))]
 mod exact;
@@ -31,7 +33,9 @@ use super::*;
 use crate::base::checksum::crc;
 use crate::base::clock::{Clock, Nanos, WaitTimer};
 use crate::base::depth::spread;
-use crate::base::settings::{Acknowledger, Dependency, Durability, MethodSetting, Preset, Queue, Writer};
+use crate::base::settings::{
+    Acknowledger, Append, Dependency, Durability, MethodSetting, Preset, Queue, Writer,
+};
 use crate::base::{Epoch, SegmentId};
 use crate::device::Storage;
 use crate::log::memory::LogMemory;
@@ -75,6 +79,7 @@ pub fn all() -> Vec<Settings> {
         worker.clone(),
         Settings { gather_max: 1, ..settings(Preset::Group) },
         Settings { queue: Some(Queue::Latched), ..settings(Preset::Pipelined) },
+        Settings { append: Append::Consolidated, ..settings(Preset::Pipelined) },
         Settings { acknowledger: Some(Acknowledger::Background), ..settings(Preset::Group) },
         Settings { dependency: csn, writer: Some(Writer::Leader), ..settings(Preset::Autonomous) },
         Settings {

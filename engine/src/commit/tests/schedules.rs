@@ -139,6 +139,10 @@ fn points() -> Vec<Settings> {
         rule(Dependency::GsnRfa, by_page(Preset::Autonomous)),
     ]);
     points.extend(passive_points());
+    points.extend(
+        [Preset::Group, Preset::Queued, Preset::Pipelined]
+            .map(|preset| Settings { append: Append::Consolidated, ..settings(preset) }),
+    );
     checked(points)
 }
 

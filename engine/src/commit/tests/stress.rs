@@ -72,6 +72,16 @@ fn acknowledged_means_durable_with_all_it_depends_on() {
     }
 }
 
+/// With more threads than processors the holder of the latch is often off the CPU.
+#[test]
+fn acknowledged_means_durable_for_records_appended_in_groups() {
+    for preset in [Preset::Group, Preset::Pipelined] {
+        let settings = Settings { append: Append::Consolidated, ..settings(preset) };
+        let world = run(settings, 8, 200, Duration::ZERO);
+        assert_eq!(world.durable_csns().len() as u64, world.commit.newest_drawn().0, "{preset}");
+    }
+}
+
 #[test]
 fn a_change_of_leaders_strands_no_follower() {
     for gather_max in [0, 1] {
