@@ -1,14 +1,25 @@
-//! Costs measured on this machine: of the engine with one worker, and of the kernel's wake-ups.
+//! Costs measured on this machine: of the engine on a device that takes no time, and of the kernel's
+//! wake-ups.
 //!
 //! | cost | how |
 //! |---|---|
-//! | execution, commit call | stages of one asynchronous worker whose log takes no time |
-//! | submission | time of a blocking commit on the same device, beyond that of the asynchronous one |
-//! | acknowledgment | processor time that is neither the worker's nor that of writes |
-//! | wake-ups, timers, switches | two threads that park, sleep, or yield |
+//! | execution, commit call | stages of one asynchronous worker |
+//! | submission | time of a blocking commit, beyond that of the asynchronous one |
+//! | acknowledgment | processor time that is neither the worker's nor that of writes; half of it for another thread's cache |
+//! | look of a worker | one worker with a log of its own, beyond the one with a flusher |
+//! | fence | one worker whose log is in mapped memory |
+//! | cores beside each other | a worker for each core, each with its own log |
+//! | transfer of a latch | a worker for each core, with one log |
+//! | another log on a core | four workers for each core, each with its own log |
+//! | wake-ups, timers, switches | threads that park, sleep, or yield |
+//!
+//! The five costs before the last are fitted: the model runs the same case, and the cost is the one
+//! with which it has the engine's throughput. Nothing is fitted to a case of `--against`.
 
 use super::costs::Costs;
-use super::engine_run::{EngineRun, run_engine};
+use super::engine_run::{EngineRun, fastest_of, input_of};
+use super::input::ModelInput;
+use super::simulate::run;
 use crate::device;
 use crate::modelled::Figures;
 use crate::place::Place;
@@ -18,6 +29,7 @@ use quenchdb::{DeviceTrust, Preset};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// See the module.
@@ -29,7 +41,8 @@ pub struct Calibration {
     pub log_bytes: u64,
     /// A durable 4 KiB write of the disk, in microseconds.
     pub disk_us: Floor,
-    /// A device with the disk's median, for `--device`.
+    /// A device with the disk's median, and as many writes at a time as 16 threads get, for
+    /// `--device`.
     pub disk: String,
 }
 
@@ -84,16 +97,21 @@ fn timer_late_ns() -> f64 {
     median((0..ROUNDS / 2).map(late).collect())
 }
 
-/// Returns the nanoseconds of a switch between two threads of one core.
-fn switch_ns() -> Result<f64> {
+/// Runs the calling thread on the processor `number` modulo those that the process may use.
+fn pin(number: usize) -> Result<()> {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     let allowed = sched_getaffinity(None).context("cannot read the processors of this thread")?;
-    let first = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap_or(0);
+    let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).collect();
+    let mut only = CpuSet::new();
+    only.set(all[number % all.len().max(1)]);
+    sched_setaffinity(None, &only).context("cannot pin a thread to a processor")
+}
+
+/// Returns the nanoseconds of a switch between two threads of one core.
+fn switch_ns() -> Result<f64> {
     let yields = 20_000_u32;
     let one_core = || -> Result<Duration> {
-        let mut only = CpuSet::new();
-        only.set(first);
-        sched_setaffinity(None, &only).context("cannot pin a thread to a processor")?;
+        pin(0)?;
         let begun = Instant::now();
         (0..yields).for_each(|_| std::thread::yield_now());
         Ok(begun.elapsed())
@@ -107,36 +125,133 @@ fn switch_ns() -> Result<f64> {
     Ok(took.as_nanos() as f64 / f64::from(2 * yields))
 }
 
-/// Measurements of each set-up; the fastest counts, because other processes only take time.
-const REPEATS: usize = 3;
+/// Threads that one call wakes, in the measurement of that.
+const SLEEPERS: usize = 8;
 
-fn one_worker(preset: Preset, blocking: bool, seconds: f64) -> Result<Report> {
-    let run = EngineRun { preset, blocking, threads: 1, device: "sim:memory-0us".into(), seconds };
-    let mut best = run_engine(&run)?;
-    for _ in 1..REPEATS {
-        let again = run_engine(&run)?;
-        if again.throughput_tps > best.throughput_tps {
-            best = again;
+/// Returns the nanoseconds that waking one of several threads costs the waker, while the processor
+/// on which they wait computes.
+fn wake_busy_ns() -> Result<f64> {
+    let (round, waiting, woken) = (Mutex::new(0_usize), AtomicU64::new(0), Condvar::new());
+    let lock = || round.lock().unwrap_or_else(PoisonError::into_inner);
+    let stops = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let computes = scope.spawn(|| -> Result<()> {
+            pin(1)?;
+            while !stops.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            Ok(())
+        });
+        for _ in 0..SLEEPERS {
+            scope.spawn(|| {
+                // Where that is refused, the waker reports it.
+                let _ = pin(1);
+                let mut seen = 0;
+                while !stops.load(Ordering::Acquire) {
+                    let mut now = lock();
+                    waiting.fetch_add(1, Ordering::AcqRel);
+                    while *now == seen {
+                        now = woken.wait(now).unwrap_or_else(PoisonError::into_inner);
+                    }
+                    seen = *now;
+                }
+            });
         }
-    }
-    Ok(best)
+        let measure = || -> Result<Vec<f64>> {
+            pin(0)?;
+            let mut calls = Vec::new();
+            for _ in 0..ROUNDS / 20 {
+                while waiting.load(Ordering::Acquire) < SLEEPERS as u64 {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+                // The last of them counted itself before it slept.
+                std::thread::sleep(Duration::from_micros(100));
+                waiting.store(0, Ordering::Release);
+                *lock() += 1;
+                let begun = Instant::now();
+                woken.notify_all();
+                calls.push(begun.elapsed().as_nanos() as f64 / SLEEPERS as f64);
+            }
+            Ok(calls)
+        };
+        let measured = scope.spawn(measure).join();
+        stops.store(true, Ordering::Release);
+        *lock() += 1;
+        woken.notify_all();
+        computes.join().map_err(|_| anyhow!("a thread that computes panicked"))??;
+        Ok(median(measured.map_err(|_| anyhow!("the thread that wakes others panicked"))??))
+    })
 }
 
-/// Measures the costs, for `seconds` each, and the disk of `directory`.
-///
-/// # Errors
-/// Those of the engine and of the device.
-pub fn calibrate(directory: &Path, seconds: f64) -> Result<Calibration> {
-    let seconds = seconds / (2 * REPEATS + 1) as f64;
-    let queued = one_worker(Preset::Pipelined, false, seconds)?;
-    let waiting = one_worker(Preset::Group, true, seconds)?;
+/// Measurements of each set-up; the fastest counts, because other processes only take time.
+const REPEATS: usize = 3;
+/// Set-ups of the engine and the disk that share the time.
+const SET_UPS: usize = 9;
+/// Threads that write the disk at a time.
+const DISK_WRITERS: usize = 16;
+
+/// The set-ups of the engine.
+struct Engine {
+    seconds: f64,
+}
+
+impl Engine {
+    fn case(&self, preset: Preset, blocking: bool, threads: usize) -> EngineRun {
+        let device = "sim:memory-0us".into();
+        EngineRun { preset, blocking, threads, device, directory: None, seconds: self.seconds }
+    }
+
+    fn measure(&self, case: &EngineRun) -> Result<Report> {
+        fastest_of(REPEATS, case)
+    }
+}
+
+/// Costs under way: each is fitted with the others as they are.
+struct Fit {
+    costs: Costs,
+    log_bytes: u64,
+}
+
+/// A cost to fit.
+type Cost = fn(&mut Costs) -> &mut f64;
+
+/// Halvings of the range in which a cost is looked for.
+const STEPS: usize = 12;
+
+impl Fit {
+    /// Returns the model's throughput of `case`.
+    fn throughput(&self, case: &EngineRun) -> Result<f64> {
+        let input = input_of(case, &self.costs, self.log_bytes);
+        Ok(run(&ModelInput { seconds: 0.03, warm_up_seconds: 0.01, ..input })?.throughput_tps)
+    }
+
+    /// Sets `cost`, between `least` and `most`, so that the model has the throughput `wanted` of
+    /// `case`, or comes closest to it.
+    fn fit(&mut self, case: &EngineRun, wanted: f64, cost: Cost, least: f64, most: f64) -> Result<()> {
+        let (mut low, mut high, mut raised) = (least, most, false);
+        for _ in 0..STEPS {
+            let middle = f64::midpoint(low, high);
+            *cost(&mut self.costs) = middle;
+            if self.throughput(case)? > wanted {
+                (low, raised) = (middle, true);
+            } else {
+                high = middle;
+            }
+        }
+        *cost(&mut self.costs) = if raised { f64::midpoint(low, high) } else { least };
+        Ok(())
+    }
+}
+
+/// Returns the costs that one worker shows, and the bytes of a record.
+fn of_one_worker(engine: &Engine) -> Result<Fit> {
+    let queued = engine.measure(&engine.case(Preset::Pipelined, false, 1))?;
+    let waiting = engine.measure(&engine.case(Preset::Group, true, 1))?;
     let stages = queued.stages.unwrap_or_default();
     let worker_us = 1e6 / queued.throughput_tps.max(1.0);
     let write_us = (1e6 / waiting.throughput_tps.max(1.0) - worker_us).max(0.5);
     let writing_us = queued.device_writes_per_transaction * write_us;
     let acknowledge_us = queued.cpu_us_per_transaction - worker_us - writing_us;
-    let transfers_ns = 2.0 * Costs::default().transfer_ns;
-    let (wake_ns, wake_late_ns) = wake_up_ns()?;
     let latch_ns = (stages.log_insert_us * 500.0).max(50.0);
     let costs = Costs {
         execute_ns: (worker_us - stages.commit_call_us).max(0.1) * 1e3,
@@ -144,16 +259,60 @@ pub fn calibrate(directory: &Path, seconds: f64) -> Result<Calibration> {
         latch_ns,
         submit_ns: write_us * 600.0,
         complete_ns: write_us * 400.0,
-        acknowledge_ns: (acknowledge_us * 1e3 - transfers_ns).clamp(30.0, 2000.0),
-        wake_ns,
-        wake_late_ns,
-        timer_late_ns: timer_late_ns(),
-        switch_ns: switch_ns()?,
+        acknowledge_ns: (acknowledge_us * 500.0).clamp(30.0, 2000.0),
+        remote_ns: (acknowledge_us * 500.0).clamp(30.0, 2000.0),
         ..Costs::default()
     };
+    Ok(Fit { costs, log_bytes: queued.log_bytes_per_transaction.round() as u64 })
+}
+
+/// Fits the costs that several workers, or other protocols, show.
+fn fit_all(engine: &Engine, fit: &mut Fit) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let measured = |preset, threads| -> Result<(EngineRun, f64)> {
+        let case = engine.case(preset, false, threads);
+        let throughput = engine.measure(&case)?.throughput_tps;
+        Ok((case, throughput))
+    };
+    let (own_log, memory) = (measured(Preset::Autonomous, 1)?, measured(Preset::Passive, 1)?);
+    let beside = (measured(Preset::Autonomous, cores)?, measured(Preset::Pipelined, cores)?);
+    let crowded = measured(Preset::Autonomous, 4 * cores)?;
+    // Each depends a little on the others.
+    for _ in 0..2 {
+        fit.fit(&own_log.0, own_log.1, |costs| &mut costs.look_ns, 0.0, 5000.0)?;
+        fit.fit(&memory.0, memory.1, |costs| &mut costs.fence_ns, 0.0, 5000.0)?;
+        if cores > 1 {
+            fit.fit(&beside.0.0, beside.0.1, |costs| &mut costs.beside_slowdown, 1.0, 4.0)?;
+            fit.fit(&beside.1.0, beside.1.1, |costs| &mut costs.transfer_ns, 0.0, 2000.0)?;
+        }
+        fit.fit(&crowded.0, crowded.1, |costs| &mut costs.cold_ns, 0.0, 20_000.0)?;
+    }
+    Ok(())
+}
+
+/// Measures the costs, for `seconds`, and the disk of `directory`.
+///
+/// # Errors
+/// Those of the engine and of the device.
+pub fn calibrate(directory: &Path, seconds: f64) -> Result<Calibration> {
+    let engine = Engine { seconds: seconds / (SET_UPS * REPEATS) as f64 };
+    let mut fit = of_one_worker(&engine)?;
+    let (wake_ns, wake_late_ns) = wake_up_ns()?;
+    fit.costs = Costs {
+        wake_ns,
+        wake_late_ns,
+        wake_busy_ns: wake_busy_ns()?,
+        timer_late_ns: timer_late_ns(),
+        switch_ns: switch_ns()?,
+        ..fit.costs
+    };
+    fit_all(&engine, &mut fit)?;
     let place = Place::directory(directory, DeviceTrust::Auto);
-    let disk_us = device::floor(&place, Duration::from_secs_f64(seconds))?;
-    let disk = format!("sim:custom:write={:.0}us", disk_us.p50);
+    let share = Duration::from_secs_f64(seconds / SET_UPS as f64);
+    let disk_us = device::floor(&place, share)?;
+    let crowd = device::measure_one(&place, 4096, DISK_WRITERS, share)?;
+    let at_a_time = (crowd.writes_per_second * disk_us.p50 / 1e6).round().clamp(1.0, DISK_WRITERS as f64);
+    let disk = format!("sim:custom:write={:.0}us,slots={at_a_time}", disk_us.p50);
     Figures::parse(&disk).map_err(|error| anyhow!(error))?;
-    Ok(Calibration { costs, log_bytes: queued.log_bytes_per_transaction.round() as u64, disk_us, disk })
+    Ok(Calibration { costs: fit.costs, log_bytes: fit.log_bytes, disk_us, disk })
 }

@@ -75,7 +75,7 @@ impl World<'_> {
             if self.input.protocol.writer == Writer::Worker {
                 self.reap(log);
             }
-            if let Some((sealing, block)) = self.seal(log) {
+            if let Some((sealing, block)) = self.seal(log, 0) {
                 took += sealing;
                 self.logs[log].leader = Some(thread);
                 self.threads[thread].sealed.push(block);

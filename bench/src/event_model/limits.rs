@@ -30,7 +30,7 @@ pub struct Limits {
 type Halve = fn(&mut ModelInput);
 
 /// The constants, and how each is halved.
-const CONSTANTS: [(&str, Halve); 13] = [
+const CONSTANTS: [(&str, Halve); 14] = [
     ("execution", |input| input.costs.execute_ns /= 2.0),
     ("commit call", |input| input.costs.append_ns /= 2.0),
     ("log latch", |input| {
@@ -45,16 +45,25 @@ const CONSTANTS: [(&str, Halve); 13] = [
     }),
     ("acknowledgment", |input| {
         input.costs.acknowledge_ns /= 2.0;
+        input.costs.remote_ns /= 2.0;
+        input.costs.look_ns /= 2.0;
         input.costs.pass_ns /= 2.0;
         input.costs.scan_ns /= 2.0;
         input.costs.enqueue_ns /= 2.0;
     }),
     ("wake-ups", |input| {
         input.costs.wake_ns /= 2.0;
+        input.costs.wake_busy_ns /= 2.0;
         input.costs.wake_late_ns /= 2.0;
         input.costs.timer_late_ns /= 2.0;
     }),
-    ("context switches", |input| input.costs.switch_ns /= 2.0),
+    ("context switches", |input| {
+        input.costs.switch_ns /= 2.0;
+        input.costs.cold_ns /= 2.0;
+    }),
+    ("cores beside each other", |input| {
+        input.costs.beside_slowdown = 1.0 + (input.costs.beside_slowdown - 1.0) / 2.0;
+    }),
     ("fence and insertion", |input| {
         input.costs.fence_ns /= 2.0;
         input.costs.insertion_ns /= 2.0;

@@ -135,8 +135,14 @@ pub(super) struct Log {
 impl Log {
     /// Returns the oldest CSN that is not durable.
     pub(super) fn first_volatile(&self) -> Option<u64> {
-        let flying = self.flights.iter().flat_map(|flight| flight.records.first()).next();
-        flying.or(self.unwritten.front()).map(|record| record.csn)
+        let flying = self.flights.front().and_then(|flight| flight.records.first());
+        // A committer may write its own record before older ones.
+        flying.into_iter().chain(self.unwritten.front()).map(|record| record.csn).min()
+    }
+
+    /// Returns the buffers in use, where each record has its own.
+    pub(super) fn blocks(&self) -> u64 {
+        (self.unwritten.len() + self.flights.len()) as u64
     }
 
     pub(super) fn flying_bytes(&self) -> u64 {
@@ -149,26 +155,75 @@ impl Log {
         self.unwritten.len() + flying + self.hardened.len()
     }
 
-    /// Takes records of at most `bytes`, at most `count`, at least one. Returns their flight.
-    pub(super) fn take(&mut self, bytes: u64, count: usize) -> Option<u64> {
+    /// Takes records of at most `bytes`, at least one. Returns their flight and its bytes.
+    pub(super) fn take(&mut self, bytes: u64) -> Option<(u64, u64)> {
         let (mut records, mut taken) = (Vec::new(), 0);
         while let Some(record) = self.unwritten.front()
-            && records.len() < count
             && (records.is_empty() || taken + record.bytes <= bytes)
         {
             taken += record.bytes;
             records.extend(self.unwritten.pop_front());
         }
-        if records.is_empty() {
-            return None;
-        }
-        self.unwritten_bytes -= taken;
+        self.fly(records)
+    }
+
+    /// Takes the record of `csn`, or the oldest one if that record is taken already.
+    pub(super) fn take_one(&mut self, csn: u64) -> Option<(u64, u64)> {
+        let own = self.unwritten.iter().position(|record| record.csn == csn);
+        let record = self.unwritten.remove(own.unwrap_or(0))?;
+        self.fly(vec![record])
+    }
+
+    fn fly(&mut self, records: Vec<Record>) -> Option<(u64, u64)> {
+        let first = records.first()?.csn;
+        let bytes = records.iter().map(|record| record.bytes).sum();
+        self.unwritten_bytes -= bytes;
         if self.unwritten.is_empty() {
             self.requested = u64::MAX;
         }
         self.cohort.sealed();
         self.next_flight += 1;
-        self.flights.push_back(Flight { id: self.next_flight, records, bytes: taken, done: false });
-        Some(self.next_flight)
+        let is_before = |flight: &Flight| flight.records.first().is_some_and(|record| record.csn < first);
+        let place = self.flights.partition_point(is_before);
+        self.flights.insert(place, Flight { id: self.next_flight, records, bytes, done: false });
+        Some((self.next_flight, bytes))
+    }
+
+    /// Removes and returns the oldest write, if it has completed and all records before it are
+    /// durable.
+    pub(super) fn pop_durable(&mut self) -> Option<Flight> {
+        let oldest = self.unwritten.front().map_or(u64::MAX, |record| record.csn);
+        let is_durable = |flight: &mut Flight| {
+            flight.done && flight.records.first().is_some_and(|record| record.csn < oldest)
+        };
+        self.flights.pop_front_if(is_durable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_written_before_older_ones_is_durable_after_them() {
+        let mut log = Log::default();
+        for csn in 1..=3 {
+            log.unwritten.push_back(Record { csn, bytes: 100, ..Record::default() });
+            log.unwritten_bytes += 100;
+        }
+        let complete = |log: &mut Log, csn| {
+            let (id, bytes) = log.take_one(csn).expect("a record");
+            assert_eq!(bytes, 100);
+            let flight = log.flights.iter_mut().find(|flight| flight.id == id).expect("in flight");
+            flight.done = true;
+            std::iter::from_fn(|| log.pop_durable()).map(|flight| flight.records[0].csn).collect::<Vec<_>>()
+        };
+        assert!(complete(&mut log, 2).is_empty(), "behind record 1");
+        assert_eq!(log.first_volatile(), Some(1));
+        // Its own record is taken, so it takes the oldest.
+        assert_eq!(complete(&mut log, 2), [1, 2]);
+        assert_eq!(log.first_volatile(), Some(3));
+        assert_eq!(complete(&mut log, 3), [3]);
+        assert_eq!((log.first_volatile(), log.unwritten_bytes), (None, 0));
     }
 }

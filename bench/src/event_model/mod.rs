@@ -7,8 +7,9 @@
 //! protocols on the axes of the engine: which thread writes and which acknowledges, the dependency
 //! rule, the number of logs. It has no threads and no clock: the same input gives the same figures.
 //!
-//! Left out on purpose: caches and memory bandwidth beyond one transfer of a latch, checkpoints,
-//! reads of pages, deadlocks (a transaction has one lock), and preemption within a step.
+//! Caches and memory bandwidth are one factor of all computation, for cores that compute beside
+//! each other, and one time after a switch. Left out on purpose: checkpoints, reads of pages,
+//! deadlocks (a transaction has one lock), and preemption within a step.
 
 mod costs;
 mod input;
@@ -31,7 +32,7 @@ mod against;
 #[cfg(test)]
 mod tests;
 
-pub use against::{Against, DEVICES, Line, Pair, against, input_of};
+pub use against::{Against, DEVICES, Devices, Line, Pair, against};
 pub use calibrate::{Calibration, calibrate};
 pub use costs::Costs;
 pub use input::{Acknowledger, ModelInput, Protocol, Queue, Release, RowLocks, Rule, Writer};

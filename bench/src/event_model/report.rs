@@ -50,6 +50,9 @@ pub struct ModelReport {
     pub stolen_blocks: u64,
     /// Wake-ups per transaction.
     pub wakeups_per_transaction: f64,
+    /// Switches to another thread on a core, per transaction.
+    #[serde(default)]
+    pub switches_per_transaction: f64,
     /// Mean wait for a row lock, per transaction, in microseconds.
     pub row_wait_us: f64,
     /// Mean number of transactions that have begun and are not committed.

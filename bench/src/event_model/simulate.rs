@@ -162,6 +162,7 @@ fn report(world: &World<'_>, figures: &Figures) -> ModelReport {
         device_bytes_per_second: tally.write_bytes as f64 / seconds,
         stolen_blocks: tally.stolen,
         wakeups_per_transaction: per(tally.wakes, tally.committed).unwrap_or(0.0),
+        switches_per_transaction: per(tally.switches, tally.committed).unwrap_or(0.0),
         row_wait_us: tally.row_wait_ns as f64 / 1e3 / tally.committed.max(1) as f64,
         in_system: tally.in_system_ns as f64 / 1e9 / seconds,
         utilization: world.utilization(figures, seconds),

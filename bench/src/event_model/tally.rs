@@ -25,6 +25,8 @@ pub(super) struct Tally {
     pub busy_ns: u64,
     /// Wake-ups that a thread paid for.
     pub wakes: u64,
+    /// Switches to another thread on a core.
+    pub switches: u64,
     /// Transactions begun and not committed, integrated over time.
     pub in_system_ns: u128,
     in_system: u64,

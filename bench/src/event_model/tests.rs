@@ -152,6 +152,34 @@ fn processors_bound_throughput() {
     }
 }
 
+/// A factor of computation, by the share of the other cores that compute.
+#[test]
+fn cores_beside_each_other_slow_each_other_down() {
+    for (workers, cores, factor) in [(1, 2, 1.0), (2, 2, 1.5), (2, 3, 1.25), (4, 2, 1.5), (1, 1, 1.0)] {
+        let mut input = input("passive", workers, 10.0, "sim:memory-0us");
+        (input.cores, input.costs.beside_slowdown, input.seconds) = (cores, 1.5, 0.5);
+        input.costs.yield_every_ns = 50_000.0;
+        let report = run_sound(&input);
+        let wanted = workers.min(cores) as f64 / (10.0 * factor) * 1e6;
+        expect_near(&format!("{workers} on {cores}"), report.throughput_tps, wanted, 1.0);
+    }
+}
+
+/// A leader whose write was shorter than a sleep yields, as in the engine. Otherwise it would have
+/// the only core for ever, and the others would never commit.
+#[test]
+fn a_leader_that_never_sleeps_yields_to_the_others() {
+    let mut input = input("group", 4, 5.0, "sim:custom:write=10us");
+    (input.cores, input.costs.spin_ns, input.protocol.cohort) = (1, 50_000.0, false);
+    let alone = run_sound(&input);
+    assert_eq!(alone.switches_per_transaction, 0.0, "{alone}");
+    input.costs.yield_every_ns = 50_000.0;
+    let report = run_sound(&input);
+    // It asks to commit after 5, 20, 35 and 50 us.
+    expect_near("switches", report.switches_per_transaction, 0.25, 1.0);
+    expect_near("throughput", report.throughput_tps, alone.throughput_tps, 1.0);
+}
+
 #[test]
 fn same_seed_gives_the_same_figures_and_another_does_not() {
     let with = |seed| {

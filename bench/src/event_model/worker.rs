@@ -12,6 +12,8 @@ use super::writing::GRACE_NS;
 
 /// Time between two looks for completions by a worker, in nanoseconds.
 const POLL_EVERY_NS: u64 = 10_000;
+/// A thread that waited so long for its commit has slept.
+const SLEPT_NS: u64 = 20_000;
 /// The newest idle time of a worker counts for one part in so many in its average.
 const IDLE_WEIGHT: u64 = 8;
 
@@ -60,8 +62,7 @@ impl World<'_> {
                 return Some(Next::Until { at: arrival, late: self.input.costs.timer_late_ns as u64 });
             }
         }
-        let yields = self.input.costs.yield_every_ns as u64;
-        if self.threads[thread].ran >= yields {
+        if self.yields(thread) {
             return Some(Next::Yield);
         }
         let begun = match self.threads[thread].arrivals {
@@ -84,6 +85,21 @@ impl World<'_> {
         Some(Next::Run(self.varied(self.input.costs.execute_ns * share) + outside as u64))
     }
 
+    /// Returns whether `thread` yields before its next transaction, by the rule of the engine: time
+    /// has passed since it last did, and it has not slept.
+    fn yields(&mut self, thread: usize) -> bool {
+        let (now, every) = (self.now, self.input.costs.yield_every_ns as u64);
+        let it = &mut self.threads[thread];
+        let slept = std::mem::take(&mut it.slept);
+        if std::mem::take(&mut it.yields) || it.yielded_at == 0 {
+            // It has the core again, or begins its first transaction.
+            it.yielded_at = now.max(1);
+            return false;
+        }
+        it.yields = !slept && it.record.ready.saturating_sub(it.yielded_at) >= every;
+        it.yields
+    }
+
     fn lock(&mut self, thread: usize) -> Option<Next> {
         let row = self.threads[thread].record.row.unwrap_or(0);
         if self.rows.lock(row, thread, self.now) {
@@ -98,6 +114,8 @@ impl World<'_> {
     fn locked(&mut self, thread: usize) -> Option<Next> {
         let share = self.input.locks.map_or(0.0, |locks| locks.locked_share);
         self.threads[thread].stage = Stage::Append;
+        // The commit is asked for later.
+        self.threads[thread].record.ready = 0;
         let costs = self.input.costs;
         Some(Next::Run(self.varied(costs.execute_ns * share) + (costs.append_ns + costs.lock_ns) as u64))
     }
@@ -108,29 +126,59 @@ impl World<'_> {
             return self.read(thread, log);
         }
         let (protocol, costs) = (&self.input.protocol, &self.input.costs);
+        if self.threads[thread].record.ready == 0 {
+            self.threads[thread].record.ready = self.now;
+        }
+        if protocol.writer == Writer::Committer
+            && protocol.blocking
+            && self.logs[log].blocks() >= protocol.buffers
+        {
+            return self.make_room(thread, log);
+        }
         let it = &self.logs[log];
         let full = it.unwritten_bytes + it.flying_bytes() >= protocol.buffer_bytes * protocol.buffers;
-        if full || (!protocol.blocking && it.queued() >= protocol.queue_entries) {
+        let crowded =
+            |world: &World<'_>| !protocol.blocking && world.logs[log].queued() >= protocol.queue_entries;
+        if !full && crowded(self) {
+            // A committer that finds its queue full acknowledges, whatever the protocol.
+            let took = self.acknowledge(0, self.logs.len());
+            if !crowded(self) {
+                return Some(Next::Run(took));
+            }
+        }
+        if full || crowded(self) {
             self.logs[log].requested = 0;
             self.logs[log].crowded.push(thread);
             self.plan_flusher(log % self.flushers.len().max(1), self.now, Some(thread));
             return Some(Next::Sleep);
         }
-        let mut at = self.now;
+        let (mut at, slower) = (self.now, self.slowdown());
         if self.logs.len() > 1 && protocol.rule != Rule::GsnRfa {
-            at = self.draw.pass(at, thread, costs.draw_ns, costs.transfer_ns);
+            at = self.draw.pass(at, thread, costs.draw_ns * slower, costs.transfer_ns);
         }
-        at = self.logs[log].latch.pass(at, thread, costs.latch_ns, costs.transfer_ns);
+        at = self.logs[log].latch.pass(at, thread, costs.latch_ns * slower, costs.transfer_ns);
         if !protocol.blocking && protocol.queue == Queue::Latched {
-            at = self.logs[log].queue_latch.pass(at, thread, costs.enqueue_ns, costs.transfer_ns);
+            at = self.logs[log].queue_latch.pass(at, thread, costs.enqueue_ns * slower, costs.transfer_ns);
         }
         self.threads[thread].stage = Stage::Appended;
-        Some(Next::Run(at - self.now))
+        Some(Next::Hold(at - self.now))
+    }
+
+    /// Writes a record of another committer, because each record has a buffer and all are in use.
+    fn make_room(&mut self, thread: usize, log: usize) -> Option<Next> {
+        if self.logs[log].leader.is_some() {
+            self.logs[log].waiters.push(thread);
+            return Some(Next::Sleep);
+        }
+        self.logs[log].leader = Some(thread);
+        self.threads[thread].stage = Stage::Seal(log);
+        None
     }
 
     /// Ends a transaction that only read. An asynchronous one is queued behind the newest durable
     /// commit, because its caller learns what it read.
     fn read(&mut self, thread: usize, log: usize) -> Option<Next> {
+        self.threads[thread].record.ready = self.now;
         let record = self.threads[thread].record;
         if self.input.protocol.blocking {
             self.tally.commits(record.begun, None, self.now);
@@ -162,7 +210,6 @@ impl World<'_> {
         let protocol = &self.input.protocol;
         let mut record = self.threads[thread].record;
         record.csn = self.next_csn;
-        record.ready = self.now;
         record.bytes = self.input.log_bytes;
         self.next_csn += 1;
         let place = record.csn as usize % self.log_of.len();
@@ -227,12 +274,18 @@ impl World<'_> {
     /// Waits for the commit of this thread, and causes the writes that it needs.
     fn wait(&mut self, thread: usize, log: usize) -> Option<Next> {
         let record = self.threads[thread].record;
+        if record.csn == 0 {
+            // It has written another record to make room for its own.
+            self.threads[thread].stage = Stage::Append;
+            return None;
+        }
         if self.input.protocol.cohort {
             // A thread that its timer woke is still in the list.
             self.logs[log].waiters.retain(|waiter| *waiter != thread);
         }
         if self.is_committed(log, &record) {
             self.tally.commits(record.begun, Some(record.ready), self.now);
+            self.threads[thread].slept = self.now - record.ready >= SLEPT_NS;
             if self.input.locks.is_some_and(|locks| locks.release == Release::Commit) {
                 self.release_row(Some(thread), &record);
             }
@@ -252,7 +305,9 @@ impl World<'_> {
             self.plan_flusher(target % self.flushers.len().max(1), due, Some(thread));
             return Some(Next::Sleep);
         }
-        if self.logs[target].leader.is_some() || self.logs[target].unwritten.is_empty() {
+        let oldest = self.logs[target].unwritten.front().map_or(u64::MAX, |oldest| oldest.csn);
+        let newest = if protocol.writer == Writer::Committer { record.csn } else { u64::MAX - 1 };
+        if self.logs[target].leader.is_some() || oldest > newest {
             self.logs[target].waiters.push(thread);
             return Some(Next::Sleep);
         }
@@ -278,7 +333,7 @@ impl World<'_> {
 
     /// Seals a block of the log that `thread` leads.
     fn lead(&mut self, thread: usize, log: usize) -> Option<Next> {
-        let Some((sealing, block)) = self.seal(log) else {
+        let Some((sealing, block)) = self.seal(log, self.threads[thread].record.csn) else {
             self.logs[log].leader = None;
             self.threads[thread].stage = Stage::Wait;
             return None;
@@ -313,7 +368,7 @@ impl World<'_> {
     fn end(&mut self, thread: usize, log: usize) -> Option<Next> {
         let mut took = 0;
         if self.input.protocol.writer == Writer::Worker {
-            took += self.work(thread, log);
+            took += self.input.costs.look_ns as u64 + self.work(thread, log);
             self.delegate_if_idle(thread, log);
         }
         let protocol = &self.input.protocol;
@@ -332,7 +387,8 @@ impl World<'_> {
 
     fn next(&mut self, thread: usize) -> Option<Next> {
         self.threads[thread].stage = Stage::Begin;
-        self.threads[thread].ended = self.now.max(1);
+        // As in the engine, its idle time begins when it asks to commit.
+        self.threads[thread].ended = self.threads[thread].record.ready.max(1);
         None
     }
 
@@ -387,7 +443,7 @@ impl World<'_> {
 
     /// Submits what waits in `log`, and what it steals. Returns the time that this takes.
     fn submit(&mut self, log: usize) -> u64 {
-        let Some((mut took, block)) = self.seal(log) else { return 0 };
+        let Some((mut took, block)) = self.seal(log, 0) else { return 0 };
         let unit = self.input.protocol.unit_bytes;
         let mut bytes = self.logs[log].flights.back().map_or(0, |flight| flight.bytes);
         let mut blocks = vec![block];
@@ -396,7 +452,7 @@ impl World<'_> {
                 if other == log || bytes >= unit || self.logs[other].leader.is_some() {
                     continue;
                 }
-                if let Some((_, stolen)) = self.seal(other) {
+                if let Some((_, stolen)) = self.seal(other, 0) {
                     let more = self.logs[other].flights.back().map_or(0, |flight| flight.bytes);
                     took += (self.input.costs.submit_kib_ns * more as f64 / 1024.0) as u64
                         + self.input.costs.transfer_ns as u64;

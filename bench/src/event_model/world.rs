@@ -15,7 +15,7 @@ use super::tally::Tally;
 use crate::arrivals::Arrivals;
 use crate::modelled::{Device, Figures};
 use quenchdb::internals::base::random::Random;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Something that happens.
 #[derive(Debug)]
@@ -29,8 +29,10 @@ pub(super) enum Event {
 /// What a thread does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
-    /// Computes for so many nanoseconds.
+    /// Computes for so many nanoseconds, longer if other cores compute, too.
     Run(u64),
+    /// Keeps its core for exactly so many nanoseconds.
+    Hold(u64),
     /// Sleeps until another thread wakes it.
     Sleep,
     /// The same, at most until this time; a timer is late by so much.
@@ -89,12 +91,17 @@ pub(super) struct Thread {
     pub role: Role,
     pub stage: Stage,
     pub asleep: bool,
+    /// The core on which it ran last.
+    pub core: usize,
     /// Distinguishes the timer of this sleep from those of earlier ones.
     pub token: u64,
     /// Nanoseconds to compute beside the next step: wake-ups.
     pub debt: u64,
-    /// Nanoseconds computed since it last yielded or slept.
-    pub ran: u64,
+    /// When it last yielded, and whether it does so now.
+    pub yielded_at: u64,
+    pub yields: bool,
+    /// It has slept since it asked for its last commit.
+    pub slept: bool,
     /// Nanoseconds computed at all.
     pub busy: u64,
     /// Computes instead of sleeping until a write completes.
@@ -148,11 +155,16 @@ pub(super) struct World<'a> {
     pub acknowledger: Option<usize>,
     pub spinning: usize,
     cores: usize,
-    idle: Vec<usize>,
+    idle: BTreeSet<usize>,
+    /// The thread, and the log, that each core had last.
     last: Vec<usize>,
+    last_log: Vec<usize>,
     woken: VecDeque<usize>,
     ready: VecDeque<usize>,
 }
+
+/// The logs of a thread that writes several.
+const ALL_LOGS: usize = usize::MAX;
 
 /// No time.
 pub(super) const NEVER: u64 = u64::MAX;
@@ -203,8 +215,9 @@ impl<'a> World<'a> {
             acknowledger,
             spinning: 0,
             cores,
-            idle: (0..cores).rev().collect(),
+            idle: (0..cores).collect(),
             last: vec![usize::MAX; cores],
+            last_log: vec![ALL_LOGS; cores],
             woken: VecDeque::new(),
             ready: VecDeque::new(),
             threads,
@@ -222,7 +235,10 @@ impl<'a> World<'a> {
         }
         self.threads[thread].asleep = false;
         self.threads[thread].token += 1;
-        match self.idle.pop() {
+        // Where it ran before, its caches are warm.
+        let home = self.threads[thread].core;
+        let core = if self.idle.remove(&home) { Some(home) } else { self.idle.pop_first() };
+        match core {
             Some(core) => self.start(core, thread, late),
             None => self.woken.push_back(thread),
         }
@@ -231,15 +247,26 @@ impl<'a> World<'a> {
     /// Wakes a thread that sleeps, at the cost of `waker`.
     pub(super) fn wake(&mut self, waker: usize, thread: usize) {
         if self.threads[thread].asleep {
-            self.threads[waker].debt += self.input.costs.wake_ns as u64;
+            let costs = &self.input.costs;
+            let each = if self.idle.is_empty() { costs.wake_busy_ns } else { costs.wake_ns };
+            self.threads[waker].debt += each as u64;
             self.tally.wakes += 1;
             self.rouse(thread, self.input.costs.wake_late_ns as u64);
         }
     }
 
     fn start(&mut self, core: usize, thread: usize, late: u64) {
-        let switch = if self.last[core] == thread { 0 } else { self.input.costs.switch_ns as u64 };
-        self.last[core] = thread;
+        let (same, costs) = (self.last[core] == thread, &self.input.costs);
+        let log = match self.threads[thread].role {
+            Role::Worker { log } => log,
+            _ if self.logs.len() == 1 => 0,
+            _ => ALL_LOGS,
+        };
+        let is_cold = log != self.last_log[core] && log != ALL_LOGS;
+        let switch = if same { 0.0 } else { costs.switch_ns } + if is_cold { costs.cold_ns } else { 0.0 };
+        let switch = switch as u64;
+        (self.last[core], self.last_log[core], self.threads[thread].core) = (thread, log, core);
+        self.tally.switches += u64::from(!same);
         self.tally.busy_ns += switch;
         self.events.push(self.now + late + switch, Event::Ran { core, thread });
     }
@@ -248,8 +275,23 @@ impl<'a> World<'a> {
     fn release(&mut self, core: usize) {
         match self.woken.pop_front().or_else(|| self.ready.pop_front()) {
             Some(thread) => self.start(core, thread, 0),
-            None => self.idle.push(core),
+            None => {
+                self.idle.insert(core);
+            }
         }
+    }
+
+    /// Returns the factor of computation on a core, by the share of the other cores that compute.
+    pub(super) fn slowdown(&self) -> f64 {
+        let others = self.cores - 1;
+        let busy = (self.cores - self.idle.len()).saturating_sub(1).min(others);
+        1.0 + (self.input.costs.beside_slowdown - 1.0) * busy as f64 / others.max(1) as f64
+    }
+
+    fn hold(&mut self, core: usize, thread: usize, ns: u64) {
+        self.threads[thread].busy += ns;
+        self.tally.busy_ns += ns;
+        self.events.push(self.now + ns, Event::Ran { core, thread });
     }
 
     /// Runs `step` for the thread on `core` until it computes, sleeps or yields.
@@ -262,18 +304,12 @@ impl<'a> World<'a> {
         loop {
             match step(self, thread) {
                 Next::Run(ns) => {
-                    let it = &mut self.threads[thread];
-                    let ns = ns + std::mem::take(&mut it.debt);
-                    it.ran += ns;
-                    it.busy += ns;
-                    self.tally.busy_ns += ns;
-                    return self.events.push(self.now + ns, Event::Ran { core, thread });
+                    let ns = ns + std::mem::take(&mut self.threads[thread].debt);
+                    return self.hold(core, thread, (ns as f64 * self.slowdown()) as u64);
                 }
-                Next::Yield if self.woken.is_empty() && self.ready.is_empty() => {
-                    self.threads[thread].ran = 0;
-                }
+                Next::Hold(ns) => return self.hold(core, thread, ns),
+                Next::Yield if self.woken.is_empty() && self.ready.is_empty() => {}
                 Next::Yield => {
-                    self.threads[thread].ran = 0;
                     self.ready.push_back(thread);
                     return self.release(core);
                 }
@@ -293,7 +329,7 @@ impl<'a> World<'a> {
 
     fn sleep(&mut self, thread: usize) {
         let it = &mut self.threads[thread];
-        (it.asleep, it.ran) = (true, 0);
+        it.asleep = true;
         it.token += 1;
     }
 
@@ -301,20 +337,21 @@ impl<'a> World<'a> {
     pub(super) fn await_device(&mut self, thread: usize, done: u64) -> Next {
         let costs = &self.input.costs;
         let (left, spin) = (done - self.now, costs.spin_ns as u64);
-        let (wake_late, timer_late) = (costs.wake_late_ns as u64, costs.timer_late_ns as u64);
+        // The timers of such waits are exact.
+        let wake_late = costs.wake_late_ns as u64;
         if spin == 0 {
             return Next::Until { at: done, late: wake_late };
         }
         if left > spin {
-            // The timer of such a wait is exact, and its lateness is part of what is computed.
+            // Its lateness is part of what is computed.
             let at = if left >= 1_000_000 { done } else { done - spin };
             return Next::Until { at, late: wake_late };
         }
         if self.spinning < (self.cores / 2).max(1) {
             (self.spinning, self.threads[thread].spins) = (self.spinning + 1, true);
-            return Next::Run(left);
+            return Next::Hold(left);
         }
-        Next::Until { at: done, late: timer_late }
+        Next::Until { at: done, late: wake_late }
     }
 
     /// Ends the computation of a thread that waited for a write.
@@ -338,9 +375,12 @@ impl Thread {
             role,
             stage,
             asleep: true,
+            core: usize::MAX,
             token: 0,
             debt: 0,
-            ran: 0,
+            yielded_at: 0,
+            yields: false,
+            slept: false,
             busy: 0,
             spins: false,
             record: Record::default(),

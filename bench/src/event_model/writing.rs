@@ -17,6 +17,10 @@ pub(super) const HORIZON_NS: u64 = 200_000;
 /// Time after which a flusher does what workers left, in nanoseconds.
 pub(super) const GRACE_NS: u64 = 1_000_000;
 
+fn padded(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK_BYTES).max(1) * BLOCK_BYTES
+}
+
 /// Most transactions that are acknowledged before other threads see it.
 const ACKNOWLEDGED_MOST: usize = 512;
 
@@ -51,20 +55,23 @@ impl World<'_> {
         self.logs.iter().position(holds_back).unwrap_or(log)
     }
 
-    /// Seals a block of `log`. Returns the time that this takes, and the block.
-    pub(super) fn seal(&mut self, log: usize) -> Option<(u64, Sealed)> {
+    /// Seals a block of `log`, where each record has its own: that of `csn`, or the oldest. Returns
+    /// the time that this takes, and the block.
+    pub(super) fn seal(&mut self, log: usize, csn: u64) -> Option<(u64, Sealed)> {
         let protocol = &self.input.protocol;
-        let count = if protocol.writer == Writer::Committer { 1 } else { usize::MAX };
-        let id = self.logs[log].take(protocol.buffer_bytes, count)?;
+        let (id, bytes) = match protocol.writer {
+            Writer::Committer => self.logs[log].take_one(csn)?,
+            _ => self.logs[log].take(protocol.buffer_bytes)?,
+        };
         self.logs[log].write_began = self.now;
-        let bytes = self.logs[log].flights.back().map_or(0, |flight| flight.bytes);
         let costs = &self.input.costs;
-        Some(((costs.submit_ns + costs.submit_kib_ns * bytes as f64 / 1024.0) as u64, (log, id)))
+        let kib = padded(bytes) as f64 / 1024.0;
+        Some(((costs.submit_ns + costs.submit_kib_ns * kib) as u64, (log, id)))
     }
 
     /// Submits a write of `bytes`. Returns when it completes, without a flush.
     fn write(&mut self, bytes: u64) -> u64 {
-        let bytes = bytes.div_ceil(BLOCK_BYTES).max(1) * BLOCK_BYTES;
+        let bytes = padded(bytes);
         let done = self.device.completion(Nanos(self.now), Access::Write, bytes).0;
         self.tally.writes += 1;
         self.tally.write_bytes += bytes;
@@ -126,7 +133,7 @@ impl World<'_> {
             flight.done = true;
         }
         log.cohort.completed(now - began, now);
-        while let Some(flight) = log.flights.pop_front_if(|flight| flight.done) {
+        while let Some(flight) = log.pop_durable() {
             for record in flight.records {
                 log.durable_csn = record.csn;
                 if !record.waited_for {
@@ -172,11 +179,10 @@ impl World<'_> {
         let (costs, latched) = (self.input.costs, self.input.protocol.queue == super::input::Queue::Latched);
         let (mut took, mut left) = (costs.pass_ns, ACKNOWLEDGED_MOST);
         self.unfinished = false;
-        // The entry and what it counts come from the cache of the worker's core.
         let is_remote = self.input.protocol.acknowledger != Acknowledger::Workers;
         let each = costs.acknowledge_ns
             + if latched { costs.enqueue_ns } else { 0.0 }
-            + if is_remote { 2.0 * costs.transfer_ns } else { 0.0 };
+            + if is_remote { costs.remote_ns } else { 0.0 };
         let (end, len) = (end.min(self.logs.len()), end.min(self.logs.len()) - first);
         // A batch over all logs begins where the one before it ended.
         let begin = if len == self.logs.len() { std::mem::take(&mut self.cursor) } else { first };

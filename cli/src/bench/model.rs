@@ -8,7 +8,7 @@ use crate::output::{Outcome, Progress, print_json, print_text};
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 use quench_bench::event_model::{
-    self, Calibration, Costs, DEVICES, Limits, ModelInput, ModelReport, Protocol, series,
+    self, Calibration, Costs, DEVICES, Devices, Limits, ModelInput, ModelReport, Protocol, series,
 };
 use quench_bench::report::Floor;
 use quenchdb::Preset;
@@ -48,6 +48,9 @@ impl fmt::Display for Modelled {
     }
 }
 
+/// Least part of the simulated time of a figure: less has too few writes.
+const SHORTEST: f64 = 0.1;
+
 /// Runs the model as the flags say.
 pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
     let (model, bar) = (&args.model, Progress::new());
@@ -61,22 +64,28 @@ pub fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
         return Ok(Outcome::Done);
     }
     if model.against {
-        let devices: Vec<&str> = args.device.as_deref().map_or(DEVICES.to_vec(), |device| vec![device]);
-        let compared = event_model::against(&calibration(model)?, &devices, seconds.min(2.0), &progress)?;
+        let modelled: Vec<&str> = args.device.as_deref().map_or(DEVICES.to_vec(), |device| vec![device]);
+        let scratch = Scratch::new("model")?;
+        let directory = args.device.is_none().then_some(scratch.path());
+        let devices = Devices { modelled: &modelled, directory };
+        let compared = event_model::against(&calibration(model)?, devices, seconds.min(3.0), &progress)?;
         bar.finish();
         print(&compared, json)?;
         return Ok(Outcome::Done);
     }
     let outcome = match &model.figure {
-        Some(id) => print_figure(id, &calibration(model)?.costs, json),
+        Some(id) => {
+            let time = args.given_seconds().unwrap_or(1.0).clamp(SHORTEST, 1.0);
+            print_figure(id, &calibration(model)?.costs, time, json)
+        }
         None => print_protocols(args, json, &bar),
     };
     bar.finish();
     outcome
 }
 
-fn print_figure(id: &str, costs: &Costs, json: bool) -> Result<Outcome> {
-    let Some(all) = series::figure(id, costs, 1.0)? else {
+fn print_figure(id: &str, costs: &Costs, time: f64, json: bool) -> Result<Outcome> {
+    let Some(all) = series::figure(id, costs, time)? else {
         bail!("the model has no figure `{id}`; it has {}", series::FIGURES.join(", "));
     };
     if json {

@@ -21,13 +21,16 @@ pub struct ModelArgs {
     /// Processors; 0: one for each thread
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(0..=4096))]
     pub cores: Option<u64>,
-    /// Measure the costs with the engine on this machine, and print them as JSON
+    /// Measure the costs with the engine and the disk on this machine, with one worker and with
+    /// several, and print them as JSON
     #[arg(long, conflicts_with_all = ["against", "figure"])]
     pub calibrate: bool,
-    /// Run the engine, too, with 1, 2, 8 and 16 workers, and compare
+    /// Run the engine, too, with 1, 2, 8 and 16 workers, and compare; on modelled devices, in
+    /// mapped memory, and with --costs on the calibrated disk
     #[arg(long, conflicts_with = "figure")]
     pub against: bool,
-    /// A figure of a paper whose machine is larger than this one, such as AC-F12
+    /// A figure of a paper whose machine is larger than this one, such as AC-F12; --seconds below 1
+    /// shortens the simulated time
     #[arg(long, value_name = "ID")]
     pub figure: Option<String>,
 }
