@@ -1,11 +1,11 @@
-//! Costs measured on this machine: of the engine on a device that takes no time, and of the kernel's
-//! wake-ups.
+//! Costs measured on this machine: of the engine on a device that takes no time, and of wake-ups by
+//! the kernel.
 //!
 //! | cost | how |
 //! |---|---|
 //! | execution, commit call | stages of one asynchronous worker |
 //! | submission | time of a blocking commit, beyond that of the asynchronous one |
-//! | acknowledgment | processor time that is neither the worker's nor that of writes; half of it for another thread's cache |
+//! | acknowledgment | processor time beside the worker's and that of writes, half of it remote |
 //! | look of a worker | one worker with a log of its own, beyond the one with a flusher |
 //! | fence | one worker whose log is in mapped memory |
 //! | cores beside each other | a worker for each core, each with its own log |

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 /// of execution and commit call, 5.1 us a write, 2.5 us a wake-up, 56 us of lateness of timers and
 /// 1.3 us a switch. The defaults are somewhat lower, as without other processes. Look, transfer and
 /// `beside_slowdown` are what asynchronous runs with one and two workers differ by: with a log for
-/// each, 2.8 to 3.2 us a transaction and 3.8 to 4.2 us; with one log, 1.9 to 2.7 us and 4.2 to 5 us.
-/// Not measured but assumed: acknowledgment, pass, scan, draw, queue, fence, row lock, the spread,
-/// a wake-up of several threads, 20 us until an idle core runs a woken thread, and that another log
-/// on a core costs nothing.
+/// each, 2.8 to 3.2 us a transaction and 3.8 to 4.2 us; with one log, 1.9 to 2.7 us and 4.2 to 5
+/// us. Not measured but assumed: acknowledgment, pass, scan, draw, queue, fence, row lock, the
+/// spread, a wake-up of several threads, 20 us until an idle core runs a woken thread, and that
+/// another log on a core costs nothing.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Costs {
