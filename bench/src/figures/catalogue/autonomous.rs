@@ -113,7 +113,7 @@ fn closed_loop() -> Vec<Figure> {
                     Holds::Shown,
                     "",
                 ),
-                throughput("throughput of Our4KB against TradQueue", "Our4KB", 26.1, Holds::AtLeast(-10.0)),
+                throughput("throughput of Our4KB against TradQueue", "Our4KB", 26.1, Holds::AtLeast(0.0)),
             ],
         ),
         figure(

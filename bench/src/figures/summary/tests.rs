@@ -3,7 +3,7 @@
 use super::*;
 use crate::figures::entry::{Form, Picture, Series};
 use crate::figures::results::Summary;
-use crate::figures::{csv, page};
+use crate::figures::page;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -94,7 +94,6 @@ fn the_report_in_docs_and_readme_are_what_its_numbers_say() {
     if std::env::var_os("QUENCH_BLESS").is_some() {
         fs::write(docs.join("README.md"), summary(&report)).expect("written");
         fs::write(docs.join("report.html"), page(&report).expect("a page")).expect("written");
-        fs::write(docs.join("figures.csv"), csv(&report).expect("a table")).expect("written");
         shown
             .iter()
             .for_each(|(name, drawn)| fs::write(docs.join("pictures").join(name), drawn).expect("written"));
