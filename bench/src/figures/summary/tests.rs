@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::figures::entry::{Form, Picture, Series};
-use crate::figures::results::Summary;
 use crate::figures::page;
+use crate::figures::results::Summary;
 use std::fs;
 use std::path::{Path, PathBuf};
 
