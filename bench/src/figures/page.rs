@@ -16,7 +16,8 @@ const PAPERS: [(&str, &str); 6] = [
     ("Q", "Tables of this engine"),
 ];
 
-fn with_unit(value: Option<f64>, unit: &str) -> String {
+/// Returns a number with its unit, or a dash for none.
+pub(super) fn with_unit(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{} {unit}", number(value)).trim_end().to_string())
 }
 

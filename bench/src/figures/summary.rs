@@ -2,14 +2,10 @@
 
 use super::drawing::svg;
 use super::entry::{Comparison, Entry, Report, Verdict};
-use crate::html::number;
+use super::page::with_unit;
 use std::fmt::Write as _;
 
 const HEADER: &str = "| figure | what | published | ours | shape |\n|---|---|---|---|---|\n";
-
-fn value(value: Option<f64>, unit: &str) -> String {
-    value.map_or_else(|| "-".into(), |value| format!("{} {unit}", number(value)).trim_end().to_string())
-}
 
 fn line(entry: &Entry, one: &Comparison) -> String {
     let shape = match one.holds {
@@ -17,7 +13,7 @@ fn line(entry: &Entry, one: &Comparison) -> String {
         Some(false) => "other",
         None => "not measured",
     };
-    let (published, ours) = (value(one.published, &one.unit), value(one.ours, &one.unit));
+    let (published, ours) = (with_unit(one.published, &one.unit), with_unit(one.ours, &one.unit));
     format!("| {} | {} | {published} | {ours} | {shape} |\n", entry.id, one.text)
 }
 
