@@ -49,6 +49,7 @@ fn points_of_several_figures_are_measured_once() {
         let figure = figures.iter().find(|figure| figure.id == id).expect("a figure");
         points(figure, Depth::FULL).iter().map(|point| point.command.join(" ")).collect()
     };
-    assert_eq!(commands("MS-F9"), commands("MS-F11"));
+    let of_f9 = commands("MS-F9");
+    assert!(commands("MS-F11").iter().all(|command| of_f9.contains(command)));
     assert!(commands("ELR-F17").iter().any(|command| commands("ELR-F21").contains(command)));
 }
