@@ -10,6 +10,7 @@ use super::directory_lock::DirectoryLock;
 use super::facts::{self, DeviceFacts, DurabilityMethod};
 use super::monitor::{MONITOR_PATH, MonitorSocket};
 use super::storage::{File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue};
+use super::thread_queue::ThreadQueue;
 use super::uring::UringQueue;
 use super::uring_read::ManyReads;
 use crate::base::planted::{self, Bug};
@@ -307,6 +308,14 @@ impl Storage for FileStorage {
             return Ok(self.queue_of(UringQueue::new(depth, self.durability())));
         }
         Ok(Box::new(BlockingQueue::new()))
+    }
+
+    /// Where no flush follows, a write completes without a thread of the kernel.
+    fn durable_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        match self.durability() {
+            DurabilityMethod::Plain => self.write_queue(depth),
+            _ => Ok(Box::new(ThreadQueue::new(depth))),
+        }
     }
 }
 

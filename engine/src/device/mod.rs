@@ -27,6 +27,7 @@ mod storage;
 mod object_list;
 mod locks;
 mod blocking_queue;
+mod thread_queue;
 mod uring;
 mod uring_read;
 mod directory_lock;

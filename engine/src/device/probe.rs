@@ -286,7 +286,7 @@ fn sleeping_writer(scratch: &Scratch, each: Duration) -> Result<Histogram<u64>> 
 
 /// A worker that computes and looks for its completions now and then.
 fn computing_writer(storage: &Arc<dyn Storage>, scratch: &Scratch, each: Duration) -> Result<Histogram<u64>> {
-    let mut queue = storage.write_queue(1)?;
+    let mut queue = storage.durable_queue(1)?;
     let (start, mut latency, mut done) = (Instant::now(), histogram(), Vec::new());
     let mut spare = Some(AlignedBuffer::zeroed(SECTOR_BYTES));
     let (mut begun, mut n, mut x) = (start, 0u64, 1u64);

@@ -82,6 +82,15 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// I/O.
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>>;
 
+    /// Returns a queue as [`Storage::write_queue`] does, for a few durable writes beside threads
+    /// that compute.
+    ///
+    /// # Errors
+    /// I/O.
+    fn durable_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
+        self.write_queue(depth)
+    }
+
     /// Returns whether [`Storage::flush_together`] is one flush for any number of files of
     /// `directory`.
     fn shares_flush(&self, _directory: &str) -> bool {
