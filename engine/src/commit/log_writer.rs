@@ -88,6 +88,8 @@ pub(super) struct FlushRequest {
 /// The queue through which a worker writes its log without waiting.
 pub(super) struct WorkerQueue {
     queue: Mutex<Option<Box<dyn WriteQueue>>>,
+    /// When each write in flight began, by token. Only the leader uses this.
+    begun: Mutex<Vec<(u64, Nanos)>>,
     /// Writes that may be in flight.
     depth: usize,
     /// Writes in flight. Written under the mutex.
@@ -289,10 +291,10 @@ impl LogWriter {
         self.piggyback_begins(now);
     }
 
-    /// A write of this log has ended.
-    pub(super) fn write_ends(&self, now: Nanos) {
+    /// A write of this log that began at `begun` has ended.
+    pub(super) fn write_ends(&self, begun: Nanos, now: Nanos) {
         self.writes_completed.fetch_add(1, Ordering::SeqCst);
-        self.piggyback_ends(now);
+        self.piggyback_ends(begun, now);
     }
 
     /// A write of another log begins that carries a block of this one.
@@ -301,8 +303,8 @@ impl LogWriter {
     }
 
     /// Such a write has ended.
-    pub(super) fn piggyback_ends(&self, now: Nanos) {
-        self.ended_began.store(self.write_began.load(Ordering::Relaxed), Ordering::Relaxed);
+    pub(super) fn piggyback_ends(&self, begun: Nanos, now: Nanos) {
+        self.ended_began.store(begun.0, Ordering::Relaxed);
         self.write_ended.store(now.0, Ordering::Relaxed);
     }
 
@@ -328,8 +330,7 @@ impl LogWriter {
         Nanos(self.write_began.load(Ordering::Relaxed))
     }
 
-    /// Returns when the last write that has ended began and ended. With several writes of the log
-    /// in flight, the beginning may be that of a later one.
+    /// Returns when the last write that has ended began and ended.
     pub(super) fn last_ended_write(&self) -> (Nanos, Nanos) {
         (Nanos(self.ended_began.load(Ordering::Relaxed)), Nanos(self.write_ended.load(Ordering::Relaxed)))
     }
@@ -368,10 +369,23 @@ impl WorkerQueue {
     fn new(depth: usize) -> WorkerQueue {
         WorkerQueue {
             queue: Mutex::new(None),
+            begun: Mutex::new(Vec::new()),
             depth,
             in_flight: AtomicU32::new(0),
             polled: AtomicU64::new(0),
         }
+    }
+
+    /// Notes that the write called `token` begins. The caller leads.
+    pub(super) fn write_begins(&self, token: u64, now: Nanos) {
+        self.begun.lock().push((token, now));
+    }
+
+    /// Returns when the write called `token` began, and forgets it.
+    pub(super) fn take_begun(&self, token: u64) -> Option<Nanos> {
+        let mut begun = self.begun.lock();
+        let at = begun.iter().position(|(of, _)| *of == token)?;
+        Some(begun.swap_remove(at).1)
     }
 
     /// Returns whether no worker has looked for completions for `every`; if so, counts the caller
@@ -396,6 +410,7 @@ struct LostQueue<'a>(&'a LogWriter);
 impl Drop for LostQueue<'_> {
     fn drop(&mut self) {
         let lost = self.0.worker_queue.in_flight.swap(0, Ordering::SeqCst);
+        self.0.worker_queue.begun.lock().clear();
         self.0.writes_completed.fetch_add(lost.into(), Ordering::SeqCst);
     }
 }

@@ -41,12 +41,16 @@ pub(super) struct Writes {
 
 /// A write of a log in flight. It ends when this is dropped: whether it completed, failed, or
 /// panicked, no thread need wait for it any more.
-pub(super) struct UnderWay<'a>(&'a Writes, &'a LogWriter);
+pub(super) struct UnderWay<'a> {
+    writes: &'a Writes,
+    log: &'a LogWriter,
+    begun: Nanos,
+}
 
 impl<'a> UnderWay<'a> {
     pub(super) fn begin(writes: &'a Writes, log: &'a LogWriter, now: Nanos) -> UnderWay<'a> {
         log.write_begins(now);
-        UnderWay(writes, log)
+        UnderWay { writes, log, begun: now }
     }
 
     /// The write continues without the caller.
@@ -57,7 +61,7 @@ impl<'a> UnderWay<'a> {
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.1.write_ends(self.0.environment.clock.now());
+        self.log.write_ends(self.begun, self.writes.environment.clock.now());
     }
 }
 
@@ -156,6 +160,7 @@ impl Writes {
     ) -> Result<()> {
         let (environment, logs) = (&*self.environment, &self.durability.logs);
         let under_way = UnderWay::begin(self, log, now);
+        log.worker_queue.write_begins(block.sequence, now);
         let mut block = block.finish();
         let piggybacked = attach_stolen(environment, logs, &mut block, stolen, now);
         self.count_submitted(log, block.len, &environment.metrics.worker_flushes);
@@ -172,7 +177,7 @@ impl Writes {
             is_in_flight = queue.in_flight() > before;
             submitted
         };
-        let submitted = log.with_worker_queue(|depth| environment.storage.write_queue(depth), submit);
+        let submitted = log.with_worker_queue(|depth| environment.storage.durable_queue(depth), submit);
         if submitted.is_ok() || is_in_flight {
             // It ends where it is reaped.
             under_way.leave();
@@ -184,19 +189,21 @@ impl Writes {
     /// leads. Returns whether there was any.
     pub(super) fn reap(&self, log: &LogWriter, wait: bool) -> bool {
         let mut done = Vec::new();
-        let make = |depth| self.environment.storage.write_queue(depth);
+        let make = |depth| self.environment.storage.durable_queue(depth);
         let reaped = log.with_worker_queue(make, |queue| queue.reap(wait, &mut done));
         if let Err(error) = reaped {
             self.failure.fail(error);
         }
         let any = !done.is_empty();
-        let begun = log.last_write_began();
         self.fail_if_any_failed(&done);
+        let now = self.environment.clock.now();
+        let begun = |done: &Completion| log.worker_queue.take_begun(done.token).unwrap_or(now);
+        let begun: Vec<Nanos> = done.iter().map(begun).collect();
         // First: if one of these panics, the others have ended all the same.
-        done.iter().for_each(|_| log.write_ends(self.environment.clock.now()));
-        for Completion { token, buffer, .. } in done {
+        begun.iter().for_each(|begun| log.write_ends(*begun, now));
+        for (Completion { token, buffer, .. }, begun) in done.into_iter().zip(begun) {
             self.complete(log, token, buffer, begun);
-            self.complete_piggybacked(log, token);
+            self.complete_piggybacked(log, token, begun);
         }
         any
     }
@@ -253,7 +260,7 @@ impl Writes {
 
     /// Completes what the write of `helper` called `token`, which is durable, carried for others,
     /// and wakes their waiters. The caller leads.
-    fn complete_piggybacked(&self, helper: &LogWriter, token: u64) {
+    fn complete_piggybacked(&self, helper: &LogWriter, token: u64, begun: Nanos) {
         if helper.piggyback.lowest() == Csn::MAX {
             return;
         }
@@ -261,8 +268,8 @@ impl Writes {
             let owner = self.durability.log(log);
             if !self.environment.poison.is_raised() {
                 let now = self.environment.clock.now();
-                self.complete_block(owner, sequence, buffer, helper.last_write_began(), now);
-                owner.piggyback_ends(now);
+                self.complete_block(owner, sequence, buffer, begun, now);
+                owner.piggyback_ends(begun, now);
             }
             owner.piggyback.stolen_ended();
             owner.event.notify_all();

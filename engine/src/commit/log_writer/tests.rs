@@ -33,3 +33,13 @@ fn what_is_needed_only_rises() {
     flush_request.require_watermark(Csn(6));
     assert_eq!(flush_request.required_watermark(), Csn(6));
 }
+
+#[test]
+fn each_write_in_flight_has_a_beginning_of_its_own() {
+    let queue = WorkerQueue::new(2);
+    queue.write_begins(7, Nanos(10));
+    queue.write_begins(8, Nanos(50));
+    assert_eq!(queue.take_begun(7), Some(Nanos(10)));
+    assert_eq!(queue.take_begun(7), None, "taken");
+    assert_eq!(queue.take_begun(8), Some(Nanos(50)));
+}
