@@ -141,7 +141,7 @@ pub struct Settings {
     pub writer: Option<Writer>,
     /// Time between two writes of a log without waiting commits, up to 1 s; with `queued` the
     /// window that the first arrival opens, for waiting commits, too. `None` is 1 ms for `queued`
-    /// and `restricted`, 200 us otherwise. Default `None`.
+    /// and `restricted`, 300 us for `auto`, 200 us otherwise. Default `None`.
     pub flush_interval: Option<Duration>,
     /// Writes of one log that a worker may have in flight, 1 to 3, where workers write. Default 2.
     pub writes_in_flight: usize,
@@ -404,6 +404,7 @@ impl Settings {
     pub fn flush_interval(&self) -> Duration {
         self.flush_interval.unwrap_or(match self.preset {
             Preset::Queued | Preset::Restricted => Duration::from_millis(1),
+            Preset::Auto if self.log_memory.is_none() => Duration::from_micros(300),
             _ => Duration::from_micros(200),
         })
     }

@@ -41,8 +41,8 @@ fn table(id: &'static str, title: &'static str, device: &str, here: &'static str
             "x",
             Ours::LeastAgainstOthers(at("", "auto", "throughput")),
             Holds::AtLeast(0.95),
-            "with 16 blocking threads and more the background thread of pipelined writes sooner than a leader; two \
-             logs, or fewer writes, save processor time of asynchronous threads",
+            "with 16 blocking threads the background thread of pipelined writes sooner than a leader; two logs, or \
+             fewer writes, save processor time of asynchronous threads",
         )],
     )
 }
