@@ -1,9 +1,9 @@
 //! A write queue with a thread for each write in flight.
 //!
 //! io_uring needs no threads. But where a durable write ends with a flush of the device, the kernel
-//! issues that flush on a thread of its own, whose slices are milliseconds long: beside busy workers
-//! it waits for the end of theirs, and with it all commits of the log. These threads ask for short
-//! slices, so they run as soon as the device answers.
+//! issues that flush on a thread of its own, whose slices are milliseconds long. Beside busy
+//! workers it waits for the end of theirs, and with it all commits of the log. These threads ask
+//! for short slices, so they run as soon as the device answers.
 //!
 //! ```text
 //!   user     submit: request into the mailbox of an idle thread, wake .......... reap: take `ended`

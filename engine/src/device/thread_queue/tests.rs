@@ -20,13 +20,13 @@ fn request(file: &Arc<dyn File>, token: u64, len: usize) -> WriteRequest {
 }
 
 #[test]
-fn all_writes_complete_with_their_buffers_and_never_too_many_at_once() {
+fn all_writes_complete_and_never_too_many_are_at_work() {
     let (_directory, file) = file();
     let mut queue = ThreadQueue::new(3);
     let mut done = Vec::new();
     for token in 0..20 {
         queue.submit(request(&file, token, SECTOR_BYTES)).expect("submitted");
-        assert!(queue.in_flight - queue.writers.iter().filter(|writer| writer.is_busy).count() == 0);
+        assert_eq!(queue.in_flight, queue.writers.iter().filter(|writer| writer.is_busy).count());
         assert!(queue.in_flight <= 3 && queue.writers.len() <= 3);
         queue.reap(false, &mut done).expect("reaped");
     }
