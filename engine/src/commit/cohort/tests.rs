@@ -119,3 +119,26 @@ fn misses_make_the_wait_for_a_cohort_rarer() {
     assert!(pauses.windows(2).all(|two| two[0] <= two[1]), "{pauses:?}");
     assert!(pauses[12] >= PAUSE_MAX - 1 && pauses[12] <= PAUSE_MAX + 1, "{pauses:?}");
 }
+
+#[test]
+fn a_crowd_is_seen_at_once_and_forgotten_after_many_writes() {
+    let mut bank = Bank::new();
+    let write_of = |bank: &mut Bank, commits: usize| {
+        for _ in 0..commits {
+            bank.appends();
+        }
+        bank.writes();
+    };
+    write_of(&mut bank, 3);
+    assert_eq!(bank.cohort.crowd(), 3);
+    write_of(&mut bank, 60);
+    assert_eq!(bank.cohort.crowd(), 60);
+    for _ in 0..10 {
+        write_of(&mut bank, 2);
+    }
+    assert!((17..60).contains(&bank.cohort.crowd()), "{}", bank.cohort.crowd());
+    for _ in 0..100 {
+        write_of(&mut bank, 2);
+    }
+    assert_eq!(bank.cohort.crowd(), 2);
+}
