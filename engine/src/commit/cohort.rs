@@ -41,8 +41,8 @@ const WRITE_MIN: Duration = Duration::from_micros(20);
 const WAIT_MAX: Duration = Duration::from_millis(100);
 /// The newest write counts for one part in so many in the mean.
 const MEAN_OF: u64 = 8;
-/// A smaller cohort lowers the crowd by one part in so many of the difference.
-const CROWD_OF: u32 = 16;
+/// A smaller cohort lowers the peak by one part in so many of the difference.
+const PEAK_OF: u32 = 16;
 
 /// The commits that are expected to join the next write of a log.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(super) struct Cohort {
     /// Commits that the last write released, plus commits already waiting when it ended.
     size: AtomicU32,
     /// About the largest of the recent sizes: a smaller one lowers it by a part of the difference.
-    crowd: AtomicU32,
+    peak: AtomicU32,
     /// Commits expected before the next write; 0: no commit is waited for.
     expected: AtomicU32,
     /// Time until which `expected` commits are waited for.
@@ -77,7 +77,7 @@ impl Cohort {
             first: AtomicU64::new(0),
             on_their_way: AtomicU32::new(0),
             size: AtomicU32::new(0),
-            crowd: AtomicU32::new(0),
+            peak: AtomicU32::new(0),
             expected: AtomicU32::new(0),
             until: AtomicU64::new(0),
             mean_ns: AtomicU64::new(0),
@@ -128,9 +128,9 @@ impl Cohort {
         let cohort = self.on_their_way.swap(0, Ordering::Relaxed) + there;
         let wait = Duration::from_nanos(mean).min(WAIT_MAX);
         self.size.store(cohort, Ordering::Relaxed);
-        let crowd = self.crowd.load(Ordering::Relaxed);
-        let lowered = crowd - crowd.saturating_sub(cohort).div_ceil(CROWD_OF);
-        self.crowd.store(cohort.max(lowered), Ordering::Relaxed);
+        let peak = self.peak.load(Ordering::Relaxed);
+        let lowered = peak - peak.saturating_sub(cohort).div_ceil(PEAK_OF);
+        self.peak.store(cohort.max(lowered), Ordering::Relaxed);
         let worthwhile =
             cohort > there.max(1) && wait >= WRITE_MIN && self.pause.load(Ordering::Relaxed) == 0;
         self.until.store(levels::after(now, wait).0, Ordering::Relaxed);
@@ -156,8 +156,8 @@ impl Cohort {
 
     /// Returns about how many threads wait together. On a fast device most cohorts are small even
     /// if many threads commit; one that a preempted thread holds up shows how many there are.
-    pub(super) fn crowd(&self) -> usize {
-        self.crowd.load(Ordering::Relaxed) as usize
+    pub(super) fn peak(&self) -> usize {
+        self.peak.load(Ordering::Relaxed) as usize
     }
 
     /// Returns about how many threads commit beside the caller.

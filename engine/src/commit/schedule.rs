@@ -23,7 +23,7 @@ pub(super) struct Schedule {
     axes: Axes,
     clock: Clock,
     durability: Arc<Durability>,
-    /// A crowd of more waiters than this leaves writing the log to its flusher.
+    /// More waiters of a log than this leave writing to its flusher.
     max_leader_waiters: usize,
 }
 
@@ -38,7 +38,7 @@ impl Schedule {
 
     /// Returns whether threads that wait for `log` leave writing it to its flusher.
     pub(super) fn delegates_to_flusher(&self, log: &LogWriter) -> bool {
-        !self.axes.waiters_write() || log.cohort.crowd() > self.max_leader_waiters
+        !self.axes.waiters_write() || log.cohort.peak() > self.max_leader_waiters
     }
 
     /// Returns until when the write of `log` waits for the others of its cohort. That is about the

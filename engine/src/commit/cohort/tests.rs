@@ -121,7 +121,7 @@ fn misses_make_the_wait_for_a_cohort_rarer() {
 }
 
 #[test]
-fn a_crowd_is_seen_at_once_and_forgotten_after_many_writes() {
+fn a_large_cohort_counts_at_once_and_for_many_writes() {
     let mut bank = Bank::new();
     let write_of = |bank: &mut Bank, commits: usize| {
         for _ in 0..commits {
@@ -130,15 +130,15 @@ fn a_crowd_is_seen_at_once_and_forgotten_after_many_writes() {
         bank.writes();
     };
     write_of(&mut bank, 3);
-    assert_eq!(bank.cohort.crowd(), 3);
+    assert_eq!(bank.cohort.peak(), 3);
     write_of(&mut bank, 60);
-    assert_eq!(bank.cohort.crowd(), 60);
+    assert_eq!(bank.cohort.peak(), 60);
     for _ in 0..10 {
         write_of(&mut bank, 2);
     }
-    assert!((17..60).contains(&bank.cohort.crowd()), "{}", bank.cohort.crowd());
+    assert!((17..60).contains(&bank.cohort.peak()), "{}", bank.cohort.peak());
     for _ in 0..100 {
         write_of(&mut bank, 2);
     }
-    assert_eq!(bank.cohort.crowd(), 2);
+    assert_eq!(bank.cohort.peak(), 2);
 }

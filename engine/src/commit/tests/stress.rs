@@ -274,7 +274,7 @@ fn many_waiters_leave_writing_to_the_flusher() {
     commit(max_leader_waiters);
     let (by_leaders, by_flusher) = flushes();
     assert!(by_flusher > 0, "{by_leaders} writes of leaders");
-    // The crowd is forgotten after some writes.
+    // A large cohort counts for many writes.
     (0..8).for_each(|_| commit(1));
     let (by_leaders, by_flusher) = flushes();
     commit(1);
