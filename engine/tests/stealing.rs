@@ -141,19 +141,21 @@ fn segments(disk: &SimulatedStorage) -> Vec<(String, Vec<u8>)> {
 
 /// Returns a stopped disk on which many records were stolen.
 fn sample(settings: &Settings, seed: u64, checkpoint_at: Option<u32>) -> (SimulatedStorage, Acknowledged) {
-    for attempt in 0..40 {
+    let mut most = 0;
+    for attempt in 0..400 {
         let (disk, db) = settings.create(seed);
         let acknowledged = beside_others(attempt % 4, &db, || work(&db, &disk, checkpoint_at));
         let stolen = db.statistics().stolen_blocks;
         disk.stop();
         drop(db);
+        most = most.max(stolen);
         // Both threads may have had the same log, or the flusher wrote records before they could be
-        // stolen.
+        // stolen: on a busy machine in nearly all attempts.
         if stolen > 20 && acknowledged.len() > 100 {
             return (disk, acknowledged);
         }
     }
-    panic!("too little is ever stolen");
+    panic!("too little is ever stolen: {most} blocks at most");
 }
 
 /// Returns the crashes for each dependency rule; more with `QUENCH_CRASHES`.
