@@ -1,8 +1,7 @@
 //! The frame table: page memory, one entry per page id, and the free ids.
 //!
 //! Invariants:
-//! 1. The memory of page *n* is `words[n * words per page ..]`, whatever is in it. Page 0 is never
-//!    used.
+//! 1. The memory of a page is where [`PageSpace`] says, whatever is in it. Page 0 is never used.
 //! 2. A free id below `page_count` is in [`FreeIds`] exactly once. Only the thread that took an id
 //!    from there claims its latch.
 //! 3. The lock of the free ids is held only for list work: no latch is waited for and no device is
@@ -14,19 +13,13 @@
 
 use super::latch::{Latch, State};
 use super::page_ids::FreeIds;
-use super::region::{Region, ZeroIsDefault};
+use super::page_space::PageSpace;
+use super::region::ZeroIsDefault;
 use crate::base::{Error, ErrorKind, Location, PageId, Result};
 use crate::store::Demand;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
-
-/// Address space reserved for pages, at least; far more than the budget, so that page ids can
-/// outgrow memory.
-const RESERVATION_BYTES: u64 = 1 << 40;
-const RESERVATION_FACTOR: u64 = if cfg!(any(loom, miri, feature = "shuttle")) { 2 } else { 16 };
-/// Address space reserved, at most: an eighth of a process's.
-const RESERVATION_BYTES_MAX: u64 = 1 << 44;
 
 /// Below this a pool gains little from huge pages, and would take 2 MiB for its first page.
 pub(super) const HUGE_PAGES_FROM_BYTES: u64 = 64 << 20;
@@ -97,8 +90,7 @@ impl Entry {
 
 /// The memory and the state of every page id of a database.
 pub struct FrameTable {
-    entries: Region<Entry>,
-    words: Region<AtomicU64>,
+    space: PageSpace<Entry>,
     /// log2 of the words per page.
     word_shift: u32,
     /// Memory for pages and everything else, in bytes.
@@ -121,10 +113,10 @@ impl FrameTable {
             return Err(Error::invalid(format!("{page_bytes} cannot be the size of a page"))
                 .at(Location::Setting("page_bytes")));
         }
-        let (entries, words) = reserve(page_bytes, memory_bytes / page_bytes as u64)?;
+        let space = PageSpace::reserve(page_bytes, memory_bytes)
+            .map_err(|error| error.at(Location::Setting("memory_bytes")))?;
         let frames = FrameTable {
-            entries,
-            words,
+            space,
             word_shift: page_bytes.trailing_zeros() - size_of::<u64>().trailing_zeros(),
             memory_bytes,
             is_sparse: AtomicBool::new(false),
@@ -142,9 +134,8 @@ impl FrameTable {
         let mut free = self.free.lock();
         let mut page_count = self.page_count();
         for page in allocated {
-            let Some(entry) = self.entry_of(page) else {
-                return Err(self.out_of_memory("the database has more pages than can be addressed"));
-            };
+            self.grow_to(page)?;
+            let entry = self.entry(page);
             if page.0 == 0 || !entry.latch.set_evicted() {
                 return Err(Error::corruption(format!("{page} is listed twice, or cannot exist")));
             }
@@ -205,27 +196,29 @@ impl FrameTable {
     /// to, or [`FrameTable::entry_of`] has found its entry.
     #[inline]
     pub(super) fn entry(&self, page: PageId) -> &Entry {
-        debug_assert!((page.0 as usize) < self.entries.len());
-        // SAFETY: the table has all its entries from the beginning. Guards are made only by methods
-        // that have found the page with `entry_of`; every other caller has the page from a guard,
-        // or a number below that of the entries.
-        unsafe { self.entries.get_unchecked(page.0 as usize) }
+        self.space.entry(page)
     }
 
     /// Returns the entry of any page id; `None` if the id is outside the table.
     #[inline]
     pub(super) fn entry_of(&self, page: PageId) -> Option<&Entry> {
-        self.entries.get(page.0 as usize)
+        self.space.entry_of(page)
     }
 
     /// Returns the memory of a page that is known to have an entry.
     #[inline]
     pub(super) fn words(&self, page: PageId) -> &[AtomicU64] {
-        let start = (page.0 as usize) << self.word_shift;
-        debug_assert!((page.0 as usize) < self.entries.len());
-        // SAFETY: as in `entry`; and there are `words per page` words for every entry (see
-        // `reserve`).
-        unsafe { self.words.get_unchecked(start..start + (1 << self.word_shift)) }
+        self.space.words(page)
+    }
+
+    /// Makes sure that `page` has an entry. The caller holds the lock of `free`.
+    fn grow_to(&self, page: PageId) -> Result<()> {
+        self.space.grow_to(page).map_err(|error| {
+            let why = error.without_advice();
+            self.out_of_memory(&format!(
+                "the process has no address space for more pages (`ulimit -v`; {why})"
+            ))
+        })
     }
 
     /// Makes the processor fetch the first lines of a page (header and slots of a node) while its
@@ -236,9 +229,8 @@ impl FrameTable {
         #[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let start = (page.0 as usize) << self.word_shift;
             for line in 0..PREFETCH_LINES {
-                if let Some(word) = self.words.get(start + line * WORDS_PER_LINE) {
+                if let Some(word) = self.space.first_word(page, line * WORDS_PER_LINE) {
                     // SAFETY: a prefetch has no effect on the program's state, and the address is
                     // inside the region.
                     unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast()) };
@@ -358,10 +350,8 @@ impl FrameTable {
             return Ok(page);
         }
         let first = self.page_count.load(Ordering::Relaxed);
-        let end = (first + free.wanted(before)).min(self.entries.len() as u64);
-        if first >= end {
-            return Err(self.out_of_memory("all page ids are in use"));
-        }
+        self.grow_to(PageId(first))?;
+        let end = (first + free.wanted(before)).min(self.space.end());
         self.set_page_count(end);
         if (first..end).contains(&self.frames_max()) {
             self.use_sparsely();
@@ -399,10 +389,7 @@ impl FrameTable {
     /// their ids.
     pub(super) fn discard(&self, pages: impl Iterator<Item = PageId>) {
         self.use_sparsely();
-        self.words.discard(pages.map(|page| {
-            let start = (page.0 as usize) << self.word_shift;
-            start..start + (1 << self.word_shift)
-        }));
+        self.space.discard(pages);
     }
 
     /// Asks for huge pages for the ids that fit in memory. As long as all ids fit, and no page has
@@ -410,9 +397,7 @@ impl FrameTable {
     /// of which few pages are used is not counted, so versions beside it may then take too much.)
     fn advise_huge(&self) {
         if self.memory_bytes >= HUGE_PAGES_FROM_BYTES {
-            let pages = self.frames_max() as usize + 1;
-            self.words.advise_huge(pages << self.word_shift, true);
-            self.entries.advise_huge(pages, true);
+            self.space.advise_huge(Some(self.frames_max() as usize + 1));
         }
     }
 
@@ -421,8 +406,7 @@ impl FrameTable {
     /// memory that the budget does not count.
     fn use_sparsely(&self) {
         if !self.is_sparse.swap(true, Ordering::Relaxed) {
-            self.words.advise_huge(self.words.len(), false);
-            self.entries.advise_huge(self.entries.len(), false);
+            self.space.advise_huge(None);
         }
     }
 
@@ -436,27 +420,6 @@ impl FrameTable {
     /// The address of page memory.
     #[cfg(test)]
     pub(super) fn address(&self) -> usize {
-        self.words.as_ptr().addr()
-    }
-}
-
-/// Reserves the tables: fewer entries than wished for if the address space is limited, but never
-/// fewer than fit in memory.
-fn reserve(page_bytes: usize, frames_max: u64) -> Result<(Region<Entry>, Region<AtomicU64>)> {
-    let least = frames_max + 1;
-    let mut wish =
-        frames_max.saturating_mul(RESERVATION_FACTOR).min(RESERVATION_BYTES_MAX / page_bytes as u64);
-    if !cfg!(any(loom, miri, feature = "shuttle")) {
-        wish = wish.max(RESERVATION_BYTES / page_bytes as u64);
-    }
-    let mut pages = wish.max(least) as usize;
-    loop {
-        let words = pages.saturating_mul(page_bytes / size_of::<u64>());
-        let reserved = Region::new(pages).and_then(|entries| Ok((entries, Region::new(words)?)));
-        match reserved {
-            Ok(regions) => return Ok(regions),
-            Err(error) if pages as u64 == least => return Err(error.at(Location::Setting("memory_bytes"))),
-            Err(_) => pages = (pages / 2).max(least as usize),
-        }
+        self.words(PageId(0)).as_ptr().addr()
     }
 }

@@ -4,7 +4,8 @@
 //! `base + n * page size`. The design is known as *vmcache* (Leis et al., "Virtual-Memory Assisted
 //! Buffer Management", SIGMOD 2023). No hash table leads from ids to frames: finding a page is a
 //! shift and an add, one atomic word per page says whether it is in memory, and the operating
-//! system's page table does the rest.
+//! system's page table does the rest. (A database with far more pages than fit in memory has
+//! further stretches: see `page_space`.)
 //!
 //! ```text
 //!          entries (one per page id)                 page memory (reserved)
@@ -31,6 +32,7 @@
 //!
 //! | file | owns |
 //! |---|---|
+//! | `page_space` | the address space of page ids, which grows |
 //! | `frames` | [`FrameTable`]: page memory, latches, flags, free ids |
 //! | `fairness` | the fairness ticket and its wait queue |
 //! | `eviction` | [`Eviction`]: the hand that chooses candidates, the signals of the evictor |
@@ -48,6 +50,7 @@ pub mod latch;
 mod page_ids;
 mod prefetch;
 mod region;
+mod page_space;
 mod source;
 
 mod frames;
