@@ -10,9 +10,9 @@
 //! 2. A segment is **safe to drop** for a reader at the checkpoint that first covered all its
 //!    blocks, or later. A transaction above that checkpoint has no record in the segment, and no
 //!    chunk either, because a checkpoint does not cover chunks of transactions in progress.
-//! 3. Retained segments do not count as log in use, and delay no commit. Those of the setting are
-//!    at most `kept_bytes` long together; with those of running feeds at most the larger of
-//!    `kept_bytes` and `feed_bytes`. On a full disk none is retained.
+//! 3. Retained segments do not count as log in use, and delay no commit. Without feeds they are the
+//!    newest `kept_bytes` at least, and less than a segment more; with running feeds at most the
+//!    larger of that and `feed_bytes`. On a full disk none is retained.
 //! 4. A feed at a CSN below the beginning of history has *fallen behind*: its next step fails.
 
 use super::file::Segment;
@@ -150,12 +150,9 @@ impl History {
             return Some(self.retained.remove(0));
         }
         let is_needed = self.feeds.values().any(|position| *position < safe);
-        let most = match is_needed {
-            _ if disk_full => 0,
-            true => self.kept_bytes.max(self.feed_bytes),
-            false => self.kept_bytes,
-        };
-        if self.bytes() <= most {
+        let newer = self.bytes() - oldest.segment.len;
+        let is_kept = newer < self.kept_bytes || is_needed && self.bytes() <= self.feed_bytes;
+        if is_kept && !disk_full {
             return None;
         }
         self.begin_at(safe);

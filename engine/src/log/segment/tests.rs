@@ -564,6 +564,19 @@ fn history_is_retained_up_to_its_bound_and_oldest_first() {
     assert_eq!(pool.history_with(Csn(45), Csn(50)).first(), Some(&(Csn(20), Csn(20))));
 }
 
+/// Regression: of 32 MiB as little as 16 were retained, because a segment was dropped as soon as
+/// all together were longer.
+#[test]
+fn history_has_at_least_the_bytes_of_its_setting() {
+    let (pool, _, _) = pool(8);
+    pool.keep_history(2 * SEGMENT_BYTES + 1, 0, vec![(Csn(0), Csn(0))]);
+    for checkpoint in [10, 20, 30, 40, 50] {
+        fill(&pool, &[checkpoint - 5]);
+        pool.recycle(Csn(checkpoint), Csn(checkpoint)).expect("a healthy disk");
+    }
+    assert_eq!((pool.history_bytes(), pool.history_begins()), (3 * SEGMENT_BYTES, Csn(20)));
+}
+
 #[test]
 fn segment_of_a_long_transaction_is_needed_until_it_is_covered() {
     let (pool, _, _) = pool(4);
