@@ -3,6 +3,7 @@
 //! Readers need no lock if the lock file cannot be created: every writer has created it.
 
 use crate::base::{Error, ErrorKind, Result};
+use crate::sync::{NotInherited, PerProcess};
 use std::collections::HashSet;
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,11 @@ use std::time::Duration;
 pub(crate) const LOCK_PATH: &str = "LOCK";
 
 /// Directories that this process has open: a file lock does not exclude the same process.
-static OPEN_DIRECTORIES: std::sync::Mutex<Option<HashSet<PathBuf>>> = std::sync::Mutex::new(None);
+static OPEN_DIRECTORIES: PerProcess<std::sync::Mutex<HashSet<PathBuf>>> = PerProcess::new();
+
+fn open_directories() -> std::sync::MutexGuard<'static, HashSet<PathBuf>> {
+    OPEN_DIRECTORIES.get(Default::default).lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
 
 /// Attempts to take a lock that another process holds.
 const LOCK_ATTEMPTS: u32 = 30;
@@ -21,6 +26,7 @@ const STEP: Duration = Duration::from_millis(1);
 /// The lock of a directory: a file lock against other processes, and a set against the same
 /// process.
 pub(super) struct DirectoryLock {
+    _not_inherited: Option<NotInherited>,
     directory: Option<PathBuf>,
     /// `None` for a reader if the file cannot be created.
     file: Option<std::fs::File>,
@@ -37,7 +43,7 @@ impl DirectoryLock {
             .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e));
         let mut file = match opened? {
             Some(file) => file,
-            None => return Ok(DirectoryLock { directory: None, file: None }),
+            None => return Ok(DirectoryLock { _not_inherited: None, directory: None, file: None }),
         };
         let attempt = || if exclusive { file.try_lock() } else { file.try_lock_shared() };
         let mut taken = attempt();
@@ -63,15 +69,18 @@ impl DirectoryLock {
             });
         }
         if exclusive {
-            let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if !open.get_or_insert_with(HashSet::new).insert(directory.to_path_buf()) {
+            if !open_directories().insert(directory.to_path_buf()) {
                 return Err(busy(directory, &mut file));
             }
             // For the error message of a second open; a failure to write it changes nothing.
             let _ = file.set_len(0).and_then(|()| file.rewind());
             let _ = writeln!(file, "{}", std::process::id());
         }
-        Ok(DirectoryLock { directory: exclusive.then(|| directory.to_path_buf()), file: Some(file) })
+        Ok(DirectoryLock {
+            _not_inherited: Some(NotInherited::new(&file)),
+            directory: exclusive.then(|| directory.to_path_buf()),
+            file: Some(file),
+        })
     }
 }
 
@@ -110,10 +119,7 @@ impl Drop for DirectoryLock {
         // leave the lock to it.
         let _ = self.file.as_ref().map(std::fs::File::unlock);
         if let Some(directory) = &self.directory {
-            let mut open = OPEN_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Some(set) = open.as_mut() {
-                set.remove(directory);
-            }
+            open_directories().remove(directory);
         }
     }
 }

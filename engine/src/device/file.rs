@@ -16,8 +16,8 @@ use super::uring_read::ManyReads;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use crate::sync::{Mutex, NotInherited, Process};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::IoSlice;
@@ -110,13 +110,21 @@ impl FileStorage {
     }
 
     fn error(&self, what: &str, path: &str, error: std::io::Error) -> Error {
+        if error.kind() == std::io::ErrorKind::NotFound && !self.directory.exists() {
+            let what =
+                format!("cannot {what}: the directory was moved or removed while the database is open");
+            return Error::io(what, error).with_kind(ErrorKind::Io).at(self.location(path));
+        }
         let hint = match error.raw_os_error() {
             Some(24 | 23) => " (too few file descriptors: raise `ulimit -n`)".into(),
             _ if error.kind() == std::io::ErrorKind::PermissionDenied => describe_access(&self.path(path)),
             _ => String::new(),
         };
-        Error::io(format!("cannot {what}{hint}"), error)
-            .at(Location::File { path: self.path(path).display().to_string(), offset: 0 })
+        Error::io(format!("cannot {what}{hint}"), error).at(self.location(path))
+    }
+
+    fn location(&self, path: &str) -> Location {
+        Location::File { path: self.path(path).display().to_string(), offset: 0 }
     }
 }
 
@@ -216,6 +224,8 @@ impl Storage for FileStorage {
             })
             .map_err(|e: Errno| self.error("open a file", path, e.into()))?;
         Ok(Arc::new(RealFile {
+            not_inherited: OnceLock::new(),
+            process: Process::current(),
             fd,
             path: path.to_string(),
             direct,
@@ -322,6 +332,9 @@ impl Storage for FileStorage {
 /// One file of a real directory.
 #[derive(Debug)]
 struct RealFile {
+    /// Set with the first lock: it ends with this process, whatever a forked child does.
+    not_inherited: OnceLock<NotInherited>,
+    process: Process,
     fd: OwnedFd,
     path: String,
     /// Writes go to the device, not to the page cache.
@@ -339,8 +352,15 @@ impl RealFile {
         Error::io(format!("cannot {what}"), error.into()).at(self.location(offset))
     }
 
+    /// Refuses a change in a forked child. The calls of users are refused before; this is for user
+    /// code that forks inside a call, and returns in both processes.
+    fn check_process(&self) -> Result<()> {
+        self.process.check().map_err(|forked| forked.at(self.location(0)))
+    }
+
     /// Allocates `from..to`; false if the file system cannot do that.
     fn allocate(&self, flags: FallocateFlags, from: u64, to: u64) -> Result<bool> {
+        self.check_process()?;
         loop {
             match rustix::fs::fallocate(&self.fd, flags, from, to - from) {
                 Ok(()) => return Ok(true),
@@ -355,7 +375,10 @@ impl RealFile {
     fn flock(&self, operation: FlockOperation) -> Result<bool> {
         loop {
             match rustix::fs::flock(&self.fd, operation) {
-                Ok(()) => return Ok(true),
+                Ok(()) => {
+                    self.not_inherited.get_or_init(|| NotInherited::new(&self.fd));
+                    return Ok(true);
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => return Ok(false),
                 Err(error) => return Err(self.error("lock the file", 0, error)),
@@ -440,17 +463,14 @@ impl File for RealFile {
     /// process did.
     fn claim(&self) -> Result<()> {
         let begun = Instant::now();
-        loop {
-            match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(()),
-                Err(Errno::WOULDBLOCK) if begun.elapsed() < CLAIM_WAIT => std::thread::sleep(CLAIM_STEP),
-                Err(Errno::WOULDBLOCK) => {
-                    let what = "another process has the file open, or writes of a killed process do not end";
-                    return Err(Error::new(ErrorKind::Busy, what).at(self.location(0)));
-                }
-                Err(error) => return Err(self.error("lock the file", 0, error)),
+        while !self.flock(FlockOperation::NonBlockingLockExclusive)? {
+            if begun.elapsed() >= CLAIM_WAIT {
+                let what = "another process has the file open, or writes of a killed process do not end";
+                return Err(Error::new(ErrorKind::Busy, what).at(self.location(0)));
             }
+            std::thread::sleep(CLAIM_STEP);
         }
+        Ok(())
     }
 
     fn try_lock(&self) -> Result<bool> {
@@ -503,7 +523,8 @@ impl File for RealFile {
     }
 
     fn read_many(&self, reads: &mut [ReadRequest<'_>], done: &mut ReadDone<'_>) {
-        let unread = match &self.many {
+        // A forked child does not have the memory of the rings.
+        let unread = match self.many.as_ref().filter(|_| !self.process.is_forked()) {
             Some(many) if reads.len() > 1 => many.read(self.fd.as_raw_fd(), reads, done),
             _ => (0..reads.len()).collect(),
         };
@@ -515,11 +536,13 @@ impl File for RealFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check_process()?;
         self.write_all(offset, bytes, ReadWriteFlags::empty())
             .map_err(|(at, error)| self.error("write", at, error))
     }
 
     fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.check_process()?;
         if !self.direct {
             // Whatever is trusted about the device's cache says nothing about the page cache.
             self.write_at(offset, bytes)?;
@@ -575,6 +598,7 @@ impl File for RealFile {
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
+        self.check_process()?;
         rustix::fs::ftruncate(&self.fd, len).map_err(|e| self.error("change the length", len, e))
     }
 

@@ -5,6 +5,7 @@
 //! to the socket's file can connect: the file has the mode 600.
 
 use crate::base::Result;
+use crate::sync::NotInherited;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -26,6 +27,7 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// A socket that listens. Its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct MonitorSocket {
+    _not_inherited: NotInherited,
     listener: UnixListener,
     path: PathBuf,
     stopped: AtomicBool,
@@ -55,7 +57,12 @@ impl MonitorSocket {
             _ => {}
         }
         let listener = with_short_path(directory, |short| UnixListener::bind(short))?;
-        let socket = MonitorSocket { listener, path, stopped: AtomicBool::new(false) };
+        let socket = MonitorSocket {
+            _not_inherited: NotInherited::new(&listener),
+            listener,
+            path,
+            stopped: AtomicBool::new(false),
+        };
         std::fs::set_permissions(&socket.path, std::fs::Permissions::from_mode(0o600))?;
         Ok(socket)
     }

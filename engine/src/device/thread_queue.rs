@@ -16,7 +16,7 @@ use super::storage::{Completion, WriteQueue, WriteRequest};
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, JoinHandle, ask_for_short_slices};
-use crate::sync::{Event, Mutex};
+use crate::sync::{Event, Mutex, Process};
 use std::sync::Arc;
 
 /// What one thread shares with the queue.
@@ -49,6 +49,7 @@ pub(super) struct ThreadQueue {
     writers: Vec<Writer>,
     ended: Arc<Ended>,
     in_flight: usize,
+    process: Process,
     /// Ended, and not asked for yet.
     reaped: Vec<Completion>,
 }
@@ -61,6 +62,7 @@ impl ThreadQueue {
             depth: depth.max(1),
             writers: Vec::new(),
             ended: Arc::default(),
+            process: Process::current(),
             in_flight: 0,
             reaped: Vec::new(),
         }
@@ -136,6 +138,7 @@ fn write(request: WriteRequest) -> Completion {
 
 impl WriteQueue for ThreadQueue {
     fn submit(&mut self, request: WriteRequest) -> Result<()> {
+        self.process.check()?;
         let Some(writer) = self.idle_writer() else {
             self.reaped.push(write(request));
             return Ok(());
@@ -148,6 +151,7 @@ impl WriteQueue for ThreadQueue {
     }
 
     fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> Result<()> {
+        self.process.check()?;
         self.take(wait && self.reaped.is_empty());
         done.append(&mut self.reaped);
         Ok(())
@@ -161,6 +165,10 @@ impl WriteQueue for ThreadQueue {
 impl Drop for ThreadQueue {
     /// Waits for the writes in flight.
     fn drop(&mut self) {
+        // A forked child has none of these threads.
+        if self.process.is_forked() {
+            return;
+        }
         for writer in &self.writers {
             writer.mailbox.is_over.store(true, Ordering::Release);
             writer.mailbox.arrived.notify_all();

@@ -22,6 +22,7 @@ use super::buffer::AlignedBuffer;
 use super::facts::DurabilityMethod;
 use super::storage::{Completion, WriteQueue, WriteRequest};
 use crate::base::{Error, Result};
+use crate::sync::Process;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -85,6 +86,8 @@ fn lost_link(offered: &VecDeque<u64>, taken: usize) -> Option<usize> {
 
 /// See the module's text.
 pub(super) struct UringQueue {
+    /// A forked child does not have the ring's memory.
+    process: Process,
     ring: IoUring,
     slots: Vec<Option<Slot>>,
     in_flight: usize,
@@ -99,7 +102,16 @@ impl UringQueue {
         let entries = (2 * depth.clamp(1, 1024)).next_power_of_two() as u32;
         let ring = IoUring::new(entries).map_err(|e| Error::io("cannot create an io_uring", e))?;
         let slots = (0..depth.max(1)).map(|_| None).collect();
-        Ok(UringQueue { ring, slots, in_flight: 0, method, offered: VecDeque::new(), done: Vec::new() })
+        let process = Process::current();
+        Ok(UringQueue {
+            process,
+            ring,
+            slots,
+            in_flight: 0,
+            method,
+            offered: VecDeque::new(),
+            done: Vec::new(),
+        })
     }
 
     /// Starts what is left of a slot's write.
@@ -268,6 +280,7 @@ fn libc_eintr() -> i32 {
 
 impl WriteQueue for UringQueue {
     fn submit(&mut self, request: WriteRequest) -> Result<()> {
+        self.process.check()?;
         while self.in_flight == self.slots.len() {
             self.enter(1)?;
             self.take_completions()?;
@@ -285,6 +298,7 @@ impl WriteQueue for UringQueue {
     }
 
     fn reap(&mut self, wait: bool, done: &mut Vec<Completion>) -> Result<()> {
+        self.process.check()?;
         let mut result = self.take_completions();
         if result.is_ok() && !self.offered.is_empty() {
             // No other call may follow.
@@ -304,6 +318,9 @@ impl WriteQueue for UringQueue {
 
 impl Drop for UringQueue {
     fn drop(&mut self) {
+        if self.process.is_forked() {
+            return;
+        }
         while self.in_flight > 0 {
             if self.enter(1).and_then(|()| self.take_completions()).is_err() {
                 // The kernel may still read the buffers: leaking them is the only safe thing left.

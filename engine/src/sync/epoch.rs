@@ -15,10 +15,24 @@
 //! assert_eq!(value, Some(&1));
 //! ```
 
-use crossbeam_epoch::{Atomic, Owned, Shared};
+use super::fork::{Ours, PerProcess};
+use crossbeam_epoch::{Atomic, Collector, LocalHandle, Owned, Shared};
+use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 pub use crossbeam_epoch::Guard;
+
+/// The epochs of this process. In those of its parent a thread may be in an epoch that a forked
+/// child does not have, so nothing would ever be freed.
+static COLLECTOR: PerProcess<Collector> = PerProcess::new();
+
+thread_local! {
+    static HANDLE: RefCell<Option<Ours<LocalHandle>>> = const { RefCell::new(None) };
+}
+
+fn register() -> LocalHandle {
+    COLLECTOR.get(Collector::new).register()
+}
 
 /// Enters an epoch: nothing that is reachable now is freed until the guard is dropped. Cheap and
 /// re-entrant.
@@ -29,7 +43,16 @@ pub fn pin() -> Guard {
     if let Some(guard) = super::simulation::pin() {
         return guard;
     }
-    crossbeam_epoch::pin()
+    let pinned = HANDLE.try_with(|handle| {
+        let is_usable = |handle: &Ours<LocalHandle>| !handle.process().is_forked();
+        if !handle.borrow().as_ref().is_some_and(is_usable) {
+            *handle.borrow_mut() = Some(Ours::new(register()));
+        }
+        // What is freed meanwhile may enter an epoch, too.
+        handle.borrow().as_ref().map(|handle| handle.pin())
+    });
+    // A thread that ends has no handle any more.
+    pinned.ok().flatten().unwrap_or_else(|| register().pin())
 }
 
 /// A nullable owner of a `T` that lock-free readers may look at.

@@ -10,6 +10,7 @@
 
 pub mod backoff;
 pub mod consolidation;
+pub mod fork;
 pub mod epoch;
 pub mod event;
 #[cfg(feature = "simulation")]
@@ -19,6 +20,7 @@ mod slices;
 pub use backoff::Backoff;
 pub use consolidation::ConsolidationArray;
 pub use event::Event;
+pub use fork::{NotInherited, Ours, PerProcess, Process};
 
 #[cfg(loom)]
 use loom as imp;

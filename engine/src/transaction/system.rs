@@ -19,30 +19,40 @@ use crate::commit::{Commit, Record};
 use crate::log::RedoBuffer;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
+use crate::sync::{PerProcess, Process};
 use crate::tree::{self, Held, LargeReader, LargeReference, ReadLeaf, Tree, TreeObserver};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Ordinals of living threads.
-static ORDINALS: std::sync::Mutex<BTreeSet<usize>> = std::sync::Mutex::new(BTreeSet::new());
+static ORDINALS: PerProcess<std::sync::Mutex<BTreeSet<usize>>> = PerProcess::new();
+
+fn ordinals() -> std::sync::MutexGuard<'static, BTreeSet<usize>> {
+    ORDINALS.get(Default::default).lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
 
 /// The smallest number that no other living thread has, so that a few threads use different logs,
 /// whichever threads ran before.
-struct Ordinal(usize);
+struct Ordinal {
+    number: usize,
+    process: Process,
+}
 
 impl Ordinal {
     fn take() -> Ordinal {
-        let mut taken = ORDINALS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut taken = ordinals();
         let free = (0..).zip(&*taken).take_while(|(number, taken)| number == *taken).count();
         taken.insert(free);
-        Ordinal(free)
+        Ordinal { number: free, process: Process::current() }
     }
 }
 
 impl Drop for Ordinal {
     fn drop(&mut self) {
-        ORDINALS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&self.0);
+        if !self.process.is_forked() {
+            ordinals().remove(&self.number);
+        }
     }
 }
 
@@ -51,7 +61,7 @@ thread_local! {
 }
 
 fn thread_ordinal() -> usize {
-    ORDINAL.try_with(|ordinal| ordinal.0).unwrap_or(0)
+    ORDINAL.try_with(|ordinal| ordinal.number).unwrap_or(0)
 }
 
 /// Called with all participants of a structure change latched, before the change.

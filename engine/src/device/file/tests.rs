@@ -28,6 +28,8 @@ fn refused_ring_makes_writes_blocking_and_is_reported() {
 fn failed_buffered_durable_write_fails_all_later_ones() {
     let (_reader, pipe) = std::io::pipe().expect("a pipe");
     let mut file = RealFile {
+        not_inherited: OnceLock::new(),
+        process: Process::current(),
         fd: pipe.into(),
         path: "f".into(),
         direct: false,

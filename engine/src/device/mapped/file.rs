@@ -17,6 +17,7 @@
 use super::memory::{MapOptions, MappedMemory, MemoryFacts, Survives, WORD_BYTES, absolute};
 use super::primitive::Primitive;
 use crate::base::{Error, ErrorKind, Location, Result};
+use crate::sync::NotInherited;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::thread::MembarrierCommand;
@@ -37,8 +38,9 @@ struct MappedFile {
     latency: Duration,
     read_only: bool,
     facts: MemoryFacts,
+    _not_inherited: NotInherited,
     /// Keeps the lock.
-    _fd: OwnedFd,
+    fd: OwnedFd,
 }
 
 // SAFETY: the mapping belongs to this value alone and lives as long as it; what threads may do with
@@ -96,7 +98,8 @@ pub fn map_file(path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory
         latency: options.latency,
         read_only: options.read_only,
         facts,
-        _fd: fd,
+        _not_inherited: NotInherited::new(&fd),
+        fd,
     }))
 }
 
@@ -212,6 +215,12 @@ impl MappedFile {
 }
 
 impl MappedMemory for MappedFile {
+    fn release(&self) {
+        if let Err(error) = rustix::fs::flock(&self.fd, FlockOperation::Unlock) {
+            tracing::debug!(%error, "the memory-mapped log stays locked until it is dropped");
+        }
+    }
+
     fn facts(&self) -> MemoryFacts {
         self.facts.clone()
     }

@@ -110,6 +110,9 @@ pub trait MappedMemory: Send + Sync + fmt::Debug {
 
     /// Makes everything that is visible durable.
     fn flush(&self);
+
+    /// Lets another owner map the memory before this mapping ends. The caller stores nothing more.
+    fn release(&self) {}
 }
 
 /// The unit that is never torn.
