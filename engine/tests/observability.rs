@@ -1,11 +1,13 @@
 //! What a monitoring system sees: statistics in several forms, health, and the log of slow commits.
 
+use crate::support::interleaved::{Interleaved, set_interrupt};
 use crate::support::test_database::{TestDatabase, tiny};
+use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::simulated::{Fault, FaultKind, OperationKind};
-use quenchdb::{Database, HealthState, LatencySummary, Statistics, Table};
+use quenchdb::{Database, ErrorKind, HealthState, LatencySummary, Statistics, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 
 fn put(db: &Database, table: &Table, rows: std::ops::Range<u32>) {
@@ -271,6 +273,86 @@ fn a_full_disk_is_a_degraded_health() {
     assert_eq!(health.state, HealthState::Degraded);
     assert!(health.reasons.iter().any(|reason| reason.contains("space")), "{health:?}");
     disk.set_capacity(None);
+}
+
+/// Regression: the health of a database was good while none of its commits worked. And the error
+/// was `NotFound`, as for a table that does not exist.
+#[test]
+fn a_moved_directory_degrades_health_and_is_an_io_error() {
+    let parent = tempfile::tempdir().expect("space");
+    let (here, there) = (parent.path().join("db"), parent.path().join("moved"));
+    let settings = tiny(4 << 20).with(|s| s.log_bytes_max = 1 << 20);
+    let db = Database::builder().settings(settings).open(&here).expect("opens");
+    let table = db.create_table("rows").expect("new");
+    std::fs::rename(&here, &there).expect("its own");
+    let insert = |n: u32| db.transact(|tx| tx.insert(&table, n.to_be_bytes(), vec![0; 40_000]));
+    let error = (0..100).find_map(|n| insert(n).err()).expect("the log needs a new segment");
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert!(error.to_string().contains("moved or removed"), "{error}");
+    let health = db.health();
+    assert_eq!(health.state, HealthState::Degraded);
+    assert!(health.reasons.iter().any(|reason| reason.contains("moved or removed")), "{health:?}");
+    let text = db.statistics().prometheus();
+    assert!(text.contains("quenchdb_health 1\n") && text.contains("moved or removed"), "{text}");
+    std::fs::rename(&there, &here).expect("its own");
+    let begun = Instant::now();
+    while insert(1000).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "commits work again");
+    }
+    db.checkpoint().expect("works");
+    assert_eq!(db.health().state, HealthState::Healthy, "{:?}", db.health());
+}
+
+#[test]
+fn a_write_that_stands_still_is_a_degraded_health_with_its_time() {
+    let storage = Arc::new(Interleaved(Arc::new(MemoryStorage::new())));
+    let db = Database::builder().settings(tiny(4 << 20)).storage(storage).open("db").expect("opens");
+    let table = db.create_table("rows").expect("new");
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut wait = Some(wait);
+            set_interrupt(Some(Box::new(move |_| {
+                if let Some(wait) = wait.take() {
+                    let _ = wait.recv();
+                }
+            })));
+            put(&db, &table, 0..1);
+            set_interrupt(None);
+        });
+        let begun = Instant::now();
+        let health = loop {
+            let health = db.health();
+            if health.state != HealthState::Healthy {
+                break health;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "it is noticed");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        assert!(begun.elapsed() > Duration::from_secs(1), "a write may take some time");
+        assert_eq!(health.state, HealthState::Degraded);
+        assert!(health.seconds >= 2 && health.reasons[0].contains("log 0"), "{health:?}");
+        drop(release);
+    });
+    assert_eq!(db.health().state, HealthState::Healthy);
+}
+
+#[test]
+fn versions_that_fill_their_memory_are_a_degraded_health() {
+    let settings = tiny(4 << 20).with(|s| s.version_bytes = 64 << 10);
+    let db = settings.open_in_memory();
+    let table = db.create_table("rows").expect("new");
+    let change = |n: u32| db.transact(|tx| tx.insert(&table, (n % 500).to_be_bytes(), vec![1; 500]));
+    (0..500).for_each(|n| change(n).expect("room"));
+    let snapshot = db.begin_read().expect("free");
+    let error = (0..5000).find_map(|n| change(n).err()).expect("the snapshot keeps all versions");
+    assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{error}");
+    let health = db.health();
+    assert_eq!(health.state, HealthState::Degraded);
+    assert!(health.reasons.iter().any(|reason| reason.contains("version_bytes")), "{health:?}");
+    drop(snapshot);
+    change(0).expect("the versions can be given back");
+    assert_eq!(db.health().state, HealthState::Healthy, "{:?}", db.health());
 }
 
 /// Every name in the dashboard and in its page is one that the text has.

@@ -1,14 +1,19 @@
 //! Whether an open database works, in one word, and why not.
 
-use super::database::Database;
 use super::engine::Engine;
+use crate::base::clock::Nanos;
+use std::time::Duration;
+
+/// A commit that has waited so long is a reason to look.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How well a database works.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum HealthState {
     /// Everything works.
+    #[default]
     Healthy,
     /// Reads and commits work, or some of them; an administrator should look.
     Degraded,
@@ -16,8 +21,20 @@ pub enum HealthState {
     Failed,
 }
 
+impl HealthState {
+    /// Returns the state as a word: `healthy`, `degraded` or `failed`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            HealthState::Healthy => "healthy",
+            HealthState::Degraded => "degraded",
+            HealthState::Failed => "failed",
+        }
+    }
+}
+
 /// The state of a database, and the reasons for it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Health {
@@ -25,6 +42,8 @@ pub struct Health {
     pub state: HealthState,
     /// Each one says what is wrong and what to do. None if the database is healthy.
     pub reasons: Vec<String>,
+    /// Whole seconds since the oldest of the reasons began, of those for which that is known.
+    pub seconds: u64,
 }
 
 impl Health {
@@ -32,27 +51,49 @@ impl Health {
         self.state = self.state.max(state);
         self.reasons.push(reason.into());
     }
-}
 
-impl Database {
-    /// Returns whether the database works, without using the device. Takes microseconds, so it can
-    /// answer the probe of an orchestrator.
-    #[must_use]
-    pub fn health(&self) -> Health {
-        health(&self.inner)
+    /// Adds a reason that began at a known moment.
+    fn add_since(&mut self, engine: &Engine, since: Nanos, reason: &str, advice: &str) {
+        let seconds = engine.clock.now().since(since).as_secs();
+        self.seconds = self.seconds.max(seconds);
+        self.add(HealthState::Degraded, format!("{reason}, for {seconds} s: {advice}"));
     }
 }
 
-fn health(engine: &Engine) -> Health {
-    let mut health = Health { state: HealthState::Healthy, reasons: Vec::new() };
-    if engine.is_closed() {
-        health.add(HealthState::Failed, "the database is closed: open it again");
+/// Returns whether the database works. Takes no lock in a forked child.
+pub(super) fn health(engine: &Engine) -> Health {
+    let mut health = Health::default();
+    if let Err(unusable) = engine.check_usable() {
+        health.add(HealthState::Failed, unusable.message());
         return health;
     }
-    if let Err(error) =
-        engine.system.committed.check_whole().and_then(|()| engine.system.committed.check_commits())
-    {
+    let committed = &engine.system.committed;
+    if let Err(error) = committed.check_whole().and_then(|()| committed.check_commits()) {
         health.add(HealthState::Failed, format!("{error}: open the database again"));
+    }
+    add_commits(engine, &mut health);
+    add_memory(engine, &mut health);
+    add_log(engine, &mut health);
+    health
+}
+
+/// What keeps commits waiting.
+fn add_commits(engine: &Engine, health: &mut Health) {
+    let standing = engine.system.committed.running().and_then(|commit| commit.standing_write(PATIENCE));
+    if let Some((log, since)) = standing {
+        let what = format!("commits wait, because a write of log {log} does not complete");
+        health.add_since(engine, since, &what, "look at the device, or at the store of objects");
+    }
+}
+
+fn add_memory(engine: &Engine, health: &mut Health) {
+    if let Some(since) = engine.system.versions.full_since() {
+        let ((used, most), oldest) = (engine.system.versions.bytes(), engine.system.versions.snapshots().1);
+        let what = format!(
+            "commits that change rows fail, because old versions take {used} of {most} bytes (version_bytes), and \
+             a snapshot or transaction at CSN {oldest} keeps them"
+        );
+        health.add_since(engine, since, &what, "end long snapshots and transactions");
     }
     if engine.store.disk_space().is_disk_full() {
         health.add(HealthState::Degraded, "the disk has no space for pages: make room");
@@ -60,19 +101,23 @@ fn health(engine: &Engine) -> Health {
     if engine.pool.eviction().has_error() {
         health.add(HealthState::Degraded, "pages cannot leave memory: the disk refuses their images");
     }
-    if let Some(writing) = &engine.writing {
-        let segments = &writing.segments;
-        if segments.is_disk_full() {
-            health.add(HealthState::Degraded, "the disk has no space for the log: make room");
-        }
-        let (used, most) = (segments.bytes_in_use(), engine.settings.log_bytes_max);
-        if used > most / 10 * 9 {
-            let what = format!(
-                "the log holds {used} of {most} bytes (log_bytes_max): end long transactions, or find out why \
-                 checkpoints fail"
-            );
-            health.add(HealthState::Degraded, what);
-        }
+}
+
+fn add_log(engine: &Engine, health: &mut Health) {
+    let Some(writing) = &engine.writing else { return };
+    let segments = &writing.segments;
+    for (what, since) in segments.troubles(PATIENCE) {
+        health.add_since(engine, since, &what, "look at the directory and the device");
     }
-    health
+    if segments.is_disk_full() {
+        health.add(HealthState::Degraded, "the disk has no space for the log: make room");
+    }
+    let (used, most) = (segments.bytes_in_use(), engine.settings.log_bytes_max);
+    if used > most / 10 * 9 {
+        let what = format!(
+            "the log holds {used} of {most} bytes (log_bytes_max): end long transactions, or find out why \
+             checkpoints fail"
+        );
+        health.add(HealthState::Degraded, what);
+    }
 }

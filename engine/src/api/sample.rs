@@ -1,5 +1,6 @@
 //! What monitoring systems take of the statistics: names, meanings, numbers.
 
+use super::health::Health;
 use super::latency::LatencySummary;
 use crate::base::Csn;
 use crate::device::ObjectRequests;
@@ -126,6 +127,27 @@ impl Figure for LatencySummary {
             label: None,
             value: Value::Times(self),
         });
+    }
+}
+
+/// A number for the state, and one for each reason, whose text is a label.
+impl Figure for Health {
+    fn count<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        self.level(name, help, samples);
+    }
+
+    fn level<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        let state = Value::Level(self.state as u8 as f64);
+        samples.push(Sample { name: name.to_string(), help, label: None, value: state });
+        let seconds = Value::Level(self.seconds as f64);
+        let oldest = "Seconds since the oldest known reason began.";
+        samples.push(Sample { name: format!("{name}_seconds"), help: oldest, label: None, value: seconds });
+        samples.extend(self.reasons.iter().map(|reason| Sample {
+            name: format!("{name}_reason"),
+            help: "Why the database is not healthy.",
+            label: Some(("reason", Cow::Borrowed(reason.as_str()))),
+            value: Value::Level(1.0),
+        }));
     }
 }
 

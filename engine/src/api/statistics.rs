@@ -1,6 +1,7 @@
 //! The numbers of a database at one moment, each declared once: meaning, unit, source.
 
 use super::engine::Engine;
+use super::health::{Health, health};
 use super::latency::LatencySummary;
 use super::sample::{Change, Figure, Sample};
 use super::table_counts::TableCounts;
@@ -27,6 +28,7 @@ struct Sources<'a> {
     replay: ReplayEstimate,
     checkpoints: CheckpointTotals,
     usage: StoreUsage,
+    packs: PackUsage,
 }
 
 /// The kinds of numbers: a `count` only grows, a `level` is that of the moment, `times` are a
@@ -56,6 +58,11 @@ macro_rules! statistics {
                 }
             }
 
+            /// Returns only facts, without taking a lock: all numbers are 0.
+            fn read_facts(sources: &Sources<'_>) -> Statistics {
+                Statistics { $($name: statistics!(@facts $kind sources $type, $value),)* }
+            }
+
             /// Returns what happened since `earlier`, which the same open database returned:
             /// counters and latencies are differences; all else, means included, is that of this
             /// moment. A counter that was reset in between is 0.
@@ -75,6 +82,11 @@ macro_rules! statistics {
     (@since count $self:ident $earlier:ident $name:ident) => { Change::since(&$self.$name, &$earlier.$name) };
     (@since times $self:ident $earlier:ident $name:ident) => { Change::since(&$self.$name, &$earlier.$name) };
     (@since $kind:ident $self:ident $earlier:ident $name:ident) => { $self.$name.clone() };
+    (@facts fact $sources:ident $type:ty, $value:expr) => {{
+        let value: fn(&Sources<'_>) -> $type = $value;
+        value($sources)
+    }};
+    (@facts $kind:ident $sources:ident $type:ty, $value:expr) => { Default::default() };
     (@sample fact $self:ident $samples:ident $name:ident $help:expr) => {};
     (@sample count $self:ident $samples:ident $name:ident $help:expr) => {
         $self.$name.count(stringify!($name), $help, &mut $samples)
@@ -235,7 +247,9 @@ statistics! {
     /// free afterwards.
     level store_held_bytes: u64 = |s| s.usage.held_blocks * s.usage.block_bytes as u64;
     /// Packs: images that share a block, compressed.
-    fact packs: PackUsage = |s| s.engine.store.packs();
+    fact packs: PackUsage = |s| s.packs;
+    /// Whether the database works: 0 healthy, 1 degraded, 2 failed; with the reasons.
+    level health: Health = |s| health(s.engine);
     /// Whether the last request for space, for the log or for pages, was refused. While requests
     /// are refused the disk is asked again every second.
     level disk_full: bool = |s| is_disk_full(s.engine);
@@ -291,20 +305,28 @@ impl Statistics {
     /// Returns the numbers of this moment.
     pub(super) fn of(engine: &Engine) -> Statistics {
         let commit = engine.system.committed.running();
-        Statistics::read(&Sources {
+        let mut sources = Sources {
             engine,
             commit,
             axes: commit.map_or_else(|| Axes::of(&engine.settings), |commit| *commit.axes()),
             metrics: commit.map_or_else(Arc::default, |commit| commit.metrics().clone()),
             counters: &engine.system.counters,
-            snapshots: engine.system.versions.snapshots(),
-            replay: engine
-                .writing
-                .as_ref()
-                .map_or_else(Default::default, |writing| writing.replay.estimate()),
-            checkpoints: engine.checkpoints(),
-            usage: engine.store.usage(),
-        })
+            snapshots: Default::default(),
+            replay: Default::default(),
+            checkpoints: Default::default(),
+            usage: Default::default(),
+            packs: Default::default(),
+        };
+        if engine.is_forked() {
+            return Statistics { health: health(engine), ..Statistics::read_facts(&sources) };
+        }
+        if let Some(writing) = &engine.writing {
+            sources.replay = writing.replay.estimate();
+        }
+        sources.snapshots = engine.system.versions.snapshots();
+        (sources.checkpoints, sources.usage) = (engine.checkpoints(), engine.store.usage());
+        sources.packs = engine.store.packs();
+        Statistics::read(&sources)
     }
 }
 

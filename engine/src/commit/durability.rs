@@ -11,11 +11,13 @@ use super::pending::{Pending, Ticket};
 use super::predecessors::Predecessors;
 use super::stragglers::Stragglers;
 use super::watermark::Watermark;
+use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Dependency;
 use crate::base::{Csn, LogId};
 use crate::log::{DependencyRule, LogGuard};
 use crate::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// See the module's text.
 pub(super) struct Durability {
@@ -42,6 +44,13 @@ impl Facts for Durability {
 }
 
 impl Durability {
+    /// Returns the log with a write that has not completed for `patience`, and since when.
+    pub fn standing_write(&self, now: Nanos, patience: Duration) -> Option<(LogId, Nanos)> {
+        let standing = self.logs.iter().filter_map(|log| Some((log.id, log.stands_since()?)));
+        let oldest = standing.min_by_key(|(_, since)| *since);
+        oldest.filter(|(_, since)| now.since(*since) >= patience)
+    }
+
     pub(super) fn new(logs: Box<[LogWriter]>, axes: &Axes, first_csn: Csn) -> Durability {
         let (count, dependency) = (logs.len(), axes.dependency);
         let rule = rule_named(dependency, count);

@@ -325,6 +325,13 @@ impl LogWriter {
         (self.writes_started.load(Ordering::SeqCst), completed)
     }
 
+    /// Returns since when no write has completed although one is in flight; `None` if none is.
+    pub(super) fn stands_since(&self) -> Option<Nanos> {
+        let (started, completed) = self.writes();
+        let last = self.write_began.load(Ordering::Relaxed).max(self.write_ended.load(Ordering::Relaxed));
+        (started > completed).then_some(Nanos(last))
+    }
+
     /// Returns when the last write began.
     pub(super) fn last_write_began(&self) -> Nanos {
         Nanos(self.write_began.load(Ordering::Relaxed))

@@ -101,6 +101,9 @@ pub struct VersionStore {
     outwaited: AtomicU64,
     /// When charges were lowered last; 0 if never.
     charges_lowered: AtomicU64,
+    /// When writers were first left without memory for versions, since there was some; 0 if there
+    /// is some.
+    full_since: AtomicU64,
 }
 
 impl VersionStore {
@@ -124,6 +127,7 @@ impl VersionStore {
             views: CheckpointViews::default(),
             outwaited: AtomicU64::new(0),
             charges_lowered: AtomicU64::new(0),
+            full_since: AtomicU64::new(0),
         }
     }
 
@@ -302,8 +306,23 @@ impl VersionStore {
         }
         if !self.has_room() {
             self.note_outwaited(oldest);
+            self.note_full();
         }
         ended
+    }
+
+    fn note_full(&self) {
+        let now = self.clock.now().0.max(1);
+        let _ = self.full_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Returns since when writers find no memory for versions; `None` if there is some.
+    #[must_use]
+    pub fn full_since(&self) -> Option<Nanos> {
+        if self.has_room() {
+            self.full_since.store(0, Ordering::Relaxed);
+        }
+        Some(Nanos(self.full_since.load(Ordering::Relaxed))).filter(|since| *since > Nanos(0))
     }
 
     fn has_room(&self) -> bool {

@@ -219,11 +219,13 @@ impl SegmentPool {
         self.grow(&mut state, segment.as_ref().map_or(len, |segment| segment.len));
         match &mut segment {
             Some(segment) => {
+                state.requests.missed_since = None;
                 segment.uses += 1;
                 state.active.insert(segment.id, segment.len);
             }
             None => {
                 state.requests.longest_missed = state.requests.longest_missed.max(len);
+                state.requests.missed_since.get_or_insert_with(|| self.clock.now());
                 // A waiting committer asks again and again, also while the segment is made.
                 let is_made = state.requests.in_progress.is_some_and(|wish| wish >= len);
                 if !is_made && !state.requests.wanted.contains(&len) {
@@ -295,6 +297,7 @@ impl SegmentPool {
             state.retained = (covered < checkpoint).then_some((covered, checkpoint));
             state.forget_failure();
             (state.checkpoints.requested, state.requests.longest_missed) = (false, 0);
+            (state.checkpoints.failed_since, state.requests.missed_since) = (None, None);
             state.checkpoints.done += 1;
             state.recovered_bytes = 0;
             started = state.started;

@@ -99,6 +99,7 @@ impl SegmentPool {
         let mut state = self.state.lock();
         let full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
         state.attempts.disk_full = full.then(|| SpaceRefusal::new(begun, self.clock.now()));
+        state.attempts.failed_since = result.is_err().then(|| state.attempts.failed_since.unwrap_or(begun));
         state.attempts.failure = result.err();
         state.attempts.ended += 1;
         state.requests.in_progress = None;

@@ -175,9 +175,33 @@ impl SegmentPool {
         let mut state = self.state.lock();
         state.checkpoints.requested = false;
         state.checkpoints.failed += 1;
+        state.checkpoints.failed_since.get_or_insert_with(|| self.clock.now());
         state.checkpoints.failure = Some(error.duplicate());
         drop(state);
         self.prepared.notify_all();
+    }
+
+    /// Returns what is wrong with the log, and since when: no segment can be made, committers have
+    /// waited for one for `patience`, or checkpoints fail. Not that the disk is full.
+    #[must_use]
+    pub fn troubles(&self, patience: Duration) -> Vec<(String, Nanos)> {
+        let state = self.state.lock();
+        let mut troubles = Vec::new();
+        if let (Some(failure), Some(since)) = (&state.attempts.failure, state.attempts.failed_since)
+            && state.attempts.disk_full.is_none()
+        {
+            troubles.push((format!("the log gets no new segment: {}", failure.without_advice()), since));
+        } else if let Some(since) = state.requests.missed_since
+            && self.usable(&state, state.requests.longest_missed).is_none()
+            && self.clock.now().since(since) >= patience
+        {
+            troubles.push(("commits wait for a segment of the log".into(), since));
+        }
+        if let (Some(failure), Some(since)) = (&state.checkpoints.failure, state.checkpoints.failed_since) {
+            let what = format!("checkpoints fail, so the log grows: {}", failure.without_advice());
+            troubles.push((what, since));
+        }
+        troubles
     }
 
     /// Returns true if a thread waits for space that only a checkpoint can give. The next recycling

@@ -34,6 +34,8 @@ pub(super) struct Requests {
     pub in_progress: Option<u64>,
     /// The longest length that `take` could not give since the last recycling.
     pub longest_missed: u64,
+    /// Since when `take` has given nothing, if it has not.
+    pub missed_since: Option<Nanos>,
 }
 
 /// Results of preparing segments.
@@ -43,6 +45,8 @@ pub(super) struct Attempts {
     pub ended: u64,
     /// Why the last preparation failed. Stands until one succeeds; a request for a segment retries.
     pub failure: Option<Error>,
+    /// When the first of the preparations failed that failed in a row.
+    pub failed_since: Option<Nanos>,
     /// The last preparation found the disk full. Cleared when one succeeds.
     pub disk_full: Option<SpaceRefusal>,
     /// When a committer was last refused because the disk is full.
@@ -56,6 +60,8 @@ pub(super) struct Checkpoints {
     pub failed: u64,
     /// Why the last failed checkpoint failed.
     pub failure: Option<Error>,
+    /// When the first of the checkpoints failed that failed since the last one that did not.
+    pub failed_since: Option<Nanos>,
     /// A committer waits at the bound or on a full disk, or the full disk leaves no READY segment.
     pub requested: bool,
 }
