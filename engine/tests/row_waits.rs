@@ -1,7 +1,7 @@
 //! Waiting for rows that other transactions hold: when waiters wake up, and how long they wait.
 
-use quenchdb::{Database, ErrorKind, Isolation, Result, Table, Transaction};
-use std::time::Duration;
+use quenchdb::{Database, ErrorKind, Isolation, Result, Table, Transaction, TransactionOptions};
+use std::time::{Duration, Instant};
 
 /// Regression: a waiter was not woken when the row's holder rolled back to a savepoint. It waited
 /// for the full `lock_wait`, although the row was free.
@@ -92,4 +92,40 @@ fn lock_wait_is_one_time_whoever_holds_the_row_meanwhile() {
         }
     }
     panic!("the waiter is always faster");
+}
+
+/// Regression: `transact` repeated a transaction that met a held row 100 times, for 100 times
+/// `lock_wait` in all.
+#[test]
+fn transact_gives_up_soon_after_three_times_lock_wait() {
+    const LOCK_WAIT: Duration = Duration::from_millis(100);
+    let waits = |builder: quenchdb::Builder, options: TransactionOptions| {
+        let db = builder.lock_wait(LOCK_WAIT).open_in_memory().expect("opens");
+        let table = db.create_table("t").expect("new");
+        let mut holder = db.begin().expect("free");
+        holder.insert(&table, "a", "1").expect("free row");
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let (begun, mut attempts) = (Instant::now(), 0);
+                let outcome = db.transact_with(options, |tx| {
+                    attempts += 1;
+                    tx.insert(&table, "a", "2")
+                });
+                assert_eq!(outcome.expect_err("the row is held").kind(), ErrorKind::LockTimeout);
+                (begun.elapsed(), attempts)
+            });
+            waiter.join().expect("no panic")
+        })
+    };
+    let (default, options) = (Database::builder, TransactionOptions::new);
+    let (time, attempts) = waits(default(), options());
+    assert!(time >= 2 * LOCK_WAIT && attempts >= 2, "it is repeated: {time:?}, {attempts}");
+    // On a machine that does nothing else: 300 ms.
+    assert!(time < 10 * LOCK_WAIT && attempts <= 3, "{time:?}, {attempts}");
+    let (time, attempts) = waits(default(), options().lock_timeout(Duration::from_millis(10)));
+    assert!(time < 5 * LOCK_WAIT && attempts > 1, "the transaction's own time counts: {time:?}, {attempts}");
+    let (_, attempts) = waits(default().transact_wait(Duration::ZERO), options());
+    assert_eq!(attempts, 1, "not repeated");
+    let (time, attempts) = waits(default().transact_wait(8 * LOCK_WAIT), options());
+    assert!(time >= 8 * LOCK_WAIT && attempts > 3, "{time:?}, {attempts}");
 }

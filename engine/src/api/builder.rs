@@ -50,6 +50,7 @@ impl Builder {
         log_bytes_max: u64 = log_bytes_max,
         loss_window: Duration = loss_window,
         lock_wait: Duration = lock_wait,
+        transact_wait: Duration = Some(transact_wait),
         slow_commit_log: Duration = Some(slow_commit_log),
         monitor: bool = monitor,
     }
@@ -183,10 +184,10 @@ impl Builder {
     /// checkpoint: neither later checkpoints of the writer nor what is only in the log. Open again
     /// to see a newer one. [`Database::checkpoint_csn`] returns its CSN.
     ///
-    /// Until the handle and its snapshots are dropped, the writer does not reuse the space of this
-    /// checkpoint, so its file of pages may grow. The writer waits for no reader. Writes only a
-    /// slot in the directory `readers`, and needs the right to write there. At most 64 readers at a
-    /// time. Not for network file systems.
+    /// Until the handle is closed, or it and its snapshots are dropped, the writer does not reuse
+    /// the space of this checkpoint, so its file of pages may grow. The writer waits for no reader.
+    /// Writes only a slot in the directory `readers`, and needs the right to write there. At most
+    /// 64 readers at a time. Not for network file systems.
     ///
     /// In a store of objects the reader may be on any machine. It puts a pin, which ends after a
     /// week at the latest, or with [`Place::remove_pin`]: then reads fail with `Poisoned`.

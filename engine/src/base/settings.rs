@@ -119,6 +119,10 @@ pub struct Settings {
     /// How long a transaction waits for one row or lock before it fails with `LockTimeout`, up to
     /// 1 h. Default 1 s.
     pub lock_wait: Duration,
+    /// How long `Database::transact` repeats a transaction that fails with `LockTimeout`, up to 1
+    /// h: an attempt that ends later is the last one. `None` is three times `lock_wait`, or what
+    /// the transaction sets instead of that, but at least 100 ms. Default `None`.
+    pub transact_wait: Option<Duration>,
     /// Reports, as a warning through `tracing`, each commit that takes at least so long from its
     /// record to its acknowledgment, with the time of each stage. Default `None`: no report.
     pub slow_commit_log: Option<Duration>,
@@ -194,9 +198,9 @@ pub struct Settings {
     /// A clean close removes the log, except two short segments. `false` keeps its segments, so
     /// that a backup can be restored with the log of a database that was closed. Default true.
     pub trim_log: bool,
-    /// Bytes of log that are retained for change feeds beyond what recovery needs, also while the
-    /// database is closed, up to 16 TiB. With history, each value is logged whole. 0: only running
-    /// feeds retain some. Default 0.
+    /// Bytes of log that are retained for change feeds beyond what recovery needs, at least, also
+    /// while the database is closed, up to 16 TiB; less than a segment more. With history, each
+    /// value is logged whole. 0: only running feeds retain some. Default 0.
     pub change_history_bytes: u64,
     /// An overwrite that keeps the length of a value logs only the range of bytes that it changes.
     /// `false` logs each value whole. Recovery reads both. Default true.
@@ -330,6 +334,7 @@ impl Default for Settings {
             loss_window: Duration::from_millis(10),
             write_deadline: Duration::from_secs(60),
             lock_wait: Duration::from_secs(1),
+            transact_wait: None,
             slow_commit_log: None,
             monitor: true,
             device_trust: DeviceTrust::Auto,
@@ -488,7 +493,8 @@ impl Settings {
         within("gather_window", milliseconds(self.gather_window), 0, 1_000)?;
         within("flush_interval", milliseconds(self.flush_interval()), 0, 1_000)?;
         within("insertion_latency", microseconds(self.insertion_latency), 0, 1_000)?;
-        within("lock_wait", milliseconds(self.lock_wait), 0, 3_600_000)
+        within("lock_wait", milliseconds(self.lock_wait), 0, 3_600_000)?;
+        within("transact_wait", milliseconds(self.transact_wait.unwrap_or_default()), 0, 3_600_000)
     }
 
     fn validate_log_space(&self) -> Result<()> {

@@ -132,6 +132,11 @@ impl TransactionOptions {
         TransactionOptions { priority, ..self }
     }
 
+    /// Returns the wait for one row or lock that the transaction sets itself.
+    pub(crate) fn own_lock_timeout(&self) -> Option<Duration> {
+        self.lock_timeout
+    }
+
     /// Returns whether reads are remembered or locked.
     #[inline]
     pub(super) fn read_mode(&self) -> ReadMode {

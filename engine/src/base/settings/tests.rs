@@ -31,6 +31,7 @@ fn duration_beyond_64_bits_is_refused() {
         ("gather_window", Settings { gather_window: milliseconds, ..base() }),
         ("flush_interval", Settings { flush_interval: Some(milliseconds), ..base() }),
         ("lock_wait", Settings { lock_wait: milliseconds, ..base() }),
+        ("transact_wait", Settings { transact_wait: Some(milliseconds), ..base() }),
         ("idle_max", Settings { idle_max: microseconds, ..base() }),
         ("insertion_latency", Settings { insertion_latency: microseconds, ..base() }),
     ];
