@@ -126,24 +126,56 @@ fn a_database_is_closed_when_the_last_drop_returns() {
     }
 }
 
+/// All that a program may still have when another handle has closed the database.
 #[test]
-fn what_outlives_the_database_goes_on_or_says_why_not() {
+fn a_closed_database_leaves_its_directory_whatever_lives_on() {
     in_time("the test", 300, || {
         let directory = tempfile::tempdir().expect("space");
-        let db = builder().open(directory.path()).expect("opens");
+        let db = builder().monitor(true).open(directory.path()).expect("opens");
         let table = db.create_table("t").expect("new");
         put(&db, &table, "a", "1");
-        let snapshot = db.begin_read().expect("free");
+        db.transact(|tx| tx.insert(&table, "large", vec![3; 100_000])).expect("commits");
+        let (snapshot, ranged, read) = (db.begin_read(), db.begin_read(), db.begin_read());
+        let (snapshot, ranged, read) = (snapshot.expect("free"), ranged.expect("free"), read.expect("free"));
+        let mut range = ranged.range(&table, ..);
+        let mut value = read.read_value(&table, "large").expect("readable").expect("there");
+        let mut changes = db.changes(snapshot.csn()).expect("begins");
         let mut tx = db.begin().expect("free");
         tx.insert(&table, "b", "2").expect("free row");
+        let mut lazy = db.begin_with(Durability::Lazy).expect("free");
+        lazy.insert(&table, "c", "3").expect("free row");
+        let (handle, clone) = (lazy.commit_async().expect("commits"), db.clone());
         db.close().expect("closes though a transaction is open");
-        assert_eq!(snapshot.get(&table, "a").expect("readable"), Some(b"1".to_vec()));
-        let error = tx.commit().expect_err("the database is closed");
-        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
-        drop(snapshot);
-        let db = builder().open(directory.path()).expect("free");
-        assert!(db.recovery().clean);
-        assert_eq!(rows(&db, "t").len(), 1);
+
+        let next = builder().open(directory.path()).expect("free");
+        assert!(next.recovery().clean);
+        handle.wait().expect("closing made it durable");
+        let refused = |error: Option<quenchdb::Error>, what: &str| {
+            let error = error.unwrap_or_else(|| panic!("{what}: the database is closed"));
+            assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{what}: {error}");
+            assert!(error.to_string().contains("closed"), "{what}: {error}");
+        };
+        refused(snapshot.get(&table, "a").err(), "a snapshot");
+        refused(range.next().and_then(Result::err), "a range");
+        refused(tx.get(&table, "a").err(), "a read");
+        refused(tx.insert(&table, "d", "4").err(), "a write");
+        refused(tx.commit().err(), "a commit");
+        refused(clone.begin().err(), "a handle that begins");
+        refused(clone.begin_read().err(), "a handle that reads");
+        refused(clone.table("t").err(), "a handle that looks for a table");
+        refused(clone.flush().err(), "a handle that flushes");
+        refused(clone.checkpoint().err(), "a handle that makes a checkpoint");
+        refused(clone.verify(None).err(), "a handle that verifies");
+        assert!(changes.next().is_none(), "a feed ends");
+        assert_eq!(clone.health().state, quenchdb::HealthState::Failed);
+        if let Err(error) = value.read_at(0, &mut [0; 10]) {
+            refused(Some(error), "a value");
+        }
+        put(&next, &next.table("t").expect("there"), "e", "5");
+        drop((range, value, changes, clone, snapshot));
+        assert!(Database::ask_statistics(directory.path()).is_ok(), "the socket is of the next one");
+        assert_eq!(rows(&next, "t").len(), 4);
+        next.close().expect("closes");
     });
 }
 
@@ -171,7 +203,7 @@ fn a_snapshot_that_outlives_its_database_sees_no_damage() {
     // No page is in memory yet.
     let db = open();
     let (table, snapshot) = (db.table("t").expect("there"), db.begin_read().expect("free"));
-    db.close().expect("closes");
+    drop(db);
     let db = open();
     for fill in 2..4 {
         change(&db, fill);

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod address_space;
 mod anomalies;
 mod appended_again;
 mod architecture;
@@ -25,6 +26,7 @@ mod fail_nth;
 mod faults;
 mod feeds;
 mod footprint;
+mod forks;
 mod formats;
 mod full_disk;
 mod handles;

@@ -2,7 +2,7 @@
 //! segments, and with whatever settings the database is opened next.
 
 use crate::support::test_database::{TestDatabase, tiny};
-use crate::support::{await_that, content, difference};
+use crate::support::{await_that, content, difference, rows};
 use quenchdb::internals::base::depth::{depth, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
@@ -286,6 +286,23 @@ fn a_commit_writes_nothing_to_the_device() {
     let memory = statistics.log_memory.expect("in mapped memory");
     assert_eq!((memory.survives, memory.bytes), (Survives::PowerCut, 1 << 20));
     assert!(db.open_line().contains("commits survive a power cut"), "{}", db.open_line());
+}
+
+#[test]
+fn a_closed_database_leaves_its_mapped_memory_to_the_next() {
+    let directory = tempfile::tempdir().expect("space");
+    let settings = settings(1).with(|s| s.log_memory = Some(directory.path().join("memory")));
+    let open =
+        || Database::builder().settings(settings.clone()).open(directory.path().join("db")).expect("free");
+    let db = open();
+    let table = db.create_table("t").expect("new");
+    db.transact(|tx| tx.insert(&table, "a", "1")).expect("commits");
+    let clone = db.clone();
+    db.close().expect("closes");
+    let next = open();
+    drop(clone);
+    next.transact(|tx| tx.insert(&next.table("t").expect("there"), "b", "2")).expect("commits");
+    assert_eq!(rows(&next, "t").len(), 2);
 }
 
 #[test]

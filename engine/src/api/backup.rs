@@ -93,6 +93,7 @@ impl Database {
     /// is closed meanwhile; `Corruption` if a page of the database, or the base, is damaged;
     /// `OutOfSpace`, I/O, `Poisoned`. An incomplete copy is recognised as such.
     pub fn backup(&self, target: impl Into<Place>, options: BackupOptions) -> Result<BackupReport> {
+        self.inner.check_usable()?;
         let _span = tracing::info_span!("backup", increment = options.base.is_some()).entered();
         let clock = Clock::real();
         let start = clock.now();
@@ -121,7 +122,10 @@ impl Database {
         };
         let compression = self.inner.settings.compression;
         let source = Source { storage, manifest: &manifest, compression };
-        let report = backup::back_up(source, &*target, base.as_deref(), &mut *progress)?;
+        let copied = backup::back_up(source, &*target, base.as_deref(), &mut *progress);
+        // What was read after a close may be of the next owner.
+        self.inner.check_usable()?;
+        let report = copied?;
         Ok(BackupReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
     }
 

@@ -1,6 +1,7 @@
 //! An open database: tables, transactions, checkpoints, numbers, closing.
 
 use super::engine::Owner;
+use super::health::{Health, health};
 use super::log_memory;
 use super::open::{Progress, no_database, or_ignore, unless_written};
 use super::place::Place;
@@ -18,7 +19,7 @@ use crate::log::DumpedRecord;
 use crate::recovery::RecoveryReport;
 use crate::store::{CheckpointReader, ManifestFile};
 use crate::sync::{Mutex, thread};
-use crate::transaction::{ActiveTransaction, LockInfo, ReadSnapshot, TransactionOptions, USER};
+use crate::transaction::{ActiveTransaction, LockInfo, ReadSnapshot, TransactionOptions};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,16 +33,30 @@ pub struct Database {
 
 /// Attempts of [`Database::transact`].
 const TRANSACT_ATTEMPTS: u32 = 100;
+/// After this time [`Database::transact`] begins no further attempt, unless `transact_wait` is
+/// longer.
+const TRANSACT_TIME: Duration = Duration::from_secs(5);
+/// The default of `transact_wait`, in times of `lock_wait`.
+const LOCK_WAITS: u32 = 3;
+/// The default of `transact_wait` where `lock_wait` is short.
+const TRANSACT_WAIT_MIN: Duration = Duration::from_millis(100);
 
 /// The outcome of an attempt that may be repeated.
 enum Attempt<T, E> {
     Done(T),
-    Retry(E),
+    Retry(Retry<E>),
+}
+
+/// An attempt that met other transactions.
+struct Retry<E> {
+    error: E,
+    /// It waited for a row or lock for as long as it may.
+    timed_out: bool,
 }
 
 impl Database {
-    fn inside(&self) -> Option<PoisonOnPanic<'_>> {
-        self.inner.system.committed.inside(USER)
+    fn enter(&self) -> Result<Option<PoisonOnPanic<'_>>> {
+        self.inner.system.committed.enter()
     }
 
     /// Creates a table, durably.
@@ -50,7 +65,7 @@ impl Database {
     /// `AlreadyExists`; `InvalidArgument` for the name; `OutOfMemory`; those of a commit.
     pub fn create_table(&self, name: &str) -> Result<Table> {
         self.inner.check_writable()?;
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         self.inner.system.create_table(name).map(|state| Table { state })
     }
 
@@ -60,7 +75,7 @@ impl Database {
     /// `NotFound` if no table has this name, once the drop or rename of an earlier one is durable;
     /// `Poisoned` if such a change can no longer become durable.
     pub fn table(&self, name: &str) -> Result<Table> {
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         self.inner.system.table(name).map(|state| Table { state })
     }
 
@@ -88,7 +103,7 @@ impl Database {
     /// `NotFound`; `Busy` while open transactions or snapshots use it; those of a commit.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.inner.check_writable()?;
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         self.inner.system.drop_table(name)
     }
 
@@ -100,6 +115,7 @@ impl Database {
 
     /// Returns the table with this identifier, once its creation is durable.
     pub(crate) fn table_with_id(&self, id: u32) -> Result<Table> {
+        self.inner.check_usable()?;
         let state = self.inner.system.catalog.lock().find_id(TableId(id));
         match state {
             Some(state) => self.table(&state.name.get()),
@@ -144,7 +160,7 @@ impl Database {
     /// those of a commit.
     pub fn rename_table(&self, name: &str, new_name: &str) -> Result<()> {
         self.inner.check_writable()?;
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         self.inner.system.rename_table(name, new_name)
     }
 
@@ -166,14 +182,17 @@ impl Database {
     /// As [`Database::drop_table`] and [`Database::create_table`].
     pub fn clear_table(&self, name: &str) -> Result<Table> {
         self.inner.check_writable()?;
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         self.inner.system.clear_table(name).map(|state| Table { state })
     }
 
     /// Returns the names of all tables, in order. Creations and drops that are not durable yet
-    /// count.
+    /// count. None in a forked child.
     #[must_use]
     pub fn tables(&self) -> Vec<String> {
+        if self.inner.is_forked() {
+            return Vec::new();
+        }
         self.inner.system.catalog.names()
     }
 
@@ -213,7 +232,7 @@ impl Database {
         let options = options.into();
         options.check()?;
         self.inner.check_writable()?;
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         ActiveTransaction::begin(&self.inner.system, options).map(Transaction::new)
     }
 
@@ -223,14 +242,18 @@ impl Database {
     /// # Errors
     /// `Busy` at the limit of open snapshots.
     pub fn begin_read(&self) -> Result<Snapshot> {
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         ReadSnapshot::begin(&self.inner.system).map(Snapshot::new)
     }
 
     /// Runs `f` in a transaction and commits it, durably. If the transaction met a conflict, a
     /// deadlock or a lock timeout, takes everything back and runs `f` again from the beginning,
-    /// with growing pauses, at most 100 times. So `f` must have no effects outside the transaction
-    /// that may not be repeated. Any other error, and a panic, aborts the transaction.
+    /// with growing pauses. So `f` must have no effects outside the transaction that may not be
+    /// repeated. Any other error, and a panic, aborts the transaction.
+    ///
+    /// The error is returned after 100 attempts. An attempt is the last one, too, if it ends more
+    /// than 5 s after the first one began, or with a lock timeout after
+    /// [`transact_wait`](crate::Settings::transact_wait): three times `lock_wait`, 3 s by default.
     ///
     /// The error is the caller's own, as long as it can hold one of the engine. Whether `f` runs
     /// again depends on what the transaction met ([`Transaction::has_to_retry`]), whatever `f` made
@@ -306,10 +329,18 @@ impl Database {
         commit: fn(Transaction) -> Result<C>,
     ) -> Result<(T, C), E> {
         let mut random = Random::from_entropy();
+        let begun = self.inner.clock.now();
+        let lock_wait = options.own_lock_timeout().unwrap_or(self.inner.settings.lock_wait);
+        let usual = (LOCK_WAITS * lock_wait).max(TRANSACT_WAIT_MIN);
+        let patience = self.inner.settings.transact_wait.unwrap_or(usual);
         for attempt in 1.. {
             match self.attempt(options, f, commit)? {
-                Attempt::Retry(error) if attempt >= TRANSACT_ATTEMPTS => return Err(error),
-                Attempt::Retry(_) => {
+                Attempt::Retry(retry) if attempt >= TRANSACT_ATTEMPTS => return Err(retry.error),
+                Attempt::Retry(retry) => {
+                    let most = if retry.timed_out { patience } else { patience.max(TRANSACT_TIME) };
+                    if self.inner.clock.now().since(begun) >= most {
+                        return Err(retry.error);
+                    }
                     let most_us = 10u64 << attempt.min(10);
                     thread::sleep(Duration::from_micros(random.below(most_us)));
                 }
@@ -330,12 +361,16 @@ impl Database {
         match f(&mut transaction) {
             Ok(value) => match commit(transaction) {
                 Ok(committed) => Ok(Attempt::Done((value, committed))),
-                Err(error) if error.is_retryable() => Ok(Attempt::Retry(error.into())),
+                Err(error) if error.is_retryable() => {
+                    let timed_out = error.kind() == ErrorKind::LockTimeout;
+                    Ok(Attempt::Retry(Retry { error: error.into(), timed_out }))
+                }
                 Err(error) => Err(error.into()),
             },
             Err(error) if transaction.has_to_retry() => {
+                let timed_out = transaction.has_timed_out();
                 transaction.abort();
-                Ok(Attempt::Retry(error))
+                Ok(Attempt::Retry(Retry { error, timed_out }))
             }
             Err(error) => {
                 transaction.abort_acknowledging()?;
@@ -352,7 +387,7 @@ impl Database {
     /// `OutOfSpace`, I/O, `Poisoned`; `InvalidArgument` if the database is read-only or closed.
     pub fn checkpoint(&self) -> Result<CheckpointReport> {
         self.inner.check_writable()?;
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         self.inner.checkpointer()?.checkpoint()
     }
 
@@ -363,7 +398,7 @@ impl Database {
     /// As [`Database::checkpoint`].
     pub fn checkpoint_paced(&self) -> Result<CheckpointReport> {
         self.inner.check_writable()?;
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         self.inner.checkpointer()?.checkpoint_paced(&self.inner.pacer())
     }
 
@@ -373,7 +408,7 @@ impl Database {
     /// # Errors
     /// `Poisoned` if a write or flush failed.
     pub fn flush(&self) -> Result<()> {
-        let _inside = self.inside();
+        let _inside = self.enter()?;
         if let Some(commit) = self.inner.system.committed.running() {
             commit.flush_all()?;
         }
@@ -382,9 +417,17 @@ impl Database {
         Ok(())
     }
 
+    /// Returns whether the database works, why not, and since when, without using the device. Takes
+    /// microseconds, so it can answer the probe of an orchestrator. Degraded, too, while commits
+    /// wait for seconds, or fail, for a reason that may pass.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        health(&self.inner)
+    }
+
     /// Returns the numbers of this moment. May be called many times a second: it reads counters and
     /// merges histograms, which takes a fraction of a millisecond of one thread, and touches no
-    /// file.
+    /// file. In a forked child the numbers are 0.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         Statistics::of(&self.inner)
@@ -435,6 +478,9 @@ impl Database {
     /// [`Place::pins`](crate::Place::pins) returns more.
     #[must_use]
     pub fn checkpoint_readers(&self) -> Vec<CheckpointReader> {
+        if self.inner.is_forked() {
+            return Vec::new();
+        }
         if let Some(pins) = self.inner.storage.pins() {
             let unknown = CheckpointReader { generation: 0, csn: Csn::ZERO, process: 0 };
             return pins.list_pins().map_or(Vec::new(), |pins| vec![unknown; pins.len()]);
@@ -445,6 +491,9 @@ impl Database {
     /// Resets latencies, aborts, conflicts, waits for rows and for versions, and the times of
     /// inserts into the log: between a warm-up and a measurement.
     pub fn reset_statistics(&self) {
+        if self.inner.is_forked() {
+            return;
+        }
         if let Some(commit) = self.inner.system.committed.running() {
             commit.metrics().reset();
         }
@@ -456,7 +505,7 @@ impl Database {
     /// many.
     #[must_use]
     pub fn locks(&self) -> Vec<LockInfo> {
-        self.inner.system.lock_report()
+        if self.inner.is_forked() { Vec::new() } else { self.inner.system.lock_report() }
     }
 
     /// Returns what recovery did when the database was opened.
@@ -486,7 +535,8 @@ impl Database {
     }
 
     /// Closes the database: makes everything committed durable, and makes a last checkpoint, so
-    /// that the next open replays nothing. Other handles can still read; their commits fail.
+    /// that the next open replays nothing. Then the directory is free for the next open, also while
+    /// other handles, snapshots, transactions or tables live; their further calls fail.
     /// Transactions still open count as aborted.
     ///
     /// # Errors

@@ -14,17 +14,17 @@ use crate::log::SegmentPool;
 use crate::recovery::RecoveryReport;
 use crate::store::{Manifest, PageStore};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, thread};
+use crate::sync::{Mutex, Ours, thread};
 use crate::transaction::TransactionSystem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// What the handles of an open database share. When the last handle is dropped the database closes
 /// in that thread: the drop waits for the maintenance thread, which may be in the middle of a
-/// checkpoint, and the lock is free when the drop returns.
+/// checkpoint, and the lock is free when the drop returns. In a forked child nothing happens.
 #[derive(Debug)]
 pub(super) struct Owner {
-    pub(super) engine: Arc<Engine>,
+    pub(super) engine: Ours<Arc<Engine>>,
 }
 
 impl std::ops::Deref for Owner {
@@ -101,8 +101,8 @@ pub(super) struct Engine {
     pub(super) clock: Clock,
     pub(super) opened: Opened,
     pub(super) closing: Closing,
-    /// Released last.
-    pub(super) _lock: Option<Box<dyn Send + Sync>>,
+    /// Released last. None after a close.
+    pub(super) lock: Mutex<Option<Box<dyn Send + Sync>>>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -128,11 +128,24 @@ impl Engine {
     }
 
     /// # Errors
-    /// `InvalidArgument` if the database is open read-only or closed.
+    /// `InvalidArgument` if the database is closed, and in a forked child.
+    pub(super) fn check_usable(&self) -> Result<()> {
+        self.system.committed.check_usable()
+    }
+
+    /// Returns whether the calling process is a forked child of the one that opened the database.
+    /// There a lock may stay locked for ever, so only what takes none may be called.
+    pub(super) fn is_forked(&self) -> bool {
+        self.system.committed.is_forked()
+    }
+
+    /// # Errors
+    /// `InvalidArgument` if the database is open read-only or closed, and in a forked child.
     pub(super) fn check_writable(&self) -> Result<&Writing> {
+        self.check_usable()?;
         let writing = self.writing.as_ref().ok_or_else(read_only)?;
         if self.is_closed() {
-            return Err(Error::invalid("the database is closed: open it again"));
+            return Err(Error::invalid("the last handle of the database was dropped"));
         }
         Ok(writing)
     }
@@ -150,7 +163,8 @@ impl Engine {
     }
 
     pub(super) fn checkpoints(&self) -> CheckpointTotals {
-        self.writing.as_ref().map_or_else(Default::default, |writing| writing.checkpointer.totals())
+        let writing = self.writing.as_ref().filter(|_| !self.is_forked());
+        writing.map_or_else(Default::default, |writing| writing.checkpointer.totals())
     }
 
     /// Returns the facts of the mapped memory that is used, or, in a read-only database, needed.
@@ -159,7 +173,22 @@ impl Engine {
         used.or_else(|| self.old_memory.facts.clone())
     }
 
+    /// Closes the database, and refuses all further calls.
+    ///
+    /// # Errors
+    /// Those of the last checkpoint; `InvalidArgument` in a forked child.
     pub(super) fn close(&self) -> Result<()> {
+        if self.is_forked() {
+            return self.check_usable();
+        }
+        self.system.committed.close();
+        let closed = self.close_once();
+        self.store.release_checkpoint();
+        closed
+    }
+
+    /// Closes the database, once, and gives up its directory, whatever still refers to the engine.
+    fn close_once(&self) -> Result<()> {
         if self.closing.closed.swap(true, Ordering::SeqCst) {
             return match &*self.closing.outcome.lock() {
                 Some(outcome) => same(outcome),
@@ -167,8 +196,7 @@ impl Engine {
             };
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| self.close_first()));
-        let monitor = self.threads.monitor.lock().take();
-        monitor.into_iter().for_each(Monitor::stop);
+        self.leave_directory();
         let panicked = || Err(Error::new(ErrorKind::Poisoned, "closing the database panicked"));
         *self.closing.outcome.lock() = Some(outcome.as_ref().map_or_else(|_| panicked(), same));
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
@@ -191,6 +219,20 @@ impl Engine {
         Ok(())
     }
 
+    /// Ends all that could write to the directory, and releases its locks.
+    fn leave_directory(&self) {
+        let monitor = self.threads.monitor.lock().take();
+        monitor.into_iter().for_each(Monitor::stop);
+        if let Some(writing) = &self.writing {
+            writing.checkpointer.end();
+        }
+        self.threads.read_ahead.stop();
+        self.threads.evictor.stop();
+        self.store.release();
+        self.system.committed.running().into_iter().for_each(|commit| commit.release_memory());
+        drop(self.lock.lock().take());
+    }
+
     /// Removes the log, and cuts the file of pages, of a database that was closed.
     fn give_back_space(&self, segments: &SegmentPool) -> Result<()> {
         // With a file of a killed process left, the next open recovers.
@@ -202,20 +244,11 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    /// Snapshots that outlive the database keep the page store open, which must not block the next
-    /// owner.
-    fn drop(&mut self) {
-        self.threads.read_ahead.stop();
-        self.threads.evictor.stop();
-        self.store.release();
-    }
-}
-
 impl Drop for Owner {
     fn drop(&mut self) {
-        if !self.is_closed()
-            && let Err(error) = self.close()
+        if !self.is_forked()
+            && !self.is_closed()
+            && let Err(error) = self.close_once()
         {
             tracing::error!(%error, "the database was not closed cleanly; the next open recovers it");
         }

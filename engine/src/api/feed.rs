@@ -57,7 +57,7 @@ impl Database {
     /// transaction has that CSN yet, or if the database is closed or open read-only.
     pub fn changes(&self, after: Csn) -> Result<Changes> {
         let writing = self.inner.check_writable()?;
-        let _inside = self.inner.system.committed.inside(crate::transaction::USER);
+        let _inside = self.inner.system.committed.enter()?;
         let catalog = self.inner.system.catalog.lock();
         let former = catalog.former().iter().map(|former| (former.id, former.name.clone()));
         let tables = catalog.tables().into_iter().map(|table| (table.id, table.name.get()));

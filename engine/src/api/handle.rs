@@ -2,6 +2,7 @@
 
 use crate::base::{Csn, ErrorKind, Result};
 use crate::commit::{Commit, Ticket, WakerPlace};
+use crate::sync::Ours;
 use crate::transaction::Submitted;
 use std::future::Future;
 use std::pin::Pin;
@@ -19,10 +20,12 @@ use std::time::Duration;
 /// waker that blocks delays only other wakers. A waker may wait for a commit, but not for a future
 /// of this database, which would not be woken. When the database is closed, some wakers may not
 /// have been called yet.
+///
+/// A handle may outlive the database: after [`close`](crate::Database::close) the outcome is known.
 #[derive(Clone, Debug)]
 #[must_use = "the commit may not be durable yet: wait for the handle, or drop it explicitly"]
 pub struct CommitHandle {
-    commit: Arc<Commit>,
+    commit: Ours<Arc<Commit>>,
     /// 0 for a transaction that wrote nothing.
     csn: Csn,
     /// What has to be committed: the transaction, or what it read. Needs no allocation for one
@@ -34,7 +37,7 @@ pub struct CommitHandle {
 
 impl CommitHandle {
     pub(super) fn new(commit: Arc<Commit>, submitted: Submitted) -> CommitHandle {
-        let waker = WakerPlace::default();
+        let (commit, waker) = (Ours::new(commit), WakerPlace::default());
         match submitted {
             Submitted::Written(ticket) => {
                 CommitHandle { commit, csn: ticket.csn, first: Some(ticket), others: Box::default(), waker }
@@ -61,7 +64,8 @@ impl CommitHandle {
     /// says).
     #[must_use]
     pub fn is_committed(&self) -> bool {
-        self.tickets().all(|ticket| self.commit.is_committed_ticket(ticket))
+        !self.commit.process().is_forked()
+            && self.tickets().all(|ticket| self.commit.is_committed_ticket(ticket))
     }
 
     /// Waits until the transaction is committed, and causes the device writes that this needs.
@@ -69,6 +73,7 @@ impl CommitHandle {
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn wait(&self) -> Result<()> {
+        self.commit.process().check()?;
         self.commit.wait(self.tickets(), None)
     }
 
@@ -77,6 +82,7 @@ impl CommitHandle {
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<bool> {
+        self.commit.process().check()?;
         match self.commit.wait(self.tickets(), Some(timeout)) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::Timeout => Ok(false),
@@ -90,6 +96,9 @@ impl Future for CommitHandle {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let CommitHandle { commit, first, others, waker, .. } = self.get_mut();
+        if let Err(error) = commit.process().check() {
+            return Poll::Ready(Err(error));
+        }
         // In turn: the waker waits at the first ticket that is not committed.
         for ticket in first.iter().chain(&*others) {
             match commit.poll(*ticket, context.waker(), waker) {

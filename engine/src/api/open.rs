@@ -17,8 +17,8 @@ use crate::device::{DurabilityMethod, File, Storage};
 use crate::feed::CountedEpochs;
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{CreationState, Manifest, ManifestFile, PageStore, creation_state};
-use crate::sync::Mutex;
 use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, Ours};
 use crate::transaction::{Limits, TransactionSystem};
 use std::path::Path;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn open_once(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Re
         Some(_) if parts.settings.read_only => parts.open_read_only(&manifest, progress)?,
         Some(file) => parts.open_for_writing(file, manifest, progress)?,
     };
-    let owner = Arc::new(Owner { engine: Arc::new(engine) });
+    let owner = Arc::new(Owner { engine: Ours::new(Arc::new(engine)) });
     maintenance::start(&owner)?;
     monitor::start(&owner);
     tracing::info!("{}", open_line(&owner));
@@ -370,7 +370,7 @@ impl Parts {
             clock: self.clock,
             opened: Opened { path: self.path, logs, recovery },
             closing: Closing::default(),
-            _lock: self.lock,
+            lock: Mutex::new(self.lock),
         }
     }
 }

@@ -40,7 +40,10 @@ impl Database {
     /// ```
     #[must_use]
     pub fn space_map(&self, cells: usize) -> (Vec<SpaceCell>, usize) {
-        self.inner.store.space_map(cells)
+        match self.inner.is_forked() {
+            true => (Vec::new(), self.inner.pool.page_bytes()),
+            false => self.inner.store.space_map(cells),
+        }
     }
 
     /// Returns the size and the shape of a table. Reads and checks all of its pages, beside
@@ -60,6 +63,7 @@ impl Database {
     /// `NotFound` if the table is dropped; `Corruption` of the first damaged page; I/O;
     /// `OutOfMemory` if a page that has to be read finds no room.
     pub fn table_report(&self, table: &Table) -> Result<TableReport> {
+        self.inner.check_usable()?;
         let gone = || {
             let what = "the table was dropped";
             Error::new(ErrorKind::NotFound, what).at(Location::Table(table.name().to_string()))

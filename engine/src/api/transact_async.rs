@@ -5,7 +5,7 @@ use super::database::Database;
 use super::handle::CommitHandle;
 use super::transaction::Transaction;
 use crate::base::{Error, Result};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, Process};
 use crate::transaction::TransactionOptions;
 use std::fmt;
 use std::future::Future;
@@ -71,7 +71,7 @@ impl Database {
             drop(f);
             sender.send(outcome);
         }));
-        Transacting { state: State::Running(slot) }
+        Transacting { state: State::Running(slot), process: Process::current() }
     }
 }
 
@@ -126,6 +126,7 @@ enum State<T, E> {
 #[must_use = "a future does nothing unless it is awaited; the transaction runs all the same"]
 pub struct Transacting<T, E> {
     state: State<T, E>,
+    process: Process,
 }
 
 /// Nothing in it is pinned.
@@ -141,6 +142,9 @@ impl<T, E: From<Error>> Future for Transacting<T, E> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if let Err(forked) = self.process.check() {
+            return Poll::Ready(Err(forked.into()));
+        }
         if let State::Running(slot) = &self.state {
             let mut answer = slot.0.lock();
             let Some(outcome) = answer.outcome.take() else {

@@ -6,6 +6,7 @@ use super::range::Source;
 use super::table::Table;
 use super::value::UserReader;
 use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::sync::Ours;
 use crate::transaction::{ActiveTransaction, LockMode, OpenValue, RangeCursor, Savepoint};
 use std::cell::Cell;
 use std::io::Read;
@@ -22,9 +23,11 @@ use std::io::Read;
 #[derive(Debug)]
 #[must_use = "dropping a transaction aborts it: commit it"]
 pub struct Transaction {
-    active: ActiveTransaction,
+    active: Ours<ActiveTransaction>,
     /// A call failed in a way that running the transaction again may cure.
     has_to_retry: Cell<bool>,
+    /// A call failed because it waited too long for a row or lock.
+    has_timed_out: Cell<bool>,
 }
 
 impl Source for Transaction {
@@ -47,11 +50,16 @@ impl Source for Transaction {
 
 impl Transaction {
     pub(super) fn new(active: ActiveTransaction) -> Transaction {
-        Transaction { active, has_to_retry: Cell::new(false) }
+        Transaction {
+            active: Ours::new(active),
+            has_to_retry: Cell::new(false),
+            has_timed_out: Cell::new(false),
+        }
     }
 
     #[inline]
     fn call<T>(&self, f: impl FnOnce(&ActiveTransaction) -> Result<T>) -> Result<T> {
+        self.active.system().committed.check_usable()?;
         let result = self.active.guarded(f);
         self.note(&result);
         result
@@ -59,6 +67,7 @@ impl Transaction {
 
     #[inline]
     fn call_mut<T>(&mut self, f: impl FnOnce(&mut ActiveTransaction) -> Result<T>) -> Result<T> {
+        self.active.system().committed.check_usable()?;
         let result = self.active.guarded_mut(f);
         self.note(&result);
         result
@@ -70,7 +79,12 @@ impl Transaction {
             && error.is_retryable()
         {
             self.has_to_retry.set(true);
+            self.has_timed_out.set(error.kind() == ErrorKind::LockTimeout);
         }
+    }
+
+    pub(super) fn has_timed_out(&self) -> bool {
+        self.has_timed_out.get()
     }
 
     /// Returns whether a call of this transaction returned a conflict, a deadlock or a lock
@@ -200,7 +214,7 @@ impl Transaction {
     /// long transaction that was given up), `InvalidArgument` (a closed database) before anything
     /// happened: then the transaction is aborted.
     pub fn commit(self) -> Result<Csn> {
-        self.active.commit()
+        self.active.into_inner()?.commit()
     }
 
     /// Commits and returns at once: the changes are visible to others. [`CommitHandle`] says when
@@ -210,8 +224,9 @@ impl Transaction {
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory` (a long transaction that was given up),
     /// `InvalidArgument` (a closed database): then the transaction is aborted.
     pub fn commit_async(self) -> Result<CommitHandle> {
-        let commit = self.active.system().commit().clone();
-        self.active.commit_async().map(|submitted| CommitHandle::new(commit, submitted))
+        let active = self.active.into_inner()?;
+        let commit = active.system().commit().clone();
+        active.commit_async().map(|submitted| CommitHandle::new(commit, submitted))
     }
 
     /// Takes everything back. Dropping the transaction does the same.
@@ -222,6 +237,6 @@ impl Transaction {
     /// Takes everything back, and returns once everything that the transaction observed is durable:
     /// an error of the user is an answer, and an answer is an acknowledgment.
     pub(super) fn abort_acknowledging(self) -> Result<()> {
-        self.active.abort_acknowledging()
+        self.active.into_inner()?.abort_acknowledging()
     }
 }

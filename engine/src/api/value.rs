@@ -2,6 +2,7 @@
 
 use crate::base::Result;
 use crate::base::checksum::crc_append;
+use crate::sync::{Ours, Process};
 use crate::transaction::OpenValue;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::marker::PhantomData;
@@ -10,12 +11,13 @@ use std::marker::PhantomData;
 /// everything back; then the panic resumes. An impossible count is an error, too.
 pub(super) struct UserReader<R> {
     reader: R,
+    process: Process,
     panic: Option<Box<dyn std::any::Any + Send>>,
 }
 
 impl<R: Read> UserReader<R> {
     pub(super) fn new(reader: R) -> UserReader<R> {
-        UserReader { reader, panic: None }
+        UserReader { reader, process: Process::current(), panic: None }
     }
 
     pub(super) fn resume_panic(self) {
@@ -33,6 +35,8 @@ impl<R: Read> Read for UserReader<R> {
             self.panic = Some(panic);
             Err(io::Error::other("the reader panicked"))
         })?;
+        // The user's code may have forked, and this may be the child.
+        self.process.check()?;
         if count > into.len() {
             return Err(io::Error::other("the reader returned a count larger than its buffer"));
         }
@@ -48,7 +52,7 @@ impl<R: Read> Read for UserReader<R> {
 /// is read from the device in any case.
 #[derive(Debug)]
 pub struct ValueReader<'a> {
-    value: OpenValue,
+    value: Ours<OpenValue>,
     position: u64,
     /// Bytes read from the beginning without a gap, and their checksum.
     checked: (u64, u32),
@@ -57,15 +61,15 @@ pub struct ValueReader<'a> {
 
 impl ValueReader<'_> {
     pub(super) fn new(value: OpenValue) -> Self {
-        ValueReader { value, position: 0, checked: (0, 0), source: PhantomData }
+        ValueReader { value: Ours::new(value), position: 0, checked: (0, 0), source: PhantomData }
     }
 
     /// Returns the length of the value in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
-        match &self.value {
+        match &*self.value {
             OpenValue::Whole(bytes) => bytes.len() as u64,
-            OpenValue::Large(reader, _) => reader.reference().len,
+            OpenValue::Large(value) => value.len(),
         }
     }
 
@@ -81,25 +85,26 @@ impl ValueReader<'_> {
     /// # Errors
     /// I/O, `Corruption`, `OutOfMemory` if a page that has to be read finds no room.
     pub fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize> {
-        match &mut self.value {
+        self.value.process().check()?;
+        match &mut *self.value {
             OpenValue::Whole(bytes) => {
                 let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
                 let count = rest.len().min(into.len());
                 into[..count].copy_from_slice(&rest[..count]);
                 Ok(count)
             }
-            OpenValue::Large(reader, _) => reader.read_at(offset, into),
+            OpenValue::Large(value) => value.read_at(offset, into),
         }
     }
 
     fn check(&mut self, read: &[u8]) -> Result<()> {
-        let OpenValue::Large(reader, _) = &self.value else { return Ok(()) };
+        let OpenValue::Large(value) = &*self.value else { return Ok(()) };
         if self.checked.0 != self.position || read.is_empty() {
             return Ok(());
         }
         self.checked = (self.position + read.len() as u64, crc_append(self.checked.1, read));
-        if self.checked.0 == reader.reference().len {
-            return reader.check_crc(self.checked.1);
+        if self.checked.0 == value.len() {
+            return value.check_crc(self.checked.1);
         }
         Ok(())
     }

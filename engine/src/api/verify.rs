@@ -146,7 +146,10 @@ impl Database {
     /// read-only in a store of objects, and something that looks like damage comes from a process
     /// that writes meanwhile.
     pub fn verify(&self, progress: Option<Progress>) -> Result<VerifyReport> {
+        self.inner.check_usable()?;
         let mut report = run(&self.inner, progress)?;
+        // What was read after a close may be of the next owner.
+        self.inner.check_usable()?;
         // Of damaged pages nothing can be derived.
         if report.problems.is_empty() {
             let snapshot = self.begin_read()?;

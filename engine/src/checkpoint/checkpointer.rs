@@ -3,7 +3,7 @@
 use super::image::Imager;
 use super::replay_model::ReplayModel;
 use crate::base::clock::Clock;
-use crate::base::{Csn, Result};
+use crate::base::{Csn, Error, Result};
 use crate::buffer::Pool;
 use crate::commit::PoisonOnPanic;
 use crate::device::Storage;
@@ -94,8 +94,16 @@ pub struct Checkpointer {
 pub(super) struct Published {
     pub(super) file: ManifestFile,
     pub(super) manifest: Manifest,
-    /// The last checkpoint of a close is complete.
+    /// The database is closed: nothing is written any more.
     pub(super) closed: bool,
+}
+
+impl Published {
+    /// # Errors
+    /// `InvalidArgument` once the database is closed.
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.closed { Err(Error::invalid("the database is closed")) } else { Ok(()) }
+    }
 }
 
 impl std::fmt::Debug for Checkpointer {
@@ -182,6 +190,11 @@ impl Checkpointer {
         self.system.commit().inside("a thread that made a checkpoint")
     }
 
+    /// Waits for a running checkpoint, and refuses all further writes: the database is closed.
+    pub fn end(&self) {
+        self.published().closed = true;
+    }
+
     /// Runs `f` while no checkpoint frees pages, writes images, or publishes. Waits for a running
     /// one.
     pub fn while_idle<T>(&self, f: impl FnOnce() -> T) -> T {
@@ -193,9 +206,10 @@ impl Checkpointer {
     /// a running checkpoint, and keeps others from beginning.
     ///
     /// # Errors
-    /// As [`Relocation::move_tail`].
+    /// As [`Relocation::move_tail`]; `InvalidArgument` once the database is closed.
     pub fn move_tail(&self, bound: u64, most: usize) -> Result<u64> {
-        let _published = self.published();
+        let published = self.published();
+        published.check_open()?;
         let _inside = self.poison_on_panic();
         Relocation::new(&self.store, &*self.storage, &|| ()).move_tail(bound, most)
     }
@@ -206,7 +220,8 @@ impl Checkpointer {
     /// # Errors
     /// As [`Relocation::empty_extents`].
     pub fn empty_extents(&self, most: usize) -> Result<u64> {
-        let _published = self.published();
+        let published = self.published();
+        published.check_open()?;
         let _inside = self.poison_on_panic();
         Relocation::new(&self.store, &*self.storage, &|| ()).empty_extents(most)
     }
@@ -217,7 +232,8 @@ impl Checkpointer {
     /// # Errors
     /// As [`Relocation::repack`].
     pub fn repack(&self, most: usize) -> Result<u64> {
-        let _published = self.published();
+        let published = self.published();
+        published.check_open()?;
         let _inside = self.poison_on_panic();
         Relocation::new(&self.store, &*self.storage, &|| ()).repack(most)
     }

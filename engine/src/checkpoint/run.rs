@@ -15,7 +15,7 @@ use super::pace::Pacer;
 use super::prepare::Prepared;
 use super::write_pages::Counts;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, Error, Result, TableId};
+use crate::base::{Csn, Result, TableId};
 use crate::log::SegmentPool;
 use crate::store::{FinishedCheckpoint, HeldBlocks, Manifest, OpenCheckpoint};
 use crate::sync::atomic::Ordering;
@@ -84,11 +84,9 @@ impl Checkpointer {
         // Under the lock of `published`: a thread that waited for it sees an earlier panic.
         let _inside = self.poison_on_panic();
         self.system.commit().check_whole()?;
-        if published.closed {
-            // The database was closed while this checkpoint waited. It would be marked as not
-            // closed.
-            return Err(Error::invalid("the database is closed"));
-        }
+        // If the database was closed while this checkpoint waited, it would be marked as not
+        // closed.
+        published.check_open()?;
         let (start, _running) = (self.clock.now(), Running::begin(&self.totals));
         // Garbage that is collected now is not in the images; the rest is listed in them.
         self.system.versions.collect_all();

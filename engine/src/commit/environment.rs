@@ -9,7 +9,7 @@ use crate::device::Storage;
 use crate::log::SegmentPool;
 use crate::log::memory::LogMemory;
 use crate::sync::atomic::AtomicBool;
-use crate::sync::{Event, event};
+use crate::sync::{Event, Process, event};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub(super) struct Environment {
     pub space: Event,
     /// No new transaction may commit. Read under each latch.
     pub closing: AtomicBool,
+    /// The process that opened the database.
+    pub process: Process,
 }
 
 impl Environment {

@@ -27,6 +27,14 @@ impl std::fmt::Debug for FeedSource {
 }
 
 impl FeedSource {
+    /// Refuses a call in a forked child.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub fn check_process(&self) -> Result<()> {
+        self.environment.process.check()
+    }
+
     /// The newest CSN that was drawn.
     #[must_use]
     pub fn newest_drawn(&self) -> Csn {

@@ -435,6 +435,11 @@ impl Commit {
         self.environment.memory.as_ref().map(|memory| memory.mapped().facts())
     }
 
+    /// Lets another owner map the memory of the log buffers, after [`Commit::close`].
+    pub fn release_memory(&self) {
+        self.environment.memory.iter().for_each(|memory| memory.mapped().release());
+    }
+
     /// Returns how far each log is durable in segments, for a check of what they hold.
     #[must_use]
     pub fn durable_ends(&self) -> Vec<ChainEnd> {
@@ -644,6 +649,12 @@ impl Commit {
         self.environment.poison.check_whole()
     }
 
+    /// Returns the log with a write that has not completed for `patience`, and since when.
+    #[must_use]
+    pub fn standing_write(&self, patience: Duration) -> Option<(LogId, Nanos)> {
+        self.durability.standing_write(self.environment.clock.now(), patience)
+    }
+
     /// Fails if no transaction can commit any more.
     ///
     /// # Errors
@@ -674,6 +685,9 @@ impl Commit {
 
 impl Drop for Commit {
     fn drop(&mut self) {
+        if self.environment.process.is_forked() {
+            return;
+        }
         // A caller that wants to know called `close`; every waiter has the failure already.
         let _ = self.close();
     }

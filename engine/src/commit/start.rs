@@ -21,8 +21,8 @@ use crate::base::{Csn, Epoch};
 use crate::device::Storage;
 use crate::log::memory::LogMemory;
 use crate::log::{Log, SegmentPool};
-use crate::sync::Event;
 use crate::sync::atomic::AtomicBool;
+use crate::sync::{Event, Process};
 use std::sync::Arc;
 
 /// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs
@@ -75,6 +75,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
         progress: Event::new(),
         space: Event::new(),
         closing: AtomicBool::new(false),
+        process: Process::current(),
     });
     let logs = logs.into_iter().map(|log| LogWriter::new(log, axes)).collect();
     let durability = Arc::new(Durability::new(logs, axes, first_csn));

@@ -115,6 +115,7 @@ impl Changes {
     /// `FellBehind` if the log no longer has the transaction; `Poisoned` if no more can become
     /// durable; `Corruption` with the place; I/O.
     pub fn try_next(&mut self) -> Result<Option<CommittedTransaction>> {
+        self.source.check_process()?;
         if self.source.is_closing() {
             return Ok(None);
         }
@@ -276,6 +277,9 @@ impl Iterator for Changes {
 
 impl Drop for Changes {
     fn drop(&mut self) {
+        if self.source.check_process().is_err() {
+            return;
+        }
         self.source.remove_feed(self.id);
         self.feeds.fetch_sub(1, Ordering::SeqCst);
     }

@@ -122,6 +122,7 @@ impl CommittedTransaction {
     }
 
     fn read(&self, chunk: &Chunk, bytes: usize) -> Result<Vec<u8>> {
+        self.source.check_process()?;
         chunk.read(bytes).map_err(|error| match self.source.history_begins() {
             // The segment was recycled.
             begins if begins >= self.csn => fell_behind(Csn(self.csn.0 - 1), begins),

@@ -35,7 +35,7 @@ pub struct BlockFile {
     /// Another owner may have the file and write to any block. Set once.
     released: AtomicBool,
     /// A reader's slot keeps the blocks that are read here, also after the release.
-    pub(super) is_held: bool,
+    pub(super) is_held: AtomicBool,
 }
 
 /// A page image and its place.
@@ -62,7 +62,7 @@ impl BlockFile {
             memory: OnceLock::new(),
             buffers: Mutex::default(),
             released: AtomicBool::new(false),
-            is_held: false,
+            is_held: AtomicBool::new(false),
         }
     }
 
@@ -98,7 +98,7 @@ impl BlockFile {
 
     /// After the release a block that fails verification may have been reused by another owner.
     pub(super) fn unless_released(&self, error: Error) -> Error {
-        let kept = self.is_held || !self.released.load(Ordering::SeqCst);
+        let kept = self.is_held.load(Ordering::SeqCst) || !self.released.load(Ordering::SeqCst);
         if kept || !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported) {
             return error;
         }

@@ -367,6 +367,7 @@ impl DiskSpace {
 
     /// Cuts the file to `needed` blocks, or behind the last block in use.
     fn cut_to(&self, state: &mut State, needed: u64) -> Result<()> {
+        self.file.refuse_if_released()?;
         let end = state.blocks.free.bitmap.used_end().max(needed);
         let end = state.blocks.free.bitmap.whole_extents(end);
         if end < state.blocks.free.bitmap.blocks() {

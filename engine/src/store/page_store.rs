@@ -14,14 +14,15 @@ use crate::base::settings::Compression;
 use crate::base::{Account, Csn, PageId, Result};
 use crate::device::AlignedBuffer;
 use crate::device::counted::Traffic;
-use crate::sync::MutexGuard;
+use crate::sync::atomic::Ordering;
+use crate::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
 
 /// Dead blocks may be one for so many blocks in use.
 const DEAD_PART: u64 = 3;
 
 /// Numbers for people.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StoreUsage {
     /// Pages with an image in the last committed checkpoint.
     pub pages: u64,
@@ -65,7 +66,7 @@ pub struct PageStore {
     pub(super) state: Arc<StateLock>,
     pub(super) space: Arc<DiskSpace>,
     /// Keeps the blocks that a store reads as of a checkpoint, beside a writer.
-    _slot: Option<ReaderSlot>,
+    slot: Mutex<Option<ReaderSlot>>,
 }
 
 impl PageStore {
@@ -250,6 +251,13 @@ impl PageStore {
         self.file.file.unclaim();
     }
 
+    /// Lets the writer reuse the blocks of the checkpoint that this store reads, if it is beside a
+    /// writer. A read that is under way may fail.
+    pub fn release_checkpoint(&self) {
+        self.file.is_held.store(false, Ordering::SeqCst);
+        drop(self.slot.lock().take());
+    }
+
     /// Reads a blob that a committed checkpoint wrote.
     ///
     /// # Errors
@@ -286,14 +294,14 @@ impl PageStore {
     }
 
     pub(super) fn with(
-        mut file: BlockFile,
+        file: BlockFile,
         images: Images,
         blocks: Allocator,
         packing: Packing,
         readers: (Option<Readers>, Option<ReaderSlot>),
     ) -> PageStore {
         let (readers, slot) = readers;
-        file.is_held = slot.is_some();
+        file.is_held.store(slot.is_some(), Ordering::SeqCst);
         let file = Arc::new(file);
         let extent_blocks = blocks.free.bitmap.extents.as_ref().map(Extents::len);
         let state = Arc::new(StateLock::new(State::new(images, blocks)));
@@ -305,6 +313,6 @@ impl PageStore {
             extent_blocks,
             readers,
         });
-        PageStore { file, packing, state, space, _slot: slot }
+        PageStore { file, packing, state, space, slot: Mutex::new(slot) }
     }
 }

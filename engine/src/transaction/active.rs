@@ -13,6 +13,7 @@
 //!    may be durable, so the outcome is unknown.
 
 use super::catalog::{TableState, TableUse};
+use super::committed::USER;
 use super::dependencies::Dependencies;
 use super::descriptor::{DescriptorId, Stamp};
 use super::locks::{Interval, LockMode};
@@ -36,9 +37,6 @@ use std::sync::Arc;
 
 /// The snapshot of a transaction that has none (yet): everything is visible.
 pub(super) const NO_SNAPSHOT: Csn = Csn(u64::MAX >> 2);
-
-/// What an error calls a thread of the user.
-pub const USER: &str = "a thread";
 
 /// A transaction in progress. Dropping it aborts it.
 #[derive(Debug)]
@@ -222,11 +220,10 @@ impl ActiveTransaction {
         if self.read_mode() == ReadMode::Remember {
             self.remember_key(table, key);
         }
-        if let (Some(OpenValue::Large(_, pin)), Isolation::ReadCommitted) =
-            (&mut open, self.options.isolation)
+        if let (Some(OpenValue::Large(value)), Isolation::ReadCommitted) = (&mut open, self.options.isolation)
         {
             // The transaction's own pin moves with its next statement.
-            *pin = Some(Pinned::like(&self.system, self.id)?);
+            value.pin = Some(Pinned::like(&self.system, self.id)?);
         }
         Ok(open)
     }

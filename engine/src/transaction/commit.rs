@@ -10,7 +10,8 @@
 //!    everything it depends on is durable. With `LockRelease::Commit` the locks end only then.
 //! 5. Garbage is collected last, when no thread waits for anything of the transaction.
 
-use super::active::{ActiveTransaction, USER};
+use super::active::ActiveTransaction;
+use super::committed::USER;
 use super::counters::LOG_INSERTS_TIMED_ONE_IN;
 use super::descriptor::{DescriptorId, Descriptors, Stamp};
 use super::garbage::ToCollect;

@@ -4,9 +4,14 @@
 //! A database that is open for writing has a [`Commit`] once recovery knows the next CSN and epoch.
 //! One that is open read-only has none: it starts no log and no flusher, and everything up to the
 //! newest recovered CSN is committed.
+//!
+//! Every call of a user begins with [`Committed::enter`], which refuses it after the database was
+//! closed, and in a forked child.
 
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::commit::{Commit, PoisonOnPanic};
+use crate::sync::Process;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 #[derive(Clone)]
@@ -20,6 +25,10 @@ enum State {
 #[derive(Default)]
 pub struct Committed {
     state: OnceLock<State>,
+    /// The process that opened the database.
+    process: Process,
+    /// The database was closed; never lowered.
+    closed: AtomicBool,
 }
 
 impl std::fmt::Debug for Committed {
@@ -64,6 +73,38 @@ impl Committed {
             Some(State::AtRest(newest)) => *newest,
             _ => Csn::ZERO,
         }
+    }
+
+    /// Refuses all further calls of users.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether the calling process is a forked child of the one that opened the database.
+    #[inline]
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.process.is_forked()
+    }
+
+    /// Refuses a call of a user if the database was closed, and in a forked child.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    #[inline]
+    pub fn check_usable(&self) -> Result<()> {
+        self.process.check()?;
+        if self.closed.load(Ordering::Relaxed) { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Begins a call of a user: [`Committed::check_usable`], then [`Committed::inside`].
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    #[inline]
+    pub fn enter(&self) -> Result<Option<PoisonOnPanic<'_>>> {
+        self.check_usable()?;
+        Ok(self.inside(USER))
     }
 
     /// Returns a guard that poisons the database if the calling thread, called `thread` in the
@@ -154,6 +195,15 @@ impl Committed {
     pub fn wait_up_to(&self, csn: Csn) -> Result<()> {
         self.running().map_or(Ok(()), |commit| commit.wait_watermark(csn))
     }
+}
+
+/// What an error calls a thread of the user.
+pub const USER: &str = "a thread";
+
+/// Returns the error of every call after the database was closed.
+#[cold]
+fn closed() -> Error {
+    Error::invalid("the database is closed: open it again")
 }
 
 #[cold]

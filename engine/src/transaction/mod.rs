@@ -63,7 +63,7 @@ mod commit;
 #[cfg(test)]
 mod tests;
 
-pub use active::{ActiveTransaction, USER};
+pub use active::ActiveTransaction;
 pub use catalog::{DroppedTable, FormerTable, TableHold, TableState};
 pub use checkpoint_view::CheckpointView;
 pub use commit::Submitted;

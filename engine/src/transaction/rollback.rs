@@ -4,7 +4,8 @@
 //! Rolling back to one makes the later ones invalid: they belong to a state that is gone, even if
 //! as many changes and as much redo follow.
 
-use super::active::{ActiveTransaction, USER};
+use super::active::ActiveTransaction;
+use super::committed::USER;
 use super::descriptor::{DescriptorId, Descriptors, Progress, Stamp};
 use super::garbage::purge;
 use super::versions::{Before, Undo};

@@ -2,6 +2,7 @@
 //! it reads to be committed, so that nothing it returns can be lost in a crash.
 
 use super::catalog::{TableState, TableUse};
+use super::committed::Committed;
 use super::descriptor::{DescriptorId, Stamp};
 use super::range::{Observed, RangeCursor};
 use super::system::TransactionSystem;
@@ -229,8 +230,43 @@ impl ReadSnapshot {
 pub enum OpenValue {
     /// A value that lies in an entry.
     Whole(Vec<u8>),
-    /// A value in overflow pages, and what keeps them.
-    Large(LargeReader, Option<Pinned>),
+    /// A value in overflow pages.
+    Large(LargeValue),
+}
+
+/// A large value to be read piece by piece.
+#[derive(Debug)]
+pub struct LargeValue {
+    reader: LargeReader,
+    /// What keeps the value, if the transaction does not.
+    pub(super) pin: Option<Pinned>,
+    committed: Arc<Committed>,
+}
+
+impl LargeValue {
+    /// Returns the length of the value in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.reader.reference().len
+    }
+
+    /// Copies bytes from `offset` on: [`LargeReader::read_at`].
+    ///
+    /// # Errors
+    /// As [`LargeReader::read_at`]; `InvalidArgument` if the database was closed, and in a forked
+    /// child.
+    pub fn read_at(&mut self, offset: u64, into: &mut [u8]) -> Result<usize> {
+        self.committed.check_usable()?;
+        self.reader.read_at(offset, into)
+    }
+
+    /// Compares the checksum of the whole value.
+    ///
+    /// # Errors
+    /// `Corruption`.
+    pub fn check_crc(&self, crc: u32) -> Result<()> {
+        self.reader.check_crc(crc)
+    }
 }
 
 impl OpenValue {
@@ -245,7 +281,8 @@ impl OpenValue {
             Held::Value => Some(OpenValue::Whole(value)),
             Held::Reference => {
                 let reference = LargeReference::decode(&value)?;
-                Some(OpenValue::Large(LargeReader::new(system.pool.clone(), reference), None))
+                let reader = LargeReader::new(system.pool.clone(), reference);
+                Some(OpenValue::Large(LargeValue { reader, pin: None, committed: system.committed.clone() }))
             }
         })
     }
