@@ -1,5 +1,6 @@
 //! Other engines for the workloads of `quench-bench`, for comparison with QuenchDB.
 
+pub mod durability;
 mod engines;
 
 pub use engines::BuiltIn;

@@ -117,3 +117,22 @@ fn flags_of_quenchdb_are_refused_for_peers() {
     refused(&["compare", "tatp"], &["compare needs the workload"]);
     refused(&["compare", "put", "--path", "/nowhere/at/all"], &["is not a directory"]);
 }
+
+/// `strace` counts one sync a write of SQLite's write-ahead log, and sees its errors reported.
+#[test]
+fn durability_of_an_engine_is_measured_from_outside() {
+    if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
+        eprintln!("skipped: there is no strace");
+        return;
+    }
+    let directory = directory();
+    let output =
+        run_bench(&["durability", "--engine", "sqlite-wal", "--dir", text(directory.path()), "--json"]);
+    expect_code(&output, 0);
+    let row = &json(&output)[0];
+    assert_eq!(row["syncs_durable"]["fdatasync"], row["writes"], "{row}");
+    assert_eq!(row["survives_kill"], true);
+    assert!(row["failed_sync"]["said"]["error"].is_string(), "{row}");
+    refused(&["durability", "--engine", "none"], &["there is no engine none", "sqlite"]);
+    refused(&["durability", "--child", "mine"], &["NAME=COMMAND"]);
+}
