@@ -45,8 +45,8 @@ fn the_device_under_the_log_is_looked_at_as_well() {
     put(&db, "b");
     let facts = db.statistics().device;
     assert!(facts.volatile_cache, "nothing is known of the device under /dev/shm");
-    let is_named = facts.name.starts_with(&alone) && facts.name.contains(", log on no block device");
-    assert!(is_named || alone.starts_with("no block device"), "{alone}; {}", facts.name);
+    let is_named = facts.name.starts_with(&alone) && facts.name.contains(", log on tmpfs (memory");
+    assert!(is_named || alone.starts_with("tmpfs"), "{alone}; {}", facts.name);
     db.close().expect("closes");
 
     let db = open(directory.path());

@@ -1,46 +1,15 @@
 //! The properties of the device under a database.
 
+use super::file_system::FileSystem;
 use crate::base::settings::DeviceTrust;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-
-/// How a completed write becomes durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[repr(u8)]
-pub enum DurabilityMethod {
-    /// It is durable at completion: the device's cache is not volatile, or the caller said so.
-    Plain = 0,
-    /// Each write carries DSYNC: the kernel adds FUA or a flush.
-    Dsync = 1,
-    /// A write, then a flush of the device.
-    WriteThenFlush = 2,
-}
-
-impl DurabilityMethod {
-    pub(super) fn from_code(code: u8) -> DurabilityMethod {
-        match code {
-            0 => DurabilityMethod::Plain,
-            2 => DurabilityMethod::WriteThenFlush,
-            _ => DurabilityMethod::Dsync,
-        }
-    }
-
-    /// The name used in reports.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            DurabilityMethod::Plain => "plain completion",
-            DurabilityMethod::Dsync => "DSYNC",
-            DurabilityMethod::WriteThenFlush => "write then flush",
-        }
-    }
-}
+use std::path::Path;
 
 /// The properties of the device.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct DeviceFacts {
-    /// For people: `vda`, `memory`, `simulated`; `vda, log on sdb`.
+    /// For people: `ext4 on vda`, `memory`, `simulated`; `ext4 on vda, log on xfs on sdb`.
     pub name: String,
     /// The device, or one of them, has a cache that a power cut empties.
     pub volatile_cache: bool,
@@ -88,41 +57,23 @@ pub(super) fn of_database(directory: &Path, parts: &[&str], trust: DeviceTrust) 
     facts
 }
 
-/// Looks up the block device under `directory`. Where nothing is known the cache counts as
-/// volatile.
+/// Looks up the devices under `directory`. Where nothing is known the cache counts as volatile.
 fn of_directory(directory: &Path, trust: DeviceTrust) -> DeviceFacts {
-    let number = std::fs::metadata(directory).map_or(0, |metadata| metadata.dev());
-    let device = block_device(number);
-    let read = |name: &str| {
-        let path = device.as_ref()?.join("queue").join(name);
-        std::fs::read_to_string(path).ok().map(|text| text.trim().to_string())
-    };
-    let asked = read("write_cache").is_none_or(|cache| cache != "write through");
-    let name = match &device {
-        Some(path) => path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned()),
-        None => "no block device (nothing here survives a power cut if this is a memory file system)".into(),
-    };
+    let file_system = FileSystem::of_directory(directory);
     DeviceFacts {
-        name,
+        name: file_system.name(),
         volatile_cache: match trust {
-            DeviceTrust::Auto => asked,
+            DeviceTrust::Auto => file_system.has_volatile_cache(),
             DeviceTrust::Flush => true,
             DeviceTrust::Device => false,
         },
-        fua: read("fua").is_some_and(|fua| fua == "1"),
+        fua: file_system.has_fua(),
         direct_io: Ok(()),
         io_uring: Ok(()),
         append_only: false,
         extent_bytes: None,
-        device_number: number,
+        device_number: std::fs::metadata(directory).map_or(0, |metadata| metadata.dev()),
     }
-}
-
-/// The sysfs directory of the whole disk with this device number; a partition's parent.
-fn block_device(number: u64) -> Option<PathBuf> {
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}")).canonicalize().ok()?;
-    if path.join("partition").exists() { path.parent().map(Path::to_path_buf) } else { Some(path) }
 }
 
 #[cfg(all(test, not(miri)))]

@@ -7,7 +7,9 @@
 use super::blocking_queue::BlockingQueue;
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::directory_lock::DirectoryLock;
-use super::facts::{self, DeviceFacts, DurabilityMethod};
+use super::durability_method::DurabilityMethod;
+use super::facts::{self, DeviceFacts};
+use super::file_system;
 use super::monitor::{MONITOR_PATH, MonitorSocket};
 use super::storage::{File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue};
 use super::thread_queue::ThreadQueue;
@@ -74,7 +76,9 @@ impl FileStorage {
             .map_err(|e| Error::io(format!("cannot open the directory {}", directory.display()), e))?;
         let mut facts = facts::of_database(&directory, &PARTS, trust);
         facts.io_uring = if io_uring { super::uring::available() } else { Err("switched off".into()) };
-        let method = if facts.volatile_cache { DurabilityMethod::Dsync } else { DurabilityMethod::Plain };
+        let log = directory.join(PARTS[0]);
+        let log = if log.exists() { &log } else { &directory };
+        let method = file_system::durability_method(log, facts.volatile_cache);
         Ok(FileStorage {
             directory,
             facts,
@@ -302,8 +306,7 @@ impl Storage for FileStorage {
     /// On ext4 a flush of any file empties the cache of the device, and a write over what is there
     /// changes nothing else. On XFS it may, if the file shares blocks with a copy.
     fn shares_flush(&self, directory: &str) -> bool {
-        let about = rustix::fs::statfs(self.path(directory));
-        let known = about.is_ok_and(|about| about.f_type as u64 == EXT4_MAGIC);
+        let known = file_system::magic(&self.path(directory)) == file_system::EXT4_MAGIC;
         known && self.direct_io().is_ok() && self.durability() != DurabilityMethod::Plain
     }
 
@@ -402,6 +405,9 @@ impl RealFile {
 
     fn extend(&self, len: u64, chunk_bytes: usize, rest: &mut dyn FnMut(Duration)) -> Result<()> {
         let old = self.len()?;
+        if old == 0 {
+            file_system::overwrite_in_place(&self.fd);
+        }
         if old < len {
             // A full disk says so at once, and not after it has been filled with zeros.
             self.allocate(FallocateFlags::KEEP_SIZE, old, len)?;
@@ -451,8 +457,6 @@ impl RealFile {
     }
 }
 
-/// ext2 and ext3, which the same driver serves, have it too.
-const EXT4_MAGIC: u64 = 0xef53;
 /// How long the writes of a killed owner may take to end.
 const CLAIM_WAIT: Duration = Duration::from_secs(5);
 const CLAIM_STEP: Duration = Duration::from_millis(1);

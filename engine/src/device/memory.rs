@@ -4,7 +4,8 @@
 //! survives the process; a "durable" write is durable in that sense only, and the facts say so.
 
 use super::blocking_queue::BlockingQueue;
-use super::facts::{DeviceFacts, DurabilityMethod};
+use super::durability_method::DurabilityMethod;
+use super::facts::DeviceFacts;
 use super::locks::{FileLocks, LockHandle};
 use super::mapped::{MapOptions, MappedMemory, MemoryFacts, Primitive, Survives, map_file};
 use super::storage::{File, OpenMode, Storage, WriteQueue};

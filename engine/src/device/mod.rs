@@ -18,6 +18,8 @@
 
 pub mod topology;
 mod space_refusal;
+mod durability_method;
+mod file_system;
 pub mod facts;
 mod buffer;
 pub mod mapped;
@@ -42,7 +44,8 @@ pub mod simulated;
 
 pub use buffer::{AlignedBuffer, SECTOR_BYTES};
 pub(crate) use directory_lock::LOCK_PATH;
-pub use facts::{DeviceFacts, DurabilityMethod};
+pub use durability_method::DurabilityMethod;
+pub use facts::DeviceFacts;
 pub(crate) use monitor::{MONITOR_PATH, MonitorSocket, ask};
 pub use object_list::{LogObject, LogRecords, ObjectContent, ObjectList, ObjectState, StoredObject};
 pub use requests::ObjectRequests;

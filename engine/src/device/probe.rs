@@ -7,7 +7,7 @@
 //! is.
 
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
-use super::facts::DurabilityMethod;
+use super::durability_method::DurabilityMethod;
 use super::storage::{File, OpenMode, Storage, WriteRequest};
 use crate::base::settings::MethodSetting;
 use crate::base::{Error, ErrorKind, Result};

@@ -1,7 +1,8 @@
 //! The two traits through which the engine uses a device, and the requests of their queues.
 
 use super::buffer::AlignedBuffer;
-use super::facts::{DeviceFacts, DurabilityMethod};
+use super::durability_method::DurabilityMethod;
+use super::facts::DeviceFacts;
 use super::mapped::{self, MapOptions, MappedMemory};
 use super::monitor::MonitorSocket;
 use super::requests::ObjectRequests;

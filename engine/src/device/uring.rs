@@ -19,7 +19,7 @@
 //!    flushed after each.
 
 use super::buffer::AlignedBuffer;
-use super::facts::DurabilityMethod;
+use super::durability_method::DurabilityMethod;
 use super::storage::{Completion, WriteQueue, WriteRequest};
 use crate::base::{Error, Result};
 use crate::sync::Process;

@@ -11,7 +11,7 @@
 //! the old end. A DSYNC write makes both durable by itself.
 
 use crate::base::random::Random;
-use crate::device::facts::{DeviceFacts, DurabilityMethod};
+use crate::device::{DeviceFacts, DurabilityMethod};
 
 /// Bytes that a power cut keeps or loses at a time.
 pub(super) const SECTOR: usize = 512;

@@ -7,7 +7,7 @@ use super::journaled_disk::failure;
 use super::storage::SimulatedStorage;
 use super::written::PAGES;
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::facts::DurabilityMethod;
+use crate::device::DurabilityMethod;
 use crate::device::locks::LockHandle;
 use crate::device::memory::missing;
 use crate::device::storage::{File, Storage};

@@ -38,7 +38,8 @@ pub use disk::CrashKind;
 pub use faults::{EVENT_NAMES, Fault, FaultCounts, FaultKind, Mishap, MishapKind, OperationKind};
 pub use storage::SimulatedStorage;
 
-use super::facts::{DeviceFacts, DurabilityMethod};
+use super::durability_method::DurabilityMethod;
+use super::facts::DeviceFacts;
 use super::mapped::{MapOptions, MappedMemory, map_file};
 use super::memory::{OWN_MEMORY, lock_in_process, missing, names_in};
 use super::storage::{File, OpenMode, Storage, WriteQueue};
