@@ -438,8 +438,11 @@ fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: 
         };
         settings.durability_method = Some(chosen);
     }
-    if facts.volatile_cache && settings.durability_method == Some(MethodSetting::WorkerFlush) {
-        storage.set_durability(DurabilityMethod::WriteThenFlush);
+    if facts.volatile_cache {
+        storage.set_durability(match settings.durability_method {
+            Some(MethodSetting::WorkerFlush) => DurabilityMethod::WriteThenFlush,
+            _ => DurabilityMethod::Dsync,
+        });
     }
     Ok(())
 }

@@ -52,6 +52,8 @@ pub struct FileStorage {
     ring_refused: AtomicBool,
     create: bool,
     method: Arc<AtomicU8>,
+    /// The method that suits the file system, unless the settings say otherwise.
+    usual_method: DurabilityMethod,
     /// RWF_DSYNC was refused: flush after the write instead.
     dsync_refused: Arc<AtomicBool>,
 }
@@ -87,6 +89,7 @@ impl FileStorage {
             ring_refused: AtomicBool::new(false),
             create,
             method: Arc::new(AtomicU8::new(method as u8)),
+            usual_method: method,
             dsync_refused: Arc::new(AtomicBool::new(false)),
         })
     }
@@ -300,6 +303,7 @@ impl Storage for FileStorage {
     }
 
     fn set_durability(&self, method: DurabilityMethod) {
+        let method = if method == DurabilityMethod::Dsync { self.usual_method } else { method };
         self.method.store(method as u8, Ordering::Relaxed);
     }
 
