@@ -247,7 +247,7 @@ fn a_foreign_file_with_our_name_is_no_manifest() {
     std::fs::write(directory.path().join("MANIFEST"), "Manifest-Version: 1.0\n".repeat(500)).expect("space");
     let before = std::fs::read(directory.path().join("MANIFEST")).expect("there");
     let error = builder().open(directory.path()).expect_err("no database");
-    assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{error}");
     assert!(error.location().is_some(), "{error}");
     assert_eq!(std::fs::read(directory.path().join("MANIFEST")).expect("there"), before);
 }

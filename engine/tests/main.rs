@@ -26,6 +26,7 @@ mod fail_nth;
 mod faults;
 mod feeds;
 mod footprint;
+mod foreign_files;
 mod forks;
 mod formats;
 mod full_disk;

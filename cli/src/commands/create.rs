@@ -85,6 +85,34 @@ fn directory_of(place: &Path) -> Option<PathBuf> {
     }
 }
 
+/// Files of a database in its directory; the lock goes last.
+const FILES: [&str; 4] = ["MANIFEST", "monitor.sock", ".quench-direct-probe", "quench-probe.tmp"];
+/// Its directories, and how the names of the files in them end.
+const DIRECTORIES: [(&str, &str); 3] = [("pages", "data"), ("log", ".seg"), ("readers", "")];
+/// Most attempts: a thread of the open database may make a file in a directory meanwhile.
+const REMOVALS: u32 = 20;
+
+/// Removes the files of a new database. What others put beside them meanwhile stays.
+fn remove_database(directory: &Path) {
+    for (name, end) in DIRECTORIES {
+        for _ in 0..REMOVALS {
+            let below = directory.join(name);
+            for entry in std::fs::read_dir(&below).into_iter().flatten().flatten() {
+                if entry.file_name().to_string_lossy().ends_with(end) {
+                    let _ = std::fs::remove_file(entry.path());
+                }
+            }
+            match std::fs::remove_dir(&below) {
+                Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => {}
+                _ => break,
+            }
+        }
+    }
+    for name in FILES.into_iter().chain([LOCK]) {
+        let _ = std::fs::remove_file(directory.join(name));
+    }
+}
+
 impl Undo {
     /// Returns what has to be removed to undo the creation of a database. Nothing is removed from
     /// a directory that has files, and from a place in a store of objects that has objects.
@@ -108,15 +136,16 @@ impl Undo {
             let _ = self.url.as_deref().map(remove_all);
             return;
         };
-        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                signals::remove(&path);
-            } else if entry.file_name() != LOCK {
-                let _ = std::fs::remove_file(path);
+        if self.url.is_some() {
+            for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+                match entry.path() {
+                    path if path.is_dir() => signals::remove(&path),
+                    path => drop(std::fs::remove_file(path)),
+                }
             }
+        } else {
+            remove_database(directory);
         }
-        let _ = std::fs::remove_file(directory.join(LOCK));
         self.new.remove_empty();
     }
 

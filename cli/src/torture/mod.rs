@@ -18,7 +18,7 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::internals::base::settings::MethodSetting;
 use serde_json::json;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -106,6 +106,25 @@ fn remove(directory: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Names in the directory of a database.
+const OWN_NAMES: [&str; 8] =
+    ["LOCK", "MANIFEST", "monitor.sock", "log", "pages", "readers", ".quench-direct-probe", "quench-probe.tmp"];
+
+/// Returns whether a directory holds nothing but a database, or what an interrupted creation left.
+fn is_database(directory: &Path) -> bool {
+    let manifest = directory.join("MANIFEST");
+    let is_own = |entry: std::fs::DirEntry| OWN_NAMES.iter().any(|name| entry.file_name() == *name);
+    std::fs::read_dir(directory).is_ok_and(|entries| entries.flatten().all(is_own))
+        && (!manifest.exists() || begins_with(&manifest, b"QUENCHDB"))
+}
+
+/// Returns whether a file begins with `magic`, or with zeros, or is empty.
+fn begins_with(path: &Path, magic: &[u8; 8]) -> bool {
+    let mut start = [0; 8];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read(&mut start));
+    read.is_ok_and(|_| start == *magic || start == [0; 8])
 }
 
 impl Torture<'_> {
@@ -246,6 +265,19 @@ impl Torture<'_> {
         }
     }
 
+    /// Refuses to replace what is not of an earlier run.
+    fn refuse_others(&self) -> Result<()> {
+        if is_url(&self.args.directory) {
+            return Ok(());
+        }
+        let database = Some(&self.database).filter(|path| path.exists() && !is_database(path));
+        let memory = self.memory.as_ref().filter(|path| path.exists() && !begins_with(path, b"QUENCHLM"));
+        match database.or(memory) {
+            None => Ok(()),
+            Some(path) => bail!("{} is not of an earlier run: move it away, or name another", path.display()),
+        }
+    }
+
     fn round(&mut self) -> Result<()> {
         // One kill in four hits the open and the recovery.
         let delay = if self.random.chance(1, 4) {
@@ -313,6 +345,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         lost: 0,
         violations: Vec::new(),
     };
+    torture.refuse_others()?;
     torture.reset()?;
     let progress = Progress::new();
     let began = Instant::now();

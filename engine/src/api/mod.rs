@@ -14,6 +14,7 @@ mod transaction;
 mod snapshot;
 mod reads;
 mod changes;
+mod ownership;
 mod refuse;
 mod log_memory;
 mod typed;

@@ -2,9 +2,10 @@
 
 use super::engine::{Closing, Engine, Opened, Owner, Threads, Writing};
 use super::log_memory::{self, Memories};
+use super::ownership::holds_database;
 use super::statistics::open_line;
 use super::typed::TypedTables;
-use super::{maintenance, monitor, refuse};
+use super::{maintenance, monitor, ownership, refuse};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::settings::{MethodSetting, Preset, Settings, Writer};
@@ -16,7 +17,7 @@ use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, File, Storage};
 use crate::feed::CountedEpochs;
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
-use crate::store::{CreationState, Manifest, ManifestFile, PageStore, creation_state};
+use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, Ours};
 use crate::transaction::{Limits, TransactionSystem};
@@ -223,8 +224,8 @@ fn open_checkpoint(storage: &mut Arc<dyn Storage>, settings: &mut Settings) -> R
     if let Some(view) = view {
         *storage = view;
     }
-    if creation_state(&**storage).map_err(no_database)? != CreationState::Complete {
-        return Err(refuse::no_database());
+    if !holds_database(&**storage, settings).map_err(no_database)? {
+        return Err(ownership::no_database());
     }
     let (manifest, store) = match is_pinned {
         true => PageStore::open_pinned_checkpoint(storage)?,
@@ -455,11 +456,7 @@ fn open_or_create(
     storage: &dyn Storage,
     settings: &mut Settings,
 ) -> Result<(Claimed, ManifestFile, Manifest)> {
-    let state = creation_state(storage).map_err(no_database)?;
-    if state != CreationState::Complete {
-        if !settings.create || settings.read_only {
-            return Err(refuse::no_database());
-        }
+    if !holds_database(storage, settings).map_err(no_database)? {
         let manifest =
             Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
         PageStore::create(storage, manifest.database, settings.page_bytes)?;
@@ -482,7 +479,7 @@ fn open_or_create(
 
 /// Returns `error`, or for a missing file that there is no database.
 pub(super) fn no_database(error: Error) -> Error {
-    if error.kind() == ErrorKind::NotFound { refuse::no_database() } else { error }
+    if error.kind() == ErrorKind::NotFound { ownership::no_database() } else { error }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::refuse::{OWN_FILES, PROBES};
 use crate::backup::BACKUP_PATH;
 use crate::base::{DatabaseId, Error, ErrorKind, Result, SegmentId};
 use crate::device::{OpenMode, Storage};
-use crate::log::{DIRECTORY, database_of, path_of, segment_id};
+use crate::log::{DIRECTORY, SegmentContent, content_of, database_of, path_of, segment_id};
 use crate::recovery::unreadable_log;
 use crate::store::{Manifest, ManifestCopy, manifest_copies};
 use std::path::Path;
@@ -104,10 +104,15 @@ impl FoundFiles {
         let path = format!("{DIRECTORY}/{name}");
         let look = || {
             let file = storage.open(&path, TO_LOOK)?;
-            let other = database.is_some_and(|id| database_of(&*file).is_some_and(|of| of != id));
-            Ok((file.len()?, other))
+            let of = database_of(&*file);
+            // A store of objects has no files of other programs with such names.
+            let is_foreign = of.is_none()
+                && storage.pins().is_none()
+                && content_of(storage, &path)? == SegmentContent::Foreign;
+            let other = database.is_some_and(|id| of.is_some_and(|of| of != id));
+            Ok((!is_foreign).then_some((file.len()?, other)))
         };
-        match segment_id(name).and_then(|id| id.map(|_| look()).transpose()) {
+        match segment_id(name).and_then(|id| id.map_or(Ok(None), |_| look())) {
             Ok(None) => self.report.add_extra_file(storage, path, "no log segment: move it away"),
             Ok(Some((bytes, true))) => {
                 let what =

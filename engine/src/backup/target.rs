@@ -2,8 +2,8 @@
 
 use super::description::{BACKUP_PATH, Description};
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::file::DIRECT_PROBE;
-use crate::device::{LOCK_PATH, Storage};
+use crate::device::Storage;
+use crate::device::ownership::is_own;
 use crate::store::MANIFEST_PATH;
 
 /// The file that marks the directory of a database while it is being restored.
@@ -13,10 +13,6 @@ pub const RESTORING_PATH: &str = "RESTORING";
 pub(super) fn error_of(whose: &str) -> impl Fn(Error) -> Error + Copy {
     move |error| error.of(whose)
 }
-
-/// Names that an empty directory may contain: the directory of `mkfs`, our own lock, and the file
-/// that a process leaves when it is killed while it probes direct I/O.
-const IGNORED: [&str; 3] = [LOCK_PATH, "lost+found", DIRECT_PROBE];
 
 /// Returns an error unless the directory is empty (K3): for backups, restores and salvage.
 ///
@@ -41,10 +37,12 @@ pub fn refuse_unless_empty(storage: &dyn Storage) -> Result<()> {
         let what = "there is a database in this directory already";
         return Err(Error::new(ErrorKind::AlreadyExists, what).at(place(MANIFEST_PATH)));
     }
-    match names.iter().find(|name| !IGNORED.contains(&name.as_str())) {
-        None => Ok(()),
-        Some(name) => {
-            Err(Error::invalid("the directory holds other files: choose an empty one").at(place(name)))
+    for (name, kind) in storage.entries("")? {
+        // Our own lock, or what a process left that was killed while it probed the device.
+        if !is_own(storage, &name, kind)? {
+            let what = format!("the directory holds other files ({name}): choose an empty one");
+            return Err(Error::invalid(what).at(place(&name)));
         }
     }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 //!
 //! Readers need no lock if the lock file cannot be created: every writer has created it.
 
+use super::buffer::SECTOR_BYTES;
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::{NotInherited, PerProcess};
 use std::collections::HashSet;
@@ -73,8 +74,7 @@ impl DirectoryLock {
                 return Err(busy(directory, &mut file));
             }
             // For the error message of a second open; a failure to write it changes nothing.
-            let _ = file.set_len(0).and_then(|()| file.rewind());
-            let _ = writeln!(file, "{}", std::process::id());
+            let _ = write_holder(&mut file);
         }
         Ok(DirectoryLock {
             _not_inherited: Some(NotInherited::new(&file)),
@@ -100,6 +100,30 @@ fn open_or_make(path: &Path, exclusive: bool) -> std::io::Result<Option<std::fs:
             if !exclusive && refused && error.kind() == NotFound { Ok(None) } else { Err(why) }
         }
     }
+}
+
+/// Bytes of a lock file at most: the digits of a process and the end of the line.
+const HOLDER_BYTES_MAX: usize = 11;
+
+/// Returns whether a lock file with this content is one of ours: empty, the number of a process, or
+/// the zeros that a power cut leaves of it.
+pub(super) fn is_own(content: &[u8]) -> bool {
+    let number = content.strip_suffix(b"\n").unwrap_or(content);
+    let is_number = content.len() <= HOLDER_BYTES_MAX && number.iter().all(u8::is_ascii_digit);
+    content.is_empty() || !number.is_empty() && is_number || content.iter().all(|byte| *byte == 0)
+}
+
+/// Writes the number of this process to the lock file, unless it is a file of others.
+fn write_holder(file: &mut std::fs::File) -> std::io::Result<()> {
+    let mut content = Vec::new();
+    file.rewind()?;
+    file.take(SECTOR_BYTES as u64 + 1).read_to_end(&mut content)?;
+    if content.len() <= SECTOR_BYTES && is_own(&content) {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+    }
+    Ok(())
 }
 
 fn busy(directory: &Path, file: &mut std::fs::File) -> Error {

@@ -11,7 +11,8 @@ use super::durability_method::DurabilityMethod;
 use super::facts::{self, DeviceFacts};
 use super::file_system;
 use super::monitor::{MONITOR_PATH, MonitorSocket};
-use super::storage::{File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue};
+use super::ownership::DIRECT_PROBE;
+use super::storage::{EntryKind, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue};
 use super::thread_queue::ThreadQueue;
 use super::uring::UringQueue;
 use super::uring_read::ManyReads;
@@ -158,16 +159,12 @@ fn create_durably(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The file that is written for it, where there are no files without a name.
-pub(crate) const DIRECT_PROBE: &str = ".quench-direct-probe";
-
 /// Whether `O_DIRECT` works in `directory`. Where there is a file it is read; only in an empty
 /// directory, and only if a database is to be created there, something is written: to a file
 /// without a name if the file system knows such.
 fn probe_direct(directory: &Path, create: bool) -> std::result::Result<(), String> {
     if create {
-        // What a process that was killed in here has left, if anything.
-        let _ = std::fs::remove_file(directory.join(DIRECT_PROBE));
+        remove_stale_probe(&directory.join(DIRECT_PROBE));
     }
     let result = match any_file(directory) {
         Some(file) => {
@@ -178,6 +175,17 @@ fn probe_direct(directory: &Path, create: bool) -> std::result::Result<(), Strin
         None => return Ok(()),
     };
     result.map(drop).map_err(|error| format!("the file system refuses O_DIRECT: {error}"))
+}
+
+/// Removes what a process that was killed while it probed has left, if anything. A file of others
+/// has not only zeros.
+fn remove_stale_probe(probe: &Path) {
+    let is_short = |file: &std::fs::Metadata| file.is_file() && file.len() <= SECTOR_BYTES as u64;
+    if std::fs::symlink_metadata(probe).is_ok_and(|file| is_short(&file))
+        && std::fs::read(probe).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0))
+    {
+        let _ = std::fs::remove_file(probe);
+    }
 }
 
 /// A file of at least a sector.
@@ -206,30 +214,50 @@ fn write_nameless(directory: &Path) -> Option<rustix::io::Result<usize>> {
 
 fn write_named(directory: &Path) -> rustix::io::Result<usize> {
     let path = directory.join(DIRECT_PROBE);
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::DIRECT | OFlags::CLOEXEC;
-    let result = rustix::fs::open(&path, flags, PROBE_MODE).and_then(write_sector);
-    let _ = std::fs::remove_file(&path);
-    result
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::DIRECT | OFlags::CLOEXEC;
+    match rustix::fs::open(&path, flags, PROBE_MODE) {
+        Ok(fd) => {
+            let result = write_sector(fd);
+            let _ = std::fs::remove_file(&path);
+            result
+        }
+        // Some file systems make the file before they refuse the flag.
+        Err(error) => {
+            if error != Errno::EXIST {
+                remove_stale_probe(&path);
+            }
+            Err(error)
+        }
+    }
 }
 
-impl Storage for FileStorage {
-    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        let access = if mode.read_only { OFlags::RDONLY } else { OFlags::RDWR };
-        let create = if mode.create { OFlags::CREATE } else { OFlags::empty() };
-        let direct = mode.direct && self.direct_io().is_ok();
-        let flags = access | create | OFlags::CLOEXEC;
+impl FileStorage {
+    /// Opens a file with `O_DIRECT`, if it works and is wanted.
+    fn open_with(&self, path: &str, flags: OFlags, direct: bool) -> Result<Arc<dyn File>> {
+        let direct = direct && self.direct_io().is_ok();
+        let flags = flags | OFlags::CLOEXEC;
         let open = |flags| rustix::fs::open(self.path(path), flags, Mode::from_raw_mode(0o644));
         let opened =
             if direct { open(flags | OFlags::DIRECT).map(|fd| (fd, true)) } else { Err(Errno::INVAL) };
         let (fd, direct) = opened
             .or_else(|why| {
-                let fd = open(flags)?;
+                if why == Errno::EXIST {
+                    return Err(why);
+                }
+                // A new file is there if the file system refused `O_DIRECT` after it made the file.
+                let may_be_made = direct && flags.contains(OFlags::EXCL);
+                let fd = open(if may_be_made { flags - OFlags::EXCL | OFlags::NOFOLLOW } else { flags })?;
                 if direct {
                     let _ = self.buffered.set(format!("{path} could not be opened with O_DIRECT: {why}"));
                 }
                 Ok((fd, false))
             })
-            .map_err(|e: Errno| self.error("open a file", path, e.into()))?;
+            .map_err(|error: Errno| match error {
+                Errno::EXIST => {
+                    self.error("create a file", path, error.into()).with_kind(ErrorKind::AlreadyExists)
+                }
+                error => self.error("open a file", path, error.into()),
+            })?;
         Ok(Arc::new(RealFile {
             not_inherited: OnceLock::new(),
             process: Process::current(),
@@ -241,6 +269,18 @@ impl Storage for FileStorage {
             dsync_refused: self.dsync_refused.clone(),
             many: self.facts.io_uring.is_ok().then(ManyReads::default),
         }))
+    }
+}
+
+impl Storage for FileStorage {
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        let access = if mode.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+        let create = if mode.create { OFlags::CREATE } else { OFlags::empty() };
+        self.open_with(path, access | create, mode.direct)
+    }
+
+    fn create_new(&self, path: &str) -> Result<Arc<dyn File>> {
+        self.open_with(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, true)
     }
 
     fn remove(&self, path: &str) -> Result<()> {
@@ -264,6 +304,21 @@ impl Storage for FileStorage {
         }
         names.sort();
         Ok(names)
+    }
+
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
+        let failed = |error| self.error("list a directory", directory, error);
+        let entries = match std::fs::read_dir(self.path(directory)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(failed)?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            found.push((entry.file_name().to_string_lossy().into_owned(), kind_of(&entry).map_err(failed)?));
+        }
+        found.sort_by(|one, other| one.0.cmp(&other.0));
+        Ok(found)
     }
 
     fn create_directory(&self, path: &str) -> Result<()> {
@@ -334,6 +389,17 @@ impl Storage for FileStorage {
             _ => Ok(Box::new(ThreadQueue::new(depth))),
         }
     }
+}
+
+/// Returns the kind of an entry, which may be gone.
+fn kind_of(entry: &std::fs::DirEntry) -> std::io::Result<EntryKind> {
+    let is_link = entry.file_type()?.is_symlink();
+    Ok(match std::fs::metadata(entry.path()) {
+        Ok(metadata) if metadata.is_dir() => EntryKind::Directory,
+        Ok(metadata) if metadata.is_file() && is_link => EntryKind::Link,
+        Ok(metadata) if metadata.is_file() => EntryKind::File,
+        Ok(_) | Err(_) => EntryKind::Other,
+    })
 }
 
 /// One file of a real directory.

@@ -33,6 +33,7 @@ mod thread_queue;
 mod uring;
 mod uring_read;
 mod directory_lock;
+pub(crate) mod ownership;
 pub mod file;
 pub mod memory;
 pub mod counted;
@@ -53,7 +54,7 @@ pub use space_refusal::SpaceRefusal;
 #[cfg(feature = "object-storage")]
 pub use storage::WriteEnded;
 pub use storage::{
-    Completion, File, OpenMode, Pin, ReadAhead, ReadRequest, Storage, WriteQueue, WriteRequest,
+    Completion, EntryKind, File, OpenMode, Pin, ReadAhead, ReadRequest, Storage, WriteQueue, WriteRequest,
 };
 #[cfg(any(feature = "internals", feature = "object-storage"))]
 pub use storage::{Pins, ReadDone};

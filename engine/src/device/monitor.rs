@@ -10,7 +10,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,14 +48,11 @@ fn with_short_path<T>(directory: &Path, f: impl FnOnce(&Path) -> std::io::Result
 }
 
 impl MonitorSocket {
-    /// Listens in a directory whose lock the caller has. Replaces the file of a process that was
-    /// killed.
+    /// Listens in a directory whose lock the caller has. Replaces the socket of a process that was
+    /// killed, and nothing else.
     pub(super) fn bind(directory: &Path) -> std::io::Result<MonitorSocket> {
         let path = directory.join(MONITOR_PATH);
-        match std::fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_socket(&path)?;
         let listener = with_short_path(directory, |short| UnixListener::bind(short))?;
         let socket = MonitorSocket {
             _not_inherited: NotInherited::new(&listener),
@@ -95,7 +92,20 @@ impl MonitorSocket {
 
 impl Drop for MonitorSocket {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        let _ = remove_socket(&self.path);
+    }
+}
+
+/// Removes the socket at `path`, if there is one. Returns an error if something else is there.
+fn remove_socket(path: &Path) -> std::io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path),
+        Ok(_) => {
+            let what = "something that is no socket has the name of the monitor's socket: move it away";
+            Err(Error::new(ErrorKind::AlreadyExists, what))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -159,7 +169,7 @@ mod tests {
         let directory = directory("answers");
         let file = directory.join(MONITOR_PATH);
         // Left by a process that was killed.
-        drop(std::fs::write(&file, "stale"));
+        drop(with_short_path(&directory, |short| UnixListener::bind(short)).expect("free"));
         let socket = MonitorSocket::bind(&directory).expect("free");
         assert_eq!(std::fs::metadata(&file).expect("exists").permissions().mode() & 0o777, 0o600);
         let (mut asked, text) = (0, "x".repeat(1 << 20));
@@ -182,6 +192,9 @@ mod tests {
         drop(socket);
         assert!(!file.exists());
         assert!(ask(&directory).is_err());
+        std::fs::write(&file, "important").expect("writable");
+        MonitorSocket::bind(&directory).expect_err("it is a file of others");
+        assert_eq!(std::fs::read(&file).expect("there"), b"important");
         std::fs::remove_dir_all(directory.parent().expect("has one")).expect("ours");
     }
 }

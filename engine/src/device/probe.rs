@@ -8,16 +8,14 @@
 
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::durability_method::DurabilityMethod;
+use super::ownership::{METHOD_PROBE, is_method_probe};
 use super::storage::{File, OpenMode, Storage, WriteRequest};
 use crate::base::settings::MethodSetting;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Location, Result};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use hdrhistogram::Histogram;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// The file that a probe writes.
-pub(crate) const METHOD_PROBE: &str = "quench-probe.tmp";
 
 /// Durable writes without a database around them.
 #[cfg(feature = "internals")]
@@ -40,12 +38,26 @@ struct Scratch {
 }
 
 impl Scratch {
+    /// Overwrites what a killed probe left, and no other file.
     fn new(storage: &Arc<dyn Storage>, len: u64) -> Result<Scratch> {
-        let file = storage.open(METHOD_PROBE, OpenMode { create: true, read_only: false, direct: true })?;
+        let file = match storage.create_new(METHOD_PROBE) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => open_stale(&**storage)?,
+            made => made?,
+        };
         let scratch = Scratch { storage: storage.clone(), file };
         scratch.file.zero_extend(len)?;
         Ok(scratch)
     }
+}
+
+/// Opens the file that a killed probe left.
+fn open_stale(storage: &dyn Storage) -> Result<Arc<dyn File>> {
+    if !is_method_probe(storage)? {
+        let what = "the file has the name of a probe, and another content: move it away";
+        let place = Location::File { path: METHOD_PROBE.into(), offset: 0 };
+        return Err(Error::invalid(what).at(place));
+    }
+    storage.open(METHOD_PROBE, OpenMode { create: false, read_only: false, direct: true })
 }
 
 impl Drop for Scratch {

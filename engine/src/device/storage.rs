@@ -24,6 +24,19 @@ pub struct OpenMode {
     pub direct: bool,
 }
 
+/// The kind of an entry of a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntryKind {
+    /// An ordinary file.
+    File,
+    /// A symbolic link to an ordinary file.
+    Link,
+    /// A directory, or a symbolic link to one.
+    Directory,
+    /// A socket, a device, a link to nothing.
+    Other,
+}
+
 /// A directory that holds one database. Paths are relative, with `/`, of at most two parts
 /// (`log/000001.seg`).
 pub trait Storage: Send + Sync + std::fmt::Debug {
@@ -47,6 +60,25 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// I/O.
     fn list(&self, directory: &str) -> Result<Vec<String>>;
+
+    /// Returns all entries of `directory`, sorted by name. A storage without directories has files
+    /// only.
+    ///
+    /// # Errors
+    /// I/O.
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
+        let names = self.list(directory)?;
+        Ok(names.into_iter().map(|name| (name, EntryKind::File)).collect())
+    }
+
+    /// Creates a file, for direct I/O, which must not exist. A storage that no other program writes
+    /// to need not check that.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for anything of this name, which stays as it is; I/O.
+    fn create_new(&self, path: &str) -> Result<Arc<dyn File>> {
+        self.open(path, OpenMode { create: true, read_only: false, direct: true })
+    }
 
     /// Creates a directory; an existing one is not an error.
     ///

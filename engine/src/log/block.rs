@@ -23,8 +23,8 @@
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId};
-use crate::device::{AlignedBuffer, File, SECTOR_BYTES};
+use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, Result};
+use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
 
 /// Size of a block's header.
 pub const BLOCK_HEADER_BYTES: usize = 80;
@@ -58,6 +58,43 @@ pub fn database_of(segment: &dyn File) -> Option<DatabaseId> {
     let mut sector = AlignedBuffer::zeroed(SECTOR_BYTES);
     segment.read_at(0, &mut sector).ok()?;
     BlockHeader::parse(&sector).map(|(header, _)| header.database)
+}
+
+/// The content of a file with the name of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SegmentContent {
+    /// Nothing, or zeros: a segment that no block was written to.
+    Blank,
+    /// Blocks, damaged or not.
+    Blocks,
+    /// No block, and not only zeros: a file of another program.
+    Foreign,
+}
+
+/// Bytes that are read at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Returns what a file contains. A segment whose first sector was never written counts as blank, so
+/// that all of a file is read only if it begins with something unknown.
+///
+/// # Errors
+/// I/O.
+pub fn content_of(storage: &dyn Storage, path: &str) -> Result<SegmentContent> {
+    let file = storage.open(path, OpenMode { create: false, read_only: true, direct: false })?;
+    let (len, mut piece) = (file.len()?, vec![0; PIECE_BYTES]);
+    let (mut offset, mut part) = (0, SECTOR_BYTES);
+    while offset < len {
+        let bytes = &mut piece[..(len - offset).min(part as u64) as usize];
+        file.read_at(offset, bytes)?;
+        if bytes.chunks(SECTOR_BYTES).any(|sector| sector.get(4..8) == Some(&MAGIC.to_le_bytes())) {
+            return Ok(SegmentContent::Blocks);
+        }
+        if offset == 0 && bytes.iter().all(|byte| *byte == 0) {
+            return Ok(SegmentContent::Blank);
+        }
+        (offset, part) = (offset + bytes.len() as u64, PIECE_BYTES);
+    }
+    Ok(if len == 0 { SegmentContent::Blank } else { SegmentContent::Foreign })
 }
 
 /// Why bytes are not a block of this database.

@@ -57,7 +57,7 @@ mod ahead_tests;
 
 #[cfg(feature = "internals")]
 pub use block::BLOCK_HEADER_BYTES;
-pub use block::database_of;
+pub use block::{SegmentContent, content_of, database_of};
 pub use buffer_size::BufferSize;
 pub use chain::Chain;
 pub use check::{ChainEnd, LogContents, Wanted, read_contents};
@@ -77,5 +77,5 @@ pub use redo::{RedoBuffer, RedoMark};
 pub use scanned::load_all;
 pub use scanned::{Batch, LoadedBlock, ScannedBlock, load};
 pub use sealed::SealedBlock;
-pub use segment::{FeedId, Readable, Segment, SegmentPool, SpaceTicket};
+pub use segment::{FIRST_BYTES as FIRST_SEGMENT_BYTES, FeedId, Readable, Segment, SegmentPool, SpaceTicket};
 pub use stream::{Log, LogGuard, Reserve};

@@ -5,7 +5,7 @@ use super::report::{ProgressFn, RecoveryReport};
 use super::segments::{append_again, move_to_segment, segment_files};
 use super::select::Decided;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, Epoch, ErrorKind, LogId, Result};
+use crate::base::{Csn, Epoch, ErrorKind, LogId, Result, SegmentId};
 use crate::log::{BufferSize, DIRECTORY, Log, Scan, ScanOptions, ScannedSegment, SegmentPool};
 use crate::store::{Manifest, ManifestFile};
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Recovery<'_> {
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
         let mut last = Csn(manifest.next_csn.0 - 1);
         if !manifest.clean {
-            let scan = self.scan(manifest, true, &mut report, progress)?;
+            let (scan, _) = self.scan(manifest, true, &mut report, progress)?;
             last = self.select_and_redo(manifest, scan, &mut report, progress)?.0.last_csn;
         }
         report.seconds = self.clock.now().since(start).as_secs_f64();
@@ -107,13 +107,14 @@ impl Recovery<'_> {
         // The records of a copied log are not in this one.
         let segments = self.segment_pool(&manifest, Csn(manifest.next_csn.0 - 1))?;
         let files = segment_files(&**self.storage, self.settings.read_only, manifest.database)?;
+        files.foreign.iter().for_each(|id| segments.add_foreign(*id));
         if manifest.history.is_empty() {
             // Everything in them is in the checkpoint.
-            files.into_iter().for_each(|segment| segments.add_recovered(segment, None));
+            files.own.into_iter().for_each(|segment| segments.add_recovered(segment, None));
         } else if self.keeps_history() {
-            self.add_history(&manifest, &segments)?;
+            self.add_history(&manifest, &segments, &files.foreign)?;
         } else {
-            files.into_iter().for_each(|segment| segments.add_history(segment, Csn::ZERO));
+            files.own.into_iter().for_each(|segment| segments.add_history(segment, Csn::ZERO));
         }
         segments.recycle(manifest.checkpoint, manifest.checkpoint)?;
         segments.start()?;
@@ -123,7 +124,7 @@ impl Recovery<'_> {
 
     /// Takes over the segments of a closed database, of which some contain history. A process that
     /// was killed before the close may have written those, so only blank ones are written again.
-    fn add_history(&self, manifest: &Manifest, segments: &SegmentPool) -> Result<()> {
+    fn add_history(&self, manifest: &Manifest, segments: &SegmentPool, foreign: &[SegmentId]) -> Result<()> {
         let memory = self.recovery_memory();
         let options = ScanOptions {
             database: manifest.database,
@@ -134,7 +135,9 @@ impl Recovery<'_> {
             piece_bytes: memory.piece_bytes,
             keep_bytes: 0,
         };
-        for found in crate::log::scan(self.storage, options, None, &|_, _| ())?.segments {
+        let mut found = crate::log::scan(self.storage, options, None, &|_, _| ())?.segments;
+        found.retain(|found| !foreign.contains(&found.segment.id));
+        for found in found {
             match found.lowest_epoch {
                 Some(_) => segments.add_history(found.segment, found.max_csn),
                 None => segments.add_recovered(found.segment, None),
@@ -177,8 +180,9 @@ impl Recovery<'_> {
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
-        let mut scan = self.scan(&manifest, false, report, progress)?;
+        let (mut scan, foreign) = self.scan(&manifest, false, report, progress)?;
         let segments = self.segment_pool(&manifest, manifest.checkpoint)?;
+        foreign.iter().for_each(|id| segments.add_foreign(*id));
         // Taken, not copied: a removed file gives its space back when it is not open any more.
         for found in std::mem::take(&mut scan.segments) {
             // None is ever written to, not even one that looks empty: a write of the killed process

@@ -12,7 +12,7 @@ use super::threads;
 use super::window::{Window, Windows, found};
 use crate::base::clock::Clock;
 use crate::base::settings::Settings;
-use crate::base::{Charge, Csn, Error, PageId, Result};
+use crate::base::{Charge, Csn, Error, PageId, Result, SegmentId};
 use crate::buffer::Pool;
 use crate::checkpoint::{StoredCatalog, decode_catalog};
 use crate::device::Storage;
@@ -69,15 +69,17 @@ impl Recovery<'_> {
     }
 
     /// Flushes and reads the log. What is only in a cache now could vanish after it was served.
+    /// Returns also the files of others that have names of segments.
     pub(super) fn scan(
         &self,
         manifest: &Manifest,
         read_only: bool,
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
-    ) -> Result<Scan> {
+    ) -> Result<(Scan, Vec<SegmentId>)> {
         let start = self.clock.now();
-        let segments = segment_files(&**self.storage, self.settings.read_only, manifest.database)?;
+        let files = segment_files(&**self.storage, self.settings.read_only, manifest.database)?;
+        let segments = files.own;
         if segments.is_empty() {
             return Err(missing_log());
         }
@@ -94,7 +96,7 @@ impl Recovery<'_> {
             piece_bytes: memory.piece_bytes,
             keep_bytes: memory.keep_bytes,
         };
-        let scan = crate::log::scan(self.storage, options, self.memory, &|done, total| {
+        let mut scan = crate::log::scan(self.storage, options, self.memory, &|done, total| {
             (progress.lock())("log bytes scanned", done, total);
         })?;
         if self.memory.is_some() {
@@ -103,9 +105,10 @@ impl Recovery<'_> {
             // is given up when what is found in a segment counts.
             flush()?;
         }
+        scan.segments.retain(|found| !files.foreign.contains(&found.segment.id));
         report.log_file_bytes = scan.bytes;
         report.scan_seconds = self.clock.now().since(start).as_secs_f64();
-        Ok(scan)
+        Ok((scan, files.foreign))
     }
 
     pub(super) fn reserve(&self, kept_bytes: u64) {

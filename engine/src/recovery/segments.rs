@@ -1,20 +1,33 @@
 //! The segment files of a recovery: those it finds, those it writes.
 
-use crate::base::{Csn, DatabaseId, Error, ErrorKind, Result};
+use crate::base::{Csn, DatabaseId, Error, ErrorKind, Result, SegmentId};
 use crate::device::{OpenMode, SECTOR_BYTES, Storage};
-use crate::log::{DIRECTORY, Log, LogGuard, Reserve, Scan, ScannedBlock, Segment, record_bytes};
+use crate::log::{
+    DIRECTORY, Log, LogGuard, Reserve, Scan, ScannedBlock, Segment, SegmentContent, content_of, path_of,
+    record_bytes,
+};
 
 /// A record to be appended again: its CSN and its bytes.
 pub type Copy = (Csn, Vec<u8>);
 
-/// Returns all segments. A writer refuses a segment of another database, because it would remove
-/// that segment as obsolete.
-pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseId) -> Result<Vec<Segment>> {
-    let mut segments = Vec::new();
+/// The files with names of segments.
+#[derive(Default)]
+pub struct SegmentFiles {
+    /// The segments.
+    pub own: Vec<Segment>,
+    /// Files of other programs.
+    pub foreign: Vec<SegmentId>,
+}
+
+/// Returns all files with names of segments. A writer refuses a segment of another database,
+/// because it would remove that segment as obsolete, and leaves alone what is no segment.
+pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseId) -> Result<SegmentFiles> {
+    let mut found = SegmentFiles::default();
     for name in storage.list(DIRECTORY)? {
         let Some(id) = crate::log::segment_id(&name)? else { continue };
         let mode = OpenMode { create: false, read_only, direct: true };
-        let file = storage.open(&format!("{DIRECTORY}/{name}"), mode)?;
+        let path = path_of(id);
+        let file = storage.open(&path, mode)?;
         let len = file.len()?;
         let of = if read_only { None } else { crate::log::database_of(&*file) };
         if let Some(other) = of.filter(|other| *other != database) {
@@ -24,9 +37,20 @@ pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseI
             );
             return Err(Error::invalid(what).at(file.location(0)));
         }
-        segments.push(Segment { id, file, len, uses: 0 });
+        if of.is_none() && !read_only && is_foreign(storage, &path)? {
+            tracing::warn!(path, "a file that is no log segment has the name of one: move it away");
+            found.foreign.push(id);
+        } else {
+            found.own.push(Segment { id, file, len, uses: 0 });
+        }
     }
-    Ok(segments)
+    Ok(found)
+}
+
+/// Returns whether a file with the name of a segment is of another program. In a store of objects
+/// no other program has such names.
+fn is_foreign(storage: &dyn Storage, path: &str) -> Result<bool> {
+    Ok(storage.pins().is_none() && content_of(storage, path)? == SegmentContent::Foreign)
 }
 
 /// Writes the blocks that only mapped memory holds to a segment, durably. Returns the segment and
@@ -46,9 +70,8 @@ pub fn move_to_segment(
     let only_there: Vec<&ScannedBlock> = all.filter(|block| block.segment() == memory.id).collect();
     let Some(max_csn) = only_there.iter().map(|block| block.last_csn()).max() else { return Ok(None) };
     let len = only_there.iter().map(|block| block.device_bytes() as u64).sum::<u64>();
-    let mode = OpenMode { create: true, read_only: false, direct: true };
-    let path = format!("{DIRECTORY}/{:08}.seg", memory.id.0);
-    let file = storage.open(&path, mode)?;
+    let path = path_of(memory.id);
+    let file = storage.create_new(&path)?;
     let moved = (|| {
         file.zero_extend(len.next_multiple_of(SECTOR_BYTES as u64))?;
         let mut at = 0;

@@ -33,6 +33,9 @@ const VERSION: u8 = 1;
 const TAG_BITS: u32 = 24;
 const TAG_MASK: u64 = (1 << TAG_BITS) - 1;
 
+/// Lengths that a page may have.
+const PAGE_BYTES: std::ops::RangeInclusive<u64> = 4096..=32768;
+
 /// Directory blocks at most; with 4 KiB pages that is 16 TiB of pages. Bounds the manifest and the
 /// table in memory.
 pub const DIRECTORY_BLOCKS_MAX: usize = 1 << 14;
@@ -263,6 +266,25 @@ pub fn identify(image: &[u8]) -> Option<FoundBlock> {
     let crc = checksum::crc(&image[4..]);
     let found = FoundBlock { database, kind: image[6], subject, csn: Csn(word(24)?), crc };
     (image[..4] == crc.to_le_bytes()).then_some(found)
+}
+
+/// Returns whether `bytes` begin like a block, in any version.
+#[must_use]
+pub fn begins(bytes: &[u8]) -> bool {
+    bytes.get(4..6) == Some(&MAGIC)
+}
+
+/// Returns whether `file`, which may be cut off, is the header of a page store and nothing else.
+#[must_use]
+pub fn is_only_file_header(file: &[u8]) -> bool {
+    let subject = file.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
+    if !subject.is_power_of_two() || !PAGE_BYTES.contains(&subject) {
+        return false;
+    }
+    let (page_bytes, mut page) = (subject as usize, file.to_vec());
+    page.resize(page.len().max(page_bytes), 0);
+    let found = identify(&page[..page_bytes]).map(|found| found.kind);
+    found == Some(BlockKind::FileHeader as u8) && page[page_bytes..].iter().all(|byte| *byte == 0)
 }
 
 /// Checks block 0; its subject is the block length.

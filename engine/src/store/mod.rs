@@ -66,9 +66,9 @@ pub use blob::BlobRef;
 #[cfg(feature = "internals")]
 pub use block::BLOCK_HEADER_BYTES;
 pub use block::{BlockRef, ImageKind};
-#[cfg(feature = "internals")]
-pub use block_file::PAGES_PATH;
 pub use block_file::StoredImage;
+#[cfg(feature = "internals")]
+pub use block_file::{PAGES_DIRECTORY, PAGES_PATH};
 pub use checkpoint_writer::{FinishedCheckpoint, Heat, ImageWriter, OpenCheckpoint, Written};
 pub use compact::Relocation;
 pub use copy::StoreCopy;
@@ -76,9 +76,10 @@ pub use disk_space::{HeldBlocks, SpaceUse};
 #[cfg(feature = "internals")]
 pub use manifest::Readers;
 pub use manifest::{
-    AcceptedEnd, CheckpointReader, CreationState, CsnSet, EpochEntry, MANIFEST_PATH, Manifest, ManifestCopy,
-    ManifestFile, NeededMemory, READERS_PATH, creation_state, manifest_copies,
+    AcceptedEnd, CheckpointReader, CsnSet, EpochEntry, MANIFEST_PATH, Manifest, ManifestCopy, ManifestFile,
+    ManifestState, NeededMemory, READERS_PATH, manifest_copies, manifest_state,
 };
+pub use open::{PagesState, pages_state};
 pub use pack::PackUsage;
 pub use page_store::{PageStore, StoreUsage};
 pub use salvage::SalvageScan;

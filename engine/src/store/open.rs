@@ -12,11 +12,12 @@ use super::mapping::table::Mapping;
 use super::pack::Packing;
 use super::page_store::PageStore;
 use crate::base::{DatabaseId, Error, ErrorKind, Location, Result};
-use crate::device::{AlignedBuffer, File, OpenMode, Storage};
+use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
 use std::sync::Arc;
 
 impl PageStore {
-    /// Creates an empty page store, durably. Deletes the file's old content.
+    /// Creates an empty page store, durably. Deletes the file's old content: call it only if
+    /// [`pages_state`] allows it.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
@@ -168,6 +169,45 @@ impl PageStore {
         let images = Images::new(mapping, references_per_block(page_bytes), root.catalog, catalog_blocks);
         Ok(Self::with(file, images, Allocator::new(free), packing, readers))
     }
+}
+
+/// The content of the file of pages, when there is no manifest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PagesState {
+    /// There is no file.
+    Missing,
+    /// Nothing, zeros, or the header: an interrupted creation leaves no more.
+    Blank,
+    /// Blocks of a page store.
+    Written,
+    /// No block: the file is of another program.
+    Foreign,
+}
+
+/// Length of a page store without a checkpoint, at most: one block of the largest page size.
+const BLANK_BYTES: usize = 32768;
+/// A page store has a block that is not damaged among its first ones.
+const LOOKED_AT_BYTES: usize = 256 << 10;
+
+/// Returns the content of the file of pages.
+///
+/// # Errors
+/// I/O.
+pub fn pages_state(storage: &dyn Storage) -> Result<PagesState> {
+    let file = match storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: false }) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(PagesState::Missing),
+        Err(error) => return Err(error),
+    };
+    let len = file.len()?;
+    let mut bytes = vec![0; len.min(LOOKED_AT_BYTES as u64) as usize];
+    file.read_at(0, &mut bytes)?;
+    let is_blank = bytes.iter().all(|byte| *byte == 0) || block::is_only_file_header(&bytes);
+    if len <= BLANK_BYTES as u64 && is_blank {
+        return Ok(PagesState::Blank);
+    }
+    let is_written = bytes.chunks(SECTOR_BYTES).any(block::begins);
+    Ok(if is_written { PagesState::Written } else { PagesState::Foreign })
 }
 
 /// Returns how many blocks an extent has, if the device stores whole extents.

@@ -179,8 +179,12 @@ impl State {
             if let Some(number) = number
                 && let Ok(file) = fs::File::open(directory.join(&name))
             {
+                state.next_file = state.next_file.max(number + 1);
                 let len = file.metadata()?.len();
-                state.files.insert(number, CacheFile { file: Arc::new(file), len });
+                // A file of others is not removed, and its number not used.
+                if len == 0 || begins_with_piece(&file) {
+                    state.files.insert(number, CacheFile { file: Arc::new(file), len });
+                }
             }
         }
         for (number, CacheFile { file, len }) in &state.files {
@@ -192,7 +196,6 @@ impl State {
                 state.index.insert(key, piece);
             }
         }
-        state.next_file = state.files.keys().next_back().map_or(0, |last| last + 1);
         Ok(state)
     }
 
@@ -229,6 +232,11 @@ fn header(key: Key, bytes: &[u8]) -> Vec<u8> {
     out.extend_from_slice(&checksum::crc(bytes).to_le_bytes());
     out.extend_from_slice(&checksum::crc(&out).to_le_bytes());
     out
+}
+
+fn begins_with_piece(file: &fs::File) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC
 }
 
 /// Reads the header of the piece at byte `at` of a file; `None` if there is no whole one.

@@ -44,6 +44,8 @@ use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
 use crate::device::mapped::MappedMemory;
+use crate::device::ownership::is_blank;
+use crate::device::{OpenMode, Storage};
 use std::sync::Arc;
 
 const HEADER_BYTES: u64 = 4096;
@@ -195,6 +197,7 @@ impl LogMemory {
     /// ours; `Corruption` if it has another length than its header says.
     pub fn look(memory: Arc<dyn MappedMemory>) -> Result<MemoryState> {
         Ok(match newest(&memory)? {
+            None if !is_never_used(&*memory) => return Err(foreign(&*memory, 0)),
             None => MemoryState::Blank,
             Some((_, found)) => MemoryState::Formatted(found.database, found),
         })
@@ -300,6 +303,50 @@ fn layout_for(bytes: u64, logs: usize, buffer_bytes: u64, budget: u64) -> Option
     })
 }
 
+fn foreign(memory: &dyn MappedMemory, offset: u64) -> Error {
+    let what = "the file is not empty, and no memory-mapped log of QuenchDB: choose another, or remove it";
+    Error::invalid(what).at(at(memory, offset))
+}
+
+/// Bytes that are looked at at once.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// Returns whether a memory without a whole header is new, or has at least a torn header or an
+/// entry of ours: a power cut may take any part of a file that only the page cache had. Another
+/// program's file may begin with zeros.
+fn is_never_used(memory: &dyn MappedMemory) -> bool {
+    let (len, mut piece) = (memory.bytes(), vec![0; PIECE_BYTES]);
+    let mut is_blank = true;
+    for offset in (0..len).step_by(PIECE_BYTES) {
+        let bytes = &mut piece[..(len - offset).min(PIECE_BYTES as u64) as usize];
+        memory.load(offset, bytes);
+        if offset == 0 && has_mark(bytes) {
+            return true;
+        }
+        is_blank &= bytes.iter().all(|byte| *byte == 0);
+    }
+    is_blank
+}
+
+/// Returns whether the first bytes of a file have the magic of a header, or of an entry.
+fn has_mark(start: &[u8]) -> bool {
+    let (headers, table) = start.split_at(start.len().min(TABLE_OFFSET as usize));
+    let has_header = headers.chunks(HEADER_BYTES as usize).any(|header| header.starts_with(&MAGIC));
+    let mark = ENTRY_MAGIC.to_le_bytes();
+    has_header || table.chunks(ENTRY_BYTES).any(|entry| entry.get(4..8) == Some(&mark))
+}
+
+/// Returns whether a file of the storage is a memory of ours, or blank.
+///
+/// # Errors
+/// I/O.
+pub fn is_memory_file(storage: &dyn Storage, path: &str) -> Result<bool> {
+    let file = storage.open(path, OpenMode { create: false, read_only: true, direct: false })?;
+    let mut start = vec![0; file.len()?.min(PIECE_BYTES as u64) as usize];
+    file.read_at(0, &mut start)?;
+    Ok(has_mark(&start) || is_blank(storage, path, u64::MAX)?)
+}
+
 /// The valid header of the higher generation.
 fn newest(memory: &Arc<dyn MappedMemory>) -> Result<Option<(u64, LogMemory)>> {
     let mut best: Option<(u64, LogMemory)> = None;
@@ -329,8 +376,7 @@ fn newest(memory: &Arc<dyn MappedMemory>) -> Result<Option<(u64, LogMemory)>> {
                 return Err(error.at(at(&**memory, copy * HEADER_BYTES)));
             }
             Some(Header::Foreign) => {
-                let what = "the file is not empty, and no memory-mapped log of QuenchDB: choose another, or remove it";
-                return Err(Error::invalid(what).at(at(&**memory, copy * HEADER_BYTES)));
+                return Err(foreign(&**memory, copy * HEADER_BYTES));
             }
             Some(Header::Blank | Header::Torn) | None => {}
         }

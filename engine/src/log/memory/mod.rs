@@ -34,4 +34,6 @@ mod tests;
 
 pub use buffers::{Fenced, MemoryBuffers};
 pub use found::find;
-pub use layout::{BUFFERS_EACH, LogMemory, MemoryId, MemoryState, buffer_bytes_that_fit, needed_bytes};
+pub use layout::{
+    BUFFERS_EACH, LogMemory, MemoryId, MemoryState, buffer_bytes_that_fit, is_memory_file, needed_bytes,
+};

@@ -41,5 +41,5 @@ mod tests;
 
 pub use file::{OpenBlock, OpenBlocks, Readable, Segment};
 pub use history::FeedId;
-pub use pool::SegmentPool;
+pub use pool::{FIRST_BYTES, SegmentPool};
 pub use pressure::SpaceTicket;

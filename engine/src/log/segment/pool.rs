@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Segments that may be taken beyond the bound between recovery and the first checkpoint.
 pub(super) const RECOVERY_SEGMENTS: u64 = 4;
 /// Length of the first segments, in bytes.
-pub(super) const FIRST_BYTES: u64 = 64 << 10;
+pub const FIRST_BYTES: u64 = 64 << 10;
 /// A spare segment is this many times as long as the longest that a log took or missed.
 const GROWTH: u64 = 4;
 /// Recycled segments kept beyond the spare ones.

@@ -5,7 +5,7 @@ use super::file::Segment;
 use super::pool::SegmentPool;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result, SegmentId};
-use crate::device::{File, OpenMode, SpaceRefusal};
+use crate::device::{File, SpaceRefusal};
 use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
@@ -116,15 +116,9 @@ impl SegmentPool {
 
     /// Creates a READY segment of at least `len` bytes.
     fn prepare(&self, len: u64) -> Result<()> {
-        let (id, len) = {
-            let mut state = self.state.lock();
-            state.ids.next = state.ids.next.max(1);
-            state.ids.next += 1;
-            let id = SegmentId(state.ids.next - 1);
-            state.making = Some(id);
-            (id, Self::len_for(&state, len))
-        };
-        let result = self.create(id, len);
+        let len = Self::len_for(&self.state.lock(), len);
+        let (id, file) = self.create()?;
+        let result = self.fill(&*file, len);
         // Half a segment must not keep the space that is missing.
         let stays = result.is_err() && self.storage.remove(&path_of(id)).is_err();
         let mut state = self.state.lock();
@@ -132,22 +126,42 @@ impl SegmentPool {
         if stays {
             state.excess.push(id);
         }
-        let file = result?;
+        result?;
         state.ready.push(Segment { id, file, len, uses: 0 });
         drop(state);
         self.prepared.notify_all();
         Ok(())
     }
 
-    pub(super) fn create(&self, id: SegmentId, len: u64) -> Result<Arc<dyn File>> {
-        check_new(id)?;
-        let mode = OpenMode { create: true, read_only: false, direct: true };
-        let file = self.storage.open(&path_of(id), mode)?;
+    /// Makes an empty file with the next number that no other file has: not even a directory or a
+    /// link of others.
+    fn create(&self) -> Result<(SegmentId, Arc<dyn File>)> {
+        loop {
+            let id = {
+                let mut state = self.state.lock();
+                let id = SegmentId(state.ids.next.max(1));
+                state.ids.next = id.0 + 1;
+                state.making = Some(id);
+                id
+            };
+            let made = check_new(id).and_then(|()| self.storage.create_new(&path_of(id)));
+            match made {
+                Ok(file) => return Ok((id, file)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    self.state.lock().making = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn fill(&self, file: &dyn File, len: u64) -> Result<()> {
         file.zero_extend_paced(len, &mut |took| self.rest(took))?;
         if !planted::is(Bug::SegmentNameNotFlushed) {
             self.storage.flush_directory(DIRECTORY)?;
         }
-        Ok(file)
+        Ok(())
     }
 
     /// Leaves the device to commits, unless a thread waits for the segment, or will soon.

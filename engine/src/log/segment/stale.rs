@@ -65,6 +65,13 @@ impl SegmentPool {
         state.excess.push(segment.id);
     }
 
+    /// Notes a file of others with the name of a segment. It stays as it is.
+    pub fn add_foreign(&self, id: SegmentId) {
+        let mut state = self.state.lock();
+        state.ids.next = state.ids.next.max(id.0 + 1);
+        state.foreign.push(id);
+    }
+
     /// Returns true if a file of a killed process is left (rule 3). An open after a close assumes
     /// that no write is on its way to any file.
     #[must_use]

@@ -82,6 +82,8 @@ pub(super) struct State {
     /// Too many or too large: to be removed once there are READY segments (rule 7). Also files that
     /// could not be removed.
     pub excess: Vec<SegmentId>,
+    /// Files of others with the name of a segment, which stay as they are.
+    pub foreign: Vec<SegmentId>,
     /// RETAINED segments.
     pub history: History,
     pub ids: Ids,
@@ -110,11 +112,11 @@ impl State {
         drop(self.attempts.failure.take_if(|failure| failure.kind() != ErrorKind::Poisoned));
     }
 
-    /// Returns true if the file belongs to one of the states of rule 6.
+    /// Returns true if the file belongs to one of the states of rule 6, or is of others.
     pub fn knows(&self, id: SegmentId) -> bool {
         let full = self.retired.iter().map(|full| &full.segment);
         let files = self.ready.iter().chain(full).chain(self.history.segments());
-        let others = self.excess.iter().chain(self.active.keys()).chain(&self.making);
+        let others = self.excess.iter().chain(&self.foreign).chain(self.active.keys()).chain(&self.making);
         files.map(|segment| &segment.id).chain(others).any(|known| *known == id)
     }
 

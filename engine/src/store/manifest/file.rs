@@ -38,85 +38,58 @@
 //! On a device that replaces a file in one step ([`File::replaces_atomically`]) there is only
 //! slot 0, and what is read is durable: N1 holds by itself, and N2, N3 and N7 ask for nothing.
 
-use super::super::block_file::PAGES_PATH;
 use super::format::{Manifest, SLOT_BYTES};
 use super::reader_slots;
 use crate::base::planted::{self, Bug};
-use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
+use crate::base::{Error, ErrorKind, Result};
+use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage, ownership};
 use crate::sync::Mutex;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// The file, in the database directory.
 pub const MANIFEST_PATH: &str = "MANIFEST";
-const LOG_DIRECTORY: &str = "log";
 /// Space that each slot has at least, in bytes.
 const RESERVED_BYTES: usize = 16 << 10;
-/// Length of a page store without a checkpoint, at most: one block of the largest page size.
-const BLANK_PAGES_BYTES: u64 = 32768;
 
-/// The state of the database's creation in this directory.
+/// The content of the file, by which a database is recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CreationState {
-    /// No file exists.
-    Empty,
-    /// A crash interrupted the creation: no manifest was published, and no log or page was written.
-    /// It is safe to create the database again.
-    Unfinished,
-    /// A manifest exists: open it.
-    Complete,
+pub enum ManifestState {
+    /// There is no file.
+    Missing,
+    /// Nothing, or zeros: a crash interrupted the creation before the first manifest.
+    Blank,
+    /// Something else than a manifest: the file is of another program, or damaged.
+    Foreign,
+    /// A slot begins like a manifest: open it.
+    Written,
 }
 
-/// Returns whether a database exists. The first manifest is the last step of creating one.
+/// Returns the content of the file. The first manifest is the last step of creating a database.
 ///
 /// # Errors
-/// `Corruption` if data exists without a manifest: creating a database there would destroy it; I/O.
-pub fn creation_state(storage: &dyn Storage) -> Result<CreationState> {
-    let exists = match open_file(storage, false, true) {
-        Ok(file) => {
-            // A slot that cannot be read may contain a manifest.
-            let blank = |slot| match read_slot(&*file, slot, SECTOR_BYTES) {
-                Err(error) if error.kind() == ErrorKind::Io => Ok(false),
-                start => start.map(|start| start.iter().all(|byte| *byte == 0)),
-            };
-            if !blank(0)? || !blank(1)? {
-                return Ok(CreationState::Complete);
-            }
-            true
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => false,
+/// I/O.
+pub fn manifest_state(storage: &dyn Storage) -> Result<ManifestState> {
+    let file = match open_file(storage, false, true) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(ManifestState::Missing),
         Err(error) => return Err(error),
     };
-    if let Some(data) = data_without_manifest(storage)? {
-        let state = if exists { "blank" } else { "missing" };
-        let what = format!("the manifest is {state}, but {data} holds data");
-        return Err(Error::corruption(what).at(Location::File { path: MANIFEST_PATH.into(), offset: 0 }));
-    }
-    Ok(if exists { CreationState::Unfinished } else { CreationState::Empty })
-}
-
-/// Returns the first file that a running database would have written to.
-fn data_without_manifest(storage: &dyn Storage) -> Result<Option<String>> {
-    let mode = OpenMode { create: false, read_only: true, direct: true };
-    match storage.open(PAGES_PATH, mode) {
-        Ok(pages) if pages.len()? > BLANK_PAGES_BYTES => return Ok(Some(PAGES_PATH.into())),
-        Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-    }
-    for name in storage.list(LOG_DIRECTORY)? {
-        let path = format!("{LOG_DIRECTORY}/{name}");
-        let segment = storage.open(&path, mode)?;
-        let mut sector = AlignedBuffer::zeroed(SECTOR_BYTES);
-        if segment.len()? >= SECTOR_BYTES as u64 {
-            segment.read_at(0, &mut sector)?;
-        }
-        if sector.iter().any(|byte| *byte != 0) {
-            return Ok(Some(path));
+    let mut is_blank = true;
+    for slot in 0..2 {
+        match read_slot(&*file, slot, SECTOR_BYTES) {
+            // A slot that cannot be read may contain a manifest.
+            Err(error) if error.kind() == ErrorKind::Io => return Ok(ManifestState::Written),
+            Err(error) => return Err(error),
+            Ok(start) if Manifest::begins(&start) => return Ok(ManifestState::Written),
+            Ok(start) => is_blank &= start.iter().all(|byte| *byte == 0),
         }
     }
-    Ok(None)
+    // A file of others may begin with zeros, or end before the first sector does.
+    if is_blank && ownership::is_blank(storage, MANIFEST_PATH, 2 * SLOT_BYTES as u64)? {
+        return Ok(ManifestState::Blank);
+    }
+    Ok(ManifestState::Foreign)
 }
 
 /// Reads that may find both slots torn before this is an error.
@@ -143,7 +116,7 @@ pub struct ManifestFile {
 
 impl ManifestFile {
     /// Creates the file and publishes `first`. When it returns, the database exists durably. Call
-    /// it last, and only if [`creation_state`] allows it.
+    /// it last, and only if [`manifest_state`] allows it.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.

@@ -285,6 +285,12 @@ impl Manifest {
         HEADER_BYTES.saturating_add(length as usize).min(SLOT_BYTES)
     }
 
+    /// Returns whether a slot begins as one of ours does, in any version.
+    #[must_use]
+    pub fn begins(slot: &[u8]) -> bool {
+        slot.starts_with(&MAGIC)
+    }
+
     /// Decodes a slot of untrusted bytes.
     ///
     /// # Errors

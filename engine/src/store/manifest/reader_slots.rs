@@ -139,13 +139,20 @@ impl ReaderSlot {
     }
 }
 
+/// Returns whether a file with the name of a slot is one: blank, or written by a reader.
+fn is_own(slot: &dyn File) -> Result<bool> {
+    let mut bytes = vec![0; slot.len()?.min(SLOT_BYTES as u64) as usize];
+    slot.read_at(0, &mut bytes)?;
+    Ok(bytes.starts_with(&MAGIC) || bytes.iter().all(|byte| *byte == 0))
+}
+
 pub(super) fn lock_free_slot(storage: &dyn Storage) -> Result<Arc<dyn File>> {
     storage.create_directory(READERS_PATH)?;
     for _ in 0..ATTEMPTS {
         for number in 0..READERS_MAX {
             let mode = OpenMode { create: true, read_only: false, direct: false };
             let file = storage.open(&format!("{READERS_PATH}/{number:02}"), mode)?;
-            if file.try_lock()? {
+            if file.try_lock()? && is_own(&*file)? {
                 return Ok(file);
             }
         }

@@ -176,7 +176,7 @@ fn a_slot_that_cannot_be_read_beside_a_bad_one_may_be_whole() {
     let (disk, _file) = created();
     edit(&disk, MANIFEST_PATH, |bytes| bytes.fill(0));
     fail_once(&disk, OperationKind::Read, 1);
-    assert_eq!(creation_state(&disk).expect("unknown"), CreationState::Complete, "nothing is created there");
+    assert_eq!(manifest_state(&disk).expect("unknown"), ManifestState::Written, "nothing is created there");
 }
 
 #[test]
@@ -373,31 +373,53 @@ fn open_makes_the_decoded_bytes_durable() {
 }
 
 #[test]
-fn creation_is_complete_only_with_a_manifest() {
+fn manifest_state_follows_the_content() {
     let disk = new_disk();
-    assert_eq!(creation_state(&disk).expect("reads"), CreationState::Empty);
-    PageStore::create(&disk, DATABASE, PAGE).expect("created");
-    assert_eq!(creation_state(&disk).expect("reads"), CreationState::Empty);
+    let state = || manifest_state(&disk).expect("reads");
+    assert_eq!(state(), ManifestState::Missing);
     ManifestFile::create(&disk, &Manifest::new(DATABASE, PAGE as u32)).expect("created");
-    assert_eq!(creation_state(&disk).expect("reads"), CreationState::Complete);
-    edit(&disk, MANIFEST_PATH, |bytes| bytes.fill(0));
-    assert_eq!(creation_state(&disk).expect("reads"), CreationState::Unfinished);
+    assert_eq!(state(), ManifestState::Written);
+    let whole = disk.read_file(MANIFEST_PATH).expect("there");
+    for slot in [0, 1] {
+        damage(&disk, slot);
+        assert_eq!(state(), ManifestState::Written, "only a checksum is wrong");
+        disk.write_file(MANIFEST_PATH, &whole);
+    }
+    for blank in [0, 10, 4096, 2 * SLOT_BYTES] {
+        disk.write_file(MANIFEST_PATH, &vec![0; blank]);
+        assert_eq!(state(), ManifestState::Blank, "{blank} zeros");
+    }
+    let late = [vec![0; 5000], b"x".to_vec()].concat();
+    let long = vec![0; 2 * SLOT_BYTES + 1];
+    for foreign in [&b"important\n"[..], b"QUENCH", &late, &long, &[1; 10_000]] {
+        disk.write_file(MANIFEST_PATH, foreign);
+        assert_eq!(state(), ManifestState::Foreign, "{} bytes", foreign.len());
+    }
 }
 
 #[test]
-fn data_without_a_manifest_is_not_an_empty_directory() {
+fn pages_state_follows_the_content() {
     let disk = new_disk();
+    let state = || pages_state(&disk).expect("reads");
+    assert_eq!(state(), PagesState::Missing);
     let store = PageStore::create(&disk, DATABASE, PAGE).expect("created");
+    assert_eq!(state(), PagesState::Blank);
+    let header = disk.read_file(PAGES_PATH).expect("there");
     commit(&store, [1], 1);
-    assert_eq!(creation_state(&disk).expect_err("pages").kind(), ErrorKind::Corruption);
-    disk.remove(PAGES_PATH).expect("removes");
-    let mode = OpenMode { create: true, read_only: false, direct: false };
-    disk.open("log/00000001.seg", mode).expect("creates");
-    edit(&disk, "log/00000001.seg", |bytes| *bytes = vec![0; 8192]);
-    assert_eq!(creation_state(&disk).expect("preallocated only"), CreationState::Empty);
-    edit(&disk, "log/00000001.seg", |bytes| bytes[0] = 1);
-    let error = creation_state(&disk).expect_err("a log");
-    assert!(error.to_string().contains("log/00000001.seg"), "{error}");
+    assert_eq!(state(), PagesState::Written);
+    let mut changed = header.clone();
+    changed[20] ^= 1;
+    for (content, expected) in [
+        (&header[..SECTOR_BYTES.min(PAGE)], PagesState::Blank),
+        (&[0; 32_768][..], PagesState::Blank),
+        (&[0; 40_000][..], PagesState::Foreign),
+        (&changed[..], PagesState::Written),
+        (&b"important\n"[..], PagesState::Foreign),
+        (&[7; 300_000][..], PagesState::Foreign),
+    ] {
+        disk.write_file(PAGES_PATH, content);
+        assert_eq!(state(), expected, "{} bytes", content.len());
+    }
 }
 
 /// N5: the simulated disk reserves nothing inside a file, so the look at the file's length stands
