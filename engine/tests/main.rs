@@ -20,6 +20,7 @@ mod copy_sources;
 mod crash;
 mod damage;
 mod dependencies;
+mod descriptors;
 mod examples;
 mod extents;
 mod fail_nth;

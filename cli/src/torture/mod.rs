@@ -109,8 +109,16 @@ fn remove(directory: &Path) -> Result<()> {
 }
 
 /// Names in the directory of a database.
-const OWN_NAMES: [&str; 8] =
-    ["LOCK", "MANIFEST", "monitor.sock", "log", "pages", "readers", ".quench-direct-probe", "quench-probe.tmp"];
+const OWN_NAMES: [&str; 8] = [
+    "LOCK",
+    "MANIFEST",
+    "monitor.sock",
+    "log",
+    "pages",
+    "readers",
+    ".quench-direct-probe",
+    "quench-probe.tmp",
+];
 
 /// Returns whether a directory holds nothing but a database, or what an interrupted creation left.
 fn is_database(directory: &Path) -> bool {

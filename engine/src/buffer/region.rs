@@ -117,11 +117,15 @@ impl<T: ZeroIsDefault> Region<T> {
     /// Gives back many stretches with one call. Returns how many, from the first on; 0 if the
     /// system cannot do that.
     fn give_back_many(&self, stretches: &[libc::iovec]) -> usize {
+        use crate::device::descriptors::take_standard;
         use rustix::process::{PidfdFlags, getpid, pidfd_open};
         if stretches.len() < 2 {
             return 0;
         }
-        let process = self.process.get_or_init(|| pidfd_open(getpid(), PidfdFlags::empty()).ok());
+        let process = self.process.get_or_init(|| {
+            take_standard();
+            pidfd_open(getpid(), PidfdFlags::empty()).ok()
+        });
         let Some(process) = process else { return 0 };
         let (list, count) = (stretches.as_ptr(), stretches.len());
         let advice = libc::MADV_DONTNEED;

@@ -3,6 +3,7 @@
 //! Readers need no lock if the lock file cannot be created: every writer has created it.
 
 use super::buffer::SECTOR_BYTES;
+use super::descriptors::{open_to_read, open_with};
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::{NotInherited, PerProcess};
 use std::collections::HashSet;
@@ -88,12 +89,12 @@ impl DirectoryLock {
 fn open_or_make(path: &Path, exclusive: bool) -> std::io::Result<Option<std::fs::File>> {
     use std::io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
     let mut options = std::fs::OpenOptions::new();
-    let why = match options.read(true).write(true).create(true).truncate(false).open(path) {
+    let why = match open_with(options.read(true).write(true).create(true).truncate(false), path) {
         Ok(file) => return Ok(Some(file)),
         Err(why) => why,
     };
     // Readers need no write permission.
-    match std::fs::File::open(path) {
+    match open_to_read(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) => {
             let refused = matches!(why.kind(), ReadOnlyFilesystem | PermissionDenied);

@@ -6,6 +6,7 @@
 
 use super::blocking_queue::BlockingQueue;
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
+use super::descriptors;
 use super::directory_lock::DirectoryLock;
 use super::durability_method::DurabilityMethod;
 use super::facts::{self, DeviceFacts};
@@ -65,6 +66,7 @@ impl FileStorage {
     /// # Errors
     /// `NotFound` without `create`; `InvalidArgument` if it is a file; I/O.
     pub fn open(directory: &Path, trust: DeviceTrust, io_uring: bool, create: bool) -> Result<FileStorage> {
+        descriptors::take_standard();
         if create && !directory.exists() {
             create_durably(directory)
                 .map_err(|e| Error::io(format!("cannot create the directory {}", directory.display()), e))?;
@@ -154,7 +156,7 @@ fn create_durably(directory: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)?;
     for made in missing {
         let parent = made.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::File::open(parent)?.sync_all()?;
+        descriptors::open_to_read(parent)?.sync_all()?;
     }
     Ok(())
 }
@@ -167,10 +169,8 @@ fn probe_direct(directory: &Path, create: bool) -> std::result::Result<(), Strin
         remove_stale_probe(&directory.join(DIRECT_PROBE));
     }
     let result = match any_file(directory) {
-        Some(file) => {
-            rustix::fs::open(&file, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
-                .and_then(|fd| rustix::io::pread(&fd, &mut *AlignedBuffer::zeroed(1), 0))
-        }
+        Some(file) => descriptors::open(&file, OFlags::RDONLY | OFlags::DIRECT, Mode::empty())
+            .and_then(|fd| rustix::io::pread(&fd, &mut *AlignedBuffer::zeroed(1), 0)),
         None if create => write_nameless(directory).unwrap_or_else(|| write_named(directory)),
         None => return Ok(()),
     };
@@ -206,16 +206,16 @@ fn write_sector(fd: OwnedFd) -> rustix::io::Result<usize> {
 /// `None` if the file system has no files without a name.
 fn write_nameless(directory: &Path) -> Option<rustix::io::Result<usize>> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    match rustix::fs::open(directory, flags | OFlags::DIRECT, PROBE_MODE) {
+    match descriptors::open(directory, flags | OFlags::DIRECT, PROBE_MODE) {
         Ok(fd) => Some(write_sector(fd)),
-        Err(error) => rustix::fs::open(directory, flags, PROBE_MODE).ok().map(|_| Err(error)),
+        Err(error) => descriptors::open(directory, flags, PROBE_MODE).ok().map(|_| Err(error)),
     }
 }
 
 fn write_named(directory: &Path) -> rustix::io::Result<usize> {
     let path = directory.join(DIRECT_PROBE);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::DIRECT | OFlags::CLOEXEC;
-    match rustix::fs::open(&path, flags, PROBE_MODE) {
+    match descriptors::open(&path, flags, PROBE_MODE) {
         Ok(fd) => {
             let result = write_sector(fd);
             let _ = std::fs::remove_file(&path);
@@ -235,8 +235,7 @@ impl FileStorage {
     /// Opens a file with `O_DIRECT`, if it works and is wanted.
     fn open_with(&self, path: &str, flags: OFlags, direct: bool) -> Result<Arc<dyn File>> {
         let direct = direct && self.direct_io().is_ok();
-        let flags = flags | OFlags::CLOEXEC;
-        let open = |flags| rustix::fs::open(self.path(path), flags, Mode::from_raw_mode(0o644));
+        let open = |flags| descriptors::open(&self.path(path), flags, Mode::from_raw_mode(0o644));
         let opened =
             if direct { open(flags | OFlags::DIRECT).map(|fd| (fd, true)) } else { Err(Errno::INVAL) };
         let (fd, direct) = opened
@@ -291,6 +290,7 @@ impl Storage for FileStorage {
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>> {
+        descriptors::take_standard();
         let entries = match std::fs::read_dir(self.path(directory)) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(|e| self.error("list a directory", directory, e))?,
@@ -308,6 +308,7 @@ impl Storage for FileStorage {
 
     fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
         let failed = |error| self.error("list a directory", directory, error);
+        descriptors::take_standard();
         let entries = match std::fs::read_dir(self.path(directory)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(failed)?,
@@ -331,7 +332,7 @@ impl Storage for FileStorage {
     }
 
     fn flush_directory(&self, directory: &str) -> Result<()> {
-        std::fs::File::open(self.path(directory))
+        descriptors::open_to_read(&self.path(directory))
             .and_then(|file| file.sync_all())
             .map_err(|e| self.error("flush a directory", directory, e))
     }

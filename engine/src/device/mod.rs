@@ -16,6 +16,7 @@
 //!    here.
 //! 6. No bytes in a file cause a panic.
 
+pub(crate) mod descriptors;
 pub mod topology;
 mod space_refusal;
 mod durability_method;

@@ -4,6 +4,7 @@
 //! `curl --unix-socket DIRECTORY/monitor.sock http://localhost/metrics`. Only users that may write
 //! to the socket's file can connect: the file has the mode 600.
 
+use super::descriptors::{above_standard, open_to_read, take_standard};
 use crate::base::Result;
 use crate::sync::NotInherited;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -39,11 +40,12 @@ const PATH_BYTES_MAX: usize = 107;
 /// Calls `f` with a path of the socket that is short enough for an address, however long the path
 /// of the directory is.
 fn with_short_path<T>(directory: &Path, f: impl FnOnce(&Path) -> std::io::Result<T>) -> std::io::Result<T> {
+    take_standard();
     let path = directory.join(MONITOR_PATH);
     if path.as_os_str().len() <= PATH_BYTES_MAX {
         return f(&path);
     }
-    let opened = std::fs::File::open(directory)?;
+    let opened = open_to_read(directory)?;
     f(&PathBuf::from(format!("/proc/self/fd/{}/{MONITOR_PATH}", opened.as_raw_fd())))
 }
 
@@ -54,6 +56,7 @@ impl MonitorSocket {
         let path = directory.join(MONITOR_PATH);
         remove_socket(&path)?;
         let listener = with_short_path(directory, |short| UnixListener::bind(short))?;
+        let listener: UnixListener = above_standard(listener.into())?.into();
         let socket = MonitorSocket {
             _not_inherited: NotInherited::new(&listener),
             listener,
@@ -68,6 +71,7 @@ impl MonitorSocket {
     /// until there is no answer.
     pub fn serve(&self, mut answer: impl FnMut() -> Option<String>) {
         loop {
+            take_standard();
             match self.listener.accept() {
                 Ok((peer, _)) => {
                     let Some(text) = answer() else { return };

@@ -19,6 +19,7 @@
 //!    flushed after each.
 
 use super::buffer::AlignedBuffer;
+use super::descriptors::take_standard;
 use super::durability_method::DurabilityMethod;
 use super::storage::{Completion, WriteQueue, WriteRequest};
 use crate::base::{Error, Result};
@@ -38,12 +39,18 @@ pub(super) const RETRY: Duration = Duration::from_micros(200);
 /// Whether the kernel lets us use io_uring, and why not.
 pub(super) fn available() -> std::result::Result<(), String> {
     let mut known = Probe::new();
-    let asked = IoUring::new(2).and_then(|ring| ring.submitter().register_probe(&mut known));
+    let asked = new_ring(2).and_then(|ring| ring.submitter().register_probe(&mut known));
     asked.map_err(|error| format!("io_uring is not available: {error}"))?;
     match lacking(|code| known.is_supported(code)) {
         None => Ok(()),
         Some(what) => Err(format!("io_uring is not available: this kernel's cannot {what}")),
     }
+}
+
+/// Makes a ring whose descriptor is none of the standard ones.
+pub(super) fn new_ring(entries: u32) -> std::io::Result<IoUring> {
+    take_standard();
+    IoUring::new(entries)
 }
 
 /// Returns the name of a needed operation that the kernel does not know.
@@ -100,7 +107,7 @@ pub(super) struct UringQueue {
 impl UringQueue {
     pub(super) fn new(depth: usize, method: DurabilityMethod) -> Result<UringQueue> {
         let entries = (2 * depth.clamp(1, 1024)).next_power_of_two() as u32;
-        let ring = IoUring::new(entries).map_err(|e| Error::io("cannot create an io_uring", e))?;
+        let ring = new_ring(entries).map_err(|e| Error::io("cannot create an io_uring", e))?;
         let slots = (0..depth.max(1)).map(|_| None).collect();
         let process = Process::current();
         Ok(UringQueue {

@@ -6,7 +6,7 @@
 //!    it alone, and learns the error with its place. Reads may be repeated.
 
 use super::storage::{ReadDone, ReadRequest};
-use super::uring::RETRY;
+use super::uring::{RETRY, new_ring};
 use crate::sync::Mutex;
 use io_uring::{IoUring, opcode, types};
 use std::os::fd::RawFd;
@@ -41,7 +41,7 @@ impl ManyReads {
         done: &mut ReadDone<'_>,
     ) -> Vec<usize> {
         let ring = self.idle.lock().pop();
-        let Some(ring) = ring.or_else(|| IoUring::new(DEPTH as u32).ok()) else {
+        let Some(ring) = ring.or_else(|| new_ring(DEPTH as u32).ok()) else {
             return (0..reads.len()).collect();
         };
         let mut flight = Flight { ring: Some(ring), reads: 0, home: &self.idle };

@@ -17,6 +17,7 @@
 use super::memory::{MapOptions, MappedMemory, MemoryFacts, Survives, WORD_BYTES, absolute};
 use super::primitive::Primitive;
 use crate::base::{Error, ErrorKind, Location, Result};
+use crate::device::descriptors;
 use crate::sync::NotInherited;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -71,9 +72,9 @@ pub fn map_file(path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory
     }
     let access = if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     let create = if options.create { OFlags::CREATE } else { OFlags::empty() };
-    let flags = access | create | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let flags = access | create | OFlags::NONBLOCK;
     let fd =
-        rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600)).map_err(|e| failed("open", &path, e))?;
+        descriptors::open(&path, flags, Mode::from_raw_mode(0o600)).map_err(|e| failed("open", &path, e))?;
     let lock = if options.read_only {
         FlockOperation::NonBlockingLockShared
     } else {
@@ -141,7 +142,7 @@ fn settle_length(fd: &OwnedFd, path: &Path, options: MapOptions) -> Result<usize
             .map_err(|e| failed("allocate", path, e))?;
         rustix::fs::fsync(fd).map_err(|e| failed("flush", path, e))?;
         let parent = path.parent().unwrap_or(Path::new("/"));
-        let flushed = std::fs::File::open(parent).and_then(|directory| directory.sync_all());
+        let flushed = descriptors::open_to_read(parent).and_then(|directory| directory.sync_all());
         flushed.map_err(|e| {
             Error::io("cannot flush the directory of the memory-mapped log", e).at(place(path))
         })?;

@@ -6,6 +6,7 @@ use super::request::{Failure, FailureKind, Listed, Reply, Request, RequestKind};
 use super::store::{Done, ObjectStore, Outcome, StoreFacts};
 use crate::base::random::Random;
 use crate::base::{Error, ErrorKind, Result};
+use crate::device::descriptors::take_standard;
 use crate::sync::Mutex;
 use std::error::Error as StdError;
 use std::sync::{Arc, mpsc};
@@ -154,6 +155,7 @@ impl<P: Protocol> Client<P> {
         advice: &str,
         connecting: impl Future<Output = Result<P>> + Send + 'static,
     ) -> Result<Client<P>> {
+        take_standard();
         let runtime = Builder::new_multi_thread()
             .worker_threads(effort.threads.max(1))
             .thread_name("quench-client")
@@ -342,6 +344,8 @@ impl<P: Protocol> Requests<P> {
         within: Duration,
         attempt: impl Future<Output = std::result::Result<T, Failure>>,
     ) -> std::result::Result<T, Failure> {
+        // An attempt may make a connection.
+        take_standard();
         match tokio::time::timeout(within, attempt).await {
             Ok(outcome) => outcome,
             Err(_) => {

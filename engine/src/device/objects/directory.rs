@@ -8,6 +8,7 @@
 use super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, Version};
 use super::store::{Done, ObjectStore, Outcome, StoreFacts};
 use crate::base::{Error, Result};
+use crate::device::descriptors::take_standard;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Event, Mutex, thread};
 use bytes::Bytes;
@@ -133,6 +134,7 @@ impl Shared {
     }
 
     fn perform(&self, request: Request) -> Outcome {
+        take_standard();
         match request {
             Request::Put { name, body, condition } => self.put(&name, &body, &condition),
             Request::Create { name, body } => self.put(&name, &body, &Condition::Absent),

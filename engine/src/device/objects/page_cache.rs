@@ -22,6 +22,7 @@ use super::request::{Reply, Request};
 use super::store::{Done, ObjectStore, StoreFacts};
 use crate::base::encoding::Reader;
 use crate::base::{Account, Charge, Error, ErrorKind, Location, Result, checksum};
+use crate::device::descriptors::{open_to_read, open_with};
 use crate::sync::{Event, Mutex, thread};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
@@ -116,11 +117,9 @@ impl PageCache {
         };
         fs::create_dir_all(directory)
             .map_err(|error| fail("cannot make the directory of the page cache", error))?;
-        let lock = fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(directory.join(LOCK_NAME))
+        let mut options = fs::OpenOptions::new();
+        options.create(true).truncate(false).write(true);
+        let lock = open_with(&options, &directory.join(LOCK_NAME))
             .map_err(|error| fail("cannot write to the directory of the page cache", error))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -177,7 +176,7 @@ impl State {
             let number = name.to_str().and_then(|name| name.strip_prefix(FILE_PREFIX)?.parse().ok());
             // A file that cannot be opened has nothing for this process.
             if let Some(number) = number
-                && let Ok(file) = fs::File::open(directory.join(&name))
+                && let Ok(file) = open_to_read(&directory.join(&name))
             {
                 state.next_file = state.next_file.max(number + 1);
                 let len = file.metadata()?.len();
@@ -347,7 +346,8 @@ impl Shared {
                 None => {
                     let number = state.next_file;
                     let path = self.directory.join(file_name(number));
-                    let file = fs::File::options().read(true).write(true).create_new(true).open(path)?;
+                    let mut options = fs::File::options();
+                    let file = open_with(options.read(true).write(true).create_new(true), &path)?;
                     state.files.insert(number, CacheFile { file: Arc::new(file), len: 0 });
                     (state.current, state.next_file) = (Some(number), number + 1);
                     number
