@@ -108,7 +108,7 @@ fn no_descriptor_of_a_database_is_a_standard_one() {
     let is_moved = |at: usize, number: u32| {
         let thread = lines[at].split_whitespace().next().expect("a number");
         let next = lines[at + 1..].iter().find(|line| line.split_whitespace().next() == Some(thread));
-        next.is_some_and(|line| line.contains(&format!("fcntl({number}, F_DUPFD_CLOEXEC, 3)")))
+        next.is_some_and(|line| line.contains(&format!("fcntl({number}, F_DUPFD_CLOEXEC, 3")))
     };
     let is_standard = |(at, number): &&(usize, u32)| *number < 3 && !is_moved(*at, *number);
     let standard: Vec<&str> = made.iter().filter(is_standard).map(|(at, _)| lines[*at]).collect();
