@@ -26,6 +26,7 @@ mod extents;
 mod fail_nth;
 mod faults;
 mod feeds;
+mod flushes;
 mod footprint;
 mod foreign_files;
 mod forks;

@@ -12,7 +12,7 @@ use crate::device::{MonitorSocket, Storage};
 use crate::feed::CountedEpochs;
 use crate::log::SegmentPool;
 use crate::recovery::RecoveryReport;
-use crate::store::{Manifest, PageStore};
+use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, Ours, thread};
 use crate::transaction::TransactionSystem;
@@ -209,12 +209,17 @@ impl Engine {
             let _ = thread.join();
         }
         self.system.commit().close()?;
+        // Nothing is appended any more.
+        segments.close(true);
         if let Err(error) = checkpointer.shorten_for_close() {
             tracing::warn!(%error, "the file of pages stays longer than necessary");
         }
         checkpointer.checkpoint_and_close(segments)?;
         if let Err(error) = self.give_back_space(segments) {
             tracing::warn!(%error, "the closed database keeps space that it does not need");
+        }
+        if segments.has_durable_names() {
+            ManifestFile::note_durable(&*self.storage);
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::probe::{self, ProbeReport};
 use crate::device::{DurabilityMethod, File, Storage};
 use crate::feed::CountedEpochs;
+use crate::log::{DIRECTORY, segment_id};
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
@@ -457,6 +458,9 @@ fn open_or_create(
     settings: &mut Settings,
 ) -> Result<(Claimed, ManifestFile, Manifest)> {
     if !holds_database(storage, settings).map_err(no_database)? {
+        if storage.pins().is_none() {
+            return make_files(storage, settings);
+        }
         let manifest =
             Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
         PageStore::create(storage, manifest.database, settings.page_bytes)?;
@@ -475,6 +479,24 @@ fn open_or_create(
     let (file, manifest) = ManifestFile::open(storage, settings.read_only).map_err(no_database)?;
     settings.page_bytes = manifest.page_bytes as usize;
     Ok((claimed, file, manifest))
+}
+
+/// Makes the files of a database that exists when recovery publishes its first manifest. Until then
+/// they are what an interrupted creation leaves.
+fn make_files(storage: &dyn Storage, settings: &Settings) -> Result<(Claimed, ManifestFile, Manifest)> {
+    for name in storage.list(DIRECTORY)? {
+        // Blank, of a creation that was interrupted.
+        if segment_id(&name)?.is_some() {
+            storage.remove(&format!("{DIRECTORY}/{name}"))?;
+        }
+    }
+    storage.create_directory(DIRECTORY)?;
+    let manifest = Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
+    // Made before anything is flushed: one flush of the file system's journal serves all.
+    let file = ManifestFile::prepare(storage)?;
+    PageStore::create(storage, manifest.database, settings.page_bytes)?;
+    storage.flush_directory("")?;
+    Ok((Some(PageStore::claim(storage)?), file, manifest))
 }
 
 /// Returns `error`, or for a missing file that there is no database.

@@ -157,6 +157,7 @@ bugs! {
     ExtentNotDiscarded "extent-not-discarded" "store" "An extent without blocks in use is allocated again before it is discarded." "X2";
     BlockLeaked "block-leaked" "store" "A block of the mapping that was replaced is not given back." "F4: no block is lost";
     MappingSlotSkipped "mapping-slot-skipped" "store" "The first changed page of each part of the mapping is not written to it." "R1";
+    ManifestBelievedDurable "manifest-believed-durable" "store" "An open takes what it reads of the manifest for durable, although no process has closed the database." "N8";
     NewestSlotNotFirst "newest-slot-not-first" "store" "An open brings the slot that does not hold the newest manifest up to it before that is durable." "N7";
     SecondSlotSkipped "second-slot-skipped" "store" "A manifest is written to one slot only." "N2";
     RemovalForgotten "removal-forgotten" "store" "A page that is freed while its first image is being written stays in the next checkpoint." "no page is lost";

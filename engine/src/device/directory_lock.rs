@@ -32,6 +32,8 @@ pub(super) struct DirectoryLock {
     directory: Option<PathBuf>,
     /// `None` for a reader if the file cannot be created.
     file: Option<std::fs::File>,
+    /// The content that a writer found.
+    pub(super) found: Vec<u8>,
 }
 
 impl DirectoryLock {
@@ -45,7 +47,14 @@ impl DirectoryLock {
             .map_err(|e| Error::io(format!("cannot open the lock file {}", path.display()), e));
         let mut file = match opened? {
             Some(file) => file,
-            None => return Ok(DirectoryLock { _not_inherited: None, directory: None, file: None }),
+            None => {
+                return Ok(DirectoryLock {
+                    _not_inherited: None,
+                    directory: None,
+                    file: None,
+                    found: Vec::new(),
+                });
+            }
         };
         let attempt = || if exclusive { file.try_lock() } else { file.try_lock_shared() };
         let mut taken = attempt();
@@ -70,17 +79,21 @@ impl DirectoryLock {
                 std::fs::TryLockError::Error(e) => Error::io(format!("cannot lock {}", path.display()), e),
             });
         }
+        let mut found = Vec::new();
         if exclusive {
             if !open_directories().insert(directory.to_path_buf()) {
                 return Err(busy(directory, &mut file));
             }
-            // For the error message of a second open; a failure to write it changes nothing.
-            let _ = write_holder(&mut file);
+            found = read_short(&mut file).unwrap_or_default();
+            // For the error message of a second open. If a note of the previous holder cannot be
+            // replaced, it still says the truth.
+            let _ = write(&mut file, &std::process::id().to_string());
         }
         Ok(DirectoryLock {
             _not_inherited: Some(NotInherited::new(&file)),
             directory: exclusive.then(|| directory.to_path_buf()),
             file: Some(file),
+            found,
         })
     }
 }
@@ -105,26 +118,53 @@ fn open_or_make(path: &Path, exclusive: bool) -> std::io::Result<Option<std::fs:
 
 /// Bytes of a lock file at most: the digits of a process and the end of the line.
 const HOLDER_BYTES_MAX: usize = 11;
+/// How a note begins.
+const NOTE: &str = "durable";
+const NOTE_BYTES_MAX: usize = 120;
 
-/// Returns whether a lock file with this content is one of ours: empty, the number of a process, or
-/// the zeros that a power cut leaves of it.
+/// Returns whether a lock file with this content is one of ours: empty, the number of a process, a
+/// note, or the zeros that a power cut leaves of it.
 pub(super) fn is_own(content: &[u8]) -> bool {
-    let number = content.strip_suffix(b"\n").unwrap_or(content);
-    let is_number = content.len() <= HOLDER_BYTES_MAX && number.iter().all(u8::is_ascii_digit);
-    content.is_empty() || !number.is_empty() && is_number || content.iter().all(|byte| *byte == 0)
+    let line = content.strip_suffix(b"\n").unwrap_or(content);
+    let is_number = content.len() <= HOLDER_BYTES_MAX && line.iter().all(u8::is_ascii_digit);
+    let is_note = content.len() <= NOTE_BYTES_MAX
+        && line
+            .strip_prefix(NOTE.as_bytes())
+            .is_some_and(|rest| rest.iter().all(|byte| byte.is_ascii_digit() || b" -".contains(byte)));
+    content.is_empty() || !line.is_empty() && is_number || is_note || content.iter().all(|byte| *byte == 0)
 }
 
-/// Writes the number of this process to the lock file, unless it is a file of others.
-fn write_holder(file: &mut std::fs::File) -> std::io::Result<()> {
+fn read_short(file: &mut std::fs::File) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.rewind()?;
     file.take(SECTOR_BYTES as u64 + 1).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Writes a line to the lock file, unless it is a file of others.
+fn write(file: &mut std::fs::File, line: &str) -> std::io::Result<()> {
+    let content = read_short(file)?;
     if content.len() <= SECTOR_BYTES && is_own(&content) {
         file.set_len(0)?;
         file.rewind()?;
-        writeln!(file, "{}", std::process::id())?;
+        file.write_all(format!("{line}\n").as_bytes())?;
     }
     Ok(())
+}
+
+/// Returns the note that all writes to a file are durable. It names the file by what no copy has,
+/// and by the time of its last change, which every write changes.
+pub(super) fn note_of(file: &Path) -> std::io::Result<String> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(file)?;
+    let (device, number) = (found.dev(), found.ino());
+    Ok(format!("{NOTE} {device} {number} {} {} {}", found.len(), found.ctime(), found.ctime_nsec()))
+}
+
+/// Leaves a note in the lock file of a directory whose lock this process has.
+pub(super) fn leave_note(directory: &Path, note: &str) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    write(&mut open_with(options.read(true).write(true), &directory.join(LOCK_PATH))?, note)
 }
 
 fn busy(directory: &Path, file: &mut std::fs::File) -> Error {
@@ -133,7 +173,9 @@ fn busy(directory: &Path, file: &mut std::fs::File) -> Error {
     let holder = match holder.trim() {
         "" => "another process".to_string(),
         pid if pid == std::process::id().to_string() => "this process".to_string(),
-        pid => format!("process {pid}"),
+        pid if pid.bytes().all(|byte| byte.is_ascii_digit()) => format!("process {pid}"),
+        // The holder is about to write its number.
+        _ => "another process".to_string(),
     };
     Error::new(ErrorKind::Busy, format!("the database {} is open in {holder}", directory.display()))
 }

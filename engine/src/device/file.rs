@@ -7,7 +7,7 @@
 use super::blocking_queue::BlockingQueue;
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::descriptors;
-use super::directory_lock::DirectoryLock;
+use super::directory_lock::{DirectoryLock, leave_note, note_of};
 use super::durability_method::DurabilityMethod;
 use super::facts::{self, DeviceFacts};
 use super::file_system;
@@ -53,6 +53,8 @@ pub struct FileStorage {
     /// A ring could not be made since.
     ring_refused: AtomicBool,
     create: bool,
+    /// The content of the lock file, when the lock was taken.
+    note_found: Mutex<Vec<u8>>,
     method: Arc<AtomicU8>,
     /// The method that suits the file system, unless the settings say otherwise.
     usual_method: DurabilityMethod,
@@ -91,6 +93,7 @@ impl FileStorage {
             buffered: OnceLock::new(),
             ring_refused: AtomicBool::new(false),
             create,
+            note_found: Mutex::default(),
             method: Arc::new(AtomicU8::new(method as u8)),
             usual_method: method,
             dsync_refused: Arc::new(AtomicBool::new(false)),
@@ -338,7 +341,21 @@ impl Storage for FileStorage {
     }
 
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
-        DirectoryLock::take(&self.directory, exclusive).map(|lock| Box::new(lock) as _)
+        let lock = DirectoryLock::take(&self.directory, exclusive)?;
+        (*self.note_found.lock()).clone_from(&lock.found);
+        Ok(Box::new(lock))
+    }
+
+    fn note_durable(&self, path: &str) {
+        let noted = note_of(&self.path(path)).and_then(|note| leave_note(&self.directory, &note));
+        if let Err(error) = noted {
+            tracing::debug!(%error, "the next open writes the manifest again");
+        }
+    }
+
+    fn is_noted_durable(&self, path: &str) -> bool {
+        let found = self.note_found.lock();
+        note_of(&self.path(path)).is_ok_and(|note| found.as_slice() == format!("{note}\n").as_bytes())
     }
 
     fn monitor(&self) -> Result<Option<MonitorSocket>> {

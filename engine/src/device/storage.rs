@@ -99,6 +99,20 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// `Busy` if another process (or another handle of this one) holds it.
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>>;
 
+    /// Notes, for the next holder of the exclusive lock, that all writes to a file are durable. The
+    /// caller has the lock, and writes to the file no more. If the note cannot be made or is lost,
+    /// nothing is wrong.
+    fn note_durable(&self, path: &str) {
+        let _ = path;
+    }
+
+    /// Returns whether the previous holder of the exclusive lock, which the caller has, made such a
+    /// note, and nothing was written to the file since.
+    fn is_noted_durable(&self, path: &str) -> bool {
+        let _ = path;
+        false
+    }
+
     /// Returns what is known of the device.
     fn facts(&self) -> DeviceFacts;
 

@@ -7,7 +7,7 @@ use super::select::Decided;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, ErrorKind, LogId, Result, SegmentId};
 use crate::log::{BufferSize, DIRECTORY, Log, Scan, ScanOptions, ScannedSegment, SegmentPool};
-use crate::store::{Manifest, ManifestFile};
+use crate::store::{Manifest, ManifestFile, is_noted_durable};
 use std::sync::Arc;
 
 /// READY segments kept while the database runs.
@@ -49,10 +49,14 @@ impl Recovery<'_> {
     ) -> Result<Recovered> {
         let _span = tracing::info_span!("recovery", clean = manifest.clean).entered();
         let start = self.clock.now();
-        // A segment that a killed process had just made has a name that a power cut could still
-        // take away.
         self.storage.create_directory(DIRECTORY)?;
-        self.storage.flush_directory(DIRECTORY)?;
+        let is_new = manifest.generation == 0;
+        if !is_new && !(manifest.clean && is_noted_durable(&**self.storage)) {
+            // A segment that a killed process had just made has a name that a power cut could still
+            // take away.
+            self.storage.flush_directory("")?;
+            self.storage.flush_directory(DIRECTORY)?;
+        }
         self.load_checkpoint(&manifest)?;
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
         let recovered = if let Some(copied) = self.copied {
@@ -156,7 +160,9 @@ impl Recovery<'_> {
         mut manifest: Manifest,
         segments: &Arc<SegmentPool>,
     ) -> Result<Recovered> {
-        self.await_first_segments(segments)?;
+        // The spare one of a new database, too: one flush makes both names durable.
+        let count = if manifest.generation == 0 { SEGMENTS_AT_OPEN } else { self.logs };
+        self.await_first_segments(segments, count)?;
         let epoch = Epoch(manifest.reserved_epoch.0 + 1);
         let first_csn = manifest.next_csn;
         if self.keeps_history() && !manifest.history.is_empty() {
@@ -234,7 +240,7 @@ impl Recovery<'_> {
             // A second attempt must not share an epoch with what this one is about to write.
             file.publish(&manifest)?;
         }
-        self.await_first_segments(segments)?;
+        self.await_first_segments(segments, self.logs)?;
         let first_csn = selection.last_csn.next();
         (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
         manifest.next_table = self.system.catalog.lock().next_id();
@@ -270,8 +276,8 @@ impl Recovery<'_> {
     }
 
     /// Waits for the segments of the new epoch, for which a full disk may need the room of others.
-    fn await_first_segments(&self, segments: &SegmentPool) -> Result<()> {
-        let count = self.logs.min(SEGMENTS_AT_OPEN);
+    fn await_first_segments(&self, segments: &SegmentPool, count: usize) -> Result<()> {
+        let count = count.min(SEGMENTS_AT_OPEN);
         match segments.await_ready(count) {
             Err(error) if error.kind() == ErrorKind::OutOfSpace => segments.await_ready_on_full_disk(count),
             ready => ready,

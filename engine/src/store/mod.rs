@@ -77,7 +77,7 @@ pub use disk_space::{HeldBlocks, SpaceUse};
 pub use manifest::Readers;
 pub use manifest::{
     AcceptedEnd, CheckpointReader, CsnSet, EpochEntry, MANIFEST_PATH, Manifest, ManifestCopy, ManifestFile,
-    ManifestState, NeededMemory, READERS_PATH, manifest_copies, manifest_state,
+    ManifestState, NeededMemory, READERS_PATH, is_noted_durable, manifest_copies, manifest_state,
 };
 pub use open::{PagesState, pages_state};
 pub use pack::PackUsage;

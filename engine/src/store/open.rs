@@ -16,8 +16,8 @@ use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
 use std::sync::Arc;
 
 impl PageStore {
-    /// Creates an empty page store, durably. Deletes the file's old content: call it only if
-    /// [`pages_state`] allows it.
+    /// Creates an empty page store, durably, except for the name of its directory. Deletes the
+    /// file's old content: call it only if [`pages_state`] allows it.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
@@ -31,7 +31,6 @@ impl PageStore {
         file.write_at(0, &header)?;
         file.flush()?;
         storage.flush_directory(PAGES_DIRECTORY)?;
-        storage.flush_directory("")?;
         let file = BlockFile::new(file, database, page_bytes);
         let per_part = references_per_block(page_bytes);
         let images = Images::new(Mapping::empty(page_bytes), per_part, None, Vec::new());

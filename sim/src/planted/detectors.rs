@@ -135,6 +135,7 @@ detectors! {
     ExtentNotDiscarded: tests("engine", "extents::");
     BlockLeaked: tests("engine", "verify::no_block_and_no_segment_is_leaked");
     MappingSlotSkipped: tests("lib", "store::tests::crash"), SEEDS;
+    ManifestBelievedDurable: tests("lib", "store::tests::manifest");
     NewestSlotNotFirst: tests("lib", "store::tests::manifest");
     SecondSlotSkipped: tests("lib", "store::tests::manifest");
     RemovalForgotten: tests("lib", "store::tests::pages");

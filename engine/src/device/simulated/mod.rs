@@ -50,6 +50,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+impl SimulatedStorage {
+    fn note_of(&self, path: &str) -> Option<storage::Note> {
+        let content = self.read_file(path)?;
+        Some((path.to_string(), crate::base::checksum::crc(&content)))
+    }
+}
+
 impl Storage for SimulatedStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let exists = self.shared.disk.lock().now.visible(path).is_some();
@@ -87,7 +94,22 @@ impl Storage for SimulatedStorage {
     }
 
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
-        lock_in_process(&self.shared.locked, exclusive)
+        let lock = lock_in_process(&self.shared.locked, exclusive)?;
+        if exclusive {
+            let mut notes = self.shared.notes.lock();
+            *self.shared.note_found.lock() = notes.last().and_then(|(_, note)| note.clone());
+            notes.push((self.operations(), None));
+        }
+        Ok(lock)
+    }
+
+    fn note_durable(&self, path: &str) {
+        self.shared.notes.lock().push((self.operations(), self.note_of(path)));
+    }
+
+    fn is_noted_durable(&self, path: &str) -> bool {
+        let found = self.shared.note_found.lock();
+        found.is_some() && *found == self.note_of(path)
     }
 
     fn facts(&self) -> DeviceFacts {

@@ -34,7 +34,15 @@ pub(super) struct Shared {
     /// The code of a `DurabilityMethod`. An atomic of the standard library, so that reading it is
     /// no scheduling point of the simulation.
     pub(super) method: AtomicU8,
+    /// Notes of durable files, by the number of operations before. Not part of the disk, so that
+    /// they are no operations.
+    pub(super) notes: Mutex<Vec<(usize, Option<Note>)>>,
+    /// What the holder of the lock found.
+    pub(super) note_found: Mutex<Option<Note>>,
 }
+
+/// A note that a file is durable: its path, and the checksum of its content.
+pub(super) type Note = (String, u32);
 
 /// The pause before an operation is retried.
 const RETRY_PAUSE: Duration = Duration::from_micros(1);
@@ -94,7 +102,10 @@ impl SimulatedStorage {
         let locked = Arc::new(AtomicBool::new(false));
         let file_locks = Arc::default();
         let (disk, method) = (Mutex::new(disk), AtomicU8::new(device.method() as u8));
-        SimulatedStorage { shared: Arc::new(Shared { disk, locked, file_locks, device, method }) }
+        let (notes, note_found) = (Mutex::default(), Mutex::default());
+        SimulatedStorage {
+            shared: Arc::new(Shared { disk, locked, file_locks, device, method, notes, note_found }),
+        }
     }
 
     /// Returns the number of operations in the journal. A crash at this number keeps all of them.
@@ -119,6 +130,13 @@ impl SimulatedStorage {
         disk.crash(kind, &mut random, &mut counts);
         let crashed = SimulatedStorage::on(disk, random.next_u64());
         crashed.shared.disk.lock().faults.counts = counts;
+        let notes = self.shared.notes.lock();
+        let note =
+            notes.iter().rev().find(|(before, _)| *before <= operations).and_then(|(_, note)| note.clone());
+        // A power cut may take it away: it is in the page cache.
+        if kind == CrashKind::Kill || seed % 2 == 0 {
+            crashed.shared.notes.lock().push((0, note));
+        }
         crashed
     }
 

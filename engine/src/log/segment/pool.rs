@@ -45,8 +45,8 @@ pub struct SegmentPool {
 }
 
 impl SegmentPool {
-    /// A pool without segments; call [`SegmentPool::add_recovered`] for existing ones, then
-    /// [`SegmentPool::start`].
+    /// A pool without segments, in a directory that exists; call [`SegmentPool::add_recovered`] for
+    /// existing ones, then [`SegmentPool::start`].
     ///
     /// # Errors
     /// I/O.
@@ -56,8 +56,6 @@ impl SegmentPool {
         bytes_max: u64,
         spare: usize,
     ) -> Result<Arc<SegmentPool>> {
-        storage.create_directory(DIRECTORY)?;
-        storage.flush_directory("")?;
         let recycles = !storage.facts().append_only;
         // Where nothing is allocated, short segments save nothing and cost requests.
         let next_len = if recycles { FIRST_BYTES.min(segment_bytes) } else { segment_bytes };
@@ -233,7 +231,12 @@ impl SegmentPool {
                 }
             }
         }
-        let wake = segment.is_none() || Self::spare_ready(&state) < self.spare;
+        // A short session fills no segment: one spare segment, however short, is enough for it.
+        let has_few = match state.has_filled {
+            true => Self::spare_ready(&state) < self.spare,
+            false => state.ready.is_empty() && self.spare > 0,
+        };
+        let wake = segment.is_none() || has_few;
         drop(state);
         if wake {
             self.work.notify_all();
@@ -259,6 +262,7 @@ impl SegmentPool {
         // An open after a kill on a full disk needs the room of a segment with nothing above the
         // checkpoint.
         state.checkpoints.requested |= state.attempts.disk_full.is_some() && state.ready.is_empty();
+        state.has_filled = true;
         drop(state);
         self.filled.notify_all();
     }

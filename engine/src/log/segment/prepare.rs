@@ -118,7 +118,7 @@ impl SegmentPool {
     fn prepare(&self, len: u64) -> Result<()> {
         let len = Self::len_for(&self.state.lock(), len);
         let (id, file) = self.create()?;
-        let result = self.fill(&*file, len);
+        let result = self.fill(&*file, len).and_then(|()| self.make_name_durable());
         // Half a segment must not keep the space that is missing.
         let stays = result.is_err() && self.storage.remove(&path_of(id)).is_err();
         let mut state = self.state.lock();
@@ -157,11 +157,24 @@ impl SegmentPool {
     }
 
     fn fill(&self, file: &dyn File, len: u64) -> Result<()> {
-        file.zero_extend_paced(len, &mut |took| self.rest(took))?;
-        if !planted::is(Bug::SegmentNameNotFlushed) {
-            self.storage.flush_directory(DIRECTORY)?;
+        file.zero_extend_paced(len, &mut |took| self.rest(took))
+    }
+
+    /// Makes the name of a new segment durable. Before the first segments are taken one flush makes
+    /// all their names durable: see [`SegmentPool::await_ready`].
+    fn make_name_durable(&self) -> Result<()> {
+        {
+            let mut state = self.state.lock();
+            if !state.started {
+                state.has_new_names = true;
+                return Ok(());
+            }
         }
-        Ok(())
+        self.flush_names()
+    }
+
+    pub(super) fn flush_names(&self) -> Result<()> {
+        if planted::is(Bug::SegmentNameNotFlushed) { Ok(()) } else { self.storage.flush_directory(DIRECTORY) }
     }
 
     /// Leaves the device to commits, unless a thread waits for the segment, or will soon.

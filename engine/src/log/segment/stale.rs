@@ -81,7 +81,7 @@ impl SegmentPool {
         state.excess.iter().copied().chain(retired).any(|id| id.0 < state.ids.first_own)
     }
 
-    /// Waits until `count` segments, at most the spare ones, are ready.
+    /// Waits until `count` segments, at most the spare ones, are ready, and their names durable.
     ///
     /// # Errors
     /// `OutOfSpace`, I/O.
@@ -93,12 +93,12 @@ impl SegmentPool {
                 (state.ready.len(), state.attempts.failure.as_ref().map(Error::duplicate))
             };
             if ready >= count.min(self.spare) {
-                self.serve();
-                return Ok(());
+                return self.serve();
             }
             if let Some(failure) = failure {
                 return Err(failure);
             }
+            self.work.notify_all();
             self.prepared.wait(ticket, None);
         }
     }
@@ -148,11 +148,27 @@ impl SegmentPool {
     }
 
     /// There are segments to write to, so what is too much can go.
-    fn serve(&self) {
-        self.state.lock().started = true;
+    fn serve(&self) -> Result<()> {
+        let has_new_names = {
+            let mut state = self.state.lock();
+            state.started = true;
+            std::mem::take(&mut state.has_new_names)
+        };
+        if has_new_names {
+            self.flush_names()?;
+        }
         if let Err(error) = self.remove_excess() {
             tracing::warn!(%error, "a log segment that nobody needs stays until the next checkpoint");
         }
+        Ok(())
+    }
+
+    /// Returns whether the names of all files are durable: none is left of a preparation that
+    /// failed. To be called when none is made any more.
+    #[must_use]
+    pub fn has_durable_names(&self) -> bool {
+        let state = self.state.lock();
+        state.excess.is_empty() && state.making.is_none()
     }
 
     pub(super) fn remove_excess(&self) -> Result<()> {

@@ -91,6 +91,10 @@ pub(super) struct State {
     pub attempts: Attempts,
     pub checkpoints: Checkpoints,
     pub started: bool,
+    /// READY segments have names that are not durable yet.
+    pub has_new_names: bool,
+    /// A segment was filled since the pool was made.
+    pub has_filled: bool,
     /// Bytes that recovery found in use. Until a checkpoint frees them, `take` may exceed the bound
     /// a little. Otherwise nothing could be appended, and no checkpoint could be made.
     pub recovered_bytes: u64,

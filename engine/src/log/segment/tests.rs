@@ -52,7 +52,9 @@ fn fill(pool: &SegmentPool, csns: &[u64]) {
 
 fn found(pool: &SegmentPool, id: u64) -> Segment {
     let id = SegmentId(id);
-    let file = pool.create(id, SEGMENT_BYTES).expect("a healthy disk");
+    let mode = OpenMode { create: true, read_only: false, direct: true };
+    let file = pool.storage.open(&path_of(id), mode).expect("a healthy disk");
+    file.zero_extend(SEGMENT_BYTES).expect("a healthy disk");
     Segment { id, file, len: SEGMENT_BYTES, uses: 0 }
 }
 
@@ -425,12 +427,9 @@ fn every_file_is_known_in_each_state_and_a_leaked_one_is_found() {
     clock.advance(Duration::from_secs(60));
     pool.recycle(Csn(5), Csn(5)).expect("a healthy disk");
     assert!(disk.files().len() <= files);
-    let forgotten = pool.create(SegmentId(77), SEGMENT_BYTES).expect("a healthy disk");
+    let forgotten = found(&pool, 77);
     assert_eq!(pool.leaked().expect("a healthy disk"), [SegmentId(77)]);
-    pool.add_recovered(
-        Segment { id: SegmentId(77), file: forgotten, len: SEGMENT_BYTES, uses: 0 },
-        Some(Csn(7)),
-    );
+    pool.add_recovered(forgotten, Some(Csn(7)));
     none_leaked();
 }
 

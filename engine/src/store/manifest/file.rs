@@ -35,6 +35,12 @@
 //!   bytes changes nothing. A flush is not enough: after a failed flush the next one may report
 //!   success. The decoded bytes are written, because a second read may return others.
 //!
+//! - N8: what N7 writes again is durable already if the process that wrote it last closed the
+//!   database: both of its writes had ended. It leaves a note, which is lost with the next write to
+//!   the file by any process, and with the next holder of the lock. If there is a note, nothing is
+//!   written again.
+//!   The note itself need not be durable: after a power cut everything that is read is.
+//!
 //! On a device that replaces a file in one step ([`File::replaces_atomically`]) there is only
 //! slot 0, and what is read is durable: N1 holds by itself, and N2, N3 and N7 ask for nothing.
 
@@ -121,21 +127,35 @@ impl ManifestFile {
     /// # Errors
     /// `OutOfSpace`; I/O.
     pub fn create(storage: &dyn Storage, first: &Manifest) -> Result<ManifestFile> {
+        let manifest_file = ManifestFile::prepare(storage)?;
+        storage.flush_directory("")?;
+        manifest_file.publish(first)?;
+        Ok(manifest_file)
+    }
+
+    /// Creates the file without a manifest, with space for some. The caller makes its name durable
+    /// before anything is published. Call it only if [`manifest_state`] allows it.
+    ///
+    /// # Errors
+    /// `OutOfSpace`; I/O.
+    pub fn prepare(storage: &dyn Storage) -> Result<ManifestFile> {
         let file = open_file(storage, true, false)?;
         file.set_len(0)?;
         file.set_len(2 * SLOT_BYTES as u64)?;
         if !file.replaces_atomically() {
-            // Written, not only reserved: then a publication changes no metadata.
+            // Written, not only reserved: then a publication changes no metadata. The first one
+            // makes them durable.
             let zeros = AlignedBuffer::zeroed(RESERVED_BYTES);
             [0, 1].into_iter().try_for_each(|slot| file.write_at(slot_offset(slot), &zeros))?;
-            file.flush()?;
         }
-        storage.flush_directory("")?;
         let newest = Newest { generation: 0, reserved: RESERVED_BYTES, failed: false, failure: None };
-        let newest = Mutex::new(newest);
-        let manifest_file = ManifestFile { file, newest };
-        manifest_file.publish(first)?;
-        Ok(manifest_file)
+        Ok(ManifestFile { file, newest: Mutex::new(newest) })
+    }
+
+    /// Notes for the next open that both slots hold the newest manifest durably (N8). To be called
+    /// by a close, after which nothing is published.
+    pub fn note_durable(storage: &dyn Storage) {
+        storage.note_durable(MANIFEST_PATH);
     }
 
     /// Opens the file and reads the newest manifest. Unless `read_only`, both slots contain it
@@ -146,8 +166,9 @@ impl ManifestFile {
     /// is of a newer version; I/O, also if neither is valid because one cannot be read.
     pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
         let file = open_file(storage, false, read_only)?;
-        let Found { slot, manifest, bytes, alone } = find_newest(&*file)?;
-        if !read_only && !file.replaces_atomically() {
+        let Found { slot, manifest, bytes, alone, is_in_both } = find_newest(&*file)?;
+        let is_durable = is_in_both && is_noted_durable(storage);
+        if !read_only && !file.replaces_atomically() && !is_durable {
             // N7.
             let other = 1 - slot;
             let order = if planted::is(Bug::NewestSlotNotFirst) { [other, slot] } else { [slot, other] };
@@ -275,15 +296,21 @@ pub(super) fn slot_offset(slot: usize) -> u64 {
     (slot * SLOT_BYTES) as u64
 }
 
-/// Writes the slots one after the other, each when the one before is durable. Also flushes: the
-/// file may be a sparse copy, and longer than before. A file that is replaced in one step has only
-/// slot 0.
+/// Returns whether the process that closed the database left the file as it is, durable (N8).
+#[must_use]
+pub fn is_noted_durable(storage: &dyn Storage) -> bool {
+    storage.is_noted_durable(MANIFEST_PATH) || planted::is(Bug::ManifestBelievedDurable)
+}
+
+/// Writes the slots one after the other, each when the one before is durable. A flush, and not a
+/// durable write: the file may be a sparse copy, and longer than before. A file that is replaced in
+/// one step has only slot 0.
 fn write_slots(file: &dyn File, bytes: &[u8], slots: &[usize]) -> Result<()> {
     if file.replaces_atomically() {
         return file.write_durable_at(slot_offset(0), bytes);
     }
     slots.iter().try_for_each(|slot| {
-        file.write_durable_at(slot_offset(*slot), bytes)?;
+        file.write_at(slot_offset(*slot), bytes)?;
         file.flush()
     })
 }
@@ -321,6 +348,8 @@ struct Found {
     bytes: AlignedBuffer,
     /// The other slot is not valid.
     alone: bool,
+    /// The other slot has the same manifest.
+    is_in_both: bool,
 }
 
 fn find_newest(file: &dyn File) -> Result<Found> {
@@ -328,7 +357,7 @@ fn find_newest(file: &dyn File) -> Result<Found> {
         let bytes = read_manifest(file, slot)?;
         let manifest =
             Manifest::decode(&bytes).map_err(|error| error.at(file.location(slot_offset(slot))))?;
-        Ok::<_, Error>(Found { slot, manifest, bytes, alone: false })
+        Ok::<_, Error>(Found { slot, manifest, bytes, alone: false, is_in_both: false })
     };
     if file.replaces_atomically() {
         return read(0);
@@ -337,7 +366,7 @@ fn find_newest(file: &dyn File) -> Result<Found> {
         (Ok(zero), Ok(one)) => match zero.manifest.generation.cmp(&one.manifest.generation) {
             Ordering::Less => Ok(one),
             Ordering::Greater => Ok(zero),
-            Ordering::Equal if zero.manifest == one.manifest => Ok(zero),
+            Ordering::Equal if zero.manifest == one.manifest => Ok(Found { is_in_both: true, ..zero }),
             Ordering::Equal => {
                 let what = "both slots of the manifest have the same generation but differ";
                 Err(Error::corruption(what).at(file.location(0)))

@@ -214,7 +214,7 @@ fn equal_generations_with_different_content_are_corruption() {
 #[test]
 fn after_a_failed_publication_nothing_is_published_any_more() {
     let (disk, file) = created();
-    fail_once(&disk, OperationKind::DurableWrite, 1);
+    fail_once(&disk, OperationKind::Flush, 1);
     file.publish(&full()).expect_err("the second slot fails");
     assert_eq!(file.publish(&full()).expect_err("N4").kind(), ErrorKind::Poisoned);
 }
@@ -350,6 +350,65 @@ fn cached_slot_is_made_durable_although_both_read_equal() {
             let what = format!("operation {at}, seed {seed}, flush failed: {flush_failed}");
             assert!(again.generation >= found.generation, "{what}: {}", again.generation);
         }
+    }
+}
+
+/// Returns the number of operations of an open, as the holder of the lock.
+fn operations_of_open(disk: &SimulatedStorage) -> usize {
+    let lock = disk.lock(true).expect("free");
+    let before = disk.operations();
+    ManifestFile::open(disk, false).expect("opens");
+    drop(lock);
+    disk.operations() - before
+}
+
+#[test]
+fn manifest_of_a_closed_database_is_not_written_again() {
+    let (disk, file) = created();
+    assert!(operations_of_open(&disk) > 0, "nobody has closed it");
+    let close = |file: &ManifestFile| {
+        let lock = disk.lock(true).expect("free");
+        file.publish(&long()).expect("fits");
+        ManifestFile::note_durable(&disk);
+        drop(lock);
+    };
+    close(&file);
+    assert_eq!(operations_of_open(&disk), 0);
+    assert!(operations_of_open(&disk) > 0, "the open has not closed it");
+    close(&file);
+    let killed = disk.crash(CrashKind::Kill, disk.operations(), 1);
+    assert_eq!(operations_of_open(&killed), 0, "killed after its close");
+    let mut noted = 0;
+    for seed in 0..20 {
+        let cut = disk.crash(CrashKind::PowerCut, disk.operations(), seed);
+        noted += u32::from(operations_of_open(&cut) == 0);
+    }
+    assert!((1..20).contains(&noted), "{noted}");
+    edit(&disk, MANIFEST_PATH, |bytes| bytes[SLOT_BYTES - 1] = 1);
+    assert!(operations_of_open(&disk) > 0, "something was written since");
+}
+
+/// Both slots are durable when nothing is written again at the open, so that a power cut in the
+/// next publication leaves a manifest that is not older.
+#[test]
+fn publication_after_a_noted_close_never_goes_back() {
+    let (disk, file) = created();
+    let lock = disk.lock(true).expect("free");
+    file.publish(&long()).expect("fits");
+    ManifestFile::note_durable(&disk);
+    drop(lock);
+    let closed = disk.crash(CrashKind::Kill, disk.operations(), 1);
+    let _lock = closed.lock(true).expect("free");
+    let (file, found) = ManifestFile::open(&closed, false).expect("opens");
+    assert_eq!(closed.operations(), 0, "nothing is written again");
+    let mut next = long();
+    next.store.directory.reverse();
+    file.publish(&next).expect("publishes");
+    for (at, seed) in (0..=closed.operations()).flat_map(|at| (0..40).map(move |seed| (at, seed))) {
+        let cut = closed.crash(CrashKind::PowerCut, at, seed);
+        let (_, again) = ManifestFile::open(&cut, true).expect("one is whole");
+        assert!(again.generation >= found.generation, "operation {at}, seed {seed}: {}", again.generation);
+        assert!(at < closed.operations() || again.generation == found.generation + 1);
     }
 }
 
