@@ -33,7 +33,7 @@ impl Scenario {
                 own.lanes[lane].busy = Some(block);
                 self.append(state, writer, lane, block)
             }
-            Store::Creates => {
+            Store::Creates | Store::CreatesWithLooks => {
                 own.creating.insert(block);
                 let name = (own.lanes[lane].name.0, block);
                 Request::Create { writer: writer as u8, name }
@@ -154,17 +154,37 @@ impl Scenario {
         let own = &mut state.writers[writer];
         own.creating.remove(&block);
         own.durable |= 1 << block;
-        self.report(state, writer);
+        if self.store == Store::Creates {
+            self.report(state, writer);
+        }
     }
 
-    /// Reports blocks below which everything is durable (O7).
+    /// The writer reads who has the database (O29).
+    pub(super) fn look_at_owner(&self, state: &mut State, writer: usize) {
+        let durable = state.writers[writer].durable;
+        state.writers[writer].look = Some((durable, state.manifest.claimed));
+    }
+
+    /// The writer hears who had the database at its look, and reports what was durable before.
+    pub(super) fn hear_of_owner(&self, state: &mut State, writer: usize) {
+        let Some((before, claimed)) = state.writers[writer].look.take() else { return };
+        if usize::from(claimed) != writer && !self.makes(Mistake::LookIgnored) {
+            return state.end_writer(writer);
+        }
+        let durable =
+            if self.makes(Mistake::LookedTooEarly) { state.writers[writer].durable } else { before };
+        self.report_of(state, writer, durable);
+    }
+
     fn report(&self, state: &mut State, writer: usize) {
+        self.report_of(state, writer, state.writers[writer].durable);
+    }
+
+    /// Reports blocks of `durable` below which everything is durable (O7).
+    fn report_of(&self, state: &mut State, writer: usize, durable: u8) {
         let own = &mut state.writers[writer];
-        let is_reportable = if self.makes(Mistake::ReportedWithGap) {
-            own.durable
-        } else {
-            (1 << own.durable.trailing_ones()) - 1
-        };
+        let is_reportable =
+            if self.makes(Mistake::ReportedWithGap) { durable } else { (1 << durable.trailing_ones()) - 1 };
         let new = is_reportable & !own.reported;
         own.reported |= new;
         let bits: u16 =

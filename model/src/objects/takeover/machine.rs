@@ -31,6 +31,10 @@ pub enum Action {
     LookAtBlock(u8, Name),
     /// A writer looks what became of its put of the manifest.
     LookAtManifest(u8),
+    /// A writer reads in the manifest who has the database.
+    LookAtOwner(u8),
+    /// A writer hears who has the database.
+    HearOfOwner(u8),
 }
 
 impl Model for Scenario {
@@ -87,6 +91,8 @@ impl Model for Scenario {
                 next.lost_replies -= u8::from(state.in_flight.iter().any(sent));
                 self.look_at_manifest(&mut next, index(writer));
             }
+            Action::LookAtOwner(writer) => self.look_at_owner(&mut next, index(writer)),
+            Action::HearOfOwner(writer) => self.hear_of_owner(&mut next, index(writer)),
         }
         Some(next)
     }
@@ -154,7 +160,7 @@ impl Scenario {
         for (lane, known) in (0..).zip(&own.lanes) {
             let is_free = match self.store {
                 Store::Appends => known.busy.is_none() && usize::from(known.len) < self.parts,
-                Store::Creates => own.creating.len() < self.in_flight,
+                Store::Creates | Store::CreatesWithLooks => own.creating.len() < self.in_flight,
             };
             if has_more && is_free && known.is_registered {
                 actions.push(Action::Submit(writer, lane));
@@ -167,6 +173,13 @@ impl Scenario {
             let name = (own.lanes[0].name.0, *block);
             if state.lost_replies > 0 || !self.is_in_flight(state, index, Some(name)) {
                 actions.push(Action::LookAtBlock(writer, name));
+            }
+        }
+        if self.store == Store::CreatesWithLooks {
+            match own.look {
+                Some(_) => actions.push(Action::HearOfOwner(writer)),
+                None if own.durable != own.reported => actions.push(Action::LookAtOwner(writer)),
+                None => {}
             }
         }
         if own.put.is_some() {

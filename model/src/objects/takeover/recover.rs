@@ -38,8 +38,7 @@ impl Scenario {
         if self.makes(Mistake::NothingFenced) {
             segments.clear();
         }
-        let lanes =
-            if self.store == Store::Creates || self.makes(Mistake::OneLaneFenced) { 1 } else { self.lanes };
+        let lanes = if self.creates() || self.makes(Mistake::OneLaneFenced) { 1 } else { self.lanes };
         segments.into_iter().flat_map(|segment| (0..lanes).map(move |lane| (segment, lane))).collect()
     }
 
@@ -135,7 +134,7 @@ impl Scenario {
                 }
                 None => return self.miss(state, writer),
             },
-            Store::Creates => {
+            Store::Creates | Store::CreatesWithLooks => {
                 let is_free = |number: u8| !state.objects.contains_key(&(name.0, number));
                 let is_fence = |number: u8| {
                     state
@@ -206,7 +205,7 @@ impl Scenario {
         for segment in segments {
             let objects = state.objects.range((*segment, 0)..=(*segment, u8::MAX));
             for (expected, ((_, number), cells)) in objects.enumerate() {
-                if self.store == Store::Creates && usize::from(*number) != expected {
+                if self.creates() && usize::from(*number) != expected {
                     break;
                 }
                 let mut is_fenced = false;
@@ -220,7 +219,7 @@ impl Scenario {
                         Cell::Header => {}
                     }
                 }
-                if is_fenced && self.store == Store::Creates {
+                if is_fenced && self.creates() {
                     break;
                 }
             }

@@ -7,6 +7,9 @@ pub enum Store {
     Appends,
     /// Objects are created if absent, and never change.
     Creates,
+    /// As `Creates`, and a block is reported after a look at the manifest that began when the block
+    /// was there (O29).
+    CreatesWithLooks,
 }
 
 /// A deviation from one rule.
@@ -56,8 +59,12 @@ pub enum Mistake {
     ClosedTooEarly,
     /// A fence is put behind the highest number (O22).
     FencedBehindHighest,
-    /// A fence is deleted with its segment (O23).
+    /// A fence is deleted with its segment, although blocks are reported without a look (O23).
     FenceDeleted,
+    /// A look at the manifest covers a block that was confirmed after it (O29).
+    LookedTooEarly,
+    /// A look at the manifest finds a later claim, and the block is reported (O29).
+    LookIgnored,
 }
 
 /// A run.
@@ -108,6 +115,11 @@ impl Scenario {
     pub fn with(mut self, change: impl FnOnce(&mut Scenario)) -> Scenario {
         change(&mut self);
         self
+    }
+
+    /// Returns whether each block is an object of its own.
+    pub(super) fn creates(&self) -> bool {
+        self.store != Store::Appends
     }
 
     pub(super) fn makes(&self, mistake: Mistake) -> bool {

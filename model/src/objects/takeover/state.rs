@@ -133,6 +133,9 @@ pub struct Writer {
     pub next: u8,
     /// Its blocks that it knows to be durable, as bits from 0.
     pub durable: u8,
+    /// Its look at the manifest of which it has not heard: the blocks that were durable before, and
+    /// the claim that it found.
+    pub look: Option<(u8, u8)>,
     /// Its blocks that it has reported, as bits from 0.
     pub reported: u8,
     /// It has begun its second segment.
@@ -200,6 +203,7 @@ impl State {
             creating: BTreeSet::new(),
             next: 0,
             durable: 0,
+            look: None,
             reported: 0,
             has_second_segment: false,
             has_checkpoint: false,

@@ -9,6 +9,7 @@ use crate::objects::explore::WrongVariant;
 pub fn right() -> Vec<(&'static str, Scenario)> {
     let appends = || Scenario::new(Store::Appends);
     let creates = || Scenario::new(Store::Creates);
+    let looks = || Scenario::new(Store::CreatesWithLooks);
     vec![
         ("appends to one lane", appends().with(|run| (run.blocks, run.lost_replies) = (vec![3, 2], 2))),
         ("appends to two lanes", appends().with(|run| (run.blocks, run.lanes) = (vec![3, 2], 2))),
@@ -44,6 +45,16 @@ pub fn right() -> Vec<(&'static str, Scenario)> {
             "creations, a close and unknown outcomes",
             creates().with(|run| (run.closes, run.lost_replies) = (true, 1)),
         ),
+        ("three creations with looks", looks().with(|run| (run.blocks, run.in_flight) = (vec![3, 2], 3))),
+        (
+            "creations with looks, unknown outcomes and checkpoints",
+            looks().with(|run| (run.lost_replies, run.checkpoints) = (1, 0b11)),
+        ),
+        ("creations with looks of three writers", three_with_checkpoint(Store::CreatesWithLooks)),
+        (
+            "creations with looks, a close and unknown outcomes",
+            looks().with(|run| (run.closes, run.lost_replies) = (true, 1)),
+        ),
     ]
 }
 
@@ -62,6 +73,7 @@ pub fn variants() -> Vec<WrongVariant<Scenario>> {
     use Violation as V;
     let appends = || Scenario::new(Store::Appends);
     let creates = || Scenario::new(Store::Creates);
+    let looks = || Scenario::new(Store::CreatesWithLooks);
     let all = [
         (M::NothingFenced, appends(), V::ReportedLost),
         (M::ReadBeforeFences, appends(), V::ReportedLost),
@@ -98,6 +110,9 @@ pub fn variants() -> Vec<WrongVariant<Scenario>> {
         (M::LogDroppedAtPublication, three_with_checkpoint(Store::Creates), V::ObjectMissing),
         (M::ServedBeforePublished, three_with_checkpoint(Store::Creates), V::ReportedLost),
         (M::ClosedTooEarly, creates().with(|run| run.closes = true), V::ReportedLost),
+        (M::LookedTooEarly, looks().with(|run| run.checkpoints = 0b10), V::ReportedLost),
+        (M::LookIgnored, looks().with(|run| run.checkpoints = 0b10), V::ReportedLost),
+        (M::ReportedWithGap, looks(), V::ReportedLost),
     ];
     let planted = |(mistake, scenario, breaks): (Mistake, Scenario, Violation)| WrongVariant {
         name: format!("{mistake:?}, {:?}", scenario.store),
