@@ -2,7 +2,9 @@
 //!
 //! Each batch writes its rows and, in the same transaction, the number of lines done into the table
 //! `quench.load`. So after a crash the marker and the rows agree, whatever moment it was. The last
-//! batch removes the marker, and the table goes when it holds no other.
+//! batch of a file leaves a marker that names the file's length and time of change: the file is
+//! loaded, so `--resume` loads it again only if it has changed. Standard input has neither, so its
+//! last batch removes the marker, and the table goes when it holds no other.
 //!
 //! The first batch is read before the database is opened: a file that cannot be read creates
 //! nothing.
@@ -19,10 +21,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Instant, UNIX_EPOCH};
 
 /// Table of progress markers. A dump of all tables leaves it out.
 pub const MARKERS: &str = "quench.load";
+/// Stands in the marker of a loaded file, between the number of lines and the state of the file.
+const COMPLETE: &str = " complete ";
 
 /// `quench load`
 #[derive(clap::Args)]
@@ -54,7 +58,8 @@ pub struct LoadArgs {
     /// Skip up to N bad lines, and report each (exit code 1 if there was one)
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad: u64,
-    /// Skip the rows that an interrupted load of the same file into this table made durable
+    /// Skip the rows that an earlier load of the same file into this table made durable: all of them
+    /// if that load was complete and the file has not changed
     #[arg(long)]
     resume: bool,
 }
@@ -79,19 +84,38 @@ struct Source {
     name: String,
     /// Bytes of the file, 0 if that is unknown.
     bytes: u64,
+    /// Length and time of change of the file when it was opened; none of standard input.
+    state: Option<String>,
     rows: RowReader,
 }
 
 fn source(file: &Path, layout: Layout) -> Result<Source> {
-    let (name, bytes, input): (_, _, Box<dyn Read>) = if file == Path::new("-") {
-        ("-".into(), 0, Box::new(std::io::stdin()))
+    let (name, bytes, state, input): (_, _, _, Box<dyn Read>) = if file == Path::new("-") {
+        ("-".into(), 0, None, Box::new(std::io::stdin()))
     } else {
         let opened = File::open(file).with_context(|| format!("cannot open {}", file.display()))?;
-        let bytes = opened.metadata().map_or(0, |metadata| metadata.len());
+        let metadata = opened.metadata().ok();
+        let bytes = metadata.as_ref().map_or(0, std::fs::Metadata::len);
+        let state = metadata.filter(std::fs::Metadata::is_file).as_ref().and_then(state_of);
         let name = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf()).display().to_string();
-        (name, bytes, Box::new(opened))
+        (name, bytes, state, Box::new(opened))
     };
-    Ok(Source { rows: RowReader::new(name.clone(), input, layout), name, bytes })
+    Ok(Source { rows: RowReader::new(name.clone(), input, layout), name, bytes, state })
+}
+
+/// Returns what changes when a file changes.
+fn state_of(metadata: &std::fs::Metadata) -> Option<String> {
+    let changed = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(format!("{} {}", metadata.len(), changed.as_nanos()))
+}
+
+/// What earlier loads of a source have done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Before {
+    /// So many lines are durable, and there may be more.
+    Lines(u64),
+    /// All lines are, so many.
+    All(u64),
 }
 
 /// Largest batch in bytes: transactions are bounded.
@@ -186,30 +210,44 @@ struct Target<'a> {
     markers: Table,
     marker: Vec<u8>,
     had_markers: bool,
+    /// The table of all rows was there before.
+    had_tables: bool,
 }
 
 impl<'a> Target<'a> {
     fn open(directory: &Path, table: Option<&'a str>, source: &str) -> Result<Target<'a>> {
         let mut writable = Writable::open_or_create(directory)?;
         let mut tables = BTreeMap::new();
+        let names = writable.database()?.tables();
+        let had_tables = table.is_none_or(|name| names.iter().any(|known| known == name));
+        let had_markers = names.iter().any(|name| name == MARKERS);
         if let Some(name) = table {
             tables.insert(name.to_string(), writable.table_or_create(name)?);
         }
-        let had_markers = writable.database()?.tables().iter().any(|name| name == MARKERS);
         let markers = writable.table_or_create(MARKERS)?;
         let marker = [source.as_bytes(), b"\0", table.unwrap_or_default().as_bytes()].concat();
-        Ok(Target { writable, table, tables, markers, marker, had_markers })
+        Ok(Target { writable, table, tables, markers, marker, had_markers, had_tables })
     }
 
-    /// Returns the number of lines that an earlier load of this source made durable.
-    fn done_before(&self) -> Result<u64> {
+    /// Returns what earlier loads of this source made durable.
+    fn done_before(&self, source: &Source) -> Result<Before> {
         let Some(value) = self.writable.database()?.begin_read()?.get(&self.markers, &self.marker)? else {
-            return Ok(0);
+            return Ok(Before::Lines(0));
         };
-        std::str::from_utf8(&value)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .with_context(|| format!("the marker of this load in {MARKERS} is not a number; delete it"))
+        let text = String::from_utf8_lossy(&value);
+        let (lines, state) = match text.split_once(COMPLETE) {
+            Some((lines, state)) => (lines, Some(state)),
+            None => (&text[..], None),
+        };
+        let lines = lines.parse().ok();
+        let lines = lines
+            .with_context(|| format!("the marker of this load in {MARKERS} is not a number; delete it"))?;
+        Ok(match state {
+            None => Before::Lines(lines),
+            Some(state) if source.state.as_deref() == Some(state) && self.had_tables => Before::All(lines),
+            // The file was loaded, and it or the table has changed since.
+            Some(_) => Before::Lines(0),
+        })
     }
 
     fn insert(&mut self, transaction: &mut Transaction, row: &Row) -> Result<()> {
@@ -238,17 +276,22 @@ impl<'a> Target<'a> {
                 Err(error) => return Err(error.context(format!("{} line {line}", source.name))),
             }
         }
-        if batch.ended {
-            transaction.remove(&self.markers, &self.marker)?;
-        } else {
-            transaction.insert(&self.markers, &self.marker, batch.lines.to_string())?;
+        match &source.state {
+            Some(state) if batch.ended => {
+                let value = format!("{}{COMPLETE}{state}", batch.lines);
+                transaction.insert(&self.markers, &self.marker, value)?;
+            }
+            None if batch.ended => {
+                transaction.remove(&self.markers, &self.marker)?;
+            }
+            _ => transaction.insert(&self.markers, &self.marker, batch.lines.to_string())?,
         }
         transaction.commit()?;
         self.writable.keep();
         Ok(rows)
     }
 
-    /// Drops the table of markers, unless it has those of other interrupted loads. Closes.
+    /// Drops the table of markers if it has none. Closes.
     fn close(self) -> Result<Created> {
         let database = self.writable.database()?;
         let first = database.begin_read()?.first(&self.markers)?;
@@ -308,11 +351,14 @@ pub fn run(args: &LoadArgs, json: bool) -> Result<Outcome> {
     let mut load = Load { args, table, source: source(file, layout)?, lines: 0, bad };
     let first = if args.resume { None } else { Some(load.read_batch()?) };
     let mut target = Target::open(&args.directory, load.table, &load.source.name)?;
-    let skipped = if args.resume { target.done_before()? } else { 0 };
-    if skipped > 0 {
-        load.skip(skipped)?;
-    }
-    let rows = write_all(&mut load, &mut target, first)?;
+    let before = if args.resume { target.done_before(&load.source)? } else { Before::Lines(0) };
+    let (skipped, rows) = match before {
+        Before::All(lines) => (lines, 0),
+        Before::Lines(lines) => {
+            load.skip(lines)?;
+            (lines, write_all(&mut load, &mut target, first)?)
+        }
+    };
     let created = target.close()?;
     let seconds = began.elapsed().as_secs_f64();
     let bad = load.bad.skipped;
