@@ -2,13 +2,16 @@
 //!
 //! The client finds credentials and endpoint by each provider's standard variables. Its own retries
 //! are off, because a second copy of a put or an append is the caller's decision. It knows no
-//! append blobs of Azure: those requests are in `azure`, signed by it.
+//! append blobs of Azure: those requests are in `azure`, signed by it. Of Google's client only the
+//! search for credentials is used: it speaks an interface that Google's emulators do not have.
 
 mod options;
 mod failure;
 mod connector;
 #[cfg(feature = "azure")]
 mod azure;
+#[cfg(feature = "azure")]
+mod azure_objects;
 #[cfg(feature = "gcs")]
 mod google;
 mod operations;

@@ -122,16 +122,18 @@ fn writes_are_sent_once_and_reads_again() {
 #[cfg(feature = "gcs")]
 #[test]
 fn versions_of_google_are_generations() {
-    let server = Server::start(|_, _| reply(200, "etag: \"v1\"\nx-goog-generation: 77", ""));
+    let described = r#"{"name": "db/a/b", "generation": "77", "size": "9"}"#;
+    let server = Server::start(move |_, _| reply(200, "content-type: application/json", described));
     let store = open("gs://bucket/db", &[("STORAGE_EMULATOR_HOST", &server.url)]);
     let created = perform(&store, create()).unwrap();
     assert_eq!(created.version, Some(Version("77".into())));
     perform(&store, put(Condition::Unchanged(Version("77".into())))).unwrap();
     perform(&store, put(Condition::Always)).unwrap();
     let seen = server.seen();
-    let conditions: Vec<_> = seen.iter().map(|seen| seen.header("x-goog-if-generation-match")).collect();
-    assert_eq!(conditions, [Some("0"), Some("77"), None]);
-    assert_eq!(seen[0].path, "/bucket/db%2Fa%2Fb");
+    let put = "/upload/storage/v1/b/bucket/o?uploadType=media&name=db%2Fa%2Fb";
+    let paths: Vec<_> = seen.iter().map(|seen| &seen.path[..]).collect();
+    assert_eq!(paths, [&format!("{put}&ifGenerationMatch=0"), &format!("{put}&ifGenerationMatch=77"), put]);
+    assert!(seen.iter().all(|seen| seen.method == "POST" && seen.header("authorization").is_none()));
     let append =
         Request::Append { name: "a/b".into(), offset: 9, body: Bytes::from_static(b"x"), version: None };
     assert_eq!(failure(&store, append).kind, FailureKind::Denied);
