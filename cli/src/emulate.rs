@@ -36,7 +36,8 @@ Examples:
   curl http://127.0.0.1:PORT/.emulator/counts   requests since the start
 
 Faults (probability of each request for an object):
-  throttle, error-before, reset, cut   nothing happens: 503, 500, connection closed, read cut short
+  throttle, deny, error-before         nothing happens: 503, 403, 500
+  reset, cut                           nothing happens: connection closed, read cut short
   error-after, lost, twice             it takes effect: 500, connection closed, carried out twice
   late:TIME, slow:TIME                 it takes effect later; its answer takes longer
 

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(crate) enum Fault {
     /// 503 SlowDown. Nothing happened.
     Throttle,
+    /// 403 AccessDenied. Nothing happened.
+    Deny,
     /// 500 InternalError. Nothing happened.
     ErrorBefore,
     /// 500 InternalError, although the request took effect.
@@ -33,6 +35,7 @@ pub(crate) enum Fault {
 /// | fault | what happens |
 /// |---|---|
 /// | `throttle` | 503 SlowDown; nothing happened |
+/// | `deny` | 403 AccessDenied; nothing happened |
 /// | `error-before` | 500; nothing happened |
 /// | `error-after` | 500; the request took effect |
 /// | `reset` | the connection is closed; nothing happened |
@@ -80,6 +83,7 @@ impl FromStr for Faults {
             let odds = odds.ok_or_else(|| format!("`{item}` has no probability between 0 and 1"))?;
             let fault = match (name, time) {
                 ("throttle", None) => Fault::Throttle,
+                ("deny", None) => Fault::Deny,
                 ("error-before", None) => Fault::ErrorBefore,
                 ("error-after", None) => Fault::ErrorAfter,
                 ("reset", None) => Fault::Reset,
@@ -93,8 +97,8 @@ impl FromStr for Faults {
                 }
                 (_, None) => {
                     return Err(format!(
-                        "there is no fault `{name}`: use throttle, error-before, error-after, reset, lost, \
-                         cut, twice, late or slow"
+                        "there is no fault `{name}`: use throttle, deny, error-before, error-after, reset, \
+                         lost, cut, twice, late or slow"
                     ));
                 }
                 (_, Some(_)) => return Err(format!("`{item}` takes no time")),
@@ -125,6 +129,7 @@ impl Fault {
     fn name(self) -> &'static str {
         match self {
             Fault::Throttle => "throttle",
+            Fault::Deny => "deny",
             Fault::ErrorBefore => "error-before",
             Fault::ErrorAfter => "error-after",
             Fault::Reset => "reset",

@@ -89,6 +89,7 @@ impl Service {
         };
         let outcome = match fault {
             Some(Fault::Throttle) => Err(s3_error!(SlowDown, "the emulator was told to answer so")),
+            Some(Fault::Deny) => Err(s3_error!(AccessDenied, "the emulator was told to answer so")),
             Some(Fault::ErrorBefore) => Err(internal()),
             Some(Fault::ErrorAfter) => {
                 drop(act(&self.0));

@@ -23,7 +23,7 @@ fn open(emulator: &Emulator, bucket: &str, preset: Preset) -> Database {
 #[test]
 fn database_survives_faults_and_writers_that_never_close() {
     let faults: Faults =
-        "throttle=0.02,error-before=0.01,error-after=0.02,lost=0.02,reset=0.01,late=0.01:100ms,twice=0.02"
+        "throttle=0.02,deny=0.02,error-before=0.01,error-after=0.02,lost=0.02,reset=0.01,late=0.01:100ms,twice=0.02"
             .parse()
             .expect("faults");
     for (bucket, preset) in [
@@ -52,5 +52,26 @@ fn database_survives_faults_and_writers_that_never_close() {
         assert!(emulator.counts().faults > 0);
         let db = open(&emulator, bucket, preset);
         assert!(db.verify(None).expect("runs").problems.is_empty());
+    }
+}
+
+#[test]
+fn commit_while_the_store_refuses_waits_and_succeeds() {
+    for bucket in [Options::DIRECTORY_BUCKET, Options::BUCKET] {
+        let emulator = start(Options::default());
+        let db = open(&emulator, bucket, Preset::Auto);
+        let table = db.create_table("t").expect("new");
+        emulator.set_faults("deny=1".parse().expect("faults"));
+        let during = {
+            let (db, table) = (db.clone(), table.clone());
+            std::thread::spawn(move || db.transact(|tx| tx.insert(&table, "a", "1")))
+        };
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(!during.is_finished(), "{bucket}");
+        emulator.set_faults(Faults::default());
+        during.join().expect("no panic").expect("the store accepts again");
+        db.transact(|tx| tx.insert(&table, "b", "1")).expect("not poisoned");
+        drop(table);
+        db.close().expect("closes");
     }
 }

@@ -19,9 +19,10 @@ fn put_with(fault: &str) -> (Emulator, S3Store, Result<(), FailureKind>, bool) {
 
 #[test]
 fn each_fault_has_its_outcome_and_its_effect() {
-    use FailureKind::{Refused, Throttled, Unknown};
+    use FailureKind::{Forbidden, Refused, Throttled, Unknown};
     for (fault, outcome, is_there) in [
         ("throttle=1", Err(Throttled), false),
+        ("deny=1", Err(Forbidden), false),
         ("error-before=1", Err(Unknown), false),
         ("error-after=1", Err(Unknown), true),
         ("reset=1", Err(Unknown), false),

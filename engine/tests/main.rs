@@ -47,6 +47,7 @@ mod objects;
 mod observability;
 mod objects_backup;
 mod objects_readers;
+mod objects_refused;
 mod parts;
 mod passive;
 mod probe;

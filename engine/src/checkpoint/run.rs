@@ -186,6 +186,10 @@ impl Checkpointer {
         }
         let generation = match published.file.publish(&manifest) {
             Ok(generation) => generation,
+            Err(error) if published.file.is_unwritten(&error) => {
+                self.store.abandon_checkpoint(finished);
+                return Err(error);
+            }
             Err(error) => {
                 // It is unknown which manifest counts, so no block is reused.
                 finished.undecided(&error);

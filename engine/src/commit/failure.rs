@@ -5,7 +5,8 @@ use super::environment::Environment;
 use super::flushers::Flushers;
 use super::poison::panic_of;
 use super::waiters::Wakers;
-use crate::base::{Error, ErrorKind};
+use crate::base::{Csn, Error, ErrorKind, LogId};
+use crate::device::File;
 use std::sync::Arc;
 
 /// Raises the poison and wakes every thread, so that each finds it.
@@ -28,8 +29,21 @@ impl Failure {
 
     /// A write or flush failed: from here on nothing is acknowledged.
     pub(super) fn fail(&self, error: Error) {
+        self.environment.poison.raise(error);
+        self.stop();
+    }
+
+    /// The write to `file` of a block of `log` that begins with the record of `csn` failed.
+    pub(super) fn fail_write(&self, file: &dyn File, (log, csn): (LogId, Csn), error: Error) {
+        match file.knows_outcome() && error.kind() == ErrorKind::Io {
+            true => self.environment.poison.raise_unwritten(error, log, csn),
+            false => self.environment.poison.raise(error),
+        }
+        self.stop();
+    }
+
+    fn stop(&self) {
         let poison = &self.environment.poison;
-        poison.raise(error);
         self.wake_all();
         if poison.take_unreported() {
             tracing::error!(cause = %poison.error(ErrorKind::Poisoned), "commits stop");

@@ -20,7 +20,7 @@ use super::mapped::MappedLogs;
 use super::sharing::Sharing;
 use super::writes::{UnderWay, Writes};
 use crate::base::clock::Nanos;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::device::{Completion, File, WriteQueue, WriteRequest};
 use crate::log::SealedBlock;
 use crate::sync::thread::ask_for_short_slices;
@@ -56,6 +56,7 @@ struct Flight<'a> {
     under_way: UnderWay<'a>,
     leader: Leader<'a>,
     sequence: u64,
+    first_csn: Csn,
     file: Arc<dyn File>,
 }
 
@@ -182,9 +183,9 @@ fn write_side_by_side<'a>(
     for (leader, block) in blocks {
         let under_way = UnderWay::begin(writes, leader.log(), begun);
         writes.count_submitted(leader.log(), block.len, &writes.environment.metrics.flusher_flushes);
-        let SealedBlock { file, offset, buffer, len, sequence, .. } = block.finish();
+        let SealedBlock { file, offset, buffer, len, sequence, first_csn, .. } = block.finish();
         let token = flights.len() as u64;
-        flights.push(Some(Flight { under_way, leader, sequence, file: file.clone() }));
+        flights.push(Some(Flight { under_way, leader, sequence, first_csn, file: file.clone() }));
         queue.submit(WriteRequest { file, offset, buffer, len, durable: !shared, token })?;
     }
     let (mut done, mut took) = (Vec::with_capacity(count), Duration::ZERO);
@@ -218,6 +219,12 @@ fn flush_together(writes: &Writes, flights: &[Option<Flight<'_>>], done: &[Compl
 /// Completes what was reaped, publishes, and then resigns as leader, which wakes the waiters.
 fn complete(writes: &Writes, flights: &mut [Option<Flight<'_>>], done: &mut Vec<Completion>, begun: Nanos) {
     let mut leaders = Vec::with_capacity(done.len());
+    for Completion { token, result, .. } in done.iter() {
+        if let (Err(error), Some(Some(flight))) = (result, flights.get(*token as usize)) {
+            let begin = (flight.leader.log().id, flight.first_csn);
+            writes.failure.fail_write(&*flight.file, begin, error.duplicate());
+        }
+    }
     writes.fail_if_any_failed(done);
     for Completion { token, buffer, .. } in done.drain(..) {
         match flights.get_mut(token as usize).and_then(Option::take) {

@@ -5,7 +5,8 @@
 //! is kept, the database stops committing, and reopening finds out what is durable.
 
 use crate::base::planted::{self, Bug};
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Csn, Error, ErrorKind, LogId, Result};
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
@@ -16,6 +17,8 @@ pub(super) struct Poison {
     /// failure.
     raised: AtomicBool,
     cause: OnceLock<Error>,
+    /// No record of this log with this CSN or a higher one will ever be durable.
+    unwritten: Mutex<Vec<(LogId, Csn)>>,
     /// A thread panicked inside the engine. Never lowered.
     panicked: AtomicBool,
     /// The failure is in the program's log.
@@ -25,13 +28,27 @@ pub(super) struct Poison {
 impl Poison {
     pub(super) fn new() -> Poison {
         let no = || AtomicBool::new(false);
-        Poison { raised: no(), cause: OnceLock::new(), panicked: no(), reported: no() }
+        Poison {
+            raised: no(),
+            cause: OnceLock::new(),
+            unwritten: Mutex::default(),
+            panicked: no(),
+            reported: no(),
+        }
     }
 
     /// Keeps `error` if it is the first. From here on nothing is acknowledged.
     pub(super) fn raise(&self, error: Error) {
         let _ = self.cause.set(error);
         self.raised.store(true, Ordering::SeqCst);
+    }
+
+    /// Keeps `error` if it is the first. It says that the device refused the block of `log` that
+    /// begins with the record of `csn`: this record and all later ones of the log are not durable
+    /// and never will be, because a log ends at its first gap.
+    pub(super) fn raise_unwritten(&self, error: Error, log: LogId, csn: Csn) {
+        self.unwritten.lock().push((log, csn));
+        self.raise(error);
     }
 
     /// Returns true for the first caller after the failure, which reports it.
@@ -68,6 +85,13 @@ impl Poison {
         let is_taken = cause.kind() == ErrorKind::Fenced && kind == ErrorKind::Poisoned;
         let kind = if is_taken { ErrorKind::Fenced } else { kind };
         Error::after(kind, "a write or flush failed", cause)
+    }
+
+    /// The first failure as the error of a commit whose record is not known to be durable: `Io` if
+    /// the record certainly is not.
+    pub(super) fn outcome(&self, log: LogId, csn: Csn) -> Error {
+        let is_known = self.unwritten.lock().iter().any(|(there, first)| *there == log && *first <= csn);
+        self.error(if is_known { ErrorKind::Io } else { ErrorKind::OutcomeUnknown })
     }
 
     /// The first failure itself.

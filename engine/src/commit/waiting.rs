@@ -358,6 +358,6 @@ impl Waiting {
             return Some(Ok(()));
         }
         let poison = &self.environment.poison;
-        poison.is_raised().then(|| Err(poison.error(ErrorKind::OutcomeUnknown)))
+        poison.is_raised().then(|| Err(poison.outcome(ticket.log, ticket.csn)))
     }
 }

@@ -21,7 +21,7 @@ use super::waiters::Wakers;
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, ErrorKind, Result};
+use crate::base::{Csn, Result};
 use crate::device::{AlignedBuffer, Completion, File, WriteQueue, WriteRequest};
 use crate::log::SealedBlock;
 use std::sync::Arc;
@@ -90,13 +90,13 @@ impl Writes {
     /// Returns whether the record of `ticket` is durable.
     ///
     /// # Errors
-    /// `OutcomeUnknown` if it is not, and commits have stopped.
+    /// If it is not, and commits have stopped: `OutcomeUnknown`, or `Io` if it never will be.
     pub(super) fn is_durable(&self, ticket: Ticket) -> Result<bool> {
         if self.durability.is_hardened(ticket) {
             return Ok(true);
         }
         match self.environment.poison.is_raised() {
-            true => Err(self.environment.poison.error(ErrorKind::OutcomeUnknown)),
+            true => Err(self.environment.poison.outcome(ticket.log, ticket.csn)),
             false => Ok(false),
         }
     }
@@ -142,7 +142,7 @@ impl Writes {
             |error| if planted::is(Bug::FailedWriteRetried) { block.file.flush() } else { Err(error) };
         match written.or_else(retry) {
             Ok(()) => self.complete(log, block.sequence, block.buffer, begun),
-            Err(error) => self.failure.fail(error),
+            Err(error) => self.failure.fail_write(&*block.file, (log.id, block.first_csn), error),
         }
     }
 

@@ -312,6 +312,13 @@ pub trait File: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Returns whether an error of kind [`Io`](crate::base::ErrorKind::Io) of a write says that
+    /// nothing was written, and never will be, and of a flush, that the bytes are still known and
+    /// the next flush may make them durable. Of other files, an error says nothing about the bytes.
+    fn knows_outcome(&self) -> bool {
+        false
+    }
+
     /// Makes every write that completed before this call durable, the file's length included.
     ///
     /// # Errors

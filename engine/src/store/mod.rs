@@ -22,7 +22,8 @@
 //! - S3: one checkpoint is open at a time, and a finished one is decided (committed or abandoned)
 //!   before the next begins. If publishing the manifest failed, the outcome is unknown and either
 //!   set of blocks may be the durable one: no further checkpoint begins.
-//! - S4 (I11): after a failed flush no checkpoint begins.
+//! - S4 (I11): after a failed flush no checkpoint begins, unless the file knows that nothing was
+//!   lost: a store of objects that refused a request.
 //! - S5: a recorded image stays until a newer one is recorded: a failed checkpoint loses none,
 //!   because its page may have left memory.
 //!

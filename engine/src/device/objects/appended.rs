@@ -15,7 +15,8 @@
 //! 2. A block's bytes are fixed when it is sent first (O5). If the outcome of its append is
 //!    unknown, or the store refuses it, the writer reads what is there and decides (O11): its own
 //!    bytes: the block is durable; nothing: it sends the same bytes again; a fence: the writer has
-//!    ended.
+//!    ended. While the store refuses the append for certain, the writer sends it again for as long
+//!    as one without an answer, and then reports that the block is not there.
 //! 3. Lanes are created with a header only, and data goes to offsets above 0 (O8): an object that
 //!    was removed refuses data.
 //! 4. Nothing is written before the register names the segment (O10).
@@ -268,8 +269,16 @@ fn resolve(writer: &Writer, lane: &Lane, body: &Bytes, mut failure: Failure) -> 
     };
     loop {
         is_ambiguous |= failure.kind.is_ambiguous();
-        if failure.kind == FailureKind::Denied && !is_ambiguous {
-            return Err(error_of(&failure, "a block cannot be appended", &name));
+        // While it is certain that no copy was carried out, there is nothing to look at.
+        if failure.is_certain() && !is_ambiguous {
+            if failure.kind == FailureKind::Denied || !patience.pause() {
+                return Err(error_of(&failure, "a block cannot be appended", &name));
+            }
+            match perform(&*writer.store, lane.append(body)) {
+                Ok(reply) => return Ok(Resolved::Durable(reply.version)),
+                Err(later) => failure = later,
+            }
+            continue;
         }
         let there = read(&*writer.store, &name, Some(lane.len..end), writer.patience);
         let there = there.map_err(|failure| {

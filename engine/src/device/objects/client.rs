@@ -1,14 +1,17 @@
-//! A client of a store: a runtime of its own, reads that are sent again, writes that are not.
+//! A client of a store: a runtime of its own, reads that are sent again, writes that are not, and
+//! new credentials after a refusal.
 //!
 //! Nothing asynchronous shows above it. What a protocol adds is one attempt of each request.
 
 use super::request::{Failure, FailureKind, Listed, Reply, Request, RequestKind};
 use super::store::{Done, ObjectStore, Outcome, StoreFacts};
+use crate::base::clock::Clock;
 use crate::base::random::Random;
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::descriptors::take_standard;
 use crate::sync::Mutex;
 use std::error::Error as StdError;
+use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -16,6 +19,9 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Time to find credentials and the server.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
+
+/// The least time between two times that the settings are read again.
+const RENEWAL_PAUSE: Duration = Duration::from_millis(500);
 
 /// A longer range is meant to have no end, and says nothing about the time of its transfer.
 const RANGE_MAX: u64 = 64 << 20;
@@ -75,6 +81,7 @@ pub(super) fn not_sent(cause: &(dyn StdError + 'static)) -> Option<(FailureKind,
 /// Returns what follows from the status of an answer, if no code says more.
 pub(super) fn kind_of_status(status: u16) -> FailureKind {
     match status {
+        401 | 403 | 407 => FailureKind::Forbidden,
         412 => FailureKind::Refused,
         404 => FailureKind::Absent,
         409 => FailureKind::Again,
@@ -84,6 +91,12 @@ pub(super) fn kind_of_status(status: u16) -> FailureKind {
         300.. => FailureKind::Denied,
         _ => FailureKind::Unknown,
     }
+}
+
+/// Returns how long ago, by the clock of this machine, the second `written` of the calendar was.
+pub(super) fn age_of(written: i64) -> Duration {
+    let now = Clock::real().unix_seconds();
+    Duration::from_secs(now.saturating_sub(u64::try_from(written).unwrap_or(0)))
 }
 
 /// Returns the reply to a read that begins at `start`, which the store puts at the end of the
@@ -134,6 +147,9 @@ pub(super) struct Effort {
     pub threads: usize,
 }
 
+/// Makes a protocol from the settings as they are now.
+pub(super) type Connect<P> = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<P>> + Send>> + Send + Sync>;
+
 /// See the module's text.
 pub(super) struct Client<P> {
     facts: StoreFacts,
@@ -144,16 +160,16 @@ pub(super) struct Client<P> {
 
 impl<P: Protocol> Client<P> {
     /// Starts the threads and makes the protocol in them. `advice` says what to do if that takes
-    /// too long.
+    /// too long. The protocol is made again after a refusal.
     ///
     /// # Errors
-    /// Those of `connecting`; [`ErrorKind::Io`]: the system refuses a thread, or the settings
+    /// Those of `connect`; [`ErrorKind::Io`]: the system refuses a thread, or the settings
     /// cannot be found in time.
     pub fn connect(
         facts: StoreFacts,
         effort: Effort,
         advice: &str,
-        connecting: impl Future<Output = Result<P>> + Send + 'static,
+        connect: Connect<P>,
     ) -> Result<Client<P>> {
         take_standard();
         let runtime = Builder::new_multi_thread()
@@ -164,6 +180,7 @@ impl<P: Protocol> Client<P> {
             .map_err(|error| Error::io(format!("cannot start the threads of {}", facts.name), error))?;
         // Not `block_on`: the caller may be a thread of another runtime.
         let (send, receive) = mpsc::channel();
+        let connecting = connect();
         runtime.spawn(async move {
             // The caller may have given up.
             let _ = send.send(connecting.await);
@@ -183,7 +200,8 @@ impl<P: Protocol> Client<P> {
             }
         };
         let random = Mutex::new(Random::from_entropy());
-        let requests = Arc::new(Requests { protocol, effort, random });
+        let newest = Newest { protocol: Arc::new(protocol), made: Instant::now(), is_refused: false };
+        let requests = Arc::new(Requests { newest: Mutex::new(newest), connect, effort, random });
         Ok(Client { facts, requests, runtime: Some(runtime) })
     }
 }
@@ -246,15 +264,24 @@ impl<P: Protocol> Ended<P> {
 impl<P: Protocol> Drop for Ended<P> {
     fn drop(&mut self) {
         let why = "the client was closed before the answer";
-        let place = self.requests.protocol.place();
-        let failure = place.say(FailureKind::Unknown, self.about.0, &self.about.1, why);
+        let protocol = self.requests.protocol();
+        let failure = protocol.place().say(FailureKind::Unknown, self.about.0, &self.about.1, why);
         self.call(Err(failure));
     }
 }
 
+/// The protocol in use.
+struct Newest<P> {
+    protocol: Arc<P>,
+    made: Instant,
+    /// The store has refused a request of it.
+    is_refused: bool,
+}
+
 /// Sends requests, reads again and again.
 struct Requests<P> {
-    protocol: P,
+    newest: Mutex<Newest<P>>,
+    connect: Connect<P>,
     effort: Effort,
     random: Mutex<Random>,
 }
@@ -262,17 +289,40 @@ struct Requests<P> {
 impl<P: Protocol> Requests<P> {
     async fn run(&self, request: &Request) -> Outcome {
         let (kind, name) = (request.kind(), request.name());
+        self.renew().await;
         match request {
             Request::Put { .. }
             | Request::Create { .. }
             | Request::Append { .. }
             | Request::Delete { .. } => {
-                self.attempt(kind, name, self.time_for(request), self.protocol.once(request)).await
+                let protocol = self.protocol();
+                self.attempt(kind, name, self.time_for(request), protocol.once(request)).await
             }
             Request::Get { .. } | Request::Head { .. } => {
-                self.again(kind, name, self.time_for(request), || self.protocol.once(request)).await
+                let protocol = self.protocol();
+                self.again(kind, name, self.time_for(request), || protocol.once(request)).await
             }
             Request::List { prefix } => self.list(prefix).await,
+        }
+    }
+
+    fn protocol(&self) -> Arc<P> {
+        self.newest.lock().protocol.clone()
+    }
+
+    /// After a refusal, makes the protocol again: with the credentials, the token or the session
+    /// that the environment has now. Requests that come meanwhile use the old one.
+    async fn renew(&self) {
+        {
+            let mut newest = self.newest.lock();
+            if !newest.is_refused || newest.made.elapsed() < RENEWAL_PAUSE {
+                return;
+            }
+            (newest.made, newest.is_refused) = (Instant::now(), false);
+        }
+        // Without a new one the old one is used: its next refusal says what is wrong.
+        if let Ok(Ok(protocol)) = tokio::time::timeout(CONNECT_MAX, (self.connect)()).await {
+            self.newest.lock().protocol = Arc::new(protocol);
         }
     }
 
@@ -292,7 +342,8 @@ impl<P: Protocol> Requests<P> {
         let mut listed: Vec<Listed> = Vec::new();
         let mut after = None;
         loop {
-            let page = || self.protocol.page(prefix, after.clone());
+            let protocol = self.protocol();
+            let page = || protocol.page(prefix, after.clone());
             let page = self.again(RequestKind::List, prefix, self.effort.attempt_timeout, page).await?;
             listed.extend(page.listed);
             match page.next {
@@ -347,10 +398,15 @@ impl<P: Protocol> Requests<P> {
         // An attempt may make a connection.
         take_standard();
         match tokio::time::timeout(within, attempt).await {
-            Ok(outcome) => outcome,
+            Ok(outcome) => {
+                if matches!(&outcome, Err(failure) if failure.kind == FailureKind::Forbidden) {
+                    self.newest.lock().is_refused = true;
+                }
+                outcome
+            }
             Err(_) => {
                 let why = format!("no answer within {within:?}");
-                Err(self.protocol.place().say(FailureKind::Unknown, kind, name, &why))
+                Err(self.protocol().place().say(FailureKind::Unknown, kind, name, &why))
             }
         }
     }
@@ -358,3 +414,6 @@ impl<P: Protocol> Requests<P> {
 
 #[cfg(test)]
 pub(super) mod test_server;
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
-//! A store that counts the requests of one database.
+//! A store that counts the requests of one database, and judges refusals.
 
+use super::access::Access;
 use super::request::{FailureKind, Request, RequestKind};
 use super::store::{Done, ObjectStore, StoreFacts};
 use crate::device::ObjectRequests;
@@ -11,20 +12,28 @@ use std::sync::Arc;
 pub(super) struct CountedStore {
     inner: Arc<dyn ObjectStore>,
     requests: Arc<Mutex<ObjectRequests>>,
+    access: Arc<Access>,
 }
 
 impl CountedStore {
-    /// Returns a store whose requests count in `requests`.
-    pub(super) fn new(inner: Arc<dyn ObjectStore>, requests: Arc<Mutex<ObjectRequests>>) -> CountedStore {
-        CountedStore { inner, requests }
+    /// Returns a store whose requests count in `requests`. `is_probed` says that it is known to
+    /// accept all kinds of requests.
+    pub(super) fn new(
+        inner: Arc<dyn ObjectStore>,
+        requests: Arc<Mutex<ObjectRequests>>,
+        is_probed: bool,
+    ) -> CountedStore {
+        let access = Arc::new(Access::new(&inner.facts().name, is_probed));
+        CountedStore { inner, requests, access }
     }
 }
 
 impl ObjectStore for CountedStore {
     fn start(&self, request: Request, done: Done) {
+        let kind = request.kind();
         {
             let mut requests = self.requests.lock();
-            let of_kind = match request.kind() {
+            let of_kind = match kind {
                 RequestKind::Put => &mut requests.puts,
                 RequestKind::Append => &mut requests.appends,
                 RequestKind::Get => &mut requests.gets,
@@ -39,8 +48,9 @@ impl ObjectStore for CountedStore {
                 requests.sent_bytes += body.len() as u64;
             }
         }
-        let requests = self.requests.clone();
+        let (requests, access) = (self.requests.clone(), self.access.clone());
         let counted: Done = Box::new(move |outcome| {
+            let outcome = access.judge(kind, outcome);
             let kind = outcome.as_ref().err().map(|failure| failure.kind);
             let received = outcome.as_ref().map_or(0, |reply| reply.body.len() as u64);
             {

@@ -95,15 +95,15 @@ fn refused(kind: FailureKind, what: &str) -> Failure {
     Failure { kind, what: what.to_string() }
 }
 
-/// Returns the failure for a local error, which may come before or after the change took effect.
+/// Returns the failure for a local error before the change took effect, or while it did.
 fn failed(error: &io::Error) -> Failure {
     let kind = match error.kind() {
         io::ErrorKind::NotFound => FailureKind::Absent,
         io::ErrorKind::PermissionDenied
         | io::ErrorKind::StorageFull
-        | io::ErrorKind::ReadOnlyFilesystem
-        | io::ErrorKind::NotADirectory
-        | io::ErrorKind::AlreadyExists => FailureKind::Denied,
+        | io::ErrorKind::QuotaExceeded
+        | io::ErrorKind::ReadOnlyFilesystem => FailureKind::Forbidden,
+        io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => FailureKind::Denied,
         _ => FailureKind::Unknown,
     };
     Failure { kind, what: error.to_string() }
@@ -196,7 +196,9 @@ impl Shared {
                 fs::rename(unfinished, path).map_err(failed)?;
             }
         }
-        self.flush_directories(directory).map_err(failed)?;
+        // The object is there, but a power cut may undo that.
+        let half_done = |error: io::Error| refused(FailureKind::Unknown, &error.to_string());
+        self.flush_directories(directory).map_err(half_done)?;
         Ok(Reply { version: Some(version_of(&metadata)), len: metadata.len(), ..Reply::default() })
     }
 
@@ -220,7 +222,9 @@ impl Shared {
         let mut body = vec![0; to.saturating_sub(from) as usize];
         file.seek(SeekFrom::Start(from))?;
         file.read_exact(&mut body)?;
-        Ok(Reply { version: Some(version_of(&metadata)), len, body: Bytes::from(body), ..Reply::default() })
+        let (version, body) = (Some(version_of(&metadata)), Bytes::from(body));
+        let age = metadata.modified().ok().and_then(|written| written.elapsed().ok());
+        Ok(Reply { version, len, body, age, ..Reply::default() })
     }
 
     fn list(&self, prefix: &str, listed: &mut Vec<Listed>) -> io::Result<()> {

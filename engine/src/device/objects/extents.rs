@@ -63,6 +63,8 @@ struct State {
     /// Objects without runs, which a manifest may still name.
     dead: Vec<ObjectId>,
     len: u64,
+    /// How many uploads have failed, and why the last one did.
+    failures: u64,
     failure: Option<Error>,
 }
 
@@ -140,7 +142,7 @@ impl Extents {
     /// Takes over bytes of the file.
     ///
     /// # Errors
-    /// The error of an earlier upload.
+    /// The error of an upload that was waited for.
     pub(super) fn write(self: &Arc<Self>, offset: u64, bytes: &[u8]) -> Result<()> {
         let copy = Bytes::copy_from_slice(bytes);
         let end = offset + bytes.len() as u64;
@@ -170,12 +172,11 @@ impl Extents {
     }
 
     fn wait_for_room(self: &Arc<Self>) -> Result<MutexGuard<'_, State>> {
+        let failures = self.state.lock().failures;
         loop {
             let ticket = self.ended.ticket();
             let mut state = self.state.lock();
-            if let Some(failure) = &state.failure {
-                return Err(failure.duplicate());
-            }
+            state.check(failures)?;
             if state.pending_bytes < self.pending_bytes_most(&state) {
                 return Ok(state);
             }
@@ -195,8 +196,11 @@ impl Extents {
     /// # Errors
     /// The error of an upload.
     pub(super) fn upload_all(self: &Arc<Self>) -> Result<()> {
+        let failures = self.state.lock().failures;
         let awaited = loop {
             let mut state = self.state.lock();
+            // What has failed waits to be sent again: not by this call.
+            state.check(failures)?;
             let Some(upload) = self.assemble(&mut state) else {
                 break state.uploads.keys().copied().collect::<Vec<u64>>();
             };
@@ -208,9 +212,7 @@ impl Extents {
             let ticket = self.ended.ticket();
             {
                 let state = self.state.lock();
-                if let Some(failure) = &state.failure {
-                    return Err(failure.duplicate());
-                }
+                state.check(failures)?;
                 if !awaited.iter().any(|number| state.uploads.contains_key(number)) {
                     return Ok(());
                 }
@@ -226,7 +228,7 @@ impl Extents {
             {
                 let state = self.state.lock();
                 if state.uploads.is_empty() {
-                    return state.failure.is_none();
+                    return state.failures == 0;
                 }
             }
             self.ended.wait(ticket, None);
@@ -307,11 +309,22 @@ impl Extents {
         self.ended.notify_all();
     }
 
+    /// The pages of an upload wait for the next one, which has another name: the object of this one
+    /// may still come, but no manifest will name it (O24).
     fn fail(&self, number: u64, error: Error) {
         let mut state = self.state.lock();
+        let mut idle = 0;
+        for pending in state.pending.values_mut() {
+            if pending.upload.is_some_and(|(upload, _)| upload == number) {
+                pending.upload = None;
+                idle += pending.bytes.len() as u64;
+            }
+        }
+        state.idle_bytes += idle;
         state.uploads.remove(&number);
         state.count_memory();
-        state.failure.get_or_insert(error);
+        state.failures += 1;
+        state.failure = Some(error);
         drop(state);
         self.ended.notify_all();
     }
@@ -364,6 +377,14 @@ struct Want {
 }
 
 impl State {
+    /// Fails if an upload has failed since the count of failures was `before`.
+    fn check(&self, before: u64) -> Result<()> {
+        match &self.failure {
+            Some(failure) if self.failures > before => Err(failure.duplicate()),
+            _ => Ok(()),
+        }
+    }
+
     /// Sets the charge to the bytes in memory.
     fn count_memory(&self) {
         if let Some(charge) = &self.charge {

@@ -36,6 +36,11 @@ impl Files {
         self.is_changed
     }
 
+    /// The manifest that was described last was not put.
+    pub(super) fn mark_changed(&mut self) {
+        self.is_changed = true;
+    }
+
     pub(super) fn find(&self, path: &str) -> Option<FileEntry> {
         self.entries.get(path).cloned()
     }

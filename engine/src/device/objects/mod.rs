@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A writer never learns that an earlier one is dead, and no decision depends on a clock. The rules
-//! O1 to O28 that the code cites are in `docs/internals/objects.md`.
+//! O1 to O29 that the code cites are in `docs/internals/objects.md`.
 
 mod request;
 mod options;
@@ -43,6 +43,7 @@ mod callback_queue;
 mod pins;
 mod collect;
 mod listing;
+mod access;
 mod counted;
 mod files;
 mod session;

@@ -65,7 +65,11 @@ fn cloud(url: &ObjectUrl, reads: Option<Duration>) -> Result<Arc<dyn ObjectStore
 /// As [`connect`] and [`probe`].
 pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectStorage> {
     let store = connect(url)?;
-    let facts = if read_only { store.facts() } else { probe(&*store)? };
+    if read_only {
+        let facts = store.facts();
+        return Ok(ObjectStorage::unprobed(store, facts, options));
+    }
+    let facts = probe(&*store)?;
     Ok(ObjectStorage::new(store, facts, options))
 }
 
@@ -78,5 +82,5 @@ pub fn open_url_to_look(url: &str, most: Duration) -> Result<ObjectStorage> {
     // A read that the client has given up is sent once more.
     let store = connect_within(url, Some(most / 2))?;
     let facts = store.facts();
-    Ok(ObjectStorage::new(store, facts, Options { patience: most, ..Options::default() }))
+    Ok(ObjectStorage::unprobed(store, facts, Options { patience: most, ..Options::default() }))
 }

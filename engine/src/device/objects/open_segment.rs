@@ -126,6 +126,11 @@ impl File for OpenSegmentFile {
         self.segment.submit(Write { body: Bytes::copy_from_slice(bytes), done });
     }
 
+    /// The segment reports `OutcomeUnknown` if a block may be there, or may still come.
+    fn knows_outcome(&self) -> bool {
+        true
+    }
+
     /// Every completed write is durable.
     fn flush(&self) -> Result<()> {
         Ok(())

@@ -12,6 +12,12 @@ pub struct Options {
     pub lanes: usize,
     /// How often a busy writer looks whether another one has claimed the database.
     pub watch: Duration,
+    /// For so long the manifest of a writer that has not ended must be unchanged before another
+    /// writer claims the database.
+    pub claim_rest: Duration,
+    /// Fences that stay in a store without appends, below which a writer reports a block without a
+    /// look at the manifest, and so leaves another one if it never ends.
+    pub fences_max: usize,
     /// Length of an object with pages.
     pub extent_bytes: u64,
     /// How long the pin of a reader keeps a checkpoint.
@@ -24,6 +30,8 @@ impl Default for Options {
             patience: Duration::from_secs(300),
             lanes: 4,
             watch: Duration::from_secs(1),
+            claim_rest: Duration::from_secs(1),
+            fences_max: 16,
             extent_bytes: 4 << 20,
             pin_lifetime: Duration::from_secs(7 * 24 * 3600),
         }

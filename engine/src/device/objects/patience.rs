@@ -64,7 +64,8 @@ pub(super) fn persist(store: &dyn ObjectStore, request: &Request, most: Duration
 
 /// Returns whether a later copy of the request may have another outcome.
 pub(super) fn may_end(kind: FailureKind) -> bool {
-    matches!(kind, FailureKind::Again | FailureKind::Throttled | FailureKind::Unknown)
+    use FailureKind::{Again, Forbidden, Throttled, Unknown};
+    matches!(kind, Again | Throttled | Unknown | Forbidden)
 }
 
 /// Returns the error for a failed request on the object `name`.

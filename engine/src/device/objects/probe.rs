@@ -414,7 +414,7 @@ impl Trial<'_> {
             Err(failure) => match failure.kind {
                 FailureKind::Refused => Ok(Answer::Refused),
                 FailureKind::Absent => Ok(Answer::Absent),
-                FailureKind::Denied => Ok(Answer::Denied(failure)),
+                FailureKind::Denied | FailureKind::Forbidden => Ok(Answer::Denied(failure)),
                 FailureKind::Full => Err(self.fails(
                     &format!("a request ({})", kind.name()),
                     "the store takes no more appends to a new object",

@@ -9,13 +9,16 @@
 //!    earlier writer succeeds.
 //! 4. After a put a writer leaves the register alone for twice as long as the put took, so that a
 //!    claim, which is a read and a put, comes through beside a writer that has much to put.
-//! 5. What a confirmed body no longer names is never named again (O26), so it may be deleted at any
+//! 5. A claim leaves the writer before it some time to end: it waits until the manifest is closed, or
+//!    was not changed for about a second. So several programs that write a little each take turns
+//!    instead of ending each other. The wait is bounded, and nothing else depends on it.
+//! 6. What a confirmed body no longer names is never named again (O26), so it may be deleted at any
 //!    later time.
 
 use super::body::{Body, Nonce, WriterEpoch};
 use super::frame::Frame;
 use super::patience::{Patience, error_of, may_end, place, read};
-use super::request::{Condition, Failure, FailureKind, Request, Version};
+use super::request::{Condition, Failure, FailureKind, Reply, Request, Version};
 use super::store::{ObjectStore, perform};
 use crate::base::clock::{Clock, Nanos};
 use crate::base::planted::{self, Bug};
@@ -28,6 +31,17 @@ use std::time::Duration;
 /// The name of the register.
 pub const MANIFEST_NAME: &str = "manifest";
 
+/// The pause before a manifest that fails its check is read again, and for how long that is done if
+/// each read returns other bytes.
+const TORN_PAUSE: Duration = Duration::from_millis(200);
+const TORN_MAX: Duration = Duration::from_secs(10);
+
+/// A claim waits for the writer before it for at most so long.
+const CLAIM_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The pause between two looks at a manifest that is too young to claim.
+const CLAIM_PAUSE: Duration = Duration::from_millis(150);
+
 /// The longest time that a writer leaves the register alone after a put.
 const REST_MAX: Duration = Duration::from_millis(100);
 
@@ -38,24 +52,65 @@ pub struct Stored {
     pub body: Body,
     /// The version.
     pub version: Version,
+    /// How long ago the body had been put, if the store says so; see [`Reply::age`].
+    age: Option<Duration>,
 }
 
 /// Reads the register; `None` if there is no object of its name.
 ///
+/// Some servers answer a read of an object that is being replaced with bytes of both contents. So a
+/// body that fails its check is read again, until one is whole or the same bytes come twice.
+///
 /// # Errors
 /// I/O; `Corruption`; `Unsupported`.
 pub fn look_up(store: &dyn ObjectStore, most: Duration) -> Result<Option<Stored>> {
-    let reply = match read(store, MANIFEST_NAME, None, most) {
-        Ok(reply) => reply,
-        Err(failure) if failure.kind == FailureKind::Absent => return Ok(None),
-        Err(failure) => return Err(error_of(&failure, "the manifest cannot be read", MANIFEST_NAME)),
+    let clock = Clock::real();
+    let (begun, mut random, mut before, mut reads) = (clock.now(), Random::from_entropy(), None, 0);
+    loop {
+        let reply = match read(store, MANIFEST_NAME, None, most) {
+            Ok(reply) => reply,
+            Err(failure) if failure.kind == FailureKind::Absent => return Ok(None),
+            Err(failure) => return Err(error_of(&failure, "the manifest cannot be read", MANIFEST_NAME)),
+        };
+        reads += 1;
+        let error = match Body::decode(&reply.body) {
+            Ok(body) => return stored(body, &reply).map(Some),
+            Err(error) => error,
+        };
+        let is_final = error.kind() != ErrorKind::Corruption
+            || before.as_ref() == Some(&reply.body)
+            || clock.now().since(begun) >= TORN_MAX.min(most);
+        if is_final {
+            return Err(not_whole(&error, &reply, reads).at(place(MANIFEST_NAME, 0)));
+        }
+        before = Some(reply.body);
+        let half = TORN_PAUSE / 2;
+        thread::sleep(half + Duration::from_nanos(random.below(half.as_nanos() as u64)));
+    }
+}
+
+fn stored(body: Body, reply: &Reply) -> Result<Stored> {
+    match &reply.version {
+        Some(version) => Ok(Stored { body, version: version.clone(), age: reply.age }),
+        None => {
+            let what =
+                "the store names no version (ETag, generation) of the manifest: it cannot keep a database";
+            Err(Error::new(ErrorKind::Unsupported, what).at(place(MANIFEST_NAME, 0)))
+        }
+    }
+}
+
+/// Returns `error` with what was read.
+fn not_whole(error: &Error, reply: &Reply, reads: u32) -> Error {
+    if error.kind() != ErrorKind::Corruption {
+        return error.duplicate();
+    }
+    let (len, version) = (reply.body.len(), reply.version.as_ref().map_or("none", |version| &version.0));
+    let how = match reads {
+        1 => "read once".to_string(),
+        _ => format!("read {reads} times"),
     };
-    let body = Body::decode(&reply.body).map_err(|error| error.at(place(MANIFEST_NAME, 0)))?;
-    let version = reply.version.ok_or_else(|| {
-        Error::new(ErrorKind::Unsupported, "the store names no version of the manifest")
-            .at(place(MANIFEST_NAME, 0))
-    })?;
-    Ok(Some(Stored { body, version }))
+    Error::corruption(format!("{}; {how}: {len} bytes, version {version}", error.message()))
 }
 
 /// Returns the error of a writer that finds a later claim.
@@ -116,19 +171,26 @@ impl Register {
     /// # Errors
     /// I/O; `Corruption`; `Unsupported`; `Busy` if other writers claim it again and again, or if
     /// another one has just created it.
-    pub fn claim(store: Arc<dyn ObjectStore>, is_new: bool, patience: Duration) -> Result<(Register, bool)> {
+    pub fn claim(
+        store: Arc<dyn ObjectStore>,
+        is_new: bool,
+        patience: Duration,
+        rest: Duration,
+    ) -> Result<(Register, bool)> {
         let mut random = Random::from_entropy();
         let nonce = Nonce(std::array::from_fn(|_| random.next_u64() as u8));
         let tries = Patience::new(patience);
         let mut found = if is_new { None } else { look_up(&*store, patience)? };
+        let mut turn = Turn::new(rest, &mut random);
         loop {
+            found = turn.wait(&*store, found, patience)?;
             let (body, condition) = match &found {
                 None => {
                     let identity = random.next_u64();
                     let first = Body { identity, epoch: WriterEpoch(1), generation: 1, ..Body::default() };
                     (Body { nonce, ..first }, Condition::Absent)
                 }
-                Some(Stored { body, version }) => {
+                Some(Stored { body, version, .. }) => {
                     let (epoch, generation) = (WriterEpoch(body.epoch.0 + 1), body.generation + 1);
                     let closed = false;
                     (
@@ -141,7 +203,7 @@ impl Register {
                 Decided::Put(version) => {
                     let epoch = body.epoch;
                     let newest = Mutex::new(Newest {
-                        stored: Stored { body, version },
+                        stored: Stored { body, version, age: None },
                         free_at: Nanos::default(),
                         failure: None,
                     });
@@ -152,9 +214,12 @@ impl Register {
                     let what = "another process has just created something here: look at that first";
                     return Err(Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0)));
                 }
-                Decided::Overtaken(stored) => found = Some(*stored),
+                Decided::Overtaken(stored) => {
+                    turn.overtaken(found.as_ref(), &stored);
+                    found = Some(*stored);
+                }
             }
-            // At once, with what was just read: a pause would let the busy writer put again.
+            // Beside a busy writer at once, with what was just read: a pause would let it put again.
             if tries.is_over() {
                 let what = "other processes claim the database again and again";
                 return Err(Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0)));
@@ -184,7 +249,8 @@ impl Register {
     /// durable and counts.
     ///
     /// # Errors
-    /// `Fenced`; `OutcomeUnknown` after the patience has ended: from then on every call fails.
+    /// `Fenced`; `OutcomeUnknown` after the patience has ended: from then on every call fails. `Io`
+    /// if the store refuses the put: nothing was put, and a later call may succeed.
     pub fn update(&self, change: impl FnOnce(&mut Body)) -> Result<()> {
         let mut newest = self.newest.lock();
         if let Some(failure) = &newest.failure {
@@ -193,17 +259,19 @@ impl Register {
         let clock = Clock::real();
         thread::sleep(newest.free_at.since(clock.now()));
         let begun = clock.now();
-        let Stored { body, version } = &newest.stored;
+        let Stored { body, version, .. } = &newest.stored;
         let mut body = Body { generation: body.generation + 1, ..body.clone() };
         change(&mut body);
         let ended = match decide(&*self.store, &body, Condition::Unchanged(version.clone()), self.patience) {
             Ok(Decided::Put(version)) => {
-                newest.stored = Stored { body, version };
+                newest.stored = Stored { body, version, age: None };
                 let now = clock.now();
                 newest.free_at = Nanos(now.0 + (2 * now.since(begun)).min(REST_MAX).as_nanos() as u64);
                 return Ok(());
             }
             Ok(Decided::Overtaken(other)) => fenced(self.epoch, other.body.epoch),
+            // The store has refused it for certain: the next put may succeed.
+            Err(error) if error.kind() == ErrorKind::Io => return Err(error),
             Err(error) => error,
         };
         newest.failure = Some(ended.duplicate());
@@ -211,11 +279,77 @@ impl Register {
     }
 }
 
+/// The wait of a claim for its turn.
+struct Turn {
+    clock: Clock,
+    begun: Nanos,
+    /// For so long a manifest must be unchanged.
+    rest: Duration,
+    /// When this process saw the manifest change, or saw it first.
+    seen: Nanos,
+    /// This process saw it change.
+    has_changed: bool,
+}
+
+impl Turn {
+    /// The time of rest differs from claim to claim, so that of several that wait one is the first.
+    fn new(rest: Duration, random: &mut Random) -> Turn {
+        let clock = Clock::real();
+        let now = clock.now();
+        let rest = rest + Duration::from_nanos(random.below(rest.as_nanos() as u64 / 2 + 1));
+        Turn { clock, begun: now, rest, seen: now, has_changed: false }
+    }
+
+    /// Waits until the manifest may be claimed. Returns it as it is then.
+    fn wait(
+        &mut self,
+        store: &dyn ObjectStore,
+        mut found: Option<Stored>,
+        most: Duration,
+    ) -> Result<Option<Stored>> {
+        while let Some(stored) = &found
+            && !self.is_over(stored)
+        {
+            thread::sleep(CLAIM_PAUSE.min(self.rest));
+            let newest = look_up(store, most)?;
+            if newest.as_ref().is_none_or(|newest| newest.version != stored.version) {
+                (self.seen, self.has_changed) = (self.clock.now(), true);
+            }
+            found = newest;
+        }
+        Ok(found)
+    }
+
+    fn is_over(&self, stored: &Stored) -> bool {
+        let now = self.clock.now();
+        // Seconds of a calendar, so up to one more may have passed.
+        let is_old = stored.age.is_none_or(|age| age >= self.rest + Duration::from_secs(1));
+        stored.body.closed
+            || now.since(self.seen) >= self.rest
+            || (is_old && !self.has_changed)
+            || now.since(self.begun) >= CLAIM_WAIT_MAX
+    }
+
+    /// Another put came first. If it was a claim, that writer has its turn now.
+    fn overtaken(&mut self, before: Option<&Stored>, by: &Stored) {
+        if before.is_none_or(|before| before.body.epoch != by.body.epoch) {
+            (self.seen, self.has_changed) = (self.clock.now(), true);
+        }
+    }
+}
+
 /// Puts `body` and returns what came of it.
+///
+/// # Errors
+/// `Io` if the store has refused every copy for certain; `OutcomeUnknown`; `Corruption`.
 fn decide(store: &dyn ObjectStore, body: &Body, condition: Condition, most: Duration) -> Result<Decided> {
     let condition = if planted::is(Bug::ManifestPutAlways) { Condition::Always } else { condition };
     let request = Request::Put { name: MANIFEST_NAME.into(), body: body.encode(), condition };
     let (mut patience, mut is_ambiguous) = (Patience::new(most), false);
+    let unknown = |error: Error| match error.kind() {
+        ErrorKind::Io => error.with_kind(ErrorKind::OutcomeUnknown),
+        _ => error,
+    };
     loop {
         let failure = match perform(store, request.clone()) {
             Ok(reply) => match reply.version {
@@ -226,8 +360,8 @@ fn decide(store: &dyn ObjectStore, body: &Body, condition: Condition, most: Dura
         };
         is_ambiguous |= failure.kind.is_ambiguous();
         match failure.kind {
-            FailureKind::Refused | FailureKind::Absent => match look_up(store, most)? {
-                Some(Stored { body: there, version })
+            FailureKind::Refused | FailureKind::Absent => match look_up(store, most).map_err(unknown)? {
+                Some(Stored { body: there, version, .. })
                     if (there.generation, there.nonce) == (body.generation, body.nonce) =>
                 {
                     return Ok(Decided::Put(version));
@@ -241,7 +375,7 @@ fn decide(store: &dyn ObjectStore, body: &Body, condition: Condition, most: Dura
             kind if may_end(kind) && patience.pause() => {}
             _ if is_ambiguous => {
                 let error = error_of(&failure, "whether the manifest was put is unknown", MANIFEST_NAME);
-                return Err(error.with_kind(ErrorKind::OutcomeUnknown));
+                return Err(unknown(error));
             }
             _ => return Err(error_of(&failure, "the manifest cannot be put", MANIFEST_NAME)),
         }
@@ -251,3 +385,6 @@ fn decide(store: &dyn ObjectStore, body: &Body, condition: Condition, most: Dura
 fn no_version() -> Failure {
     Failure { kind: FailureKind::Denied, what: "the store names no version of what was put".into() }
 }
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;

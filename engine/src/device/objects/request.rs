@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use std::ops::Range;
+use std::time::Duration;
 
 /// The version of an object that a store names (ETag or generation). Two versions are equal only if
 /// the object has not changed in between.
@@ -173,6 +174,10 @@ pub struct Reply {
     pub body: Bytes,
     /// The objects that were listed.
     pub listed: Vec<Listed>,
+    /// How long ago the object that was read had been written, in whole seconds, if the store says
+    /// so. Its clock and that of this machine differ, so nothing but the time of a wait may depend
+    /// on it.
+    pub age: Option<Duration>,
 }
 
 /// Why a request did not succeed.
@@ -182,6 +187,14 @@ pub struct Failure {
     pub kind: FailureKind,
     /// The store's answer or the client's error, without secrets.
     pub what: String,
+}
+
+impl Failure {
+    /// Returns whether the store has refused the request itself, so that it certainly took no
+    /// effect, and nothing that is there is the reason.
+    pub(super) fn is_certain(&self) -> bool {
+        matches!(self.kind, FailureKind::Forbidden | FailureKind::Denied)
+    }
 }
 
 /// What follows from a failed request.
@@ -201,8 +214,12 @@ pub enum FailureKind {
     /// A timeout, a lost connection or an internal error. The request may have taken effect, or
     /// may still.
     Unknown,
-    /// The store refuses whatever is sent: permission, credentials, no such bucket, a clock that is
-    /// wrong, a request that it does not know.
+    /// The store refuses the request for now: credentials that have expired or are being replaced,
+    /// a permission, a clock that differs from the store's, a full disk. Nothing happened; the same
+    /// request may be sent again.
+    Forbidden,
+    /// The store refuses whatever is sent: no such bucket, a wrong setting, a request that it does
+    /// not know. Nothing happened.
     Denied,
 }
 

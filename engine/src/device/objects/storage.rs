@@ -12,6 +12,7 @@
 
 use super::body::{Body, FileEntry};
 use super::callback_queue::CallbackQueue;
+use super::collect::remove_fences;
 use super::counted::CountedStore;
 use super::extents::{Extents, read_only};
 use super::fence::peek;
@@ -102,11 +103,27 @@ impl Drop for Lock {
 }
 
 impl ObjectStorage {
-    /// Opens a store of objects with these properties. Reads and writes nothing.
+    /// Opens a store of objects with these properties, which a probe has found. Reads and writes
+    /// nothing.
     #[must_use]
     pub fn new(store: Arc<dyn ObjectStore>, facts: StoreFacts, options: Options) -> ObjectStorage {
+        ObjectStorage::open(store, facts, options, true)
+    }
+
+    /// Opens a store of objects of which only these properties are known. Reads and writes nothing.
+    #[must_use]
+    pub fn unprobed(store: Arc<dyn ObjectStore>, facts: StoreFacts, options: Options) -> ObjectStorage {
+        ObjectStorage::open(store, facts, options, false)
+    }
+
+    fn open(
+        store: Arc<dyn ObjectStore>,
+        facts: StoreFacts,
+        options: Options,
+        is_probed: bool,
+    ) -> ObjectStorage {
         let (lock, cache, pinned, requests) = (Mutex::default(), None, None, Arc::default());
-        let store = Arc::new(CountedStore::new(store, Arc::clone(&requests)));
+        let store = Arc::new(CountedStore::new(store, Arc::clone(&requests), is_probed));
         ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, cache, pinned }) }
     }
 
@@ -117,6 +134,15 @@ impl ObjectStorage {
         let (store, requests, facts, options) = (store.clone(), requests.clone(), facts.clone(), *options);
         let (lock, cache, pinned) = (Mutex::default(), Some(cache), None);
         ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, cache, pinned }) }
+    }
+
+    /// Deletes the fences that stay in a store without appends, except those that the manifest still
+    /// needs. Returns how many. A writer that was ended by one of them must not be alive any more.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no database; `Corruption` or `Unsupported` for its manifest; I/O.
+    pub fn remove_fences(&self) -> Result<u64> {
+        remove_fences(&*self.shared.store, self.shared.options.patience)
     }
 
     /// Returns all objects of the database. Claims and writes nothing, so a writer may work at the
@@ -504,6 +530,11 @@ impl File for ManifestObject {
         true
     }
 
+    /// The register reports `OutcomeUnknown` if its put may have taken effect, or may still.
+    fn knows_outcome(&self) -> bool {
+        true
+    }
+
     fn flush(&self) -> Result<()> {
         Ok(())
     }
@@ -565,6 +596,11 @@ impl File for PagesObject {
     fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.extents.write(offset, bytes)?;
         self.flush()
+    }
+
+    /// What could not be uploaded waits for the next flush.
+    fn knows_outcome(&self) -> bool {
+        true
     }
 
     fn flush(&self) -> Result<()> {

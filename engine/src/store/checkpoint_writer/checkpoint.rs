@@ -17,7 +17,7 @@ use super::super::state::Phase;
 use super::super::yielding_lock::examined;
 use super::writer::ImageWriter;
 use crate::base::planted::{self, Bug};
-use crate::base::{Csn, Error, PageId, Result};
+use crate::base::{Csn, Error, ErrorKind, PageId, Result};
 use crate::device::{AlignedBuffer, Storage};
 use crate::sync::Mutex;
 use std::sync::Arc;
@@ -160,7 +160,10 @@ impl OpenCheckpoint {
             let flushed =
                 if planted::is(Bug::ImagesNotFlushed) { Ok(()) } else { self.store.file.file.flush() };
             if let Err(error) = flushed {
-                self.store.state.lock().checkpoint.flush_failed(&error);
+                // A file that knows the outcome still has what it could not write.
+                if !(self.store.file.file.knows_outcome() && error.kind() == ErrorKind::Io) {
+                    self.store.state.lock().checkpoint.flush_failed(&error);
+                }
                 return Err(error);
             }
             Ok((parts, pages, directory))

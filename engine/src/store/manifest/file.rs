@@ -254,13 +254,19 @@ impl ManifestFile {
         Ok(())
     }
 
+    /// Returns whether this error of [`ManifestFile::publish`] says that nothing was written.
+    pub fn is_unwritten(&self, error: &Error) -> bool {
+        self.file.knows_outcome() && error.kind() == ErrorKind::Io
+    }
+
     /// Replaces the manifest; sets its `generation` and returns it. After `Ok` the new manifest is
     /// durable in both slots.
     ///
     /// # Errors
     /// `InvalidArgument` or `OutOfSpace` if the manifest cannot be encoded or has no space: nothing
-    /// was written, and later publications may succeed. I/O: the new manifest may or may not be the
-    /// durable one. `Poisoned` after that (N4).
+    /// was written, and later publications may succeed. So it is after an `Io` of a file that knows
+    /// the outcome of a write. Other I/O: the new manifest may or may not be the durable one, and
+    /// `Poisoned` after that (N4).
     pub fn publish(&self, manifest: &Manifest) -> Result<u64> {
         let mut newest = self.newest.lock();
         if newest.failed {
@@ -280,6 +286,10 @@ impl ManifestFile {
         newest.failed = true;
         let slots: &[usize] = if planted::is(Bug::SecondSlotSkipped) { &[0] } else { &[0, 1] };
         if let Err(error) = write_slots(&*self.file, &buffer, slots) {
+            if self.is_unwritten(&error) {
+                newest.failed = false;
+                return Err(error);
+            }
             newest.failure = Some(error.duplicate());
             return Err(error);
         }

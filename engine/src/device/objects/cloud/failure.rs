@@ -22,8 +22,18 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// Returns the answer with the code and message of an XML body.
+    /// Returns the answer with the code and message of a body in XML, or in Google's JSON.
     pub fn of_body(status: u16, body: &str) -> Refusal {
+        #[cfg(feature = "gcs")]
+        if let Ok(json) = serde_json::from_str::<serde_json::Value>(body) {
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_string();
+            let error = &json["error"];
+            return Refusal {
+                status,
+                code: text(&error["errors"][0]["reason"]),
+                message: text(&error["message"]),
+            };
+        }
         Refusal { status, code: element(body, "Code"), message: element(body, "Message") }
     }
 }
@@ -99,7 +109,7 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
     match code {
         "BlobAlreadyExists" => (FailureKind::Refused, ""),
         "BlockCountExceedsLimit" => (FailureKind::Full, ""),
-        "ContainerNotFound" | "NoSuchBucket" | "ContainerBeingDeleted" | "ContainerDisabled" => {
+        "ContainerNotFound" | "NoSuchBucket" | "ContainerBeingDeleted" => {
             (FailureKind::Denied, "create the bucket, or correct its name and the endpoint")
         }
         "InvalidBlobType" | "BlobTypeNotSupported" | "FeatureNotSupported" => {
@@ -111,7 +121,7 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
         "AuthenticationFailed"
         | "AuthorizationFailure"
         | "InvalidAuthenticationInfo"
-        | "NoAuthenticationInformation" => (FailureKind::Denied, ADVICE_KEY),
+        | "NoAuthenticationInformation" => (FailureKind::Forbidden, ADVICE_KEY),
         _ => classify_status(status),
     }
 }
@@ -120,7 +130,7 @@ fn classify_status(status: u16) -> (FailureKind, &'static str) {
     let kind = kind_of_status(status);
     let advice = match status {
         501 => "use a store that knows this request and its conditions",
-        401 => ADVICE_KEY,
+        401 | 407 => ADVICE_KEY,
         403 => ADVICE_ACCESS,
         _ if kind == FailureKind::Denied => ADVICE_CHECK,
         _ => "",

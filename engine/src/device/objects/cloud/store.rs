@@ -1,6 +1,6 @@
 //! The store: what it can do, and how its client is made.
 
-use super::super::client::{Client, Effort, Place};
+use super::super::client::{Client, Connect, Effort, Place};
 use super::super::request::Request;
 use super::super::store::{Done, ObjectStore, StoreFacts};
 use super::super::url::{ObjectUrl, Scheme};
@@ -45,15 +45,18 @@ impl CloudStore {
             _ => "set GOOGLE_APPLICATION_CREDENTIALS, or give the machine a service account",
         };
         let (url, options) = (url.clone(), options.clone());
-        let connecting = async move {
-            let (provider, endpoint) = connect(&url, &options)?;
-            provider.find_credentials().await.map_err(|error| wrong_settings(&url, &error, advice))?;
-            let place = Place { bucket: url.bucket.clone(), endpoint };
-            let encoded = Path::from(&*url.prefix);
-            let prefix = if url.prefix.is_empty() { String::new() } else { format!("{encoded}/") };
-            Ok(Operations { provider, place, prefix })
-        };
-        Client::connect(facts, effort, advice, connecting).map(CloudStore)
+        let connect: Connect<Operations> = Box::new(move || {
+            let (url, options) = (url.clone(), options.clone());
+            Box::pin(async move {
+                let (provider, endpoint) = connect(&url, &options)?;
+                provider.find_credentials().await.map_err(|error| wrong_settings(&url, &error, advice))?;
+                let place = Place { bucket: url.bucket.clone(), endpoint };
+                let encoded = Path::from(&*url.prefix);
+                let prefix = if url.prefix.is_empty() { String::new() } else { format!("{encoded}/") };
+                Ok(Operations { provider, place, prefix })
+            })
+        });
+        Client::connect(facts, effort, advice, connect).map(CloudStore)
     }
 }
 

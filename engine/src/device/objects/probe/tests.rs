@@ -156,7 +156,7 @@ impl Memory {
         if self.is(Broken::ReadIsOld) && body.starts_with(REPLACED) {
             body = CREATED.to_vec();
         }
-        Ok(Reply { version: Some(Version(number.to_string())), len, body: body.into(), listed: Vec::new() })
+        Ok(Reply { version: Some(Version(number.to_string())), len, body: body.into(), ..Reply::default() })
     }
 
     fn list(&self, state: &State, prefix: &str) -> Reply {

@@ -2,6 +2,7 @@
 
 use super::super::client::Place;
 use super::super::url::{ObjectUrl, Scheme};
+use super::failure::AMAZON;
 use super::operations::Operations;
 use super::options::S3Options;
 use crate::base::{Error, Result};
@@ -57,7 +58,7 @@ pub(super) async fn connect(url: &ObjectUrl, options: &S3Options) -> Result<Oper
     }
     let shown = match &endpoint {
         Some(endpoint) => endpoint.url.clone(),
-        None => format!("Amazon S3 in {region}"),
+        None => format!("{AMAZON}{region}"),
     };
     let place = Place { bucket: url.bucket.clone(), endpoint: shown };
     let prefix = if url.prefix.is_empty() { String::new() } else { format!("{}/", url.prefix) };

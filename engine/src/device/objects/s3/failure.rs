@@ -86,13 +86,11 @@ impl Place {
                 FailureKind::Denied
             }
             FailureKind::Throttled => FailureKind::Throttled,
+            FailureKind::Forbidden => FailureKind::Forbidden,
             FailureKind::Again | FailureKind::Unknown => FailureKind::Again,
         };
-        let text = format!(
-            "no session for the directory bucket: {} (a server without sessions needs \
-             AWS_S3_DISABLE_EXPRESS_SESSION_AUTH=true)",
-            reason.text
-        );
+        let advice = if self.endpoint.starts_with(AMAZON) { "" } else { ADVICE_NO_EXPRESS };
+        let text = format!("no session for the directory bucket: {}{advice}", reason.text);
         Reason { kind, text }
     }
 
@@ -120,6 +118,13 @@ impl Place {
     }
 }
 
+/// How the endpoint is called if none is set.
+pub(super) const AMAZON: &str = "Amazon S3 in ";
+
+const ADVICE_NO_EXPRESS: &str = "; a name that ends in --x-s3 means a directory bucket of S3 Express One Zone: if this \
+                                 server has none, give the bucket another name; if it has some without sessions, set \
+                                 AWS_S3_DISABLE_EXPRESS_SESSION_AUTH=true";
+
 const ADVICE_REGION: &str = "the bucket lies in another region: set AWS_REGION";
 
 const ADVICE_CHECK: &str = "check the bucket, the endpoint and the credentials";
@@ -143,13 +148,13 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
         | "BandwidthLimitExceeded" => (FailureKind::Throttled, ""),
         "RequestTimeout" | "IncompleteBody" | "BadDigest" | "InternalError" => (FailureKind::Unknown, ""),
         "NoSuchBucket" => (FailureKind::Denied, "create the bucket, or correct its name and the endpoint"),
-        "InvalidAccessKeyId" => (FailureKind::Denied, "check AWS_ACCESS_KEY_ID and the profile"),
-        "SignatureDoesNotMatch" => (FailureKind::Denied, "check AWS_SECRET_ACCESS_KEY and the profile"),
+        "InvalidAccessKeyId" => (FailureKind::Forbidden, "check AWS_ACCESS_KEY_ID and the profile"),
+        "SignatureDoesNotMatch" => (FailureKind::Forbidden, "check AWS_SECRET_ACCESS_KEY and the profile"),
         "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
-            (FailureKind::Denied, "get new credentials: these have expired or are incomplete")
+            (FailureKind::Forbidden, "get new credentials: these have expired or are incomplete")
         }
         "RequestTimeTooSkewed" | "RequestExpired" => {
-            (FailureKind::Denied, "set the clock of this machine: it differs from the store's")
+            (FailureKind::Forbidden, "set the clock of this machine: it differs from the store's")
         }
         "PermanentRedirect"
         | "TemporaryRedirect"
@@ -169,7 +174,7 @@ fn classify_status(status: u16) -> (FailureKind, &'static str) {
     let advice = match status {
         501 => "use a store that knows this request and its conditions",
         301 | 302 | 307 | 308 => ADVICE_REGION,
-        401 | 403 => ADVICE_ACCESS,
+        401 | 403 | 407 => ADVICE_ACCESS,
         _ if kind == FailureKind::Denied => ADVICE_CHECK,
         _ => "",
     };
@@ -180,11 +185,11 @@ fn classify_status(status: u16) -> (FailureKind, &'static str) {
 fn no_credentials(error: &CredentialsError) -> Reason {
     match error {
         CredentialsError::CredentialsNotLoaded(_) => Reason::new(
-            FailureKind::Denied,
+            FailureKind::Forbidden,
             "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
         ),
         CredentialsError::InvalidConfiguration(_) => Reason::new(
-            FailureKind::Denied,
+            FailureKind::Forbidden,
             "the configuration of the credentials is wrong; check ~/.aws/config and AWS_PROFILE",
         ),
         _ => Reason::new(FailureKind::Again, "the source of the credentials does not answer"),

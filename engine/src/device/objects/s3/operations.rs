@@ -1,6 +1,6 @@
 //! One attempt of each request, with the SDK's types on one side and ours on the other.
 
-use super::super::client::{Page, Place, Protocol, empty_read};
+use super::super::client::{Page, Place, Protocol, age_of, empty_read};
 use super::super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 use super::super::store::Outcome;
 use aws_sdk_s3::Client;
@@ -135,6 +135,7 @@ impl Operations {
     async fn read(&self, name: &str, range: Option<Range<u64>>, output: GetObjectOutput) -> Outcome {
         let fail = |kind, why: &str| Err(self.place.say(kind, RequestKind::Get, name, why));
         let version = version(output.e_tag());
+        let age = output.last_modified().map(|written| age_of(written.secs()));
         let sent = output.content_range().map(content_range);
         let body = match output.body.collect().await {
             Ok(body) => body.into_bytes(),
@@ -150,7 +151,7 @@ impl Operations {
         };
         let expected = asked.end.min(len).saturating_sub(first);
         if first == asked.start && read == expected {
-            return Ok(Reply { version, len, body, listed: Vec::new() });
+            return Ok(Reply { version, len, body, age, ..Reply::default() });
         }
         match sent {
             None => fail(

@@ -1,6 +1,6 @@
 //! The store: what it can do, and how its client is made.
 
-use super::super::client::{Client, Effort};
+use super::super::client::{Client, Connect, Effort};
 use super::super::request::Request;
 use super::super::store::{Done, ObjectStore, StoreFacts};
 use super::super::url::ObjectUrl;
@@ -36,8 +36,11 @@ impl S3Store {
             threads: options.threads,
         };
         let (url, options) = (url.clone(), options.clone());
-        let connecting = async move { connect(&url, &options).await };
-        Client::connect(facts, effort, "set AWS_REGION", connecting).map(S3Store)
+        let connect: Connect<Operations> = Box::new(move || {
+            let (url, options) = (url.clone(), options.clone());
+            Box::pin(async move { connect(&url, &options).await })
+        });
+        Client::connect(facts, effort, "set AWS_REGION", connect).map(S3Store)
     }
 }
 

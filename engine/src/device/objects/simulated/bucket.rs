@@ -69,7 +69,7 @@ impl SimulatedObject {
     }
 
     fn reply(&self, body: Bytes) -> Reply {
-        Reply { version: Some(self.version.clone()), len: self.len, body, listed: Vec::new() }
+        Reply { version: Some(self.version.clone()), len: self.len, body, ..Reply::default() }
     }
 }
 

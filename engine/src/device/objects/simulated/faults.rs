@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 /// | `Late` | at some later step, even if the client is dead by then | `Unknown`, before the effect |
 /// | `Again` | none | `Again` |
 /// | `Denied` | none | `Denied` |
+/// | `Forbidden` | none | `Forbidden` |
 /// | `Duplicated` | a second copy takes effect at some later step | that of the first copy |
 /// | `Repeated` | twice, one directly after the other | that of the second copy |
 ///
@@ -32,11 +33,12 @@ pub enum FaultKind {
     Denied,
     Duplicated,
     Repeated,
+    Forbidden,
 }
 
 impl FaultKind {
     /// All faults.
-    pub const ALL: [FaultKind; 9] = [
+    pub const ALL: [FaultKind; 10] = [
         FaultKind::ThrottledBefore,
         FaultKind::ThrottledAfter,
         FaultKind::LostRequest,
@@ -46,6 +48,7 @@ impl FaultKind {
         FaultKind::Denied,
         FaultKind::Duplicated,
         FaultKind::Repeated,
+        FaultKind::Forbidden,
     ];
 
     /// Returns the name, one of [`EVENT_NAMES`].
@@ -61,6 +64,7 @@ impl FaultKind {
             FaultKind::Denied => "denied",
             FaultKind::Duplicated => "duplicated request",
             FaultKind::Repeated => "repeated request",
+            FaultKind::Forbidden => "forbidden",
         }
     }
 
@@ -71,6 +75,7 @@ impl FaultKind {
             FaultKind::LostRequest | FaultKind::LostReply | FaultKind::Late => Some(FailureKind::Unknown),
             FaultKind::Again => Some(FailureKind::Again),
             FaultKind::Denied => Some(FailureKind::Denied),
+            FaultKind::Forbidden => Some(FailureKind::Forbidden),
             FaultKind::Duplicated | FaultKind::Repeated => None,
         }
     }
@@ -84,9 +89,9 @@ impl FaultKind {
     /// Returns whether requests of this kind can have the fault.
     #[must_use]
     pub fn fits(self, request: RequestKind) -> bool {
-        use FaultKind::{Denied, LostReply, LostRequest, ThrottledBefore};
+        use FaultKind::{Denied, Forbidden, LostReply, LostRequest, ThrottledBefore};
         let changes = matches!(request, RequestKind::Put | RequestKind::Append | RequestKind::Delete);
-        changes || matches!(self, ThrottledBefore | LostRequest | LostReply | Denied)
+        changes || matches!(self, ThrottledBefore | LostRequest | LostReply | Denied | Forbidden)
     }
 }
 
@@ -122,7 +127,7 @@ impl Fault {
 }
 
 /// The names of all events in [`FaultCounts`].
-pub const EVENT_NAMES: [&str; 17] = [
+pub const EVENT_NAMES: [&str; 18] = [
     "throttled before the effect",
     "throttled after the effect",
     "lost request",
@@ -132,6 +137,7 @@ pub const EVENT_NAMES: [&str; 17] = [
     "denied",
     "duplicated request",
     "repeated request",
+    "forbidden",
     "out-of-order effect",
     "out-of-order reply",
     "late effect",

@@ -30,12 +30,12 @@ fn each_code_has_its_consequence() {
         (504, "", Unknown),
         (200, "", Unknown),
         (501, "NotImplemented", Denied),
-        (403, "AccessDenied", Denied),
-        (401, "", Denied),
-        (403, "InvalidAccessKeyId", Denied),
-        (403, "SignatureDoesNotMatch", Denied),
-        (403, "RequestTimeTooSkewed", Denied),
-        (400, "ExpiredToken", Denied),
+        (403, "AccessDenied", Forbidden),
+        (401, "", Forbidden),
+        (403, "InvalidAccessKeyId", Forbidden),
+        (403, "SignatureDoesNotMatch", Forbidden),
+        (403, "RequestTimeTooSkewed", Forbidden),
+        (400, "ExpiredToken", Forbidden),
         (301, "PermanentRedirect", Denied),
         (400, "AuthorizationHeaderMalformed", Denied),
         (400, "InvalidRequest", Denied),
@@ -50,7 +50,7 @@ fn each_code_has_its_consequence() {
 fn status_alone_decides_where_no_code_is() {
     use FailureKind::*;
     let kinds =
-        [(412, Refused), (404, Absent), (409, Again), (503, Throttled), (500, Unknown), (403, Denied)];
+        [(412, Refused), (404, Absent), (409, Again), (503, Throttled), (500, Unknown), (403, Forbidden)];
     for (status, kind) in kinds {
         assert_eq!(classify(status, "").0, kind, "{status}");
     }
@@ -60,7 +60,8 @@ fn status_alone_decides_where_no_code_is() {
 fn every_denial_says_what_to_do() {
     for status in 300..502 {
         let (kind, advice) = classify(status, "");
-        assert_eq!(kind == FailureKind::Denied, !advice.is_empty(), "{status}");
+        let is_denied = matches!(kind, FailureKind::Denied | FailureKind::Forbidden);
+        assert_eq!(is_denied, !advice.is_empty(), "{status}");
     }
     let codes = ["NoSuchBucket", "InvalidAccessKeyId", "ExpiredToken", "RequestTimeTooSkewed"];
     for code in codes {
@@ -105,10 +106,10 @@ fn long_messages_are_cut() {
 type GetError = SdkError<aws_sdk_s3::operation::get_object::GetObjectError, HttpResponse>;
 
 #[test]
-fn missing_credentials_are_denied_and_slow_ones_are_not() {
+fn missing_credentials_may_come_back() {
     let missing: GetError = SdkError::construction_failure(CredentialsError::not_loaded("hidden"));
     let failure = place().failure(RequestKind::Get, "x", &missing);
-    assert_eq!(failure.kind, FailureKind::Denied);
+    assert_eq!(failure.kind, FailureKind::Forbidden);
     assert!(failure.what.contains("no credentials found") && !failure.what.contains("hidden"));
     let slow = CredentialsError::provider_timed_out(std::time::Duration::from_secs(1));
     let failure = place().failure(RequestKind::Get, "x", &GetError::construction_failure(slow));
@@ -124,7 +125,7 @@ fn failed_session_means_that_nothing_was_sent() {
         GetError::construction_failure(SdkError::service_error(error, raw))
     };
     for (status, kind) in [
-        (403, FailureKind::Denied),
+        (403, FailureKind::Forbidden),
         (404, FailureKind::Denied),
         (500, FailureKind::Again),
         (503, FailureKind::Throttled),
@@ -132,7 +133,11 @@ fn failed_session_means_that_nothing_was_sent() {
         let failure = place.failure(RequestKind::Append, "x", &session(status));
         assert_eq!(failure.kind, kind, "{}", failure.what);
         assert!(failure.what.contains("no session"), "{}", failure.what);
+        assert!(failure.what.contains("give the bucket another name"), "{}", failure.what);
     }
+    let amazon = Place { endpoint: "Amazon S3 in us-east-1".into(), ..place };
+    let failure = amazon.failure(RequestKind::Append, "x", &session(403));
+    assert!(!failure.what.contains("another name"), "{}", failure.what);
 }
 
 #[test]
@@ -149,7 +154,7 @@ fn undecodable_answers_leave_the_outcome_unknown() {
         (200, FailureKind::Unknown),
         (500, FailureKind::Unknown),
         (503, FailureKind::Throttled),
-        (403, FailureKind::Denied),
+        (403, FailureKind::Forbidden),
     ] {
         let error = GetError::response_error("odd", answer(status, &[]));
         assert_eq!(place().failure(RequestKind::Put, "x", &error).kind, kind, "{status}");

@@ -122,11 +122,11 @@ fn answers_of_the_store_become_kinds_of_failure() {
         (503, "SlowDown", Throttled, ""),
         (500, "InternalError", Unknown, ""),
         (404, "NoSuchBucket", Denied, "create the bucket"),
-        (403, "AccessDenied", Denied, "allow these credentials"),
-        (403, "InvalidAccessKeyId", Denied, "AWS_ACCESS_KEY_ID"),
-        (403, "SignatureDoesNotMatch", Denied, "AWS_SECRET_ACCESS_KEY"),
-        (403, "RequestTimeTooSkewed", Denied, "set the clock"),
-        (400, "ExpiredToken", Denied, "new credentials"),
+        (403, "AccessDenied", Forbidden, "allow these credentials"),
+        (403, "InvalidAccessKeyId", Forbidden, "AWS_ACCESS_KEY_ID"),
+        (403, "SignatureDoesNotMatch", Forbidden, "AWS_SECRET_ACCESS_KEY"),
+        (403, "RequestTimeTooSkewed", Forbidden, "set the clock"),
+        (400, "ExpiredToken", Forbidden, "new credentials"),
         (301, "PermanentRedirect", Denied, "AWS_REGION"),
         (501, "NotImplemented", Denied, "use a store"),
     ] {
@@ -348,7 +348,7 @@ fn directory_bucket_uses_a_session_unless_disabled() {
 #[test]
 fn refused_session_sends_nothing_and_says_why() {
     for (answer, kind, says) in [
-        (error(403, "AccessDenied"), FailureKind::Denied, "AccessDenied"),
+        (error(403, "AccessDenied"), FailureKind::Forbidden, "AccessDenied"),
         (error(404, "NoSuchBucket"), FailureKind::Denied, "create the bucket"),
         (error(503, "SlowDown"), FailureKind::Throttled, "SlowDown"),
         (error(500, "InternalError"), FailureKind::Again, "InternalError"),
