@@ -149,3 +149,31 @@ fn a_failed_command_on_a_new_url_leaves_nothing() {
         std::fs::remove_dir_all(dir.path().join(root)).expect("it was there");
     }
 }
+
+/// Three programs that put a row each, again and again, take turns: most puts succeed, and each
+/// that does is there.
+#[test]
+fn short_writers_of_one_url_take_turns() {
+    let dir = directory();
+    let url = format!("file://{}/db", text(dir.path()));
+    expect_code(&run(&["put", &url, "t", "first", "1"]), 0);
+    let (each, url) = (5, &url);
+    let acknowledged: Vec<String> = std::thread::scope(|scope| {
+        let loops: Vec<_> = (0..3)
+            .map(|writer| {
+                scope.spawn(move || {
+                    let keys = (0..each).map(|number| format!("{writer}-{number}"));
+                    keys.filter(|key| run(&["put", url, "t", key, "x"]).status.success()).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        loops.into_iter().flat_map(|keys| keys.join().expect("no panic")).collect()
+    });
+    assert!(2 * acknowledged.len() >= 3 * each, "{acknowledged:?} of {}", 3 * each);
+    let dumped = run(&["dump", url, "t"]);
+    expect_code(&dumped, 0);
+    let dumped = String::from_utf8_lossy(&dumped.stdout).into_owned();
+    for key in &acknowledged {
+        assert!(dumped.contains(&format!("{key}\t")), "{key} was acknowledged: {dumped}");
+    }
+}

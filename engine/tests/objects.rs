@@ -15,8 +15,10 @@ use quenchdb::internals::device::objects::simulated::{
 use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options};
 use quenchdb::{Database, ErrorKind, Preset, Result, Settings, Table};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
 const COUNTER: &[u8] = b"counter";
 /// Every preset but the one that needs mapped memory.
 const PRESETS: [Preset; 7] = [
@@ -44,7 +46,10 @@ pub fn settings(preset: Preset) -> Settings {
 pub fn connect(store: &SimulatedStore) -> (Arc<SimulatedClient>, Arc<ObjectStorage>) {
     let client = store.client();
     let (patience, watch) = (Duration::from_secs(20), Duration::from_millis(20));
-    let options = Options { patience, watch, lanes: 2, extent_bytes: 64 << 10, ..Options::default() };
+    // Without appends, every other writer looks at the manifest before it reports.
+    let fences_max = if CONNECTIONS.fetch_add(1, Ordering::Relaxed) % 2 == 0 { 16 } else { 0 };
+    let extent_bytes = 64 << 10;
+    let options = Options { patience, watch, fences_max, lanes: 2, extent_bytes, ..Options::default() };
     let storage = ObjectStorage::new(client.clone(), client.facts(), options);
     (client, Arc::new(storage))
 }

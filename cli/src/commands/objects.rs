@@ -1,6 +1,7 @@
 //! `objects`: what lies in a store of objects, and why.
 
 use super::source::{is_url, shown};
+use crate::errors::complain;
 use crate::output::{Outcome, print_json, print_text};
 use anyhow::{Context, Result, bail};
 use quenchdb::{LogObject, LogRecords, ObjectContent, ObjectList, ObjectState, Pin, Place, StoredObject};
@@ -14,11 +15,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[derive(clap::Args)]
 #[command(
     after_help = "Only reads, the log included; writers and readers continue. Exit code 1: an object is missing.\n\n\
+                        Stores without appends keep fences: 48 bytes each, of writers that never closed the database.\n\
+                        With 16 of them, a writer leaves no more, and each commit costs one more read. --remove-fences is\n\
+                        safe when every process that had the database open for writing has ended, except the newest.\n\n\
                         Example:\n  quench objects s3://accounts--usw2-az1--x-s3/production"
 )]
 pub struct ObjectsArgs {
     /// Database URL
     database: PathBuf,
+    /// First remove the fences of writers that have ended: see below when that is safe
+    #[arg(long)]
+    remove_fences: bool,
 }
 
 /// Objects of one class and state.
@@ -35,7 +42,14 @@ pub fn run(args: &ObjectsArgs, as_json: bool) -> Result<Outcome> {
     if !is_url(&args.database) {
         bail!("{} is no URL: only a database in a store of objects has objects", shown(&args.database));
     }
-    let found = Place::from(&args.database).objects();
+    let place = Place::from(&args.database);
+    if args.remove_fences {
+        let removed = place.remove_fences();
+        let removed =
+            removed.with_context(|| format!("cannot remove fences of {}", shown(&args.database)))?;
+        complain(&format!("{removed} fences removed"));
+    }
+    let found = place.objects();
     let list = found.with_context(|| format!("cannot list the objects of {}", shown(&args.database)))?;
     let mut totals: BTreeMap<(&str, ObjectState), Total> = BTreeMap::new();
     for object in &list.objects {
@@ -187,7 +201,7 @@ fn reason(object: &StoredObject) -> String {
             "; the last writer has made it: not named yet, or no longer; the next writer deletes what is left"
         }
         ObjectState::Orphan => "; orphan: the next writer deletes it",
-        ObjectState::Fence => "; stays, so that no earlier writer takes its place",
+        ObjectState::Fence => "; stays, so that no earlier writer takes its place (see --remove-fences)",
         _ => "",
     };
     what + why

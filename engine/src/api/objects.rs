@@ -39,6 +39,14 @@ pub(super) fn list(url: &str) -> Result<ObjectList> {
     Ok(list)
 }
 
+/// Deletes the fences at a URL that stay.
+///
+/// # Errors
+/// See [`Place::remove_fences`](super::Place::remove_fences).
+pub(super) fn remove_fences(url: &str) -> Result<u64> {
+    open_url_to_look(url, PATIENCE)?.remove_fences()
+}
+
 /// Reads the log, and returns for each segment whether a recovery needs its records.
 fn segments(storage: &Arc<dyn Storage>) -> Result<BTreeMap<u64, LogRecords>> {
     let _lock = storage.lock(false)?;

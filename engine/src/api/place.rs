@@ -106,6 +106,25 @@ impl Place {
         }
     }
 
+    /// Removes the fences of ended writers from a database in a store without appends, and returns
+    /// how many they were. Each is an object of 48 bytes ([`ObjectState::Fence`]) that keeps a
+    /// writer which never closed the database, and may still be alive, from reporting a commit that
+    /// is lost. So all processes that have had the database open for writing, except the newest,
+    /// must have ended. A database keeps a bounded number of fences by itself.
+    ///
+    /// [`ObjectState::Fence`]: crate::ObjectState::Fence
+    ///
+    /// # Errors
+    /// As [`Place::objects`].
+    pub fn remove_fences(&self) -> Result<u64> {
+        match self {
+            Place::Url(url) => remove_fences(url),
+            Place::Directory(_) | Place::Storage(_) => {
+                Err(Error::invalid("only a database at a URL (s3://, file://) has fences"))
+            }
+        }
+    }
+
     /// Opens the storage to read what is there, with the device settings of `settings`.
     pub(super) fn open_source(&self, settings: &Settings) -> Result<Arc<dyn Storage>> {
         self.open(false, true, settings)
@@ -171,6 +190,11 @@ fn list_objects(url: &str) -> Result<ObjectList> {
 }
 
 #[cfg(feature = "object-storage")]
+fn remove_fences(url: &str) -> Result<u64> {
+    super::objects::remove_fences(url)
+}
+
+#[cfg(feature = "object-storage")]
 fn open_url_cached(url: &str, read_only: bool, cache: &Path, bytes_max: u64) -> Result<Arc<dyn Storage>> {
     use crate::device::objects::{Options, PageCache, open_url};
     let cache = PageCache::open(cache, bytes_max)?;
@@ -194,6 +218,11 @@ fn open_url(_url: &str, _read_only: bool) -> Result<Arc<dyn Storage>> {
 
 #[cfg(not(feature = "object-storage"))]
 fn list_objects(_url: &str) -> Result<ObjectList> {
+    Err(no_urls())
+}
+
+#[cfg(not(feature = "object-storage"))]
+fn remove_fences(_url: &str) -> Result<u64> {
     Err(no_urls())
 }
 

@@ -3,7 +3,7 @@
 //! | field | form | meaning |
 //! |---|---|---|
 //! | magic | 8 bytes | `QNCHOBJS` |
-//! | format version | 4 bytes | 1 |
+//! | format version | 4 bytes | 1; 2 if a segment has the form 2 |
 //! | CRC-32C | 4 bytes | of everything behind it |
 //! | identity | 8 bytes | random, repeated in every log object |
 //! | generation | varint | rises with each put |
@@ -24,7 +24,10 @@ use crate::base::{Error, ErrorKind, Result, checksum};
 use bytes::Bytes;
 
 const MAGIC: [u8; 8] = *b"QNCHOBJS";
-const VERSION: u32 = 1;
+/// The version of a body whose segments all have the forms of the first version, and of others.
+const VERSIONS: [u32; 2] = [1, 2];
+/// The first bytes, with all that [`owner`] needs.
+pub(super) const OWNER_BYTES: u64 = 64;
 /// Bytes before the checksum, and with it.
 const PREFIX_BYTES: usize = 12;
 const HEADER_BYTES: usize = 16;
@@ -86,6 +89,20 @@ pub enum Form {
     Lanes = 0,
     /// One object for each block, numbered from 1.
     Numbered = 1,
+    /// As `Numbered`, and its writer looks at the manifest before it reports a block (O29). So the
+    /// fence need not stay.
+    Watched = 2,
+}
+
+/// Returns the identity of the objects and the last claim, as the first [`OWNER_BYTES`] of a
+/// manifest say. Its checksum, which covers all bytes, is not looked at.
+pub(super) fn owner(bytes: &[u8]) -> Option<(u64, WriterEpoch)> {
+    let mut reader = Reader::new(bytes);
+    if reader.take(8)? != MAGIC || !VERSIONS.contains(&reader.u32()?) {
+        return None;
+    }
+    let (_, identity, _) = (reader.u32()?, reader.u64()?, reader.varint()?);
+    Some((identity, WriterEpoch(reader.varint()?)))
 }
 
 /// A segment of the log, and the objects that hold it.
@@ -169,7 +186,8 @@ impl Body {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(256 + self.runs.len() * 16 + self.contents.len());
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let is_later = self.segments.iter().any(|segment| segment.form == Form::Watched);
+        out.extend_from_slice(&VERSIONS[usize::from(is_later)].to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.identity.to_le_bytes());
         put_varint(&mut out, self.generation);
@@ -219,9 +237,8 @@ impl Body {
             return Err(damaged("it begins with other bytes"));
         }
         let version = reader.u32().ok_or_else(|| damaged("it is too short"))?;
-        if version != VERSION {
-            let what =
-                format!("the manifest has format version {version}; this build reads version {VERSION}");
+        if !VERSIONS.contains(&version) {
+            let what = format!("the manifest has format version {version}; this build reads {VERSIONS:?}");
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         let crc = reader.u32().ok_or_else(|| damaged("it is too short"))?;
@@ -250,6 +267,7 @@ impl Body {
             let form = match reader.u8()? {
                 0 => Form::Lanes,
                 1 => Form::Numbered,
+                2 => Form::Watched,
                 _ => return None,
             };
             let mut objects = Vec::new();

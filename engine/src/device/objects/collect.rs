@@ -3,7 +3,8 @@
 //! The holder of writer epoch e deletes objects of epochs below e that the claimed manifest does
 //! not name. No put of an earlier writer can succeed any more, so no manifest will ever name them
 //! (O25). Of its own epoch it deletes only what its confirmed puts dropped. A fence in a store
-//! without appends stays: its absence would let an earlier writer continue (O23).
+//! without appends stays: its absence would let an earlier writer continue (O23), unless that writer
+//! looks at the manifest before it reports a block (O29).
 //!
 //! Extents and small files stay while the pin of a reader may need them (O27): see `pins`. The pins
 //! are listed for each batch, after the put that drops it is confirmed. A later batch takes along
@@ -11,12 +12,16 @@
 
 use super::body::{Body, ObjectId, SegmentEntry, group_of};
 use super::frame::SHORT_BYTES;
+use super::patience::{error_of, persist};
 use super::pins::{FoundPins, PREFIX as PINS};
+use super::register::look_up;
 use super::request::Request;
 use super::store::{ObjectStore, Outcome};
+use crate::base::{Error, ErrorKind, Result};
 use crate::sync::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// See the module's text. Nothing here waits: what cannot be deleted now is left to a later batch,
 /// or to the next writer.
@@ -85,6 +90,45 @@ impl Collector {
             self.store.start(Request::List { prefix: prefix.into() }, Box::new(collect));
         }
     }
+}
+
+/// Returns the fences in a store without appends that are not deleted with their segments (O23), of
+/// which the newest manifest may still name some.
+///
+/// # Errors
+/// I/O.
+pub(super) fn fences_that_stay(
+    store: &dyn ObjectStore,
+    most: Duration,
+) -> Result<impl Iterator<Item = String> + use<>> {
+    let request = Request::List { prefix: "log/".into() };
+    let listed = persist(store, &request, most)
+        .map_err(|failure| error_of(&failure, "log objects cannot be listed", "log/"))?
+        .listed;
+    Ok(listed.into_iter().filter(|object| object.len == SHORT_BYTES).map(|object| object.name))
+}
+
+/// Deletes the fences that stay, except those of segments that the newest manifest names. Returns
+/// how many. Afterwards an earlier writer that is still alive could report what is lost.
+///
+/// # Errors
+/// `NotFound` if there is no database; I/O.
+pub(super) fn remove_fences(store: &dyn ObjectStore, most: Duration) -> Result<u64> {
+    let missing = || Error::new(ErrorKind::NotFound, "there is no database at this URL");
+    let body = look_up(store, most)?.ok_or_else(missing)?.body;
+    let named: BTreeSet<String> =
+        body.segments.iter().flat_map(SegmentEntry::ids).map(|id| id.log_name()).collect();
+    let mut removed = 0;
+    for name in fences_that_stay(store, most)? {
+        // A segment of a later manifest has a later epoch.
+        let passes = |(group, id): (&str, ObjectId)| id.epoch <= body.epoch && !named.contains(group);
+        if group_of(&name).is_some_and(passes) {
+            persist(store, &Request::Delete { name: name.clone() }, most)
+                .map_err(|failure| error_of(&failure, "a fence cannot be deleted", &name))?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
 }
 
 /// Returns whether a reader of a checkpoint may need the object.

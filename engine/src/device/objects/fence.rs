@@ -6,7 +6,7 @@
 //! its fence is confirmed (O13, O15).
 
 use super::body::{Form, ObjectId, SegmentEntry};
-use super::frame::{Frame, FrameKind, SHORT_BYTES};
+use super::frame::{Frame, FrameKind, is_fence};
 use super::numbered::block_name;
 use super::patience::{Patience, error_of, may_end, persist, read};
 use super::request::{Condition, Failure, FailureKind, Request};
@@ -15,6 +15,7 @@ use super::store::{ObjectStore, perform};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
 use crate::sync::thread;
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -27,9 +28,9 @@ const TOGETHER: usize = 16;
 pub(super) struct Ended {
     /// The bytes that count, in objects.
     pub(super) parts: Vec<Part>,
-    /// The object that must stay when the segment is deleted, because its absence would be no fence
-    /// (O23).
-    pub(super) kept: Option<String>,
+    /// The fence, if it is an object. If the segment's writer reports blocks without a look at the
+    /// manifest, the fence must stay when the segment is deleted (O23).
+    pub(super) fence: Option<String>,
 }
 
 /// Fences the segments of earlier writers.
@@ -50,7 +51,8 @@ pub(super) fn fence_all(
         while let Some((entry, id)) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
             let ended = match entry.form {
                 Form::Lanes => fence_lane(store, &id.log_name(), fence, patience)?,
-                Form::Numbered => fence_numbered(store, *id, fence, patience)?,
+                Form::Numbered => fence_numbered(store, *id, &fence.encode_short(true), patience)?,
+                Form::Watched => fence_numbered(store, *id, &fence.encode_short(false), patience)?,
             };
             ends.push((entry.number, *id, ended));
         }
@@ -65,7 +67,7 @@ pub(super) fn fence_all(
     for (number, _, ended) in all {
         let segment = by_segment.entry(number).or_default();
         segment.parts.extend(ended.parts);
-        segment.kept = segment.kept.take().or(ended.kept);
+        segment.fence = segment.fence.take().or(ended.fence);
     }
     Ok(by_segment)
 }
@@ -81,7 +83,7 @@ fn fence_lane(store: &dyn ObjectStore, name: &str, fence: &Frame, most: Duration
         if planted::is(Bug::LogReadBeforeFence) {
             head.len = *first.get_or_insert(end);
         }
-        let ended = || Ended { parts: vec![Part::of_lane(name.to_string(), head.len)], kept: None };
+        let ended = || Ended { parts: vec![Part::of_lane(name.to_string(), head.len)], fence: None };
         let body = fence.encode();
         let append = Request::Append { name: name.to_string(), offset: end, body, version: None };
         match perform(store, append) {
@@ -102,17 +104,17 @@ fn not_fenced(failure: &Failure, name: &str) -> Error {
 
 /// Creates a fence at the first free number of a segment (O22). The list is made after the claim,
 /// so each number that it shows as taken stays taken.
-fn fence_numbered(store: &dyn ObjectStore, id: ObjectId, fence: &Frame, most: Duration) -> Result<Ended> {
+fn fence_numbered(store: &dyn ObjectStore, id: ObjectId, fence: &Bytes, most: Duration) -> Result<Ended> {
     let lens = list_blocks(store, id, most)?;
     let (mut parts, mut patience) = (Vec::new(), Patience::new(most));
     for number in 1.. {
         let name = block_name(id, number);
-        if let Some(len) = lens.get(&name).filter(|len| **len != SHORT_BYTES) {
+        if let Some(len) = lens.get(&name).filter(|len| !is_fence(**len)) {
             parts.push(Part { name, range: 0..*len });
             continue;
         }
         match create_fence(store, &name, fence, &mut patience, most)? {
-            None => return Ok(Ended { parts, kept: Some(name) }),
+            None => return Ok(Ended { parts, fence: Some(name) }),
             Some(len) => parts.push(Part { name, range: 0..len }),
         }
     }
@@ -124,12 +126,12 @@ fn fence_numbered(store: &dyn ObjectStore, id: ObjectId, fence: &Frame, most: Du
 fn create_fence(
     store: &dyn ObjectStore,
     name: &str,
-    fence: &Frame,
+    fence: &Bytes,
     patience: &mut Patience,
     most: Duration,
 ) -> Result<Option<u64>> {
     loop {
-        let (body, condition) = (fence.encode_short(), Condition::Absent);
+        let (body, condition) = (fence.clone(), Condition::Absent);
         match perform(store, Request::Put { name: name.to_string(), body, condition }) {
             Ok(_) => return Ok(None),
             Err(failure) if failure.kind == FailureKind::Refused => {
@@ -137,7 +139,8 @@ fn create_fence(
                     .map_err(|failure| error_of(&failure, "a log object cannot be read", name))?;
                 let frame = Frame::decode(&there.body).filter(|frame| frame.kind == FrameKind::Fence);
                 // A fence of any earlier claim will do.
-                let is_fence = frame.is_some_and(|frame| frame.identity == fence.identity);
+                let own = Frame::decode(fence).map(|own| own.identity);
+                let is_fence = frame.is_some_and(|frame| Some(frame.identity) == own);
                 return Ok((!is_fence).then_some(there.len));
             }
             Err(failure) if may_end(failure.kind) && patience.pause() => {}
@@ -160,12 +163,12 @@ pub(super) fn peek(store: &dyn ObjectStore, entry: &SegmentEntry, most: Duration
                     .map_err(|failure| error_of(&failure, "a log object cannot be looked up", &name))?;
                 ended.parts.push(Part::of_lane(name, head.len));
             }
-            Form::Numbered => {
+            Form::Numbered | Form::Watched => {
                 let lens = list_blocks(store, id, most)?;
                 for number in 1.. {
                     let name = block_name(id, number);
                     match lens.get(&name) {
-                        Some(&SHORT_BYTES) => ended.kept = Some(name),
+                        Some(&len) if is_fence(len) => ended.fence = Some(name),
                         Some(len) => {
                             ended.parts.push(Part { name, range: 0..*len });
                             continue;

@@ -9,7 +9,7 @@
 //! | 20 | 8 | header: writer epoch that created the object; fence: writer epoch that ended it |
 //! | 28 | 16 | nonce of that writer |
 //! | 44 | 4 | CRC-32C of bytes 0 to 43 |
-//! | 48 | | zeros up to a whole sector |
+//! | 48 | | zeros up to a whole sector; of a fence that is an object, none or 8 |
 //!
 //! All numbers are little-endian.
 
@@ -24,9 +24,17 @@ pub const FRAME_BYTES: u64 = SECTOR_BYTES as u64;
 /// Length of a fence that is an object of its own, without the zeros. No block is so short, so a
 /// list shows which objects are fences.
 pub const SHORT_BYTES: u64 = 48;
+/// Length of such a fence that is deleted with its segment.
+pub const PASSING_BYTES: u64 = 56;
 
 const VERSION: u32 = 1;
 const CHECKED_BYTES: usize = 44;
+
+/// Returns whether an object of the log of this length is a fence.
+#[must_use]
+pub fn is_fence(len: u64) -> bool {
+    len == SHORT_BYTES || len == PASSING_BYTES
+}
 
 /// The kinds of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,10 +82,10 @@ impl Frame {
         bytes.into()
     }
 
-    /// Returns the frame without the zeros behind it.
+    /// Returns the frame without the zeros behind it: the whole of a fence that is an object.
     #[must_use]
-    pub fn encode_short(&self) -> Bytes {
-        self.encode().slice(..SHORT_BYTES as usize)
+    pub fn encode_short(&self, stays: bool) -> Bytes {
+        self.encode().slice(..if stays { SHORT_BYTES } else { PASSING_BYTES } as usize)
     }
 
     /// Returns the frame in a sector, or `None` if there is none, or it is damaged or newer.

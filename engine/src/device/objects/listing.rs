@@ -11,7 +11,7 @@
 //! What the next writer will delete is what `collect` says.
 
 use super::body::{Body, Form, ObjectId, group_of};
-use super::frame::{FRAME_BYTES, Frame, FrameKind, SHORT_BYTES};
+use super::frame::{FRAME_BYTES, Frame, FrameKind, SHORT_BYTES, is_fence};
 use super::patience::{error_of, persist, read_all};
 use super::pins::{self, FoundPins};
 use super::register::{MANIFEST_NAME, look_up};
@@ -71,7 +71,7 @@ fn fences(
     let may_be = |object: &&Listed| {
         let Some((group, _)) = group_of(&object.name) else { return false };
         let is_lane = group == object.name && object.len > FRAME_BYTES;
-        object.name.starts_with("log/") && (is_lane || object.len == SHORT_BYTES)
+        object.name.starts_with("log/") && (is_lane || is_fence(object.len))
     };
     let asked: Vec<&Listed> = listed.iter().filter(may_be).collect();
     let end =
@@ -118,13 +118,13 @@ impl<'a> Found<'a> {
         for segment in &body.segments {
             for (lane, id) in (0..).zip(segment.ids()) {
                 lanes.insert(id, (segment.number, lane));
-                if segment.form == Form::Numbered {
+                if segment.form != Form::Lanes {
                     ends.insert(id, 1);
                 }
             }
         }
         // The names are in order, so the numbers of each segment rise.
-        for object in listed.iter().filter(|object| object.len != SHORT_BYTES) {
+        for object in listed.iter().filter(|object| !is_fence(object.len)) {
             if let Some((id, Some(block))) = log_name(&object.name)
                 && let Some(end) = ends.get_mut(&id).filter(|end| **end == block)
             {
@@ -174,9 +174,9 @@ impl<'a> Found<'a> {
     fn judge_log(&self, object: &Listed, id: ObjectId, block: Option<u64>) -> (LogObject, ObjectState) {
         let place = self.lanes.get(&id).copied();
         let fenced_by = self.fences.get(&object.name).copied();
-        let is_fence = object.len == SHORT_BYTES;
+        let is_fence = is_fence(object.len);
         let state = match self.state_of_log(id, place.is_some()) {
-            ObjectState::Orphan if is_fence => ObjectState::Fence,
+            ObjectState::Orphan if object.len == SHORT_BYTES => ObjectState::Fence,
             state => state,
         };
         // Of a lane, the header and a fence.

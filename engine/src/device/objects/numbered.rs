@@ -13,12 +13,18 @@
 //! 2. If the name is taken, or the outcome of a creation is unknown, the writer reads the object:
 //!    its own bytes: the block is durable; a fence: the writer has ended; nothing: it sends the
 //!    same bytes again.
+//! 3. A writer in a database with many fences also looks at the manifest before it reports a block,
+//!    and the look begins when the block and all lower ones are there (O29). If the look finds no
+//!    later claim, the block was there before any, so the next writer finds it, whether there is a
+//!    fence or not. One look serves all blocks that were there before it.
+//! 4. If the store refuses a creation for certain, the writer sends it again for as long as one
+//!    without an answer, and then reports that the block is not there.
 
-use super::body::{Form, ObjectId, SegmentEntry};
+use super::body::{Form, OWNER_BYTES, ObjectId, SegmentEntry, owner};
 use super::frame::{Frame, FrameKind};
 use super::open_segment::{OpenSegment, Write, Writer, admit};
-use super::patience::{Patience, error_of, place, read};
-use super::register::fenced;
+use super::patience::{Patience, error_of, may_end, place, read};
+use super::register::{MANIFEST_NAME, fenced};
 use super::request::{Condition, Failure, FailureKind, Request};
 use super::segment_reader::Part;
 use super::store::{Outcome, perform};
@@ -40,6 +46,9 @@ struct State {
     early: BTreeMap<u64, Write>,
     /// Lengths of the gap-free prefix of objects.
     lens: Vec<u64>,
+    /// Blocks of that prefix that wait for a look at the manifest.
+    unwatched: Vec<Write>,
+    is_looking: bool,
     /// Writes of which the outcome was not reported yet, waiting ones included.
     in_flight: usize,
     is_registered: bool,
@@ -50,6 +59,7 @@ struct State {
 pub(super) struct NumberedSegment {
     path: String,
     id: ObjectId,
+    form: Form,
     writer: Arc<Writer>,
     state: Mutex<State>,
     /// Happens when no write is in flight.
@@ -67,10 +77,15 @@ pub(super) fn block_name(id: ObjectId, number: u64) -> String {
     format!("{}/{number:08}", id.log_name())
 }
 
+/// Returns the request for the first bytes of the manifest.
+fn look_at_owner() -> Request {
+    Request::Get { name: MANIFEST_NAME.into(), range: Some(0..OWNER_BYTES) }
+}
+
 impl NumberedSegment {
-    pub(super) fn new(path: &str, id: ObjectId, writer: Arc<Writer>) -> Arc<NumberedSegment> {
+    pub(super) fn new(path: &str, id: ObjectId, form: Form, writer: Arc<Writer>) -> Arc<NumberedSegment> {
         let state = Mutex::new(State { next: 1, ..State::default() });
-        Arc::new(NumberedSegment { path: path.to_string(), id, writer, state, idle: Event::new() })
+        Arc::new(NumberedSegment { path: path.to_string(), id, form, writer, state, idle: Event::new() })
     }
 
     fn begin(self: &Arc<Self>, write: Write) {
@@ -131,11 +146,89 @@ impl NumberedSegment {
             let failure = state.failure.as_ref().map(Error::duplicate);
             failure.map(|failure| (failure, std::mem::take(&mut state.early)))
         };
+        if self.form == Form::Watched {
+            self.state.lock().unwatched.append(&mut complete);
+            self.start_look();
+        }
         complete.into_iter().for_each(|write| self.end(write, Ok(())));
         if let Some((failure, early)) = hopeless {
             self.fail_all(early.into_values(), &failure);
         }
         self.start_next();
+    }
+
+    /// Looks who has the database, if blocks wait for that and no look is under way.
+    fn start_look(self: &Arc<Self>) {
+        let before = {
+            let mut state = self.state.lock();
+            if state.is_looking || state.unwatched.is_empty() {
+                return;
+            }
+            state.is_looking = true;
+            std::mem::take(&mut state.unwatched)
+        };
+        let this = self.clone();
+        let ended = move |outcome: Outcome| this.looked(before, outcome);
+        self.writer.store.start(look_at_owner(), Box::new(ended));
+    }
+
+    /// A look has ended that began when the blocks `before` were there.
+    fn looked(self: &Arc<Self>, before: Vec<Write>, outcome: Outcome) {
+        let owner = outcome.ok().and_then(|reply| owner(&reply.body));
+        let header = &self.writer.header;
+        match owner.filter(|(identity, _)| *identity == header.identity) {
+            Some((_, epoch)) if epoch == header.epoch => {
+                self.state.lock().is_looking = false;
+                before.into_iter().for_each(|write| self.end(write, Ok(())));
+                self.start_look();
+            }
+            Some((_, later)) => self.fail_looked(before, &fenced(header.epoch, later)),
+            None => self.look_again(before),
+        }
+    }
+
+    /// Looks again, after a look that showed nothing, in a thread of its own, because that waits.
+    fn look_again(self: &Arc<Self>, before: Vec<Write>) {
+        let (this, slot) = (self.clone(), Arc::new(Mutex::new(before)));
+        let taken = slot.clone();
+        let look = move || {
+            let mut patience = Patience::new(this.writer.patience);
+            let before = || std::mem::take(&mut *taken.lock());
+            loop {
+                let is_last = !patience.pause();
+                let outcome = perform(&*this.writer.store, look_at_owner());
+                let why = match &outcome {
+                    Ok(reply) if owner(&reply.body).is_some() => return this.looked(before(), outcome),
+                    Ok(_) => "it is no manifest".to_string(),
+                    Err(failure) => failure.what.clone(),
+                };
+                if is_last || matches!(&outcome, Err(failure) if !may_end(failure.kind)) {
+                    let what =
+                        format!("whether a block counts is unknown, as the manifest cannot be read: {why}");
+                    let error = Error::new(ErrorKind::OutcomeUnknown, what).at(place(MANIFEST_NAME, 0));
+                    return this.fail_looked(before(), &error);
+                }
+            }
+        };
+        if let Err(error) = thread::spawn("quench-look", look) {
+            let error = Error::io("no thread to look at the manifest", error);
+            let before = std::mem::take(&mut *slot.lock());
+            self.fail_looked(before, &error.with_kind(ErrorKind::OutcomeUnknown));
+        }
+    }
+
+    /// Ends the blocks that wait for a look, and all behind them.
+    fn fail_looked(&self, before: Vec<Write>, error: &Error) {
+        let others = {
+            let mut state = self.state.lock();
+            state.failure.get_or_insert(error.duplicate());
+            state.is_looking = false;
+            let mut others = std::mem::take(&mut state.unwatched);
+            others.extend(std::mem::take(&mut state.early).into_values());
+            others.extend(std::mem::take(&mut state.waiting));
+            others
+        };
+        self.fail_all(before.into_iter().chain(others), error);
     }
 
     fn end(&self, write: Write, result: Result<()>) {
@@ -183,17 +276,20 @@ impl NumberedSegment {
         };
         loop {
             is_ambiguous |= failure.kind.is_ambiguous();
-            if failure.kind == FailureKind::Denied && !is_ambiguous {
-                return Err(error_of(&failure, "a block cannot be written", &name));
+            // While it is certain that no copy was carried out, there is nothing to look at.
+            let is_known = failure.is_certain() && !is_ambiguous;
+            if !is_known {
+                match read(store, &name, None, most) {
+                    Ok(there) if there.body == *body => return Ok(()),
+                    Ok(there) => return Err(self.intruder(&name, &there.body)),
+                    Err(absent) if absent.kind == FailureKind::Absent => {}
+                    Err(failure) => return Err(unknown(&failure)),
+                }
             }
-            match read(store, &name, None, most) {
-                Ok(there) if there.body == *body => return Ok(()),
-                Ok(there) => return Err(self.intruder(&name, &there.body)),
-                Err(absent) if absent.kind == FailureKind::Absent => {}
-                Err(failure) => return Err(unknown(&failure)),
-            }
-            if !patience.pause() {
-                return Err(unknown(&failure));
+            let ends = is_known && failure.kind == FailureKind::Denied;
+            if ends || !patience.pause() {
+                let refused = || error_of(&failure, "a block cannot be written", &name);
+                return Err(if is_known { refused() } else { unknown(&failure) });
             }
             match perform(store, self.creation(number, body)) {
                 Ok(_) => return Ok(()),
@@ -238,7 +334,7 @@ impl OpenSegment for Arc<NumberedSegment> {
     }
 
     fn entry(&self, number: u64) -> SegmentEntry {
-        SegmentEntry { number, epoch: self.id.epoch, form: Form::Numbered, objects: vec![self.id.number] }
+        SegmentEntry { number, epoch: self.id.epoch, form: self.form, objects: vec![self.id.number] }
     }
 
     /// Each block has an object of its own.

@@ -2,7 +2,7 @@
 
 use super::appended::AppendedSegment;
 use super::body::{FileEntry, Form, ObjectId, SegmentEntry};
-use super::collect::Collector;
+use super::collect::{Collector, fences_that_stay};
 use super::extents::Extents;
 use super::fence::{Ended, fence_all, peek};
 use super::files::Files;
@@ -39,6 +39,9 @@ pub(super) struct Session {
     pub(super) extents: Arc<Extents>,
     files: Mutex<Files>,
     collector: Arc<Collector>,
+    /// There are many fences that stay, so this writer looks at the manifest before it reports a
+    /// block, and will leave none (O29).
+    watches: bool,
 }
 
 #[derive(Debug, Default)]
@@ -74,7 +77,8 @@ impl Session {
         cache: Option<&PageCache>,
         is_new: bool,
     ) -> Result<Arc<Session>> {
-        let (register, was_closed) = Register::claim(store.clone(), is_new, options.patience)?;
+        let (register, was_closed) =
+            Register::claim(store.clone(), is_new, options.patience, options.claim_rest)?;
         let body = register.body();
         let (identity, epoch, nonce) = (body.identity, register.epoch(), register.nonce());
         let fence = Frame { kind: FrameKind::Fence, identity, epoch, nonce };
@@ -103,6 +107,10 @@ impl Session {
         };
         let extents = Extents::new(pages, &body, next_number.clone(), options.extent_bytes, options.patience);
         let files = Mutex::new(Files::of(&body));
+        let watches = !facts.appends && {
+            let fences = fences_that_stay(&**store, options.patience)?.count();
+            fences >= options.fences_max
+        };
         let (store, collector) = (store.clone(), Collector::new(store.clone()));
         collector.collect_orphans(&body);
         Ok(Arc::new(Session {
@@ -115,6 +123,7 @@ impl Session {
             extents,
             files,
             collector,
+            watches,
         }))
     }
 
@@ -125,7 +134,7 @@ impl Session {
     /// As [`Register::update`].
     pub(super) fn publish(&self, contents: Option<Bytes>) -> Result<()> {
         let (mut dropped, mut registered) = (Vec::new(), Vec::new());
-        self.register.update(|body| {
+        let put = self.register.update(|body| {
             let mut segments = self.segments.lock();
             dropped.append(&mut segments.removed);
             registered.extend(segments.own.values().cloned());
@@ -139,7 +148,13 @@ impl Session {
             if let Some(contents) = contents {
                 body.contents = contents;
             }
-        })?;
+        });
+        if let Err(error) = put {
+            // If nothing was put, the next put drops them, too.
+            self.segments.lock().removed.append(&mut dropped);
+            self.files.lock().mark_changed();
+            return Err(error);
+        }
         registered.iter().for_each(|segment| segment.registered());
         // What stays because of a failure is an orphan, which a later writer collects.
         self.collector.collect(dropped);
@@ -157,7 +172,8 @@ impl Session {
         let segment: Arc<dyn OpenSegment> = if self.writer.facts.appends {
             Arc::new(AppendedSegment::create(path, self.writer.clone(), next)?)
         } else {
-            Arc::new(NumberedSegment::new(path, next(), self.writer.clone()))
+            let form = if self.watches { Form::Watched } else { Form::Numbered };
+            Arc::new(NumberedSegment::new(path, next(), form, self.writer.clone()))
         };
         self.segments.lock().own.insert(number, segment.clone());
         Ok(Arc::new(OpenSegmentFile::new(segment, self.writer.clone())))
@@ -182,15 +198,14 @@ impl Session {
         let entry = own.as_ref().map(|own| own.entry(number)).or_else(|| segments.earlier.remove(&number));
         let Some(entry) = entry else { return };
         let own = own.map(|own| own.parts());
-        let Ended { parts, kept } = segments.ended.remove(&number).unwrap_or_default();
+        let Ended { parts, fence } = segments.ended.remove(&number).unwrap_or_default();
         let parts = own.unwrap_or(parts);
         let mut names: Vec<String> = match entry.form {
             Form::Lanes => entry.ids().map(ObjectId::log_name).collect(),
-            Form::Numbered => parts.into_iter().map(|part| part.name).collect(),
+            Form::Numbered | Form::Watched => parts.into_iter().map(|part| part.name).collect(),
         };
-        names.retain(|name| Some(name) != kept.as_ref());
-        if planted::is(Bug::NumberedFenceDeleted) {
-            names.extend(kept);
+        if entry.form == Form::Watched || planted::is(Bug::NumberedFenceDeleted) {
+            names.extend(fence);
         }
         segments.removed.append(&mut names);
     }

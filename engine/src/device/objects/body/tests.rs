@@ -13,6 +13,7 @@ fn body() -> Body {
         segments: vec![
             SegmentEntry { number: 1, epoch: WriterEpoch(2), form: Form::Lanes, objects: vec![4, 5] },
             SegmentEntry { number: 9, epoch: WriterEpoch(300), form: Form::Numbered, objects: vec![1 << 40] },
+            SegmentEntry { number: 10, epoch: WriterEpoch(300), form: Form::Watched, objects: vec![3] },
         ],
         runs: vec![
             Run { start: 0, len: 4096, object: object(2, 7), offset: 0 },
@@ -42,9 +43,31 @@ fn every_changed_or_missing_byte_is_refused() {
         let mut changed = bytes.to_vec();
         changed[end] ^= 0x10;
         let error = Body::decode(&changed).expect_err("it is changed");
+        // Byte 8 becomes a version that does not exist.
         let is_version = (8..12).contains(&end);
         let wanted = if is_version { ErrorKind::Unsupported } else { ErrorKind::Corruption };
         assert_eq!(error.kind(), wanted, "byte {end}: {error}");
     }
     Body::decode(&[&bytes[..], b"x"].concat()).expect_err("it is too long");
+}
+
+#[test]
+fn first_bytes_name_the_owner() {
+    let largest = Body { epoch: WriterEpoch(u64::MAX), generation: u64::MAX, ..body() };
+    for body in [body(), largest, Body::default()] {
+        let bytes = body.encode();
+        let first = &bytes[..bytes.len().min(OWNER_BYTES as usize)];
+        assert_eq!(owner(first), Some((body.identity, body.epoch)));
+    }
+    assert_eq!(owner(b"QNCHOBJ"), None);
+    assert_eq!(owner(&[0; OWNER_BYTES as usize]), None);
+}
+
+#[test]
+fn version_is_the_first_unless_a_segment_needs_the_second() {
+    let version = |body: &Body| u32::from_le_bytes(body.encode()[8..12].try_into().expect("4 bytes"));
+    assert_eq!(version(&body()), 2);
+    let mut first = body();
+    first.segments.retain(|segment| segment.form != Form::Watched);
+    assert_eq!(version(&first), 1);
 }

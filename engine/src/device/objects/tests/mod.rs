@@ -1,6 +1,7 @@
 //! Databases in a small store in memory: takeovers, evictions, checkpoints.
 
 mod log_reads;
+mod many_writers;
 pub(super) mod memory_store;
 
 use super::simulated::{Fault, FaultKind, SimulatedStore, StoreOptions};
