@@ -90,6 +90,10 @@ impl File for CountedFile {
         Ok(())
     }
 
+    fn knows_outcome(&self) -> bool {
+        self.inner.knows_outcome()
+    }
+
     fn flush(&self) -> Result<()> {
         self.inner.flush()
     }
