@@ -107,30 +107,6 @@ fn an_interrupted_load_is_resumed_from_its_last_durable_batch() {
 }
 
 #[test]
-fn complete_load_is_resumed_only_if_its_file_has_changed() {
-    let dir = directory();
-    let (database, file) = (dir.path().join("db"), dir.path().join("rows.tsv"));
-    std::fs::write(&file, "a\t1\nb\t2\n").expect("written");
-    let load = |more: &[&str]| {
-        let args = [&["load", text(&database), "t", text(&file), "--json"], more].concat();
-        let output = run(&args);
-        expect_code(&output, 0);
-        let report = json(&output);
-        (report["rows"].as_u64().expect("rows"), report["skipped"].as_u64().expect("skipped"))
-    };
-    assert_eq!(load(&[]), (2, 0));
-    assert_eq!(load(&["--resume"]), (0, 2), "all of it is there");
-    expect_code(&run(&["put", text(&database), "t", "a", "mine"]), 0);
-    assert_eq!(load(&["--resume"]), (0, 2));
-    assert_eq!(run(&["dump", text(&database), "t"]).stdout, b"a\tmine\nb\t2\n");
-    assert_eq!(load(&[]), (2, 0), "without --resume it is loaded again");
-    std::fs::write(&file, "a\t1\nb\t2\nc\t3\n").expect("written");
-    assert_eq!(load(&["--resume"]), (3, 0), "it has changed");
-    assert_eq!(load(&["--resume"]), (0, 3));
-    assert_eq!(run(&["dump", text(&database), "--all"]).stdout, b"t\ta\t1\nt\tb\t2\nt\tc\t3\n");
-}
-
-#[test]
 fn malformed_lines_are_named_and_earlier_batches_stay() {
     let dir = directory();
     let database = dir.path().join("db");

@@ -58,8 +58,8 @@ pub struct LoadArgs {
     /// Skip up to N bad lines, and report each (exit code 1 if there was one)
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip_bad: u64,
-    /// Skip the rows that an earlier load of the same file into this table made durable: all of them
-    /// if that load was complete and the file has not changed
+    /// Skip the rows that an earlier load of the same file into this table made durable: all of
+    /// them if that load was complete and the file has not changed
     #[arg(long)]
     resume: bool,
 }

@@ -3,8 +3,8 @@
 //! The holder of writer epoch e deletes objects of epochs below e that the claimed manifest does
 //! not name. No put of an earlier writer can succeed any more, so no manifest will ever name them
 //! (O25). Of its own epoch it deletes only what its confirmed puts dropped. A fence in a store
-//! without appends stays: its absence would let an earlier writer continue (O23), unless that writer
-//! looks at the manifest before it reports a block (O29).
+//! without appends stays: its absence would let an earlier writer continue (O23), unless that
+//! writer looks at the manifest before it reports a block (O29).
 //!
 //! Extents and small files stay while the pin of a reader may need them (O27): see `pins`. The pins
 //! are listed for each batch, after the put that drops it is confirmed. A later batch takes along

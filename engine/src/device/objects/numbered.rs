@@ -157,7 +157,7 @@ impl NumberedSegment {
         self.start_next();
     }
 
-    /// Looks who has the database, if blocks wait for that and no look is under way.
+    /// Looks which writer has the database, if blocks wait for that and no look is under way.
     fn start_look(self: &Arc<Self>) {
         let before = {
             let mut state = self.state.lock();

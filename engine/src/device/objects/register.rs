@@ -9,8 +9,8 @@
 //!    earlier writer succeeds.
 //! 4. After a put a writer leaves the register alone for twice as long as the put took, so that a
 //!    claim, which is a read and a put, comes through beside a writer that has much to put.
-//! 5. A claim leaves the writer before it some time to end: it waits until the manifest is closed, or
-//!    was not changed for about a second. So several programs that write a little each take turns
+//! 5. A claim leaves the writer before it some time to end: it waits until the manifest is closed,
+//!    or was not changed for about a second. So several programs that write a little each take turns
 //!    instead of ending each other. The wait is bounded, and nothing else depends on it.
 //! 6. What a confirmed body no longer names is never named again (O26), so it may be deleted at any
 //!    later time.
@@ -184,6 +184,9 @@ impl Register {
         let mut turn = Turn::new(rest, &mut random);
         loop {
             found = turn.wait(&*store, found, patience)?;
+            if is_new && found.as_ref().is_some_and(|found| !found.body.is_blank()) {
+                return Err(just_created());
+            }
             let (body, condition) = match &found {
                 None => {
                     let identity = random.next_u64();
@@ -211,15 +214,15 @@ impl Register {
                     return Ok((Register { store, epoch, nonce, patience, newest }, was_closed));
                 }
                 Decided::Overtaken(other) if is_new && !other.body.is_blank() => {
-                    let what = "another process has just created something here: look at that first";
-                    return Err(Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0)));
+                    return Err(just_created());
                 }
                 Decided::Overtaken(stored) => {
                     turn.overtaken(found.as_ref(), &stored);
                     found = Some(*stored);
                 }
             }
-            // Beside a busy writer at once, with what was just read: a pause would let it put again.
+            // Beside a busy writer at once, with what was just read: a pause would let that writer
+            // put again.
             if tries.is_over() {
                 let what = "other processes claim the database again and again";
                 return Err(Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0)));
@@ -277,6 +280,11 @@ impl Register {
         newest.failure = Some(ended.duplicate());
         Err(ended)
     }
+}
+
+fn just_created() -> Error {
+    let what = "another process has just created something here: look at that first";
+    Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0))
 }
 
 /// The wait of a claim for its turn.

@@ -136,8 +136,8 @@ impl ObjectStorage {
         ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, cache, pinned }) }
     }
 
-    /// Deletes the fences that stay in a store without appends, except those that the manifest still
-    /// needs. Returns how many. A writer that was ended by one of them must not be alive any more.
+    /// Deletes the fences that stay in a store without appends, except those that the manifest
+    /// still needs. Returns how many. A writer that was ended by one of them must not be alive any more.
     ///
     /// # Errors
     /// `NotFound` if there is no database; `Corruption` or `Unsupported` for its manifest; I/O.

@@ -159,13 +159,13 @@ impl Scenario {
         }
     }
 
-    /// The writer reads who has the database (O29).
+    /// The writer reads which writer has the database (O29).
     pub(super) fn look_at_owner(&self, state: &mut State, writer: usize) {
         let durable = state.writers[writer].durable;
         state.writers[writer].look = Some((durable, state.manifest.claimed));
     }
 
-    /// The writer hears who had the database at its look, and reports what was durable before.
+    /// The writer hears which writer had the database at its look, and reports what was durable before.
     pub(super) fn hear_of_owner(&self, state: &mut State, writer: usize) {
         let Some((before, claimed)) = state.writers[writer].look.take() else { return };
         if usize::from(claimed) != writer && !self.makes(Mistake::LookIgnored) {

@@ -31,9 +31,9 @@ pub enum Action {
     LookAtBlock(u8, Name),
     /// A writer looks what became of its put of the manifest.
     LookAtManifest(u8),
-    /// A writer reads in the manifest who has the database.
+    /// A writer reads in the manifest which writer has the database.
     LookAtOwner(u8),
-    /// A writer hears who has the database.
+    /// A writer hears which writer has the database.
     HearOfOwner(u8),
 }
 

@@ -1,3 +1,5 @@
+//! Unit tests of `access`.
+
 use super::*;
 use crate::device::objects::request::Reply;
 

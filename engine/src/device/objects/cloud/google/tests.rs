@@ -1,3 +1,5 @@
+//! Unit tests of `google`.
+
 use super::*;
 
 #[test]
