@@ -3,6 +3,7 @@
 use super::source::{SourceArgs, is_busy, is_url, shown};
 use super::stat_html::{self, Section, TableFacts};
 use crate::output::{Outcome, print_json, print_text};
+use crate::top::figures::Answer;
 use crate::units::{count, size};
 use anyhow::{Context, Result};
 use quench_bench::requests::{Prices, RequestReport};
@@ -193,6 +194,11 @@ fn database_section(database: &Database, s: &Statistics, directory: Option<&Path
             ),
         },
     ));
+    let (state, reasons) = directory.map_or_else(|| own_health(s), |directory| health_of(directory, s));
+    lines.push(line(
+        "health",
+        if reasons.is_empty() { state.into() } else { format!("{state}: {}", reasons.join("; ")) },
+    ));
     lines.push(line("newest transaction", format!("CSN {}", s.newest_csn)));
     // Unknown to a reader of the newest state.
     if s.checkpoint_csn > Csn::ZERO {
@@ -204,6 +210,17 @@ fn database_section(database: &Database, s: &Statistics, directory: Option<&Path
     }
     lines.push(line("longest key", size(database.max_key_bytes() as u64)));
     Section("Database", lines)
+}
+
+/// Returns the health of a database, and the reasons: as the process says that has the database
+/// open for writing, or else as this process has it open.
+fn health_of(directory: &Path, s: &Statistics) -> (&'static str, Vec<String>) {
+    let answer = if is_url(directory) { None } else { Answer::ask(directory).ok() };
+    answer.map_or_else(|| own_health(s), |answer| (answer.health(), answer.health_reasons()))
+}
+
+fn own_health(s: &Statistics) -> (&'static str, Vec<String>) {
+    (s.health.state.name(), s.health.reasons.clone())
 }
 
 fn space_section(s: &Statistics) -> Section {
@@ -328,6 +345,9 @@ fn print_json_of(args: &StatArgs, database: &Database) -> Result<()> {
     object.insert("format".into(), json!(identity.as_ref().map(|(format, _)| format)));
     object.insert("id".into(), json!(identity.as_ref().map(|(_, id)| id)));
     let file = |file: &FileFacts| json!({"name": file.name, "files": file.files, "bytes": file.bytes, "allocated_bytes": file.allocated});
+    let (state, reasons) = health_of(directory, &s);
+    object.insert("health".into(), json!(state));
+    object.insert("health_reasons".into(), json!(reasons));
     object.insert("files".into(), files(directory).iter().map(file).collect());
     if args.all {
         let table = |TableFacts { name, rows, report }: &TableFacts| {

@@ -40,6 +40,23 @@ impl Answer {
         self.samples.get(name).copied().unwrap_or_default()
     }
 
+    /// Returns the health of the database in a word.
+    pub fn health(&self) -> &'static str {
+        match self.level("health") {
+            0.0 => "healthy",
+            1.0 => "degraded",
+            _ => "failed",
+        }
+    }
+
+    /// Returns why the database is not healthy.
+    pub fn health_reasons(&self) -> Vec<String> {
+        let reason = |name: &String| {
+            Some(unescaped(name.strip_prefix("health_reason{reason=\"")?.strip_suffix("\"}")?))
+        };
+        self.samples.keys().filter_map(reason).collect()
+    }
+
     fn preset(&self) -> &str {
         let info = self.samples.keys().find(|name| name.starts_with("info{"));
         info.and_then(|info| info.split("preset=\"").nth(1)?.split('"').next()).unwrap_or("-")
@@ -86,6 +103,9 @@ pub struct Figures {
     pub checkpoints: f64,
     pub version_bytes: f64,
     pub open_snapshots: f64,
+    /// `healthy`, `degraded` or `failed`, and why.
+    pub health: String,
+    pub health_reasons: Vec<String>,
     pub disk_full: bool,
     /// Those with the most rows per second first.
     pub tables: Vec<TableRates>,
@@ -195,6 +215,8 @@ impl Figures {
             checkpoints: level("checkpoints_total"),
             version_bytes: level("version_bytes"),
             open_snapshots: level("open_snapshots"),
+            health: now.health().into(),
+            health_reasons: now.health_reasons(),
             disk_full: level("disk_full") > 0.0,
             tables: between.tables(),
         }
@@ -204,6 +226,17 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn health_is_what_the_engine_says_with_its_reasons() {
+        let text =
+            "quenchdb_health 1\nquenchdb_health_reason{reason=\"commits wait, for 3 s: \\\"x\\\"\"} 1\n";
+        let answer = Answer::parse(text, Instant::now()).expect("samples");
+        assert_eq!(answer.health(), "degraded");
+        assert_eq!(answer.health_reasons(), ["commits wait, for 3 s: \"x\""]);
+        let older = Answer::parse("quenchdb_committed_total 1\n", Instant::now()).expect("samples");
+        assert_eq!((older.health(), older.health_reasons().len()), ("healthy", 0));
+    }
 
     #[test]
     fn figures_are_what_the_engine_counted() {

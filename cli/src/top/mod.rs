@@ -7,7 +7,7 @@
 //! It opens nothing and reads no file of the database, so it disturbs no transaction and also works
 //! during a checkpoint.
 
-mod figures;
+pub mod figures;
 mod view;
 
 use crate::live;

@@ -78,6 +78,9 @@ pub fn draw(frame: &mut Frame<'_>, scene: &Scene<'_>) {
         Layout::horizontal([Constraint::Min(10), Constraint::Length(KEYS.len() as u16)]).areas(title);
     let state = match (scene.notice, newest) {
         (Some(notice), _) => notice.to_string(),
+        (None, Some(newest)) if !newest.health_reasons.is_empty() => {
+            format!("{}: {}", newest.health, newest.health_reasons.join("; "))
+        }
         (None, Some(newest)) if newest.disk_full => format!("preset {}, the disk is full", newest.preset),
         (None, Some(newest)) => format!("preset {}", newest.preset),
         (None, None) => "the first interval".into(),

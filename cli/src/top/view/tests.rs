@@ -33,6 +33,8 @@ fn figures(tps: f64) -> Figures {
         checkpoints: 3.0,
         version_bytes: 1234.0,
         open_snapshots: 4.0,
+        health: "healthy".into(),
+        health_reasons: Vec::new(),
         disk_full: false,
         tables: vec![
             TableRates {
@@ -78,6 +80,16 @@ fn screen_shows_figures_and_tables_at_every_size() {
         screen(width, height, &Scene { directory, history: &VecDeque::new(), notice: None });
         screen(width, height, &Scene { directory, history: &history, notice: None });
     }
+}
+
+#[test]
+fn screen_shows_what_is_wrong_with_the_database() {
+    let reasons = vec!["commits wait".to_string(), "checkpoints fail".to_string()];
+    let newest = Figures { health: "degraded".into(), health_reasons: reasons, ..figures(1.0) };
+    let scene =
+        Scene { directory: Path::new("/data/mydb"), history: &VecDeque::from([newest]), notice: None };
+    let text = screen(160, 30, &scene);
+    assert!(text.contains("degraded: commits wait; checkpoints fail"), "{text}");
 }
 
 #[test]
