@@ -13,7 +13,7 @@ use quenchdb::internals::device::objects::simulated::{
     FaultKind, SimulatedClient, SimulatedStore, StoreOptions,
 };
 use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options};
-use quenchdb::{Database, ErrorKind, Preset, Result, Settings, Table};
+use quenchdb::{Database, ErrorKind, HealthState, Preset, Result, Settings, Table};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -303,6 +303,34 @@ fn frozen(seed: u64, appends: bool) {
     verify(&db, &context);
     drop(db);
     [client, other, last].iter().for_each(|client| client.kill());
+}
+
+/// Regression: while a store did not answer, and commits waited, the health of the database was
+/// good.
+#[test]
+fn a_store_that_does_not_answer_is_a_degraded_health() {
+    in_time("a store that does not answer", 120, || {
+        let store = store(1, true);
+        let (client, db) = open(&settings(Preset::Auto), &store).expect("opens");
+        let table = db.create_table("t").expect("new");
+        assert_eq!(db.health().state, HealthState::Healthy);
+        client.hold_requests();
+        let committer = {
+            let (db, table) = (db.clone(), table.clone());
+            std::thread::spawn(move || db.transact(|tx| tx.insert(&table, "a", "1")))
+        };
+        while db.health().state == HealthState::Healthy {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let health = db.health();
+        assert_eq!(health.state, HealthState::Degraded);
+        assert!(health.reasons[0].contains("store of objects"), "{health:?}");
+        client.release();
+        committer.join().expect("no panic").expect("the store answers again");
+        assert_eq!(db.health().state, HealthState::Healthy);
+        drop((table, db));
+        client.kill();
+    });
 }
 
 #[test]
