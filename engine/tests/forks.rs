@@ -3,7 +3,7 @@
 
 use crate::support::processes::{in_own_process, one_test};
 use crate::support::rows;
-use quenchdb::{Csn, Database, Durability, ErrorKind, HealthState, Result, Table, TypedTable};
+use quenchdb::{Csn, Database, Durability, ErrorKind, HealthState, Preset, Result, Table, TypedTable};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Stdio;
@@ -243,11 +243,22 @@ fn a_child_forked_beside_busy_threads_does_not_hang() {
     });
 }
 
+/// Returns the settings of a preset for a database below `path`.
+fn preset_builder(preset: Preset, path: &Path) -> quenchdb::Builder {
+    let builder = builder().preset(preset);
+    match preset {
+        Preset::Passive => builder.log_memory(path.join("memory")).log_memory_bytes(1 << 20),
+        _ => builder,
+    }
+}
+
 /// Not a test: a parent that is killed, beside its child.
 #[test]
 fn parent() {
     let Some(path) = std::env::var_os("QUENCH_PARENT") else { return };
-    let db = builder().open(Path::new(&path)).expect("opens");
+    let number = std::env::var("QUENCH_PRESET").ok().and_then(|number| number.parse::<usize>().ok());
+    let (path, preset) = (Path::new(&path), Preset::ALL[number.expect("set with the path")]);
+    let db = preset_builder(preset, path).open(path.join("db")).expect("opens");
     let table = db.create_table("t").expect("new");
     (0..100).for_each(|row| put(&db, &table, &row.to_string()));
     let child = Child::fork(|| {
@@ -263,39 +274,43 @@ fn parent() {
     std::thread::sleep(Duration::from_secs(60));
 }
 
+/// Runs the parent until all its rows are acknowledged and its child has tried, and kills it.
+/// Returns the number of the child, which lives.
+fn killed_parent(preset: usize, path: &Path) -> i32 {
+    let mut command = one_test(module_path!(), "parent");
+    command.env("QUENCH_PARENT", path).env("QUENCH_PRESET", preset.to_string());
+    let mut parent = command.stdout(Stdio::piped()).stdin(Stdio::null()).spawn().expect("starts");
+    let lines = BufReader::new(parent.stdout.take().expect("piped")).lines();
+    let said: Vec<String> = lines
+        .map_while(std::result::Result::ok)
+        .filter(|line| line.contains("CHILD ") || line.contains("PARENT "))
+        .take(2)
+        .collect();
+    parent.kill().expect("ours");
+    parent.wait().expect("ours");
+    let child = said.iter().find_map(|line| line.split_once("CHILD ")?.1.trim().parse().ok());
+    assert_eq!(said.len(), 2, "parent and child did their part");
+    child.expect("the child says its number")
+}
+
 /// Regression: commits of a child returned `Ok`, were written over blocks of its parent, and took
 /// acknowledged commits away. And the child kept the locks of a parent that was killed.
 #[test]
 fn a_killed_parent_leaves_its_commits_and_no_lock_to_its_child() {
-    let directory = tempfile::tempdir().expect("space");
-    let mut command = one_test(module_path!(), "parent");
-    command.env("QUENCH_PARENT", directory.path()).stdout(Stdio::piped()).stdin(Stdio::null());
-    let mut parent = command.spawn().expect("starts");
-    let lines = BufReader::new(parent.stdout.take().expect("piped")).lines();
-    let mut child = None;
-    let mut both = 0;
-    for line in lines.map_while(std::result::Result::ok) {
-        if let Some(at) = line.find("CHILD ") {
-            child = line[at + 6..].trim().parse::<i32>().ok();
-        }
-        both += usize::from(line.contains("CHILD ") || line.contains("PARENT "));
-        if both == 2 {
-            break;
-        }
+    for (number, preset) in Preset::ALL.into_iter().enumerate() {
+        let directory = tempfile::tempdir().expect("space");
+        let child = killed_parent(number, directory.path());
+        // SAFETY: signal 0 only asks.
+        assert_eq!(unsafe { libc::kill(child, 0) }, 0, "the child lives");
+        let db = preset_builder(preset, directory.path()).open(directory.path().join("db"));
+        // SAFETY: a process of this test.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        let db = db.unwrap_or_else(|error| panic!("{preset:?}: the locks end with the parent: {error}"));
+        let found = rows(&db, "t");
+        let missing = (0..600).filter(|row| !found.contains_key(row.to_string().as_bytes())).count();
+        assert_eq!((missing, found.len()), (0, 600), "{preset:?}");
+        assert!(db.verify(None).expect("works").problems.is_empty());
     }
-    parent.kill().expect("ours");
-    parent.wait().expect("ours");
-    let child = child.expect("the child says its number");
-    // SAFETY: signal 0 only asks.
-    assert_eq!(unsafe { libc::kill(child, 0) }, 0, "the child lives");
-    let db = builder().open(directory.path());
-    // SAFETY: a process of this test.
-    unsafe { libc::kill(child, libc::SIGKILL) };
-    let db = db.expect("the lock has ended with the parent");
-    let found = rows(&db, "t");
-    assert!((0..600).all(|row| found.contains_key(row.to_string().as_bytes())), "{} rows", found.len());
-    assert_eq!(found.len(), 600);
-    assert!(db.verify(None).expect("works").problems.is_empty());
 }
 
 #[test]
