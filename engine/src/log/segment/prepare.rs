@@ -93,10 +93,15 @@ impl SegmentPool {
     pub(super) fn prepare_or_note(&self, len: u64) {
         let begun = self.clock.now();
         let result = self.prepare(len);
-        if let Err(error) = &result {
-            tracing::warn!(%error, "cannot prepare a log segment");
-        }
         let mut state = self.state.lock();
+        match &result {
+            // Committers that wait ask again and again.
+            Err(error) if state.attempts.failed_since.is_some() => {
+                tracing::debug!(%error, "cannot prepare a log segment");
+            }
+            Err(error) => tracing::warn!(%error, "cannot prepare a log segment"),
+            Ok(()) => {}
+        }
         let full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
         state.attempts.disk_full = full.then(|| SpaceRefusal::new(begun, self.clock.now()));
         state.attempts.failed_since = result.is_err().then(|| state.attempts.failed_since.unwrap_or(begun));
