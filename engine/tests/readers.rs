@@ -236,6 +236,12 @@ fn a_reader_sees_tables_of_its_checkpoint_and_writes_nothing() {
     assert_eq!(writer.checkpoint_readers().len(), 1);
     drop(snapshot);
     assert_eq!(writer.checkpoint_readers().len(), 0);
+    // A close gives them up, whatever lives on.
+    let reader = open_checkpoint(storage.clone());
+    let (clone, _snapshot) = (reader.clone(), reader.begin_read().expect("free"));
+    reader.close().expect("closes");
+    assert_eq!(writer.checkpoint_readers().len(), 0);
+    assert!(clone.begin_read().is_err());
 }
 
 #[test]
