@@ -20,7 +20,7 @@ use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::descriptors;
 use crate::sync::NotInherited;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::thread::MembarrierCommand;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -89,6 +89,11 @@ pub fn map_file(path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory
     })?;
     let len = settle_length(&fd, &path, options)?;
     let (start, dax) = map(&fd, len, options.read_only).map_err(|error| failed("map", &path, error))?;
+    // A mapping in a forked child would keep the lock there.
+    // SAFETY: exactly what was mapped; a child uses nothing of its parent's database.
+    if let Err(error) = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxDontFork) } {
+        tracing::warn!(%error, "a forked child keeps the lock of the memory-mapped log");
+    }
     let (survives, reason) = what_it_survives(&fd, dax, primitive);
     let facts =
         MemoryFacts { path, bytes: len as u64, survives, reason, primitive, latency: options.latency };
