@@ -1,4 +1,5 @@
-//! The engines of this build, each as its documentation shows it first, and with its durable option.
+//! The engines of this build, each as its documentation shows it first, and with its durable
+//! option.
 
 use super::Mode;
 use anyhow::{Result, bail};
