@@ -2,8 +2,8 @@
 //!
 //! A store that refuses requests of a process that it has served is likely to serve them again:
 //! credentials expired and are replaced, a policy or a clock is being set. So such requests are
-//! sent again. But a refusal of the first request of its kind is most likely what the store will say for
-//! ever: wrong credentials, or those of a reader. Then the user hears of it at once.
+//! sent again. But a refusal of the first request of its kind is most likely what the store will
+//! say for ever: wrong credentials, or those of a reader. Then the user hears of it at once.
 
 use super::request::{Failure, FailureKind, RequestKind};
 use super::store::Outcome;

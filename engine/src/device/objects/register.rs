@@ -10,8 +10,8 @@
 //! 4. After a put a writer leaves the register alone for twice as long as the put took, so that a
 //!    claim, which is a read and a put, comes through beside a writer that has much to put.
 //! 5. A claim leaves the writer before it some time to end: it waits until the manifest is closed,
-//!    or was not changed for about a second. So several programs that write a little each take turns
-//!    instead of ending each other. The wait is bounded, and nothing else depends on it.
+//!    or was not changed for about a second. So several programs that write a little each take
+//!    turns instead of ending each other. The wait is bounded, and nothing else depends on it.
 //! 6. What a confirmed body no longer names is never named again (O26), so it may be deleted at any
 //!    later time.
 

@@ -137,7 +137,8 @@ impl ObjectStorage {
     }
 
     /// Deletes the fences that stay in a store without appends, except those that the manifest
-    /// still needs. Returns how many. A writer that was ended by one of them must not be alive any more.
+    /// still needs. Returns how many. A writer that was ended by one of them must not be alive any
+    /// more.
     ///
     /// # Errors
     /// `NotFound` if there is no database; `Corruption` or `Unsupported` for its manifest; I/O.
