@@ -47,6 +47,50 @@ fn stat_has_sections_with_units() {
 }
 
 #[test]
+fn stat_and_shell_show_the_types_of_tables() {
+    let dir = directory();
+    let path = dir.path().join("db");
+    let db = quenchdb::Database::open(&path).expect("new");
+    let ages: quenchdb::TypedTable<String, u32> = db.typed_table("ages").expect("new");
+    db.index(&ages, "by age", |age: &u32| [*age]).expect("there is room");
+    db.create_table("bytes").expect("new");
+    db.transact(|tx| ages.insert(tx, "alice", &40)).expect("commits");
+    drop(ages);
+    db.close().expect("closes");
+    let output = run(&["stat", text(&path), "--all"]);
+    expect_code(&output, 0);
+    let said = String::from_utf8(output.stdout).expect("text");
+    for line in
+        [["ages ", " table of String to u32"], ["ages/by age ", " index by u32"], ["bytes ", " bytes"]]
+    {
+        let found = said.lines().find(|said| said.trim_start().starts_with(line[0])).expect("a table");
+        assert!(found.ends_with(line[1]), "{found}");
+    }
+    let report = json(&run(&["stat", text(&path), "--all", "--json"]));
+    let types: Vec<_> =
+        report["table_list"].as_array().expect("a list").iter().map(|t| t["types"].clone()).collect();
+    assert_eq!(types[..2], ["table of String to u32", "index by u32"]);
+    assert!(types[2].is_null());
+    let output = run_with_input(&["shell", text(&path)], b"tables\n");
+    expect_code(&output, 0);
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(
+        said.contains("ages            table of String to u32\nages/by age     index by u32\nbytes\n"),
+        "{said}"
+    );
+    let output = run_with_input(&["shell", text(&path), "--json"], b"tables\n");
+    let tables = json(&output);
+    assert_eq!(tables["types"]["ages"], "table of String to u32");
+    let dumped = run(&["dump", text(&path), "--all"]);
+    expect_code(&dumped, 0);
+    assert_eq!(dumped.stdout, b"ages\talice\t\\x00\\x00\\x00(\nbytes\t\t\n", "without indexes");
+    let page = dir.path().join("page.html");
+    expect_code(&run(&["stat", text(&path), "--html", text(&page)]), 0);
+    let page = std::fs::read_to_string(page).expect("written");
+    assert!(page.contains("<td>table of String to u32</td>"), "{page}");
+}
+
+#[test]
 fn stat_watches_until_a_signal() {
     let dir = directory();
     let path = dir.path().join("db");

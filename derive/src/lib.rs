@@ -1,4 +1,7 @@
-//! `#[derive(Key)]` for structs: see `quenchdb::Key`.
+//! `#[derive(Key)]` for structs, and `#[derive(TypeName)]`: see `quenchdb::Key` and
+//! `quenchdb::TypeName`.
+
+mod type_name;
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -6,11 +9,20 @@ use syn::spanned::Spanned;
 use syn::{Data, DeriveInput, Error, Fields, Index, Member, Result, parse_macro_input};
 
 /// Makes a struct of keys a key of typed tables. Its keys are ordered by the first field, then by
-/// the second, and so on, as `#[derive(Ord)]` orders the struct.
-#[proc_macro_derive(Key)]
+/// the second, and so on, as `#[derive(Ord)]` orders the struct. Its name in databases is that of
+/// the struct, or the one in `#[type_name("...")]`, with the names and types of the fields.
+#[proc_macro_derive(Key, attributes(type_name))]
 pub fn derive_key(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Gives a type the name under which databases know it: that of the type, or the one in
+/// `#[type_name("...")]`, with its fields or variants as they are written.
+#[proc_macro_derive(TypeName, attributes(type_name))]
+pub fn derive_type_name(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    type_name::expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -37,7 +49,10 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let name = &input.ident;
     let variables: Vec<_> = (0..members.len()).map(|at| format_ident!("field_{at}")).collect();
     let (last_variable, part_variables) = (&variables[parts.len()], &variables[..parts.len()]);
+    let type_name = type_name::of_key(input, &data.fields)?;
     Ok(quote! {
+        #type_name
+
         impl ::quenchdb::AsKey<#name> for #name {
             fn encode_part(&self, out: &mut ::std::vec::Vec<u8>) {
                 #(::quenchdb::AsKey::<#types>::encode_part(&self.#members, out);)*

@@ -34,9 +34,9 @@ pub use base::settings::{
     Acknowledger, Append, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryCache,
     MemoryFence, MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
 };
-pub use base::{Csn, Error, ErrorKind, Location, Result};
+pub use base::{Csn, Error, ErrorKind, Location, Result, TableKind, TableTypes};
 #[cfg(feature = "derive")]
-pub use quenchdb_derive::Key;
+pub use quenchdb_derive::{Key, TypeName};
 pub use typed::*;
 
 /// The engine's layers, for its own tools and tests. Nothing in here is stable.

@@ -18,7 +18,7 @@ use quenchdb::internals::base::checksum::crc;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{BackupOptions, Compression, Database, Error, ErrorKind, Location, RestoreOptions, Settings};
-use samples::{MEMORY, data, make, make_named, make_with, names, pack, settings_in_memory, unpack};
+use samples::{MEMORY, TYPES, data, make, make_named, make_with, names, pack, settings_in_memory, unpack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ fn samples_of_every_version_open_and_are_whole() {
     let is_database =
         |name: &&String| ["closed.", "killed.", "memory.s"].iter().any(|end| name.contains(end));
     let names: Vec<String> = names().iter().filter(is_database).cloned().collect();
-    assert_eq!(names.len(), 3);
+    assert_eq!(names.len(), 5);
     for name in names {
         let closed = name.contains("closed");
         let in_memory = name.contains(MEMORY);
@@ -156,6 +156,37 @@ fn samples_of_every_version_open_and_are_whole() {
         Database::restore([place(&backup)], place(&restored), RestoreOptions::default()).expect("sound");
         check(&self::settings().open(&restored), "restored");
     }
+}
+
+#[test]
+fn samples_with_types_open_with_these_alone() {
+    for closed in ["closed", "killed"] {
+        let db = settings().open(&stored(&format!("v1-typed-{closed}.sample")));
+        for (name, types) in TYPES {
+            let found = db.table(name).expect("part of the sample").types().map(|types| types.to_string());
+            assert_eq!(found.as_deref(), types, "{closed}: {name}");
+        }
+        let refused = db.typed_table::<u64, Vec<u8>>("late").expect_err("other types");
+        assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+        let late = db.typed_table::<i64, Vec<u8>>("late").expect("its types");
+        let snapshot = db.begin_read().expect("free");
+        assert_eq!(late.get(&snapshot, -3).expect("whole"), Some(vec![0, 3]));
+    }
+}
+
+#[test]
+fn samples_without_types_get_those_of_their_first_open() {
+    let disk = stored("v1-closed.sample");
+    let db = settings().open(&disk);
+    assert_eq!(db.table("rows").expect("part of the sample").types(), None);
+    db.typed_table::<u16, Vec<u8>>("rows").expect("without types");
+    db.close().expect("works");
+    let db = settings().open(&disk);
+    let refused = db.typed_table::<i16, Vec<u8>>("rows").expect_err("other types");
+    assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
+    let rows = db.typed_table::<u16, Vec<u8>>("rows").expect("its types");
+    assert_eq!(rows.get(&db.begin_read().expect("free"), 0).expect("whole").map(|value| value[0]), Some(20));
+    assert_eq!(db.table("large values").expect("part of the sample").types(), None);
 }
 
 #[test]

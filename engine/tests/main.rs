@@ -63,6 +63,7 @@ mod salvage;
 mod serializable;
 mod stamped_pages;
 mod stealing;
+mod table_types;
 mod thread_churn;
 mod threads;
 mod tidy;

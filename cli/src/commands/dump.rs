@@ -7,7 +7,7 @@ use crate::rows::Format;
 use crate::rows::write::RowWriter;
 use crate::scratch::Scratch;
 use anyhow::{Context, Result};
-use quenchdb::{Database, Snapshot, Table};
+use quenchdb::{Database, Snapshot, Table, TableKind};
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
@@ -29,7 +29,7 @@ pub struct DumpArgs {
     /// is complete. The existing file must be writable; the new one keeps its owner if possible,
     /// and hard links keep the old rows
     file: Option<PathBuf>,
-    /// Dump all tables; each row names its table first
+    /// Dump all tables without indexes; each row names its table first
     #[arg(long)]
     all: bool,
     /// Format [default: as the file's extension says, otherwise tsv; json with --json]
@@ -56,9 +56,18 @@ impl Dump<'_> {
     }
 }
 
+/// The table that lists indexes by numbers of tables, which are others in another database.
+const INDEX_LIST: &str = "quench.indexes";
+
+/// Returns all tables without indexes, which are built again where the dump is loaded.
 fn all_tables(database: &Database) -> quenchdb::Result<Vec<Table>> {
-    let names = database.tables().into_iter().filter(|name| name != MARKERS);
-    names.map(|name| database.table(&name)).collect()
+    let names = database.tables().into_iter().filter(|name| name != MARKERS && name != INDEX_LIST);
+    let tables = names.map(|name| database.table(&name)).collect::<quenchdb::Result<Vec<_>>>()?;
+    let is_index = |table: &Table| {
+        let kind = table.types().map(|types| types.kind());
+        matches!(kind, Some(TableKind::Index | TableKind::UniqueIndex))
+    };
+    Ok(tables.into_iter().filter(|table| !is_index(table)).collect())
 }
 
 /// Runs `dump`.

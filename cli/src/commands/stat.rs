@@ -90,7 +90,8 @@ fn tables(database: &Database) -> Result<Vec<TableFacts>> {
     let snapshot = database.begin_read()?;
     let facts = |name: String| -> Result<TableFacts> {
         let table = database.table(&name)?;
-        Ok(TableFacts { rows: snapshot.len(&table)?, report: database.table_report(&table)?, name })
+        let (rows, report) = (snapshot.len(&table)?, database.table_report(&table)?);
+        Ok(TableFacts { name, rows, report, types: table.types() })
     };
     database.tables().into_iter().map(facts).collect()
 }
@@ -295,12 +296,15 @@ fn text_of(sections: &[Section]) -> String {
 
 fn tables_text(tables: &[TableFacts]) -> String {
     let columns = tables.iter().map(|table| table.name.chars().count()).max().unwrap_or(0).max(5);
-    let row = |name: &str, figures: [String; 6]| {
+    let row = |name: &str, figures: [String; 6], types: &str| {
         let [rows, pages, size, depth, fill, large] = figures;
-        format!("  {name:<columns$} {rows:>13} {pages:>11} {size:>11} {depth:>6} {fill:>6} {large:>13}\n")
+        format!(
+            "  {name:<columns$} {rows:>13} {pages:>11} {size:>11} {depth:>6} {fill:>6} {large:>13}  {types}\n"
+        )
     };
-    let rows = tables.iter().map(|table| row(&table.name, table.figures()));
-    format!("Tables\n{}{}", row("name", TableFacts::TITLES.map(String::from)), rows.collect::<String>())
+    let rows = tables.iter().map(|table| row(&table.name, table.figures(), &table.types_text()));
+    let titles = row("name", TableFacts::TITLES.map(String::from), "types");
+    format!("Tables\n{titles}{}", rows.collect::<String>())
 }
 
 /// Returns the sections of `stat` without the files.
@@ -350,7 +354,7 @@ fn print_json_of(args: &StatArgs, database: &Database) -> Result<()> {
     object.insert("health_reasons".into(), json!(reasons));
     object.insert("files".into(), files(directory).iter().map(file).collect());
     if args.all {
-        let table = |TableFacts { name, rows, report }: &TableFacts| {
+        let table = |TableFacts { name, rows, report, types }: &TableFacts| {
             json!({
                 "name": name,
                 "rows": rows,
@@ -359,6 +363,7 @@ fn print_json_of(args: &StatArgs, database: &Database) -> Result<()> {
                 "depth": report.depth,
                 "leaf_fill": report.leaf_fill,
                 "large_values": report.large_values,
+                "types": types.as_ref().map(ToString::to_string),
             })
         };
         object.insert("table_list".into(), tables(database)?.iter().map(table).collect());

@@ -2,7 +2,7 @@
 //! width.
 
 use crate::units::{count, size};
-use quenchdb::{SpaceCell, TableReport};
+use quenchdb::{SpaceCell, TableReport, TableTypes};
 use std::fmt::{self, Write as _};
 
 /// Squares of the map.
@@ -18,6 +18,15 @@ pub struct TableFacts {
     pub name: String,
     pub rows: u64,
     pub report: TableReport,
+    /// None for a table of bytes.
+    pub types: Option<TableTypes>,
+}
+
+impl TableFacts {
+    /// Returns what the table is.
+    pub fn types_text(&self) -> String {
+        self.types.as_ref().map_or_else(|| "bytes".into(), ToString::to_string)
+    }
 }
 
 impl TableFacts {
@@ -137,7 +146,7 @@ fn add_map(page: &mut String, (cells, block_bytes): &(Vec<SpaceCell>, usize)) {
 
 fn add_tables(page: &mut String, tables: &[TableFacts]) {
     page.push_str("<h2>Tables</h2>\n<div class=\"wide\">\n<table>\n<tr>");
-    for title in ["name"].into_iter().chain(TableFacts::TITLES) {
+    for title in ["name"].into_iter().chain(TableFacts::TITLES).chain(["types"]) {
         let _ = write!(page, "<th>{title}</th>");
     }
     page.push_str("</tr>\n");
@@ -146,6 +155,7 @@ fn add_tables(page: &mut String, tables: &[TableFacts]) {
         for figure in table.figures() {
             let _ = write!(page, "<td>{figure}</td>");
         }
+        let _ = write!(page, "<td>{}</td>", Escaped(&table.types_text()));
         page.push_str("</tr>\n");
     }
     page.push_str("</table>\n</div>\n");

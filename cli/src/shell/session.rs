@@ -10,7 +10,7 @@ use crate::rows::{Format, escape, json_bytes};
 use crate::signals::Interruptible;
 use anyhow::{Context, Result, bail};
 use quenchdb::{Database, Isolation, Transaction};
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::BufWriter;
 use std::sync::Arc;
@@ -248,12 +248,27 @@ impl Session {
         }
     }
 
+    /// Lists the tables, those with types with their types.
     fn tables(&self) -> Result<()> {
         let names = self.database.tables();
-        match self.format {
-            Format::Json => print_json(&json!({"tables": names})),
-            _ if names.is_empty() => Ok(()),
-            _ => print_text(&names.join("\n")),
+        let types_of = |name: &String| self.database.table(name).ok()?.types().map(|types| types.to_string());
+        if let Format::Json = self.format {
+            let types: Map<String, Value> =
+                names.iter().filter_map(|name| Some((name.clone(), types_of(name)?.into()))).collect();
+            let mut object = Map::from_iter([("tables".into(), json!(names))]);
+            if !types.is_empty() {
+                object.insert("types".into(), types.into());
+            }
+            return print_json(&object);
+        }
+        let columns = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let line = |name: &String| match types_of(name) {
+            Some(types) => format!("{name:<columns$}  {types}"),
+            None => name.clone(),
+        };
+        match names.iter().map(line).collect::<Vec<_>>() {
+            lines if lines.is_empty() => Ok(()),
+            lines => print_text(&lines.join("\n")),
         }
     }
 

@@ -55,7 +55,7 @@ struct Retry<E> {
 }
 
 impl Database {
-    fn enter(&self) -> Result<Option<PoisonOnPanic<'_>>> {
+    pub(super) fn enter(&self) -> Result<Option<PoisonOnPanic<'_>>> {
         self.inner.system.committed.enter()
     }
 
@@ -107,12 +107,6 @@ impl Database {
         self.inner.system.drop_table(name)
     }
 
-    /// Returns the table called `name`; creates it if it is missing and the database is open for
-    /// writing.
-    pub(crate) fn table_to_use(&self, name: &str) -> Result<Table> {
-        if self.inner.check_writable().is_ok() { self.table_or_create(name) } else { self.table(name) }
-    }
-
     /// Returns the table with this identifier, once its creation is durable.
     pub(crate) fn table_with_id(&self, id: u32) -> Result<Table> {
         self.inner.check_usable()?;
@@ -121,16 +115,6 @@ impl Database {
             Some(state) => self.table(&state.name.get()),
             None => Err(Error::new(ErrorKind::NotFound, format!("there is no table with identifier {id}"))),
         }
-    }
-
-    /// Returns what all typed handles of the table share, which `make` makes first. `None` if it
-    /// has another type.
-    pub(crate) fn shared_of<T: Send + Sync + 'static>(
-        &self,
-        table: &Table,
-        make: impl FnOnce() -> T,
-    ) -> Option<Arc<T>> {
-        self.inner.typed.get(table.id(), make)
     }
 
     pub(crate) fn forget_shared(&self, table: &Table) {

@@ -18,6 +18,7 @@ mod ownership;
 mod refuse;
 mod log_memory;
 mod typed;
+mod index_list;
 mod engine;
 mod latency;
 mod health;
@@ -31,6 +32,7 @@ mod maintenance;
 mod monitor;
 mod open;
 mod database;
+mod table_types;
 mod feed;
 mod transact_async;
 mod verify_files;
@@ -47,6 +49,7 @@ pub use database::Database;
 pub use feed::Watch;
 pub use handle::CommitHandle;
 pub use health::{Health, HealthState};
+pub(crate) use index_list::{INDEX_LIST, ListedIndex};
 pub use latency::LatencySummary;
 pub use open::Progress;
 pub use place::Place;
@@ -68,7 +71,8 @@ pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, S
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
 pub use crate::device::{
-    LogObject, LogRecords, ObjectContent, ObjectList, ObjectRequests, ObjectState, Pin, StoredObject,
+    LogObject, LogRecords, ObjectContent, ObjectList, ObjectRequests, ObjectState, Pin,
+    StoredObject,
 };
 pub use crate::feed::{Change, ChangedTable, Changes, ChangesOf, CommittedTransaction};
 pub use crate::recovery::RecoveryReport;

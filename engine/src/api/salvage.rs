@@ -1,15 +1,16 @@
 //! Copying what is readable of a damaged database to a new one.
 
 use super::database::Database;
+use super::index_list::{INDEX_LIST, ListedIndex};
 use super::open::{Progress, or_ignore};
 use super::place::Place;
 use super::table::Table;
 use super::transaction::Transaction;
 use crate::backup::{self, SalvageReport, SalvageSink};
 use crate::base::settings::Settings;
-use crate::base::{Error, ErrorKind, Result};
+use crate::base::{Error, ErrorKind, Result, TableId, TableTypes};
 use crate::store::SalvageScan;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Most rows of one transaction.
 const ROWS: usize = 512;
@@ -54,7 +55,14 @@ impl Database {
                 "the target directory already holds a database: choose an empty one",
             ));
         }
-        let mut sink = Sink { database: &database, tables: HashMap::new(), open: None, rows: 0, bytes: 0 };
+        let mut sink = Sink {
+            database: &database,
+            tables: HashMap::new(),
+            indexes: BTreeMap::new(),
+            open: None,
+            rows: 0,
+            bytes: 0,
+        };
         let report = backup::salvage(&source, &remains, &mut sink, &mut *progress)?;
         sink.commit()?;
         drop(sink);
@@ -67,6 +75,8 @@ impl Database {
 struct Sink<'a> {
     database: &'a Database,
     tables: HashMap<String, Table>,
+    /// The list of indexes, whose lines have identifiers of the damaged database.
+    indexes: BTreeMap<Vec<u8>, Vec<u8>>,
     open: Option<Transaction>,
     rows: usize,
     bytes: usize,
@@ -106,11 +116,18 @@ impl Sink<'_> {
 
 impl SalvageSink for Sink<'_> {
     fn create_table(&mut self, table: &str) -> Result<()> {
+        if table == INDEX_LIST {
+            return Ok(());
+        }
         self.commit()?;
         self.database.table_or_create(table).map(drop)
     }
 
     fn drop_table(&mut self, table: &str) -> Result<()> {
+        if table == INDEX_LIST {
+            self.indexes.clear();
+            return Ok(());
+        }
         self.commit()?;
         self.tables.remove(table);
         self.database.drop_table(table)
@@ -122,15 +139,54 @@ impl SalvageSink for Sink<'_> {
         self.database.rename_table(table, new_name)
     }
 
+    fn set_types(&mut self, table: &str, types: &TableTypes) -> Result<()> {
+        self.commit()?;
+        self.database.set_types(table, types)
+    }
+
     fn put(&mut self, table: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        if table == INDEX_LIST {
+            self.indexes.insert(key.to_vec(), value.to_vec());
+            return Ok(());
+        }
         self.with(table, key.len() + value.len(), |transaction, table| transaction.insert(table, key, value))
     }
 
     fn delete(&mut self, table: &str, key: &[u8]) -> Result<()> {
+        if table == INDEX_LIST {
+            self.indexes.remove(key);
+            return Ok(());
+        }
         self.with(table, key.len(), |transaction, table| transaction.remove(table, key).map(drop))
     }
 
     fn get(&mut self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        if table == INDEX_LIST {
+            return Ok(self.indexes.get(key).cloned());
+        }
         self.with(table, 0, |transaction, table| transaction.get(table, key))
+    }
+
+    /// Lists the indexes with the new identifiers, as not complete: each is built again from the
+    /// rows that were salvaged when it is opened.
+    fn finish(&mut self, names: &HashMap<TableId, String>) -> Result<()> {
+        let new_id = |id: u32| self.database.table(names.get(&TableId(id))?).ok().map(|table| table.id());
+        let mut lines = Vec::new();
+        for (key, line) in &self.indexes {
+            let (Ok((table, name)), Ok(listed)) = (ListedIndex::of_key(key), ListedIndex::decode(line))
+            else {
+                continue;
+            };
+            if let (Some(table), Some(index)) = (new_id(table), new_id(listed.table)) {
+                let listed = ListedIndex { is_complete: false, table: index, ..listed };
+                lines.push((ListedIndex::key(table, name), listed.encode()));
+            }
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.commit()?;
+        let list = self.database.table_or_create(INDEX_LIST)?;
+        self.database.transact(|tx| lines.iter().try_for_each(|(key, line)| tx.insert(&list, key, line)))
     }
 }

@@ -1,5 +1,6 @@
 //! The handle of a table.
 
+use crate::base::TableTypes;
 use crate::transaction::TableState;
 use std::sync::Arc;
 
@@ -19,6 +20,14 @@ impl Table {
     /// Returns whether the table was dropped.
     pub(crate) fn is_dropped(&self) -> bool {
         self.state.is_dropped()
+    }
+
+    /// Returns what the table is, and its types; `None` for a table of bytes, and for a table that
+    /// has not been opened with types since databases keep them. A table with types may be used as
+    /// bytes, too.
+    #[must_use]
+    pub fn types(&self) -> Option<TableTypes> {
+        self.state.types().as_deref().cloned()
     }
 
     /// Returns the current name of the table.

@@ -2,7 +2,7 @@
 
 use super::snapshot::Snapshot;
 use crate::base::Result;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,6 +15,9 @@ pub type Check = Box<dyn Fn(&Snapshot) -> Result<Vec<String>> + Send + Sync>;
 pub struct TypedTables {
     shared: Mutex<HashMap<u32, Arc<dyn Any + Send + Sync>>>,
     checks: Mutex<Vec<Arc<Check>>>,
+    /// Held while a table is opened with types, from the comparison of its types on, and while they
+    /// change.
+    opening: Mutex<()>,
 }
 
 impl TypedTables {
@@ -29,8 +32,22 @@ impl TypedTables {
         state.clone().downcast().ok()
     }
 
+    pub(super) fn lock_opening(&self) -> MutexGuard<'_, ()> {
+        self.opening.lock()
+    }
+
     pub(super) fn forget(&self, table: u32) {
         self.shared.lock().remove(&table);
+    }
+
+    /// Forgets the state of a table, unless it is in use. Returns false if it is.
+    pub(super) fn forget_unused(&self, table: u32) -> bool {
+        let mut shared = self.shared.lock();
+        if shared.get(&table).is_some_and(|state| Arc::strong_count(state) > 1) {
+            return false;
+        }
+        shared.remove(&table);
+        true
     }
 
     pub(super) fn add_check(&self, check: Check) {

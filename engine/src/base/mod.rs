@@ -7,6 +7,7 @@ pub mod checksum;
 pub mod encoding;
 pub mod ids;
 pub mod error;
+pub mod table_types;
 #[cfg(feature = "simulation")]
 pub mod environment;
 pub mod random;
@@ -23,3 +24,4 @@ pub mod settings;
 pub use account::{Account, Charge, PooledCharge};
 pub use error::{Error, ErrorKind, Location, Result};
 pub use ids::{Csn, DatabaseId, Epoch, Gsn, LogId, PageId, SegmentId, TableId};
+pub use table_types::{TableKind, TableTypes};

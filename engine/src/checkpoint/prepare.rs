@@ -47,7 +47,12 @@ impl Checkpointer {
         let tables = catalog
             .tables()
             .iter()
-            .map(|table| TableRecord { id: table.id, name: table.name.to_string(), root: table.tree.root() })
+            .map(|table| TableRecord {
+                id: table.id,
+                name: table.name.to_string(),
+                root: table.tree.root(),
+                types: table.types().as_deref().cloned(),
+            })
             .collect();
         let view = Arc::new(view);
         // The store first: pages freed by a structure change that does not see the epoch yet are

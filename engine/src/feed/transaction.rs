@@ -3,7 +3,7 @@
 use super::behind::fell_behind;
 use super::chunks::Chunk;
 use super::names::{ChangedTable, Names};
-use crate::base::{Csn, Error, Location, Result, TableId};
+use crate::base::{Csn, Error, Location, Result, TableId, TableTypes};
 use crate::commit::FeedSource;
 use crate::log::{Operation, first_operation};
 use std::borrow::Cow;
@@ -57,6 +57,14 @@ pub enum Change {
         /// The table, with its new name.
         table: ChangedTable,
     },
+    /// The table got types, because it was opened with types for the first time, or other types
+    /// ([`Database::set_types`](crate::Database::set_types)).
+    SetTypes {
+        /// The table.
+        table: ChangedTable,
+        /// Its types.
+        types: TableTypes,
+    },
 }
 
 impl Change {
@@ -69,7 +77,8 @@ impl Change {
             | Change::Delete { table, .. }
             | Change::CreateTable { table }
             | Change::DropTable { table }
-            | Change::RenameTable { table } => table,
+            | Change::RenameTable { table }
+            | Change::SetTypes { table, .. } => table,
         }
     }
 
@@ -214,7 +223,8 @@ fn change_of(
         | Operation::Delete { table, .. }
         | Operation::CreateTable { table, .. }
         | Operation::DropTable { table }
-        | Operation::RenameTable { table, .. } => (table, false),
+        | Operation::RenameTable { table, .. }
+        | Operation::SetTypes { table, .. } => (table, false),
     };
     if value.is_some() && !is_large {
         return Err(Error::corruption("something else comes in the middle of a large value"));
@@ -229,6 +239,7 @@ fn change_of(
         Operation::CreateTable { .. } => Change::CreateTable { table },
         Operation::DropTable { .. } => Change::DropTable { table },
         Operation::RenameTable { .. } => Change::RenameTable { table },
+        Operation::SetTypes { types, .. } => Change::SetTypes { table, types: types.decode()? },
         Operation::PutLarge { key, pieces, .. } | Operation::LargePart { key, pieces, .. } => {
             let mut large = match value.take() {
                 Some(large) if (large.table, large.key.as_slice()) == (id, key) => large,

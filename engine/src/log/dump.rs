@@ -136,6 +136,10 @@ fn describe(operation: &Operation<'_>) -> String {
         Operation::CreateTable { table, name } => format!("create table {table} name {name:?}"),
         Operation::DropTable { table } => format!("drop table {table}"),
         Operation::RenameTable { table, name } => format!("rename table {table} name {name:?}"),
+        Operation::SetTypes { table, types } => {
+            let types = types.decode().map_or_else(|error| error.to_string(), |types| types.to_string());
+            format!("types table {table} {types:?}")
+        }
     }
 }
 

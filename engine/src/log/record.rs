@@ -33,6 +33,7 @@
 //! | put large | 6, table, key, pieces of the value (each a length above 0, and bytes), 0 |
 //! | large part | 7, as put large: the value continues with the next operation, of the same row |
 //! | rename table | 8, table, new name |
+//! | set types | 9, table, its types (`base::table_types`) |
 //!
 //! Numbers are varints; keys, values and names are a varint length and bytes.
 
@@ -40,7 +41,7 @@ use super::fragment::Fragment;
 use super::part::{PART_BYTES, Part, RecordKind};
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
-use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, Result, TableId};
+use crate::base::{Csn, Epoch, Error, ErrorKind, Gsn, Result, TableId, TableTypes};
 
 /// Size of a record's header.
 pub const RECORD_HEADER_BYTES: usize = 56;
@@ -373,6 +374,13 @@ pub enum Operation<'a> {
         /// The new name.
         name: &'a str,
     },
+    /// A table gets types, or others.
+    SetTypes {
+        /// Its identifier.
+        table: TableId,
+        /// The encoded types, which are whole.
+        types: EncodedTypes<'a>,
+    },
 }
 
 impl<'a> Operation<'a> {
@@ -385,10 +393,34 @@ impl<'a> Operation<'a> {
             | Operation::LargePart { table, key, .. }
             | Operation::Patch { table, key, .. }
             | Operation::Delete { table, key } => Some((table, key)),
-            Operation::CreateTable { .. } | Operation::DropTable { .. } | Operation::RenameTable { .. } => {
-                None
-            }
+            Operation::CreateTable { .. }
+            | Operation::DropTable { .. }
+            | Operation::RenameTable { .. }
+            | Operation::SetTypes { .. } => None,
         }
+    }
+}
+
+/// Types of a table, in their stored form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EncodedTypes<'a> {
+    encoded: &'a [u8],
+}
+
+impl<'a> EncodedTypes<'a> {
+    fn parse(reader: &mut Reader<'a>) -> Option<EncodedTypes<'a>> {
+        let mut ahead = reader.clone();
+        TableTypes::decode(&mut ahead)?;
+        let encoded = reader.take(reader.remaining() - ahead.remaining())?;
+        Some(EncodedTypes { encoded })
+    }
+
+    /// Returns the types.
+    ///
+    /// # Errors
+    /// `Corruption`, never for types that were parsed.
+    pub fn decode(&self) -> Result<TableTypes> {
+        TableTypes::decode(&mut Reader::new(self.encoded)).ok_or_else(malformed)
     }
 }
 
@@ -427,6 +459,7 @@ pub(super) const DROP_TABLE: u8 = 5;
 pub(super) const PUT_LARGE: u8 = 6;
 pub(super) const LARGE_PART: u8 = 7;
 pub(super) const RENAME_TABLE: u8 = 8;
+pub(super) const SET_TYPES: u8 = 9;
 
 /// Decodes a record's body. After an error the iterator ends.
 pub fn operations(body: &[u8]) -> impl Iterator<Item = Result<Operation<'_>>> {
@@ -463,10 +496,10 @@ fn malformed() -> Error {
     Error::corruption("an operation in a log record is malformed")
 }
 
-/// Returns true if the first operation of an encoded body creates, drops or renames a table.
+/// Returns true if the first operation of an encoded body changes the catalog.
 #[must_use]
 pub fn begins_with_catalog_change(body: &[u8]) -> bool {
-    matches!(body.first(), Some(&(CREATE_TABLE | DROP_TABLE | RENAME_TABLE)))
+    matches!(body.first(), Some(&(CREATE_TABLE | DROP_TABLE | RENAME_TABLE | SET_TYPES)))
 }
 
 fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
@@ -486,6 +519,7 @@ fn operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
         CREATE_TABLE => Operation::CreateTable { table, name: std::str::from_utf8(reader.bytes()?).ok()? },
         DROP_TABLE => Operation::DropTable { table },
         RENAME_TABLE => Operation::RenameTable { table, name: std::str::from_utf8(reader.bytes()?).ok()? },
+        SET_TYPES => Operation::SetTypes { table, types: EncodedTypes::parse(reader)? },
         _ => return None,
     })
 }

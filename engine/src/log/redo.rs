@@ -12,10 +12,12 @@
 
 use super::divide::{Fragments, Run};
 use super::part::{PART_BYTES, Part, RecordKind};
-use super::record::{CREATE_TABLE, DELETE, DROP_TABLE, LARGE_PART, PATCH, PUT, PUT_LARGE, RENAME_TABLE};
+use super::record::{
+    CREATE_TABLE, DELETE, DROP_TABLE, LARGE_PART, PATCH, PUT, PUT_LARGE, RENAME_TABLE, SET_TYPES,
+};
 use crate::base::checksum::crc;
 use crate::base::encoding::{put_bytes, put_varint};
-use crate::base::{Csn, LogId, Result, TableId};
+use crate::base::{Csn, LogId, Result, TableId, TableTypes};
 
 /// A transaction's operations, encoded as it makes them.
 #[derive(Clone, Debug, Default)]
@@ -118,6 +120,12 @@ impl RedoBuffer {
     pub fn rename_table(&mut self, table: TableId, name: &str) {
         self.begin(RENAME_TABLE, table);
         put_bytes(&mut self.body, name.as_bytes());
+    }
+
+    /// A table gets types, or others.
+    pub fn set_types(&mut self, table: TableId, types: &TableTypes) {
+        self.begin(SET_TYPES, table);
+        types.encode(&mut self.body);
     }
 
     /// The operations from here on belong to `log`, where changes are divided by page.

@@ -61,7 +61,8 @@ impl Recovery<'_> {
         catalog.remember_former(stored.former);
         for table in stored.tables {
             let tree = self.system.open_tree(table.root);
-            let state = TableState::new(table.id, &table.name, tree, Csn::ZERO);
+            let types = table.types.map(Arc::new);
+            let state = TableState::new(table.id, &table.name, tree, Csn::ZERO).with_types(types);
             catalog.insert(Arc::new(state), Csn::ZERO);
         }
         catalog.reserve_ids(manifest.next_table);

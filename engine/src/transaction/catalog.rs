@@ -11,10 +11,11 @@
 //!    mark waits for the decision, so that no user sees a drop that fails. The dropping thread
 //!    waits for no other meanwhile.
 //! 3. Table identifiers are never reused. A rename changes only the name: users continue, and what
-//!    they log carries the identifier. A lookup by name depends on the rename that gave the name.
-//! 4. Creation, drop and rename run under the catalog's lock from the check to the published
-//!    change. A checkpoint chooses its CSN under the same lock, so the list of tables as of that
-//!    CSN is exact.
+//!    they log carries the identifier. A lookup by name depends on the rename that gave the name,
+//!    and on the change that gave the types.
+//! 4. Creation, drop, rename and changes of types run under the catalog's lock from the check to
+//!    the published change. A checkpoint chooses its CSN under the same lock, so the list of tables
+//!    as of that CSN is exact.
 //! 5. The next checkpoint frees the pages of a dropped table, before its epoch begins.
 //! 6. A thread that works on a tree without being a user (garbage collection, `verify`) *holds* the
 //!    table. A hold keeps the pages, and does not prevent a drop. Holding first counts, then reads
@@ -22,7 +23,7 @@
 
 use super::locks::TableLocks;
 use super::table_name::TableName;
-use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
+use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId, TableTypes};
 use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Backoff, Event, Mutex, MutexGuard};
 use crate::tree::{Subtree, Tree};
@@ -44,6 +45,9 @@ pub struct TableState {
     pub id: TableId,
     /// Name.
     pub name: TableName,
+    /// Types of keys and values, if the table was opened with types. Changed under the catalog's
+    /// lock.
+    types: Mutex<Option<Arc<TableTypes>>>,
     /// The rows.
     pub tree: Tree,
     /// The locks besides the stamps of rows.
@@ -51,9 +55,9 @@ pub struct TableState {
     /// CSN of the creation; 0 for a table that was loaded from a checkpoint. Written once by the
     /// creator.
     create_csn: AtomicU64,
-    /// CSN of the newest change of the name; 0 if there was none since open. Written under the
-    /// catalog's lock.
-    rename_csn: AtomicU64,
+    /// CSN of the newest change of the name or the types; 0 if there was none since open. Written
+    /// under the catalog's lock.
+    altered_csn: AtomicU64,
     /// CSN of the drop; 0 before. Written once, before the mark says DROPPED.
     drop_csn: AtomicU64,
     /// `LIVE`, `DROPPING` or `DROPPED`. Written under the catalog's lock, read by users and
@@ -78,7 +82,8 @@ impl TableState {
             tree,
             locks: TableLocks::default(),
             create_csn: AtomicU64::new(create_csn.0),
-            rename_csn: AtomicU64::new(0),
+            types: Mutex::new(None),
+            altered_csn: AtomicU64::new(0),
             drop_csn: AtomicU64::new(0),
             mark: AtomicU8::new(LIVE),
             users: AtomicUsize::new(0),
@@ -95,16 +100,28 @@ impl TableState {
         Csn(self.create_csn.load(Ordering::Acquire))
     }
 
-    /// Returns the CSN on which an answer depends that a table has this name.
+    /// Returns the CSN on which an answer depends that a table has this name and these types.
     #[must_use]
     pub fn named_csn(&self) -> Csn {
-        self.create_csn().max(Csn(self.rename_csn.load(Ordering::Acquire)))
+        self.create_csn().max(Csn(self.altered_csn.load(Ordering::Acquire)))
     }
 
     /// Returns the CSN of the drop; 0 before.
     #[must_use]
     pub fn drop_csn(&self) -> Csn {
         Csn(self.drop_csn.load(Ordering::Acquire))
+    }
+
+    /// Returns the types of keys and values, if the table was opened with types.
+    #[must_use]
+    pub fn types(&self) -> Option<Arc<TableTypes>> {
+        self.types.lock().clone()
+    }
+
+    /// Gives types to a table that no other thread knows yet.
+    #[must_use]
+    pub fn with_types(self, types: Option<Arc<TableTypes>>) -> TableState {
+        TableState { types: Mutex::new(types), ..self }
     }
 
     fn set_create_csn(&self, csn: Csn) {
@@ -438,9 +455,15 @@ impl CatalogGuard<'_> {
     pub fn rename(&mut self, table: &Arc<TableState>, name: &str, csn: Csn) {
         self.inner.by_name.remove(&*table.name.get());
         self.inner.newest_unnamed = csn;
-        table.rename_csn.store(csn.0, Ordering::Release);
+        table.altered_csn.store(csn.0, Ordering::Release);
         table.name.set(name);
         self.inner.by_name.insert(name.to_string(), table.clone());
+    }
+
+    /// Publishes a change of a table's types.
+    pub fn set_types(&mut self, table: &TableState, types: TableTypes, csn: Csn) {
+        table.altered_csn.store(csn.0, Ordering::Release);
+        *table.types.lock() = Some(Arc::new(types));
     }
 
     /// Returns the table called `name`.

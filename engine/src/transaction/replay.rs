@@ -7,7 +7,7 @@
 
 use super::catalog::TableState;
 use super::system::TransactionSystem;
-use crate::base::{Csn, Error, Location, Result, TableId};
+use crate::base::{Csn, Error, Location, Result, TableId, TableTypes};
 use crate::log::{Operation, Pieces};
 use crate::tree::{Held, LargeReference, LargeWriter, LeafHint, LeafWrite, REFERENCE_BYTES, Tree, overflow};
 use std::sync::Arc;
@@ -68,7 +68,10 @@ impl<'a> Replay<'a> {
             Operation::LargePart { .. } => {
                 return Err(misfit("the log has a part of a large value among whole values", csn()));
             }
-            Operation::CreateTable { .. } | Operation::DropTable { .. } | Operation::RenameTable { .. } => {
+            Operation::CreateTable { .. }
+            | Operation::DropTable { .. }
+            | Operation::RenameTable { .. }
+            | Operation::SetTypes { .. } => {
                 return Err(misfit("the log has a catalog operation among row operations", csn()));
             }
         }
@@ -259,6 +262,19 @@ impl TransactionSystem {
         let Some(table) = catalog.find_id(id) else { return Err(wrong("the table does not exist")) };
         catalog.check_name(name).map_err(|error| wrong(&error.to_string()))?;
         catalog.rename(&table, name, csn);
+        Ok(())
+    }
+
+    /// Replays the change of a table's types.
+    ///
+    /// # Errors
+    /// `Corruption` for an unknown table.
+    pub fn replay_types(&self, id: TableId, types: TableTypes, csn: Csn) -> Result<()> {
+        let mut catalog = self.catalog.lock();
+        let Some(table) = catalog.find_id(id) else {
+            return Err(misfit(&format!("the log gives types to table {id}, which does not exist"), csn));
+        };
+        catalog.set_types(&table, types, csn);
         Ok(())
     }
 

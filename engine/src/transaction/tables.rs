@@ -1,10 +1,11 @@
-//! Creating, dropping, renaming and finding tables, durably (see the invariants of `catalog`).
+//! Creating, dropping, renaming and finding tables, and giving them types, durably (see the
+//! invariants of `catalog`).
 
 use super::catalog::{CatalogGuard, TableState};
 use super::descriptor::{DescriptorId, Descriptors};
 use super::system::{TransactionSystem, record_of};
 use crate::base::settings::Durability;
-use crate::base::{Csn, Error, ErrorKind, Result};
+use crate::base::{Csn, Error, ErrorKind, Result, TableTypes};
 use crate::commit::{Pending, Predecessors, Ticket};
 use crate::log::RedoBuffer;
 use crate::tree::Tree;
@@ -14,11 +15,11 @@ use std::sync::Arc;
 type Created = (Arc<TableState>, (Ticket, Pending));
 
 impl TransactionSystem {
-    /// Returns the table called `name`, once its creation, and its name, is durable.
+    /// Returns the table called `name`, once its creation, its name and its types are durable.
     ///
     /// # Errors
-    /// `NotFound`, once the drop is durable; `Poisoned` if a creation, drop or rename cannot become
-    /// durable.
+    /// `NotFound`, once the drop is durable; `Poisoned` if a creation, drop, rename or change of
+    /// types cannot become durable.
     pub fn table(&self, name: &str) -> Result<Arc<TableState>> {
         let table = self.once_durable(name, self.catalog.table(name))?;
         // Nearly always durable already: then the wait is one comparison with W.
@@ -26,12 +27,20 @@ impl TransactionSystem {
         Ok(table)
     }
 
-    /// Creates a table, which is durable when this returns.
+    /// Creates a table of bytes, which is durable when this returns.
     ///
     /// # Errors
     /// `InvalidArgument`, `AlreadyExists`, `OutOfMemory`, and those of a commit.
     pub fn create_table(&self, name: &str) -> Result<Arc<TableState>> {
-        self.once_durable(name, self.create_new_table(name))
+        self.once_durable(name, self.create_new_table(name, None))
+    }
+
+    /// Creates a table with types: both become durable in one step.
+    ///
+    /// # Errors
+    /// As [`TransactionSystem::create_table`].
+    pub fn create_typed_table(&self, name: &str, types: &TableTypes) -> Result<Arc<TableState>> {
+        self.once_durable(name, self.create_new_table(name, Some(Arc::new(types.clone()))))
     }
 
     /// Returns `answer` once the caller may rely on it: that a table exists already, or does not
@@ -45,12 +54,12 @@ impl TransactionSystem {
         answer
     }
 
-    fn create_new_table(&self, name: &str) -> Result<Arc<TableState>> {
+    fn create_new_table(&self, name: &str, types: Option<Arc<TableTypes>>) -> Result<Arc<TableState>> {
         self.catalog.lock().check_new(name)?;
         self.with_new_tree(|catalog, redo, tree| {
             catalog.check_new(name)?;
-            let table = Arc::new(TableState::new(catalog.next_id(), name, tree.clone(), Csn::MAX));
-            redo.create_table(table.id, name);
+            let table = new_table(catalog, name, tree, types.clone());
+            log_creation(redo, &table, name);
             let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
             // Checkpoint epochs begin under the catalog's lock.
             tree.publish();
@@ -59,7 +68,7 @@ impl TransactionSystem {
         })
     }
 
-    /// Replaces a table by an empty one of the same name, durably and in one step.
+    /// Replaces a table by an empty one of the same name and types, durably and in one step.
     ///
     /// # Errors
     /// As [`TransactionSystem::drop_table`] and [`TransactionSystem::create_table`].
@@ -67,9 +76,9 @@ impl TransactionSystem {
         let cleared = self.with_new_tree(|catalog, redo, tree| {
             let old = catalog.prepare_drop(name)?;
             catalog.check_identifiers()?;
-            let table = Arc::new(TableState::new(catalog.next_id(), name, tree.clone(), Csn::MAX));
+            let table = new_table(catalog, name, tree, old.types());
             redo.drop_table(old.id);
-            redo.create_table(table.id, name);
+            log_creation(redo, &table, name);
             let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
             tree.publish();
             catalog.remove(&old, committed.0.csn);
@@ -135,6 +144,31 @@ impl TransactionSystem {
         self.committed.commit().finish(ticket, pending)
     }
 
+    /// Gives a table types, durably: with `replace` in place of those that it may have, otherwise
+    /// only if it has none.
+    ///
+    /// # Errors
+    /// `NotFound`; those of a commit.
+    pub fn set_types(&self, name: &str, types: &TableTypes, replace: bool) -> Result<Arc<TableState>> {
+        let set = self.change_catalog(|catalog, redo| {
+            let table = catalog.table(name)?;
+            let before = table.types();
+            if before.as_deref() == Some(types) || (before.is_some() && !replace) {
+                return Ok(Some((table, None)));
+            }
+            redo.set_types(table.id, types);
+            let Some(committed) = self.precommit_catalog_change(redo)? else { return Ok(None) };
+            catalog.set_types(&table, types.clone(), committed.0.csn);
+            Ok(Some((table, Some(committed))))
+        });
+        let (table, committed) = self.once_durable(name, set)?;
+        match committed {
+            Some((ticket, pending)) => self.committed.commit().finish(ticket, pending)?,
+            None => self.committed.wait(table.named_csn())?,
+        }
+        Ok(table)
+    }
+
     /// Runs `change` under the catalog's lock until it finds room in the log. Waits for room
     /// without the lock, which a checkpoint needs to make room, and every caller that opens a
     /// table.
@@ -174,6 +208,24 @@ impl TransactionSystem {
         let preparing = || self.descriptors.set_preparing(taken.1);
         let result = commit.precommit_now(self.log_of_thread(), record_of(redo), pending, preparing);
         Ok(result?.map(|ticket| (ticket, pending)))
+    }
+}
+
+/// Returns a table that no other thread knows yet.
+fn new_table(
+    catalog: &CatalogGuard<'_>,
+    name: &str,
+    tree: &Tree,
+    types: Option<Arc<TableTypes>>,
+) -> Arc<TableState> {
+    Arc::new(TableState::new(catalog.next_id(), name, tree.clone(), Csn::MAX).with_types(types))
+}
+
+/// Logs a new table and its types in one record, so that no table with types is ever without.
+fn log_creation(redo: &mut RedoBuffer, table: &TableState, name: &str) {
+    redo.create_table(table.id, name);
+    if let Some(types) = table.types() {
+        redo.set_types(table.id, &types);
     }
 }
 

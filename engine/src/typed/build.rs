@@ -1,9 +1,7 @@
 //! Opening typed tables and indexes, and building an index beside transactions.
 //!
-//! The table `quench.indexes` lists all indexes: the identifier of the table and the name of the
-//! index lead to one byte for the kind (0, 1 unique), one for the state (0 being built, 1
-//! complete), and the identifier of the index's own table, big-endian. That table is called
-//! `TABLE/NAME`.
+//! The table `quench.indexes` lists all indexes (`api::index_list`). The table of an index is
+//! called `TABLE/NAME`.
 //!
 //! 1. The index is listed as being built, before it has an entry.
 //! 2. It is added to the open indexes, so that changes maintain it. Then the thread waits until
@@ -15,57 +13,28 @@
 //! After a crash the index is built again from the beginning.
 
 use super::index::{Core, FindKeys, Index, UniqueIndex, check};
-use super::key::{AsKey, Key};
+use super::key::Key;
 use super::maintain::Indexes;
 use super::multimap::Multimap;
-use super::range::{decode_key, decode_value};
+use super::range::decode_value;
 use super::table::{Shared, TypedTable};
 use super::value::Value;
-use crate::api::{Database, Table, TransactionOptions};
+use crate::api::{Database, INDEX_LIST, ListedIndex, Table, TransactionOptions};
 use crate::base::settings::Durability;
-use crate::base::{Error, ErrorKind, Location, Result};
+use crate::base::{Error, ErrorKind, Location, Result, TableKind, TableTypes};
 use crate::transaction::{Isolation, LockMode, Locking};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The table that lists all indexes.
-const LIST: &str = "quench.indexes";
+/// What to do with an index that has other keys.
+const WITH_OTHER_KEYS: &str = "open it as it is, or drop it first (`Database::drop_index`)";
 /// Rows that one transaction of a build reads.
 const ROWS_AT_ONCE: usize = 256;
 
-/// A line of the list.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Listed {
-    is_unique: bool,
-    is_complete: bool,
-    /// Identifier of the index's table.
-    table: u32,
-}
-
-impl Listed {
-    fn encode(self) -> [u8; 6] {
-        let [a, b, c, d] = self.table.to_be_bytes();
-        [self.is_unique.into(), self.is_complete.into(), a, b, c, d]
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Listed> {
-        match *bytes {
-            [unique @ 0..=1, complete @ 0..=1, a, b, c, d] => Ok(Listed {
-                is_unique: unique == 1,
-                is_complete: complete == 1,
-                table: u32::from_be_bytes([a, b, c, d]),
-            }),
-            _ => Err(Error::corruption("a line of the list of indexes is malformed")
-                .at(Location::Table(LIST.into()))),
-        }
-    }
-}
-
-/// Returns the key of an index in the list.
-fn listed_as(table: &Table, name: &str) -> Vec<u8> {
-    AsKey::<(u32, String)>::to_key(&(table.id(), name))
+fn is_of_index(types: &TableTypes) -> bool {
+    matches!(types.kind(), TableKind::Index | TableKind::UniqueIndex)
 }
 
 /// Returns `None` instead of `NotFound`.
@@ -78,25 +47,35 @@ fn if_found(table: Result<Table>) -> Result<Option<Table>> {
 
 /// Returns the names of the indexes that the table has.
 fn listed_names(db: &Database, table: &Table) -> Result<Vec<String>> {
-    let Some(list) = if_found(db.table(LIST))? else { return Ok(Vec::new()) };
+    let Some(list) = if_found(db.table(INDEX_LIST))? else { return Ok(Vec::new()) };
     let snapshot = db.begin_read()?;
-    let rows = snapshot.prefix(&list, table.id().to_key());
-    rows.map(|row| decode_key::<(u32, String)>(&list, &row?.0).map(|(_, name)| name)).collect()
+    let rows = snapshot.prefix(&list, table.id().to_be_bytes());
+    rows.map(|row| ListedIndex::of_key(&row?.0).map(|(_, name)| name.to_string())).collect()
 }
 
 impl Database {
-    /// Opens the table called `name` with types; creates it, durably, if it is missing. All handles
-    /// in a process share the open indexes, so a table has one type of values in a process.
+    /// Opens the table called `name` with types; creates it, durably, if it is missing. The
+    /// database keeps the names of the types ([`TypeName`](crate::TypeName)), so the table is never
+    /// opened with others; [`Database::set_types`] changes them on purpose. A table of bytes gets
+    /// the types with which it is first opened for writing: whether its rows are right for them is
+    /// then up to the application.
     ///
     /// # Errors
-    /// `InvalidArgument` if the table is open with another type of values; as
-    /// [`Database::table_or_create`]; `NotFound` if it is missing in a database that is open
-    /// read-only.
+    /// `InvalidArgument` if the table has other types; as [`Database::table_or_create`]; `NotFound`
+    /// if it is missing in a database that is open read-only.
     pub fn typed_table<K: Key, V: Value + 'static>(&self, name: &str) -> Result<TypedTable<K, V>> {
-        let table = self.table_to_use(name)?;
+        self.open_with_types(name, &TableTypes::table::<K, V>()?)
+    }
+
+    fn open_with_types<K: Key, V: Value + 'static>(
+        &self,
+        name: &str,
+        types: &TableTypes,
+    ) -> Result<TypedTable<K, V>> {
+        let table = self.table_with_types(name, types)?;
         let missing = listed_names(self, &table)?;
         let shared = || Shared { table: table.clone(), indexes: Indexes::<V>::new(missing) };
-        let shared = self.shared_of(&table, shared).ok_or_else(|| {
+        let shared = self.shared_of(&table, types, shared)?.ok_or_else(|| {
             Error::invalid("the table is open with another type of values in this process")
                 .at(Location::Table(name.to_string()))
         })?;
@@ -108,7 +87,8 @@ impl Database {
     /// # Errors
     /// As [`Database::typed_table`].
     pub fn multimap<K: Key, V: Key>(&self, name: &str) -> Result<Multimap<K, V>> {
-        self.typed_table(name).map(|pairs| Multimap { pairs })
+        let types = TableTypes::multimap::<K, V>()?;
+        self.open_with_types(name, &types).map(|pairs| Multimap { pairs })
     }
 
     /// Opens the index called `name` of a table. `keys` returns the index keys of a value: an
@@ -250,34 +230,46 @@ impl<V: Value + 'static> Opening<'_, V> {
     }
 
     /// Returns the list of indexes and the line of this one.
-    fn listed(&self) -> Result<Option<(Table, Listed)>> {
-        let Some(list) = if_found(self.db.table(LIST))? else { return Ok(None) };
-        let line = self.db.begin_read()?.get(&list, listed_as(self.table(), self.name))?;
-        line.map(|line| Ok((list, Listed::decode(&line)?))).transpose()
+    fn listed(&self) -> Result<Option<(Table, ListedIndex)>> {
+        let Some(list) = if_found(self.db.table(INDEX_LIST))? else { return Ok(None) };
+        let line = self.db.begin_read()?.get(&list, ListedIndex::key(self.table().id(), self.name))?;
+        line.map(|line| Ok((list, ListedIndex::decode(&line)?))).transpose()
     }
 
     fn open<I: Key + 'static>(&self, is_unique: bool, keys: FindKeys<I, V>) -> Result<Arc<Core<I, V>>> {
         let _alone = self.shared.indexes.opening.lock();
         let differs =
             |what: &str| Error::invalid(format!("the index `{}` {what}", self.name)).at(self.place());
-        if let Some(open) = self.shared.indexes.find(self.name) {
-            let same = open.any().downcast::<Core<I, V>>().ok().filter(|core| core.is_unique == is_unique);
-            return same.ok_or_else(|| differs("is open with another type of keys, or another kind"));
+        let types = TableTypes::index::<I>(is_unique)?;
+        let is_open = self.shared.indexes.find(self.name).map(|open| open.any().downcast::<Core<I, V>>());
+        if let Some(Ok(core)) = &is_open
+            && core.is_unique == is_unique
+        {
+            return Ok(core.clone());
         }
         let core = |table| Arc::new(Core { name: self.name.to_string(), table, is_unique, keys });
         let listed = self.listed()?;
-        if listed.as_ref().is_some_and(|(_, listed)| listed.is_unique != is_unique) {
-            return Err(differs("is unique here and not there: open it as it is, or drop it first"));
-        }
         let old = listed.as_ref().map_or(Ok(None), |(_, listed)| self.table_of(*listed))?;
+        if let Some(own) = old.as_ref().and_then(Table::types)
+            && own != types
+        {
+            let what = format!("was created as `{own}`, and is opened as `{types}`: {WITH_OTHER_KEYS}");
+            return Err(differs(&what));
+        }
+        if is_open.is_some() || listed.as_ref().is_some_and(|(_, listed)| listed.is_unique != is_unique) {
+            return Err(differs(&format!(
+                "has another type of keys, or is of another kind: {WITH_OTHER_KEYS}"
+            )));
+        }
         if let (Some((_, listed)), Some(table)) = (&listed, &old)
             && listed.is_complete
         {
+            self.db.give_index_types(table, &types, false)?;
             let core = core(table.clone());
             self.add(&core);
             return Ok(core);
         }
-        let (list, table) = self.list_as_being_built(old, is_unique)?;
+        let (list, table) = self.list_as_being_built(old, is_unique, &types)?;
         let core = core(table);
         self.shared.indexes.add(core.clone());
         match self.build(&list, &core) {
@@ -286,7 +278,7 @@ impl<V: Value + 'static> Opening<'_, V> {
                 Ok(core)
             }
             Err(error) => {
-                let listed = Listed { is_unique, is_complete: false, table: core.table.id() };
+                let listed = ListedIndex { is_unique, is_complete: false, table: core.table.id() };
                 // The next open would build it again; a failure changes nothing for the caller.
                 if let Err(error) = self.forget(&list, listed) {
                     tracing::warn!(%error, index = self.name, "what was built of an index stays until it is dropped");
@@ -311,42 +303,81 @@ impl<V: Value + 'static> Opening<'_, V> {
     }
 
     /// Returns the table of a listed index. `None` if it does not exist: the last attempt to build
-    /// the index, or to drop it, ended between two steps, or the application dropped the table.
-    fn table_of(&self, listed: Listed) -> Result<Option<Table>> {
-        if_found(self.db.table_with_id(listed.table))
+    /// the index, or to drop it, ended between two steps, or the application dropped the table. Nor
+    /// is a table of another purpose that of an index: the list may have been copied to another
+    /// database, where tables have other identifiers.
+    fn table_of(&self, listed: ListedIndex) -> Result<Option<Table>> {
+        let found = if_found(self.db.table_with_id(listed.table))?;
+        Ok(found.filter(|table| match table.types() {
+            Some(types) => is_of_index(&types),
+            None => table.name().ends_with(&format!("/{}", self.name)),
+        }))
     }
 
     /// Lists the index as being built, with an empty table. `old` is the table of an earlier
     /// attempt. Returns the list and the table.
-    fn list_as_being_built(&self, old: Option<Table>, is_unique: bool) -> Result<(Table, Table)> {
-        let list = self.db.table_or_create(LIST)?;
-        let name = format!("{}/{}", self.table().name(), self.name);
+    fn list_as_being_built(
+        &self,
+        old: Option<Table>,
+        is_unique: bool,
+        types: &TableTypes,
+    ) -> Result<(Table, Table)> {
+        let list = self.db.table_or_create(INDEX_LIST)?;
         let table = match old {
             Some(old) => self.db.clear_table(&old.name())?,
-            None => self.db.table_or_create(&name)?,
+            None => self.new_table(&list, types)?,
         };
-        if !self.db.begin_read()?.is_empty(&table)? {
-            let what =
-                "an index needs a table of this name, which has rows of another purpose: rename one of both";
-            return Err(Error::new(ErrorKind::AlreadyExists, what).at(Location::Table(name)));
-        }
-        let listed = Listed { is_unique, is_complete: false, table: table.id() };
+        self.db.give_index_types(&table, types, true)?;
+        let listed = ListedIndex { is_unique, is_complete: false, table: table.id() };
         self.write_line(&list, listed).map(|()| (list, table))
     }
 
-    fn write_line(&self, list: &Table, listed: Listed) -> Result<()> {
-        self.db.transact(|tx| tx.insert(list, listed_as(self.table(), self.name), listed.encode()))
+    /// Returns an empty table for the index.
+    fn new_table(&self, list: &Table, types: &TableTypes) -> Result<Table> {
+        let name = format!("{}/{}", self.table().name(), self.name);
+        let Some(table) = if_found(self.db.table(&name))? else {
+            return self.db.table_with_types(&name, types);
+        };
+        if table.types().is_some_and(|own| is_of_index(&own)) && !self.is_listed(list, &table)? {
+            // Left over from a table that was dropped or cleared without its indexes.
+            return self.db.clear_table(&name);
+        }
+        if table.types().is_some() || !self.db.begin_read()?.is_empty(&table)? {
+            let what = "an index needs a table of this name, which has another purpose: rename one of both";
+            return Err(Error::new(ErrorKind::AlreadyExists, what).at(Location::Table(name)));
+        }
+        Ok(table)
+    }
+
+    /// Returns whether a table that exists has an index with this table.
+    fn is_listed(&self, list: &Table, index: &Table) -> Result<bool> {
+        let snapshot = self.db.begin_read()?;
+        for line in snapshot.iter(list) {
+            let (key, line) = line?;
+            let (table, _) = ListedIndex::of_key(&key)?;
+            if ListedIndex::decode(&line)?.table == index.id()
+                && if_found(self.db.table_with_id(table))?.is_some()
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn write_line(&self, list: &Table, listed: ListedIndex) -> Result<()> {
+        self.db
+            .transact(|tx| tx.insert(list, ListedIndex::key(self.table().id(), self.name), listed.encode()))
     }
 
     /// Removes the index from the open ones and from the list, and drops its table.
-    fn forget(&self, list: &Table, listed: Listed) -> Result<()> {
+    fn forget(&self, list: &Table, listed: ListedIndex) -> Result<()> {
         // Changes do not maintain it from here on.
-        self.write_line(list, Listed { is_complete: false, ..listed })?;
+        self.write_line(list, ListedIndex { is_complete: false, ..listed })?;
         self.shared.indexes.remove(self.name);
         if let Some(table) = self.table_of(listed)? {
             self.db.drop_table(&table.name())?;
         }
-        self.db.transact(|tx| tx.remove(list, listed_as(self.table(), self.name)).map(drop))
+        self.db.transact(|tx| tx.remove(list, ListedIndex::key(self.table().id(), self.name)).map(drop))
     }
 
     fn build<I: Key + 'static>(&self, list: &Table, core: &Core<I, V>) -> Result<()> {
@@ -357,7 +388,10 @@ impl<V: Value + 'static> Opening<'_, V> {
             from = Bound::Excluded(last);
         }
         self.db.flush()?;
-        self.write_line(list, Listed { is_unique: core.is_unique, is_complete: true, table: core.table.id() })
+        self.write_line(
+            list,
+            ListedIndex { is_unique: core.is_unique, is_complete: true, table: core.table.id() },
+        )
     }
 
     /// Writes the entries of the next rows. Returns the key of the last one; none at the end.

@@ -16,6 +16,7 @@
 //! Only the last part of a key may be as long as it likes without an end of its own. So a table
 //! with keys of strings has the bytes of the strings as its keys.
 
+use super::type_name::TypeName;
 use std::cmp::Reverse;
 
 /// The bits of `f32` and `f64` are compared with this sign bit.
@@ -52,7 +53,7 @@ pub trait AsKey<K> {
 /// Keys are ordered as Rust orders them; floats by [`f64::total_cmp`]. A key has 1 to
 /// [`Database::max_key_bytes`](crate::Database::max_key_bytes) bytes, so an empty string is no key
 /// alone, but may be part of one.
-pub trait Key: AsKey<Self> + Sized {
+pub trait Key: AsKey<Self> + TypeName + Sized {
     /// Takes a part that is not the last from the beginning of `bytes`. `None` if there is none.
     fn decode_part(bytes: &mut &[u8]) -> Option<Self>;
 

@@ -55,8 +55,8 @@ pub(super) fn decode_key<K: Key>(table: &Table, bytes: &[u8]) -> Result<K> {
 }
 
 #[cold]
-pub(super) fn not_a_key<K>(table: &Table, bytes: &[u8]) -> Error {
-    wrong(table, format!("the key `{}` is no `{}`", bytes.escape_ascii(), std::any::type_name::<K>()))
+pub(super) fn not_a_key<K: Key>(table: &Table, bytes: &[u8]) -> Error {
+    wrong(table, format!("the key `{}` is no `{}`", bytes.escape_ascii(), K::type_name()))
 }
 
 /// Returns the value that has these bytes.
@@ -65,7 +65,7 @@ pub(super) fn not_a_key<K>(table: &Table, bytes: &[u8]) -> Error {
 /// `InvalidArgument` if no value of the type has them.
 pub(super) fn decode_value<V: Value>(table: &Table, key: &[u8], bytes: &[u8]) -> Result<V::Owned> {
     V::decode(bytes).map_err(|what| {
-        let (shown, name) = (key.escape_ascii(), std::any::type_name::<V>());
+        let (shown, name) = (key.escape_ascii(), V::type_name());
         wrong(table, format!("the value of key `{shown}` is no `{name}`: {what}"))
     })
 }

@@ -1,5 +1,8 @@
 //! Values with types.
 
+#[cfg(feature = "postcard")]
+use super::shape::shape_of;
+use super::type_name::TypeName;
 use std::borrow::Borrow;
 
 /// How the values of a [`TypedTable`](crate::TypedTable) are stored.
@@ -14,7 +17,36 @@ use std::borrow::Borrow;
 /// | `Zerocopy<T>` (feature `zerocopy`) | the memory of `T` | `T` |
 ///
 /// An application may store a type of its own in its own way.
-pub trait Value {
+///
+/// ```
+/// use quenchdb::{Database, TypeName, TypedTable, Value};
+///
+/// /// A temperature, stored in tenths of a degree.
+/// #[derive(TypeName)]
+/// struct Celsius(f32);
+///
+/// impl Value for Celsius {
+///     type Owned = Celsius;
+///     type Borrowed = Celsius;
+///
+///     fn encode(value: &Celsius, out: &mut Vec<u8>) -> Result<(), String> {
+///         i16::encode(&((value.0 * 10.0) as i16), out)
+///     }
+///
+///     fn decode(bytes: &[u8]) -> Result<Celsius, String> {
+///         Ok(Celsius(f32::from(i16::decode(bytes)?) / 10.0))
+///     }
+/// }
+///
+/// # fn main() -> quenchdb::Result<()> {
+/// # let db = Database::builder().open_in_memory()?;
+/// let temperatures: TypedTable<String, Celsius> = db.typed_table("temperatures")?;
+/// db.transact(|tx| temperatures.insert(tx, "Vienna", &Celsius(21.5)))?;
+/// assert_eq!(temperatures.get(&db.begin_read()?, "Vienna")?.expect("a row").0, 21.5);
+/// # Ok(())
+/// # }
+/// ```
+pub trait Value: TypeName {
     /// What a read returns.
     type Owned: Borrow<Self::Borrowed>;
     /// What a write takes, by reference.
@@ -132,9 +164,23 @@ impl<const N: usize> Value for [u8; N] {
 
 /// Values of any type that serde knows, in the compact format of
 /// [postcard](https://docs.rs/postcard).
+///
+/// That format stores neither names nor types, so a type that has changed would misread its old
+/// values. Therefore the database keeps the shape of `T`: all names, fields and variants that serde
+/// reads. If it changes, the table is refused, until
+/// [`Database::set_types`](crate::Database::set_types) says that every row is still right: after a
+/// field got another name, for example, or an enum one more variant at its end.
+/// `#[serde(rename = "…")]` keeps a former name.
 #[cfg(feature = "postcard")]
 #[derive(Debug)]
 pub struct Postcard<T>(std::marker::PhantomData<fn() -> T>);
+
+#[cfg(feature = "postcard")]
+impl<T: serde::de::DeserializeOwned> TypeName for Postcard<T> {
+    fn type_name() -> String {
+        format!("Postcard<{}>", shape_of::<T>())
+    }
+}
 
 #[cfg(feature = "postcard")]
 impl<T: serde::Serialize + serde::de::DeserializeOwned> Value for Postcard<T> {
@@ -156,13 +202,20 @@ impl<T: serde::Serialize + serde::de::DeserializeOwned> Value for Postcard<T> {
 }
 
 /// Values whose memory is stored as it is: see [zerocopy](https://docs.rs/zerocopy). Their byte
-/// order is what the type says.
+/// order is what the type says. The type needs a [`TypeName`], which it can derive.
 #[cfg(feature = "zerocopy")]
 #[derive(Debug)]
 pub struct Zerocopy<T>(std::marker::PhantomData<fn() -> T>);
 
 #[cfg(feature = "zerocopy")]
-impl<T: zerocopy::TryFromBytes + zerocopy::IntoBytes + zerocopy::Immutable> Value for Zerocopy<T> {
+impl<T: TypeName> TypeName for Zerocopy<T> {
+    fn type_name() -> String {
+        format!("Zerocopy<{}>", T::type_name())
+    }
+}
+
+#[cfg(feature = "zerocopy")]
+impl<T: zerocopy::TryFromBytes + zerocopy::IntoBytes + zerocopy::Immutable + TypeName> Value for Zerocopy<T> {
     type Owned = T;
     type Borrowed = T;
 

@@ -5,14 +5,15 @@ use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::mapped::MapOptions;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
-    BackupOptions, Compression, Database, Dependency, Durability, Layout, MemoryCache, Preset, Settings,
-    Table,
+    BackupOptions, Compression, Database, Dependency, Durability, Layout, MemoryCache, Multimap, Preset,
+    Settings, Table, TableTypes, TypeName, TypedTable, Value,
 };
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::settings;
-use crate::support::{Content, beside, place};
+use crate::support::{Content, beside, content, place};
 
 /// The version of samples that this build writes.
 pub const NEWEST: u32 = 1;
@@ -168,6 +169,74 @@ fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) 
     (killed, expected)
 }
 
+/// The types of the tables in a sample with types.
+pub const TYPES: [(&str, Option<&str>); 6] = [
+    ("ages", Some("table of (String, u8) to Option of ages")),
+    ("ages/by age", Some("index by u32")),
+    ("ages/by name", Some("unique index by String")),
+    ("bytes", None),
+    ("late", Some("table of i64 to Vec<u8>")),
+    ("tags", Some("multimap of String to Reverse<u16>")),
+];
+
+/// An age that may be unknown.
+struct Age;
+
+impl TypeName for Age {
+    fn type_name() -> String {
+        "Option of ages".into()
+    }
+}
+
+impl Value for Age {
+    type Owned = Option<u32>;
+    type Borrowed = Option<u32>;
+
+    fn encode(value: &Option<u32>, out: &mut Vec<u8>) -> Result<(), String> {
+        value.map_or(Ok(()), |age| u32::encode(&age, out))
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Option<u32>, String> {
+        if bytes.is_empty() { Ok(None) } else { u32::decode(bytes).map(Some) }
+    }
+}
+
+/// Makes a database of tables with types: some in a checkpoint, some in the log alone, and one
+/// whose types changed.
+pub fn make_typed(closed: bool) -> (SimulatedStorage, Content) {
+    let disk = SimulatedStorage::new(1);
+    let db = settings().open(&disk);
+    let ages: TypedTable<(String, u8), Age> = db.typed_table("ages").expect("new");
+    db.index(&ages, "by age", |age: &Option<u32>| *age).expect("there is room");
+    db.multimap::<String, u16>("tags").expect("new");
+    db.create_table("bytes").expect("new");
+    for n in 0..20_u32 {
+        let age = (n % 3 > 0).then_some(n);
+        db.transact(|tx| ages.insert(tx, (format!("person {n}"), n as u8), &age)).expect("commits");
+    }
+    db.checkpoint().expect("works");
+    let types = TableTypes::multimap::<String, Reverse<u16>>().expect("short");
+    db.set_types("tags", &types).expect("not open");
+    let tags: Multimap<String, Reverse<u16>> = db.multimap("tags").expect("its types");
+    let late: TypedTable<i64, Vec<u8>> = db.typed_table("late").expect("new");
+    let name = |age: &Option<u32>| age.map(|age| format!("aged {age}"));
+    db.unique_index(&ages, "by name", name).expect("there is room");
+    for n in 0..20_u16 {
+        db.transact(|tx| {
+            tags.insert(tx, "number", Reverse(n))?;
+            late.insert(tx, -i64::from(n), &n.to_be_bytes())
+        })
+        .expect("commits");
+    }
+    let expected = content(&db);
+    if closed {
+        drop((ages, tags, late));
+        db.close().expect("works");
+        return (disk.duplicate(), expected);
+    }
+    (disk.crash(CrashKind::Kill, disk.operations(), 1).duplicate(), expected)
+}
+
 /// Makes a backup of a closed database, and an increment that adds a table, each with the content
 /// that it restores.
 pub fn make_backups() -> [(SimulatedStorage, Content); 2] {
@@ -186,7 +255,7 @@ pub fn make_backups() -> [(SimulatedStorage, Content); 2] {
 
 /// Returns the names of the samples that users have.
 pub fn names() -> Vec<String> {
-    let kinds = ["backup", "closed", "increment", "killed", "mapped-memory"];
+    let kinds = ["backup", "closed", "increment", "killed", "mapped-memory", "typed-closed", "typed-killed"];
     kinds.map(|kind| format!("v{NEWEST}-{kind}.sample")).to_vec()
 }
 
@@ -197,6 +266,8 @@ pub fn make_named(name: &str) -> (Vec<SimulatedStorage>, Content) {
         "closed" => (make(true), None),
         "killed" => (make(false), None),
         "mapped-memory" => (make_in_memory(), None),
+        "typed-closed" => (make_typed(true), None),
+        "typed-killed" => (make_typed(false), None),
         backup => {
             let [full, increment] = make_backups();
             match backup {

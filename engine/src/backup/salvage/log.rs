@@ -11,7 +11,8 @@ use crate::store::{CsnSet, Manifest};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Applies the transactions of the log; `names` are the tables of the checkpoint.
+/// Applies the transactions of the log; `names` are the tables of the checkpoint. Returns the
+/// tables at the end.
 ///
 /// # Errors
 /// Those of the sink. Damage is in the report.
@@ -21,12 +22,12 @@ pub(super) fn apply_log(
     names: HashMap<TableId, String>,
     sink: &mut dyn SalvageSink,
     report: &mut SalvageReport,
-) -> Result<()> {
+) -> Result<HashMap<TableId, String>> {
     if manifest.clean {
-        return Ok(());
+        return Ok(names);
     }
     let voids = manifest.voids();
-    let Some(records) = read_records(storage, manifest, &voids, report) else { return Ok(()) };
+    let Some(records) = read_records(storage, manifest, &voids, report) else { return Ok(names) };
     let mut replay = LogReplay {
         checkpoint: manifest.checkpoint,
         next: voids.first_absent(manifest.checkpoint.next()),
@@ -54,7 +55,7 @@ pub(super) fn apply_log(
         let misfits = replay.applier.misfits;
         report.remarks.push(format!("{misfits} changes in the log fit nothing that is there"));
     }
-    Ok(())
+    Ok(replay.applier.names)
 }
 
 /// Encoded records by CSN.
@@ -235,6 +236,10 @@ impl Applier<'_> {
                     return Ok(false);
                 };
                 self.sink.rename_table(&before, name)?;
+            }
+            Operation::SetTypes { table, types } => {
+                let Some(name) = names.get(&table) else { return Ok(false) };
+                self.sink.set_types(name, &types.decode()?)?;
             }
             Operation::Put { table, key, value } => {
                 let Some(name) = names.get(&table) else { return Ok(false) };

@@ -23,11 +23,12 @@ mod log;
 pub use report::{LostRange, SalvageReport, SalvageSink, SalvagedTable};
 
 use super::progress::ProgressFn;
-use crate::base::Result;
+use crate::base::{Result, TableId};
 use crate::device::Storage;
 use crate::store::SalvageScan;
 use log::apply_log;
 use pages::salvage_pages;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Copies everything readable of the database in `storage` to `sink`; `scan` found its pages.
@@ -42,14 +43,15 @@ pub fn salvage(
 ) -> Result<SalvageReport> {
     let mut report = SalvageReport { remarks: scan.remarks.clone(), ..SalvageReport::default() };
     let tables = salvage_pages(scan, sink, &mut report, progress)?;
+    let names = tables.into_iter().filter(|table| table.id.0 > 0);
+    let mut names: HashMap<TableId, String> = names.map(|table| (table.id, table.name)).collect();
     if let Some(manifest) = &scan.manifest {
-        let names = tables.into_iter().filter(|table| table.id.0 > 0);
-        let names = names.map(|table| (table.id, table.name)).collect();
-        apply_log(storage, manifest, names, sink, &mut report)?;
+        names = apply_log(storage, manifest, names, sink, &mut report)?;
     } else {
         report
             .remarks
             .push("the log is left out: without a manifest it is unknown which log records count".into());
     }
+    sink.finish(&names)?;
     Ok(report)
 }

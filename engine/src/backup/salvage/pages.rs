@@ -29,6 +29,9 @@ pub(super) fn salvage_pages(
         progress("tables read", done as u64, tables.len() as u64);
         walk.report.tables.entry(table.name.clone()).or_default();
         walk.sink.create_table(&table.name)?;
+        if let Some(types) = &table.types {
+            walk.sink.set_types(&table.name, types)?;
+        }
         walk.below(&table.name, table.root, (Vec::new(), None), None)?;
     }
     walk.fill_gaps(!known)?;
@@ -59,7 +62,12 @@ impl Walk<'_> {
         let mut tables = older.find_map(|bytes| decode_catalog_prefix(&bytes)).unwrap_or_default();
         for root in self.roots() {
             if tables.iter().all(|table| table.root != root) {
-                tables.push(TableRecord { id: TableId(0), name: format!("salvaged-{root}"), root });
+                tables.push(TableRecord {
+                    id: TableId(0),
+                    name: format!("salvaged-{root}"),
+                    root,
+                    types: None,
+                });
             }
         }
         (tables, false)

@@ -1,7 +1,7 @@
 //! The result of a salvage, and the sink that its rows go to.
 
-use crate::base::Result;
-use std::collections::BTreeMap;
+use crate::base::{Result, TableId, TableTypes};
+use std::collections::{BTreeMap, HashMap};
 
 /// The new database that salvaged rows are written to.
 pub trait SalvageSink {
@@ -23,6 +23,12 @@ pub trait SalvageSink {
     /// Those of the new database.
     fn rename_table(&mut self, table: &str, new_name: &str) -> Result<()>;
 
+    /// Gives types to an existing table.
+    ///
+    /// # Errors
+    /// Those of the new database.
+    fn set_types(&mut self, table: &str, types: &TableTypes) -> Result<()>;
+
     /// Writes a row of an existing table.
     ///
     /// # Errors
@@ -40,6 +46,13 @@ pub trait SalvageSink {
     /// # Errors
     /// Those of the new database.
     fn get(&mut self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>>;
+
+    /// Everything has been written. `names` are the tables by their identifiers in the damaged
+    /// database.
+    ///
+    /// # Errors
+    /// Those of the new database.
+    fn finish(&mut self, names: &HashMap<TableId, String>) -> Result<()>;
 }
 
 /// Keys of a table that could not be read.

@@ -62,6 +62,9 @@ impl InOrder<'_> {
                 }
                 Operation::CreateTable { table, name } => self.system.replay_create(table, name, self.csn)?,
                 Operation::RenameTable { table, name } => self.system.replay_rename(table, name, self.csn)?,
+                Operation::SetTypes { table, types } => {
+                    self.system.replay_types(table, types.decode()?, self.csn)?;
+                }
                 Operation::DropTable { table } => self.system.replay_drop(table, self.csn)?,
                 _ => {}
             }
