@@ -34,7 +34,7 @@ pub use base::settings::{
     Acknowledger, Append, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryCache,
     MemoryFence, MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
 };
-pub use base::{Csn, Error, ErrorKind, Location, Result, TableKind, TableTypes};
+pub use base::{Csn, Error, ErrorKind, Location, LogId, PageId, Result, SegmentId, TableKind, TableTypes};
 #[cfg(feature = "derive")]
 pub use quenchdb_derive::{Key, TypeName};
 pub use typed::*;

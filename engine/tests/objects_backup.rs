@@ -12,7 +12,7 @@ use quenchdb::{BackupOptions, Database, Error, ErrorKind, Place, Preset, Restore
 use std::sync::Arc;
 
 fn of_store(storage: &Arc<ObjectStorage>) -> Place {
-    Place::Storage(storage.clone())
+    Place::storage(storage.clone())
 }
 
 fn commit(db: &Database, transactions: u32) {

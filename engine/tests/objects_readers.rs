@@ -331,7 +331,7 @@ fn mixed(seed: u64, faults: bool) {
         // The removal of a pin is tried once.
         store.heal();
         store.finish_late();
-        let place = Place::Storage(connect(&store).1);
+        let place = Place::storage(connect(&store).1);
         place.pins().expect("no fault").iter().for_each(|pin| place.remove_pin(&pin.name).expect("is there"));
     }
     assert_eq!(names(&store, "pins/"), Vec::<String>::new(), "seed {seed}");
@@ -361,7 +361,7 @@ fn a_reader_without_its_pin_fails_and_reads_nothing_wrong() {
             let lifetime = if ends_by_itself { Duration::ZERO } else { Duration::from_secs(3600) };
             let storage = machine.storage(Options { pin_lifetime: lifetime, ..options() });
             let reader = read(storage).expect("opens");
-            let place = Place::Storage(connect(&store).1);
+            let place = Place::storage(connect(&store).1);
             let pins = place.pins().expect("no fault");
             assert_eq!(pins.len(), 1);
             assert!(pins[0].owner.starts_with(&format!("process {} on ", std::process::id())), "{pins:?}");
@@ -424,7 +424,7 @@ fn a_dead_reader_keeps_its_checkpoint_until_its_pin_goes() {
         (0..5).for_each(|_| writer.step());
         settle(&store);
         assert!(pinned.iter().all(|name| store.object(name).is_some()), "they are kept");
-        let place = Place::Storage(connect(&store).1);
+        let place = Place::storage(connect(&store).1);
         assert_eq!(writer.db.checkpoint_readers().len(), 1);
         place.remove_pin(&place.pins().expect("no fault")[0].name).expect("is there");
         // An extent goes when nothing in it is in use.
@@ -481,13 +481,13 @@ fn a_reader_is_backed_up_while_the_writer_continues() {
         (0..5).for_each(|_| writer.step());
         let target = SimulatedStore::new(8);
         let (third, storage) = connect(&target);
-        let report = reader.backup(Place::Storage(storage), BackupOptions::default()).expect("sound");
+        let report = reader.backup(Place::storage(storage), BackupOptions::default()).expect("sound");
         assert_eq!(report.csn, reader.checkpoint_csn());
         writer.step();
         let (fourth, storage) = connect(&target);
         let restored = SimulatedStore::new(9);
         let (fifth, onto) = connect(&restored);
-        let (backup, onto) = (Place::Storage(storage), Place::Storage(onto));
+        let (backup, onto) = (Place::storage(storage), Place::storage(onto));
         Database::restore([backup], onto, RestoreOptions::default()).expect("sound");
         let (sixth, copy) = open(&settings(Preset::Auto), &restored).expect("opens");
         assert_eq!(content(&copy), content(&reader));

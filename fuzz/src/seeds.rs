@@ -194,7 +194,7 @@ fn copies() -> Vec<(&'static str, Vec<u8>)> {
         };
         db.transact(insert).expect("a whole disk");
     };
-    let place = |disk: &SimulatedStorage| Place::Storage(Arc::new(disk.clone()));
+    let place = |disk: &SimulatedStorage| Place::storage(Arc::new(disk.clone()));
     let (full, increment) = (SimulatedStorage::new(5), SimulatedStorage::new(6));
     fill(1);
     db.backup(place(&full), BackupOptions::default()).expect("a whole disk");

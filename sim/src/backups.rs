@@ -25,7 +25,7 @@ pub struct Backup {
 }
 
 fn place(disk: &SimulatedStorage) -> Place {
-    Place::Storage(Arc::new(disk.clone()))
+    Place::storage(Arc::new(disk.clone()))
 }
 
 impl Backup {

@@ -265,7 +265,7 @@ fn replay(
     progress: Progress,
 ) -> Result<(Csn, u64)> {
     let mut builder =
-        Database::builder().settings(settings_for_replay(settings)).storage(target).on_recovery(progress);
+        Database::builder().settings(settings_for_replay(settings)).in_storage(target).on_recovery(progress);
     builder.request.copied = Some(copied);
     let database = builder.open("a database that is being restored")?;
     let (csn, replayed) = (database.statistics().newest_csn, database.recovery().replayed);

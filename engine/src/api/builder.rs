@@ -2,11 +2,10 @@
 
 use super::database::Database;
 use super::open::{self, Progress, Request, or_ignore};
-use super::place::Place;
+use super::place::{OtherStorage, Place};
 use super::refuse;
 use super::verify::{self, VerifyReport};
 use crate::base::Result;
-use crate::base::clock::Clock;
 use crate::base::settings::{
     Acknowledger, Append, Compression, Dependency, DeviceTrust, IdleLogs, Layout, MemoryCache, MemoryFence,
     MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
@@ -142,16 +141,8 @@ impl Builder {
         self
     }
 
-    /// Sets where the database is stored, instead of in a directory. `open` then uses its path only
-    /// in messages.
-    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Builder {
+    pub(super) fn in_storage(mut self, storage: Arc<dyn Storage>) -> Builder {
         self.storage = Some(storage);
-        self
-    }
-
-    /// Sets the time source, instead of the machine's clock.
-    pub fn clock(mut self, clock: Clock) -> Builder {
-        self.request.clock = clock;
         self
     }
 
@@ -209,7 +200,7 @@ impl Builder {
     fn open_storage(&mut self, path: &Path) -> Result<Arc<dyn Storage>> {
         let settings = &self.request.settings;
         let place = match self.storage.take() {
-            Some(storage) => Place::from(storage),
+            Some(storage) => Place::Storage(OtherStorage(storage)),
             None => Place::from(path),
         };
         if matches!(place, Place::Url(_)) && !settings.create && !settings.read_only {
@@ -247,7 +238,7 @@ impl Builder {
     /// # Errors
     /// `InvalidArgument` for settings; `OutOfMemory`.
     pub fn open_in_memory(self) -> Result<Database> {
-        self.storage(Arc::new(MemoryStorage::new())).open("memory")
+        self.in_storage(Arc::new(MemoryStorage::new())).open("memory")
     }
 }
 
@@ -264,5 +255,21 @@ impl Database {
     /// Returns a builder, to set what differs from the defaults before [`Builder::open`].
     pub fn builder() -> Builder {
         Builder::default()
+    }
+}
+
+/// For the engine's own tools and tests.
+#[cfg(any(test, feature = "internals"))]
+impl Builder {
+    /// Sets where the database is stored, instead of in a directory. `open` then uses its path only
+    /// in messages.
+    pub fn storage(self, storage: Arc<dyn Storage>) -> Builder {
+        self.in_storage(storage)
+    }
+
+    /// Sets the time source, instead of the machine's clock.
+    pub fn clock(mut self, clock: crate::base::clock::Clock) -> Builder {
+        self.request.clock = clock;
+        self
     }
 }

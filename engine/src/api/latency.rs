@@ -36,7 +36,7 @@ pub struct LatencySummary {
 impl LatencySummary {
     /// The summary of what a histogram has counted.
     #[must_use]
-    pub fn of(histogram: &LatencyHistogram) -> LatencySummary {
+    pub(crate) fn of(histogram: &LatencyHistogram) -> LatencySummary {
         let all = histogram.merged();
         let at = |quantile| all.value_at_quantile(quantile) as f64 / 1000.0;
         if all.is_empty() {

@@ -52,7 +52,7 @@ pub use health::{Health, HealthState};
 pub(crate) use index_list::{INDEX_LIST, ListedIndex};
 pub use latency::LatencySummary;
 pub use open::Progress;
-pub use place::Place;
+pub use place::{OtherStorage, Place};
 pub(crate) use range::prefix_range;
 pub use range::{KeyRange, Range, Row};
 pub use reads::Reads;
@@ -71,19 +71,40 @@ pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, S
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
 pub use crate::device::{
-    LogObject, LogRecords, ObjectContent, ObjectList, ObjectRequests, ObjectState, Pin,
+    DeviceFacts, LogObject, LogRecords, ObjectContent, ObjectList, ObjectRequests, ObjectState, Pin,
     StoredObject,
 };
 pub use crate::feed::{Change, ChangedTable, Changes, ChangesOf, CommittedTransaction};
+pub use crate::log::DumpedRecord;
 pub use crate::recovery::RecoveryReport;
-pub use crate::store::{CheckpointReader, ManifestCopy, SpaceCell};
+pub use crate::store::{CheckpointReader, ManifestCopy, PackUsage, SpaceCell};
 pub use crate::transaction::{
     Isolation, LockInfo, LockMode, LockRelease, LockedKeys, Locking, Savepoint, TransactionOptions,
 };
 pub use crate::tree::VALUE_BYTES_MAX;
 
-/// Which public types may move to another thread, and which may be used by several at once.
+/// What may be used after a panic that was caught: a panic leaves no call half done. Either the
+/// call takes its changes back, or the database is poisoned, and every later call says so.
+macro_rules! survive_panics {
+    ($($type:ty),*) => { $(
+        impl std::panic::UnwindSafe for $type {}
+        impl std::panic::RefUnwindSafe for $type {}
+    )* };
+}
+
+survive_panics! { Database, Table, Snapshot, Place }
+
+/// Which public types may move to another thread, and which may be used by several at once; and
+/// which may be used after a panic that was caught.
 const _: () = {
+    const fn survive_panics<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+
+    survive_panics::<Database>();
+    survive_panics::<Table>();
+    survive_panics::<Snapshot>();
+    survive_panics::<Place>();
+    survive_panics::<crate::Settings>();
+
     const fn move_between_threads<T: Send>() {}
     const fn are_shared_by_threads<T: Send + Sync>() {}
 

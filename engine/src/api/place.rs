@@ -17,9 +17,13 @@ pub enum Place {
     Directory(PathBuf),
     /// A store of objects, with the feature `object-storage`.
     Url(String),
-    /// Another storage, for instance in memory.
-    Storage(Arc<dyn Storage>),
+    /// A storage of the tools and tests of this repository.
+    Storage(OtherStorage),
 }
+
+/// A storage that only the engine's own tools and tests can make.
+#[derive(Clone, Debug)]
+pub struct OtherStorage(pub(super) Arc<dyn Storage>);
 
 impl<P: AsRef<Path> + ?Sized> From<&P> for Place {
     fn from(path: &P) -> Place {
@@ -37,13 +41,14 @@ impl From<PathBuf> for Place {
     }
 }
 
-impl From<Arc<dyn Storage>> for Place {
-    fn from(storage: Arc<dyn Storage>) -> Place {
-        Place::Storage(storage)
-    }
-}
-
 impl Place {
+    /// Returns the place of another storage: for the engine's own tools and tests.
+    #[cfg(any(test, feature = "internals"))]
+    #[must_use]
+    pub fn storage(storage: Arc<dyn Storage>) -> Place {
+        Place::Storage(OtherStorage(storage))
+    }
+
     /// Locks out writers until the result is dropped. Opening a database in a directory creates the
     /// lock file. Without this file the database is not open (it is a copy, for instance), and the
     /// file is not created, because the place is only read.
@@ -163,7 +168,7 @@ impl Place {
         settings: &Settings,
     ) -> Result<Arc<dyn Storage>> {
         match self {
-            Place::Storage(storage) => Ok(storage.clone()),
+            Place::Storage(storage) => Ok(storage.0.clone()),
             Place::Url(url) => open_url(url, read_only),
             Place::Directory(path) => {
                 let Settings { device_trust, io_uring, .. } = *settings;

@@ -47,7 +47,7 @@ impl Database {
         let remains = SalvageScan::look(&*source, &mut *progress)?;
         let page_bytes = settings.page_bytes.max(remains.page_bytes());
         let settings = Settings { page_bytes, create: true, read_only: false, ..settings };
-        let database = Database::builder().settings(settings).storage(target).open("salvage")?;
+        let database = Database::builder().settings(settings).in_storage(target).open("salvage")?;
         // Another process may have created one meanwhile.
         if database.statistics().newest_csn.0 > 0 || !database.tables().is_empty() {
             return Err(Error::new(

@@ -157,6 +157,7 @@ impl FilesReport {
 
 /// The result of a check, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum VerifyClass {
     /// Nothing is wrong.
     Sound,

@@ -58,6 +58,7 @@ impl Compression {
 
 /// When a commit returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[non_exhaustive]
 pub enum Durability {
     /// When the transaction, and everything it depends on, survives a power cut.
     #[default]
@@ -74,6 +75,7 @@ pub enum Durability {
 
 /// What a device flush is expected to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[non_exhaustive]
 pub enum DeviceTrust {
     /// Ask the block device (`queue/write_cache`, `queue/fua`), and flush if its cache is volatile.
     #[default]
@@ -271,6 +273,7 @@ const LOG_BUFFER_BYTES_MAX: usize = 16 << 20;
 
 /// An override of the durability method that the probe would choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[non_exhaustive]
 pub enum MethodSetting {
     /// The worker submits a DSYNC write.
     WorkerDsync,

@@ -138,7 +138,7 @@ const AVERAGED: u64 = 64;
 impl ReplayRates {
     /// Returns the time of `work`.
     #[must_use]
-    pub fn estimate(self, work: ReplayWork, limits: ReplayLimits, page_bytes: u64) -> ReplayEstimate {
+    pub(crate) fn estimate(self, work: ReplayWork, limits: ReplayLimits, page_bytes: u64) -> ReplayEstimate {
         let read_bytes = work.log_bytes + work.log_bytes.saturating_sub(limits.keep_bytes);
         let scan_seconds = read_bytes as f64 / self.scan_bytes_per_second;
         let threads = limits.threads.max(1) as f64;

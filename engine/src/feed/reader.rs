@@ -68,7 +68,7 @@ impl Changes {
     /// # Errors
     /// `FellBehind` if the log does not retain everything above the start; `InvalidArgument` if no
     /// transaction has that CSN yet.
-    pub fn begin(start: FeedStart) -> Result<Changes> {
+    pub(crate) fn begin(start: FeedStart) -> Result<Changes> {
         let newest = start.source.newest_drawn();
         if start.after > newest {
             let what = format!(

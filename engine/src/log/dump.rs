@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 /// A record, readable.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DumpedRecord {
     /// The place of the record.
     pub location: Location,

@@ -40,7 +40,7 @@ pub struct RecoveryReport {
 impl RecoveryReport {
     /// Returns the measurements for the model of the next recovery.
     #[must_use]
-    pub fn measured(&self) -> MeasuredReplay {
+    pub(crate) fn measured(&self) -> MeasuredReplay {
         MeasuredReplay {
             log_bytes: self.log_file_bytes,
             scan_seconds: self.scan_seconds,

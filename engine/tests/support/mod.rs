@@ -115,7 +115,7 @@ pub fn beside_others<T>(others: u64, db: &Database, work: impl FnOnce() -> T) ->
 }
 
 pub fn place(disk: &SimulatedStorage) -> Place {
-    Place::Storage(Arc::new(disk.clone()))
+    Place::storage(Arc::new(disk.clone()))
 }
 
 /// Restores backups, and optionally the log that was written after them, to a new disk.

@@ -27,6 +27,7 @@ pub struct MapOptions {
 
 /// What fenced stores survive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Survives {
     /// The end of the process, however it comes; not of the machine.
     ProcessCrash,

@@ -21,6 +21,7 @@ pub const LINE_BYTES: usize = 64;
 
 /// See the module's text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Primitive {
     /// Lines are written back, or passed by, in this way.
     Store(MemoryStore),
