@@ -286,6 +286,75 @@ fn rows_cannot_change_until_all_indexes_are_open() -> Result<()> {
 }
 
 #[test]
+fn composed_changes_keep_the_indexes() -> Result<()> {
+    let db = memory();
+    let (users, by_email, by_group) = open(&db);
+    let (a, b) = (user("a@x", &[1, 2]), user("b@x", &[2]));
+    db.transact(|tx| {
+        assert!(users.compare_and_set(tx, 1, None, Some(&a))?);
+        assert!(!users.compare_and_set(tx, 1, None, Some(&b))?);
+        assert!(!users.compare_and_set(tx, 1, Some(&b), None)?);
+        assert!(users.compare_and_set(tx, 2, None, None)?);
+        assert!(users.compare_and_set(tx, 1, Some(&a), Some(&b))?);
+        assert_eq!(by_email.get(tx, "a@x")?, None);
+        assert_eq!(by_group.get(tx, 2).count(), 1);
+        let taken = users.compare_and_set(tx, 2, None, Some(&b)).expect_err("another row has the email");
+        assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(users.get_for_share(tx, 1)?, Some(b.clone()));
+        assert_eq!(users.get_for_update(tx, 3)?, None);
+        assert!(users.compare_and_set(tx, 1, Some(&b), None)?);
+        assert!(by_email.get(tx, "b@x")?.is_none());
+        users.insert(tx, 4, &a)
+    })?;
+    check(&db, &by_email, &by_group);
+    let snapshot = db.begin_read()?;
+    let keys = |range: std::ops::Range<u32>| users.keys(&snapshot, range).collect::<Result<Vec<_>>>();
+    assert_eq!((keys(0..9)?, keys(5..9)?), (vec![4], vec![]));
+    Ok(())
+}
+
+#[test]
+fn removing_a_prefix_keeps_the_indexes_and_other_rows() -> Result<()> {
+    let db = memory();
+    let visits: TypedTable<(String, u32), String> = db.typed_table("visits")?;
+    let by_day = db.index(&visits, "by guest", |guest: &str| [guest.to_string()])?;
+    db.transact(|tx| {
+        for (city, day, guest) in
+            [("Graz", 1, "a"), ("Vienna", 1, "a"), ("Vienna", 2, "b"), ("Viennaa", 1, "a")]
+        {
+            visits.insert(tx, (city, day), guest)?;
+        }
+        assert_eq!(visits.remove_prefix(tx, ("Vienna",))?, 2);
+        assert_eq!(by_day.get(tx, "a").count(), 2);
+        Result::Ok(())
+    })?;
+    let snapshot = db.begin_read()?;
+    let left: Vec<_> = visits.keys(&snapshot, ..).map(|key| Ok(key?.0)).collect::<Result<_>>()?;
+    assert_eq!(left, ["Graz", "Viennaa"]);
+    assert_eq!(by_day.verify(&snapshot)?.problems, [""; 0]);
+    Ok(())
+}
+
+#[test]
+fn rows_locked_through_a_typed_table_are_locked() -> Result<()> {
+    let db = memory();
+    let counts: TypedTable<u8, i64> = db.typed_table("counts")?;
+    let mut first = db.begin()?;
+    assert_eq!(counts.get_for_update(&mut first, 1)?, None);
+    let mut second = db.begin()?;
+    let refused = counts.insert(&mut second, 1, &2).expect_err("the row is locked");
+    assert!(refused.is_retryable(), "{refused}");
+    second.abort();
+    counts.insert(&mut first, 1, &1)?;
+    first.commit()?;
+    let mut sharing = [db.begin()?, db.begin()?];
+    for tx in &mut sharing {
+        assert_eq!(counts.get_for_share(tx, 1)?, Some(1));
+    }
+    Ok(())
+}
+
+#[test]
 fn a_unique_index_of_equal_keys_is_not_built() -> Result<()> {
     let db = memory();
     let users: Users = db.typed_table("users")?;

@@ -22,7 +22,7 @@ pub use index::{Index, IndexReport, IndexRows, UniqueIndex};
 pub use key::{AsKey, Key};
 pub use multimap::Multimap;
 pub use prefix::AsPrefix;
-pub use range::{KeysIn, TypedRange};
+pub use range::{KeysIn, TypedKeys, TypedRange};
 pub use table::TypedTable;
 pub use type_name::TypeName;
 #[cfg(feature = "postcard")]

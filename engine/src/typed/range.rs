@@ -94,6 +94,48 @@ pub struct TypedRange<'a, S, K, V> {
     types: PhantomData<fn() -> (K, V)>,
 }
 
+/// The keys of a [`TypedTable`](crate::TypedTable) in their order, from both ends. After an error
+/// the iterator ends.
+#[derive(Debug)]
+#[must_use = "a range reads nothing before `next`"]
+pub struct TypedKeys<'a, S, K> {
+    rows: Range<'a, S>,
+    table: Table,
+    failed: bool,
+    types: PhantomData<fn() -> K>,
+}
+
+impl<'a, S: Reads, K: Key> TypedKeys<'a, S, K> {
+    pub(super) fn new(reader: &'a S, table: &Table, range: impl KeyRange) -> Self {
+        let rows = reader.range(table, range).keys();
+        TypedKeys { rows, table: table.clone(), failed: false, types: PhantomData }
+    }
+
+    fn step(&mut self, back: bool) -> Option<Result<K>> {
+        if self.failed {
+            return None;
+        }
+        let row = if back { self.rows.next_row_back() } else { self.rows.next_row() }?;
+        let key = row.and_then(|(key, _)| decode_key(&self.table, key));
+        self.failed = key.is_err();
+        Some(key)
+    }
+}
+
+impl<S: Reads, K: Key> Iterator for TypedKeys<'_, S, K> {
+    type Item = Result<K>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(false)
+    }
+}
+
+impl<S: Reads, K: Key> DoubleEndedIterator for TypedKeys<'_, S, K> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(true)
+    }
+}
+
 impl<'a, S: Reads, K: Key, V: Value> TypedRange<'a, S, K, V> {
     pub(super) fn new(reader: &'a S, table: &Table, range: impl KeyRange) -> Self {
         let rows = reader.range(table, range);

@@ -3,7 +3,7 @@
 use super::key::{AsKey, Key};
 use super::maintain::Indexes;
 use super::prefix::AsPrefix;
-use super::range::{KeysIn, TypedRange, bounds, decode_key, decode_value, encode_value};
+use super::range::{KeysIn, TypedKeys, TypedRange, bounds, decode_key, decode_value, encode_value};
 use super::value::Value;
 use crate::api::{KeyRange, Reads, Table, Transaction, prefix_range};
 use crate::base::Result;
@@ -114,6 +114,27 @@ impl<K: Key, V: Value> TypedTable<K, V> {
         TypedRange::new(reader, self.untyped(), prefix_range(&prefix.to_prefix()))
     }
 
+    /// Returns the keys of a range in their order, from both ends. No value is decoded, and of
+    /// large ones nothing is read.
+    ///
+    /// ```
+    /// # use quenchdb::{Database, Result, TypedTable};
+    /// # let db = Database::builder().open_in_memory()?;
+    /// let ages: TypedTable<String, u32> = db.typed_table("ages")?;
+    /// db.transact(|tx| {
+    ///     ages.insert(tx, "alice", &40)?;
+    ///     ages.insert(tx, "bob", &50)
+    /// })?;
+    /// let snapshot = db.begin_read()?;
+    /// let names: Vec<String> = ages.keys(&snapshot, "b"..).collect::<Result<_>>()?;
+    /// assert_eq!(names, ["bob"]);
+    /// assert_eq!(ages.keys(&snapshot, ..).next_back().transpose()?.as_deref(), Some("bob"));
+    /// # Ok::<(), quenchdb::Error>(())
+    /// ```
+    pub fn keys<'a, S: Reads>(&self, reader: &'a S, range: impl KeysIn<K>) -> TypedKeys<'a, S, K> {
+        TypedKeys::new(reader, self.untyped(), bounds(&range))
+    }
+
     /// Returns the row with the lowest key.
     ///
     /// # Errors
@@ -145,6 +166,63 @@ impl<K: Key, V: Value> TypedTable<K, V> {
     /// As [`Transaction::get`].
     pub fn is_empty(&self, reader: &impl Reads) -> Result<bool> {
         reader.is_empty(self.untyped())
+    }
+}
+
+/// Reads that lock.
+impl<K: Key, V: Value> TypedTable<K, V> {
+    /// Reads `key` and locks the row, whether it exists or not, against other writers until the
+    /// transaction ends, as [`Transaction::get_for_update`].
+    ///
+    /// ```
+    /// # use quenchdb::{Database, Locking, TransactionOptions, TypedTable};
+    /// # let db = Database::builder().open_in_memory()?;
+    /// let seats: TypedTable<u32, u32> = db.typed_table("seats")?;
+    /// db.transact(|tx| seats.insert(tx, 1, &3))?;
+    /// let waiting = TransactionOptions::new().locking(Locking::Pessimistic);
+    /// let left = db.transact_with(waiting, |tx| {
+    ///     // Others that want seats of this row wait here.
+    ///     let free = seats.get_for_update(tx, 1)?.unwrap_or(0);
+    ///     seats.insert(tx, 1, &free.saturating_sub(2))?;
+    ///     quenchdb::Result::Ok(free.saturating_sub(2))
+    /// })?;
+    /// assert_eq!(left, 1);
+    /// # Ok::<(), quenchdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_update`] and [`TypedTable::get`].
+    pub fn get_for_update(&self, tx: &mut Transaction, key: impl AsKey<K>) -> Result<Option<V::Owned>> {
+        let (table, key) = (self.untyped(), key.to_key());
+        let value = tx.get_for_update(table, &key)?;
+        value.map(|value| decode_value::<V>(table, &key, &value)).transpose()
+    }
+
+    /// Reads `key` and locks the row, whether it exists or not, against changes until the
+    /// transaction ends; others may read and lock it in the same way. As
+    /// [`Transaction::get_for_share`].
+    ///
+    /// ```
+    /// # use quenchdb::{Database, TypedTable};
+    /// # let db = Database::builder().open_in_memory()?;
+    /// let prices: TypedTable<String, u64> = db.typed_table("prices")?;
+    /// let sold: TypedTable<u64, u64> = db.typed_table("sold")?;
+    /// db.transact(|tx| prices.insert(tx, "apple", &30))?;
+    /// db.transact(|tx| {
+    ///     // The price does not change until this sale is committed.
+    ///     let price = prices.get_for_share(tx, "apple")?.unwrap_or(0);
+    ///     sold.insert(tx, 1, &price)
+    /// })?;
+    /// assert_eq!(sold.get(&db.begin_read()?, 1)?, Some(30));
+    /// # Ok::<(), quenchdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get_for_share`] and [`TypedTable::get`].
+    pub fn get_for_share(&self, tx: &mut Transaction, key: impl AsKey<K>) -> Result<Option<V::Owned>> {
+        let (table, key) = (self.untyped(), key.to_key());
+        let value = tx.get_for_share(table, &key)?;
+        value.map(|value| decode_value::<V>(table, &key, &value)).transpose()
     }
 }
 
@@ -247,6 +325,47 @@ impl<K: Key, V: Value> TypedTable<K, V> {
         Ok(is_absent)
     }
 
+    /// Sets `key` to `new` if its value is `expected`, where `None` stands for a key that does not
+    /// exist. Returns whether it was. Values are compared as they are stored.
+    ///
+    /// ```
+    /// # use quenchdb::{Database, TypedTable};
+    /// # let db = Database::builder().open_in_memory()?;
+    /// let owners: TypedTable<u64, String> = db.typed_table("owners")?;
+    /// db.transact(|tx| {
+    ///     assert!(owners.compare_and_set(tx, 7, None, Some("alice"))?);
+    ///     assert!(!owners.compare_and_set(tx, 7, Some("bob"), Some("carol"))?);
+    ///     assert!(owners.compare_and_set(tx, 7, Some("alice"), None)?);
+    ///     quenchdb::Result::Ok(())
+    /// })?;
+    /// # Ok::<(), quenchdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`TypedTable::replace`].
+    pub fn compare_and_set(
+        &self,
+        tx: &mut Transaction,
+        key: impl AsKey<K>,
+        expected: Option<&V::Borrowed>,
+        new: Option<&V::Borrowed>,
+    ) -> Result<bool> {
+        let (table, key) = (self.untyped(), key.to_key());
+        let expected = expected.map(|value| encode_value::<V>(table, value)).transpose()?;
+        let before = tx.read_to_change(table, &key)?;
+        if before != expected {
+            return Ok(false);
+        }
+        let before = before.map(|value| decode_value::<V>(table, &key, &value)).transpose()?;
+        let before = before.as_ref().map(Borrow::borrow);
+        match new {
+            Some(value) => self.put(tx, &key, Some(before), value)?,
+            None if before.is_some() => drop(self.delete(tx, &key, Some(before))?),
+            None => {}
+        }
+        Ok(true)
+    }
+
     /// Deletes the row with the lowest key and returns it.
     ///
     /// # Errors
@@ -269,6 +388,29 @@ impl<K: Key, V: Value> TypedTable<K, V> {
     /// As [`TypedTable::replace`].
     pub fn remove_range(&self, tx: &mut Transaction, range: impl KeysIn<K>) -> Result<u64> {
         self.remove_between(tx, bounds(&range))
+    }
+
+    /// Deletes all rows whose keys begin with `prefix`, as [`TypedTable::prefix`] returns them, and
+    /// returns their number.
+    ///
+    /// ```
+    /// # use quenchdb::{Database, TypedTable};
+    /// # let db = Database::builder().open_in_memory()?;
+    /// let visits: TypedTable<(String, u32), u64> = db.typed_table("visits")?;
+    /// let removed = db.transact(|tx| {
+    ///     visits.insert(tx, ("Vienna", 1), &70)?;
+    ///     visits.insert(tx, ("Vienna", 2), &90)?;
+    ///     visits.insert(tx, ("Graz", 2), &40)?;
+    ///     visits.remove_prefix(tx, ("Vienna",))
+    /// })?;
+    /// assert_eq!(removed, 2);
+    /// # Ok::<(), quenchdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`TypedTable::replace`].
+    pub fn remove_prefix(&self, tx: &mut Transaction, prefix: impl AsPrefix<K>) -> Result<u64> {
+        self.remove_between(tx, prefix_range(&prefix.to_prefix()))
     }
 
     /// Deletes all rows, and returns their number.
