@@ -101,3 +101,24 @@ fn published_packages_say_what_they_are() {
     });
     report("a published package has all of these fields", wrong);
 }
+
+/// The comparison with other engines names the versions that the measurements use.
+#[test]
+fn comparison_names_the_measured_versions() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("part of the source");
+    let (page, lock) = (read("docs/guide/comparison.md"), read("peers/Cargo.lock"));
+    let version = |package: &str| {
+        let (_, rest) = lock.split_once(&format!("name = \"{package}\"\nversion = \"")).expect("locked");
+        rest.split_once('"').expect("it ends").0.to_string()
+    };
+    let of_library = |package: &str| version(package).split('+').next_back().map(str::to_string);
+    let named = [
+        ("RocksDB", of_library("librocksdb-sys").expect("it names the library")),
+        ("`heed`", version("heed")),
+        ("redb", version("redb")),
+        ("fjall", version("fjall")),
+    ];
+    for (engine, version) in named {
+        assert!(page.contains(&format!("{engine} {version}")), "{engine} {version} is not in the comparison");
+    }
+}
