@@ -108,9 +108,9 @@ impl Plan {
     #[must_use]
     pub fn level_name(&self) -> &'static str {
         match self.level {
-            Durability::Durable => "durable",
             Durability::BoundedLoss => "bounded",
             Durability::Lazy => "lazy",
+            _ => "durable",
         }
     }
 }

@@ -37,8 +37,8 @@ impl ModelledStorage {
     pub fn new(inner: Arc<dyn Storage>, device: Device, trust: DeviceTrust) -> ModelledStorage {
         let volatile_cache = match trust {
             DeviceTrust::Auto => device.figures().flush_ns.is_some() || inner.facts().volatile_cache,
-            DeviceTrust::Flush => true,
             DeviceTrust::Device => false,
+            _ => true,
         };
         if volatile_cache {
             inner.set_durability(DurabilityMethod::Dsync);

@@ -147,7 +147,7 @@ fn as_text(report: &VerifyReport) -> String {
     let class = match report.class() {
         VerifyClass::Sound => "sound",
         VerifyClass::Degraded => "DEGRADED",
-        VerifyClass::Damaged => "NOT SOUND",
+        _ => "NOT SOUND",
     };
     let _ = writeln!(
         text,

@@ -13,6 +13,8 @@ pub mod environment;
 pub mod random;
 #[cfg(any(test, feature = "internals"))]
 pub mod depth;
+// Tools and tests use more of it.
+#[cfg_attr(not(feature = "internals"), allow(dead_code))]
 pub mod clock;
 pub mod allocation_failure;
 pub mod account;

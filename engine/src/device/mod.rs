@@ -26,6 +26,8 @@ mod buffer;
 pub mod mapped;
 mod requests;
 mod monitor;
+// Tools and tests use more of it.
+#[cfg_attr(not(feature = "internals"), allow(dead_code))]
 mod storage;
 mod object_list;
 mod locks;
