@@ -11,6 +11,7 @@ mod backup;
 mod bad_input;
 mod basics;
 mod by_page;
+mod checkpoint_beside_writers;
 mod checkpoint_exact;
 mod changes;
 mod chunks;

@@ -52,11 +52,14 @@ pub fn compact(
     let (mut pages_moved, mut in_vain) = (0, 0);
     // A checkpoint first, so that all free blocks are known.
     checkpointer.checkpoint()?;
+    // Beside writers there are always new sparse packs, and new images at the end. Each image moves
+    // about once.
+    let pages = store.usage().pages;
     loop {
         let moved = checkpointer.repack(STEP)?;
         pages_moved += moved;
         progress("pages repacked", pages_moved, pages_moved + store.packs().sparse_packs);
-        if moved == 0 {
+        if moved == 0 || pages_moved > pages {
             break;
         }
     }
@@ -68,6 +71,7 @@ pub fn compact(
     if rounds_max == 0 {
         pages_moved += empty_extents(checkpointer, store, progress)?;
     }
+    let mut shortest = length();
     for _ in 0..rounds_max {
         let (start, bound) = (length(), store.disk_space().compact_blocks());
         if start <= bound {
@@ -79,7 +83,7 @@ pub fn compact(
             let moved = checkpointer.move_tail(bound, STEP)?;
             here += moved;
             progress("pages moved", here.min(total), total);
-            if moved == 0 {
+            if moved == 0 || here > pages {
                 break;
             }
         }
@@ -87,8 +91,9 @@ pub fn compact(
         checkpointer.checkpoint()?;
         store.disk_space().cut_free_end()?;
         // An image that an eviction is writing can be at the end, and moves when it is known to be
-        // one.
-        in_vain = if length() >= start && here == 0 { in_vain + 1 } else { 0 };
+        // one. Writers may need what was gained.
+        in_vain = if length() >= shortest { in_vain + 1 } else { 0 };
+        shortest = shortest.min(length());
         if in_vain == ROUNDS_IN_VAIN {
             break;
         }

@@ -370,6 +370,11 @@ impl FrameTable {
         self.free.lock().recycled.push(page);
     }
 
+    /// Lists the id of a page that is free now and has no memory.
+    pub(super) fn add_cold(&self, page: PageId) {
+        self.free.lock().cold.push(page);
+    }
+
     /// Gives back the memory of at most `most` free pages. Returns of how many.
     pub(super) fn discard_free(&self, most: u64) -> u64 {
         let mut ids = {

@@ -295,6 +295,22 @@ impl Pool {
         self.memory.eviction.budget_grew();
     }
 
+    /// Frees a page that is not in memory, to which nothing refers, without reading it. Returns
+    /// false if there is no such page: it may be in memory.
+    #[must_use]
+    pub fn free_evicted(&self, page: PageId) -> bool {
+        let frames = self.frames();
+        let Some(entry) = frames.entry_of(page).filter(|entry| entry.latch.claim_evicted()) else {
+            return false;
+        };
+        let guard = ExclusiveGuard::new(frames, page);
+        self.loader.source.freed(page, guard.epoch());
+        frames.set_flags(entry, 0);
+        FrameTable::count_free(entry);
+        frames.add_cold(guard.release_free());
+        true
+    }
+
     /// Has the evicted ones of `pages` brought in, in the background if possible. The caller holds
     /// no latch.
     pub fn read_ahead(&self, pages: impl Iterator<Item = PageId>) {

@@ -89,7 +89,7 @@ impl Checkpointer {
         published.check_open()?;
         let (start, _running) = (self.clock.now(), Running::begin(&self.totals));
         // Garbage that is collected now is not in the images; the rest is listed in them.
-        self.system.versions.collect_all();
+        self.system.versions.collect_for_checkpoint();
         let frees_paused = self.system.large_values.pause_frees();
         let committed = self.replay.committed();
 
@@ -220,7 +220,7 @@ impl Checkpointer {
         if let Some(segments) = mode.closed_log.filter(|_| !published.manifest.clean) {
             mark_closed(published, segments)?;
         }
-        self.system.versions.collect_all();
+        self.system.versions.collect_for_checkpoint();
         if mode.closed_log.is_none() {
             self.repack_a_little(mode.pacer);
             let shortens_in = self.compact_a_little(mode.pacer);

@@ -13,6 +13,7 @@ pub mod consolidation;
 pub mod fork;
 pub mod epoch;
 pub mod event;
+pub mod priority_lock;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 mod slices;
@@ -21,6 +22,7 @@ pub use backoff::Backoff;
 pub use consolidation::ConsolidationArray;
 pub use event::Event;
 pub use fork::{NotInherited, Ours, PerProcess, Process};
+pub use priority_lock::PriorityLock;
 
 #[cfg(loom)]
 use loom as imp;

@@ -4,7 +4,8 @@
 //! snapshot between the two needs the value. It is freed when no pin is between them and none can
 //! come: when the CSN of its removal is at or below the collector's bound, and all pins are known.
 //!
-//! 1. Freeing needs the lock `freeing`. A checkpoint holds this lock from before it chooses C until
+//! 1. Freeing needs the lock `freeing`. Threads that free only try it, and return it soon to a
+//!    checkpoint that waits for it. A checkpoint holds this lock from before it chooses C until
 //!    it has listed the values that are in its images although no entry in them refers to them
 //!    ([`DeferredFrees::as_of`]), and has closed its epoch, so that the values are in its mapping.
 //!    After a crash the listed values are queued again: no page is lost.
@@ -22,7 +23,7 @@ use crate::base::Csn;
 use crate::base::planted::{self, Bug};
 use crate::buffer::{EmergencyReserve, Pool};
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, PriorityLock};
 use crate::tree::{LargeReference, overflow};
 
 /// A large value that no entry refers to.
@@ -58,7 +59,7 @@ pub(super) struct DeferredFrees {
     queue: Mutex<Queue>,
     /// Length of the queue. Written under its lock.
     count: AtomicUsize,
-    freeing: Mutex<()>,
+    freeing: PriorityLock,
 }
 
 /// While it lives no replaced value is freed.
@@ -93,13 +94,15 @@ impl DeferredFrees {
     }
 
     /// Frees what no snapshot can see, unless another thread is freeing or a checkpoint has paused
-    /// it. `thorough` looks even if nothing is likely to be found.
+    /// it, or until a checkpoint wants to or `is_over`. `thorough` looks even if nothing is likely
+    /// to be found.
     pub fn collect(
         &self,
         pool: &Pool,
         uncommitted: &UncommittedPages,
         horizon: &Horizon<'_>,
         thorough: bool,
+        is_over: &dyn Fn() -> bool,
     ) {
         if self.count.load(Ordering::Acquire) == 0 && !(thorough && uncommitted.has_orphaned()) {
             return;
@@ -118,7 +121,12 @@ impl DeferredFrees {
             return;
         }
         let mut orphaned = Vec::new();
-        for value in self.take_unseen(&pins, oldest, horizon.bound, thorough) {
+        let mut unseen = self.take_unseen(&pins, oldest, horizon.bound, thorough).into_iter();
+        while let Some(value) = unseen.next() {
+            if self.freeing.is_wanted() || is_over() {
+                self.put_back(std::iter::once(value).chain(unseen));
+                break;
+            }
             let root = value.reference.root.0;
             match overflow::free_or_keep(pool, &value.reference, &mut orphaned) {
                 Ok(Ok(())) => {}
@@ -133,6 +141,15 @@ impl DeferredFrees {
             tracing::warn!(pages = orphaned.len(), "pages of replaced values are freed later");
             uncommitted.note_orphaned(pool, &orphaned);
         }
+    }
+
+    /// Queues values again that another collection frees.
+    fn put_back(&self, values: impl Iterator<Item = DeferredFree>) {
+        let mut queue = self.queue.lock();
+        queue.values.extend(values);
+        // The next collection looks again.
+        queue.kept = 0;
+        self.count.store(queue.all().count(), Ordering::Release);
     }
 
     fn keep(&self, value: DeferredFree) {

@@ -22,6 +22,7 @@
 //! that was changed since, also of a key that was inserted and deleted again.
 //!
 //! 1. One thread at a time collects, and only that thread gives slots of committed versions back.
+//!    Threads that have committed only try, and end early if a thread waits that must collect.
 //! 2. The horizon's bound, the newest CSN below W, is read before the pins are scanned.
 //! 3. A deleted key's entry is removed from its page after its version was given back or pruned,
 //!    and the deletion stays queued until then. If another transaction has changed or locked the
@@ -36,9 +37,9 @@ use super::descriptor::{Descriptors, Stamp};
 use super::versions::{ALLOCATION_BYTES, Before, Undo, VersionHandle, Versions};
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
+use crate::sync::{Mutex, PriorityLock};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -130,7 +131,7 @@ pub enum ToCollect {
 #[derive(Debug)]
 pub struct Garbage {
     shards: [Mutex<Queue>; SHARDS],
-    collector: Mutex<()>,
+    collector: PriorityLock,
     next_shard: AtomicUsize,
     /// Versions that were pruned so far. Written by the collector.
     pruned: AtomicU64,
@@ -140,7 +141,7 @@ impl Default for Garbage {
     fn default() -> Self {
         Garbage {
             shards: std::array::from_fn(|_| Mutex::new(Queue::default())),
-            collector: Mutex::new(()),
+            collector: PriorityLock::default(),
             next_shard: AtomicUsize::new(0),
             pruned: AtomicU64::new(0),
         }
@@ -201,11 +202,19 @@ impl Garbage {
         }
     }
 
-    /// Gives back what no snapshot can see in all shards.
-    pub fn collect_all(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>, pruning: Pruning) {
+    /// Gives back what no snapshot can see in all shards. Entries of deleted keys only until
+    /// `is_over`.
+    pub fn collect_all(
+        &self,
+        versions: &Arc<Versions>,
+        horizon: &Horizon<'_>,
+        pruning: Pruning,
+        is_over: &dyn Fn() -> bool,
+    ) {
         let _alone = self.collector.lock();
         for shard in 0..SHARDS {
-            self.collect_shard(shard, versions, horizon, usize::MAX, pruning);
+            self.collect_versions(shard, versions, horizon, usize::MAX, pruning);
+            self.purge(shard, versions, usize::MAX, is_over);
         }
     }
 
@@ -219,7 +228,20 @@ impl Garbage {
         }
     }
 
+    /// As the rest of a commit: ends early if a thread waits that must collect.
     fn collect_shard(
+        &self,
+        shard: usize,
+        versions: &Arc<Versions>,
+        horizon: &Horizon<'_>,
+        most: usize,
+        pruning: Pruning,
+    ) {
+        self.collect_versions(shard, versions, horizon, most, pruning);
+        self.purge(shard, versions, most, &|| self.collector.is_wanted());
+    }
+
+    fn collect_versions(
         &self,
         shard: usize,
         versions: &Arc<Versions>,
@@ -253,14 +275,18 @@ impl Garbage {
         if versions.has_much_deferred() {
             guard.flush();
         }
-        // Purging may wait for pages, and must not do so in an epoch.
-        drop(guard);
-        self.purge(shard, versions, most);
     }
 
-    /// Removes entries of deleted keys (invariant 3).
-    fn purge(&self, shard: usize, versions: &Versions, most: usize) {
-        for _ in 0..most {
+    /// Removes entries of deleted keys (invariant 3), at most those that are queued now: others may
+    /// delete faster than this thread removes, which may have to read each page.
+    ///
+    /// May wait for pages, so the calling thread is in no epoch.
+    fn purge(&self, shard: usize, versions: &Versions, most: usize, is_over: &dyn Fn() -> bool) {
+        let queued = self.shards[shard].lock().deletes.len();
+        for _ in 0..most.min(queued) {
+            if is_over() {
+                return;
+            }
             let next = {
                 let guard = pin();
                 let mut queue = self.shards[shard].lock();

@@ -80,10 +80,10 @@ impl LargeValues {
         self.deferred.all()
     }
 
-    /// Frees values that no snapshot can see. `thorough` looks even if nothing is likely to be
-    /// found.
-    pub(super) fn collect(&self, horizon: &Horizon<'_>, thorough: bool) {
-        self.deferred.collect(&self.pool, &self.uncommitted, horizon, thorough);
+    /// Frees values that no snapshot can see, until `is_over`. `thorough` looks even if nothing is
+    /// likely to be found.
+    pub(super) fn collect(&self, horizon: &Horizon<'_>, thorough: bool, is_over: &dyn Fn() -> bool) {
+        self.deferred.collect(&self.pool, &self.uncommitted, horizon, thorough, is_over);
     }
 
     /// Keeps pages of uncommitted values from being noted or freed: for a checkpoint that is about

@@ -57,6 +57,9 @@ fn run_deferred_frees() {
     }
 }
 
+/// Time that a checkpoint collects garbage beside writers, before its images and after them.
+const CHECKPOINT_COLLECTS: Duration = Duration::from_millis(200);
+
 /// What a stamp means for a page that is about to leave memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StampState {
@@ -195,14 +198,26 @@ impl VersionStore {
 
     fn collect_all_pruning(&self, pruning: Pruning) {
         let horizon = self.horizon();
-        self.garbage.collect_all(&self.slots, &horizon, pruning);
-        self.large_values.collect(&horizon, true);
+        self.garbage.collect_all(&self.slots, &horizon, pruning, &|| false);
+        self.large_values.collect(&horizon, true, &|| false);
+    }
+
+    /// Collects all garbage that can be collected now, for a checkpoint: beside writers only for a
+    /// short time, because they collect, too.
+    pub fn collect_for_checkpoint(&self) {
+        let (begun, newest) = (self.clock.now(), self.committed.newest_drawn());
+        let is_over = || {
+            self.clock.now().since(begun) >= CHECKPOINT_COLLECTS && self.committed.newest_drawn() != newest
+        };
+        let horizon = self.horizon();
+        self.garbage.collect_all(&self.slots, &horizon, Pruning::WhenItPays, &is_over);
+        self.large_values.collect(&horizon, true, &is_over);
     }
 
     /// Frees large values that no snapshot can see: a few of them take more memory than many
     /// versions.
     pub fn collect_large_values(&self) {
-        self.large_values.collect(&self.horizon(), false);
+        self.large_values.collect(&self.horizon(), false, &|| false);
     }
 
     /// Creates the version of an owner of a large value; gives memory back and retries if there is

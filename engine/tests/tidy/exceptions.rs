@@ -14,6 +14,7 @@ pub const IMPORTS: &[&str] = &[
     "sync::epoch -> sync::simulation",
     "sync::event -> sync",
     "sync::event -> sync::simulation",
+    "sync::priority_lock -> sync",
     "sync::simulation::primitives -> sync::simulation",
 ];
 

@@ -73,7 +73,7 @@ fn a_version_that_is_yet_to_be_stamped_is_not_pruned() {
     let above = versions.create(0, Stamp::committed(Csn(30)), undo(below.word()), &pin()).expect("room");
     garbage.push(0, Csn(30), std::iter::once(above), std::iter::empty());
     let horizon = Horizon { bound: Csn(30), descriptors: &descriptors };
-    garbage.collect_all(&versions, &horizon, Pruning::Now);
+    garbage.collect_all(&versions, &horizon, Pruning::Now, &|| false);
     run_pending_frees(&versions);
     assert!(!versions.is_settled(below.word()));
 }
@@ -98,7 +98,7 @@ fn awaited_memory_is_pruned_after_a_pruning_that_judged_little() {
         Csn(csn)
     };
     let collect = |bound, pruning| {
-        garbage.collect_all(&versions, &Horizon { bound, descriptors: &descriptors }, pruning);
+        garbage.collect_all(&versions, &Horizon { bound, descriptors: &descriptors }, pruning, &|| false);
         pin().flush();
     };
     change(14_000);
@@ -205,7 +205,7 @@ fn before_images_copied_by_pruning_are_charged() {
     let _reader = pin();
     let before = versions.bytes_in_memory();
     let horizon = Horizon { bound: Csn(5000), descriptors: &descriptors };
-    garbage.collect_all(&versions, &horizon, Pruning::Now);
+    garbage.collect_all(&versions, &horizon, Pruning::Now, &|| false);
     assert!(versions.bytes_in_memory() > before + 1_000_000);
     assert!(account.bytes() >= versions.bytes_in_memory(), "{} bytes are charged", account.bytes());
 }
@@ -224,7 +224,7 @@ fn deletions_pruned_from_another_shard_are_purged() {
     };
     let collect = |csn| {
         let horizon = Horizon { bound: Csn(csn), descriptors: &descriptors };
-        garbage.collect_all(&versions, &horizon, Pruning::Now);
+        garbage.collect_all(&versions, &horizon, Pruning::Now, &|| false);
         garbage.shards[0].lock().deletes.len()
     };
     change(0, 2, 0, Before::Value([0; 8].into()), Some(b"seen"));

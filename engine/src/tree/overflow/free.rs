@@ -100,6 +100,10 @@ pub fn free_or_keep(pool: &Pool, reference: &LargeReference, left: &mut Vec<Page
     }
     let mut failed = Ok(());
     for top in all {
+        // The index page that names it is sound, so its content does not have to be read.
+        if top.level == 0 && !planted::is(Bug::OverflowPageLeaked) && pool.free_evicted(top.page) {
+            continue;
+        }
         match (LargeSubtree { shape, top }).free_top(pool, &mut |guard| pool.free(guard)) {
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::Corruption => failed = failed.and(Err(error)),
