@@ -19,13 +19,14 @@ pub fn storage(url: &str) -> Result<Arc<dyn Storage>> {
     Ok(Arc::new(open_url(url, true, Options::default())?))
 }
 
-/// Returns whether a store has no object at `url`, not even one that is no database's.
+/// Returns whether a store has no object at `url`, not even one that is no database's. What a probe
+/// has left does not count.
 ///
 /// # Errors
 /// The URL is wrong, or the store does not answer.
 pub fn is_empty(url: &str) -> Result<bool> {
     let store = connect(url)?;
-    Ok(list(&*store)?.is_empty())
+    Ok(list(&*store)?.iter().all(|name| name.starts_with("probe/")))
 }
 
 /// Removes all objects at `url`. The manifest goes first: without it there is no database.

@@ -166,7 +166,7 @@ impl<P: Protocol> Client<P> {
     /// Those of `connect`; [`ErrorKind::Io`]: the system refuses a thread, or the settings
     /// cannot be found in time.
     pub fn connect(
-        facts: StoreFacts,
+        mut facts: StoreFacts,
         effort: Effort,
         advice: &str,
         connect: Connect<P>,
@@ -199,6 +199,7 @@ impl<P: Protocol> Client<P> {
                 });
             }
         };
+        facts.endpoint.clone_from(&protocol.place().endpoint);
         let random = Mutex::new(Random::from_entropy());
         let newest = Newest { protocol: Arc::new(protocol), made: Instant::now(), is_refused: false };
         let requests = Arc::new(Requests { newest: Mutex::new(newest), connect, effort, random });

@@ -87,7 +87,13 @@ impl ObjectStore for DirectoryStore {
 
     fn facts(&self) -> StoreFacts {
         let name = format!("file://{}", self.shared.root.display());
-        StoreFacts { name, appends: false, parts_max: 1, appends_check_version: false }
+        StoreFacts {
+            name,
+            endpoint: String::new(),
+            appends: false,
+            parts_max: 1,
+            appends_check_version: false,
+        }
     }
 }
 

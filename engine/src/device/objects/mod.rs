@@ -66,7 +66,7 @@ pub use open::{open_url, open_url_to_look};
 pub use options::Options;
 pub use page_cache::PageCache;
 #[cfg(feature = "internals")]
-pub use probe::probe;
+pub use probe::{Rounds, probe, probe_races, probe_to_open};
 #[cfg(feature = "internals")]
 pub use register::MANIFEST_NAME;
 #[cfg(feature = "internals")]

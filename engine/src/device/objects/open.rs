@@ -4,7 +4,7 @@
 use super::cloud::{CloudOptions, CloudStore};
 use super::directory::DirectoryStore;
 use super::options::Options;
-use super::probe::probe;
+use super::probe::probe_to_open;
 #[cfg(feature = "s3")]
 use super::s3::{S3Options, S3Store};
 use super::storage::ObjectStorage;
@@ -62,14 +62,14 @@ fn cloud(url: &ObjectUrl, reads: Option<Duration>) -> Result<Arc<dyn ObjectStore
 /// the store first, so that a server that ignores an offset or a condition is refused.
 ///
 /// # Errors
-/// As [`connect`] and [`probe`].
+/// As [`connect`] and [`probe_to_open`].
 pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectStorage> {
     let store = connect(url)?;
     if read_only {
         let facts = store.facts();
         return Ok(ObjectStorage::unprobed(store, facts, options));
     }
-    let facts = probe(&*store)?;
+    let facts = probe_to_open(&*store)?;
     Ok(ObjectStorage::new(store, facts, options))
 }
 

@@ -221,10 +221,11 @@ impl Shared {
         let listed = persist(&*self.store, &request, self.options.patience)
             .map_err(|failure| error_of(&failure, "the objects cannot be listed", ""))?
             .listed;
-        // Another process may have created a database meanwhile: the claim finds out.
-        let is_ours = |name: &str| {
-            name == MANIFEST_NAME || ["probe/", "pins/"].iter().any(|prefix| name.starts_with(prefix))
-        };
+        // Another process has created a database meanwhile: the claim finds out.
+        if listed.iter().any(|object| object.name == MANIFEST_NAME) {
+            return Ok(());
+        }
+        let is_ours = |name: &str| ["probe/", "pins/"].iter().any(|prefix| name.starts_with(prefix));
         match listed.iter().find(|object| !is_ours(&object.name)) {
             None => Ok(()),
             Some(object) => {

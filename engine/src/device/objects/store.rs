@@ -14,6 +14,8 @@ pub type Done = Box<dyn FnOnce(Outcome) + Send>;
 pub struct StoreFacts {
     /// For people: `s3://bucket/prefix`. Holds no secret.
     pub name: String,
+    /// The server, for people; empty if the name says it. Holds no secret.
+    pub endpoint: String,
     /// Objects take appends.
     pub appends: bool,
     /// Most appends that an object takes, its creation included.

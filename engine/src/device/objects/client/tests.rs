@@ -31,8 +31,13 @@ impl Protocol for Rotated {
 #[test]
 fn refused_client_reads_its_credentials_again() {
     let (found, right) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(1)));
-    let facts =
-        StoreFacts { name: "s3://b".into(), appends: false, parts_max: 1, appends_check_version: false };
+    let facts = StoreFacts {
+        name: "s3://b".into(),
+        endpoint: String::new(),
+        appends: false,
+        parts_max: 1,
+        appends_check_version: false,
+    };
     let second = Duration::from_secs(10);
     let effort = Effort { attempt_timeout: second, read_deadline: second, threads: 1 };
     let (of_connect, times) = (right.clone(), found.clone());

@@ -34,7 +34,13 @@ impl CloudStore {
     pub fn connect(url: &ObjectUrl, options: &CloudOptions) -> Result<CloudStore> {
         let appends = url.scheme == Scheme::Azure;
         let parts_max = if appends { PARTS_MAX } else { 1 };
-        let facts = StoreFacts { name: url.to_string(), appends, parts_max, appends_check_version: appends };
+        let facts = StoreFacts {
+            name: url.to_string(),
+            endpoint: String::new(),
+            appends,
+            parts_max,
+            appends_check_version: appends,
+        };
         let effort = Effort {
             attempt_timeout: options.attempt_timeout,
             read_deadline: options.read_deadline,

@@ -1,7 +1,7 @@
 //! Unit tests of `directory`.
 
 use super::*;
-use crate::device::objects::probe::probe;
+use crate::device::objects::probe::{Rounds, probe, probe_races};
 use crate::device::objects::store::perform;
 
 fn put(store: &DirectoryStore, name: &str, body: &'static [u8], condition: Condition) -> Outcome {
@@ -18,6 +18,7 @@ fn the_probe_finds_a_store_without_appends() {
     let store = DirectoryStore::open(directory.path()).expect("opens");
     let facts = probe(&store).expect("it keeps its promises");
     assert!(!facts.appends);
+    probe_races(&store, &facts, Rounds { races: 4, reads: 4 }).expect("one of several requests wins");
     let listed = perform(&store, Request::List { prefix: String::new() }).expect("readable").listed;
     assert_eq!(listed, [], "the probe removes its object");
 }

@@ -1,8 +1,10 @@
 //! Unit tests of `probe`, over a store in memory that breaks one promise at a time.
 
-use super::super::request::Listed;
+use super::super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, Version};
 use super::super::store::Done;
+use super::promises::{CREATED, REPLACED};
 use super::*;
+use crate::base::ErrorKind;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -52,8 +54,13 @@ struct Memory {
 const REQUESTS: usize = 19;
 
 fn memory(broken: Option<Broken>) -> Memory {
-    let facts =
-        StoreFacts { name: "memory".into(), appends: true, parts_max: 10_000, appends_check_version: true };
+    let facts = StoreFacts {
+        name: "memory".into(),
+        endpoint: String::new(),
+        appends: true,
+        parts_max: 10_000,
+        appends_check_version: true,
+    };
     Memory { facts, broken, state: Mutex::default() }
 }
 
@@ -375,4 +382,85 @@ fn probes_use_different_names() {
     let state = store.state.lock().unwrap();
     assert!(state.requests.iter().all(|(name, _)| name.starts_with("probe/")));
     assert_ne!(state.requests.first().unwrap().0, state.requests.last().unwrap().0);
+}
+
+/// A few rounds: four of each kind race at the same time.
+const FEW: Rounds = Rounds { races: 6, reads: 3 };
+
+fn race(store: &Memory) -> Result<()> {
+    try_until_clear(store, &Clock::manual(), Duration::ZERO, |trial| {
+        Race::new(trial, store.facts.appends, FEW).run()
+    })
+}
+
+#[test]
+fn races_of_a_right_store_pass_and_leave_nothing() {
+    for appends in [true, false] {
+        let mut store = memory(None);
+        store.facts.appends = appends;
+        race(&store).unwrap();
+        assert!(store.names().is_empty());
+    }
+}
+
+#[test]
+fn refused_rival_whose_bytes_are_there_is_a_fault() {
+    let error = race(&memory(Some(Broken::CreateOverwritesAndRefuses))).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().contains("the object holds other bytes"), "{error}");
+    let error = race(&memory(Some(Broken::WrongAppendIsRefusedAndApplied))).unwrap_err();
+    assert!(error.message().contains("16 appends"), "{error}");
+}
+
+#[test]
+fn second_winner_of_each_kind_is_a_fault() {
+    for (broken, named) in [
+        (Broken::CreateOverwrites, "16 of 16 creations"),
+        (Broken::ReplaceIgnoresVersion, "16 of 16 replacements"),
+        (Broken::AppendIgnoresOffset, "16 of 16 appends"),
+    ] {
+        let store = memory(Some(broken));
+        let error = race(&store).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains(named), "{error}");
+        assert!(store.names().is_empty());
+    }
+}
+
+#[test]
+fn rivals_without_an_answer_leave_the_race() {
+    for kind in [FailureKind::Throttled, FailureKind::Unknown, FailureKind::Again] {
+        let store = memory(None);
+        // All but one of the first race, and half of the second.
+        store.state.lock().unwrap().failing =
+            (0..15).chain(16..24).map(|number| (number, kind, false)).collect();
+        race(&store).unwrap();
+    }
+    // A race without a winner decides nothing, and all of them are tried again.
+    let store = memory(None);
+    store.state.lock().unwrap().failing =
+        (0..10_000).map(|number| (number, FailureKind::Throttled, false)).collect();
+    assert_eq!(race(&store).unwrap_err().kind(), ErrorKind::Io);
+    let store = memory(None);
+    store.state.lock().unwrap().failing = vec![(3, FailureKind::Denied, false)];
+    assert_eq!(race(&store).unwrap_err().kind(), ErrorKind::InvalidArgument);
+}
+
+#[test]
+fn mark_is_believed_for_a_month_at_its_server() {
+    let (store, clock) = (memory(None), Clock::manual());
+    let mut facts = store.facts.clone();
+    facts.endpoint = "http://one".into();
+    clock.advance(Duration::from_secs(1000));
+    assert!(!mark::is_there(&store, &facts, &clock));
+    mark::put(&store, &facts, &clock);
+    assert!(mark::is_there(&store, &facts, &clock));
+    let elsewhere = StoreFacts { endpoint: "http://two".into(), ..facts.clone() };
+    assert!(!mark::is_there(&store, &elsewhere, &clock));
+    assert!(!mark::is_there(&store, &facts, &Clock::manual()), "it is of the future");
+    clock.advance(Duration::from_secs(31 * 24 * 3600));
+    assert!(!mark::is_there(&store, &facts, &clock));
+    // Another open has the same name, so marks do not become many.
+    mark::put(&store, &facts, &clock);
+    assert_eq!(store.names().len(), 1);
 }

@@ -29,7 +29,13 @@ impl S3Store {
     pub fn connect(url: &ObjectUrl, options: &S3Options) -> Result<S3Store> {
         let appends = is_directory_bucket(&url.bucket);
         let parts_max = if appends { PARTS_MAX } else { 1 };
-        let facts = StoreFacts { name: url.to_string(), appends, parts_max, appends_check_version: appends };
+        let facts = StoreFacts {
+            name: url.to_string(),
+            endpoint: String::new(),
+            appends,
+            parts_max,
+            appends_check_version: appends,
+        };
         let effort = Effort {
             attempt_timeout: options.attempt_timeout,
             read_deadline: options.read_deadline,

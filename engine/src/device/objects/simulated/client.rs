@@ -108,6 +108,7 @@ impl SimulatedClient {
             let options = &network.options;
             let facts = StoreFacts {
                 name: "simulated".into(),
+                endpoint: String::new(),
                 appends: options.appends,
                 parts_max: options.parts_max,
                 appends_check_version: options.appends_check_version,

@@ -101,6 +101,7 @@ impl ObjectStore for MemoryStore {
     fn facts(&self) -> StoreFacts {
         StoreFacts {
             name: "memory".into(),
+            endpoint: String::new(),
             appends: self.appends,
             parts_max: 10_000,
             appends_check_version: true,

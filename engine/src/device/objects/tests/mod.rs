@@ -5,12 +5,15 @@ mod many_writers;
 pub(super) mod memory_store;
 
 use super::simulated::{Fault, FaultKind, SimulatedStore, StoreOptions};
-use super::{ObjectStorage, ObjectStore, Options};
+use super::{
+    Done, Failure, FailureKind, MANIFEST_NAME, ObjectStorage, ObjectStore, Options, Request, StoreFacts,
+};
 use crate::base::settings::Settings;
 use crate::device::{AlignedBuffer, OpenMode, Storage, WriteRequest};
 use crate::{Database, ErrorKind};
 use memory_store::MemoryStore;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn open(store: &MemoryStore) -> crate::Result<Database> {
@@ -65,6 +68,39 @@ fn a_second_writer_ends_the_first() {
         second.close().expect("closes");
         let segments = |prefix: &str| store.names().iter().filter(|name| name.starts_with(prefix)).count();
         assert!(segments("pages/000002") > 0, "{:?}", store.names());
+    }
+}
+
+/// A store whose manifest cannot be seen yet in the first read.
+#[derive(Debug)]
+struct Early(MemoryStore, AtomicBool);
+
+impl ObjectStore for Early {
+    fn start(&self, request: Request, done: Done) {
+        let is_first = request.name() == MANIFEST_NAME && !self.1.swap(true, Ordering::SeqCst);
+        match is_first {
+            true => done(Err(Failure { kind: FailureKind::Absent, what: "not yet".into() })),
+            false => self.0.start(request, done),
+        }
+    }
+
+    fn facts(&self) -> StoreFacts {
+        self.0.facts()
+    }
+}
+
+#[test]
+fn database_created_by_another_meanwhile_is_no_damage() {
+    for store in stores() {
+        let db = open(&store).expect("opens");
+        db.create_table("t").expect("new");
+        let early = Arc::new(Early(store.clone(), AtomicBool::new(false)));
+        let options = Options { patience: Duration::from_secs(2), ..Options::default() };
+        let storage = Arc::new(ObjectStorage::new(early, store.facts(), options));
+        let opened = Database::builder().memory_bytes(16 << 20).storage(storage).open("objects");
+        let error = opened.expect_err("it looks as if nothing were there");
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        open(&store).expect("sees it").table("t").expect("is there");
     }
 }
 
