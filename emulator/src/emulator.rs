@@ -3,6 +3,7 @@
 use crate::counts::{Counter, Counts};
 use crate::fate::Fates;
 use crate::faults::Faults;
+use crate::mistakes::Mistake;
 use crate::options::Options;
 use crate::server::Server;
 use crate::service::Shared;
@@ -87,6 +88,11 @@ impl Emulator {
     /// Changes what goes wrong from now on.
     pub fn set_faults(&self, faults: Faults) {
         self.shared.fates.set_faults(faults);
+    }
+
+    /// Changes the promises that this server breaks from now on.
+    pub fn set_mistakes(&self, mistakes: Vec<Mistake>) {
+        self.shared.store.set_mistakes(mistakes);
     }
 }
 

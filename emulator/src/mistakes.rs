@@ -15,16 +15,33 @@ pub enum Mistake {
     IgnoresRange,
     /// A list lacks what was written in the last second.
     ListsLate,
+    /// `If-None-Match: *` is checked some time before the object is written, so that creations that
+    /// overlap succeed.
+    RacesIfNoneMatch,
+    /// The same for `If-Match` of a write.
+    RacesIfMatch,
+    /// The same for the offset of an append.
+    RacesOffset,
+    /// While an object is replaced, a read returns a part of the new bytes and a part of the old.
+    TearsReads,
 }
 
 impl Mistake {
+    /// Those that show only when requests overlap.
+    pub(crate) const OF_OVERLAP: [Mistake; 4] =
+        [Mistake::RacesIfNoneMatch, Mistake::RacesIfMatch, Mistake::RacesOffset, Mistake::TearsReads];
+
     /// All of them, with their names on the command line.
-    pub const ALL: [(&'static str, Mistake); 5] = [
+    pub const ALL: [(&'static str, Mistake); 9] = [
         ("ignores-offset", Mistake::IgnoresOffset),
         ("ignores-if-none-match", Mistake::IgnoresIfNoneMatch),
         ("ignores-if-match", Mistake::IgnoresIfMatch),
         ("ignores-range", Mistake::IgnoresRange),
         ("lists-late", Mistake::ListsLate),
+        ("races-if-none-match", Mistake::RacesIfNoneMatch),
+        ("races-if-match", Mistake::RacesIfMatch),
+        ("races-offset", Mistake::RacesOffset),
+        ("tears-reads", Mistake::TearsReads),
     ];
 }
 
@@ -38,4 +55,12 @@ impl FromStr for Mistake {
             format!("there is no mistake `{text}`: use {}", names.join(", "))
         })
     }
+}
+
+/// Parses names that commas separate; an empty text has none.
+///
+/// # Errors
+/// A text that names the unknown mistake.
+pub(crate) fn parse_all(text: &str) -> Result<Vec<Mistake>, String> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::parse).collect()
 }

@@ -2,6 +2,7 @@
 
 use crate::fate::{End, Ending};
 use crate::faults::Faults;
+use crate::mistakes;
 use crate::refusal::Refusal;
 use crate::service::{Access, Service, Shared};
 use crate::signature;
@@ -20,9 +21,11 @@ use std::io;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Requests for the emulator itself: `GET` for counts, `PUT` of a specification for faults.
+/// Requests for the emulator itself: `GET` for counts, `PUT` of a specification for faults, and of
+/// names for mistakes.
 const COUNTS_PATH: &str = "/.emulator/counts";
 const FAULTS_PATH: &str = "/.emulator/faults";
+const MISTAKES_PATH: &str = "/.emulator/mistakes";
 
 /// Answers connections until it is dropped.
 pub(crate) struct Server {
@@ -102,24 +105,36 @@ impl Server {
                 let text = serde_json::to_string_pretty(&self.shared.counter.read());
                 said(StatusCode::OK, text.unwrap_or_default() + "\n")
             }
-            (&Method::PUT, FAULTS_PATH) => {
-                let body = request.into_body().collect().await;
-                let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-                match String::from_utf8_lossy(&body).trim().parse::<Faults>() {
-                    Ok(faults) => {
-                        let text = format!("faults: {faults}\n");
-                        self.shared.fates.set_faults(faults);
-                        said(StatusCode::OK, text)
-                    }
-                    Err(what) => said(StatusCode::BAD_REQUEST, what + "\n"),
+            (&Method::PUT, FAULTS_PATH) => match text_of(request).await.trim().parse::<Faults>() {
+                Ok(faults) => {
+                    let text = format!("faults: {faults}\n");
+                    self.shared.fates.set_faults(faults);
+                    said(StatusCode::OK, text)
                 }
-            }
+                Err(what) => said(StatusCode::BAD_REQUEST, what + "\n"),
+            },
+            (&Method::PUT, MISTAKES_PATH) => match mistakes::parse_all(&text_of(request).await) {
+                Ok(mistakes) => {
+                    let text = format!("mistakes: {mistakes:?}\n");
+                    self.shared.store.set_mistakes(mistakes);
+                    said(StatusCode::OK, text)
+                }
+                Err(what) => said(StatusCode::BAD_REQUEST, what + "\n"),
+            },
             _ => {
-                let what = format!("the emulator knows GET {COUNTS_PATH} and PUT {FAULTS_PATH}\n");
+                let what = format!(
+                    "the emulator knows GET {COUNTS_PATH}, PUT {FAULTS_PATH} and PUT {MISTAKES_PATH}\n"
+                );
                 said(StatusCode::NOT_FOUND, what)
             }
         }
     }
+}
+
+async fn text_of(request: Request<Incoming>) -> String {
+    let body = request.into_body().collect().await;
+    let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    String::from_utf8_lossy(&body).into_owned()
 }
 
 async fn connection(server: Arc<Server>, stream: TcpStream) {

@@ -1,7 +1,6 @@
 //! The operations of S3, on the store, with latency and faults.
 
 use crate::checksums::Expected;
-use crate::content;
 use crate::counts::Counter;
 use crate::fate::{End, Ending, Fate, Fates};
 use crate::faults::Fault;
@@ -9,7 +8,7 @@ use crate::mistakes::Mistake;
 use crate::refusal::Refusal;
 use crate::sessions::Sessions;
 use crate::signature::Signed;
-use crate::store::{Demands, Found, Store, is_directory_bucket};
+use crate::store::{Demands, Found, Store, Write, is_directory_bucket};
 use crate::uploads::Uploads;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
@@ -25,6 +24,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Most bytes of a body: it is kept in memory until all of it is there.
 const BODY_BYTES_MAX: usize = 1 << 30;
+/// Time between the two steps of a write, by a mistake.
+const OVERLAP: Duration = Duration::from_millis(2);
 /// Most names in a part of a list.
 const LIST_MAX: i32 = 1000;
 
@@ -139,15 +140,33 @@ impl Service {
         let PutObjectInput { bucket, key, .. } = input;
         let operation = if offset.is_some() { "AppendObject" } else { "PutObject" };
         let call = Call::new(operation, &extensions).writes(body.len());
-        let written = self.run(call, move |shared| match offset {
-            None => shared.store.put(&bucket, &key, body.clone(), &demands).map(|version| (version, None)),
+        let write = self.begin(&bucket, &key, &body, Write { offset, demands }).await;
+        let written = self.run(call, move |shared| match write.offset {
+            None => {
+                let version = shared.store.put(&bucket, &key, body.clone(), &write.demands);
+                version.map(|version| (version, None))
+            }
             Some(offset) => {
-                let written = shared.store.append(&bucket, &key, offset, body.clone(), &demands);
+                let written = shared.store.append(&bucket, &key, offset, body.clone(), &write.demands);
                 written.map(|(version, len)| (version, Some(len as i64)))
             }
         });
         let (version, size) = written.await?;
         Ok(PutObjectOutput { e_tag: Some(ETag::Strong(version)), size, ..PutObjectOutput::default() })
+    }
+
+    /// Does what a server with a mistake does before it writes. Returns what is left to check.
+    async fn begin(&self, bucket: &str, key: &str, body: &Bytes, write: Write) -> Write {
+        let store = &self.0.store;
+        if !Mistake::OF_OVERLAP.iter().any(|mistake| store.makes(*mistake)) {
+            return write;
+        }
+        if store.makes(Mistake::TearsReads) && write.offset.is_none() {
+            store.tear(bucket, key, body, &write.demands);
+        }
+        let write = store.check_early(bucket, key, write);
+        sleep(OVERLAP).await;
+        write
     }
 
     /// Returns what is to be read of an object: the whole, or a range.
@@ -309,10 +328,10 @@ impl S3 for Service {
         let service = self.clone();
         let (found, range, bytes) = self
             .run(Call::new("GetObject", &extensions).reads(bytes), move |shared| {
-                let (found, chunks) = shared.store.content(&input.bucket, &input.key)?;
-                let range = service.to_read(&input, &found)?;
-                let bytes = content::read(&chunks, range.start, range.end).map_err(Refusal::internal)?;
-                Ok((found, range, bytes))
+                let content = shared.store.content(&input.bucket, &input.key)?;
+                let range = service.to_read(&input, &content.found)?;
+                let bytes = content.read(&range).map_err(Refusal::internal)?;
+                Ok((content.found, range, bytes))
             })
             .await?;
         let content_range =

@@ -1,6 +1,6 @@
 //! Buckets and objects. Each operation takes effect as a whole.
 
-use crate::content::{At, Chunk};
+use crate::content::{self, At, Chunk};
 use crate::log::{Change, Log, record};
 use crate::mistakes::Mistake;
 use crate::options::{Options, Place};
@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ const LISTS_LATE: Duration = Duration::from_secs(1);
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Store {
-    mistakes: Vec<Mistake>,
+    mistakes: Mutex<Vec<Mistake>>,
     parts_max: u64,
     state: Mutex<State>,
 }
@@ -37,6 +37,8 @@ struct Object {
     tag: u64,
     parts: u64,
     modified: SystemTime,
+    /// The first bytes as reads see them, by [`Mistake::TearsReads`].
+    torn: Option<Bytes>,
 }
 
 /// What a request demands of the object that it changes. A version is the text of an ETag.
@@ -48,6 +50,16 @@ pub(crate) struct Demands {
     pub present: bool,
 }
 
+/// What a write demands: of an append also the offset.
+#[derive(Clone, Debug)]
+pub(crate) struct Write {
+    pub offset: Option<u64>,
+    pub demands: Demands,
+}
+
+/// An append at this offset takes place at the end of the object.
+const AT_END: u64 = u64::MAX;
+
 /// An object as a request found it.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
@@ -55,6 +67,32 @@ pub(crate) struct Found {
     pub len: u64,
     pub version: String,
     pub modified: SystemTime,
+}
+
+/// An object and its bytes.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub found: Found,
+    chunks: Vec<Chunk>,
+    /// Bytes that stand in for the first ones.
+    torn: Bytes,
+}
+
+impl Content {
+    /// Reads a range of the bytes.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    pub fn read(&self, range: &Range<u64>) -> io::Result<Bytes> {
+        let bytes = content::read(&self.chunks, range.start, range.end)?;
+        let torn = self.torn.iter().skip(range.start as usize).take(bytes.len());
+        if torn.len() == 0 {
+            return Ok(bytes);
+        }
+        let mut bytes = bytes.to_vec();
+        bytes.iter_mut().zip(torn).for_each(|(byte, torn)| *byte = *torn);
+        Ok(bytes.into())
+    }
 }
 
 impl Object {
@@ -86,7 +124,7 @@ impl Store {
             state.log = Some(log);
         }
         let store = Store {
-            mistakes: options.mistakes.clone(),
+            mistakes: Mutex::new(options.mistakes.clone()),
             parts_max: options.parts_max,
             state: Mutex::new(state),
         };
@@ -104,7 +142,41 @@ impl Store {
 
     /// Returns whether this server breaks the promise.
     pub fn makes(&self, mistake: Mistake) -> bool {
-        self.mistakes.contains(&mistake)
+        self.mistakes.lock().unwrap_or_else(PoisonError::into_inner).contains(&mistake)
+    }
+
+    /// Changes the promises that this server breaks from now on.
+    pub fn set_mistakes(&self, mistakes: Vec<Mistake>) {
+        *self.mistakes.lock().unwrap_or_else(PoisonError::into_inner) = mistakes;
+    }
+
+    /// Returns what is left to check of a write that begins now, by a server that checks a
+    /// condition before it writes: nothing, if the condition holds now.
+    pub fn check_early(&self, bucket: &str, key: &str, write: Write) -> Write {
+        let Write { offset, demands } = &write;
+        let races = (demands.absent && self.makes(Mistake::RacesIfNoneMatch))
+            || (demands.version.is_some() && self.makes(Mistake::RacesIfMatch))
+            || (offset.is_some_and(|offset| offset > 0) && self.makes(Mistake::RacesOffset));
+        let state = self.lock();
+        let object = state.objects(bucket).ok().and_then(|objects| objects.get(key));
+        let is_at_end = offset.is_none_or(|at| at == object.map_or(0, |object| object.len));
+        if !races || !is_at_end || self.check(object, key, demands).is_err() {
+            return write;
+        }
+        // An offset of 0 would create the object.
+        Write { offset: offset.map(|at| if at > 0 { AT_END } else { 0 }), demands: Demands::default() }
+    }
+
+    /// Shows a part of `body` to reads until the object is replaced, if the demands hold now.
+    pub fn tear(&self, bucket: &str, key: &str, body: &Bytes, demands: &Demands) {
+        let mut state = self.lock();
+        let object = state.objects(bucket).ok().and_then(|objects| objects.get(key));
+        if self.check(object, key, demands).is_err() {
+            return;
+        }
+        if let Some(object) = state.buckets.get_mut(bucket).and_then(|objects| objects.get_mut(key)) {
+            object.torn = Some(body.slice(..body.len() / 2));
+        }
     }
 
     /// Creates a bucket.
@@ -163,7 +235,7 @@ impl Store {
             modified_ms: milliseconds(modified),
         };
         let chunk = state.write(&change, body)?;
-        let object = Object { chunks: vec![chunk], len, tag, parts, modified };
+        let object = Object { chunks: vec![chunk], len, tag, parts, modified, torn: None };
         let before = state.buckets.entry(bucket).or_default().insert(key, object);
         state.release(before);
         Ok(version(tag))
@@ -202,7 +274,7 @@ impl Store {
                 _ => Err(Refusal::no_key(key)),
             };
         };
-        if object.len != offset {
+        if object.len != offset && offset != AT_END {
             let what = format!("the object has {} bytes, and the offset is {offset}", object.len);
             return Err(Refusal::new("InvalidWriteOffset", 400, what));
         }
@@ -252,10 +324,14 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::find`].
-    pub fn content(&self, bucket: &str, key: &str) -> Result<(Found, Vec<Chunk>), Refusal> {
+    pub fn content(&self, bucket: &str, key: &str) -> Result<Content, Refusal> {
         let state = self.lock();
         let object = state.object(bucket, key)?;
-        Ok((object.found(key), object.chunks.clone()))
+        Ok(Content {
+            found: object.found(key),
+            chunks: object.chunks.clone(),
+            torn: object.torn.clone().unwrap_or_default(),
+        })
     }
 
     /// Returns the objects whose keys begin with `prefix`, in order.
@@ -359,7 +435,7 @@ impl State {
             Change::Put { bucket, key, tag, parts, modified_ms } => {
                 self.last_tag = self.last_tag.max(tag);
                 let (len, modified) = (chunk.len, time(modified_ms));
-                let object = Object { chunks: vec![chunk], len, tag, parts, modified };
+                let object = Object { chunks: vec![chunk], len, tag, parts, modified, torn: None };
                 self.buckets.entry(bucket).or_default().insert(key, object);
             }
             Change::Append { bucket, key, tag, modified_ms } => {

@@ -9,8 +9,8 @@ fn open(directory: &Path) -> Store {
 }
 
 fn body(store: &Store, key: &str) -> Bytes {
-    let (found, chunks) = store.content("b--x-s3", key).unwrap();
-    crate::content::read(&chunks, 0, found.len).unwrap()
+    let content = store.content("b--x-s3", key).unwrap();
+    content.read(&(0..content.found.len)).unwrap()
 }
 
 #[test]
