@@ -27,7 +27,8 @@ mod bench;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, rows_at, stat, tables, verify,
+    DatabaseArgs, SourceArgs, backup, dump, inspect, load, objects, pins, probe, rows_at, stat, tables,
+    verify,
 };
 use quench_bench::peers::NoPeers;
 use std::panic::AssertUnwindSafe;
@@ -114,6 +115,8 @@ enum Command {
     Pins(pins::PinsArgs),
     /// List what lies in a store of objects, and why each object is there
     Objects(objects::ObjectsArgs),
+    /// Race requests at a store of objects, and find out whether it can keep databases
+    Probe(probe::ProbeArgs),
     /// Print the records of the log, readably
     Log(inspect::LogArgs),
     /// Measure commits, reads, scans, recovery, or the raw device
@@ -165,6 +168,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Salvage(args) => backup::salvage(&args, json),
         Command::Pins(args) => pins::run(&args, json),
         Command::Objects(args) => objects::run(&args, json),
+        Command::Probe(args) => probe::run(&args, json),
         Command::Log(args) => inspect::log(&args, json),
         Command::Bench(args) => bench::run(*args, json, &NoPeers),
         Command::Report(args) => bench::report(&args, json),
@@ -174,7 +178,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Man(args) => manual::man(&args, Cli::command()),
         Command::DemoChild(args) => demo::child::run(&args),
-        Command::TortureChild(args) => torture::child::run(&args),
+        Command::TortureChild(args) => torture::run_child(&args),
         Command::TortureCheck(args) => torture::run_check(&args),
     }
 }

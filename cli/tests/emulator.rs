@@ -2,7 +2,8 @@
 
 use crate::support::*;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,16 @@ impl Server {
         let mut command = quench(arguments);
         command.envs(self.environment.iter().cloned());
         command
+    }
+
+    /// Puts a text at a path for the emulator itself.
+    fn put(&self, path: &str, text: &str) {
+        let mut stream = TcpStream::connect(self.address()).expect("the server listens");
+        let head = format!("PUT {path} HTTP/1.1\r\nhost: emulator\r\nconnection: close\r\n");
+        write!(stream, "{head}content-length: {}\r\n\r\n{text}", text.len()).expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
     #[track_caller]
@@ -102,6 +113,48 @@ fn torture_with_kills_of_both_sides_loses_nothing() {
         assert_eq!((&report["lost"], &report["violations"]), (&Value::from(0), &Value::from(0)), "{report}");
         eprintln!("{preset}: {kills} kills, {acknowledged} acknowledged commits, none lost");
     }
+}
+
+#[test]
+fn rivals_that_take_over_lose_nothing() {
+    for (bucket, preset) in [(DIRECTORY_BUCKET, "auto"), ("quench", "pipelined")] {
+        let server = Server::start(&["--faults", FAULTS]);
+        let url = format!("s3://{bucket}/rivals");
+        let arguments = [
+            "torture",
+            &url,
+            "--rivals",
+            "3",
+            "--threads",
+            "2",
+            "--rounds",
+            "1",
+            "--seconds",
+            "10",
+            "--json",
+        ];
+        let report: Value =
+            serde_json::from_slice(&server.run(&[&arguments[..], &["--preset", preset]].concat(), 0))
+                .expect("JSON");
+        assert!(number(&report, "takeovers") > 1.0 && number(&report, "acknowledged") > 0.0, "{report}");
+        assert_eq!((&report["lost"], &report["violations"]), (&Value::from(0), &Value::from(0)), "{report}");
+    }
+}
+
+/// A server that begins to race after its database has a mark.
+#[test]
+fn rivals_on_a_server_that_races_lose_rows_or_find_damage() {
+    let server = Server::start(&[]);
+    let url = "s3://quench/rivals";
+    let arguments = ["torture", url, "--rivals", "4", "--threads", "2", "--seconds", "60", "--json"];
+    let torture = server.quench(&arguments).stdout(Stdio::piped()).spawn().expect("starts");
+    std::thread::sleep(Duration::from_secs(4));
+    server.put("/.emulator/mistakes", "races-if-match,races-if-none-match");
+    let output = torture.wait_with_output().expect("ends");
+    expect_code(&output, 1);
+    let report = json(&output);
+    assert!(number(&report, "violations") > 0.0, "{report}");
+    eprintln!("{} rows lost, first: {}", report["lost"], report["problems"][0]);
 }
 
 #[test]

@@ -290,6 +290,99 @@ fn wrong_settings_of_azure_are_refused_in_one_line() {
     }
 }
 
+impl Server {
+    fn s3_environment(&self) -> [(&'static str, String); 4] {
+        [
+            ("AWS_ENDPOINT_URL_S3", self.url()),
+            ("AWS_ACCESS_KEY_ID", KEY.into()),
+            ("AWS_SECRET_ACCESS_KEY", SECRET.into()),
+            ("AWS_REGION", "us-east-1".into()),
+        ]
+    }
+
+    /// The guide's table says that this server is refused.
+    #[track_caller]
+    fn is_refused(&self, because: &[&str]) {
+        let put = quench(&["put", "s3://quench/db", "t", "a", "1"]).envs(self.s3_environment()).output();
+        let put = put.expect("starts");
+        expect_code(&put, 2);
+        let said = String::from_utf8(put.stderr).expect("text");
+        assert!(because.iter().any(|because| said.contains(because)), "{said}");
+    }
+}
+
+const TORN: &str = "shows an object half replaced";
+
+#[test]
+fn s3proxy_is_refused_because_replacements_race() {
+    let server = start("s3proxy", |directory, port| {
+        std::fs::create_dir_all(directory.join("objects/quench")).expect("a bucket");
+        let settings = format!(
+            "s3proxy.endpoint=http://127.0.0.1:{port}\ns3proxy.authorization=none\n\
+             jclouds.provider=filesystem-nio2\njclouds.filesystem.basedir={}\n",
+            directory.join("objects").display()
+        );
+        std::fs::write(directory.join("settings"), settings).expect("written");
+        ["--properties", "settings"].map(String::from).to_vec()
+    });
+    let Some(server) = server else { return };
+    server.is_refused(&["does not keep `replace if unchanged`"]);
+}
+
+#[test]
+fn s3mock_is_refused_because_creations_race() {
+    let server = start("s3mock", |_, port| {
+        let bucket = "--com.adobe.testing.s3mock.store.initialBuckets=quench";
+        [format!("--http.port={port}"), "--server.port=0".into(), bucket.into()].to_vec()
+    });
+    let Some(server) = server else { return };
+    server.is_refused(&["does not keep `create if absent`", "does not keep `replace if unchanged`", TORN]);
+}
+
+#[test]
+fn rclone_is_refused_because_reads_are_torn() {
+    let server = start("rclone", |directory, port| {
+        std::fs::create_dir_all(directory.join("objects/quench")).expect("a bucket");
+        let (key, address) = (format!("{KEY},{SECRET}"), format!("127.0.0.1:{port}"));
+        ["serve", "s3", "--auth-key", &key, "--addr", &address, "objects"].map(String::from).to_vec()
+    });
+    let Some(server) = server else { return };
+    server.is_refused(&[TORN]);
+}
+
+#[test]
+fn s3rver_is_refused_because_it_ignores_conditions() {
+    let server = start("s3rver", |directory, port| {
+        let port = port.to_string();
+        let place = ["-d", text(directory), "-p", &port, "-a", "127.0.0.1", "--configure-bucket", "quench"];
+        place.map(String::from).to_vec()
+    });
+    let Some(server) = server else { return };
+    let environment = server.s3_environment().map(|(name, value)| match name {
+        "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => (name, "S3RVER".into()),
+        _ => (name, value),
+    });
+    let put = quench(&["put", "s3://quench/db", "t", "a", "1"]).envs(environment).output().expect("starts");
+    expect_code(&put, 2);
+    assert!(String::from_utf8_lossy(&put.stderr).contains("ignores the condition `create if absent`"));
+}
+
+#[test]
+fn moto_keeps_databases() {
+    let server =
+        start("moto", |_, port| ["-H", "127.0.0.1", "-p", &port.to_string()].map(String::from).to_vec());
+    let Some(server) = server else { return };
+    assert_eq!(server.send("PUT /quench", "", ""), 200);
+    let put = |row: &str| {
+        let put = quench(&["put", "s3://quench/db", "t", row, "1"]).envs(server.s3_environment()).output();
+        put.expect("starts")
+    };
+    // A race that it loses once in 300 rounds may end the first open.
+    if !String::from_utf8_lossy(&put("a").stderr).contains("when requests race") {
+        expect_code(&put("b"), 0);
+    }
+}
+
 #[test]
 fn versitygw_keeps_the_rules_and_databases() {
     let Some(server) = versitygw() else { return };
@@ -303,13 +396,9 @@ fn versitygw_keeps_the_rules_and_databases() {
     let store = S3Store::connect(&url, &options).expect("complete settings");
     assert!(!probe(&store).expect("a store that can be used").appends);
     keeps_the_rules_of_objects(&store);
-    let environment = [
-        ("AWS_ENDPOINT_URL_S3", server.url()),
-        ("AWS_ACCESS_KEY_ID", KEY.into()),
-        ("AWS_SECRET_ACCESS_KEY", SECRET.into()),
-        ("AWS_REGION", "us-east-1".into()),
-    ];
-    keeps_databases("s3://quench/databases", &environment);
+    keeps_databases("s3://quench/databases", &server.s3_environment());
+    let mut race = quench(&["probe", "s3://quench/probed", "--rounds", "50"]);
+    expect_code(&race.envs(server.s3_environment()).output().expect("starts"), 0);
 }
 
 /// What toxiproxy does to connections, one after the other.

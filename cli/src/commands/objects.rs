@@ -192,6 +192,9 @@ fn reason(object: &StoredObject) -> String {
         ObjectContent::File { path: Some(path) } => format!("file {path}"),
         ObjectContent::File { path: None } => "file".into(),
         ObjectContent::Pin(pin) => pin_reason(pin),
+        ObjectContent::Probe if object.name.starts_with("probe/raced-") => {
+            "probe: the mark that racing requests have passed at this server".into()
+        }
         ObjectContent::Probe => "probe: a process tests or measures the store, or was killed then".into(),
         _ => "unknown: no object of this database".into(),
     };

@@ -5,6 +5,7 @@ use crate::bank::{self, Entry};
 use anyhow::{Context, Result};
 use quenchdb::Database;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
 use std::hash::Hasher;
 use std::path::Path;
 
@@ -43,6 +44,17 @@ impl Acknowledged {
             _ => return false,
         }
         true
+    }
+
+    /// Returns lines that [`Acknowledged::line`] takes.
+    pub fn lines(&self) -> String {
+        let mut lines = if self.setup { String::from("S\n") } else { String::new() };
+        for (letter, entries) in [('T', &self.transfers), ('I', &self.inserts), ('D', &self.deletes)] {
+            for Entry { writer, sequence } in entries {
+                let _ = writeln!(lines, "{letter} {writer} {sequence}");
+            }
+        }
+        lines
     }
 
     /// Number of acknowledged commits.

@@ -44,6 +44,9 @@ pub struct ChildArgs {
     method: Option<MethodSetting>,
     #[arg(long)]
     steps: Option<u64>,
+    /// Checks the acknowledgments on standard input before it works.
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// Parses the name of a durability method.
@@ -248,15 +251,25 @@ fn make_steps(database: &Database, writers: Vec<Writer>, steps: u64) -> Result<(
     })
 }
 
-/// Works until the parent kills it. Returns after an error, or after `--steps` steps.
+/// Opens the database, and works until the parent kills it. Returns after an error, or after
+/// `--steps` steps.
 pub fn run(args: &ChildArgs) -> Result<Outcome> {
+    work(args, open_as(args)?)
+}
+
+/// Opens the database as the arguments say.
+pub fn open_as(args: &ChildArgs) -> Result<Database> {
     let way = Way {
         preset: args.preset,
         log_memory: args.log_memory.as_deref(),
         io_uring: !args.no_io_uring,
         method: args.method,
     };
-    let database = open(&args.directory, way)?;
+    Ok(open(&args.directory, way)?)
+}
+
+/// Works until the parent kills this process, or as [`run`].
+pub fn work(args: &ChildArgs, database: Database) -> Result<Outcome> {
     let bank = Bank::open(&database)?;
     say("S\n")?;
     let rows = Rows::open(&database)?;

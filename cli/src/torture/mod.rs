@@ -4,6 +4,7 @@
 mod calls;
 pub mod child;
 pub mod check;
+mod rivals;
 
 use crate::commands::is_url;
 use crate::errors::one_line;
@@ -12,7 +13,7 @@ use crate::parse::{parse_preset, positive_seconds};
 use anyhow::{Context, Result, bail};
 use calls::{Calls, Trouble};
 use check::{Acknowledged, Findings};
-use child::Way;
+use child::{ChildArgs, Way};
 use quenchdb::Preset;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::base::settings::MethodSetting;
@@ -64,7 +65,14 @@ pub struct TortureArgs {
     /// Write without io_uring in every second round
     #[arg(long)]
     alternate_io: bool,
+    /// With a URL: so many writers take over from each other, and each checks all that was
+    /// acknowledged before it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=64))]
+    rivals: Option<u32>,
 }
+
+/// Longest round of rivals. After it the database is checked by itself, and may be replaced.
+const RIVALS_ROUND: Duration = Duration::from_secs(10);
 
 /// A new database replaces one with more rows than this, so that checks stay short.
 const ROWS_MAX: u64 = 200_000;
@@ -95,6 +103,8 @@ struct Torture<'a> {
     /// Number of children that reported the injected error.
     complaints: u64,
     acknowledged_before: u64,
+    /// Takeovers of rivals.
+    takeovers: u64,
     lost: u64,
     violations: Vec<String>,
 }
@@ -286,19 +296,32 @@ impl Torture<'_> {
         }
     }
 
-    fn round(&mut self) -> Result<()> {
-        // One kill in four hits the open and the recovery.
-        let delay = if self.random.chance(1, 4) {
-            self.random.below(50)
-        } else {
-            20 + self.random.below(self.args.life - 20)
-        };
-        let delay = match &self.calls {
-            Some(calls) if calls.is_first() => UNTIL_FIRST_CALL,
-            Some(_) => UNTIL_CALL,
-            None => Duration::from_millis(delay),
-        };
-        self.work_and_kill(delay)?;
+    /// Lets rivals take over from each other, for at most `lasts`.
+    fn let_rivals(&mut self, rivals: u32, lasts: Duration) -> Result<()> {
+        let Torture { args, database, random, .. } = self;
+        let work = ["--threads", &args.threads.to_string(), "--preset", args.preset.name()]
+            .into_iter()
+            .chain(["--seed", &args.seed.to_string()])
+            .map(String::from)
+            .collect::<Vec<_>>();
+        let seed = random.next_u64();
+        let plan = rivals::Plan { database, work: &work, rivals, lasts, life: args.life, seed };
+        let report = rivals::run(plan, std::mem::take(&mut self.acknowledged), self.round)?;
+        self.acknowledged = report.acknowledged;
+        self.round = report.next % (u32::MAX / child::WRITERS_A_ROUND);
+        self.takeovers += report.takeovers;
+        self.kills += report.kills;
+        self.lost += report.lost;
+        self.violations.extend(report.violations);
+        Ok(())
+    }
+
+    /// Runs a child, or rivals, and checks the database by itself. `left` is the time that remains.
+    fn round(&mut self, left: Duration) -> Result<()> {
+        match self.args.rivals {
+            Some(rivals) => self.let_rivals(rivals, left.min(RIVALS_ROUND))?,
+            None => self.run_child()?,
+        }
         match self.check() {
             Ok(findings) => {
                 self.lost += findings.lost;
@@ -315,12 +338,36 @@ impl Torture<'_> {
         self.round = (self.round + 1) % (u32::MAX / child::WRITERS_A_ROUND);
         Ok(())
     }
+
+    /// Runs a child until a random moment.
+    fn run_child(&mut self) -> Result<()> {
+        // One kill in four hits the open and the recovery.
+        let delay = if self.random.chance(1, 4) {
+            self.random.below(50)
+        } else {
+            20 + self.random.below(self.args.life - 20)
+        };
+        let delay = match &self.calls {
+            Some(calls) if calls.is_first() => UNTIL_FIRST_CALL,
+            Some(_) => UNTIL_CALL,
+            None => Duration::from_millis(delay),
+        };
+        self.work_and_kill(delay)
+    }
+}
+
+/// Runs a child of `torture`.
+pub fn run_child(args: &ChildArgs) -> Result<Outcome> {
+    if args.check { rivals::run_rival(args) } else { child::run(args) }
 }
 
 /// Runs `torture`. Stops at the first round with a violation and keeps the database.
 pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     if args.log_memory.is_some() && args.preset != Preset::Passive {
         bail!("--log-memory goes with --preset passive, not with {}", args.preset.name());
+    }
+    if args.rivals.is_some() && !is_url(&args.directory) {
+        bail!("--rivals goes with the URL of a store of objects: a directory is locked by its one writer");
     }
     if is_url(&args.directory) {
         if args.preset == Preset::Passive || args.at_calls.is_some() {
@@ -350,6 +397,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         calls: args.at_calls.map(|trouble| Calls::new(trouble, args.alternate_io)),
         complaints: 0,
         acknowledged_before: 0,
+        takeovers: 0,
         lost: 0,
         violations: Vec::new(),
     };
@@ -361,7 +409,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         && args.rounds.is_none_or(|rounds| torture.rounds < rounds)
         && torture.violations.is_empty()
     {
-        torture.round()?;
+        torture.round(Duration::from_secs_f64(args.seconds).saturating_sub(began.elapsed()))?;
         progress.counting(
             format!("{} kills", torture.kills),
             began.elapsed().as_secs().min(args.seconds as u64),
@@ -388,6 +436,7 @@ fn print_result(torture: &Torture<'_>, elapsed: Duration, as_json: bool) -> Resu
             "kills": torture.kills,
             "at_calls": torture.calls.as_ref().map(|calls| calls.hits),
             "complaints": torture.complaints,
+            "takeovers": args.rivals.map(|_| torture.takeovers),
             "calls": torture.calls.as_ref().map(Calls::summary),
             "struck": torture.calls.as_ref().map(Calls::struck),
             "acknowledged": acknowledged,
@@ -397,6 +446,9 @@ fn print_result(torture: &Torture<'_>, elapsed: Duration, as_json: bool) -> Resu
         }))?;
     } else {
         let mut text: String = shown.iter().map(|problem| format!("VIOLATION: {problem}\n")).collect();
+        if args.rivals.is_some() {
+            text += &format!("{} takeovers, ", torture.takeovers);
+        }
         text += &format!(
             "{} kills, {acknowledged} acknowledged commits, {} lost, {violations} violations\n",
             torture.kills, torture.lost
