@@ -69,7 +69,7 @@ another_processor() {
 
 # Servers that others wrote, if they come in time; the tests find them. Their versions are fixed, and Go's checksum database
 # may be out of reach.
-servers() { GOSUMDB=off scripts/servers --seconds 60 toxiproxy azurite || true; }
+servers() { GOSUMDB=off scripts/servers --seconds 60 toxiproxy azurite s3mock s3proxy || true; }
 
 # The README's command. A test that lacks strace, root, FUSE, a cgroup or a server is skipped. The list of those comes last, so
 # that a green run is not taken for all of it.
