@@ -248,7 +248,7 @@ impl FileStorage {
                 }
                 // A new file is there if the file system refused `O_DIRECT` after it made the file.
                 let may_be_made = direct && flags.contains(OFlags::EXCL);
-                let fd = open(if may_be_made { flags - OFlags::EXCL | OFlags::NOFOLLOW } else { flags })?;
+                let fd = open(if may_be_made { (flags - OFlags::EXCL) | OFlags::NOFOLLOW } else { flags })?;
                 if direct {
                     let _ = self.buffered.set(format!("{path} could not be opened with O_DIRECT: {why}"));
                 }
