@@ -112,7 +112,9 @@ impl std::fmt::Debug for Engine {
 }
 
 fn read_only() -> Error {
-    Error::invalid("the database is open read-only: open it for writing").at(Location::Setting("read_only"))
+    Error::invalid("the database is open read-only")
+        .with_advice("open it for writing")
+        .at(Location::Setting("read_only"))
 }
 
 /// Returns the outcome for a further caller.
@@ -145,7 +147,7 @@ impl Engine {
         self.check_usable()?;
         let writing = self.writing.as_ref().ok_or_else(read_only)?;
         if self.is_closed() {
-            return Err(Error::invalid("the last handle of the database was dropped"));
+            return Err(Error::invalid("the last handle of the database was dropped").with_advice("open the database again"));
         }
         Ok(writing)
     }

@@ -100,8 +100,9 @@ pub(super) fn open(
     if needed.is_none() && !is_in_memory && settings.log_memory.is_some() {
         let preset = settings.preset;
         return Err(setting(format!(
-            "preset {preset} has no log in mapped memory, and the database needs none: do not set log_memory"
-        )));
+            "preset {preset} has no log in mapped memory, and the database needs none"
+        ))
+        .with_advice("do not set log_memory"));
     }
     let mut memories = Memories::default();
     let mut old = None;
@@ -121,7 +122,8 @@ pub(super) fn open(
         settings.log_buffer_bytes = used.buffer_bytes as usize;
         let path = placed(storage, &path).into_os_string().into_string();
         let path = path.map_err(|_| {
-            setting("the path is not UTF-8 and cannot be stored in the manifest: choose another path")
+            setting("the path is not UTF-8 and cannot be stored in the manifest")
+                .with_advice("choose another path")
         })?;
         manifest.log_memory = Some(NeededMemory { id: used.id.0, path });
         memories.used = Some(used);
@@ -181,11 +183,13 @@ fn find_needed(
     }
     let looked: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     let what = format!(
-        "the database was not closed, and its newest commits are in a memory-mapped log that is not at {}: \
-         say where it is with log_memory; if it is gone, {otherwise}",
+        "the database was not closed, and its newest commits are in a memory-mapped log that is not at {}",
         looked.join(" or ")
     );
-    Err(Error::new(ErrorKind::NotFound, what).at(Location::File { path: needed.path.clone(), offset: 0 }))
+    let advice = format!("say where it is with log_memory; if it is gone, {otherwise}");
+    Err(Error::new(ErrorKind::NotFound, what)
+        .with_advice(advice)
+        .at(Location::File { path: needed.path.clone(), offset: 0 }))
 }
 
 /// Executes step 2.
@@ -210,24 +214,21 @@ fn prepare(
             if let MemoryState::Formatted(of, _) = LogMemory::look(mapped.clone())?
                 && of != database
             {
-                let what = format!(
-                    "the memory-mapped log belongs to database {of}, this is {database}: choose another, or remove it if \
-                     that database was closed"
-                );
+                let what = format!("the memory-mapped log belongs to database {of}, this is {database}");
                 let path = path.display().to_string();
-                return Err(Error::invalid(what).at(Location::File { path, offset: 0 }));
+                return Err(Error::invalid(what)
+                    .with_advice("choose another, or remove it if that database was closed")
+                    .at(Location::File { path, offset: 0 }));
             }
             (mapped, MemoryId(Random::from_entropy().next_u64()))
         }
     };
     let bytes = mapped.bytes();
     if settings.log_memory_bytes != 0 && settings.log_memory_bytes != bytes {
-        let what = format!(
-            "the memory-mapped log has {bytes} bytes, not {}: set log_memory_bytes to its length, or close the database and \
-             remove the file",
-            settings.log_memory_bytes
-        );
-        return Err(Error::invalid(what).at(Location::Setting("log_memory_bytes")));
+        let what = format!("the memory-mapped log has {bytes} bytes, not {}", settings.log_memory_bytes);
+        return Err(Error::invalid(what)
+            .with_advice("set log_memory_bytes to its length, or close the database and remove the file")
+            .at(Location::Setting("log_memory_bytes")));
     }
     let fits = if said == 0 { buffer_bytes_that_fit(bytes, logs, wanted) } else { Some(said / 4096 * 4096) };
     let least = if said == 0 { 64 << 10 } else { said };

@@ -213,8 +213,8 @@ pub(super) fn unless_written(storage: &dyn Storage, error: Error) -> Error {
 /// Returns an error if another process has written since the lock for reading was taken.
 pub(super) fn written_meanwhile(storage: &dyn Storage) -> Option<Error> {
     let has_changed = storage.pins()?.has_changed().unwrap_or(false);
-    let what = "another process wrote to the database while it was read: open its newest checkpoint";
-    has_changed.then(|| Error::new(ErrorKind::Busy, what))
+    let what = "another process wrote to the database while it was read";
+    has_changed.then(|| Error::new(ErrorKind::Busy, what).with_advice("open its newest checkpoint"))
 }
 
 /// Opens the newest checkpoint, beside a writer. The storage becomes a view of that checkpoint, if

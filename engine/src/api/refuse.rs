@@ -29,12 +29,16 @@ fn copies(names: &[String], read_only: bool) -> Result<()> {
     let has = |name: &str| names.iter().any(|other| other == name);
     let place = |path: &str| Location::File { path: path.into(), offset: 0 };
     if has(RESTORING_PATH) {
-        let what = "restoring into this directory was interrupted: remove its files and restore again";
-        return Err(Error::corruption(what).at(place(RESTORING_PATH)));
+        let what = "restoring into this directory was interrupted";
+        return Err(Error::corruption(what)
+            .with_advice("remove its files and restore again")
+            .at(place(RESTORING_PATH)));
     }
     if has(BACKUP_PATH) && !read_only {
-        let what = "this is a backup: restore it to another directory, or open it read-only";
-        return Err(Error::invalid(what).at(place(BACKUP_PATH)));
+        let what = "this is a backup";
+        return Err(Error::invalid(what)
+            .with_advice("restore it to another directory, or open it read-only")
+            .at(place(BACKUP_PATH)));
     }
     Ok(())
 }

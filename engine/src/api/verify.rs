@@ -118,7 +118,7 @@ impl VerifyReport {
     /// Adds the error of an open or of a file as a problem.
     fn add_error(&mut self, whose: &str, error: &Error) {
         self.denied |= error.is_denied();
-        let what = error.without_advice();
+        let what = error.as_problem();
         if !self.problems.iter().any(|known| known.ends_with(&what)) {
             self.problems.push(format!("{whose}{what}"));
         }
@@ -386,6 +386,7 @@ impl Check<'_> {
                 // The value was freed meanwhile, from its root down.
                 Err(_) if pool.frames().times_freed(reference.root) != freed => {}
                 Err(error) => {
+                    let error = error.without_advice();
                     let problem = format!("a large value that was replaced or deleted: {error}");
                     self.report.problems.push(problem);
                 }
@@ -452,7 +453,7 @@ impl Check<'_> {
         }
         // A writer may have freed the pages meanwhile; without one the failure is damage.
         if let (None, Some(error)) = (&self.engine.writing, failed) {
-            self.report.problems.push(format!("a dropped table: {error}"));
+            self.report.problems.push(format!("a dropped table: {}", error.without_advice()));
         }
     }
 

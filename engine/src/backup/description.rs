@@ -208,6 +208,7 @@ const WRITE_BYTES: usize = 1 << 20;
 
 fn incomplete() -> Error {
     Error::corruption("the backup is not complete: making it was interrupted")
+        .with_advice("remove it, and make another")
 }
 
 /// The manifest's bytes, and the rest.

@@ -6,6 +6,7 @@
 //! becomes one of these.
 
 use super::ids::{Csn, LogId, PageId, SegmentId};
+use std::borrow::Cow;
 use std::fmt;
 
 /// The result of every fallible operation of the engine.
@@ -162,17 +163,20 @@ impl fmt::Display for Location {
 }
 
 /// An error of the engine: see [`ErrorKind`] for what to do about it.
-#[derive(Debug)]
+///
+/// `{}` and `{:?}` write one line: what happened, where, and what to do. So a `main` that returns
+/// [`Result`] prints a line for people. `{:#?}` writes the parts.
 pub struct Error {
     inner: Box<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     kind: ErrorKind,
     what: String,
     location: Option<Location>,
     source: Option<std::io::Error>,
+    /// What to do, if that is more special than the advice of the kind.
+    advice: Option<Cow<'static, str>>,
     /// The system refused this user access.
     denied: bool,
 }
@@ -180,12 +184,28 @@ struct Inner {
 /// What to do if the system refuses access.
 const DENIED_ADVICE: &str = "let this user read and write the files of the database, or run as their owner";
 
+/// Returns what to do about an error of the system that says nothing about the device.
+fn special_advice(source: &std::io::Error) -> Option<&'static str> {
+    use std::io::ErrorKind as Os;
+    /// `ENFILE`, `EMFILE`.
+    const TOO_MANY_FILES: [i32; 2] = [23, 24];
+    match source.kind() {
+        Os::PermissionDenied => Some(DENIED_ADVICE),
+        Os::ReadOnlyFilesystem => Some("mount the file system for writing, or open the database read-only"),
+        _ if source.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) => {
+            Some("raise the limit of open files (`ulimit -n`)")
+        }
+        _ => None,
+    }
+}
+
 impl Error {
     /// Returns an error of `kind`; `what` says what happened, without advice and place.
     #[must_use]
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Error {
         let what = what.into();
-        Error { inner: Box::new(Inner { kind, what, location: None, source: None, denied: false }) }
+        let inner = Inner { kind, what, location: None, source: None, advice: None, denied: false };
+        Error { inner: Box::new(inner) }
     }
 
     /// The call or a setting is wrong.
@@ -212,6 +232,7 @@ impl Error {
         };
         let mut error = Error::new(kind, what);
         error.inner.denied = source.kind() == Os::PermissionDenied;
+        error.inner.advice = special_advice(&source).map(Into::into);
         error.inner.source = Some(source);
         error
     }
@@ -231,9 +252,21 @@ impl Error {
     }
 
     /// Returns the error with another kind: a failed flush becomes "outcome unknown" for a waiter.
+    /// Advice that was given for the kind before is dropped.
     #[must_use]
     pub fn with_kind(mut self, kind: ErrorKind) -> Error {
+        if self.inner.kind != kind {
+            self.inner.advice = None;
+        }
         self.inner.kind = kind;
+        self
+    }
+
+    /// Returns the error with this advice instead of the general advice of its kind: the rest of a
+    /// sentence that says what to do, such as "open it again".
+    #[must_use]
+    pub fn with_advice(mut self, advice: impl Into<Cow<'static, str>>) -> Error {
+        self.inner.advice = Some(advice.into());
         self
     }
 
@@ -249,11 +282,11 @@ impl Error {
         self.inner.kind.code()
     }
 
-    /// Returns what to do, in one sentence: [`ErrorKind::advice`], or how to get access if the
-    /// system refused it.
+    /// Returns what to do, in one sentence: the advice of [`Error::with_advice`] if there is one,
+    /// otherwise [`ErrorKind::advice`]. Never both.
     #[must_use]
-    pub fn advice(&self) -> &'static str {
-        if self.inner.denied { DENIED_ADVICE } else { self.inner.kind.advice() }
+    pub fn advice(&self) -> &str {
+        self.inner.advice.as_deref().unwrap_or_else(|| self.inner.kind.advice())
     }
 
     /// Returns whether the system refused this user access.
@@ -266,6 +299,18 @@ impl Error {
         let source = self.inner.source.as_ref().map_or(String::new(), |source| format!(": {source}"));
         let place = self.inner.location.as_ref().map_or(String::new(), |place| format!(" (at {place})"));
         format!("{}{source}{place}", self.inner.what)
+    }
+
+    /// Returns the error as a problem of the report of `verify`, which ends with advice of its own:
+    /// without the general advice of the kind, without that on access, which the report gives, and
+    /// without advice to ask for such a report.
+    pub(crate) fn as_problem(&self) -> String {
+        match &self.inner.advice {
+            Some(advice) if !self.inner.denied && !advice.contains("`quench verify`") => {
+                format!("{}: {advice}", self.without_advice())
+            }
+            _ => self.without_advice(),
+        }
     }
 
     /// What happened, without the place and without advice.
@@ -310,6 +355,7 @@ impl Error {
                 what,
                 location: self.inner.location.clone(),
                 source: None,
+                advice: self.inner.advice.clone(),
                 denied: self.inner.denied,
             }),
         }
@@ -319,6 +365,22 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.without_advice(), self.advice())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return fmt::Display::fmt(self, f);
+        }
+        let inner = &*self.inner;
+        f.debug_struct("Error")
+            .field("kind", &inner.kind)
+            .field("what", &inner.what)
+            .field("location", &inner.location)
+            .field("advice", &self.advice())
+            .field("source", &inner.source)
+            .finish()
     }
 }
 

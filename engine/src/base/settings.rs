@@ -448,8 +448,10 @@ impl Settings {
         }
         if !self.compression.is_built_in() {
             let name = self.compression.name();
-            let what = format!("this build lacks {name}: compile it with the cargo feature `zstd`");
-            return Err(Error::new(ErrorKind::Unsupported, what).at(Location::Setting("compression")));
+            let what = format!("this build lacks {name}");
+            return Err(Error::new(ErrorKind::Unsupported, what)
+                .with_advice("compile it with the cargo feature `zstd`")
+                .at(Location::Setting("compression")));
         }
         within("memory_bytes", self.memory_bytes, 1 << 20, 1 << 44)?;
         within("version_bytes", self.version_bytes, 64 << 10, 1 << 44)?;

@@ -92,8 +92,10 @@ impl Appending {
         }
         let Joining { preparing, outcome, .. } = joining;
         let Some(outcome) = outcome else {
-            let what = "the thread that appended the record of this commit has panicked: this is a bug";
-            return Err(Error::new(ErrorKind::OutcomeUnknown, what));
+            let what = "the thread that appended the record of this commit has panicked";
+            return Err(Error::new(ErrorKind::OutcomeUnknown, what).with_advice(
+                "report this bug; reopen the database and check whether the transaction is there",
+            ));
         };
         match (outcome?, preparing) {
             (Outcome::Appended(csn, due), _) => Ok(Some(self.appended(log, record, &pending, csn, due))),

@@ -103,7 +103,8 @@ impl Poison {
 
 /// Returns the error of a panic in the thread or task named `role`.
 pub(super) fn panic_of(role: &str) -> Error {
-    Error::new(ErrorKind::Poisoned, format!("{role} panicked inside the engine: this is a bug"))
+    Error::new(ErrorKind::Poisoned, format!("{role} panicked inside the engine"))
+        .with_advice("report this bug, and reopen the database to recover")
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]

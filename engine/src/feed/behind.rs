@@ -8,8 +8,7 @@ pub(super) const ADVICE: &str = "read the tables from a snapshot, and begin the 
 
 /// The error of a feed that has read up to `position`, when history begins later.
 pub(super) fn fell_behind(position: Csn, begins: Csn) -> Error {
-    let what = format!(
-        "the log no longer has all transactions above CSN {position}, only those above CSN {begins}: {ADVICE}"
-    );
-    Error::new(ErrorKind::FellBehind, what)
+    let what =
+        format!("the log no longer has all transactions above CSN {position}, only those above CSN {begins}");
+    Error::new(ErrorKind::FellBehind, what).with_advice(ADVICE)
 }

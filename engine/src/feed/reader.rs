@@ -257,11 +257,11 @@ impl Changes {
     /// dropped just before a crash, after the last manifest that says where history begins.
     fn missing(&self, found: Csn) -> Error {
         let what = format!(
-            "the log no longer has the transactions from CSN {} to CSN {}: {ADVICE}",
+            "the log no longer has the transactions from CSN {} to CSN {}",
             self.next,
             Csn(found.0 - 1)
         );
-        Error::new(ErrorKind::FellBehind, what).at(Location::Transaction(self.next))
+        Error::new(ErrorKind::FellBehind, what).with_advice(ADVICE).at(Location::Transaction(self.next))
     }
 }
 

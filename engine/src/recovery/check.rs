@@ -86,7 +86,7 @@ pub fn check_log(
     let ends = ends(manifest, running, &contents, watermark);
     let mut report = LogReport { blocks: contents.blocks, records: contents.records, ..LogReport::default() };
     if contents.is_gone() {
-        report.problems.push(missing_log().without_advice());
+        report.problems.push(missing_log().as_problem());
     }
     report.problems.extend(contents.unreadable().iter().map(unreadable_log));
     report.denied = contents.unreadable().iter().any(Error::is_denied);
@@ -102,8 +102,10 @@ pub fn check_log(
 
 /// Returns the error for a log without segments.
 pub(super) fn missing_log() -> Error {
-    let what = "all log segments are missing, and the database was not closed: put them back";
-    Error::corruption(what).at(Location::File { path: DIRECTORY.into(), offset: 0 })
+    let what = "all log segments are missing, and the database was not closed";
+    Error::corruption(what)
+        .with_advice("put them back, or restore from a backup")
+        .at(Location::File { path: DIRECTORY.into(), offset: 0 })
 }
 
 /// Returns the problem of a part of the log that cannot be read.

@@ -130,15 +130,19 @@ impl CopiedLog {
 
 /// Question 1 has no answer for this epoch.
 fn undecided(epoch: Epoch, source: &Manifest) -> Error {
-    let what = if epoch > source.epoch {
-        "the log was written on by a later run of the database than the backup and the manifest beside the log know: \
-         copy the newest MANIFEST of the source to the directory with the log"
+    let (what, advice) = if epoch > source.epoch {
+        (
+            "the log was written on by a later run of the database than the backup and the manifest beside the log know",
+            "copy the newest MANIFEST of the source to the directory with the log",
+        )
     } else {
-        "what a recovery discarded of an earlier run is not known any more, so its log cannot be replayed: \
-         use a later backup"
+        (
+            "what a recovery discarded of an earlier run is not known any more, so its log cannot be replayed",
+            "use a later backup",
+        )
     };
     let place = Location::File { path: DIRECTORY.into(), offset: 0 };
-    Error::invalid(format!("{what} ({epoch:?})")).at(place)
+    Error::invalid(format!("{what} ({epoch:?})")).with_advice(advice).at(place)
 }
 
 /// Returns the blocks in the source's memory of the run that `source` knows. Changes nothing there.

@@ -31,11 +31,9 @@ pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseI
         let len = file.len()?;
         let of = if read_only { None } else { crate::log::database_of(&*file) };
         if let Some(other) = of.filter(|other| *other != database) {
-            let what = format!(
-                "a log segment of another database ({other}) is in the log of this one ({database}): move it away; to replay it on a \
-                 backup, restore with the directory it came from as the log"
-            );
-            return Err(Error::invalid(what).at(file.location(0)));
+            let what =
+                format!("a log segment of another database ({other}) is in the log of this one ({database})");
+            return Err(Error::invalid(what).with_advice("move it away; to replay it on a backup, restore with the directory it came from as the log").at(file.location(0)));
         }
         if of.is_none() && !read_only && is_foreign(storage, &path)? {
             tracing::warn!(path, "a file that is no log segment has the name of one: move it away");

@@ -41,9 +41,10 @@ impl PageStore {
     /// Returns the error for a database without its file of pages.
     #[must_use]
     pub fn missing_file() -> Error {
-        let what =
-            "the file of pages is missing: put it back, or restore a backup, because `salvage` needs it too";
-        Error::corruption(what).at(Location::File { path: PAGES_PATH.into(), offset: 0 })
+        let what = "the file of pages is missing";
+        Error::corruption(what)
+            .with_advice("put it back, or restore a backup, because `salvage` needs it too")
+            .at(Location::File { path: PAGES_PATH.into(), offset: 0 })
     }
 
     /// Opens the file of pages and claims the right to write to it. To be called before anything is

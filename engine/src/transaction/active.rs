@@ -322,7 +322,9 @@ impl ActiveTransaction {
     #[inline]
     pub(super) fn check_may_change(&self) -> Result<()> {
         if self.options.read_only {
-            return Err(Error::invalid("the transaction was begun read-only: begin one that may write"));
+            return Err(
+                Error::invalid("the transaction was begun read-only").with_advice("begin one that may write")
+            );
         }
         self.check_unbroken()
     }

@@ -137,11 +137,9 @@ impl TableState {
         self.users.fetch_add(1, Ordering::SeqCst);
         if self.await_decision() {
             self.end_use();
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                "the table was dropped: open it again by name if it was created again",
-            )
-            .at(Location::Table(self.name.to_string())));
+            return Err(Error::new(ErrorKind::NotFound, "the table was dropped")
+                .with_advice("open it again by name if it was created again")
+                .at(Location::Table(self.name.to_string())));
         }
         Ok(())
     }
@@ -219,8 +217,10 @@ impl Dropping {
         match dropping.users.load(Ordering::SeqCst) {
             0 => Ok(dropping),
             users => {
-                let what = format!("{users} open transactions or snapshots use the table: end them first");
-                Err(Error::new(ErrorKind::Busy, what).at(Location::Table(dropping.name.to_string())))
+                let what = format!("{users} open transactions or snapshots use the table");
+                Err(Error::new(ErrorKind::Busy, what)
+                    .with_advice("end them first")
+                    .at(Location::Table(dropping.name.to_string())))
             }
         }
     }
@@ -419,9 +419,8 @@ impl CatalogGuard<'_> {
     /// `InvalidArgument` if there is none.
     pub fn check_identifiers(&self) -> Result<()> {
         if self.next_id() >= TableId::LIMIT {
-            return Err(Error::invalid(
-                "all table identifiers are used: copy the tables to a new database (`salvage` or a dump)",
-            ));
+            return Err(Error::invalid("all table identifiers are used")
+                .with_advice("copy the tables to a new database (`salvage` or a dump)"));
         }
         Ok(())
     }

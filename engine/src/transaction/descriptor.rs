@@ -248,8 +248,9 @@ impl Descriptors {
         if used == CHUNK * CHUNKS {
             return Err(Error::new(
                 ErrorKind::Busy,
-                format!("{used} transactions and snapshots are open, which is the limit: end some of them"),
-            ));
+                format!("{used} transactions and snapshots are open, which is the limit"),
+            )
+            .with_advice("end some of them"));
         }
         // The slot must be initialised before the collector can scan it, and taken before another
         // thread can take it.

@@ -127,5 +127,7 @@ impl ActiveTransaction {
 
 /// The caller's reader failed, which is no failure of the database.
 fn reader_failed(error: std::io::Error) -> Error {
-    Error::io("the reader of a value failed; the row was not changed", error).with_kind(ErrorKind::Io)
+    Error::io("the reader of a value failed; the row was not changed", error)
+        .with_kind(ErrorKind::Io)
+        .with_advice("look at what the value is read from")
 }

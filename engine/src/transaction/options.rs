@@ -155,10 +155,12 @@ impl TransactionOptions {
     pub fn check(&self) -> Result<()> {
         let refuse = |what| Err(Error::invalid(what));
         if self.lock_timeout == Some(Duration::ZERO) {
-            return refuse("a lock timeout of 0 is not allowed: use `no_wait` to fail instead of waiting");
+            let error = Error::invalid("a lock timeout of 0 is not allowed");
+            return Err(error.with_advice("use `no_wait` to fail instead of waiting"));
         }
         if self.no_wait && self.lock_timeout.is_some() {
-            return refuse("`no_wait` and a lock timeout contradict each other: set one of them");
+            let error = Error::invalid("`no_wait` and a lock timeout contradict each other");
+            return Err(error.with_advice("set one of them"));
         }
         if self.read_only && self.locking == Locking::Pessimistic {
             return refuse(

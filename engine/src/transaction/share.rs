@@ -61,9 +61,9 @@ impl Share {
         if self.account.bytes() > all / self.part.0 || allocation_failure::is_injected() {
             charge.share.set(before);
             let ((_, part), (what, advice)) = (self.part, self.words);
-            let what =
-                format!("{what} would fill {part} of memory_bytes = {all}: {advice}, or raise memory_bytes");
-            return Err(Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("memory_bytes")));
+            let what = format!("{what} would fill {part} of memory_bytes = {all}");
+            let error = Error::new(ErrorKind::OutOfMemory, what).at(Location::Setting("memory_bytes"));
+            return Err(error.with_advice(format!("{advice}, or raise memory_bytes")));
         }
         charge.memory.set(self.times * bytes);
         pool.memory().check_budget();

@@ -361,8 +361,10 @@ impl TransactionSystem {
         on_drop: impl FnOnce(Csn) -> Result<()>,
     ) -> Result<()> {
         if !table.tree.is_in(&self.pool) {
-            let what = "the table belongs to another database, or to one that was closed: open it by name in this one";
-            return Err(Error::invalid(what).at(Location::Table(table.name.to_string())));
+            let what = "the table belongs to another database, or to one that was closed";
+            return Err(Error::invalid(what)
+                .with_advice("open it by name in this one")
+                .at(Location::Table(table.name.to_string())));
         }
         table.begin_use().or_else(|dropped| on_drop(table.drop_csn()).and(Err(dropped)))
     }
@@ -391,6 +393,6 @@ impl TransactionSystem {
 
     /// Returns the conflict of a transaction whose snapshot does not see a row.
     pub(super) fn newer_than_snapshot(&self, table: &TableState) -> Error {
-        self.conflict("the row was changed after this transaction's snapshot: abort and retry", table)
+        self.conflict("the row was changed after this transaction's snapshot", table)
     }
 }

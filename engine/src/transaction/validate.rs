@@ -177,8 +177,7 @@ impl ActiveTransaction {
                 return Ok(());
             }
             failures.add(1);
-            let what =
-                "a row or range that this transaction read was changed before its commit: abort and retry";
+            let what = "a row or range that this transaction read was changed before its commit";
             Err(system.conflict(what, table))
         })?;
         planted::linger(Bug::ValidationUnmarked);

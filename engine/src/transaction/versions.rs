@@ -218,11 +218,9 @@ impl Versions {
         if self.bytes.load(Ordering::Relaxed) + size > self.bytes_max || allocation_failure::is_injected() {
             return Err(Error::new(
                 ErrorKind::OutOfMemory,
-                format!(
-                    "versions fill version_bytes = {}: end a long snapshot or a large transaction, or raise version_bytes",
-                    self.bytes_max
-                ),
-            ));
+                format!("versions fill version_bytes = {}", self.bytes_max),
+            )
+            .with_advice("end a long snapshot or a large transaction, or raise version_bytes"));
         }
         let index = self.take_slot(shard)?;
         self.add_bytes(size);
@@ -258,10 +256,8 @@ impl Versions {
         self.next_unused.fetch_sub(1, Ordering::Relaxed);
         let taken = self.free.iter().find_map(|list| list.lock().pop());
         taken.map(|i| i as usize).ok_or_else(|| {
-            Error::new(
-                ErrorKind::OutOfMemory,
-                "all version slots are in use: end a long snapshot or a large transaction",
-            )
+            Error::new(ErrorKind::OutOfMemory, "all version slots are in use")
+                .with_advice("end a long snapshot or a large transaction")
         })
     }
 

@@ -477,8 +477,9 @@ fn place_of_key(before: usize, len: usize) -> Result<(u32, u32)> {
         u32::try_from(at).map_err(|_| {
             Error::new(
                 ErrorKind::OutOfMemory,
-                "the keys that a transaction changes or locks are at most 4 GiB: commit in smaller transactions",
+                "the keys that a transaction changes or locks are at most 4 GiB",
             )
+            .with_advice("commit in smaller transactions")
         })
     };
     Ok((place(before)?, place(before + len)?))

@@ -253,13 +253,12 @@ impl<V: Value + 'static> Opening<'_, V> {
         if let Some(own) = old.as_ref().and_then(Table::types)
             && own != types
         {
-            let what = format!("was created as `{own}`, and is opened as `{types}`: {WITH_OTHER_KEYS}");
-            return Err(differs(&what));
+            let what = format!("was created as `{own}`, and is opened as `{types}`");
+            return Err(differs(&what).with_advice(WITH_OTHER_KEYS));
         }
         if is_open.is_some() || listed.as_ref().is_some_and(|(_, listed)| listed.is_unique != is_unique) {
-            return Err(differs(&format!(
-                "has another type of keys, or is of another kind: {WITH_OTHER_KEYS}"
-            )));
+            let what = "has another type of keys, or is of another kind";
+            return Err(differs(what).with_advice(WITH_OTHER_KEYS));
         }
         if let (Some((_, listed)), Some(table)) = (&listed, &old)
             && listed.is_complete
@@ -343,8 +342,10 @@ impl<V: Value + 'static> Opening<'_, V> {
             return self.db.clear_table(&name);
         }
         if table.types().is_some() || !self.db.begin_read()?.is_empty(&table)? {
-            let what = "an index needs a table of this name, which has another purpose: rename one of both";
-            return Err(Error::new(ErrorKind::AlreadyExists, what).at(Location::Table(name)));
+            let what = "an index needs a table of this name, which has another purpose";
+            return Err(Error::new(ErrorKind::AlreadyExists, what)
+                .with_advice("rename one of both")
+                .at(Location::Table(name)));
         }
         Ok(table)
     }

@@ -273,11 +273,10 @@ fn row_of<K: Key, V: Value>(
     match table.get(reader, &key)? {
         Some(value) => Ok((key, value)),
         None => {
-            let what = format!(
-                "an entry leads to row `{}`, which does not exist: rows were changed without the index; drop and open it",
-                row.escape_ascii()
-            );
-            Err(Error::corruption(what).at(Location::Table(index.name().to_string())))
+            let what = format!("an entry leads to row `{}`, which does not exist", row.escape_ascii());
+            Err(Error::corruption(what)
+                .with_advice("drop the index and open it again: rows were changed without it")
+                .at(Location::Table(index.name().to_string())))
         }
     }
 }

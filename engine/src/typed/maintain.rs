@@ -103,8 +103,10 @@ impl<V: Value> Indexes<V> {
         }
         let lists = self.lists.lock();
         if let Some(name) = lists.missing.first() {
-            let what = format!("the table has an index `{name}`: open it before a change, or drop it");
-            return Err(Error::invalid(what).at(Location::Table(table.name().to_string())));
+            let what = format!("the table has an index `{name}`");
+            return Err(Error::invalid(what)
+                .with_advice("open it before a change, or drop it")
+                .at(Location::Table(table.name().to_string())));
         }
         Ok(Current { version, open: Some(lists.open.clone()) })
     }
@@ -118,7 +120,7 @@ impl<V: Value> Indexes<V> {
         if self.version.load(Ordering::SeqCst) == current.version {
             return Ok(());
         }
-        Err(tx.conflicts("an index of the table was opened or dropped: abort and retry"))
+        Err(tx.conflicts("an index of the table was opened or dropped"))
     }
 
     /// Returns the open index called `name`.

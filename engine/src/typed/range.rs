@@ -43,7 +43,7 @@ pub(super) fn bounds<K>(range: &impl KeysIn<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8
 #[cold]
 fn wrong(table: &Table, what: String) -> Error {
     let advice = "open the table with the types with which it was written";
-    Error::invalid(format!("{what}: {advice}")).at(Location::Table(table.name().to_string()))
+    Error::invalid(what).with_advice(advice).at(Location::Table(table.name().to_string()))
 }
 
 /// Returns the key that has these bytes.

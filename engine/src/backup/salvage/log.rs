@@ -83,11 +83,13 @@ fn read_records(
     let (found, left_out) = match scan_what_is_readable(storage, options) {
         Ok(found) => found,
         Err(error) => {
-            report.remarks.push(format!("the log is left out: {error}"));
+            report.remarks.push(format!("the log is left out: {}", error.without_advice()));
             return None;
         }
     };
-    report.remarks.extend(left_out.iter().map(|error| format!("of the log is left out: {error}")));
+    report
+        .remarks
+        .extend(left_out.iter().map(|error| format!("of the log is left out: {}", error.without_advice())));
     let mut records = Records::new();
     for chain in &found.chains {
         let entry = manifest.epochs.iter().find(|entry| entry.epoch == chain.epoch);
@@ -100,7 +102,7 @@ fn read_records(
         // One block at a time, so that a block that has become unreadable is left out alone.
         for block in chain.blocks[..count].iter().map(std::slice::from_ref) {
             let loaded = load(block, 0).unwrap_or_else(|error| {
-                report.remarks.push(format!("of the log is left out: {error}"));
+                report.remarks.push(format!("of the log is left out: {}", error.without_advice()));
                 Vec::new()
             });
             for (_, record) in loaded.iter().flat_map(LoadedBlock::records).flatten() {

@@ -37,6 +37,46 @@ fn refused_access_has_its_own_advice() {
 }
 
 #[test]
+fn debug_output_is_the_line_with_its_advice() {
+    let error = Error::invalid("the database is closed").at(Location::Setting("logs"));
+    assert_eq!(format!("{error:?}"), error.to_string());
+    let returned: Result<()> = Err(error.with_advice("open it again"));
+    assert_eq!(format!("{returned:?}"), "Err(the database is closed (at setting `logs`); open it again)");
+    let parts = format!("{:#?}", returned.expect_err("an error"));
+    for part in ["kind: InvalidArgument", "what: \"the database is closed\"", "Setting(", "source: None"] {
+        assert!(parts.contains(part), "{parts}");
+    }
+}
+
+#[test]
+fn special_advice_replaces_that_of_the_kind() {
+    let error = Error::new(ErrorKind::NotFound, "no table has this name").with_advice("use `users`");
+    for error in [error.duplicate(), error.at(Location::Table("user".into()))] {
+        assert_eq!(error.advice(), "use `users`");
+        assert!(error.to_string().ends_with("; use `users`"), "{error}");
+    }
+}
+
+#[test]
+fn errors_that_say_nothing_of_the_device_do_not_blame_it() {
+    for (code, wanted) in [(24, "ulimit -n"), (23, "ulimit -n"), (30, "read-only"), (13, "their owner")] {
+        let error = Error::io("cannot open", std::io::Error::from_raw_os_error(code));
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.advice().contains(wanted) && !error.to_string().contains("device"), "{error}");
+    }
+}
+
+#[test]
+fn another_kind_drops_special_advice() {
+    let error = Error::io("cannot write", std::io::Error::from(std::io::ErrorKind::PermissionDenied));
+    let same = error.with_kind(ErrorKind::Io);
+    assert_eq!(same.advice(), DENIED_ADVICE);
+    let other = same.with_kind(ErrorKind::OutcomeUnknown);
+    assert_eq!(other.advice(), ErrorKind::OutcomeUnknown.advice());
+    assert!(other.is_denied());
+}
+
+#[test]
 fn a_later_error_names_the_reason_and_its_place() {
     let location = Location::File { path: "pages/data".into(), offset: 4096 };
     let first = Error::io("cannot flush", std::io::Error::from_raw_os_error(5)).at(location.clone());

@@ -132,11 +132,10 @@ fn settle_length(fd: &OwnedFd, path: &Path, options: MapOptions) -> Result<usize
         (there, _) => there,
     };
     if there != 0 && options.bytes != 0 && there != options.bytes {
-        let what = format!(
-            "log_memory_bytes = {} but the file has {there} bytes: say so, or close the database and remove the file",
-            options.bytes
-        );
-        return Err(Error::invalid(what).at(place(path)));
+        let what = format!("log_memory_bytes = {} but the file has {there} bytes", options.bytes);
+        return Err(Error::invalid(what)
+            .with_advice("set log_memory_bytes to its length, or close the database and remove the file")
+            .at(place(path)));
     }
     if there == 0 && options.read_only || !wanted.is_multiple_of(4096) {
         let what = format!("the memory-mapped log has {there} bytes, which is no multiple of 4096 above 0");

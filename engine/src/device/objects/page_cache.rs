@@ -124,9 +124,10 @@ impl PageCache {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let what =
-                    format!("another open database uses the page cache {shown}: name another directory");
-                return Err(Error::new(ErrorKind::Busy, what).at(Location::Setting("object_cache")));
+                let what = format!("another open database uses the page cache {shown}");
+                return Err(Error::new(ErrorKind::Busy, what)
+                    .with_advice("name another directory")
+                    .at(Location::Setting("object_cache")));
             }
             Err(TryLockError::Error(error)) => return Err(fail("cannot lock the page cache", error)),
         }

@@ -31,8 +31,11 @@ impl Drop for Alive {
         if std::thread::panicking()
             && let Some(pool) = self.0.upgrade()
         {
-            let what = "the thread that prepares log segments panicked: this is a bug";
-            pool.state.lock().attempts.failure = Some(Error::new(ErrorKind::Poisoned, what));
+            let what = "the thread that prepares log segments panicked";
+            pool.state.lock().attempts.failure = Some(
+                Error::new(ErrorKind::Poisoned, what)
+                    .with_advice("report this bug, and reopen the database to recover"),
+            );
             pool.prepared.notify_all();
         }
     }

@@ -86,7 +86,7 @@ impl SegmentPool {
             state.can_be_freed() || tried < CHECKPOINTS_TRIED && self.may_make_room(state, frees_pages)
         };
         let refusal = if state.checkpoints.failed > ticket.checkpoints_failed {
-            let failure = state.checkpoints.failure.as_ref().map(ToString::to_string).unwrap_or_default();
+            let failure = state.checkpoints.failure.as_ref().map(Error::without_advice).unwrap_or_default();
             let what = format!("the log is full, and the checkpoint that would make room failed: {failure}");
             let is_taken = state.checkpoints.failure.as_ref().is_some_and(|e| e.kind() == ErrorKind::Fenced);
             Error::new(if is_taken { ErrorKind::Fenced } else { ErrorKind::OutOfSpace }, what)

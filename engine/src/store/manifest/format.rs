@@ -227,8 +227,9 @@ impl Manifest {
         bytes.resize(HEADER_BYTES, 0);
         self.encode_body(&mut bytes);
         if bytes.len() > SLOT_BYTES {
-            let what = format!("the manifest has {} bytes: a checkpoint has to complete first", bytes.len());
-            return Err(Error::new(ErrorKind::OutOfSpace, what));
+            let what = format!("the manifest has {} bytes, which is more than a slot holds", bytes.len());
+            let error = Error::new(ErrorKind::OutOfSpace, what);
+            return Err(error.with_advice("let a checkpoint complete first"));
         }
         let length = (bytes.len() - HEADER_BYTES) as u32;
         bytes[24..28].copy_from_slice(&length.to_le_bytes());

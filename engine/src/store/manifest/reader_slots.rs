@@ -158,8 +158,10 @@ pub(super) fn lock_free_slot(storage: &dyn Storage) -> Result<Arc<dyn File>> {
         }
         crate::sync::thread::sleep(std::time::Duration::from_millis(1));
     }
-    let what = format!("{READERS_MAX} readers have checkpoints open: close one");
-    Err(Error::new(ErrorKind::Busy, what).at(Location::File { path: READERS_PATH.into(), offset: 0 }))
+    let what = format!("{READERS_MAX} readers have checkpoints open");
+    Err(Error::new(ErrorKind::Busy, what)
+        .with_advice("close one")
+        .at(Location::File { path: READERS_PATH.into(), offset: 0 }))
 }
 
 /// All slots, as the writer sees them.

@@ -70,8 +70,8 @@ impl Codecs {
 }
 
 fn lacks_zstd(what: &str) -> Error {
-    let what = format!("{what}, which this build lacks: use one with the cargo feature `zstd`");
-    Error::new(ErrorKind::Unsupported, what)
+    let what = format!("{what}, which this build lacks");
+    Error::new(ErrorKind::Unsupported, what).with_advice("use one with the cargo feature `zstd`")
 }
 
 /// Compresses with one codec into its own buffer.

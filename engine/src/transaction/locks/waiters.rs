@@ -246,7 +246,7 @@ impl Waiters {
     ) -> Result<()> {
         let failed = |kind, what: String| Error::new(kind, what).at(Location::Table(table.name.to_string()));
         let Some(limit) = waiter.limit else {
-            let what = format!("{access} is locked, and the transaction is not to wait: abort and retry");
+            let what = format!("{access} is locked, and the transaction is not to wait");
             return Err(failed(ErrorKind::LockTimeout, what));
         };
         self.descriptors.set_thread(waiter.id);
@@ -266,9 +266,8 @@ impl Waiters {
                 }
                 let own = now.iter().find(|id| self.descriptors.is_of_this_thread(**id));
                 if let Some(own) = own {
-                    let what =
-                        format!("{access} is held by transaction {own} of the same thread: end it first");
-                    return Err(failed(ErrorKind::Deadlock, what));
+                    let what = format!("{access} is held by transaction {own} of the same thread");
+                    return Err(failed(ErrorKind::Deadlock, what).with_advice("end it first"));
                 }
                 list[index].blockers = now;
                 if let Some(cycle) = self.resolve_deadlocks(&mut list, at) {
@@ -278,8 +277,7 @@ impl Waiters {
             (look.check_commits)()?;
             let Some(left) = limit.checked_sub(self.clock.now().since(at.since)).filter(|t| !t.is_zero())
             else {
-                let what =
-                    format!("{access} was locked by others for longer than {limit:?}: abort and retry");
+                let what = format!("{access} was locked by others for longer than {limit:?}");
                 return Err(failed(ErrorKind::LockTimeout, what));
             };
             self.descriptors.wake_event(waiter.id).wait(woken, Some(left.min(LOOK_AGAIN)));
@@ -442,7 +440,7 @@ fn describe(list: &[Entry], cycle: &[usize]) -> String {
         format!("transaction {} waits for {} of table `{}`", entry.waiter.id, entry.access, entry.name)
     });
     let waits: Vec<String> = waits.collect();
-    format!("a deadlock of {} transactions: {}; abort and retry", cycle.len(), waits.join(", "))
+    format!("a deadlock of {} transactions: {}", cycle.len(), waits.join(", "))
 }
 
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
