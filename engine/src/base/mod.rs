@@ -11,6 +11,7 @@ pub mod table_types;
 #[cfg(feature = "simulation")]
 pub mod environment;
 pub mod random;
+pub mod similar;
 #[cfg(any(test, feature = "internals"))]
 pub mod depth;
 // Tools and tests use more of it.

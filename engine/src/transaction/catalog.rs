@@ -23,6 +23,7 @@
 
 use super::locks::TableLocks;
 use super::table_name::TableName;
+use crate::base::similar::suggestion;
 use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId, TableTypes};
 use crate::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Backoff, Event, Mutex, MutexGuard};
@@ -317,8 +318,13 @@ pub struct FormerTable {
     pub dropped: Csn,
 }
 
-fn no_table(name: &str) -> Error {
-    Error::new(ErrorKind::NotFound, "no table has this name").at(Location::Table(name.to_string()))
+fn no_table(name: &str, names: impl Iterator<Item = String>) -> Error {
+    let error = Error::new(ErrorKind::NotFound, "no table has this name");
+    let error = error.at(Location::Table(name.to_string()));
+    match suggestion(name, names) {
+        Some(advice) => error.with_advice(advice),
+        None => error,
+    }
 }
 
 /// All tables of a database.
@@ -470,7 +476,7 @@ impl CatalogGuard<'_> {
     /// # Errors
     /// `NotFound`.
     pub fn table(&self, name: &str) -> Result<Arc<TableState>> {
-        self.find(name).ok_or_else(|| no_table(name))
+        self.find(name).ok_or_else(|| no_table(name, self.inner.by_name.keys().cloned()))
     }
 
     /// Marks a table before its drop is logged.
