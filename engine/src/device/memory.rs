@@ -261,7 +261,10 @@ pub(super) fn read_from(image: &[u8], offset: u64, buffer: &mut [u8]) -> Result<
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
     let end = start.saturating_add(buffer.len());
     let Some(bytes) = image.get(start..end) else {
-        return Err(Error::corruption(format!("the file ends {} bytes early", end - image.len().min(end))));
+        return Err(Error::corruption(format!(
+            "the file is truncated: {} bytes are missing",
+            end - image.len().min(end)
+        )));
     };
     buffer.copy_from_slice(bytes);
     Ok(())

@@ -111,6 +111,12 @@ impl FreeSpace {
         true
     }
 
+    /// Returns the number of blocks of the file.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.bitmap.blocks()
+    }
+
     /// Marks a block in which the mapping has an image; false if the block does not exist or cannot
     /// hold another image.
     #[must_use = "false means that the mapping is damaged"]

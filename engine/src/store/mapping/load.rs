@@ -1,7 +1,7 @@
 //! Loads a mapping from its blocks, with several threads if it is large.
 
 use super::super::allocator::free::FreeSpace;
-use super::super::block::{BlockKind, BlockRef, verify};
+use super::super::block::{BlockKind, BlockNumber, BlockRef, verify};
 use super::super::block_file::BlockFile;
 use super::table::{Mapping, decode_references};
 use crate::base::{Error, Result};
@@ -67,15 +67,29 @@ impl Loader<'_> {
             let number = block.reference.block();
             let claimed =
                 if kind == BlockKind::Page { space.claim_image(number) } else { space.claim(number) };
+            if !claimed && number.0 >= space.blocks() {
+                return Err(self.truncated(number, space.blocks()));
+            }
             if !claimed {
-                let what = format!(
-                    "{kind:?} number {} claims {:?}, which is in use or outside the file",
-                    block.index, block.reference
-                );
+                let what =
+                    format!("{kind:?} number {} claims {:?}, which is in use", block.index, block.reference);
                 return Err(Error::corruption(what).at(self.file.location(block.reference.block())));
             }
         }
         Ok(())
+    }
+
+    /// Returns the error for a checkpoint with a block behind the end of the file.
+    fn truncated(&self, block: BlockNumber, blocks: u64) -> Error {
+        let bytes = |blocks: u64| blocks.saturating_mul(self.file.page_bytes as u64);
+        let what = format!(
+            "the file of pages is truncated: it ends at byte {}, and the checkpoint has a page at byte {}",
+            bytes(blocks),
+            bytes(block.0)
+        );
+        let advice =
+            "put the whole file back, or restore from a backup; `quench salvage` copies what can be read";
+        Error::corruption(what).with_advice(advice).at(self.file.location(BlockNumber(blocks)))
     }
 
     /// Loads blocks of references in any order, with several threads if they are many.
