@@ -10,6 +10,7 @@ use crate::base::settings::Settings;
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::device::Storage;
 use crate::recovery::CopiedLog;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How to back up. Start from `BackupOptions::default()` and set fields.
@@ -89,9 +90,11 @@ impl Database {
     ///
     /// # Errors
     /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base does not belong
-    /// to this database; `InvalidArgument` if the database is open read-only and was not closed, or
-    /// is closed meanwhile; `Corruption` if a page of the database, or the base, is damaged;
-    /// `OutOfSpace`, I/O, `Poisoned`. An incomplete copy is recognised as such.
+    /// to this database; `InvalidArgument` if the target lies in the directory of the database or
+    /// of the base, the database is open read-only and was not closed, or is closed meanwhile;
+    /// `Corruption` if a page of the database, or the base, is damaged; `OutOfSpace`, I/O,
+    /// `Poisoned`. Then what was written is removed; an incomplete copy that stays, after a crash
+    /// for example, is recognised as such.
     pub fn backup(&self, target: impl Into<Place>, options: BackupOptions) -> Result<BackupReport> {
         self.inner.check_usable()?;
         let _span = tracing::info_span!("backup", increment = options.base.is_some()).entered();
@@ -100,12 +103,16 @@ impl Database {
         let mut progress = or_ignore(options.progress);
         // The device settings of this database need not hold for another device.
         let anywhere = Settings { io_uring: self.inner.settings.io_uring, ..Settings::default() };
+        let target = target.into();
+        let own = ("the database", self.directory());
+        target
+            .refuse_nested([Some(own), options.base.as_ref().map(|base| ("the base", base.directory()))])?;
         let base = options.base.map(|base| base.open_source(&anywhere)).transpose()?;
         // Before anything is created at the target.
         if let Some(base) = &base {
             backup::check_is_backup(&**base)?;
         }
-        let target = target.into().open_target(&anywhere)?;
+        let target = target.open_target(&anywhere)?;
         let storage = &*self.inner.storage;
         let (manifest, _held) = match &self.inner.writing {
             Some(_) => {
@@ -142,7 +149,8 @@ impl Database {
     /// memory-mapped log that continues it; `Busy` if the log's database is open for writing;
     /// `Corruption` if a description of a backup is damaged or not complete. Later: `Corruption` if
     /// a page of a backup is damaged, or the log lacks needed transactions (the error says how far
-    /// a restore can go); `OutOfSpace`, I/O. An incomplete target cannot be opened.
+    /// a restore can go); `OutOfSpace`, I/O. Then what was written is removed; an incomplete target
+    /// that stays cannot be opened.
     pub fn restore(
         backups: impl IntoIterator<Item = impl Into<Place>>,
         target: impl Into<Place>,
@@ -155,33 +163,38 @@ impl Database {
         // Refuse what can be refused before the target is written, so that it stays empty for the
         // next attempt.
         settings.validate()?;
-        let backups = backups.into_iter().map(|place| {
-            let place: Place = place.into();
-            Ok((place.open_source(&settings)?, place.path()))
-        });
+        let target = target.into();
+        let places: Vec<Place> = backups.into_iter().map(Into::into).collect();
+        let sources = places.iter().map(|place| Some(("a backup", place.directory())));
+        target.refuse_nested(sources.chain([log.as_ref().map(|log| ("the log", log.directory()))]))?;
+        let backups = places.iter().map(|place| Ok((place.open_source(&settings)?, place.path())));
         let chain = Chain::open(&backups.collect::<Result<Vec<_>>>()?)?;
         let log = log.map(|log| open_log(&log, &chain, to, &settings)).transpose()?;
         let (copied, _lock) = log.unzip();
         let csn = chain.source().checkpoint;
         if copied.is_none() && to.is_some_and(|to| to != csn) {
-            let what =
-                format!("without a log the backups restore only CSN {csn}: set `log`, or leave out `to`");
-            return Err(Error::invalid(what));
+            let what = format!("without a log the backups restore only CSN {csn}");
+            return Err(Error::invalid(what).with_advice("set `log`, or leave out `to`"));
         }
-        let target = target.into().open_target(&settings)?;
+        let target = target.open_target(&settings)?;
         // Before the lock, which would end a writer in a store of objects.
-        backup::refuse_unless_empty(&*target).map_err(|error| error.of("the target"))?;
-        let lock = target.lock(true).map_err(|error| error.of("the target"))?;
-        let restored = backup::restore_pages(&chain, &*target, settings.compression, &mut *progress)?;
-        drop((lock, chain));
-        // Until the end the directory is marked, and cannot be opened.
-        let (csn, replayed) = match copied {
-            Some(copied) => replay(copied, target.clone(), &settings, progress)?,
-            None => (restored.csn(), 0),
-        };
         let of_target = |error: Error| error.of("the target");
-        let _lock = target.lock(true).map_err(of_target)?;
-        backup::finish_restore(&*target).map_err(of_target)?;
+        backup::refuse_unless_empty(&*target).map_err(of_target)?;
+        let lock = target.lock(true).map_err(of_target)?;
+        backup::begin_restore(&*target).map_err(of_target)?;
+        // Until the end the directory is marked, and cannot be opened.
+        let restored = backup::restore_pages(&chain, &*target, settings.compression, &mut *progress);
+        drop((lock, chain));
+        let replayed = restored.and_then(|restored| match copied {
+            Some(copied) => Ok((replay(copied, target.clone(), &settings, progress)?, restored)),
+            None => Ok(((restored.csn(), 0), restored)),
+        });
+        let lock = target.lock(true).map_err(of_target)?;
+        let ended = replayed
+            .and_then(|all| backup::finish_restore(&*target).map_err(of_target).map(|()| all))
+            .inspect_err(|_| backup::clear(&*target));
+        drop(lock);
+        let ((csn, replayed), restored) = ended?;
         Ok(RestoreReport {
             csn,
             replayed,
@@ -206,11 +219,20 @@ impl Database {
         Ok(CompactReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
     }
 
+    /// Returns the real directory of the database, also of a store of objects that is one.
+    fn directory(&self) -> Option<PathBuf> {
+        let url = || match Place::from(&self.inner.opened.path) {
+            place @ Place::Url(_) => place.directory(),
+            _ => None,
+        };
+        self.inner.storage.directory().map(Path::to_path_buf).or_else(url)
+    }
+
     fn manifest_at_rest(&self) -> Result<crate::store::Manifest> {
         let (_, manifest) = crate::store::ManifestFile::open(&*self.inner.storage, true)?;
         if !manifest.clean {
-            let what = "the database was not closed, and its checkpoint lacks what is in the log: open it for writing once, then close it";
-            return Err(Error::invalid(what));
+            let what = "the database was not closed, and its checkpoint lacks what is in the log";
+            return Err(Error::invalid(what).with_advice("open it for writing once, then close it"));
         }
         Ok(manifest)
     }
@@ -228,7 +250,8 @@ fn open_log(
         let advice = "close it with trim_log = false, or restore with a copy of its files made then";
         match error.kind() {
             ErrorKind::Busy => {
-                Error::new(ErrorKind::Busy, format!("the log's directory: {}: {advice}", error.message()))
+                Error::new(ErrorKind::Busy, format!("the log's directory: {}", error.message()))
+                    .with_advice(advice)
             }
             _ => error.of("the log's directory"),
         }

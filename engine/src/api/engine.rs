@@ -147,7 +147,8 @@ impl Engine {
         self.check_usable()?;
         let writing = self.writing.as_ref().ok_or_else(read_only)?;
         if self.is_closed() {
-            return Err(Error::invalid("the last handle of the database was dropped").with_advice("open the database again"));
+            return Err(Error::invalid("the last handle of the database was dropped")
+                .with_advice("open the database again"));
         }
         Ok(writing)
     }

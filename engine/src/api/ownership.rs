@@ -22,8 +22,8 @@ use crate::device::{EntryKind, Storage};
 use crate::log::memory::is_memory_file;
 use crate::log::{self, DIRECTORY, SegmentContent, segment_id};
 use crate::store::{
-    MANIFEST_PATH, ManifestState, PAGES_DIRECTORY, PAGES_PATH, PagesState, READERS_PATH, manifest_state,
-    pages_state,
+    LOST_MANIFEST_ADVICE, MANIFEST_PATH, ManifestState, PAGES_DIRECTORY, PAGES_PATH, PagesState,
+    READERS_PATH, manifest_state, pages_state,
 };
 
 /// The default name of a memory-mapped log in the directory.
@@ -47,7 +47,8 @@ pub(super) fn holds_database(storage: &dyn Storage, settings: &Settings) -> Resu
             ManifestState::Missing => "missing",
         };
         let what = format!("the manifest is {state}, but {data} holds data");
-        return Err(Error::corruption(what).at(Location::File { path: MANIFEST_PATH.into(), offset: 0 }));
+        let error = Error::corruption(what).with_advice(LOST_MANIFEST_ADVICE);
+        return Err(error.at(Location::File { path: MANIFEST_PATH.into(), offset: 0 }));
     }
     if !settings.create || settings.read_only {
         return Err(no_database());
@@ -78,15 +79,15 @@ fn kind_of(storage: &dyn Storage, name: &str) -> Result<Option<EntryKind>> {
 
 /// Returns the error for a directory without a database.
 pub(super) fn no_database() -> Error {
-    let what = "this directory holds no database: check the path, or open it with `create`";
-    Error::new(ErrorKind::NotFound, what)
+    let what = "this directory holds no database";
+    Error::new(ErrorKind::NotFound, what).with_advice("check the path, or open it with `create`")
 }
 
 fn foreign_file(path: String) -> Error {
-    let what = format!(
-        "the directory holds no database, but other files ({path}): choose an empty directory, or move them away"
-    );
-    Error::invalid(what).at(Location::File { path, offset: 0 })
+    let what = format!("the directory holds no database, but other files ({path})");
+    Error::invalid(what)
+        .with_advice("choose an empty directory, or move them away")
+        .at(Location::File { path, offset: 0 })
 }
 
 /// Returns the first file that only a database that was complete has.

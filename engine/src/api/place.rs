@@ -4,7 +4,8 @@ use crate::base::settings::Settings;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::file::FileStorage;
 use crate::device::{LOCK_PATH, ObjectList, Pin, Storage};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 /// Where a backup or a database is: a directory, a store of objects, or another storage.
@@ -60,6 +61,38 @@ impl Place {
             Place::Directory(path) if matches!(path.join(LOCK_PATH).try_exists(), Ok(false)) => Ok(None),
             _ => storage.lock(false).map(Some),
         }
+    }
+
+    /// Returns the real directory, also of a store of objects that is one.
+    pub(super) fn directory(&self) -> Option<PathBuf> {
+        match self {
+            Place::Directory(path) => Some(path.clone()),
+            Place::Url(url) => url.strip_prefix("file://").map(PathBuf::from),
+            Place::Storage(storage) => storage.directory().map(Path::to_path_buf),
+        }
+    }
+
+    /// Refuses a target that lies in one of the directories that will be read, or around one, under
+    /// whatever path. Each directory has a name for the error.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(super) fn refuse_nested<'a>(
+        &self,
+        sources: impl IntoIterator<Item = Option<(&'a str, Option<PathBuf>)>>,
+    ) -> Result<()> {
+        let Some(target) = self.directory().map(|path| Ancestors::of(&path)) else { return Ok(()) };
+        for (name, path) in sources.into_iter().flatten() {
+            let Some(source) = path.map(|path| Ancestors::of(&path)) else { continue };
+            let what = match (target.are_within(&source), source.are_within(&target)) {
+                (true, true) => format!("the target is the directory of {name}"),
+                (true, false) => format!("the target lies in the directory of {name}"),
+                (false, true) => format!("the directory of {name} lies in the target"),
+                (false, false) => continue,
+            };
+            return Err(Error::invalid(what).with_advice("choose an empty directory elsewhere"));
+        }
+        Ok(())
     }
 
     pub(super) fn path(&self) -> Option<PathBuf> {
@@ -154,8 +187,10 @@ impl Place {
                 open_url_cached(url, read_only, cache, settings.object_cache_bytes)
             }
             (Some(_), _) => {
-                let what = "a cache of pages is for a database that a URL names: do not set object_cache";
-                Err(Error::invalid(what).at(Location::Setting("object_cache")))
+                let what = "a cache of pages is for a database that a URL names";
+                Err(Error::invalid(what)
+                    .with_advice("do not set object_cache")
+                    .at(Location::Setting("object_cache")))
             }
         }
     }
@@ -175,6 +210,36 @@ impl Place {
                 Ok(Arc::new(FileStorage::open(path, device_trust, io_uring, create)?))
             }
         }
+    }
+}
+
+/// A directory and all above it, without links. The identity (device and inode) finds a directory
+/// under another path, too; a missing one has none.
+struct Ancestors {
+    path: PathBuf,
+    identities: Vec<(u64, u64)>,
+    /// Of the directory itself.
+    own: Option<(u64, u64)>,
+}
+
+impl Ancestors {
+    fn of(path: &Path) -> Ancestors {
+        let mut real = PathBuf::new();
+        for part in std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()).components() {
+            match part {
+                Component::ParentDir => drop(real.pop()),
+                part => real.push(part),
+            }
+            real = real.canonicalize().unwrap_or(real);
+        }
+        let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+        let identities = real.ancestors().filter_map(identity).collect();
+        Ancestors { own: identity(&real), path: real, identities }
+    }
+
+    /// Returns whether this directory is `other` or lies below it.
+    fn are_within(&self, other: &Ancestors) -> bool {
+        self.path.starts_with(&other.path) || other.own.is_some_and(|own| self.identities.contains(&own))
     }
 }
 
@@ -233,6 +298,6 @@ fn remove_fences(_url: &str) -> Result<u64> {
 
 #[cfg(not(feature = "object-storage"))]
 fn no_urls() -> Error {
-    let what = "this build opens directories only: for a URL, build with the feature `object-storage`";
-    Error::new(ErrorKind::Unsupported, what)
+    let what = "this build opens directories only";
+    Error::new(ErrorKind::Unsupported, what).with_advice("for a URL, build with the feature `object-storage`")
 }

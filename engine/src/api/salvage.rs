@@ -39,10 +39,11 @@ impl Database {
     ) -> Result<SalvageReport> {
         let mut progress = or_ignore(progress);
         settings.validate()?;
-        let place = source.into();
+        let (place, target) = (source.into(), target.into());
+        target.refuse_nested([Some(("the source", place.directory()))])?;
         let source = place.open_source(&settings)?;
         let _lock = place.lock_for_reading(&*source)?;
-        let target = target.into().open_target(&settings)?;
+        let target = target.open_target(&settings)?;
         backup::refuse_unless_empty(&*target)?;
         let remains = SalvageScan::look(&*source, &mut *progress)?;
         let page_bytes = settings.page_bytes.max(remains.page_bytes());
@@ -52,8 +53,9 @@ impl Database {
         if database.statistics().newest_csn.0 > 0 || !database.tables().is_empty() {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
-                "the target directory already holds a database: choose an empty one",
-            ));
+                "the target directory already holds a database",
+            )
+            .with_advice("choose an empty one"));
         }
         let mut sink = Sink {
             database: &database,

@@ -2,7 +2,7 @@
 
 use super::description::{BackupId, Base, Description};
 use super::progress::{PROGRESS_PAGES, ProgressFn};
-use super::target::{error_of, refuse_unless_empty};
+use super::target::{clear, error_of, refuse_unless_empty};
 use crate::base::planted::{self, Bug};
 use crate::base::random::Random;
 use crate::base::settings::Compression;
@@ -57,30 +57,41 @@ fn read_base(base: &dyn Storage) -> Result<Description> {
 ///
 /// # Errors
 /// `AlreadyExists` or `InvalidArgument` if the target is not empty, or the base is none for this
-/// database; `Corruption` if the source or the base is damaged; `OutOfSpace`; I/O. What was written
-/// before is no backup.
+/// database; `Corruption` if the source or the base is damaged; `OutOfSpace`; I/O. Then what was
+/// written before is removed, and if that fails, too, it is no backup.
 pub fn back_up(
     source: Source<'_>,
     target: &dyn Storage,
     base: Option<&dyn Storage>,
     progress: ProgressFn<'_>,
 ) -> Result<BackupReport> {
-    let Source { storage, manifest, compression } = source;
-    let [of_source, of_target] = ["the source", "the target"].map(error_of);
+    let of_target = error_of("the target");
     let base = base.map(read_base).transpose()?;
     if let Some(base) = &base {
-        check_base(base, manifest)?;
+        check_base(base, source.manifest)?;
     }
     // Before the lock too, which would end a writer in a store of objects.
     refuse_unless_empty(target).map_err(of_target)?;
     let _lock = target.lock(true).map_err(of_target)?;
     refuse_unless_empty(target).map_err(of_target)?;
+    copy(source, target, base.as_ref(), progress).inspect_err(|_| clear(target))
+}
+
+/// Copies to a directory that is empty and locked.
+fn copy(
+    source: Source<'_>,
+    target: &dyn Storage,
+    base: Option<&Description>,
+    progress: ProgressFn<'_>,
+) -> Result<BackupReport> {
+    let Source { storage, manifest, compression } = source;
+    let [of_source, of_target] = ["the source", "the target"].map(error_of);
     let page_bytes = manifest.page_bytes as usize;
     let store = PageStore::open_read_only(storage, manifest.database, page_bytes, &manifest.store)
         .map_err(of_source)?;
     let file = Description::begin(target).map_err(of_target)?;
     let pages = store.references();
-    let changed: Vec<(PageId, BlockRef)> = match &base {
+    let changed: Vec<(PageId, BlockRef)> = match base {
         None => pages.clone(),
         Some(base) => changed_since(base, &pages),
     };
@@ -107,7 +118,7 @@ pub fn back_up(
     }
     let description = Description {
         id: BackupId(Random::from_entropy().next_u64()),
-        base: base.as_ref().map(|base| Base { id: base.id, csn: base.csn() }),
+        base: base.map(|base| Base { id: base.id, csn: base.csn() }),
         manifest,
         source: pages,
     };

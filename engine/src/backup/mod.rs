@@ -20,8 +20,9 @@
 //!   and the checkpoint does not change between being chosen and being held.
 //! - K2: every image is verified (checksum, identity, structure) while it is copied. A damaged
 //!   source gives no backup.
-//! - K3: nothing that is there is overwritten. An interrupted backup has an empty description, an
-//!   interrupted restore the file `RESTORING`: neither can be taken for what it was to become.
+//! - K3: nothing that is there is overwritten. What fails removes what it has written. An
+//!   interrupted backup has an empty description, an interrupted restore the file `RESTORING`:
+//!   neither can be taken for what it was to become.
 //! - K4: what was restored is another database: it has a new identity, so that no block of the
 //!   source's log, and no backup of it, can be taken for its own.
 
@@ -38,6 +39,6 @@ pub use description::BACKUP_PATH;
 #[cfg(feature = "internals")]
 pub use description::Description;
 pub use full_or_increment::{BackupReport, Source, back_up, check_is_backup};
-pub use restore::{Chain, finish_restore, restore_pages};
+pub use restore::{Chain, begin_restore, finish_restore, restore_pages};
 pub use salvage::{LostRange, SalvageReport, SalvageSink, SalvagedTable, salvage};
-pub use target::{RESTORING_PATH, refuse_unless_empty};
+pub use target::{RESTORING_PATH, clear, refuse_unless_empty};

@@ -71,12 +71,12 @@ impl Chain {
     }
 }
 
-/// Makes a new database in `target`, an empty directory, of a chain, as of its last backup, in
-/// which images are compressed like this. It cannot be opened before [`finish_restore`].
+/// Makes a new database in `target`, for which [`begin_restore`] was called, of a chain, as of its
+/// last backup, in which images are compressed like this. It cannot be opened before
+/// [`finish_restore`].
 ///
 /// # Errors
-/// `AlreadyExists` or `InvalidArgument` if the target is not empty; `Corruption` if a backup is
-/// damaged; `OutOfSpace`; I/O.
+/// `Corruption` if a backup is damaged; `OutOfSpace`; I/O.
 pub fn restore_pages(
     chain: &Chain,
     target: &dyn Storage,
@@ -84,7 +84,6 @@ pub fn restore_pages(
     progress: ProgressFn<'_>,
 ) -> Result<Restored> {
     let of_target = error_of("the target");
-    begin_restore(target).map_err(of_target)?;
     let (last, source) = (chain.last(), chain.source());
     let (csn, page_bytes) = (source.checkpoint, source.page_bytes as usize);
     let database = DatabaseId(Random::from_entropy().next_u64());
@@ -111,8 +110,11 @@ pub fn restore_pages(
     Ok(Restored { manifest, pages: total, bytes: total * page_bytes as u64 })
 }
 
-/// K3.
-fn begin_restore(target: &dyn Storage) -> Result<()> {
+/// Marks an empty directory, whose lock the caller has (K3).
+///
+/// # Errors
+/// `AlreadyExists` or `InvalidArgument` if the target is not empty; I/O.
+pub fn begin_restore(target: &dyn Storage) -> Result<()> {
     refuse_unless_empty(target)?;
     target.open(RESTORING_PATH, OpenMode { create: true, read_only: false, direct: true })?.flush()?;
     target.flush_directory("")

@@ -2,9 +2,10 @@
 
 use super::description::{BACKUP_PATH, Description};
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::Storage;
 use crate::device::ownership::is_own;
-use crate::store::MANIFEST_PATH;
+use crate::device::{LOCK_PATH, Storage};
+use crate::log::{DIRECTORY as LOG_DIRECTORY, segment_id};
+use crate::store::{MANIFEST_PATH, PAGES_DIRECTORY, PAGES_PATH};
 
 /// The file that marks the directory of a database while it is being restored.
 pub const RESTORING_PATH: &str = "RESTORING";
@@ -13,6 +14,34 @@ pub const RESTORING_PATH: &str = "RESTORING";
 pub(super) fn error_of(whose: &str) -> impl Fn(Error) -> Error + Copy {
     move |error| error.of(whose)
 }
+
+/// Removes what a failed backup or restore has written to a directory, which was empty. The caller
+/// has its lock, whose file goes last. Only files that these write are removed. Ignores errors: the
+/// first failure is the one that matters. What stays is recognised as incomplete (K3), because the
+/// marks go after all else. In a store of objects nothing can be removed this way.
+pub fn clear(storage: &dyn Storage) {
+    let names = |directory: &str| storage.list(directory).unwrap_or_default();
+    let is_marked = names("").iter().any(|name| [RESTORING_PATH, BACKUP_PATH].contains(&name.as_str()));
+    // Without a mark another process may have begun to use the directory.
+    if is_marked {
+        let _ = storage.remove(MANIFEST_PATH);
+        let _ = storage.remove(PAGES_PATH);
+        for name in names(LOG_DIRECTORY).iter().filter(|name| matches!(segment_id(name), Ok(Some(_)))) {
+            let _ = storage.remove(&format!("{LOG_DIRECTORY}/{name}"));
+        }
+        for directory in [PAGES_DIRECTORY, LOG_DIRECTORY] {
+            let _ = storage.remove_directory(directory);
+        }
+        let _ = storage.flush_directory("");
+        let _ = storage.remove(RESTORING_PATH);
+        let _ = storage.remove(BACKUP_PATH);
+    }
+    if names("").iter().all(|name| name == LOCK_PATH) {
+        let _ = storage.remove(LOCK_PATH);
+    }
+}
+
+const EMPTY_ADVICE: &str = "choose an empty directory";
 
 /// Returns an error unless the directory is empty (K3): for backups, restores and salvage.
 ///
@@ -23,25 +52,28 @@ pub fn refuse_unless_empty(storage: &dyn Storage) -> Result<()> {
     let has = |name: &str| names.iter().any(|other| other == name);
     let place = |path: &str| Location::File { path: path.into(), offset: 0 };
     if has(BACKUP_PATH) {
-        let what = match Description::read(storage) {
-            Ok(_) => "there is a backup in this directory already",
-            Err(_) => "there is an interrupted or damaged backup in this directory: remove it first",
+        let (what, advice) = match Description::read(storage) {
+            Ok(_) => ("there is a backup in this directory already", EMPTY_ADVICE),
+            Err(_) => ("there is an interrupted or damaged backup in this directory", "remove it first"),
         };
-        return Err(Error::new(ErrorKind::AlreadyExists, what).at(place(BACKUP_PATH)));
+        return Err(Error::new(ErrorKind::AlreadyExists, what).with_advice(advice).at(place(BACKUP_PATH)));
     }
     if has(RESTORING_PATH) {
-        let what = "a restore into this directory was interrupted: remove what it left first";
-        return Err(Error::new(ErrorKind::AlreadyExists, what).at(place(RESTORING_PATH)));
+        let what = "a restore into this directory was interrupted";
+        return Err(Error::new(ErrorKind::AlreadyExists, what)
+            .with_advice("remove what it left first")
+            .at(place(RESTORING_PATH)));
     }
     if has(MANIFEST_PATH) {
         let what = "there is a database in this directory already";
-        return Err(Error::new(ErrorKind::AlreadyExists, what).at(place(MANIFEST_PATH)));
+        let error = Error::new(ErrorKind::AlreadyExists, what).with_advice(EMPTY_ADVICE);
+        return Err(error.at(place(MANIFEST_PATH)));
     }
     for (name, kind) in storage.entries("")? {
         // Our own lock, or what a process left that was killed while it probed the device.
         if !is_own(storage, &name, kind)? {
-            let what = format!("the directory holds other files ({name}): choose an empty one");
-            return Err(Error::invalid(what).at(place(&name)));
+            let what = format!("the directory holds other files ({name})");
+            return Err(Error::invalid(what).with_advice(EMPTY_ADVICE).at(place(&name)));
         }
     }
     Ok(())

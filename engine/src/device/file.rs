@@ -126,11 +126,12 @@ impl FileStorage {
         if error.kind() == std::io::ErrorKind::NotFound && !self.directory.exists() {
             let what =
                 format!("cannot {what}: the directory was moved or removed while the database is open");
-            return Error::io(what, error).with_kind(ErrorKind::Io).at(self.location(path));
+            let error = Error::io(what, error).with_kind(ErrorKind::Io).at(self.location(path));
+            return error
+                .with_advice("put the directory back, or close the database and open it where it is now");
         }
-        let hint = match error.raw_os_error() {
-            Some(24 | 23) => " (too few file descriptors: raise `ulimit -n`)".into(),
-            _ if error.kind() == std::io::ErrorKind::PermissionDenied => describe_access(&self.path(path)),
+        let hint = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => describe_access(&self.path(path)),
             _ => String::new(),
         };
         Error::io(format!("cannot {what}{hint}"), error).at(self.location(path))
@@ -332,6 +333,19 @@ impl Storage for FileStorage {
             }
             _ => Ok(()),
         }
+    }
+
+    fn remove_directory(&self, path: &str) -> Result<()> {
+        match std::fs::remove_dir(self.path(path)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(self.error("remove a directory", path, e))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.directory)
     }
 
     fn flush_directory(&self, directory: &str) -> Result<()> {
@@ -600,8 +614,11 @@ impl File for RealFile {
         while !buffer.is_empty() {
             match rustix::io::pread(self.fd.as_fd(), &mut *buffer, offset) {
                 Ok(0) => {
-                    return Err(Error::corruption(format!("the file ends {} bytes early", buffer.len()))
-                        .at(self.location(offset)));
+                    return Err(Error::corruption(format!(
+                        "the file is truncated: {} bytes are missing",
+                        buffer.len()
+                    ))
+                    .at(self.location(offset)));
                 }
                 Ok(read) => {
                     buffer = &mut buffer[read..];

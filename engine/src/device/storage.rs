@@ -86,6 +86,19 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// I/O.
     fn create_directory(&self, path: &str) -> Result<()>;
 
+    /// Removes an empty directory. Storages without directories do nothing.
+    ///
+    /// # Errors
+    /// I/O.
+    fn remove_directory(&self, _path: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the real directory, if the storage is one.
+    fn directory(&self) -> Option<&Path> {
+        None
+    }
+
     /// Makes creations and removals in `directory` durable.
     ///
     /// # Errors

@@ -103,9 +103,8 @@ impl BlockFile {
         if kept || !matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Unsupported) {
             return error;
         }
-        let what =
-            "the database was closed, and the page is not where it was then: read from one that is open";
-        let closed = Error::invalid(what);
+        let what = "the database was closed, and the page is not where it was then";
+        let closed = Error::invalid(what).with_advice("read from one that is open");
         match error.location() {
             Some(place) => closed.at(place.clone()),
             None => closed,

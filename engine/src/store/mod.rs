@@ -67,9 +67,7 @@ pub use blob::BlobRef;
 #[cfg(feature = "internals")]
 pub use block::BLOCK_HEADER_BYTES;
 pub use block::{BlockRef, ImageKind};
-pub use block_file::StoredImage;
-#[cfg(feature = "internals")]
-pub use block_file::{PAGES_DIRECTORY, PAGES_PATH};
+pub use block_file::{PAGES_DIRECTORY, PAGES_PATH, StoredImage};
 pub use checkpoint_writer::{FinishedCheckpoint, Heat, ImageWriter, OpenCheckpoint, Written};
 pub use compact::Relocation;
 pub use copy::StoreCopy;
@@ -77,8 +75,9 @@ pub use disk_space::{HeldBlocks, SpaceUse};
 #[cfg(feature = "internals")]
 pub use manifest::Readers;
 pub use manifest::{
-    AcceptedEnd, CheckpointReader, CsnSet, EpochEntry, MANIFEST_PATH, Manifest, ManifestCopy, ManifestFile,
-    ManifestState, NeededMemory, READERS_PATH, is_noted_durable, manifest_copies, manifest_state,
+    AcceptedEnd, CheckpointReader, CsnSet, EpochEntry, LOST_MANIFEST_ADVICE, MANIFEST_PATH, Manifest,
+    ManifestCopy, ManifestFile, ManifestState, NeededMemory, READERS_PATH, is_noted_durable, manifest_copies,
+    manifest_state,
 };
 pub use open::{PagesState, pages_state};
 pub use pack::PackUsage;

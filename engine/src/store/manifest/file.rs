@@ -99,8 +99,8 @@ pub fn manifest_state(storage: &dyn Storage) -> Result<ManifestState> {
 }
 
 /// What to do without a manifest that counts.
-const LOST_ADVICE: &str = "put the manifest back, or restore from a backup; `quench verify` says what is damaged, and \
-                           `quench salvage` copies what can be read";
+pub const LOST_MANIFEST_ADVICE: &str = "put the manifest back, or restore from a backup; `quench verify` says what is damaged, and \
+     `quench salvage` copies what can be read";
 
 /// Reads that may find both slots torn before this is an error.
 const TORN_READS_MAX: u32 = 50;
@@ -399,7 +399,7 @@ fn find_newest(file: &dyn File) -> Result<Found> {
             }
             let (zero, one) = (zero.without_advice(), one.without_advice());
             let what = format!("neither slot of the manifest is valid: {zero}; {one}");
-            Err(Error::corruption(what).with_advice(LOST_ADVICE).at(file.location(0)))
+            Err(Error::corruption(what).with_advice(LOST_MANIFEST_ADVICE).at(file.location(0)))
         }
     }
 }
