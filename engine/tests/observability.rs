@@ -94,7 +94,7 @@ fn a_difference_counts_what_happened_in_between() {
     let between = after.since(&before);
     assert_eq!(between.committed, 30);
     assert_eq!(between.commit.count, 30);
-    assert_eq!(between.commit.buckets.iter().sum::<u64>(), 30);
+    assert_eq!(between.commit.buckets.as_flattened().iter().sum::<u64>(), 30);
     assert_eq!(between.newest_csn, after.newest_csn, "a level");
     db.reset_statistics();
     assert_eq!(db.statistics().since(&after).commit.count, 0);

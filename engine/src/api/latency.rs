@@ -2,8 +2,12 @@
 
 use crate::base::metrics::LatencyHistogram;
 
-/// Buckets: values up to 1 us, 2 us, 4 us, ... 67 s, and all others.
-const BUCKETS: usize = 28;
+/// Parts of each power of two.
+const PARTS: usize = 4;
+/// Powers of two, from the one that ends at 1 us.
+const POWERS: usize = 27;
+/// Buckets: values up to 0.625 us, 0.75 us, 0.875 us, 1 us, 1.25 us, ... 59 s, and all others.
+const BUCKETS: usize = POWERS * PARTS;
 
 /// A latency distribution in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,8 +33,9 @@ pub struct LatencySummary {
     /// Largest.
     pub max_us: f64,
     /// Values in each bucket: above the bound of the bucket before and at or below its own of
-    /// [`LatencySummary::bounds_us`]. The last bucket has no bound.
-    pub buckets: [u64; BUCKETS],
+    /// [`LatencySummary::bounds_us`], four buckets for each power of two. Flattened (with
+    /// `as_flattened`) they are in the order of the bounds. The last bucket has no bound.
+    pub buckets: [[u64; PARTS]; POWERS],
 }
 
 impl LatencySummary {
@@ -42,9 +47,9 @@ impl LatencySummary {
         if all.is_empty() {
             return LatencySummary::default();
         }
-        let mut buckets = [0; BUCKETS];
+        let mut buckets = [[0; PARTS]; POWERS];
         for value in all.iter_recorded() {
-            buckets[bucket_of(value.value_iterated_to())] += value.count_at_value();
+            buckets.as_flattened_mut()[bucket_of(value.value_iterated_to())] += value.count_at_value();
         }
         LatencySummary {
             count: all.len(),
@@ -83,13 +88,14 @@ impl LatencySummary {
             return *self;
         }
         let mut buckets = self.buckets;
-        buckets.iter_mut().zip(earlier.buckets).for_each(|(now, then)| *now = now.saturating_sub(then));
+        let (now, then) = (buckets.as_flattened_mut(), earlier.buckets.as_flattened());
+        now.iter_mut().zip(then).for_each(|(now, then)| *now = now.saturating_sub(*then));
         let mean_us = ((self.sum_us() - earlier.sum_us()) / count as f64).max(0.0);
         let squares = |all: &LatencySummary| {
             all.count as f64 * (all.stdev_us * all.stdev_us + all.mean_us * all.mean_us)
         };
         let variance = (squares(self) - squares(earlier)) / count as f64 - mean_us * mean_us;
-        let highest = buckets.iter().rposition(|values| *values > 0).unwrap_or(BUCKETS - 1);
+        let highest = buckets.as_flattened().iter().rposition(|values| *values > 0).unwrap_or(BUCKETS - 1);
         let max_us = if highest == BUCKETS - 1 { self.max_us } else { self.max_us.min(bound_us(highest)) };
         let stdev_us = variance.max(0.0).sqrt();
         let part = LatencySummary { count, mean_us, stdev_us, max_us, buckets, ..LatencySummary::default() };
@@ -104,10 +110,10 @@ impl LatencySummary {
     }
 
     /// Returns the value at or below which this part of the values lies, as far as the buckets
-    /// show it: exact to a factor of two.
+    /// show it: exact to a quarter.
     fn quantile_us(&self, part: f64) -> f64 {
         let mut left = part * self.count as f64;
-        for (at, values) in self.buckets.iter().enumerate() {
+        for (at, values) in self.buckets.as_flattened().iter().enumerate() {
             let values = *values as f64;
             if values > 0.0 && left <= values {
                 let low = if at == 0 { 0.0 } else { bound_us(at - 1) };
@@ -120,13 +126,19 @@ impl LatencySummary {
     }
 }
 
+/// Bounds are multiples of this: `2^power * (PARTS + part)` with parts from 1 to [`PARTS`].
+const UNIT_NS: u64 = 500 / PARTS as u64;
+
 fn bound_us(bucket: usize) -> f64 {
-    (1u64 << bucket) as f64
+    let units = (1u64 << (bucket / PARTS)) * (PARTS + bucket % PARTS + 1) as u64;
+    (units * UNIT_NS) as f64 / 1000.0
 }
 
 fn bucket_of(ns: u64) -> usize {
-    let us = ns.div_ceil(1000).max(1);
-    (us.next_power_of_two().trailing_zeros() as usize).min(BUCKETS - 1)
+    let units = ns.div_ceil(UNIT_NS);
+    let Some(power) = (units.saturating_sub(1) / PARTS as u64).checked_ilog2() else { return 0 };
+    let part = units.div_ceil(1 << power) as usize - PARTS;
+    (power as usize * PARTS + part - 1).min(BUCKETS - 1)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ impl Statistics {
     /// ```
     #[must_use]
     pub fn prometheus(&self) -> String {
-        let mut text = String::with_capacity(32 << 10);
+        let mut text = String::with_capacity(64 << 10);
         let mut before = String::new();
         for sample in self.samples() {
             let (suffix, kind) = match sample.value {
@@ -61,7 +61,7 @@ fn write_values(text: &mut String, name: &str, sample: &Sample<'_>) {
         Value::Count(number) | Value::Level(number) => writeln!(text, "{name}{label} {number}"),
         Value::Times(times) => {
             let mut sum = 0;
-            for (bound, values) in LatencySummary::bounds_us().zip(times.buckets) {
+            for (bound, values) in LatencySummary::bounds_us().zip(times.buckets.as_flattened()) {
                 sum += values;
                 let _ = writeln!(text, "{name}_bucket{{le=\"{}\"}} {sum}", bound / 1e6);
             }
