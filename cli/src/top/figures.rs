@@ -128,7 +128,8 @@ impl Between<'_> {
         self.growth(&format!("{name}_total")) / self.seconds
     }
 
-    /// Returns the upper end of the bucket with the value below which `part` of the values lie.
+    /// Returns the value at or below which `part` of the values lie, as far as the buckets show it.
+    /// Inside a bucket the values count as evenly spread.
     fn quantile_us(&self, name: &str, part: f64) -> Option<f64> {
         let prefix = format!("{name}_seconds_bucket{{le=\"");
         let bounds = self.now.samples.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
@@ -142,8 +143,12 @@ impl Between<'_> {
         buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
         let all = buckets.last().map_or(0.0, |(_, count)| *count);
         let (last, _) = *buckets.iter().rev().find(|(bound, _)| bound.is_finite())?;
-        let found = buckets.iter().find(|(_, count)| *count >= part * all && *count > 0.0)?;
-        Some(found.0.min(last) * 1e6)
+        let wanted = part * all;
+        let at = buckets.iter().position(|(_, count)| *count >= wanted && *count > 0.0)?;
+        let (low, before) = if at == 0 { (0.0, 0.0) } else { buckets[at - 1] };
+        let (high, count) = buckets[at];
+        let inside = (wanted - before) / (count - before);
+        Some((low + (high.min(last) - low) * inside) * 1e6)
     }
 
     fn tables(&self) -> Vec<TableRates> {
