@@ -88,12 +88,12 @@ pub fn measure_one(place: &Place, bytes: usize, writers: usize, duration: Durati
     Ok(line(bytes, writers, &raw(place, bytes, writers, duration)?))
 }
 
-/// Measures the floor of a commit: one writer, 4 KiB.
+/// Measures the floor of a commit: durable writes of 4 KiB by `writers` threads.
 ///
 /// # Errors
 /// Those of the device.
-pub fn floor(place: &Place, duration: Duration) -> Result<Floor> {
-    let latency = raw(place, 4096, 1, duration)?.latency;
+pub fn floor(place: &Place, writers: usize, duration: Duration) -> Result<Floor> {
+    let latency = raw(place, 4096, writers, duration)?.latency;
     let us = |part| latency.value_at_quantile(part) as f64 / 1e3;
     Ok(Floor { p50: us(0.5), p90: us(0.9), p99: us(0.99), p999: us(0.999), p9999: us(0.9999) })
 }

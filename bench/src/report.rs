@@ -228,8 +228,16 @@ pub struct Report {
     /// the mean of `commit_latency_us`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub group_model: Option<GroupModel>,
-    /// A durable 4 KiB write, measured on the same directory just before.
+    /// A durable 4 KiB write of one thread, measured on the same directory just before.
     pub floor_us: Floor,
+    /// A durable 4 KiB write of as many threads as the run has, measured just before, if these are
+    /// several.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub floor_of_threads_us: Option<Floor>,
+    /// True if the floor lies above durable commits, which is impossible: the device was slower
+    /// while the floor was measured.
+    #[serde(default)]
+    pub floor_is_unreliable: bool,
     /// Random 4 KiB reads per second of the same file by as many threads, measured just after, if
     /// pages were read.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -422,9 +430,7 @@ impl Report {
         if self.knows_itself() {
             writeln!(f, "  {:<22}{}", "commit", self.commit_latency_us)?;
             writeln!(f, "  {:<22}{}", "total", self.total_latency_us)?;
-            let Floor { p50, p90, p99, .. } = self.floor_us;
-            let what = "raw durable 4 KiB write";
-            writeln!(f, "  {:<22}{:>10} {p50:>10.1} {p90:>10.1} {p99:>10.1}   {what}", "floor", "")?;
+            self.show_floors(f)?;
         }
         if let Some(writes) = &self.write_latency_us {
             writeln!(f, "  {:<22}{writes}", "that wrote")?;
@@ -444,6 +450,30 @@ impl Report {
             writeln!(f, "  {kind}: {committed} committed, {rolled_back} rolled back, {conflicts} conflicts")?;
         }
         self.show_costs(f)
+    }
+
+    fn show_floors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let several = format!("{} threads", self.threads);
+        let floors = [(Some(self.floor_us), "one thread"), (self.floor_of_threads_us, &*several)];
+        for (Floor { p50, p90, p99, .. }, by) in
+            floors.iter().filter_map(|(floor, by)| Some((floor.as_ref()?, by)))
+        {
+            let what = format!("raw durable 4 KiB write of {by}");
+            writeln!(f, "  {:<22}{:>10} {p50:>10.1} {p90:>10.1} {p99:>10.1}   {what}", "floor", "")?;
+        }
+        if self.floor_is_unreliable {
+            let why = "the device was slower while it was measured";
+            writeln!(f, "  the floor lies above the commits, so it is not reliable: {why}")?;
+        }
+        Ok(())
+    }
+
+    /// Compares the floor of one thread with the commits that wrote, if each of them was durable on
+    /// the device when it returned.
+    pub fn judge_floor(&mut self, is_durable: bool) {
+        let commits = self.write_latency_us.as_ref().unwrap_or(&self.commit_latency_us);
+        let wrote = self.device_writes > 0 && commits.p50 > 0.0;
+        self.floor_is_unreliable = is_durable && wrote && self.floor_us.p50 > commits.p50;
     }
 
     fn show_costs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

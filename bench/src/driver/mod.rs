@@ -395,11 +395,23 @@ fn stages(shared: &Shared, before: &Before, figures: &Figures, ended: u64) -> St
     }
 }
 
-/// Measures the floor of `place` for a run of `plan`.
+/// The floors of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Floors {
+    /// Of one writer.
+    pub alone: Floor,
+    /// Of as many writers as the run has threads, if these are several.
+    pub together: Option<Floor>,
+}
+
+/// Measures the floors of `place` for a run of `plan`.
 ///
 /// # Errors
 /// Those of the device.
-pub fn floor(place: &Place, plan: &Plan, progress: Progress<'_>) -> Result<Floor> {
-    progress("measuring the device", 0, 1);
-    device::floor(place, plan.floor_time())
+pub fn floors(place: &Place, plan: &Plan, progress: Progress<'_>) -> Result<Floors> {
+    progress("measuring the device", 0, 2);
+    let alone = device::floor(place, 1, plan.floor_time())?;
+    progress("measuring the device", 1, 2);
+    let together = (plan.threads > 1).then(|| device::floor(place, plan.threads, plan.floor_time()));
+    Ok(Floors { alone, together: together.transpose()? })
 }

@@ -309,7 +309,7 @@ pub fn calibrate(directory: &Path, seconds: f64) -> Result<Calibration> {
     fit_all(&engine, &mut fit)?;
     let place = Place::directory(directory, DeviceTrust::Auto);
     let share = Duration::from_secs_f64(seconds / SET_UPS as f64);
-    let disk_us = device::floor(&place, share)?;
+    let disk_us = device::floor(&place, 1, share)?;
     let crowd = device::measure_one(&place, 4096, DISK_WRITERS, share)?;
     let at_a_time = (crowd.writes_per_second * disk_us.p50 / 1e6).round().clamp(1.0, DISK_WRITERS as f64);
     let disk = format!("sim:custom:write={:.0}us,slots={at_a_time}", disk_us.p50);

@@ -196,9 +196,9 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn run(&self, json: bool) -> Result<Outcome> {
         let (args, plan) = (self.args, &self.plan);
-        let floor = driver::floor(self.place, plan, &self.progress())?;
+        let floors = driver::floors(self.place, plan, &self.progress())?;
         if args.workload == Workload::Load {
-            return self.load(floor, json);
+            return self.load(floors.alone, json);
         }
         let written = Written::now();
         let mut left = match self.place.location() {
@@ -215,9 +215,11 @@ impl Bench<'_> {
         let counted = left.ending == Ending::Closed && self.place.path().is_some();
         let amplification = written.amplification(logical).filter(|_| counted);
         let report = &mut left.finished.report;
-        (report.floor_us, report.device) = (floor, self.place.device_name()?);
+        (report.floor_us, report.device) = (floors.alone, self.place.device_name()?);
+        report.floor_of_threads_us = floors.together;
         let mapped = report.durability.contains(&Survives::ProcessCrash.to_string());
         let tier = if mapped { self.tier()?.max(Tier::Process) } else { self.tier()? };
+        report.judge_floor(plan.promises() && !mapped);
         (report.engine, report.tier) = (Engine::QuenchDb.name().into(), tier.name().into());
         report.add_group_model(args.protocol.window_us());
         if report.device_reads > 0 {
