@@ -12,8 +12,8 @@
 use super::create::{Created, Writable};
 use crate::errors::complain;
 use crate::output::{Outcome, Progress, print_json, print_text};
-use crate::rows::read::{Found, Layout, RowReader};
-use crate::rows::{Format, Row};
+use crate::rows::read::{Found, Layout, RowReader, place};
+use crate::rows::{Format, Names, Row};
 use anyhow::{Context, Result, bail};
 use quenchdb::{ErrorKind, Table, Transaction};
 use serde_json::json;
@@ -52,6 +52,8 @@ pub struct LoadArgs {
     /// The CSV file does not begin with a header: its columns are key and value
     #[arg(long)]
     no_header: bool,
+    #[command(flatten)]
+    columns: Names,
     /// Rows in one durable commit
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     batch: u64,
@@ -100,7 +102,7 @@ fn source(file: &Path, layout: Layout) -> Result<Source> {
         let name = std::fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf()).display().to_string();
         (name, bytes, state, Box::new(opened))
     };
-    Ok(Source { rows: RowReader::new(name.clone(), input, layout), name, bytes, state })
+    Ok(Source { rows: RowReader::new(name.clone(), input, layout)?, name, bytes, state })
 }
 
 /// Returns what changes when a file changes.
@@ -124,7 +126,8 @@ const BATCH_BYTES: usize = 16 << 20;
 /// Rows that are written in one transaction.
 #[derive(Default)]
 struct Batch {
-    rows: Vec<(u64, Row)>,
+    /// Rows with their first and last line.
+    rows: Vec<((u64, u64), Row)>,
     /// Lines of the file up to the end of the batch.
     lines: u64,
     ended: bool,
@@ -137,9 +140,10 @@ struct BadLines {
 }
 
 impl BadLines {
-    /// Reports a bad line, or fails if there are too many.
-    fn add(&mut self, place: &str, what: &dyn std::fmt::Display) -> Result<()> {
-        if self.skipped == self.allowed {
+    /// Reports bad lines of the input `name`, or fails if there are too many.
+    fn add(&mut self, name: &str, lines: (u64, u64), what: &dyn std::fmt::Display) -> Result<()> {
+        let (count, place) = (lines.1 - lines.0 + 1, place(name, lines));
+        if self.skipped + count > self.allowed {
             let after = if self.allowed > 0 {
                 format!(" (bad lines skipped before: {})", self.skipped)
             } else {
@@ -147,7 +151,7 @@ impl BadLines {
             };
             bail!("{place}: {what}{after}");
         }
-        self.skipped += 1;
+        self.skipped += count;
         complain(&format!("skipped {place}: {what}"));
         Ok(())
     }
@@ -173,14 +177,14 @@ impl Load<'_> {
                     batch.ended = true;
                     break;
                 }
-                Found::Bad(what) => self.bad.add(&self.source.rows.place(), &what)?,
+                Found::Bad(what) => self.bad.add(&self.source.name, self.source.rows.lines(), &what)?,
                 Found::Row if row.table == MARKERS => {
-                    self.bad
-                        .add(&self.source.rows.place(), &format!("the table {MARKERS} is this program's"))?;
+                    let what = format!("the table {MARKERS} is this program's");
+                    self.bad.add(&self.source.name, self.source.rows.lines(), &what)?;
                 }
                 Found::Row => {
                     bytes += row.key.len() + row.value.len();
-                    batch.rows.push((self.source.rows.line(), row));
+                    batch.rows.push((self.source.rows.lines(), row));
                 }
             }
             self.lines += 1;
@@ -267,13 +271,13 @@ impl<'a> Target<'a> {
     fn write(&mut self, batch: &Batch, source: &Source, bad: &mut BadLines) -> Result<u64> {
         let mut transaction = self.writable.database()?.begin()?;
         let mut rows = 0;
-        for (line, row) in &batch.rows {
+        for (lines, row) in &batch.rows {
             match self.insert(&mut transaction, row) {
                 Ok(()) => rows += u64::from(!row.key.is_empty()),
                 Err(error) if is_refused(&error) => {
-                    bad.add(&format!("{} line {line}", source.name), &format!("{error:#}"))?;
+                    bad.add(&source.name, *lines, &format!("{error:#}"))?;
                 }
-                Err(error) => return Err(error.context(format!("{} line {line}", source.name))),
+                Err(error) => return Err(error.context(place(&source.name, *lines))),
             }
         }
         match &source.state {
@@ -346,7 +350,8 @@ pub fn run(args: &LoadArgs, json: bool) -> Result<Outcome> {
     let began = Instant::now();
     let (table, file) = table_and_file(&args.table, &args.file, args.all)?;
     let format = args.format.or_else(|| Format::of_file(file)).unwrap_or(Format::Tsv);
-    let layout = Layout { format, has_tables: args.all, has_header: !args.no_header };
+    let layout =
+        Layout { format, has_tables: args.all, has_header: !args.no_header, names: args.columns.clone() };
     let bad = BadLines { allowed: args.skip_bad, skipped: 0 };
     let mut load = Load { args, table, source: source(file, layout)?, lines: 0, bad };
     let first = if args.resume { None } else { Some(load.read_batch()?) };
@@ -377,6 +382,9 @@ pub fn run(args: &LoadArgs, json: bool) -> Result<Outcome> {
         let into = table.map_or("all tables".into(), |table| format!("`{table}`"));
         let lines = if bad > 0 { format!(", bad lines skipped: {bad}") } else { String::new() };
         print_text(&format!("{rows} rows loaded into {into} in {seconds:.2} s{resumed}{lines}"))?;
+        if let Some(created) = created.sentence() {
+            complain(&created);
+        }
     }
     Ok(if bad > 0 { Outcome::Wrong } else { Outcome::Done })
 }

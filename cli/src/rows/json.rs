@@ -55,6 +55,11 @@ fn bytes(name: &str, text: Option<String>, base64: Option<String>) -> Result<Opt
 /// # Errors
 /// Says what is wrong with the line.
 pub fn decode(line: &[u8], has_tables: bool, row: &mut Row) -> Result<(), String> {
+    match line.trim_ascii().first() {
+        None => return Err("an empty line".into()),
+        Some(b'[') => return Err("column 1: an array; write one object a line".into()),
+        Some(_) => {}
+    }
     let object: Object = serde_json::from_slice(line).map_err(said)?;
     let key = bytes("key", object.key, object.key_base64)?;
     let value = bytes("value", object.value, object.value_base64)?;

@@ -11,10 +11,12 @@
 
 pub mod escape;
 mod json;
+mod records;
 mod csv;
 pub mod read;
 pub mod write;
 
+pub use csv::Names;
 pub use escape::{escape, unescape};
 pub use json::json_bytes;
 
@@ -29,7 +31,8 @@ pub enum Format {
     /// CSV with the header `key,value`; a field that begins with `\x` is in hexadecimal
     Csv,
     /// One JSON object a line, with the members `key` and `value`, or `key_base64` and
-    /// `value_base64`
+    /// `value_base64`; also called jsonl and ndjson
+    #[value(aliases = ["jsonl", "ndjson"])]
     Json,
 }
 
@@ -44,6 +47,9 @@ impl Format {
         }
     }
 }
+
+/// What some programs write at the begin of a text in UTF-8. It is no part of the text.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A row as it lies in a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

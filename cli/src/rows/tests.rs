@@ -49,16 +49,20 @@ fn write(format: Format, has_tables: bool, tables: &[(&str, Rows)]) -> Vec<u8> {
     out
 }
 
+fn reader(text: &[u8], format: Format, has_tables: bool, names: Names) -> anyhow::Result<RowReader> {
+    let layout = Layout { format, has_tables, has_header: true, names };
+    RowReader::new("it".into(), Box::new(std::io::Cursor::new(text.to_vec())), layout)
+}
+
 /// Returns the rows, or the lines that are none, of a text.
 fn read(text: &[u8], format: Format, has_tables: bool) -> Vec<Result<Row, (u64, String)>> {
-    let layout = Layout { format, has_tables, has_header: true };
-    let mut reader = RowReader::new("it".into(), Box::new(std::io::Cursor::new(text.to_vec())), layout);
+    let mut reader = reader(text, format, has_tables, Names::default()).expect("it can be read");
     let mut all = Vec::new();
     loop {
         let mut row = Row::default();
         match reader.next(&mut row).expect("it can be read") {
             Found::End => return all,
-            Found::Bad(what) => all.push(Err((reader.line(), what))),
+            Found::Bad(what) => all.push(Err((reader.lines().0, what))),
             Found::Row => all.push(Ok(row)),
         }
     }
@@ -119,7 +123,7 @@ fn a_bad_line_is_named_and_reading_continues() {
         (Format::Tsv, "", "a\tb\\x4", "column 4: `\\x` needs"),
         (Format::Tsv, "", "a\tbc\\", "column 5: a lone backslash"),
         (Format::Tsv, "", "\tb", "an empty key"),
-        (Format::Csv, "key,value\n", "a", "1 fields instead of 2"),
+        (Format::Csv, "key,value\n", "a", "1 field instead of 2"),
         (Format::Csv, "key,value\n", "a,b,c", "3 fields instead of 2"),
         (Format::Csv, "value,key\n", "a,\\x4", "pairs of digits"),
         (Format::Json, "", "{", "column 1: EOF"),
@@ -150,16 +154,17 @@ fn csv_needs_its_header() {
         ("table,key,value\n", false, "--all"),
         ("key,value\n", true, "the header `table,key,value`"),
     ] {
-        let layout = Layout { format: Format::Csv, has_tables, has_header: true };
-        let mut reader = RowReader::new("it".into(), Box::new(text.as_bytes()), layout);
+        let mut reader = reader(text.as_bytes(), Format::Csv, has_tables, Names::default()).expect("memory");
         let error = reader.next(&mut Row::default()).expect_err("refused");
         assert!(format!("{error:#}").contains(wanted), "{error:#}");
     }
-    let layout = Layout { format: Format::Csv, has_tables: false, has_header: false };
-    let mut reader = RowReader::new("it".into(), Box::new(&b"\"a\nb\",1\nc,2\n"[..]), layout);
+    let layout =
+        Layout { format: Format::Csv, has_tables: false, has_header: false, names: Names::default() };
+    let text = &b"\"a\nb\",1\nc,2\n"[..];
+    let mut reader = RowReader::new("it".into(), Box::new(text), layout).expect("memory");
     let mut row = Row::default();
     assert_eq!(reader.next(&mut row).expect("a row"), Found::Row);
-    assert_eq!((&*row.key, reader.line()), (&b"a\nb"[..], 1));
+    assert_eq!((&*row.key, reader.lines()), (&b"a\nb"[..], (1, 2)));
     assert_eq!(reader.next(&mut row).expect("a row"), Found::Row);
-    assert_eq!(reader.place(), "it line 3");
+    assert_eq!(read::place("it", reader.lines()), "it line 3");
 }

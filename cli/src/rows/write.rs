@@ -55,7 +55,12 @@ impl<W: Write> RowWriter<W> {
                 if self.has_tables {
                     writer.write_field(fields::field(table.as_bytes())).map_err(as_io)?;
                 }
-                writer.write_field(fields::field(key)).map_err(as_io)?;
+                let table = self.has_tables.then_some(table);
+                let key = match fields::is_header(table, key, value) {
+                    true => fields::hexadecimal(key).into(),
+                    false => fields::field(key),
+                };
+                writer.write_field(key).map_err(as_io)?;
                 writer.write_field(fields::field(value)).map_err(as_io)?;
                 writer.write_record(None::<&[u8]>).map_err(as_io)?;
             }
@@ -100,5 +105,8 @@ impl<W: Write> RowWriter<W> {
 
 /// Returns the error of the output below an error of the library, so that a closed pipe is found.
 fn as_io(error: csv::Error) -> std::io::Error {
-    error.into()
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => std::io::Error::other(format!("{other:?}")),
+    }
 }
