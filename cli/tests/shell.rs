@@ -99,6 +99,23 @@ fn an_interrupt_ends_a_statement_or_a_line_not_the_shell() {
     assert_eq!(shell.wait().0.code(), Some(0));
 }
 
+/// Regression: of lines that arrived together only the first was executed.
+#[test]
+fn pasted_lines_are_executed_one_after_the_other() {
+    let dir = directory();
+    let (db, history) = (dir.path().join("db"), dir.path().join("history"));
+    for (name, begin, end) in [("plain", "", "\r"), ("bracketed", "\x1b[200~", "\x1b[201~\r")] {
+        let mut shell = shell(&db, &history, &["--create"]);
+        let at = shell.expect("db> ", 0);
+        let statements = format!("create {name}\nPUT {name} a 1; put {name} b 2;\nscan {name} FROM b\n");
+        shell.write(&format!("{begin}{}{end}", statements.replace('\n', "\r")));
+        shell.expect("\nb\t2\n", at);
+        shell.write(".quit\r");
+        assert_eq!(shell.wait().0.code(), Some(0));
+        assert_eq!(run(&["dump", text(&db), name]).stdout, b"a\t1\nb\t2\n", "{name}");
+    }
+}
+
 #[test]
 fn a_signal_at_the_prompt_restores_the_terminal() {
     let dir = directory();

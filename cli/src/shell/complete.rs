@@ -35,39 +35,49 @@ impl Completion {
         read().unwrap_or_default()
     }
 
-    /// Returns what may stand at the end of `before`.
+    /// Returns what may stand at the end of `before`, and begins with `begun`.
     fn candidates(&self, before: &[Word], begun: &[u8]) -> Vec<Vec<u8>> {
-        let keywords = |all: &[&str]| all.iter().map(|word| word.as_bytes().to_vec()).collect();
-        let [command, arguments @ ..] = before else {
-            return COMMANDS.iter().map(|command| command.name.into()).collect();
+        let keywords = |all: &[&str]| {
+            let words = all.iter().map(|word| word.as_bytes().to_vec());
+            // Keywords may be in upper case.
+            words.filter(|word| word.starts_with(&begun.to_ascii_lowercase())).collect()
         };
-        match (&*command.text, arguments) {
-            ("get" | "put" | "delete" | "scan" | "count" | "drop" | "rename" | "clear", []) => self.tables(),
-            ("get" | "put" | "delete", [table]) => self.keys(table, begun),
+        let commands = COMMANDS.map(|command| command.name);
+        let [command, arguments @ ..] = before else { return keywords(&commands) };
+        let named = |mut names: Vec<Vec<u8>>| {
+            names.retain(|name| name.starts_with(begun));
+            names
+        };
+        match (&*command.text.to_ascii_lowercase(), arguments) {
+            ("get" | "put" | "delete" | "scan" | "count" | "drop" | "rename" | "clear", []) => {
+                named(self.tables())
+            }
+            ("get" | "put" | "delete", [table]) => named(self.keys(table, begun)),
             ("scan" | "count", [table, .., last])
-                if !last.is_quoted && ["from", "to", "prefix"].contains(&&*last.text) =>
+                if !last.is_quoted
+                    && ["from", "to", "prefix"].iter().any(|word| last.text.eq_ignore_ascii_case(word)) =>
             {
-                self.keys(table, begun)
+                named(self.keys(table, begun))
             }
             ("scan", [_, ..]) => keywords(&["from", "to", "prefix", "limit", "reverse"]),
             ("count", [_, ..]) => keywords(&["from", "to", "prefix"]),
             ("begin", []) => keywords(&["snapshot", "serializable", "read-committed"]),
             (".timer", []) => keywords(&["on", "off"]),
             (".mode", []) => keywords(&["tsv", "csv", "json"]),
-            (".help" | "help", []) => COMMANDS.iter().map(|command| command.name.into()).collect(),
+            (".help" | "help", []) => keywords(&commands),
             _ => Vec::new(),
         }
     }
 
     /// Returns where the last word of `line` begins, and the words that may replace it.
     pub fn complete_line(&self, line: &str) -> (usize, Vec<String>) {
-        let mut words = split(line);
-        let is_begun = words.last().is_some_and(|last| last.is_open || !line.ends_with(char::is_whitespace));
+        let mut words = split(line).pop().unwrap_or_default();
+        let ends_word = |c: char| c.is_whitespace() || c == ';';
+        let is_begun = words.last().is_some_and(|last| last.is_open || !line.ends_with(ends_word));
         let last = if is_begun { words.pop() } else { None };
         let start = last.as_ref().map_or(line.len(), |word| word.start);
         let begun = last.map_or(Vec::new(), |word| unescape(word.text.as_bytes()).unwrap_or_default());
-        let mut found = self.candidates(&words, &begun);
-        found.retain(|candidate| candidate.starts_with(&begun));
+        let found = self.candidates(&words, &begun);
         (start, found.iter().map(|candidate| quoted(candidate)).collect())
     }
 }

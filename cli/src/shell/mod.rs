@@ -8,7 +8,7 @@ mod complete;
 use crate::commands::{SourceArgs, Writable, open_checkpoint, open_to_read};
 use crate::errors::{self, complain};
 use crate::output::Outcome;
-use crate::rows::Format;
+use crate::rows::{BYTE_ORDER_MARK, Format};
 use crate::{signals, terminal};
 use anyhow::{Context, Result, bail};
 use complete::Completion;
@@ -18,7 +18,7 @@ use rustyline::history::FileHistory;
 use rustyline::{CompletionType, Config, Editor};
 use session::{Next, Session, Work};
 use std::fs::DirBuilder;
-use std::io::{BufRead, IsTerminal};
+use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ const HISTORY_MAX: usize = 10_000;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  quench shell mydb\n  quench shell mydb < script\n  \
                         quench shell mydb -c 'scan users from a limit 10'\n\n\
-    In the shell, .help lists the commands. A script ends at the first error, which names its line.\n\
+    In the shell, .help lists the commands. A `;` between statements of one line is allowed.\n\
+    A script ends at the first error, which names its line.\n\
     The history is in $XDG_STATE_HOME/quench/history or ~/.local/state/quench/history, or in the\n\
     file that QUENCH_HISTORY names; if that is empty, there is none.")]
 pub struct ShellArgs {
@@ -119,7 +120,10 @@ fn execute_all(args: &ShellArgs, from: &From, session: &mut Session, work: &Arc<
 /// Executes lines up to the first error.
 fn script(session: &mut Session, lines: impl Iterator<Item = std::io::Result<Vec<u8>>>) -> Result<()> {
     for (number, line) in (1..).zip(lines) {
-        let line = line.context("cannot read the script")?;
+        let mut line = line.context("cannot read the script")?;
+        if number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
         let line = String::from_utf8(line).ok().context("not UTF-8: write \\xNN for other bytes");
         let executed = line.and_then(|line| execute(session, &line));
         if executed.with_context(|| format!("line {number}"))? == Next::Quit {
@@ -130,10 +134,12 @@ fn script(session: &mut Session, lines: impl Iterator<Item = std::io::Result<Vec
 }
 
 fn execute(session: &mut Session, line: &str) -> Result<Next> {
-    match statement::parse(line).map_err(anyhow::Error::msg)? {
-        Some(statement) => session.execute(statement),
-        None => Ok(Next::Continue),
+    for statement in statement::parse(line).map_err(anyhow::Error::msg)? {
+        if session.execute(statement)? == Next::Quit {
+            return Ok(Next::Quit);
+        }
     }
+    Ok(Next::Continue)
 }
 
 /// Reads lines from the terminal until the end.
@@ -151,7 +157,12 @@ fn interactive(session: &mut Session, name: &str) -> Result<()> {
     {
         complain(&format!("cannot read the history {}: {error}", file.display()));
     }
-    eprintln!("QuenchDB {}. .help lists the commands, Ctrl-D ends.", env!("CARGO_PKG_VERSION"));
+    // Ignores a closed standard error.
+    let _ = writeln!(
+        std::io::stderr(),
+        "QuenchDB {}. .help lists the commands, Ctrl-D ends.",
+        env!("CARGO_PKG_VERSION")
+    );
     loop {
         let mark = if session.is_in_transaction() { "*>" } else { ">" };
         let typed = match editor.readline(&format!("{name}{mark} ")) {
@@ -177,7 +188,6 @@ fn lines(session: &mut Session, typed: &str) -> Result<Next> {
         match execute(session, line) {
             Ok(Next::Continue) => {}
             Ok(Next::Quit) => return Ok(Next::Quit),
-            Err(error) if errors::is_broken_pipe(&error) => return Err(error),
             Err(error) => drop(errors::report(&error)),
         }
     }

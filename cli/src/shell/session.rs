@@ -3,7 +3,7 @@
 use super::statement::{COMMANDS, Statement, find};
 use crate::commands::range::KeyRange;
 use crate::commands::stat_text;
-use crate::errors::complain;
+use crate::errors::{complain, is_broken_pipe};
 use crate::output::{print_json, print_text};
 use crate::rows::write::RowWriter;
 use crate::rows::{Format, escape, json_bytes};
@@ -232,8 +232,12 @@ impl Session {
             let rows: Box<dyn Iterator<Item = _>> =
                 if reverse { Box::new(range.rev()) } else { Box::new(range) };
             let goes = |_: &_| !self.work.is_interrupted.load(Ordering::SeqCst);
-            out.rows(table, rows.take(limit).take_while(goes))?;
-            out.flush()
+            let written = out.rows(table, rows.take(limit).take_while(goes)).and_then(|_| out.flush());
+            match written {
+                // The statements that follow may write to the database.
+                Err(error) if is_broken_pipe(&error) => Ok(()),
+                written => written,
+            }
         })
     }
 
@@ -305,8 +309,9 @@ fn help(command: Option<&str>) -> Result<String> {
         let _ = writeln!(text, "{usage:<USAGE_COLUMNS$}{end} {}", command.what);
     }
     text.push_str(
-        "Words with blanks are in quotes; \\t \\n \\r \\\\ and \\xNN are escapes. `#` begins a comment.\n",
+        "Words with blanks or `;` are in quotes; \\t \\n \\r \\\\ and \\xNN are escapes. `#` begins a comment.\n",
     );
-    text.push_str("Without `begin` each statement is a transaction of its own. Ctrl-D ends.\n");
+    text.push_str("Without `begin` each statement is a transaction of its own. A `;` may end a statement.\n");
+    text.push_str("Commands may be in upper case. Ctrl-D ends.\n");
     Ok(text)
 }

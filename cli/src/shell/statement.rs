@@ -1,4 +1,4 @@
-//! The language of the shell: one statement a line.
+//! The language of the shell: one statement a line, or several with `;` between them.
 
 use super::words::{Word, split};
 use crate::commands::range::Asked;
@@ -68,9 +68,9 @@ pub enum Statement {
     Quit,
 }
 
-/// Returns the command of this name.
+/// Returns the command of this name, in upper or lower case.
 pub fn find(name: &str) -> Option<&'static Command> {
-    COMMANDS.iter().find(|command| command.name == name)
+    COMMANDS.iter().find(|command| command.name.eq_ignore_ascii_case(name))
 }
 
 /// The words of a statement that are left.
@@ -103,8 +103,8 @@ impl Rest {
     ) -> Result<Asked, String> {
         let mut range = Asked::default();
         while let Some(word) = self.words.next() {
-            let keyword = if word.is_quoted { "" } else { &*word.text };
-            let place = match keyword {
+            let keyword = keyword(&word);
+            let place = match &*keyword {
                 "from" => &mut range.from,
                 "to" => &mut range.to,
                 "prefix" => &mut range.prefix,
@@ -125,7 +125,10 @@ impl Rest {
         match (self.words.next(), default) {
             (None, Some(default)) => Ok(default),
             (Some(word), _) => {
-                let found = all.iter().find(|(name, _)| *name == word.text).map(|(_, chosen)| *chosen);
+                let found = all
+                    .iter()
+                    .find(|(name, _)| name.eq_ignore_ascii_case(&word.text))
+                    .map(|(_, chosen)| *chosen);
                 found.ok_or_else(|| format!("`{}` is not expected: {usage}", word.text))
             }
             (None, None) => Err(format!("a choice is missing: {usage}")),
@@ -137,9 +140,9 @@ fn scan(rest: &mut Rest) -> Result<Statement, String> {
     let table = rest.table()?;
     let (mut limit, mut reverse) = (usize::MAX, false);
     let range = rest.range(&mut |word, rest| {
-        match &*word.text {
-            "reverse" if !word.is_quoted => reverse = true,
-            "limit" if !word.is_quoted => {
+        match &*keyword(word) {
+            "reverse" => reverse = true,
+            "limit" => {
                 let number = rest.word("the number after `limit`")?.text;
                 limit = number.parse().map_err(|_| format!("`{number}` is no number of rows"))?;
             }
@@ -150,26 +153,30 @@ fn scan(rest: &mut Rest) -> Result<Statement, String> {
     Ok(Statement::Scan { table, range, limit, reverse })
 }
 
-fn unknown(name: &str) -> String {
-    let known = name.strip_suffix(';').and_then(find);
-    match known {
-        Some(_) => format!("`{name}` is no command: a statement ends with its line, without `;`"),
-        None => format!("`{name}` is no command; .help lists them"),
-    }
+/// Returns a word as a keyword, in lower case; nothing if it was in quotes.
+fn keyword(word: &Word) -> String {
+    if word.is_quoted { String::new() } else { word.text.to_ascii_lowercase() }
 }
 
-/// Parses a line. Returns nothing for an empty line and for a comment.
+/// Parses all statements of a line. An empty line, and a comment, has none.
 ///
 /// # Errors
 /// Says what is wrong with the line, and how the command is used.
-pub fn parse(line: &str) -> Result<Option<Statement>, String> {
-    let words = split(line);
-    if words.iter().any(|word| word.is_open) {
+pub fn parse(line: &str) -> Result<Vec<Statement>, String> {
+    let statements = split(line);
+    if statements.iter().flatten().any(|word| word.is_open) {
         return Err("the closing quote is missing".into());
     }
+    statements.into_iter().filter(|words| !words.is_empty()).map(statement).collect()
+}
+
+/// Parses the words of a statement.
+fn statement(words: Vec<Word>) -> Result<Statement, String> {
     let mut words = words.into_iter();
-    let Some(first) = words.next() else { return Ok(None) };
-    let Some(command) = find(&first.text) else { return Err(unknown(&first.text)) };
+    let first = words.next().map_or(String::new(), |word| word.text);
+    let Some(command) = find(&first) else {
+        return Err(format!("`{first}` is no command; .help lists them"));
+    };
     let rest = &mut Rest { command, words };
     let statement = match command.name {
         "get" => Statement::Get { table: rest.table()?, key: rest.bytes("the key")? },
@@ -200,16 +207,17 @@ pub fn parse(line: &str) -> Result<Option<Statement>, String> {
         ".stat" => Statement::Stat,
         ".timer" => Statement::Timer(rest.one_of(&[("on", true), ("off", false)], None)?),
         ".mode" => {
-            let names = Format::value_variants().iter().filter_map(|f| Some((f.to_possible_value()?, *f)));
-            let all: Vec<_> = names.collect();
-            let all: Vec<_> = all.iter().map(|(value, format)| (value.get_name(), *format)).collect();
-            Statement::Mode(rest.one_of(&all, None)?)
+            let word = rest.word("the format")?;
+            match Format::from_str(&word.text, true) {
+                Ok(format) => Statement::Mode(format),
+                Err(_) => return Err(format!("`{}` is not expected: {}", word.text, rest.usage())),
+            }
         }
         ".help" | "help" => Statement::Help(rest.words.next().map(|word| word.text)),
         _ => Statement::Quit,
     };
     match rest.words.next() {
         Some(word) => Err(format!("`{}` is not expected: {}", word.text, rest.usage())),
-        None => Ok(Some(statement)),
+        None => Ok(statement),
     }
 }

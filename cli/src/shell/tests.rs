@@ -8,18 +8,59 @@ use quenchdb::{Database, Isolation};
 
 #[test]
 fn words_are_split_at_blanks_outside_quotes() {
-    let words = |line: &str| split(line).into_iter().map(|word| word.text).collect::<Vec<_>>();
+    let words = |line: &str| split(line).concat().into_iter().map(|word| word.text).collect::<Vec<_>>();
     assert_eq!(words("  put t 'a b'  \"it's\" x'y "), ["put", "t", "a b", "it's", "x'y"]);
     assert_eq!(words("get t '' # a comment"), ["get", "t", ""]);
     assert_eq!(words("# all"), Vec::<String>::new());
-    assert!(split("get t 'a b").last().is_some_and(|word| word.is_open));
+    assert!(split("get t 'a b").concat().last().is_some_and(|word| word.is_open));
+}
+
+#[test]
+fn semicolons_outside_quotes_end_statements() {
+    let words = |line: &str| -> Vec<Vec<String>> {
+        let statements = split(line).into_iter();
+        statements.map(|words| words.into_iter().map(|word| word.text).collect()).collect()
+    };
+    assert_eq!(words("get t a;"), [&["get", "t", "a"][..], &[]]);
+    assert_eq!(words("get t 'a;b';tables ; # end;"), [&["get", "t", "a;b"][..], &["tables"], &[]]);
+    let parsed = parse("put t 'a' 1;; DELETE t a;").expect("right");
+    let put = Statement::Put { table: "t".into(), key: b"a".to_vec(), value: b"1".to_vec() };
+    assert_eq!(parsed, [put, Statement::Delete { table: "t".into(), key: b"a".to_vec() }]);
+    parse("tables; get t").expect_err("nothing is executed of a wrong line");
+}
+
+#[test]
+fn commands_and_keywords_may_be_in_upper_case() {
+    let parsed = |line: &str| parse(line).expect("right");
+    for (upper, lower) in [
+        ("GET Users A", "get Users A"),
+        ("Scan t FROM a LIMIT 3 Reverse", "scan t from a limit 3 reverse"),
+        ("BEGIN SERIALIZABLE", "begin serializable"),
+        (".MODE JSONL", ".mode json"),
+        (".Timer ON", ".timer on"),
+    ] {
+        assert_eq!(parsed(upper), parsed(lower), "{upper}");
+    }
+    let other = Statement::Get { table: "users".into(), key: b"A".to_vec() };
+    assert_ne!(parsed("get Users A"), [other], "names of tables keep their case");
 }
 
 #[test]
 fn a_quoted_word_is_read_as_the_same_bytes() {
-    for bytes in [&b""[..], b"a", b"a b", b"#x", b"'\" both", b"\"", b"it's", b"\xff\n ", "ü ü".as_bytes()]
-    {
-        let words = split(&quoted(bytes));
+    for bytes in [
+        &b""[..],
+        b"a",
+        b"a b",
+        b"#x",
+        b"'\" both",
+        b"\"",
+        b"it's",
+        b"\xff\n ",
+        b"a;b",
+        b";",
+        "ü ü".as_bytes(),
+    ] {
+        let words = split(&quoted(bytes)).concat();
         assert_eq!(words.len(), 1, "{words:?}");
         assert_eq!(words[0].bytes().expect("escapes"), bytes);
     }
@@ -27,7 +68,7 @@ fn a_quoted_word_is_read_as_the_same_bytes() {
 
 #[test]
 fn statements_are_parsed() {
-    let parsed = |line: &str| parse(line).expect("right").expect("a statement");
+    let parsed = |line: &str| parse(line).expect("right").pop().expect("a statement");
     let put = Statement::Put { table: "t".into(), key: b"a b".to_vec(), value: b"\xff".to_vec() };
     assert_eq!(parsed("put t 'a b' \\xff"), put);
     let range = Asked { from: Some(b"a".to_vec()), to: Some(b"limit".to_vec()), prefix: None };
@@ -36,14 +77,14 @@ fn statements_are_parsed() {
     assert_eq!(parsed("begin"), Statement::Begin(Isolation::Snapshot));
     assert_eq!(parsed("begin serializable"), Statement::Begin(Isolation::Serializable));
     assert_eq!(parsed(".timer on"), Statement::Timer(true));
-    assert_eq!(parse("   # nothing"), Ok(None));
+    assert_eq!(parse("   # nothing"), Ok(Vec::new()));
 }
 
 #[test]
 fn a_wrong_statement_is_explained() {
     for (line, wanted) in [
         ("gett t a", "`gett` is no command"),
-        ("tables;", "without `;`"),
+        ("tables; tablets", "`tablets` is no command"),
         ("get t", "the key is missing: get TABLE KEY"),
         ("get t a b", "`b` is not expected: get TABLE KEY"),
         ("put t a \\q", "the value: column 1"),
@@ -52,6 +93,8 @@ fn a_wrong_statement_is_explained() {
         ("scan t prefix a to b", "`prefix` excludes"),
         ("begin chaos", "`chaos` is not expected: begin ["),
         (".timer", "a choice is missing: .timer on|off"),
+        (".mode", "the format is missing: .mode tsv|csv|json"),
+        (".mode xml", "`xml` is not expected: .mode tsv|csv|json"),
         ("get t 'a", "closing quote"),
     ] {
         let error = parse(line).expect_err(line);
@@ -70,6 +113,9 @@ fn commands_tables_keys_and_keywords_are_completed() {
     let completion = Completion { database };
     for (line, start, wanted) in [
         ("co", 0, &["count", "commit"][..]),
+        ("CO", 0, &["count", "commit"]),
+        ("tables; co", 8, &["count", "commit"]),
+        ("GET users al", 10, &["alice", "alina"]),
         ("get ", 4, &["orders", "users"]),
         ("get u", 4, &["users"]),
         ("get users al", 10, &["alice", "alina"]),

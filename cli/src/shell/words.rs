@@ -1,4 +1,4 @@
-//! Splits a line into words.
+//! Splits a line into statements and words.
 
 use crate::rows::escape::{Malformed, escape, unescape};
 
@@ -25,10 +25,11 @@ impl Word {
     }
 }
 
-/// Returns the words of a line. Quotes of either kind hold words with blanks together. A `#` at
-/// the beginning of a word begins a comment.
-pub fn split(line: &str) -> Vec<Word> {
-    let mut words = Vec::new();
+/// Returns the statements of a line, each as its words; the last may be empty. A `;` ends a
+/// statement. Quotes of either kind hold a word with blanks or `;` together. A `#` at the beginning
+/// of a word begins a comment.
+pub fn split(line: &str) -> Vec<Vec<Word>> {
+    let mut statements = vec![Vec::new()];
     let mut at = 0;
     while let Some(blanks) = line[at..].find(|c: char| !c.is_whitespace()) {
         let start = at + blanks;
@@ -37,27 +38,34 @@ pub fn split(line: &str) -> Vec<Word> {
         if rest.starts_with('#') {
             break;
         }
+        if rest.starts_with(';') {
+            statements.push(Vec::new());
+            at = start + 1;
+            continue;
+        }
         let (text, len, is_open) = match quote {
             Some(quote) => match rest[1..].find(quote) {
                 Some(end) => (&rest[1..=end], end + 2, false),
                 None => (&rest[1..], rest.len(), true),
             },
             None => {
-                let len = rest.find(char::is_whitespace).unwrap_or(rest.len());
+                let len = rest.find(|c: char| c.is_whitespace() || c == ';').unwrap_or(rest.len());
                 (&rest[..len], len, false)
             }
         };
-        words.push(Word { start, text: text.into(), is_quoted: quote.is_some(), is_open });
+        let word = Word { start, text: text.into(), is_quoted: quote.is_some(), is_open };
+        statements.last_mut().expect("the first is there").push(word);
         at = start + len;
     }
-    words
+    statements
 }
 
 /// Returns bytes as a word that [`split`] reads as one word with these bytes.
 pub fn quoted(bytes: &[u8]) -> String {
     let text = escape(bytes);
-    let needs_quotes =
-        text.is_empty() || text.contains(char::is_whitespace) || text.starts_with(['"', '\'', '#']);
+    let needs_quotes = text.is_empty()
+        || text.contains(|c: char| c.is_whitespace() || c == ';')
+        || text.starts_with(['"', '\'', '#']);
     match (needs_quotes, text.contains('"'), text.contains('\'')) {
         (false, ..) => text,
         (true, false, _) => format!("\"{text}\""),
