@@ -115,9 +115,11 @@ fn parts(error: &anyhow::Error, engine_text: impl Fn(&Error) -> String) -> Strin
     parts.join(": ")
 }
 
-/// Returns whether the reader of the output closed the pipe.
+/// Returns whether the reader of the output closed the pipe. A connection of the engine that was
+/// closed is no such pipe.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
-    })
+    engine_error(error).is_none()
+        && error.chain().any(|cause| {
+            cause.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
+        })
 }

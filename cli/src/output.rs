@@ -3,9 +3,12 @@
 use crate::live;
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How a command that could be done ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +38,58 @@ pub fn print_text(text: &str) -> Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         printed => Ok(printed?),
     }
+}
+
+/// Waits before the next report of a command that repeats. Returns false at once if standard
+/// output has no reader any more: its pipe is closed, or its terminal is gone.
+pub fn pause(duration: Duration) -> Result<bool> {
+    let end = Instant::now() + duration;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let stdout = std::io::stdout();
+        // Without events of interest the system reports only that the other end is gone.
+        let mut asked = [PollFd::new(&stdout, PollFlags::empty())];
+        match poll(&mut asked, Some(&Timespec::try_from(left)?)) {
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+            Ok(0) => return Ok(true),
+            Ok(_) if asked[0].revents().contains(PollFlags::NVAL) => {
+                std::thread::sleep(left);
+                return Ok(true);
+            }
+            Ok(_) => return Ok(false),
+        }
+    }
+}
+
+/// Columns of a terminal that every terminal has.
+const COLUMNS: usize = 80;
+
+/// Returns text whose lines fit [`COLUMNS`], as far as they have blanks. What follows a break is
+/// indented.
+pub fn fitted(text: &str) -> String {
+    const INDENT: &str = "    ";
+    let mut out = String::new();
+    for line in text.lines() {
+        let blanks = line.len() - line.trim_start().len();
+        let mut row = line[..blanks].to_string();
+        let mut is_empty = true;
+        for word in line[blanks..].split(' ') {
+            let width = row.chars().count() + usize::from(!is_empty) + word.chars().count();
+            if width > COLUMNS && !is_empty {
+                out.push_str(&row);
+                out.push('\n');
+                row = INDENT.to_string();
+            } else if !is_empty {
+                row.push(' ');
+            }
+            row.push_str(word);
+            is_empty = false;
+        }
+        out.push_str(&row);
+        out.push('\n');
+    }
+    out
 }
 
 /// Rows between two updates of the progress.
@@ -127,3 +182,6 @@ impl Progress {
         Box::new(move |what, done, total| progress.at(what, done, total))
     }
 }
+
+#[cfg(test)]
+mod tests;

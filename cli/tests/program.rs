@@ -390,6 +390,8 @@ fn bench_reports_every_field() {
             }
         }
         assert!(report["floor_us"]["p50"].as_f64().expect("p50") > 0.0);
+        assert!(report["floor_of_threads_us"]["p50"].as_f64().expect("p50") > 0.0);
+        assert!(report["floor_is_unreliable"].is_boolean(), "{report}");
         let committed = number(&report, "committed");
         assert!(committed > 0.0);
         assert!(number(&report, "rss_bytes_max") > 1e6, "{report}");
@@ -671,6 +673,18 @@ fn demo_finds_every_acknowledged_commit() {
     assert!(report["acknowledged"].as_u64().expect("acknowledged") > 0);
     assert_eq!(report["rounds"].as_array().expect("rounds").len(), 3);
     assert!(report["requests"].is_null() && report["recovery_requests"].is_null(), "{report}");
+}
+
+#[test]
+fn demo_fits_80_columns() {
+    let dir = directory();
+    let output = quench(&["demo", "--seconds", "1"]).current_dir(dir.path()).output().expect("starts");
+    expect_code(&output, 0);
+    let said = String::from_utf8(output.stdout).expect("text");
+    for line in said.lines() {
+        assert!(line.chars().count() <= 80 || !line.trim().contains(' '), "{line}");
+    }
+    assert!(said.contains("commit,") && said.contains("Kept: all"), "{said}");
 }
 
 #[test]

@@ -6,10 +6,11 @@ use super::source::{DatabaseArgs, is_busy, is_url, open_checkpoint, open_to_read
 use crate::errors::complain;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result};
+use quench_bench::objects::{is_empty, remove_all};
 use quenchdb::{BackupOptions, Csn, Database, LostRange, Place, RestoreOptions, Settings};
 use serde_json::json;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `quench backup`
 #[derive(clap::Args)]
@@ -42,13 +43,14 @@ fn open_to_back_up(args: &BackupArgs) -> Result<(Database, Option<String>)> {
         return Ok((database, lacks.then(|| said.into())));
     }
     let busy = match open_to_write(&args.directory, false) {
-        Err(error) if is_busy(&error) => error,
+        // The system refuses to write: it may let this user read.
+        Err(error) if is_busy(&error) || is_read_only(&error) => error,
         opened => return Ok((opened?, None)),
     };
     // Readers prevent a checkpoint, too. Beside readers the newest checkpoint contains everything
     // if the database was closed. Beside a writer it always lacks something.
     match open_to_read(&args.directory) {
-        Err(error) if is_busy(&error) => {
+        Err(error) if is_busy(&error) && is_busy(&busy) => {
             let busy =
                 error.downcast_ref::<quenchdb::Error>().map_or("it is in use", quenchdb::Error::message);
             let said = format!("{busy}: its newest checkpoint was copied");
@@ -58,6 +60,45 @@ fn open_to_back_up(args: &BackupArgs) -> Result<(Database, Option<String>)> {
             Err(busy.context("it was not closed, and a backup would lack what is only in its log"))
         }
         opened => Ok((opened?, None)),
+    }
+}
+
+/// Returns whether the system refused to write.
+fn is_read_only(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).any(|error| {
+        matches!(error.kind(), std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem)
+    })
+}
+
+/// A place that was empty before a command writes to it.
+struct Target {
+    new: NewDirectories,
+    /// The URL of a store of objects.
+    url: Option<String>,
+}
+
+impl Target {
+    fn of(place: &Path) -> Target {
+        let url = is_url(place).then(|| place.to_string_lossy().into_owned());
+        let has_nothing = |url: &String| match url.strip_prefix("file://") {
+            Some(directory) => {
+                std::fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none())
+            }
+            None => matches!(is_empty(url), Ok(true)),
+        };
+        Target { new: NewDirectories::of(place), url: url.filter(has_nothing) }
+    }
+
+    /// Removes what a failed command left. The engine has removed files, but no objects. Ignores
+    /// errors: the failure of the command is the error that matters.
+    fn clear_after(&self, error: &quenchdb::Error) {
+        use quenchdb::ErrorKind::{AlreadyExists, Busy, Fenced, InvalidArgument};
+        // Another process may have begun to write there.
+        let is_ours = !matches!(error.kind(), AlreadyExists | Busy | Fenced | InvalidArgument);
+        if let Some(url) = self.url.as_ref().filter(|_| is_ours) {
+            let _ = remove_all(url);
+        }
+        self.new.remove_empty();
     }
 }
 
@@ -93,8 +134,8 @@ pub fn backup(args: &BackupArgs, as_json: bool) -> Result<Outcome> {
         s.base = args.base.as_ref().map(Place::from);
         s.progress = Some(progress.callback());
     });
-    let new = NewDirectories::of(&args.target);
-    let made = database.backup(&args.target, options).inspect_err(|_| new.remove_empty());
+    let target = Target::of(&args.target);
+    let made = database.backup(&args.target, options).inspect_err(|error| target.clear_after(error));
     progress.finish();
     let report = made.with_context(|| format!("cannot back up to {}", shown(&args.target)))?;
     database.close()?;
@@ -129,9 +170,9 @@ pub fn restore(args: &RestoreArgs, as_json: bool) -> Result<Outcome> {
         s.settings = Settings::default().with(|s| s.log_memory = args.log_memory.clone());
         s.progress = Some(progress.callback());
     });
-    let new = NewDirectories::of(&args.target);
-    let restored =
-        Database::restore(&args.backups, &args.target, options).inspect_err(|_| new.remove_empty());
+    let target = Target::of(&args.target);
+    let restored = Database::restore(&args.backups, &args.target, options)
+        .inspect_err(|error| target.clear_after(error));
     progress.finish();
     let report = restored.with_context(|| format!("cannot restore to {}", shown(&args.target)))?;
     if as_json {

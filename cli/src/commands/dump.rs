@@ -1,7 +1,7 @@
 //! `dump`: one table or all tables, in key order; what `load` reads.
 
 use super::load::{MARKERS, table_and_file};
-use super::source::SourceArgs;
+use super::source::{SourceArgs, refuse_inside};
 use crate::output::{Outcome, Progress};
 use crate::rows::Format;
 use crate::rows::write::RowWriter;
@@ -75,6 +75,9 @@ pub fn run(args: &DumpArgs, as_json: bool) -> Result<Outcome> {
     let (table, file) = table_and_file(&args.table, &args.file, args.all)?;
     let of_flag = args.format.or(as_json.then_some(Format::Json));
     let format = of_flag.or_else(|| Format::of_file(file)).unwrap_or(Format::Tsv);
+    if file != Path::new("-") {
+        refuse_inside(file, &args.source.directory)?;
+    }
     let database = args.source.open()?;
     let tables = match table {
         Some(table) => vec![database.table(table)?],

@@ -17,5 +17,7 @@ pub mod probe;
 pub mod rows_at;
 
 pub use create::Writable;
-pub use source::{DatabaseArgs, SourceArgs, is_url, open_checkpoint, open_to_read, require_empty};
+pub use source::{
+    DatabaseArgs, SourceArgs, is_url, open_checkpoint, open_to_read, refuse_database, require_empty,
+};
 pub use stat::stat_text;

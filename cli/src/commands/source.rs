@@ -2,7 +2,7 @@
 
 use crate::output::Progress;
 use anyhow::{Context, Result, bail};
-use quenchdb::{Database, Place, Snapshot, Table};
+use quenchdb::{Database, ErrorKind, Place, Snapshot, Table};
 use std::path::{Path, PathBuf};
 
 /// The directory of a database.
@@ -39,15 +39,14 @@ impl SourceArgs {
 
 /// Opens an existing database for reading.
 pub fn open_to_read(directory: &Path) -> Result<Database> {
-    open(directory, true, false).map_err(hint_at_checkpoint)
+    open(directory, true, false)
 }
 
-/// Adds a hint to the error of a database that another process has open.
-pub fn hint_at_checkpoint(error: anyhow::Error) -> anyhow::Error {
-    if is_busy(&error) {
-        error.context("another process has the database open; use --checkpoint to read beside it")
-    } else {
-        error
+/// Gives the error of a database that another process has open the advice to read beside it.
+pub fn hint_at_checkpoint(error: quenchdb::Error) -> quenchdb::Error {
+    match error.kind() {
+        ErrorKind::Busy => error.with_advice("use --checkpoint to read beside the process that has it open"),
+        _ => error,
     }
 }
 
@@ -89,6 +88,38 @@ pub fn require_empty(place: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a file in the directory of a database: it could replace one of the database's own.
+pub fn refuse_inside(file: &Path, directory: &Path) -> Result<()> {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let real = file.canonicalize().or_else(|_| parent.canonicalize());
+    match (real, directory.canonicalize()) {
+        (Ok(real), Ok(directory)) if real.starts_with(&directory) => {
+            bail!("{} lies in the directory of the database; choose another place", file.display())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a place that holds a database or a backup: the files of `what` would lie among its own.
+pub fn refuse_database(place: &Path, what: &str) -> Result<()> {
+    let is_there = match is_url(place) {
+        true => match Place::from(place).objects() {
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            // Other objects than those of a database.
+            Err(error) if error.kind() == ErrorKind::InvalidArgument => false,
+            found => found.map(|_| true)?,
+        },
+        false => DATABASE_FILES.iter().any(|name| place.join(name).exists()),
+    };
+    if is_there {
+        bail!("{} holds a database: give {what} another place", shown(place));
+    }
+    Ok(())
+}
+
+/// Files that only databases, backups and unfinished ones have.
+const DATABASE_FILES: [&str; 4] = ["MANIFEST", "BACKUP", "RESTORING", "pages/data"];
+
 /// Returns the place of a database for people, without credentials that are in a URL by mistake.
 pub fn shown(place: &Path) -> String {
     let text = place.display().to_string();
@@ -105,7 +136,7 @@ fn open(directory: &Path, read_only: bool, create: bool) -> Result<Database> {
         .read_only(read_only)
         .on_recovery(progress.callback())
         .open(directory)
-        .map_err(|error| anyhow::Error::new(error).context(format!("cannot open {}", shown(directory))));
+        .map_err(|error| if read_only { hint_at_checkpoint(error) } else { error });
     progress.finish();
-    database
+    database.with_context(|| format!("cannot open {}", shown(directory)))
 }

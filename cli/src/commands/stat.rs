@@ -1,8 +1,8 @@
 //! `stat`: what is known of a database, in sections.
 
-use super::source::{SourceArgs, is_busy, is_url, shown};
+use super::source::{SourceArgs, is_busy, is_url, refuse_inside, shown};
 use super::stat_html::{self, Section, TableFacts};
-use crate::output::{Outcome, print_json, print_text};
+use crate::output::{Outcome, pause, print_json, print_text};
 use crate::top::figures::Answer;
 use crate::units::{count, size};
 use anyhow::{Context, Result};
@@ -380,12 +380,15 @@ pub fn stat(args: &StatArgs, as_json: bool) -> Result<Outcome> {
             (opened, _) => print_one(args, &opened?, as_json)?,
         }
         let Some(seconds) = args.watch else { return Ok(Outcome::Done) };
-        std::thread::sleep(Duration::from_secs_f64(seconds));
+        if !pause(Duration::from_secs_f64(seconds))? {
+            return Ok(Outcome::Done);
+        }
     }
 }
 
 fn print_one(args: &StatArgs, database: &Database, as_json: bool) -> Result<()> {
     if let Some(file) = &args.html {
+        refuse_inside(file, &args.source.directory)?;
         let title = shown(&args.source.directory);
         let (sections, tables) = (sections(args, database), tables(database)?);
         let page = stat_html::page(&title, &sections, &tables, &database.space_map(stat_html::CELLS));

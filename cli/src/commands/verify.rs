@@ -46,7 +46,7 @@ fn check(directory: &Path) -> Result<VerifyReport> {
     let builder = Database::builder().on_recovery(progress.callback());
     let checked = builder.verify(directory, Some(progress.callback()));
     progress.finish();
-    checked.with_context(|| format!("cannot check {}", shown(directory))).map_err(hint_at_checkpoint)
+    checked.map_err(hint_at_checkpoint).with_context(|| format!("cannot check {}", shown(directory)))
 }
 
 /// Runs `repair`.

@@ -7,7 +7,7 @@ pub mod child;
 
 use crate::bank::{self, ACCOUNTS, Entry, INITIAL};
 use crate::commands::{is_url, require_empty};
-use crate::output::{Outcome, Progress, print_json, print_text};
+use crate::output::{Outcome, Progress, fitted, print_json, print_text};
 use crate::parse::positive_seconds;
 use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
@@ -173,7 +173,7 @@ fn listen(pipe: ChildStdout, count: &AtomicU64, ready: &AtomicBool) -> Heard {
 impl Demo<'_> {
     fn say(&self, text: &str) -> Result<()> {
         if !self.json {
-            print_text(text)?;
+            print_text(&fitted(text))?;
         }
         Ok(())
     }
@@ -309,7 +309,7 @@ impl Demo<'_> {
 
 /// Returns a figure as a bar; `full` has the longest bar.
 fn bar(figure: f64, full: f64) -> String {
-    const WIDTH: f64 = 40.0;
+    const WIDTH: f64 = 30.0;
     let length = if full > 0.0 { (figure / full * WIDTH).round().clamp(1.0, WIDTH) } else { 0.0 };
     "#".repeat(length as usize)
 }
@@ -363,7 +363,7 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<Outcome> {
         ))?;
     }
     demo.say(&format!(
-        "2. {} threads of a child process transfer money between {ACCOUNTS} accounts; each commit is durable",
+        "2. {} threads of a child transfer money between {ACCOUNTS} accounts, durably",
         args.threads
     ))?;
     let mut rounds = Vec::new();
@@ -406,8 +406,8 @@ fn finish(demo: &Demo<'_>, device: Vec<DeviceLine>, rounds: Vec<Round>, database
         print_json(&report)?;
     } else {
         let per_second: f64 = report.rounds.iter().map(|r| r.transfers_per_second).fold(0.0, f64::max);
-        let mut text = format!("3. {}", picture(&report.commit_latency_us, &report.device, report.threads));
-        text += &format!("  {per_second:.0} durable transfers/s in the best round\n");
+        let picture = format!("3. {}", picture(&report.commit_latency_us, &report.device, report.threads));
+        let mut text = format!("  {per_second:.0} durable transfers/s in the best round\n");
         text += &format!("  {}\n", report.database);
         for (of, requests) in [("work", &report.requests), ("recovery", &report.recovery_requests)] {
             text += &requests.as_ref().map_or(String::new(), |requests| format!("  {of} {requests}\n"));
@@ -421,7 +421,7 @@ fn finish(demo: &Demo<'_>, device: Vec<DeviceLine>, rounds: Vec<Round>, database
         } else {
             "BROKEN: an acknowledged transfer or an invariant was lost; see above.\n".to_string()
         };
-        print_text(&text)?;
+        print_text(&(picture + &fitted(&text)))?;
     }
     Ok(if kept { Outcome::Done } else { Outcome::Wrong })
 }

@@ -11,7 +11,7 @@ pub mod figures;
 mod view;
 
 use crate::live;
-use crate::output::{Outcome, print_json, print_text};
+use crate::output::{Outcome, pause, print_json, print_text};
 use crate::signals::{self, Interruptible};
 use crate::terminal::Screen;
 use anyhow::{Result, bail};
@@ -60,7 +60,9 @@ pub fn run(args: &TopArgs, json: bool) -> Result<Outcome> {
 /// Prints a line each interval.
 fn print(args: &TopArgs, mut before: Answer, json: bool) -> Result<Outcome> {
     for number in 0..args.count.unwrap_or(u64::MAX) {
-        std::thread::sleep(Duration::from_secs_f64(args.interval));
+        if !pause(Duration::from_secs_f64(args.interval))? {
+            break;
+        }
         let now = Answer::ask(&args.directory)?;
         let figures = Figures::between(&before, &now);
         if json {

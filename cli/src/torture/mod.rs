@@ -6,7 +6,7 @@ pub mod child;
 pub mod check;
 mod rivals;
 
-use crate::commands::is_url;
+use crate::commands::{is_url, refuse_database};
 use crate::errors::one_line;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use crate::parse::{parse_preset, positive_seconds};
@@ -369,6 +369,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     if args.rivals.is_some() && !is_url(&args.directory) {
         bail!("--rivals goes with the URL of a store of objects: a directory is locked by its one writer");
     }
+    refuse_database(&args.directory, "torture")?;
     if is_url(&args.directory) {
         if args.preset == Preset::Passive || args.at_calls.is_some() {
             bail!(
