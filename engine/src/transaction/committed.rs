@@ -203,7 +203,7 @@ pub const USER: &str = "a thread";
 /// Returns the error of every call after the database was closed.
 #[cold]
 fn closed() -> Error {
-    Error::invalid("the database is closed: open it again")
+    Error::invalid("the database is closed").with_advice("open it again")
 }
 
 #[cold]
