@@ -131,7 +131,14 @@ impl Database {
         let source = Source { storage, manifest: &manifest, compression };
         let copied = backup::back_up(source, &*target, base.as_deref(), &mut *progress);
         // What was read after a close may be of the next owner.
-        self.inner.check_usable()?;
+        if let Err(error) = self.inner.check_usable() {
+            if copied.is_ok()
+                && let Ok(_lock) = target.lock(true)
+            {
+                backup::clear(&*target);
+            }
+            return Err(error);
+        }
         let report = copied?;
         Ok(BackupReport { seconds: clock.now().since(start).as_secs_f64(), ..report })
     }
