@@ -39,7 +39,7 @@ const TO_READ: OpenMode = OpenMode { create: false, read_only: true, direct: fal
 pub(crate) fn is_own(storage: &dyn Storage, name: &str, kind: EntryKind) -> Result<bool> {
     match (name, kind) {
         (LOST_AND_FOUND, EntryKind::Directory) => Ok(true),
-        (LOCK_PATH, EntryKind::File) => read_short(storage, name, |text| directory_lock::is_own(text)),
+        (LOCK_PATH, EntryKind::File) => read_short(storage, name, directory_lock::is_own),
         (DIRECT_PROBE, EntryKind::File) => {
             read_short(storage, name, |bytes| bytes.iter().all(|byte| *byte == 0))
         }

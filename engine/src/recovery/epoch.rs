@@ -51,7 +51,8 @@ impl Recovery<'_> {
         let start = self.clock.now();
         self.storage.create_directory(DIRECTORY)?;
         let is_new = manifest.generation == 0;
-        if !is_new && !(manifest.clean && is_noted_durable(&**self.storage)) {
+        let is_noted = manifest.clean && is_noted_durable(&**self.storage);
+        if !is_new && !is_noted {
             // A segment that a killed process had just made has a name that a power cut could still
             // take away.
             self.storage.flush_directory("")?;

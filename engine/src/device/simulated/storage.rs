@@ -134,7 +134,7 @@ impl SimulatedStorage {
         let note =
             notes.iter().rev().find(|(before, _)| *before <= operations).and_then(|(_, note)| note.clone());
         // A power cut may take it away: it is in the page cache.
-        if kind == CrashKind::Kill || seed % 2 == 0 {
+        if kind == CrashKind::Kill || seed.is_multiple_of(2) {
             crashed.shared.notes.lock().push((0, note));
         }
         crashed

@@ -29,7 +29,7 @@
 //! 9. The name of a segment is durable before a log takes the segment. One flush of the directory
 //!    serves all that are made before the database is served.
 //! 10. A clean close removes all segments but two short ones ([`SegmentPool::trim`]), if
-//!    `trim_log`. By then the manifest durably says that no segment is needed.
+//!     `trim_log`. By then the manifest durably says that no segment is needed.
 
 mod file;
 mod history;
