@@ -1,8 +1,8 @@
 //! The list of indexes: the table `quench.indexes`.
 //!
 //! The identifier of a table, big-endian, and the name of an index lead to one byte for the kind
-//! (0, 1 unique), one for the state (0 being built, 1 complete), and the identifier of the index's own
-//! table, big-endian.
+//! (0, 1 unique), one for the state (0 being built, 1 complete), and the identifier of the index's
+//! own table, big-endian.
 
 use crate::base::{Error, Location, Result};
 
