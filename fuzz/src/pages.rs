@@ -147,7 +147,12 @@ pub(crate) fn mapping(data: &[u8]) {
         .map(|(n, part)| add(&resolved(part, &page_refs), BlockKind::Mapping, n))
         .collect();
     let directory = add(&resolved(upper, &lower), BlockKind::Directory, 0);
-    let table = TableRecord { id: quenchdb::internals::base::TableId(1), name: "t".into(), root: PageId(1) };
+    let table = TableRecord {
+        id: quenchdb::internals::base::TableId(1),
+        name: "t".into(),
+        root: PageId(1),
+        types: None,
+    };
     let catalog = encode_catalog(&StoredCatalog { tables: vec![table], ..StoredCatalog::default() });
     // A blob's block: the reference of the next, and the bytes.
     let first = add(&[&[0; 8], &catalog[..]].concat(), BlockKind::Blob, 0);

@@ -133,6 +133,7 @@ pub fn seeds() -> Seeds {
         id: quenchdb::internals::base::TableId(n),
         name: "x".repeat(n as usize),
         root: quenchdb::internals::base::PageId(n.into()),
+        types: None,
     });
     let retired = vec![quenchdb::internals::tree::LargeReference {
         root: quenchdb::internals::base::PageId(9),
