@@ -7,11 +7,10 @@ use crate::support::bank::{ALL_KINDS, CommitOutcome, Id, Tables, judge, one};
 use crate::support::checked_rows::await_it;
 use quenchdb::internals::base::depth::{is_deep, spread};
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::internals::sync::simulation::{self, Plan, PlannedPanic};
 use quenchdb::internals::sync::{Mutex, thread};
-use quenchdb::{BackupOptions, CommitHandle, Database, ErrorKind, Settings};
+use quenchdb::{BackupOptions, CommitHandle, Database, ErrorKind, Place, Settings};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -78,7 +77,7 @@ fn work(
                         }
                         if (number, n) == (0, 5) {
                             // A backup makes a checkpoint, too.
-                            let target: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(seed));
+                            let target = Place::storage(Arc::new(SimulatedStorage::new(seed)));
                             let _ = db.backup(target, BackupOptions::default());
                         }
                     }
