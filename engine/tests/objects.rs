@@ -47,7 +47,7 @@ pub fn connect(store: &SimulatedStore) -> (Arc<SimulatedClient>, Arc<ObjectStora
     let client = store.client();
     let (patience, watch) = (Duration::from_secs(20), Duration::from_millis(20));
     // Without appends, every other writer looks at the manifest before it reports.
-    let fences_max = if CONNECTIONS.fetch_add(1, Ordering::Relaxed) % 2 == 0 { 16 } else { 0 };
+    let fences_max = if CONNECTIONS.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) { 16 } else { 0 };
     let extent_bytes = 64 << 10;
     let options = Options { patience, watch, fences_max, lanes: 2, extent_bytes, ..Options::default() };
     let storage = ObjectStorage::new(client.clone(), client.facts(), options);

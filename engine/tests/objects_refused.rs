@@ -144,7 +144,7 @@ fn reader_without_access_hears_of_it_at_once() {
     drop(probed);
     let began = Instant::now();
     let read = Database::builder().read_only(true).storage(Arc::new(storage)).open("objects");
-    let error = read.err().expect("no access");
+    let error = read.expect_err("no access");
     assert!(error.to_string().contains("simulated: forbidden"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     // A refusal after the first answers is waited for.

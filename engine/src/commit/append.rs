@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Time that a committer waits for log space before it gives up: see [`WaitTimer`].
-const SPACE_WAIT: Duration = Duration::from_secs(5);
+pub(super) const SPACE_WAIT: Duration = Duration::from_secs(5);
 /// As `SPACE_WAIT`, if the device fails to make segments: a longer wait would free nothing.
 const BROKEN_WAIT: Duration = Duration::from_millis(100);
 /// Time after which such a committer looks again without a wake-up: the thread that prepares
