@@ -1,4 +1,5 @@
-//! The maintenance thread: makes a checkpoint when one is due, and asks a full disk for space.
+//! The maintenance thread: makes a checkpoint when one is due, collects what commits and snapshots
+//! left, and asks a full disk for space.
 
 use super::engine::{Engine, Owner, Writing};
 use crate::base::clock::Nanos;
@@ -24,6 +25,11 @@ const REPLAY_PART: f64 = 0.8;
 pub(super) fn start(owner: &Owner) -> Result<()> {
     let Some(writing) = &owner.writing else { return Ok(()) };
     let (engine, segments) = (Arc::downgrade(&owner.engine), writing.segments.clone());
+    let wakened = segments.clone();
+    let wake = move || {
+        wakened.filled().notify_all();
+    };
+    owner.engine.system.versions.set_collector(Box::new(wake));
     let handle = thread::spawn("quench-maintain", move || {
         let _alive = Alive(engine.clone());
         run(&engine, &segments);
@@ -48,7 +54,8 @@ impl Drop for Alive {
 }
 
 /// Makes a checkpoint whenever the log has grown enough, a committer waits for space, or too many
-/// images have been replaced. Asks a full disk for space while requests are refused.
+/// images have been replaced. Collects versions when that is requested. Asks a full disk for space
+/// while requests are refused.
 fn run(engine: &Weak<Engine>, segments: &SegmentPool) {
     let mut shorten: Option<(Nanos, Duration)> = None;
     loop {
@@ -73,7 +80,9 @@ fn run(engine: &Weak<Engine>, segments: &SegmentPool) {
                     shorten = checkpointer.shortens_in().map(|after| (engine.clock.now(), after));
                 }
             }
-            again = ask_again(&engine.store, segments).or(shorten.map(left));
+            let collect = engine.system.versions.collect_backlog();
+            let others = ask_again(&engine.store, segments).or(shorten.map(left));
+            again = [collect, others].into_iter().flatten().min();
         }
         segments.filled().wait(ticket, again);
     }

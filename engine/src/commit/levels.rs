@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | durable | never by a timer: the committer causes the write | at once, or an interval after the last write |
 //! | bounded loss | the same | before the loss window has passed |
-//! | lazy | the same | never of its own accord |
+//! | lazy | the same | never of its own accord; see `Commit::hasten` |
 //!
 //! Levels differ only in when a write is caused. Every write of a log block is durable and takes
 //! everything that the log holds, so a shared flush honours the strictest level (I15), and lazy

@@ -396,6 +396,18 @@ impl Commit {
         self.durability.has_dependencies() && !self.durability.is_committed(csn)
     }
 
+    /// Has the flushers write, now, what W needs to pass `csn`. Waits for nothing.
+    pub fn hasten(&self, csn: Csn) {
+        self.waiting.hasten(csn);
+    }
+
+    /// Returns whether a commit may have to wait for any transaction up to `csn`.
+    #[inline]
+    #[must_use]
+    pub fn may_wait_for_any(&self, csn: Csn) -> bool {
+        self.durability.has_dependencies() && csn >= self.watermark()
+    }
+
     /// The newest CSN that was drawn.
     #[must_use]
     pub fn newest_drawn(&self) -> Csn {

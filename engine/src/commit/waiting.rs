@@ -330,6 +330,11 @@ impl Waiting {
         }
     }
 
+    /// Has the flushers write, now, every log that holds W back at or below `csn`.
+    pub(super) fn hasten(&self, csn: Csn) {
+        self.demand(csn, None);
+    }
+
     /// For a future: returns the outcome if it is known; otherwise leaves `waker` and causes the
     /// writes that are needed.
     pub(super) fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {

@@ -348,6 +348,7 @@ impl ActiveTransaction {
         std::mem::take(&mut self.writes).put_back(&self.system);
         self.system.descriptors.release(self.id);
         self.system.locks.waiters.released(self.id);
+        self.system.versions.snapshot_ended(self.snapshot.get());
     }
 }
 

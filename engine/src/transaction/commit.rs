@@ -181,12 +181,12 @@ impl ActiveTransaction {
         self.writes.values.iter().for_each(|value| versions.set_stamp(value.owner, stamp));
         self.writes.count_changes();
         remember_commit(system, ticket.csn);
-        let shard = Descriptors::slot(self.id);
+        let (shard, added) = (Descriptors::slot(self.id), self.writes.changes.len());
         let worth_collecting = self.writes.queue_garbage(system, shard, ticket.csn);
         let replaced = !self.writes.replaced.is_empty();
         self.end();
         let to_collect = match (worth_collecting, replaced) {
-            (true, _) => ToCollect::Shard(shard),
+            (true, _) => ToCollect::Shard(shard, added),
             (false, true) => ToCollect::LargeValues,
             (false, false) => ToCollect::Nothing,
         };

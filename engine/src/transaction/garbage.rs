@@ -47,8 +47,10 @@ const SHARDS: usize = 16;
 /// Committed versions in a shard between two attempts to collect it.
 const COLLECT_EVERY: usize = 64;
 /// Most versions given back, and most entries removed, after one commit, so that no commit pays for
-/// a long pause of others.
+/// a long pause of others. A commit with many versions pays for as many.
 const COLLECT_MOST: usize = 1024;
+/// The same for one shard and one step of the maintenance thread.
+const STEP_MOST: usize = 4096;
 /// Versions that a pruning visits between two attempts to run deferred frees.
 const FREE_EVERY: usize = 256;
 /// A shard with so many versions to judge is pruned when a snapshot holds its front.
@@ -121,8 +123,8 @@ pub enum Pruning {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ToCollect {
     Nothing,
-    /// Garbage of this shard.
-    Shard(usize),
+    /// Garbage of this shard, to which the commit has added so many versions.
+    Shard(usize, usize),
     /// Large values that were replaced.
     LargeValues,
 }
@@ -178,15 +180,36 @@ impl Garbage {
         true
     }
 
-    /// Gives back what no snapshot can see in one shard, unless another thread collects.
-    pub fn collect(&self, shard: usize, versions: &Arc<Versions>, horizon: &Horizon<'_>) {
-        let Some(_alone) = self.collector.try_lock() else { return };
-        self.collect_shard(shard % SHARDS, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
+    /// Gives back what no snapshot can see in one shard, to which a commit has added so many
+    /// versions, unless another thread collects. Returns whether more is left that can be given
+    /// back.
+    pub fn collect(
+        &self,
+        shard: usize,
+        added: usize,
+        versions: &Arc<Versions>,
+        horizon: &Horizon<'_>,
+    ) -> bool {
+        let Some(_alone) = self.collector.try_lock() else { return false };
+        let most = COLLECT_MOST.max(2 * added);
+        let left = self.collect_shard(shard % SHARDS, versions, horizon, most, Pruning::WhenItPays);
         // Shards whose threads are gone have to be collected, too.
         let other = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
-        if other != shard % SHARDS {
-            self.collect_shard(other, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
+        let is_other = other != shard % SHARDS;
+        let left_there =
+            is_other && self.collect_shard(other, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
+        left || left_there
+    }
+
+    /// Gives back some of what no snapshot can see in each shard. Returns whether more is left that
+    /// can be given back.
+    pub fn collect_step(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>) -> bool {
+        let mut left = false;
+        for shard in 0..SHARDS {
+            let _alone = self.collector.lock();
+            left |= self.collect_shard(shard, versions, horizon, STEP_MOST, Pruning::WhenItPays);
         }
+        left
     }
 
     /// Gives back some of what no snapshot can see, one shard after the other until `is_over`,
@@ -228,7 +251,8 @@ impl Garbage {
         }
     }
 
-    /// As the rest of a commit: ends early if a thread waits that must collect.
+    /// As the rest of a commit: ends early if a thread waits that must collect. Returns whether more
+    /// is left that can be given back.
     fn collect_shard(
         &self,
         shard: usize,
@@ -236,11 +260,13 @@ impl Garbage {
         horizon: &Horizon<'_>,
         most: usize,
         pruning: Pruning,
-    ) {
-        self.collect_versions(shard, versions, horizon, most, pruning);
-        self.purge(shard, versions, most, &|| self.collector.is_wanted());
+    ) -> bool {
+        let left = self.collect_versions(shard, versions, horizon, most, pruning);
+        let purged = self.purge(shard, versions, most, &|| self.collector.is_wanted());
+        left || !purged
     }
 
+    /// Gives back at most so many versions of one shard. Returns whether there may be more.
     fn collect_versions(
         &self,
         shard: usize,
@@ -248,7 +274,7 @@ impl Garbage {
         horizon: &Horizon<'_>,
         most: usize,
         pruning: Pruning,
-    ) {
+    ) -> bool {
         let pinned = horizon.descriptors.oldest_pin(horizon.bound);
         let oldest = if planted::is(Bug::VersionFreedEarly) { horizon.bound } else { pinned };
         let mut guard = pin();
@@ -275,17 +301,19 @@ impl Garbage {
         if versions.has_much_deferred() {
             guard.flush();
         }
+        done.len() == most
     }
 
     /// Removes entries of deleted keys (invariant 3), at most those that are queued now: others may
-    /// delete faster than this thread removes, which may have to read each page.
+    /// delete faster than this thread removes, which may have to read each page. Returns whether it
+    /// has removed all of these that could be.
     ///
     /// May wait for pages, so the calling thread is in no epoch.
-    fn purge(&self, shard: usize, versions: &Versions, most: usize, is_over: &dyn Fn() -> bool) {
+    fn purge(&self, shard: usize, versions: &Versions, most: usize, is_over: &dyn Fn() -> bool) -> bool {
         let queued = self.shards[shard].lock().deletes.len();
         for _ in 0..most.min(queued) {
             if is_over() {
-                return;
+                return false;
             }
             let next = {
                 let guard = pin();
@@ -295,13 +323,14 @@ impl Garbage {
                 });
                 is_due.then(|| queue.deletes.pop_front()).flatten()
             };
-            let Some(delete) = next else { return };
+            let Some(delete) = next else { return true };
             versions.subtract_bytes(delete.bytes());
             let Delete { table, key, .. } = delete;
             // Not as a user, which would keep the table from being dropped.
             let Some(table) = table.hold() else { continue };
             purge(&table, &key);
         }
+        queued <= most
     }
 
     /// Moves deletions whose versions were pruned to the front, so that a deletion that a snapshot

@@ -325,5 +325,6 @@ impl Drop for ReadSnapshot {
     fn drop(&mut self) {
         self.used.lock().drain(..).for_each(TableUse::end);
         self.system.descriptors.release(self.id);
+        self.system.versions.snapshot_ended(self.csn);
     }
 }

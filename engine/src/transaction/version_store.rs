@@ -2,7 +2,9 @@
 //! when their memory fills up.
 //!
 //! Collection runs after commits, when a checkpoint begins and ends, and when a memory bound is
-//! near. *Backpressure* has three steps:
+//! near. A commit gives back a bounded number of versions. The maintenance thread gives back the
+//! rest: what one commit left, and what a snapshot kept that has ended. If much is kept only until
+//! it is durable, as after lazy commits, the log is flushed. *Backpressure* has three steps:
 //!
 //! 1. While the last quarter of the memory for versions is in use, a transaction waits a little
 //!    before it begins, so that versions are given back as fast as transactions create them.
@@ -21,10 +23,10 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Csn, ErrorKind, Result};
 use crate::buffer::{Pool, free_memory_to_system};
 use crate::sync::Event;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::sync::thread;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Epochs that have to pass before all deferred frees have run, and a few more for threads that are
@@ -47,6 +49,12 @@ const LOWER_EVERY: Duration = Duration::from_secs(1);
 /// and the length of a step.
 const THROTTLE_STEPS: u64 = 16;
 const THROTTLE_STEP: Duration = Duration::from_millis(1);
+/// Bytes of versions, at most a quarter of the bound, from which the log is flushed if they wait
+/// only for that, and from which the end of a snapshot that kept them wakes the maintenance thread.
+const BACKLOG_BYTES: u64 = 256 << 10;
+/// When the maintenance thread looks again for versions that wait for a flush, and how often.
+const BACKLOG_LOOK: Duration = Duration::from_millis(10);
+const BACKLOG_LOOKS: u32 = 100;
 
 /// Frees what no thread can be looking at, and yields to threads that are in an epoch. Each flush
 /// frees some hundred pieces.
@@ -86,6 +94,36 @@ struct CheckpointViews {
     one_ended: Event,
 }
 
+/// What the maintenance thread is to collect.
+#[derive(Default)]
+struct Backlog {
+    /// Wakes the maintenance thread.
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Set by threads that leave something to collect.
+    is_requested: AtomicBool,
+    /// The oldest snapshot, if it was all that kept versions at the last collection; 0 otherwise.
+    held_by: AtomicU64,
+    /// How often the maintenance thread is still to look again for versions that wait for a flush.
+    looks: AtomicU32,
+}
+
+impl std::fmt::Debug for Backlog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Backlog").field("held_by", &self.held_by).finish_non_exhaustive()
+    }
+}
+
+impl Backlog {
+    fn request(&self) {
+        self.looks.store(BACKLOG_LOOKS, Ordering::Relaxed);
+        if !self.is_requested.swap(true, Ordering::SeqCst)
+            && let Some(wake) = self.wake.get()
+        {
+            wake();
+        }
+    }
+}
+
 /// Versions, garbage and backpressure.
 #[derive(Debug)]
 pub struct VersionStore {
@@ -99,6 +137,7 @@ pub struct VersionStore {
     clock: Clock,
     counters: Arc<TransactionCounters>,
     views: CheckpointViews,
+    backlog: Backlog,
     /// The oldest snapshot when a transaction last waited for old versions without success; 0 if
     /// none has.
     outwaited: AtomicU64,
@@ -128,6 +167,7 @@ impl VersionStore {
             clock,
             counters,
             views: CheckpointViews::default(),
+            backlog: Backlog::default(),
             outwaited: AtomicU64::new(0),
             charges_lowered: AtomicU64::new(0),
             full_since: AtomicU64::new(0),
@@ -182,13 +222,67 @@ impl VersionStore {
         match to_collect {
             ToCollect::Nothing => {}
             ToCollect::LargeValues => self.collect_large_values(),
-            ToCollect::Shard(shard) => {
-                self.garbage.collect(shard, &self.slots, &self.horizon());
+            ToCollect::Shard(shard, added) => {
+                let horizon = self.horizon();
+                let leaves = self.garbage.collect(shard, added, &self.slots, &horizon);
                 self.collect_large_values();
                 // Memory of versions is missing for pages.
                 self.pool.memory().check_budget();
+                if leaves || self.hastens_durability(&horizon) {
+                    self.backlog.request();
+                }
             }
         }
+    }
+
+    fn is_backlog_long(&self) -> bool {
+        let (bytes, most) = self.slots.bytes();
+        bytes >= BACKLOG_BYTES.min(most / 4)
+    }
+
+    /// Has the log written if many versions wait only for that. Returns whether they do.
+    fn hastens_durability(&self, horizon: &Horizon<'_>) -> bool {
+        let oldest = self.descriptors.oldest_pin(horizon.bound);
+        let held_by = if oldest < horizon.bound { oldest.0 } else { 0 };
+        if self.backlog.held_by.load(Ordering::Relaxed) != held_by {
+            self.backlog.held_by.store(held_by, Ordering::Relaxed);
+        }
+        let newest = self.committed.newest_drawn();
+        let hastens = held_by == 0 && newest > horizon.bound && self.is_backlog_long();
+        if hastens && let Some(commit) = self.committed.running() {
+            commit.hasten(newest);
+        }
+        hastens
+    }
+
+    /// Notes that a snapshot of `csn` has ended, which may have kept many versions.
+    #[inline]
+    pub(super) fn snapshot_ended(&self, csn: Csn) {
+        if csn.0 <= self.backlog.held_by.load(Ordering::Relaxed) && self.is_backlog_long() {
+            self.backlog.request();
+        }
+    }
+
+    /// Calls `wake` when [`VersionStore::collect_backlog`] is to be called. Set once.
+    pub fn set_collector(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        assert!(self.backlog.wake.set(wake).is_ok(), "set once, by open");
+    }
+
+    /// Collects some of what other threads left. Returns when to call this again, if that is known.
+    pub fn collect_backlog(&self) -> Option<Duration> {
+        let looks = self.backlog.looks.load(Ordering::Relaxed);
+        if !self.backlog.is_requested.swap(false, Ordering::SeqCst) && looks == 0 {
+            return None;
+        }
+        let horizon = self.horizon();
+        if self.garbage.collect_step(&self.slots, &horizon) {
+            self.backlog.is_requested.store(true, Ordering::SeqCst);
+            return Some(Duration::ZERO);
+        }
+        self.pool.memory().check_budget();
+        let looks = if self.hastens_durability(&horizon) { looks.saturating_sub(1) } else { 0 };
+        self.backlog.looks.store(looks, Ordering::Relaxed);
+        (looks > 0).then_some(BACKLOG_LOOK)
     }
 
     /// Collects all garbage that can be collected now.
