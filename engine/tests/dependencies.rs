@@ -26,6 +26,7 @@ enum Meeting {
     ReadsValue,
     ReadsAbsence,
     ScansPastAbsence,
+    SkipsAbsence,
     OverwritesValue,
     InsertsWhereDeleted,
     LocksWhereDeleted,
@@ -34,14 +35,16 @@ enum Meeting {
     Snapshot,
     SnapshotOfAbsence,
     SnapshotScans,
+    SnapshotSkips,
 }
 
 use Meeting::*;
 
-const ALL: [Meeting; 11] = [
+const ALL: [Meeting; 13] = [
     ReadsValue,
     ReadsAbsence,
     ScansPastAbsence,
+    SkipsAbsence,
     OverwritesValue,
     InsertsWhereDeleted,
     LocksWhereDeleted,
@@ -50,7 +53,11 @@ const ALL: [Meeting; 11] = [
     Snapshot,
     SnapshotOfAbsence,
     SnapshotScans,
+    SnapshotSkips,
 ];
+
+/// Rows that are deleted with the row, where the observer skips all of them.
+const DEAD_ROWS: u8 = 40;
 
 impl Meeting {
     /// Returns whether the first transaction deletes the row instead of changing it.
@@ -60,7 +67,15 @@ impl Meeting {
 
     /// Returns whether the second transaction writes, so that others can observe it in turn.
     fn writes(self) -> bool {
-        !matches!(self, LooksOnly | LooksOnlyAtAbsence | Snapshot | SnapshotOfAbsence | SnapshotScans)
+        !matches!(self, LooksOnly | LooksOnlyAtAbsence) && !self.is_by_snapshot()
+    }
+
+    fn is_by_snapshot(self) -> bool {
+        matches!(self, Snapshot | SnapshotOfAbsence | SnapshotScans | SnapshotSkips)
+    }
+
+    fn skips(self) -> bool {
+        matches!(self, SkipsAbsence | SnapshotSkips)
     }
 }
 
@@ -83,7 +98,7 @@ fn meet(tx: &mut Transaction, table: &Table, meeting: Meeting, mark: &str) -> Re
     match meeting {
         ReadsValue => assert_eq!(tx.get(table, "row")?.as_deref(), Some(&b"new"[..])),
         ReadsAbsence => assert_eq!(tx.get(table, "row")?, None),
-        ScansPastAbsence => {
+        ScansPastAbsence | SkipsAbsence => {
             let rows: Result<Vec<_>> = tx.range(table, "r".."s").collect();
             assert_eq!(rows?, []);
         }
@@ -92,7 +107,7 @@ fn meet(tx: &mut Transaction, table: &Table, meeting: Meeting, mark: &str) -> Re
         LocksWhereDeleted => assert_eq!(tx.get_for_update(table, "row")?, None),
         LooksOnly => assert_eq!(tx.get(table, "row")?.as_deref(), Some(&b"new"[..])),
         LooksOnlyAtAbsence => assert_eq!(tx.get(table, "row")?, None),
-        Snapshot | SnapshotOfAbsence | SnapshotScans => unreachable!("of another kind"),
+        _ => unreachable!("of another kind"),
     }
     if meeting.writes() { tx.insert(table, mark, "x") } else { Ok(()) }
 }
@@ -122,8 +137,19 @@ fn after_power_cut(
             db.transact(|tx| tx.insert(&table, "row", [n as u8])).expect("a whole disk");
         }
         let (db, table) = (&db, &table);
+        let dead = |n: u8| [b'r', n];
+        if meeting.skips() {
+            let rows = |tx: &mut Transaction| (0..DEAD_ROWS).try_for_each(|n| tx.insert(table, dead(n), "x"));
+            db.transact(rows).expect("a whole disk");
+        }
         let change = |tx: &mut Transaction| {
             tx.insert(table, "first", "x")?;
+            if meeting.skips() {
+                tx.remove(table, "row")?;
+                (0..DEAD_ROWS).try_for_each(|n| tx.remove(table, dead(n)).map(drop))?;
+                // From now on scans skip the range of these rows.
+                assert_eq!(tx.range(table, "r".."s").count(), 0);
+            }
             // So many rows that a transaction's end would free old versions; these have to stay.
             (0..100_u8).try_for_each(|n| tx.insert(table, [n], "x"))?;
             match meeting.is_of_deletion() {
@@ -136,7 +162,7 @@ fn after_power_cut(
             tx.insert(table, "last", "x")
         };
         let meets = || match meeting {
-            Snapshot | SnapshotOfAbsence | SnapshotScans => look(db, table, meeting),
+            _ if meeting.is_by_snapshot() => look(db, table, meeting),
             _ if by_way_of_another => {
                 let between = || commit(db, Durability::Lazy, |tx| meet(tx, table, meeting, "between"));
                 let (between, last) = beside(between, || commit(db, Durability::Durable, last));

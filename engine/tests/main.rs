@@ -20,6 +20,7 @@ mod concurrency;
 mod copy_sources;
 mod crash;
 mod damage;
+mod dead_rows;
 mod dependencies;
 mod descriptors;
 mod examples;

@@ -111,7 +111,7 @@ impl<'a, S: Source> Range<'a, S> {
 
     /// Returns the same range with the keys alone: of a large value nothing is read.
     pub(crate) fn keys(mut self) -> Range<'a, S> {
-        self.cursor.skip_large_values();
+        self.cursor.skip_values();
         self
     }
 

@@ -157,6 +157,9 @@ statistics! {
     /// Transactions that waited before they began, because old versions took more than three
     /// quarters of `version_bytes`.
     count version_waits: u64 = |s| s.counters.version_waits.get();
+    /// Deleted rows that ranges visited: those kept for a snapshot, or until their deletion is
+    /// durable. Many such rows side by side are visited once and skipped from then on.
+    count deleted_rows_visited: u64 = |s| s.counters.tombstones_visited.get();
     /// Waits for a transaction that held a row, those that ended in a conflict included.
     count row_waits: u64 = |s| s.counters.row_waits.get();
     /// Total time of these waits, in seconds.

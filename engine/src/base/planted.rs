@@ -128,6 +128,10 @@ bugs! {
     TombstonePurgedEarly "tombstone-purged-early" "transaction" "The version of a deleted row is given back, and the entry removed, while somebody may need it." "rule 9";
     VersionFreedEarly "version-freed-early" "transaction" "Versions are given back although a pinned snapshot may see them." "versions 2";
     VersionFreedVolatile "version-freed-volatile" "transaction" "Versions are given back although their transactions are not durable." "versions 2, rule 9";
+    DeadRangeKept "dead-range-kept" "transaction" "A writer leaves its key in the dead range that covers it." "dead ranges 3";
+    DeadRangeTooNew "dead-range-too-new" "transaction" "A snapshot skips a dead range with deletions that it does not see." "dead ranges 1";
+    DeadRangeIsNoRead "dead-range-is-no-read" "transaction" "Who skips a dead range does not depend on the deletions in it." "rule 9, dead ranges 2";
+    ClaimNotBroken "claim-not-broken" "transaction" "A dead range is recorded although a writer has changed it since it was verified." "dead ranges 4";
     ValueFreedEarly "value-freed-early" "transaction" "Pages of a large value are freed although a snapshot may read it." "overflow 1";
     RetiredNotListed "retired-not-listed" "transaction" "A checkpoint does not list the large values that wait to be freed." "retired 1: no page is lost";
     RetiredFreedEarly "retired-freed-early" "checkpoint" "Large values that a checkpoint has listed as waiting to be freed are freed before its round is closed." "retired 1";

@@ -388,8 +388,7 @@ impl Commit {
         self.durability.is_committed(csn)
     }
 
-    /// Returns true if the dependency rule might make a transaction that depends on `csn` wait for
-    /// it. With one log it never does, because the log orders them.
+    /// Returns whether a transaction that depends on `csn` may have to wait for it: not in one log.
     #[inline]
     #[must_use]
     pub fn may_be_waited_for(&self, csn: Csn) -> bool {
@@ -401,21 +400,13 @@ impl Commit {
         self.waiting.hasten(csn);
     }
 
-    /// Returns whether a commit may have to wait for any transaction up to `csn`.
-    #[inline]
-    #[must_use]
-    pub fn may_wait_for_any(&self, csn: Csn) -> bool {
-        self.durability.has_dependencies() && csn >= self.watermark()
-    }
-
     /// The newest CSN that was drawn.
     #[must_use]
     pub fn newest_drawn(&self) -> Csn {
         self.durability.watermark.newest_drawn()
     }
 
-    /// Returns a CSN at or above every one whose commit was acknowledged, early returns
-    /// included (rule 10).
+    /// Returns a CSN at or above every acknowledged one, early returns included (rule 10).
     #[must_use]
     pub fn newest_acknowledged(&self) -> Csn {
         self.acknowledgments.newest_acknowledged()
@@ -434,8 +425,7 @@ impl Commit {
         self.durability.watermark.newest_settled()
     }
 
-    /// Every CSN strictly below is durable in a segment: W, unless log buffers are in mapped
-    /// memory.
+    /// Every CSN strictly below is durable in a segment: W, unless log buffers are mapped.
     #[must_use]
     pub fn watermark_in_segments(&self) -> Csn {
         self.mapped.watermark_in_segments()
@@ -652,8 +642,7 @@ impl Commit {
         self.failure.panicked(role);
     }
 
-    /// Refuses to make memory durable after a panic inside the engine, which may have left
-    /// something half done.
+    /// Refuses to make memory durable after a panic, which may have left something half done.
     ///
     /// # Errors
     /// `Poisoned`.
@@ -687,8 +676,7 @@ impl Commit {
         self.durability.logs.iter().map(|log| log.log.buffer_bytes()).max().unwrap_or(0)
     }
 
-    /// Returns whether a thread that writes several logs has one flush for them at the moment; none
-    /// if it has not written several yet.
+    /// Returns whether several logs share one flush at the moment; none if that is not known yet.
     #[must_use]
     pub fn shares_flush(&self) -> Option<bool> {
         self.sharing.usual()

@@ -259,12 +259,22 @@ impl ActiveTransaction {
             self.observe(observed);
             Ok(())
         };
-        cursor.step(&self.system, view, &mut observe, back)
+        let stepped = cursor.step(&self.system, view, &mut observe, back);
+        self.note_dead_range(cursor);
+        stepped
+    }
+
+    /// Remembers that the transaction owns a dead range of the cursor's table.
+    pub(super) fn note_dead_range(&self, cursor: &RangeCursor) {
+        if cursor.owns_dead_range() {
+            self.writes.dead_ranges.borrow_mut().add(cursor.table());
+        }
     }
 
     pub(super) fn observe(&self, observed: Observed) {
         match observed {
             Observed::Version(csn) => self.depend_on(csn),
+            Observed::DeadRange(csn) => self.dependencies.add_up_to(&self.system, csn),
             Observed::Leaf(page) => self.dependencies.observe_leaf(&self.system, page),
         }
     }
@@ -344,6 +354,7 @@ impl ActiveTransaction {
         self.open = false;
         self.system.in_progress.fetch_sub(1, Ordering::Relaxed);
         self.release_locks();
+        self.writes.dead_ranges.get_mut().end(self.own, None);
         self.writes.used.get_mut().drain(..).for_each(TableUse::end);
         std::mem::take(&mut self.writes).put_back(&self.system);
         self.system.descriptors.release(self.id);

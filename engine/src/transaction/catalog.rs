@@ -21,6 +21,7 @@
 //!    table. A hold keeps the pages, and does not prevent a drop. Holding first counts, then reads
 //!    the mark, as using does. Freeing pages comes after the drop, and waits until no hold is left.
 
+use super::dead_ranges::DeadRanges;
 use super::locks::TableLocks;
 use super::table_name::TableName;
 use crate::base::similar::suggestion;
@@ -53,6 +54,8 @@ pub struct TableState {
     pub tree: Tree,
     /// The locks besides the stamps of rows.
     pub locks: TableLocks,
+    /// Ranges of deleted rows that scans skip.
+    pub dead_ranges: DeadRanges,
     /// CSN of the creation; 0 for a table that was loaded from a checkpoint. Written once by the
     /// creator.
     create_csn: AtomicU64,
@@ -82,6 +85,7 @@ impl TableState {
             name: TableName::new(name),
             tree,
             locks: TableLocks::default(),
+            dead_ranges: DeadRanges::default(),
             create_csn: AtomicU64::new(create_csn.0),
             types: Mutex::new(None),
             altered_csn: AtomicU64::new(0),

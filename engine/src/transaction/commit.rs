@@ -180,6 +180,7 @@ impl ActiveTransaction {
         self.writes.changes.iter().for_each(|change| versions.set_stamp(change.version, stamp));
         self.writes.values.iter().for_each(|value| versions.set_stamp(value.owner, stamp));
         self.writes.count_changes();
+        self.writes.dead_ranges.get_mut().end(self.own, Some(ticket.csn));
         remember_commit(system, ticket.csn);
         let (shard, added) = (Descriptors::slot(self.id), self.writes.changes.len());
         let worth_collecting = self.writes.queue_garbage(system, shard, ticket.csn);

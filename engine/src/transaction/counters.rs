@@ -27,6 +27,8 @@ pub struct TransactionCounters {
     pub changed_ranges: Counter,
     /// Transactions that waited before they began, because versions filled most of their memory.
     pub version_waits: Counter,
+    /// Deleted rows that scans visited: see `dead_ranges`.
+    pub tombstones_visited: Counter,
     /// Records whose insertion into a log was timed, one in sixteen.
     pub log_inserts_timed: Counter,
     /// Total time of these insertions, from the call to the record in the log buffer, in
@@ -54,6 +56,7 @@ impl TransactionCounters {
             &self.changed_keys,
             &self.changed_ranges,
             &self.version_waits,
+            &self.tombstones_visited,
             &self.log_inserts_timed,
             &self.log_insert_ns,
         ];

@@ -4,6 +4,7 @@
 use super::page_clocks::TransactionClock;
 use super::system::TransactionSystem;
 use crate::base::planted::{self, Bug};
+use crate::base::settings::Dependency;
 use crate::base::{Csn, Gsn, LogId, PageId};
 use crate::commit::{Predecessors, Ticket};
 use std::cell::Cell;
@@ -54,6 +55,20 @@ impl Dependencies {
             } else {
                 predecessors.overflow();
             }
+            self.predecessors.set(predecessors);
+        }
+    }
+
+    /// Makes the transaction depend on any transactions up to `csn`: which ones is not known.
+    pub(super) fn add_up_to(&self, system: &TransactionSystem, csn: Csn) {
+        if planted::is(Bug::DeadRangeIsNoRead) {
+            return;
+        }
+        self.dsn.set(self.dsn.get().max(csn));
+        let commit = system.commit();
+        if commit.axes().dependency != Dependency::LogOrder && csn >= commit.watermark() {
+            let mut predecessors = self.predecessors.get();
+            predecessors.overflow();
             self.predecessors.set(predecessors);
         }
     }

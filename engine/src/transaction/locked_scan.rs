@@ -35,6 +35,10 @@ impl LockingReader for ScanningTransaction<'_> {
         self.active.await_late_release(csn)
     }
 
+    fn may_skip(&self, newest: Csn) -> bool {
+        !self.active.system.locks.late.holds_any() || newest < self.active.system.committed.watermark()
+    }
+
     fn observe(&mut self, observed: Observed) {
         self.active.observe(observed);
     }
@@ -47,6 +51,7 @@ impl ActiveTransaction {
         let mut reader = ScanningTransaction { active: self, table, seen: None, request: Request::default() };
         let stepped = cursor.step_locked(&self.system, view, &mut reader, back);
         self.end_request(&reader.table, &reader.request, false);
+        self.note_dead_range(cursor);
         stepped
     }
 }

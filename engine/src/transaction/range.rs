@@ -6,18 +6,21 @@
 //! once, in order.
 
 use super::catalog::TableState;
+use super::dead_runs::{DeadRun, Tombstone};
 use super::descriptor::DescriptorId;
 use super::lock_set::LockedInterval;
 use super::locks::Interval;
+use super::range_ahead::ReadAhead;
 use super::read_set::RememberedInterval;
 use super::system::TransactionSystem;
 use super::view::{Outcome, View, Visibility};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, PageId, Result};
 use crate::buffer::ScanBuffer;
+use crate::sync::atomic::{Ordering, fence};
 use crate::sync::epoch::pin;
-use crate::tree::{BatchEntry, Held, LeafBatch, Tree};
-use std::cmp::Ordering;
+use crate::tree::{BatchEntry, Held, LeafBatch};
+use std::cmp::Ordering as Order;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -44,76 +47,6 @@ enum Seen {
 const FIRST_BATCH: usize = 8;
 const LARGEST_BATCH: usize = 256;
 
-/// After this many leaves a scan is expected to continue: pages are read ahead, at first
-/// `FIRST_WINDOW`, doubled up to the maximum.
-const LEAVES_BEFORE_READING_AHEAD: usize = 2;
-const FIRST_WINDOW: usize = 8;
-const LARGEST_WINDOW: usize = 512;
-
-/// The bounds of a run of leaves, in the order of a scan.
-#[derive(Debug)]
-struct LeafRun {
-    begin: Bound<Vec<u8>>,
-    /// [`Bound::Unbounded`] at the end of the tree.
-    end: Bound<Vec<u8>>,
-}
-
-/// The pages that one end of a cursor has requested ahead.
-#[derive(Debug, Default)]
-struct ReadAhead {
-    /// Batches so far.
-    batches: usize,
-    /// Requested leaves that the scan has not reached.
-    left: usize,
-    window: usize,
-    /// Leaves requested so far.
-    requested: u64,
-    /// Once the scan is long, its leaves are copied and not kept in the buffer pool.
-    copies: ScanBuffer,
-    /// The leaves whose copies were requested last.
-    copied: Option<LeafRun>,
-}
-
-impl ReadAhead {
-    /// Requests pages before another batch is read from `from`. A batch is at most a leaf, so the
-    /// requested leaves may be used up more slowly than is counted, never faster.
-    fn advance(&mut self, tree: &Tree, from: Bound<&[u8]>, back: bool) -> Result<()> {
-        if let Some(LeafRun { begin, end }) = &self.copied {
-            if *end != Bound::Unbounded && has_reached(from, begin, back) {
-                let next = tree.copy_ahead(as_slice(end), back, &mut self.copies)?;
-                self.copied = next.map(|next| LeafRun { begin: end.clone(), end: next });
-            }
-            return Ok(());
-        }
-        self.batches += 1;
-        self.left = self.left.saturating_sub(1);
-        if self.batches <= LEAVES_BEFORE_READING_AHEAD || self.left > self.window / 2 {
-            return Ok(());
-        }
-        if tree.pool().needs_scan_buffer(self.requested) {
-            let end = tree.copy_ahead(from, back, &mut self.copies)?;
-            self.copied = end.map(|end| LeafRun { begin: from.map(<[u8]>::to_vec), end });
-            if self.copied.is_some() {
-                return Ok(());
-            }
-        }
-        self.window = (self.window * 2).clamp(FIRST_WINDOW, LARGEST_WINDOW);
-        self.left = tree.read_ahead(from, back, self.window)?;
-        self.requested += self.left as u64;
-        Ok(())
-    }
-}
-
-/// Returns whether a scan that continues at `from`, forward or `back`, has reached `begin`.
-fn has_reached(from: Bound<&[u8]>, begin: &Bound<Vec<u8>>, back: bool) -> bool {
-    let (Bound::Included(at) | Bound::Excluded(at)) = from else { return true };
-    match begin {
-        Bound::Included(begin) | Bound::Excluded(begin) if back => at <= begin.as_slice(),
-        Bound::Included(begin) | Bound::Excluded(begin) => at >= begin.as_slice(),
-        Bound::Unbounded => true,
-    }
-}
-
 /// A double-ended cursor. The caller passes the view at each step, so that a cursor holds no
 /// transaction.
 #[derive(Debug)]
@@ -131,8 +64,10 @@ pub struct RangeCursor {
     /// Entries that a locking cursor locks at once: at first one, so that no more rows are locked
     /// than were returned, or about as many.
     lock_len: usize,
-    /// Large values are not read: the caller needs only keys.
-    skips_large_values: bool,
+    /// Values are not read: the caller needs only keys.
+    skips_values: bool,
+    /// The transaction owns a dead range of the table.
+    owns_dead_range: bool,
     /// Rows that a snapshot has read and not counted yet: its list of tables is behind a lock.
     rows: u64,
 }
@@ -150,6 +85,10 @@ pub(super) trait LockingReader {
     /// whether it waited.
     fn await_late_release(&mut self, csn: Csn) -> Result<bool>;
 
+    /// Returns whether a dead range, whose newest deletion has this CSN, may be skipped: no row in
+    /// it is held until it is durable.
+    fn may_skip(&self, newest: Csn) -> bool;
+
     /// Notes what was read.
     fn observe(&mut self, observed: Observed);
 }
@@ -159,6 +98,8 @@ pub(super) trait LockingReader {
 pub(super) enum Observed {
     /// A version, or a deletion, of the transaction with this CSN; 0 for a settled one.
     Version(Csn),
+    /// A dead range: deletions of transactions up to this CSN.
+    DeadRange(Csn),
     /// A leaf.
     Leaf(PageId),
 }
@@ -179,6 +120,8 @@ struct End {
     large: Vec<u8>,
     /// Where the tree continues after the rows; `None` at the end.
     next: Option<Bound<Vec<u8>>>,
+    /// The deleted rows since the last row.
+    dead: DeadRun,
     read_ahead: ReadAhead,
 }
 
@@ -191,6 +134,7 @@ impl End {
             rows: Vec::new(),
             at: 0,
             large: Vec::new(),
+            dead: DeadRun::default(),
             read_ahead: ReadAhead::default(),
         }
     }
@@ -224,9 +168,9 @@ fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
         Bound::Excluded(bound) => (bound.as_slice(), false),
         Bound::Unbounded => return true,
     };
-    let outside = if back { Ordering::Less } else { Ordering::Greater };
+    let outside = if back { Order::Less } else { Order::Greater };
     match key.cmp(bound) {
-        Ordering::Equal => included,
+        Order::Equal => included,
         side => side != outside,
     }
 }
@@ -273,14 +217,16 @@ impl RangeCursor {
             remembered: [None; 2],
             locked: [None; 2],
             lock_len: 1,
-            skips_large_values: false,
+            skips_values: false,
+            owns_dead_range: false,
             rows: 0,
         }
     }
 
-    /// Does not read large values from now on: their rows have empty values.
-    pub fn skip_large_values(&mut self) {
-        self.skips_large_values = true;
+    /// Reads no values from now on, where that saves something: rows may have empty values.
+    pub fn skip_values(&mut self) {
+        self.skips_values = true;
+        self.ends.iter_mut().for_each(|end| end.batch.leave_out_values());
     }
 
     /// Returns the bound of the end `back` or forward: the cursor's own, or the key returned last.
@@ -296,6 +242,11 @@ impl RangeCursor {
     /// Sets [`RangeCursor::remembered`].
     pub(super) fn set_remembered(&mut self, back: bool, interval: RememberedInterval) {
         self.remembered[usize::from(back)] = Some(interval);
+    }
+
+    /// Returns whether the transaction that moved the cursor owns a dead range of the table now.
+    pub(super) fn owns_dead_range(&self) -> bool {
+        self.owns_dead_range
     }
 
     /// Counts a row that a snapshot reads, if it is one, when the cursor is dropped.
@@ -353,7 +304,7 @@ impl RangeCursor {
                 }
                 End::move_bound(&mut this.bound, key);
                 this.at += 1;
-                if matches!(row.value, Seen::Large) && !self.skips_large_values {
+                if matches!(row.value, Seen::Large) && !self.skips_values {
                     this.large.clear();
                     let (found, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     observe(Observed::Version(csn))?;
@@ -365,11 +316,20 @@ impl RangeCursor {
                 }
                 return Ok(true);
             }
-            let Some(from) = this.next.take() else { return Ok(false) };
-            if !may_reach(&from, &other.bound, back) {
+            let is_over = this.next.is_none();
+            let mut may_skip = |newest| observe(Observed::DeadRange(newest)).map(|()| true);
+            let from = match this.next.take() {
+                Some(from) => this.dead.skip(&self.table, from, view, back, &mut may_skip)?,
+                None => None,
+            };
+            match from.filter(|from| may_reach(from, &other.bound, back)) {
+                Some(from) => self.fill(system, view, observe, &from, back)?,
+                None => this.dead.end(&self.table, as_slice(&other.bound), back, &pin()),
+            }
+            self.record_dead(system, view, back);
+            if is_over {
                 return Ok(false);
             }
-            self.fill(system, view, observe, &from, back)?;
         }
     }
 
@@ -390,7 +350,7 @@ impl RangeCursor {
                 let key = this.batch.entry(row.index).key;
                 End::move_bound(&mut this.bound, key);
                 this.at += 1;
-                if matches!(row.value, Seen::Large) && !self.skips_large_values {
+                if matches!(row.value, Seen::Large) && !self.skips_values {
                     this.large.clear();
                     let (_, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     reader.observe(Observed::Version(csn));
@@ -399,6 +359,7 @@ impl RangeCursor {
             }
             let Some(from) = this.next.take() else { return Ok(false) };
             self.fill_locked(system, view, reader, from, back)?;
+            self.record_dead(system, view, back);
         }
     }
 
@@ -415,7 +376,8 @@ impl RangeCursor {
         let begin = from.clone();
         // The first look says how far to lock; what it saw is read again under the lock.
         let last = loop {
-            let next = self.copy_leaf(&from, None, back)?;
+            let Some(at) = self.skip_locked(view, reader, from, back)? else { break None };
+            let next = self.copy_leaf(&at, None, back)?;
             let this = &self.ends[usize::from(back)];
             let last = this.batch.iter().last().map(|entry| entry.key.to_vec());
             match (last, next) {
@@ -432,10 +394,13 @@ impl RangeCursor {
             true => Interval { from: end.clone(), to: begin.clone() },
         };
         reader.lock(&interval, &mut self.locked[usize::from(back)])?;
+        // The lock is published before dead ranges are looked for (invariant 5 of `dead_ranges`).
+        fence(Ordering::SeqCst);
         // Without rows the whole rest is locked, and may hold rows by now.
         let mut at = begin;
         loop {
-            let next = self.copy_resolved(system, view, reader, (&at, &interval), back)?;
+            let Some(from) = self.skip_locked(view, reader, at, back)? else { return Ok(()) };
+            let next = self.copy_resolved(system, view, reader, (&from, &interval), back)?;
             let this = &mut self.ends[usize::from(back)];
             let key = this.batch.iter().last().map(|entry| entry.key.to_vec());
             match (key, next) {
@@ -446,11 +411,37 @@ impl RangeCursor {
                 }
                 (None, Some(next)) if may_reach(&next, &end, back) => at = next,
                 (None, _) => {
+                    if last.is_none() {
+                        this.dead.end(&self.table, as_slice(&end), back, &pin());
+                    }
                     this.next = last.map(Bound::Excluded);
                     return Ok(());
                 }
             }
         }
+    }
+
+    /// Skips the dead ranges at `from`. Returns where the cursor continues; `None` at the end.
+    fn skip_locked(
+        &mut self,
+        view: View,
+        reader: &mut dyn LockingReader,
+        from: Bound<Vec<u8>>,
+        back: bool,
+    ) -> Result<Option<Bound<Vec<u8>>>> {
+        self.ends[usize::from(back)].dead.skip(&self.table, from, view, back, |newest| {
+            let may_skip = reader.may_skip(newest);
+            if may_skip {
+                reader.observe(Observed::DeadRange(newest));
+            }
+            Ok(may_skip)
+        })
+    }
+
+    /// Records a run of deleted rows that is over.
+    fn record_dead(&mut self, system: &TransactionSystem, view: View, back: bool) {
+        let dead = &mut self.ends[usize::from(back)].dead;
+        self.owns_dead_range |= dead.record(system, &self.table, view);
     }
 
     /// Copies the next entries of one leaf, those inside `interval` and before the other end's
@@ -497,6 +488,12 @@ impl RangeCursor {
             let next = self.copy_leaf(from, Some(interval), back)?;
             let this = &mut self.ends[usize::from(back)];
             for (index, entry) in this.batch.iter().enumerate() {
+                if let Some(Tombstone::Dead { .. }) = Tombstone::of(entry.meta, system, view, &guard) {
+                    let begin = if index == 0 { as_slice(from) } else { Bound::Included(entry.key) };
+                    this.dead.visit(&self.table, (begin, entry.key), view, back, &guard);
+                } else {
+                    this.dead.end(&self.table, Bound::Excluded(entry.key), back, &guard);
+                }
                 if entry.meta.stamp == 0 && entry.meta.held() == Held::Value {
                     this.rows.push(Ahead { index, value: Seen::Newest });
                     continue;
@@ -546,7 +543,7 @@ impl RangeCursor {
             this.batch.clear();
             this.rows.clear();
             this.at = 0;
-            let next = if back {
+            let mut next = if back {
                 tree.scan_backward(from, self.batch_len, &mut this.batch, copies)?.map(Bound::Excluded)
             } else {
                 tree.scan_forward(from, self.batch_len, &mut this.batch, copies)?
@@ -555,8 +552,19 @@ impl RangeCursor {
             observe(Observed::Leaf(this.batch.leaf()))?;
             for (index, entry) in this.batch.iter().enumerate() {
                 if !is_inside(entry.key, &other.bound, back) {
+                    this.dead.end(&self.table, as_slice(&other.bound), back, &guard);
                     break;
                 }
+                if let Some(Tombstone::Dead { csn, .. }) = Tombstone::of(entry.meta, system, view, &guard) {
+                    observe(Observed::Version(csn))?;
+                    let begin = if index == 0 { from } else { Bound::Included(entry.key) };
+                    if this.dead.visit(&self.table, (begin, entry.key), view, back, &guard) {
+                        next = Some(Bound::Included(entry.key.to_vec()));
+                        break;
+                    }
+                    continue;
+                }
+                this.dead.end(&self.table, Bound::Excluded(entry.key), back, &guard);
                 if entry.meta.stamp == 0 && entry.meta.held() == Held::Value {
                     this.rows.push(Ahead { index, value: Seen::Newest });
                     continue;

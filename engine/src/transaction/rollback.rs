@@ -18,6 +18,10 @@ use crate::log::RedoMark;
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{EntryMeta, LeafHint, LeafWrite};
 
+/// A rollback that takes back more changes drops the transaction's dead ranges first, rather than
+/// take each key out of them.
+const TAKEN_OUT_MAX: usize = 16;
+
 /// A point to roll back to. Belongs to the transaction that created it.
 #[derive(Clone, Copy, Debug)]
 pub struct Savepoint {
@@ -90,6 +94,9 @@ impl ActiveTransaction {
     /// except the first `values`. After a failure the changes that were not restored are still
     /// listed, and all values.
     pub(super) fn take_back(&mut self, first: usize, values: usize) -> Result<()> {
+        if self.writes.changes.len() - first.min(self.writes.changes.len()) > TAKEN_OUT_MAX {
+            self.writes.dead_ranges.get_mut().end(self.own, None);
+        }
         // The changes of this transaction may be what leaves no memory for reading their pages.
         let _reserve = EmergencyReserve::begin();
         let (mut guard, shard) = (pin(), Descriptors::slot(self.id));
@@ -130,6 +137,7 @@ impl ActiveTransaction {
         let mut hint = LeafHint::default();
         let mut leaf = table.tree.write(key, 0, &mut hint)?;
         let newest = leaf.entry().map(|entry| entry.stamp) == Some(change.version.word());
+        table.dead_ranges.take_out(key, guard);
         if newest && planted::is(Bug::AbortLeavesRow) && change.key.0 == 0 {
             leaf.set_stamp(version.undo.prior);
         } else if newest {

@@ -202,7 +202,7 @@ impl ReadSnapshot {
         }
         let mut newest = Csn::ZERO;
         let mut observe = |observed| {
-            if let Observed::Version(csn) = observed {
+            if let Observed::Version(csn) | Observed::DeadRange(csn) = observed {
                 newest = newest.max(csn);
             }
             Ok(())

@@ -31,6 +31,7 @@
 
 use super::active::ActiveTransaction;
 use super::catalog::TableState;
+use super::dead_runs::DeadRun;
 use super::descriptor::{DescriptorId, Status};
 use super::lock_set::LockSet;
 use super::locks::{Held, Interval, LockMode, MarkPlace};
@@ -38,6 +39,7 @@ use super::options::ReadMode;
 use super::read_set::Read;
 use super::system::TransactionSystem;
 use super::versions::{Before, VersionHandle};
+use super::view::View;
 use super::write_set::{Change, WriteSet};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Result};
@@ -205,7 +207,14 @@ impl ActiveTransaction {
     fn is_range_unchanged(&self, table: &TableState, interval: &Interval, snapshot: Csn) -> Result<bool> {
         let mut from = interval.from.clone();
         let (mut batch, mut copies) = (LeafBatch::default(), ScanBuffer::default());
+        let view = View { snapshot, own: self.own };
         'leaves: loop {
+            let skipped = DeadRun::default().skip(table, from, view, false, |_| Ok(true))?;
+            from = match skipped {
+                Some(Bound::Included(key)) if !interval.contains(&key) => return Ok(true),
+                Some(from) => from,
+                None => return Ok(true),
+            };
             let guard = pin();
             batch.clear();
             let next =

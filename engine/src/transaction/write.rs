@@ -247,6 +247,9 @@ impl ActiveTransaction {
         request: &Request,
     ) -> Result<Attempt> {
         self.dependencies.observe_leaf(&self.system, leaf.page_id());
+        if !matches!(intent, Intent::Delete) {
+            table.dead_ranges.take_out(key, guard);
+        }
         let Some(entry) = leaf.entry() else {
             return self.attempt_absent(table, leaf, key, intent, guard, request);
         };
@@ -260,6 +263,7 @@ impl ActiveTransaction {
             }
             Visibility::Retry => return Ok(Attempt::Retry),
             Visibility::Orphaned => {
+                table.dead_ranges.take_out(key, guard);
                 self.take_back_orphaned(leaf, entry.stamp, version, guard);
                 return Ok(Attempt::Retry);
             }

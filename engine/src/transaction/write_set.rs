@@ -10,6 +10,7 @@
 
 use super::catalog::{TableState, TableUse};
 use super::deferred_free::DeferredFree;
+use super::descriptor::Stamp;
 use super::garbage::Delete;
 use super::large_values::OwnValue;
 use super::lock_set::LockSet;
@@ -54,6 +55,25 @@ pub(super) struct Replaced {
     pub reference: LargeReference,
 }
 
+/// The tables in which a transaction owns dead ranges.
+#[derive(Debug, Default)]
+pub(super) struct OwnedRanges {
+    tables: Vec<Arc<TableState>>,
+}
+
+impl OwnedRanges {
+    pub(super) fn add(&mut self, table: &Arc<TableState>) {
+        if !self.tables.iter().any(|known| Arc::ptr_eq(known, table)) {
+            self.tables.push(table.clone());
+        }
+    }
+
+    /// Gives the ranges to everyone, or drops them: see `DeadRanges::end_owner`.
+    pub(super) fn end(&mut self, owner: Stamp, csn: Option<Csn>) {
+        self.tables.drain(..).for_each(|table| table.dead_ranges.end_owner(owner, csn));
+    }
+}
+
 /// What a transaction changes, reads and locks. The buffers pass from transaction to transaction of
 /// a thread.
 #[derive(Debug, Default)]
@@ -76,6 +96,8 @@ pub(super) struct WriteSet {
     pub(super) reads: RefCell<ReadSet>,
     /// The locks besides the stamps of changed rows.
     pub(super) locks: RefCell<LockSet>,
+    /// The tables in which the transaction owns dead ranges.
+    pub(super) dead_ranges: RefCell<OwnedRanges>,
     /// Bytes that the deletions count as versions ([`Delete::bytes_for`]).
     deletions: u64,
     /// The leaf of the last write, and the number of its system and of its table. These numbers are

@@ -10,6 +10,7 @@ pub struct LeafBatch {
     bytes: Vec<u8>,
     items: Vec<Item>,
     pub(super) leaf: PageId,
+    keys_only: bool,
 }
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ struct Item {
 pub struct BatchEntry<'b> {
     /// The whole key.
     pub key: &'b [u8],
-    /// The value, or the reference to it; empty if it is a tombstone's.
+    /// The value, or the reference to it; empty if it is a tombstone's, or left out.
     pub value: &'b [u8],
     /// The entry's meta.
     pub meta: EntryMeta,
@@ -34,6 +35,11 @@ impl LeafBatch {
     /// Removes the entries and keeps the memory.
     pub fn clear(&mut self) {
         self.cut((0, 0));
+    }
+
+    /// Copies no values from now on: those of the entries are empty.
+    pub fn leave_out_values(&mut self) {
+        self.keys_only = true;
     }
 
     /// The leaf of the entries appended last.
@@ -80,7 +86,9 @@ impl LeafBatch {
         node.append_key(index, &mut self.bytes);
         let end = self.bytes.len();
         let entry = node.entry(index);
-        node.page.append_to(entry.value_offset(), entry.value_len, &mut self.bytes);
+        if !self.keys_only {
+            node.page.append_to(entry.value_offset(), entry.value_len, &mut self.bytes);
+        }
         self.items.push(Item { key: start..end, value_end: self.bytes.len(), meta: entry.meta });
     }
 }

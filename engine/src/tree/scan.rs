@@ -41,6 +41,21 @@ impl Tree {
         })
     }
 
+    /// [`Tree::scan_forward`] with the leaf, which is brought into memory, latched: a writer of the
+    /// leaf comes wholly before or wholly after.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn scan_forward_latched(
+        &self,
+        from: Bound<&[u8]>,
+        limit: usize,
+        batch: &mut LeafBatch,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut buffer = ScanBuffer::default();
+        scan(self, batch, |_, batch| try_scan_forward(self, from, limit.max(1), true, (batch, &mut buffer)))
+    }
+
     /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, descending, none after
     /// `from`. Uses the leaf's copy if `buffer` has one. Returns the key to continue below
     /// (excluded), `None` at the end.

@@ -106,6 +106,10 @@ detectors! {
     TombstonePurgedEarly: tests("engine", "concurrency::deletes_and_inserts_and_ranges_agree_with_an_exact_model");
     VersionFreedEarly: tests("engine", "basics::a_long_snapshot_does_not_keep_what_nobody_sees"), SEEDS;
     VersionFreedVolatile: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_restricted");
+    DeadRangeKept: tests("engine", "dead_rows::row_inserted_into_a_dead_range"), SEEDS;
+    DeadRangeTooNew: tests("engine", "dead_rows::older_snapshot_sees_rows_of_a_dead_range"), SEEDS;
+    DeadRangeIsNoRead: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_restricted"), SEEDS;
+    ClaimNotBroken: tests("lib", "transaction::dead_ranges::tests::claim_is_broken"), SEEDS;
     ValueFreedEarly: tests("engine", "large_values::an_old_snapshot_reads_the_value_that_it_saw");
     RetiredNotListed: SEEDS;
     RetiredFreedEarly: tests("engine", "large_values::a_value_released_while_a_checkpoint_is_made_is_freed_once");

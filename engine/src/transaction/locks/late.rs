@@ -42,6 +42,12 @@ impl LateReleases {
         self.count.fetch_sub(1, Ordering::SeqCst);
     }
 
+    /// Returns whether any rows are held.
+    #[must_use]
+    pub fn holds_any(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+    }
+
     /// Returns whether the rows of `csn`, which the caller saw, may be held.
     #[inline]
     #[must_use]
