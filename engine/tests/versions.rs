@@ -208,3 +208,42 @@ fn deleted_rows_that_were_held_meanwhile_are_gone_in_the_end() {
         assert!(pages < 20 && rows < 2, "{pages} pages, {rows} rows");
     }
 }
+
+/// Waits until the versions take at most so many bytes, without a call that collects them.
+#[track_caller]
+fn await_version_bytes(db: &Database, most: u64, context: &str) {
+    let begun = Instant::now();
+    while db.statistics().version_bytes > most {
+        let bytes = db.statistics().version_bytes;
+        assert!(begun.elapsed() < Duration::from_secs(30), "{context}: {bytes} bytes of versions are left");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// No transaction follows that could give the versions back.
+#[test]
+fn versions_of_large_transactions_go_without_later_ones() {
+    const LARGE: u64 = 20_000;
+    for durability in [Durability::Durable, Durability::BoundedLoss, Durability::Lazy] {
+        let (db, table) = in_memory();
+        let rows =
+            |tx: &mut Transaction| (0..LARGE).try_for_each(|n| tx.insert(&table, n.to_be_bytes(), [0; 60]));
+        db.transact(rows).expect("room");
+        let all = |tx: &mut Transaction| tx.clear(&table);
+        assert_eq!(db.transact_with(durability, all).expect("room"), LARGE);
+        await_version_bytes(&db, 1000, &format!("{durability:?}"));
+    }
+    let (db, table) = in_memory();
+    let snapshot = deleted_at_once(&db, &table, LARGE);
+    assert!(db.statistics().version_bytes > LARGE * 100, "the snapshot keeps them");
+    drop(snapshot);
+    await_version_bytes(&db, 1000, "after a snapshot");
+    let snapshot = db.begin().expect("free");
+    assert_eq!(snapshot.range(&table, ..).count(), 0);
+    for n in 0..LARGE {
+        db.transact_with(Durability::Lazy, |tx| tx.insert(&table, n.to_be_bytes(), [0; 60])).expect("room");
+    }
+    assert!(db.statistics().version_bytes > LARGE * 50, "the transaction keeps them");
+    drop(snapshot);
+    await_version_bytes(&db, 300 << 10, "after a transaction");
+}
