@@ -3,7 +3,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`store`] | the interface between workloads and engines; [`peers`] adds other engines |
-//! | [`workload`] | the interface of [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`], [`counter`] |
+//! | [`workload`] | the interface of [`put`], [`ycsb`], [`tpcc`], [`tpcb`], [`tatp`], [`mixed`], [`counter`], [`queue`] |
 //! | [`stages`], [`time_shares`] | where the time of transactions and workers goes |
 //! | [`contention`] | waits, failures and repeated attempts of a run |
 //! | [`group_model`] | what a window and a flush predict for group commit |
@@ -66,6 +66,7 @@ pub mod tpcc;
 pub mod tpcb;
 pub mod tatp;
 pub mod counter;
+pub mod queue;
 pub mod mixed;
 pub mod event_model;
 pub mod bulk;

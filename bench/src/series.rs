@@ -2,6 +2,7 @@
 
 use crate::activity::{Activity, Sums};
 use crate::latencies::Counted;
+use crate::process::cpu_seconds;
 use crate::store::Store;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -15,6 +16,9 @@ pub struct Interval {
     pub seconds: f64,
     /// Transactions that ended in it.
     pub committed: u64,
+    /// Processor time of the process for each of them, in microseconds.
+    #[serde(default)]
+    pub cpu_us: f64,
     /// 99th percentile of their latency: from the end of the previous transaction of the worker.
     pub p99_us: f64,
     /// The slowest of them.
@@ -60,6 +64,7 @@ pub(crate) struct Sampler<'a, S> {
     interval: Duration,
     checkpoints: u64,
     begun: f64,
+    cpu: f64,
     sums: Sums,
     latencies: Counted,
     pub(crate) series: Vec<Interval>,
@@ -76,6 +81,7 @@ impl<'a, S: Store> Sampler<'a, S> {
             interval,
             checkpoints: store.checkpoints().count,
             begun: 0.0,
+            cpu: cpu_seconds(),
             sums: activity.sums(),
             latencies: activity.latencies(),
             series: Vec::new(),
@@ -117,11 +123,13 @@ impl<'a, S: Store> Sampler<'a, S> {
         let (sums, latencies) = (self.activity.sums(), self.activity.latencies());
         let now = self.began.elapsed().as_secs_f64();
         let between = latencies.since(&self.latencies);
-        let gauges = self.store.gauges();
+        let (gauges, cpu) = (self.store.gauges(), cpu_seconds());
+        let committed = sums.committed - self.sums.committed;
         self.series.push(Interval {
             second: self.begun,
             seconds: now - self.begun,
-            committed: sums.committed - self.sums.committed,
+            committed,
+            cpu_us: (cpu - self.cpu) * 1e6 / committed.max(1) as f64,
             p99_us: between.quantile_us(0.99),
             max_us: between.quantile_us(1.0),
             counts: between.octaves(),
@@ -130,6 +138,6 @@ impl<'a, S: Store> Sampler<'a, S> {
             log_bytes_in_use: gauges.log_bytes_in_use,
             recovery_seconds: gauges.recovery_seconds,
         });
-        (self.begun, self.sums, self.latencies) = (now, sums, latencies);
+        (self.begun, self.cpu, self.sums, self.latencies) = (now, cpu, sums, latencies);
     }
 }

@@ -123,6 +123,15 @@ pub trait Workload: Sync {
     /// Those of the store.
     fn worker<S: Store>(&self, store: &S, seat: Seat) -> anyhow::Result<Self::Worker<S::Table>>;
 
+    /// Calls `run`, which makes all runs on the filled tables. A workload may do something beside
+    /// them.
+    ///
+    /// # Errors
+    /// Those of `run` and of the store.
+    fn around<S: Store, T>(&self, _store: &S, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<T> {
+        run()
+    }
+
     /// Checks everything that must hold, with `threads` threads, while no thread writes. Everything
     /// `acknowledged` since the population must be present.
     ///

@@ -3,9 +3,9 @@
 use crate::support::*;
 use std::collections::BTreeSet;
 
-const WORKLOADS: [&str; 16] = [
-    "ycsb", "tpcc", "tpcb", "tatp", "counter", "mixed", "live", "put", "load", "scan", "soak", "device",
-    "model", "ablation", "compare", "figures",
+const WORKLOADS: [&str; 17] = [
+    "ycsb", "tpcc", "tpcb", "tatp", "counter", "queue", "mixed", "live", "put", "load", "scan", "soak",
+    "device", "model", "ablation", "compare", "figures",
 ];
 
 fn said(arguments: &[&str]) -> String {

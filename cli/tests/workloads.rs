@@ -340,6 +340,22 @@ fn waits_and_aborts_are_reported_by_reason() {
 }
 
 #[test]
+fn queue_loses_no_row_and_reports_its_cost_over_time() {
+    let small = ["queue", "--backlog", "3000"];
+    for (options, seconds) in [
+        (&["--producers", "1", "--long-snapshot", "--level", "lazy"][..], "0.5"),
+        (&["--queues", "2", "--locking", "pessimistic", "--runs", "2"], "0.3"),
+        (&["--queues", "3", "--reopen", "kill"], "0.5"),
+    ] {
+        let report = sound_bench(&[&small[..], options].concat(), seconds);
+        assert!(number(&report, "committed") > 0.0, "{report}");
+        let series = report["series"].as_array().expect("a list");
+        assert!(series.iter().any(|interval| number(interval, "cpu_us") > 0.0), "{report}");
+        assert_eq!(report["parameters"]["backlog"], "3000");
+    }
+}
+
+#[test]
 fn deliveries_alone_and_transactions_of_one_kind_stay_sound() {
     let small = [&TPCC[..], &["--only", "delivery"]].concat();
     let report = long_enough(0.5, |s| sound_bench(&small, s), |report| number(report, "committed") > 100.0);
@@ -383,6 +399,8 @@ fn contradictory_or_useless_flags_are_refused() {
         &["tpcb", "--locking", "pessimistic", "--lock-release", "unsafe", "--level", "bounded"],
         &["tpcb", "--lock-timeout-ms", "0"],
         &["tpcb", "--counters", "2"],
+        &["tpcb", "--long-snapshot"],
+        &["queue", "--queues", "0"],
         &["tpcc", "--mix-per", "transaction"],
         &["counter", "--counters", "0"],
         &["load", "--isolation", "serializable"],

@@ -152,10 +152,15 @@ fn over_time(report: &Report) -> Result<Markup> {
         Line { name: "recovery_seconds", heights: allowed },
     ];
     let rate = [line("transactions/s", |interval| interval.committed as f64 / interval.seconds.max(1e-9))];
+    let cost = [line("processor time", |interval| interval.cpu_us)];
+    let knows_cost = report.series.iter().any(|interval| interval.cpu_us > 0.0);
     let knows = report.series.iter().any(|interval| interval.page_bytes > 0);
     Ok(html! {
         div.pictures {
             (drawing("transactions per second; bands are checkpoints", &lines(report, "transactions/s", &rate)?))
+            @if knows_cost {
+                (drawing("processor time of a transaction", &lines(report, "us", &cost)?))
+            }
             @if let Some(map) = heat_map(report)? {
                 (drawing("latency of transactions: darker is more of an interval", &map))
             }

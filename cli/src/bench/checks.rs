@@ -57,6 +57,7 @@ impl BenchArgs {
             (self.tpcb.given(), name == Workload::Tpcb),
             (self.tatp.given(), name == Workload::Tatp),
             (self.counter.given(), name == Workload::Counter),
+            (self.queue.given(), name == Workload::Queue),
             (self.figures.given(), name == Workload::Figures),
             (self.model.given(), name == Workload::Model),
         ] {
@@ -184,7 +185,7 @@ impl BenchArgs {
                 | Workload::Model
         ) {
             bail!(
-                "{workload} runs on quenchdb only; put, ycsb, tpcc, tpcb, tatp, counter and mixed run on {engine} too"
+                "{workload} runs on quenchdb only; put, ycsb, tpcc, tpcb, tatp, counter, queue and mixed run on {engine} too"
             );
         }
         if let Some(flag) = self.concurrency.given() {

@@ -27,13 +27,14 @@ const USUAL: [&str; 18] = [
 ];
 
 /// Options of some workloads only: those that other workloads refuse, or do not look at.
-const SOME: [(&[&str], &[Workload]); 10] = {
+const SOME: [(&[&str], &[Workload]); 11] = {
     use Workload::{
-        Ablation, Compare, Counter, Device, Figures, Live, Load, Mixed, Put, Scan, Soak, Tatp, Tpcb, Tpcc,
-        Ycsb,
+        Ablation, Compare, Counter, Device, Figures, Live, Load, Mixed, Put, Queue, Scan, Soak, Tatp, Tpcb,
+        Tpcc, Ycsb,
     };
     [
-        (&["rows", "value_bytes"], &[Ycsb, Live, Put, Load, Scan, Soak, Mixed, Ablation, Compare]),
+        (&["rows"], &[Ycsb, Live, Put, Load, Scan, Soak, Mixed, Ablation, Compare]),
+        (&["value_bytes"], &[Ycsb, Live, Put, Load, Queue, Scan, Soak, Mixed, Ablation, Compare]),
         (&["ops"], &[Ycsb, Live, Put, Soak, Mixed, Ablation, Compare]),
         (&["read_percent", "zipf"], &[Ycsb, Live, Soak, Mixed, Ablation, Compare]),
         (&["only"], &[Tpcc, Tatp]),
@@ -54,14 +55,14 @@ const SOME: [(&[&str], &[Workload]); 10] = {
                 "checkpoint_every",
                 "snapshots",
             ],
-            &[Ycsb, Live, Put, Soak, Mixed, Tpcc, Tpcb, Tatp, Counter],
+            &[Ycsb, Live, Put, Soak, Mixed, Tpcc, Tpcb, Tatp, Counter, Queue],
         ),
-        (&["engine"], &[Ycsb, Live, Put, Mixed, Tpcc, Tpcb, Tatp, Counter, Device]),
+        (&["engine"], &[Ycsb, Live, Put, Mixed, Tpcc, Tpcb, Tatp, Counter, Queue, Device]),
     ]
 };
 
 /// Groups of a single workload, by the heading.
-const GROUPS: [(&str, &[Workload]); 8] = [
+const GROUPS: [(&str, &[Workload]); 9] = [
     ("Figures", &[Workload::Figures]),
     ("ycsb", &[Workload::Ycsb, Workload::Live, Workload::Mixed]),
     ("load", &[Workload::Load]),
@@ -69,6 +70,7 @@ const GROUPS: [(&str, &[Workload]); 8] = [
     ("tpcb", &[Workload::Tpcb]),
     ("tatp", &[Workload::Tatp]),
     ("counter", &[Workload::Counter]),
+    ("queue", &[Workload::Queue]),
     ("model", &[Workload::Model]),
 ];
 

@@ -6,7 +6,7 @@ use super::figures_options::FiguresArgs;
 use super::model_options::ModelArgs;
 use super::protocol_options::{AblationOf, ProtocolArgs};
 use super::workload_name::Workload;
-use super::workload_options::{CounterArgs, LoadArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
+use super::workload_options::{CounterArgs, LoadArgs, QueueArgs, TatpArgs, TpcbArgs, TpccArgs, YcsbArgs};
 use crate::commands::is_url;
 use crate::parse::prices;
 use crate::parse::{
@@ -176,6 +176,8 @@ pub struct BenchArgs {
     pub(super) tatp: TatpArgs,
     #[command(flatten)]
     pub(super) counter: CounterArgs,
+    #[command(flatten)]
+    pub(super) queue: QueueArgs,
     #[command(flatten)]
     pub(super) model: ModelArgs,
     /// Wait for each commit, or continue at once
@@ -384,7 +386,8 @@ impl BenchArgs {
     /// Returns whether --rows, --value-bytes, --ops, --read-percent and --zipf describe the
     /// workload.
     fn has_rows(&self) -> bool {
-        !matches!(self.workload, Workload::Tpcc | Workload::Tpcb | Workload::Tatp | Workload::Counter)
+        use Workload::{Counter, Queue, Tatp, Tpcb, Tpcc};
+        !matches!(self.workload, Tpcc | Tpcb | Tatp | Counter | Queue)
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -397,6 +400,7 @@ impl BenchArgs {
             Workload::Tpcb => self.tpcb.accounts() * 320,
             Workload::Tatp => u64::from(self.tatp.subscribers()) * 1200,
             Workload::Counter => 0,
+            Workload::Queue => self.queue.rows() * (self.value_bytes as u64 + 64),
             _ => rows_bytes,
         };
         // A database larger than the machine's memory is read from the device.
@@ -431,7 +435,8 @@ impl BenchArgs {
         if self.has_rows() {
             return plan;
         }
-        Plan { rows: 0, value_bytes: 0, operations: 0, read_percent: 0, zipf: 0.0, ..plan }
+        let value_bytes = if self.workload == Workload::Queue { plan.value_bytes } else { 0 };
+        Plan { rows: 0, value_bytes, operations: 0, read_percent: 0, zipf: 0.0, ..plan }
     }
 
     fn whole_plan(&self) -> Plan {

@@ -14,6 +14,8 @@ pub enum Workload {
     Tatp,
     /// Each transaction adds one to a row that all threads share, or to one of several
     Counter,
+    /// Producers put rows at the end of a queue, consumers take the first row
+    Queue,
     /// Half of the threads run tpcc, the others ycsb, on one database
     Mixed,
     /// Ycsb with --live, until q or for --seconds

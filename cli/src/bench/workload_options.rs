@@ -6,11 +6,13 @@ use quench_bench::bulk::{self, Bulk, Order};
 use quench_bench::counter::Counter;
 use quench_bench::distribution::Access;
 use quench_bench::plan::Plan;
+use quench_bench::queue::Queue;
 use quench_bench::tatp::{self, Tatp};
 use quench_bench::tpcb::{BranchUpdate, Tpcb};
 use quench_bench::tpcc::schema::Scale;
 use quench_bench::tpcc::{self, Home, Selection, Tpcc};
 use quench_bench::ycsb::{self, Mix, Ycsb};
+use std::sync::Arc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Distribution {
@@ -324,6 +326,52 @@ impl CounterArgs {
 
     pub fn workload(&self) -> Counter {
         Counter { counters: self.counters.unwrap_or(1) }
+    }
+}
+
+/// Of `queue`
+#[derive(clap::Args, Clone)]
+#[command(next_help_heading = "queue")]
+pub struct QueueArgs {
+    /// Queues, all in one table: thread i works on queue i modulo this; default 1
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    queues: Option<u32>,
+    /// Rows of each queue at the begin; default 100000
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u64).range(0..=100_000_000))]
+    backlog: Option<u64>,
+    /// Threads that only put rows, the others only take; default: each thread does both in turn
+    #[arg(long, value_name = "THREADS")]
+    producers: Option<usize>,
+    /// Keep one snapshot open during the whole run
+    #[arg(long)]
+    long_snapshot: bool,
+}
+
+impl QueueArgs {
+    /// Returns one of these flags, if any was given.
+    pub fn given(&self) -> Option<&'static str> {
+        first_given([
+            ("--queues", self.queues.is_some()),
+            ("--backlog", self.backlog.is_some()),
+            ("--producers", self.producers.is_some()),
+            ("--long-snapshot", self.long_snapshot),
+        ])
+    }
+
+    /// Returns the rows of all queues at the begin.
+    pub fn rows(&self) -> u64 {
+        u64::from(self.queues.unwrap_or(1)) * self.backlog.unwrap_or(100_000)
+    }
+
+    pub fn workload(&self, plan: &Plan) -> Queue {
+        Queue {
+            queues: u64::from(self.queues.unwrap_or(1)),
+            backlog: self.backlog.unwrap_or(100_000),
+            producers: self.producers,
+            value_bytes: plan.value_bytes,
+            long_snapshot: self.long_snapshot,
+            next: Arc::default(),
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use quench_bench::ledger::Ledger;
 use quench_bench::mixed::Mixed;
 use quench_bench::plan::Plan;
 use quench_bench::population;
+use quench_bench::queue::Queue;
 use quench_bench::report::Report;
 use quench_bench::store::Store;
 use quench_bench::tatp::Tatp;
@@ -35,6 +36,7 @@ pub(super) enum Chosen {
     Tatp(Tatp),
     Mixed(Mixed),
     Counter(Counter),
+    Queue(Queue),
 }
 
 /// The inputs of a run besides its workload.
@@ -60,6 +62,7 @@ macro_rules! each_kind {
             Chosen::Tatp($workload) => $result,
             Chosen::Mixed($workload) => $result,
             Chosen::Counter($workload) => $result,
+            Chosen::Queue($workload) => $result,
         }
     };
 }
@@ -78,6 +81,7 @@ impl Chosen {
                 Chosen::Mixed(Mixed { tpcc, ycsb: args.ycsb.workload(plan, args.zipf)? })
             }
             Name::Counter => Chosen::Counter(args.counter.workload()),
+            Name::Queue => Chosen::Queue(args.queue.workload(plan)),
             _ => return Ok(None),
         }))
     }
@@ -129,16 +133,18 @@ impl<S: Store> Setting<'_, S> {
             watch: self.watch(),
             ledger: self.ledger,
         };
-        let mut all = Vec::new();
         let first = population::begin_runs(store, args.runs())?;
-        for run_number in first..first + args.runs() {
-            let worker = |index| workload.worker(store, Seat { run: run_number, index });
-            all.push(run.drive((0..plan.threads).map(worker).collect::<Result<_>>()?)?);
-            if self.watch().is_some_and(Watch::ends) {
-                break;
+        workload.around(store, || {
+            let mut all = Vec::new();
+            for run_number in first..first + args.runs() {
+                let worker = |index| workload.worker(store, Seat { run: run_number, index });
+                all.push(run.drive((0..plan.threads).map(worker).collect::<Result<_>>()?)?);
+                if self.watch().is_some_and(Watch::ends) {
+                    break;
+                }
             }
-        }
-        summed(all).context("no run")
+            summed(all).context("no run")
+        })
     }
 
     fn check<W: Workload>(&self, workload: &W, acknowledged: &Acknowledged) -> Result<Checked> {
