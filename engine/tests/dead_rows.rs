@@ -140,7 +140,7 @@ fn scans_skip_what_was_removed_at_once() {
         let tx = db.begin().expect("free");
         let from = key(100 + n % 50);
         assert_eq!(tx.range(&table, from..).next().expect("a row").expect("readable").0, key(ROWS - 100));
-        assert_eq!(tx.range(&table, ..from).rev().next().expect("a row").expect("readable").0, key(99));
+        assert_eq!(tx.range(&table, ..from).next_back().expect("a row").expect("readable").0, key(99));
         assert_eq!(tx.range(&table, from..key(ROWS - 100)).count(), 0);
         assert_eq!(tx.range(&table, ..).count(), 200);
     };
@@ -186,8 +186,8 @@ fn typed_queues_and_multimaps_skip_deleted_rows() {
     let queue: TypedTable<u64, u64> = db.typed_table("q").expect("new");
     let map: Multimap<u64, u64> = db.multimap("m").expect("new");
     db.transact_with(Durability::Lazy, |tx| {
-        (0..5000).try_for_each(|n| queue.insert(tx, &n, &n))?;
-        (0..5000).try_for_each(|n| map.insert(tx, &1, &n).map(drop))
+        (0..5000).try_for_each(|n| queue.insert(tx, n, &n))?;
+        (0..5000).try_for_each(|n| map.insert(tx, 1, n).map(drop))
     })
     .expect("room");
     let _snapshot = db.begin_read().expect("free");
@@ -196,7 +196,7 @@ fn typed_queues_and_multimaps_skip_deleted_rows() {
             assert_eq!(queue.pop_first(tx)?, Some((n, n)));
             let first = map.get(tx, &1).next().expect("a value")?;
             assert_eq!(first, n);
-            map.remove(tx, &1, &first)
+            map.remove(tx, 1, first)
         })
         .expect("pops");
     });
