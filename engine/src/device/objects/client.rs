@@ -192,9 +192,8 @@ impl<P: Protocol> Client<P> {
                 return Err(match other {
                     Ok(Err(error)) => error,
                     _ => {
-                        let what =
-                            format!("credentials for {} cannot be found in time; {advice}", facts.name);
-                        Error::new(ErrorKind::Io, what)
+                        let what = format!("credentials for {} cannot be found in time", facts.name);
+                        Error::new(ErrorKind::Io, what).with_advice(advice.to_string())
                     }
                 });
             }

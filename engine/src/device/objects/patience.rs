@@ -74,7 +74,15 @@ pub(super) fn error_of(failure: &Failure, what: &str, name: &str) -> Error {
         FailureKind::Absent => ErrorKind::NotFound,
         _ => ErrorKind::Io,
     };
-    Error::new(kind, format!("{what}: {}", failure.what)).at(place(name, 0))
+    let error = Error::new(kind, format!("{what}: {}", failure.what)).at(place(name, 0));
+    match failure.kind {
+        FailureKind::Absent => error,
+        FailureKind::Forbidden => error.with_advice("check credentials, permissions and the clock"),
+        FailureKind::Denied => {
+            error.with_advice("check the name of the bucket and the settings of the store")
+        }
+        _ => error.with_advice("check that the store is up and can be reached"),
+    }
 }
 
 /// Returns the place of a byte of an object.
@@ -112,3 +120,6 @@ pub(super) fn read_all(
     };
     wanted.iter().zip(first).map(again).collect()
 }
+
+#[cfg(test)]
+mod tests;

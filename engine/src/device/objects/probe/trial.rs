@@ -82,11 +82,11 @@ pub(super) fn try_until_clear<T>(
                 return Err(Error::new(
                     ErrorKind::Io,
                     format!(
-                        "the store {} cannot be probed, because it does not answer reliably: {}; check that \
-                         it is up and can be reached",
+                        "the store {} cannot be probed, because it does not answer reliably: {}",
                         trial.facts.name, failure.what
                     ),
-                ));
+                )
+                .with_advice("check that the store is up and can be reached"));
             }
             Err(Stop::Unclear(_)) => {
                 let half = pause.as_micros() as u64 / 2;
