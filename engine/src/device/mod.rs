@@ -37,6 +37,7 @@ mod uring;
 mod uring_read;
 mod directory_lock;
 pub(crate) mod ownership;
+mod direct_probe;
 pub mod file;
 pub mod memory;
 pub mod counted;

@@ -2,6 +2,7 @@
 
 use super::super::WriteRequest;
 use super::*;
+use crate::device::SECTOR_BYTES;
 
 #[test]
 fn refused_ring_makes_writes_blocking_and_is_reported() {
