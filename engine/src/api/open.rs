@@ -461,7 +461,12 @@ fn open_or_create(
 ) -> Result<(Claimed, ManifestFile, Manifest)> {
     if !holds_database(storage, settings).map_err(no_database)? {
         if storage.pins().is_none() {
-            return make_files(storage, settings);
+            remove_blank_segments(storage)?;
+            // A memory-mapped log holds the id of its database, which a creation that is cut short
+            // must not draw again: there the manifest comes first.
+            if settings.log_memory.is_none() {
+                return make_files(storage, settings);
+            }
         }
         let manifest =
             Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
@@ -486,12 +491,6 @@ fn open_or_create(
 /// Makes the files of a database that exists when recovery publishes its first manifest. Until then
 /// they are what an interrupted creation leaves.
 fn make_files(storage: &dyn Storage, settings: &Settings) -> Result<(Claimed, ManifestFile, Manifest)> {
-    for name in storage.list(DIRECTORY)? {
-        // Blank, of a creation that was interrupted.
-        if segment_id(&name)?.is_some() {
-            storage.remove(&format!("{DIRECTORY}/{name}"))?;
-        }
-    }
     storage.create_directory(DIRECTORY)?;
     let manifest = Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
     // Made before anything is flushed: one flush of the file system's journal serves all.
@@ -499,6 +498,16 @@ fn make_files(storage: &dyn Storage, settings: &Settings) -> Result<(Claimed, Ma
     PageStore::create(storage, manifest.database, settings.page_bytes)?;
     storage.flush_directory("")?;
     Ok((Some(PageStore::claim(storage)?), file, manifest))
+}
+
+/// Removes the segments of a creation that was interrupted.
+fn remove_blank_segments(storage: &dyn Storage) -> Result<()> {
+    for name in storage.list(DIRECTORY)? {
+        if segment_id(&name)?.is_some() {
+            storage.remove(&format!("{DIRECTORY}/{name}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns `error`, or for a missing file that there is no database.
