@@ -5,7 +5,7 @@ use crate::support::test_database::{TestDatabase, tiny};
 use quenchdb::internals::base::depth::{is_deep, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
-use quenchdb::{Compression, Database, Durability, ErrorKind, Preset, Result, Settings, Table};
+use quenchdb::{Compression, Database, Durability, Error, ErrorKind, Preset, Result, Settings, Table};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -536,10 +536,16 @@ fn a_checkpoint_stopped_by_a_full_disk_can_be_repeated() {
                     Err(error) => assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}"),
                 }
             }
-            for _ in 0..3 {
-                if let Err(error) = db.checkpoint() {
-                    assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
-                }
+            let checkpoints = [(); 3].map(|()| db.checkpoint().err());
+            let is_of_manifest = |error: &Error| error.to_string().contains("MANIFEST");
+            if checkpoints.iter().flatten().any(is_of_manifest) {
+                // Whether that checkpoint is the newest is not known: only an open finds out.
+                assert_rows(&db, &table, &rows, &context);
+                assert_survives(&disk, &settings, &rows, &context);
+                continue;
+            }
+            for error in checkpoints.into_iter().flatten() {
+                assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{context}: {error}");
             }
             packed += db.statistics().packs.images_packed;
             if disk.faults_struck() == 0 {

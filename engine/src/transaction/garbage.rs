@@ -251,8 +251,8 @@ impl Garbage {
         }
     }
 
-    /// As the rest of a commit: ends early if a thread waits that must collect. Returns whether more
-    /// is left that can be given back.
+    /// As the rest of a commit: ends early if a thread waits that must collect. Returns whether
+    /// more is left that can be given back.
     fn collect_shard(
         &self,
         shard: usize,

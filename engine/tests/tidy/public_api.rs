@@ -72,7 +72,7 @@ fn public_api_is_the_listed_one() {
 fn named_in(item: &str) -> impl Iterator<Item = String> + '_ {
     item.match_indices("quenchdb::").filter_map(|(at, _)| {
         let end = |c: char| !c.is_alphanumeric() && !['_', ':'].contains(&c);
-        let path = item[at..].split(end).next().unwrap_or_default();
+        let path = item[at..].split(end).next().unwrap_or_default().trim_end_matches(':');
         let words: Vec<&str> = path.split("::").collect();
         let first = words.iter().position(|word| word.starts_with(char::is_uppercase))?;
         Some(words[..=first].join("::"))

@@ -145,7 +145,7 @@ fn a_reader_of_a_manifest_that_was_lost_keeps_its_blocks() {
     write(&store, &checkpoint, 2, 2).expect("the disk works");
     let finished = checkpoint.finish().expect("the disk works");
     manifest.store = finished.root().clone();
-    fail_once(&disk, OperationKind::DurableWrite, 1);
+    fail_once(&disk, OperationKind::Write, 1);
     finished.undecided(&file.publish(&manifest).expect_err("killed"));
     drop(store);
     let (newest, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");
@@ -182,7 +182,7 @@ fn generation_of_a_reader_is_never_reused_by_later_opens() {
     write(&store, &checkpoint, 2, 2).expect("the disk works");
     let finished = checkpoint.finish().expect("the disk works");
     manifest.store = finished.root().clone();
-    fail_once(&disk, OperationKind::DurableWrite, 1);
+    fail_once(&disk, OperationKind::Write, 1);
     finished.undecided(&file.publish(&manifest).expect_err("killed"));
     drop(store);
     let (newest, reader) = PageStore::open_newest_checkpoint(&storage).expect("free");

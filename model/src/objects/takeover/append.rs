@@ -165,7 +165,8 @@ impl Scenario {
         state.writers[writer].look = Some((durable, state.manifest.claimed));
     }
 
-    /// The writer hears which writer had the database at its look, and reports what was durable before.
+    /// The writer hears which writer had the database at its look, and reports what was durable
+    /// before.
     pub(super) fn hear_of_owner(&self, state: &mut State, writer: usize) {
         let Some((before, claimed)) = state.writers[writer].look.take() else { return };
         if usize::from(claimed) != writer && !self.makes(Mistake::LookIgnored) {
