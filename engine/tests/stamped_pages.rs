@@ -97,7 +97,9 @@ fn pages_written_for_stamps_take_no_checkpoint_block() {
             }
         }
     }
-    assert!((100..HELD / PER_PAGE).contains(&changed), "{changed} pages are dirty");
+    assert!(changed >= 100, "{changed} pages are dirty");
+    // The log may have given up space for these pages: nothing more is left.
+    disk.set_capacity(Some(size(&disk)));
     read_through(&db, &read, READ);
     for n in 0..3 {
         db.checkpoint().unwrap_or_else(|error| panic!("checkpoint {n}: no room was kept: {error}"));
