@@ -457,7 +457,7 @@ fn no_block_and_no_segment_is_leaked() {
             });
             settings.on(disk)
         };
-        let db = open(&disk).open("simulated").expect("a whole disk");
+        let mut db = open(&disk).open("simulated").expect("a whole disk");
         let sound = |db: &Database| assert_sound(&db.verify(None).expect("runs"));
         for round in 0..4u32 {
             fill(&db, "stays", round * 100..round * 100 + 200);
@@ -483,8 +483,13 @@ fn no_block_and_no_segment_is_leaked() {
                 let fault =
                     Fault { operation: OperationKind::Write, after, kind: FaultKind::Once, error: 28 };
                 disk.inject(fault);
-                let _ = db.checkpoint();
+                let failed = db.checkpoint().err();
                 disk.heal();
+                if failed.is_some_and(|error| error.to_string().contains("MANIFEST")) {
+                    // Only an open finds out which checkpoint is the newest.
+                    let _ = db.close();
+                    db = open(&disk).open("simulated").expect("a whole disk");
+                }
                 sound(&db);
             }
         }
