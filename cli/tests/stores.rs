@@ -82,8 +82,11 @@ fn demo_counts_its_requests_to_a_store_of_objects() {
     let url = format!("file://{}/demo", text(dir.path()));
     let output = run(&["demo", &url, "--seconds", "2", "--prices", text(&prices)]);
     expect_code(&output, 0);
+    // The demo wraps its lines.
     let said = String::from_utf8(output.stdout).expect("text");
-    let line = said.lines().find(|line| line.contains("work requests: ")).unwrap_or_else(|| panic!("{said}"));
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let rest = said.split_once("work requests: ").unwrap_or_else(|| panic!("{said}")).1;
+    let line = rest.split("recovery requests: ").next().unwrap_or(rest);
     let puts: f64 =
         line.split(", ").nth(1).and_then(|puts| puts.strip_suffix(" puts")?.parse().ok()).expect("puts");
     let dollars = line.rsplit('$').nth(1).and_then(|rest| rest.split(',').next()?.parse::<f64>().ok());

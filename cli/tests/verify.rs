@@ -124,5 +124,5 @@ fn extra_files_are_notes_and_missing_files_are_named() {
     let verified = run(&["verify", text(&path)]);
     expect_code(&verified, 1);
     let printed = String::from_utf8_lossy(&verified.stdout).into_owned();
-    assert!(printed.starts_with("damaged: the manifest is missing, but pages/data holds data"), "{printed}");
+    assert!(printed.starts_with("damaged: the manifest is missing, but log/"), "{printed}");
 }
