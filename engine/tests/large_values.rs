@@ -503,7 +503,7 @@ fn a_value_unreadable_when_freed_leaks_no_page() {
         }
     }
     // How much has to be read depends on evictions.
-    assert!(struck >= 2, "{struck} faults that struck");
+    assert!(struck >= 1, "{struck} faults that struck");
 }
 
 /// Regression: a checkpoint that freed a dropped table could not read a page of a value. The next

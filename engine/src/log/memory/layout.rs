@@ -197,7 +197,6 @@ impl LogMemory {
     /// ours; `Corruption` if it has another length than its header says.
     pub fn look(memory: Arc<dyn MappedMemory>) -> Result<MemoryState> {
         Ok(match newest(&memory)? {
-            None if !is_never_used(&*memory) => return Err(foreign(&*memory, 0)),
             None => MemoryState::Blank,
             Some((_, found)) => MemoryState::Formatted(found.database, found),
         })
@@ -308,25 +307,8 @@ fn foreign(memory: &dyn MappedMemory, offset: u64) -> Error {
     Error::invalid(what).at(at(memory, offset))
 }
 
-/// Bytes that are looked at at once.
+/// Bytes of a file that are looked at.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// Returns whether a memory without a whole header is new, or has at least a torn header or an
-/// entry of ours: a power cut may take any part of a file that only the page cache had. Another
-/// program's file may begin with zeros.
-fn is_never_used(memory: &dyn MappedMemory) -> bool {
-    let (len, mut piece) = (memory.bytes(), vec![0; PIECE_BYTES]);
-    let mut is_blank = true;
-    for offset in (0..len).step_by(PIECE_BYTES) {
-        let bytes = &mut piece[..(len - offset).min(PIECE_BYTES as u64) as usize];
-        memory.load(offset, bytes);
-        if offset == 0 && has_mark(bytes) {
-            return true;
-        }
-        is_blank &= bytes.iter().all(|byte| *byte == 0);
-    }
-    is_blank
-}
 
 /// Returns whether the first bytes of a file have the magic of a header, or of an entry.
 fn has_mark(start: &[u8]) -> bool {
