@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 /// | a type with `#[derive(TypeName)]` | its name, and its fields as they are written |
 ///
 /// A type of an application that implements [`Key`](crate::Key) or [`Value`](crate::Value) itself,
-/// or that [`Zerocopy`](crate::Zerocopy) stores, derives the name (feature `derive`) or gives it.
+/// or that `Zerocopy` stores, derives the name (feature `derive`) or gives it.
 /// With `#[type_name("…")]` a derived name begins with other words than the name of the type, for
 /// example with its former name.
 ///
