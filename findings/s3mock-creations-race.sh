@@ -4,7 +4,7 @@
 #
 # Amazon S3 documents that exactly one of them succeeds and the others get 412 or 409. S3Mock answers 200 to several
 # of 16 concurrent requests for one key, each with an ETag of its own. Of the bodies that it confirmed one is kept.
-# One request at a time is right: the second creation gets 412. So whoever uses the condition as a lock (a client
+# One request at a time is right: the second creation gets 412. So a program that uses the condition as a lock (a client
 # library in its tests, a job queue, a database) sees two owners.
 #
 # Seen on 2026-11-27, Linux, two cores:
