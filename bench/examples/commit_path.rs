@@ -5,9 +5,9 @@
 //! divide by the number of transactions:
 //!
 //! ```text
-//! cargo build --release -p quench-bench --example commit_path
-//! valgrind --tool=callgrind --toggle-collect='commit_path::transaction*' \
-//!     --callgrind-out-file=/dev/null target/release/examples/commit_path 64 10000
+//!   cargo build --release -p quench-bench --example commit_path
+//!   valgrind --tool=callgrind --toggle-collect='commit_path::transaction*' \
+//!       --callgrind-out-file=/dev/null target/release/examples/commit_path 64 10000
 //! ```
 
 use quenchdb::internals::device::memory::MemoryStorage;

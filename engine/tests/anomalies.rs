@@ -3,10 +3,10 @@
 //! A script in `anomalies/` runs once for each level. Its first lines are:
 //!
 //! ```text
-//! # A comment.
-//! levels   read-committed | snapshot
-//! verdict  anomaly        | serializable
-//! rows     x=1 y=1
+//!   # A comment.
+//!   levels   read-committed | snapshot
+//!   verdict  anomaly        | serializable
+//!   rows     x=1 y=1
 //! ```
 //!
 //! Each further line is a step of one transaction, and its expected result at each level. One
@@ -15,11 +15,11 @@
 //! another level than that of the column. The last line, `end`, has the rows that are left.
 //!
 //! ```text
-//! T1 put x 2     -> ok
-//! T2 put x 3     -> waits
-//! T1 commit      -> ok, T2 ok | ok, T2 conflict
-//! T2 commit      -> ok | -
-//! end            -> x=3 y=1 | x=2 y=1
+//!   T1 put x 2     -> ok
+//!   T2 put x 3     -> waits
+//!   T1 commit      -> ok, T2 ok | ok, T2 conflict
+//!   T2 commit      -> ok | -
+//!   end            -> x=3 y=1 | x=2 y=1
 //! ```
 //!
 //! - `waits`: the step blocks. A later step that unblocks it has the result behind its own.

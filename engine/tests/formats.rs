@@ -4,7 +4,7 @@
 //! The samples lie in `tests/data/`, one file for each database. They are made by
 //!
 //! ```text
-//! cargo test -p quenchdb --test engine -- --ignored formats::make_samples
+//!   cargo test -p quenchdb --test engine -- --ignored formats::make_samples
 //! ```
 //!
 //! when a format has changed, before its release, with the new names in `QUENCH_SAMPLES=`. Existing

@@ -3,10 +3,10 @@
 //! ```text
 //!   1 latch; poisoned? closed?                           may fail
 //!   2 room in ring, queue, buffer, segment?              may wait (without the latch) and fail
-//! 3 preparing()                                        the descriptor becomes PREPARING; may
-//! withdraw ---------------------------------------------------- point of no return 4 announce,
-//! draw, append, enqueue, due time          no allocation, no system call, no user code 5 unlatch;
-//! wake the flusher if it sleeps too long
+//!   3 preparing()                                        descriptor: PREPARING; may withdraw
+//!   ---------------------------------------------------- point of no return
+//!   4 announce, draw, append, enqueue, due time          no allocation, system call, user code
+//!   5 unlatch; wake the flusher if it sleeps too long
 //! ```
 //!
 //! A panic in step 4 would leave a CSN without a record and freeze W for ever (rule 2).

@@ -5,10 +5,13 @@
 //! them are durable.
 //!
 //! ```text
-//! 1 latches of its logs, in the order of their ids; room in all          may wait (without any
-//! latch) and fail 2 preparing() ----------------------------------------------------------------
-//! point of no return 3 announce in all, draw as many CSNs as fragments at once, append all 4
-//! unlatch
+//!   1 latches of its logs, in the order of their ids;          may wait (without a latch)
+//!     room in all                                              and fail
+//!   2 preparing()                                              descriptor: PREPARING; may withdraw
+//!   ---------------------------------------------------------- point of no return
+//!   3 announce in all; draw the CSNs of all fragments          no allocation, system call,
+//!     with one addition; append all                            user code
+//!   4 unlatch
 //! ```
 //!
 //! The last fragment has the transaction's CSN, its ticket and its entry in a queue; each of the

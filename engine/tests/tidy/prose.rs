@@ -82,6 +82,38 @@ fn comment_lines_have_at_most_100_columns() {
     report("comment lines have at most 100 columns", wrong);
 }
 
+/// Returns the numbers of the lines of `text` blocks in documentation that are not indented. A
+/// program that joins the lines of a paragraph removes the indentation, and breaks the drawing.
+fn reflowed(text: &str) -> Vec<usize> {
+    let (mut found, mut is_drawing) = (Vec::new(), false);
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim_start();
+        let Some(line) = line.strip_prefix("//!").or_else(|| line.strip_prefix("///")) else {
+            is_drawing = false;
+            continue;
+        };
+        if line.trim_start().starts_with("```") {
+            is_drawing = !is_drawing && line.trim() == "```text";
+        } else if is_drawing && !line.trim().is_empty() && !line.starts_with("  ") {
+            found.push(number + 1);
+        }
+    }
+    found
+}
+
+#[test]
+fn lines_of_drawings_are_indented() {
+    let broken = "//! ```text\n//!   1 latch\n//! 2 room 3 draw\n//!\n//! ```\n//! prose\nfn a() {}\n\
+        /// ```\n/// let a = 1;\n/// ```\n    /// ```text\n    /// a > b\n    /// ```\n";
+    assert_eq!(reflowed(broken), [3, 12]);
+    let sources = sources(".rs");
+    let wrong = sources.iter().flat_map(|source| {
+        let lines = reflowed(&source.text).into_iter();
+        lines.map(|line| format!("{}:{line}: indent it, or draw it again if it was reflowed", source.path))
+    });
+    report("lines of `text` blocks in documentation are indented by at least two spaces", wrong);
+}
+
 #[test]
 fn comments_use_plain_words() {
     let mut wrong = Vec::new();
