@@ -243,8 +243,9 @@ fn prepare(
     })?;
     let used = Used { mapped, database, id, logs, buffer_bytes, budget };
     if is_new {
-        // A new memory holds nothing that is needed.
-        used.divide()?;
+        // A new memory holds nothing that is needed. Its header is durable before anything else is
+        // stored: a file without one is of others.
+        used.divide()?.make_durable();
     }
     Ok(used)
 }

@@ -197,6 +197,7 @@ impl LogMemory {
     /// ours; `Corruption` if it has another length than its header says.
     pub fn look(memory: Arc<dyn MappedMemory>) -> Result<MemoryState> {
         Ok(match newest(&memory)? {
+            None if !is_never_used(&*memory) => return Err(foreign(&*memory, 0)),
             None => MemoryState::Blank,
             Some((_, found)) => MemoryState::Formatted(found.database, found),
         })
@@ -307,8 +308,30 @@ fn foreign(memory: &dyn MappedMemory, offset: u64) -> Error {
     Error::invalid(what).at(at(memory, offset))
 }
 
-/// Bytes of a file that are looked at.
+/// Bytes of a file that are looked at at once.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// Returns whether a memory without a whole header is new, or has a part of a header or an entry of
+/// ours. Another program's file may begin with zeros.
+///
+/// A new memory is flushed before anything but its headers is stored. So a creation that was cut
+/// short leaves nothing behind the headers.
+fn is_never_used(memory: &dyn MappedMemory) -> bool {
+    let (len, mut piece) = (memory.bytes(), vec![0; PIECE_BYTES]);
+    let mut is_blank = true;
+    for offset in (0..len).step_by(PIECE_BYTES) {
+        let bytes = &mut piece[..(len - offset).min(PIECE_BYTES as u64) as usize];
+        memory.load(offset, bytes);
+        if offset == 0 {
+            if has_mark(bytes) {
+                return true;
+            }
+            bytes.chunks_mut(HEADER_BYTES as usize).take(2).for_each(|header| header[..HEADER_USED].fill(0));
+        }
+        is_blank &= bytes.iter().all(|byte| *byte == 0);
+    }
+    is_blank
+}
 
 /// Returns whether the first bytes of a file have the magic of a header, or of an entry.
 fn has_mark(start: &[u8]) -> bool {

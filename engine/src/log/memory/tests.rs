@@ -342,6 +342,10 @@ fn foreign_small_or_newer_memory_is_refused_with_the_reason() {
     let error = LogMemory::look(memory.clone()).expect_err("foreign");
     assert_eq!(error.kind(), ErrorKind::InvalidArgument);
     memory.store(0, &[0; 8]);
+    memory.store(20_480, b"SOMEFILE");
+    let error = LogMemory::look(memory.clone()).expect_err("it only begins with zeros");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    memory.store(20_480, &[0; 8]);
     for copy in [0, 4096] {
         prepare(&disk, 1);
         let mut header = [0; 16];
