@@ -68,11 +68,15 @@ fn run(engine: &Weak<Engine>, segments: &SegmentPool) {
                 |(since, after): (Nanos, Duration)| after.saturating_sub(engine.clock.now().since(since));
             let shortens = shorten.is_some_and(|shorten| left(shorten).is_zero());
             if shortens || engine.is_checkpoint_due() {
+                engine.share_full_disk(segments);
                 if let Err(error) = checkpointer.checkpoint_paced(&engine.pacer()) {
                     tracing::warn!(%error, "an automatic checkpoint failed; the log is kept");
                     segments.checkpoint_failed(&error);
                     shorten = None;
                 } else {
+                    if segments.is_cramped() {
+                        segments.give_up();
+                    }
                     shorten = checkpointer.shortens_in().map(|after| (engine.clock.now(), after));
                 }
             }
@@ -95,6 +99,18 @@ fn ask_again(store: &PageStore, segments: &SegmentPool) -> Option<Duration> {
 }
 
 impl Engine {
+    /// Before a checkpoint on a full disk: the log gives up segments that no recovery needs, and
+    /// the checkpoint what pages do not need if the log needs it.
+    fn share_full_disk(&self, segments: &SegmentPool) {
+        if !segments.is_pressed() || !segments.is_cramped() {
+            return;
+        }
+        if segments.is_disk_full() {
+            self.store.disk_space().spare_for_log();
+        }
+        self.system.commit().give_up_log();
+    }
+
     /// Returns how long recovery would take for what a checkpoint can remove from the log, and how
     /// long it may take, in microseconds.
     fn replay_us(&self, writing: &Writing) -> (u64, u64) {

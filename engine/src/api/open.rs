@@ -281,7 +281,7 @@ impl Parts {
         let logs = presets::log_count(&self.settings, cores());
         let recovered = self.recovery(logs).run(&file, manifest, &mut *or_ignore(progress))?;
         let in_progress = self.system.in_progress();
-        let pressed = recovered.segments.clone();
+        let (pressed, stored) = (recovered.segments.clone(), self.store.clone());
         self.store.disk_space().keep_reserve(self.pool.frames().demand(), self.clock.clone());
         let replaced = recovered.segments.clone();
         self.store.disk_space().on_replaced(Box::new(move || {
@@ -299,7 +299,9 @@ impl Parts {
                 epoch: recovered.manifest.epoch,
                 clock: self.clock.clone(),
                 hooks: Hooks {
-                    on_log_pressure: Box::new(move || pressed.press()),
+                    on_log_pressure: Box::new(move || {
+                        pressed.press(stored.disk_space().is_checkpoint_worthwhile());
+                    }),
                     is_checkpoint_worthwhile: Box::new(move || store.disk_space().is_checkpoint_worthwhile()),
                     in_progress: Box::new(move || in_progress.load(Ordering::Relaxed)),
                 },

@@ -220,12 +220,13 @@ impl Error {
         Error::new(ErrorKind::Corruption, what)
     }
 
-    /// A device call failed. A full disk (`ENOSPC`, `EDQUOT`) becomes [`ErrorKind::OutOfSpace`].
+    /// A device call failed. A full disk (`ENOSPC`, `EDQUOT`) becomes [`ErrorKind::OutOfSpace`]. So
+    /// does a limit of the length of files (`EFBIG`).
     #[must_use]
     pub fn io(what: impl Into<String>, source: std::io::Error) -> Error {
         use std::io::ErrorKind as Os;
         let kind = match source.kind() {
-            Os::StorageFull | Os::QuotaExceeded => ErrorKind::OutOfSpace,
+            Os::StorageFull | Os::QuotaExceeded | Os::FileTooLarge => ErrorKind::OutOfSpace,
             Os::NotFound => ErrorKind::NotFound,
             _ => ErrorKind::Io,
         };

@@ -423,7 +423,8 @@ impl Appending {
     /// Fails if a committer has waited long enough for log space.
     fn check_space_wait(&self, waited: Duration, ticket: SpaceTicket) -> Result<()> {
         let segments = &self.environment.segments;
-        if let Some(refusal) = segments.refusal(ticket) {
+        let frees_pages = (self.environment.hooks.is_checkpoint_worthwhile)();
+        if let Some(refusal) = segments.refusal(ticket, frees_pages) {
             return Err(refusal);
         }
         let failure = segments.failure_since(ticket);
@@ -432,6 +433,24 @@ impl Appending {
             return Err(failure.unwrap_or_else(|| segments.full()));
         }
         Ok(())
+    }
+
+    /// See [`super::Commit::await_checkpoint`].
+    pub(super) fn await_checkpoint(&self) -> bool {
+        let segments = &self.environment.segments;
+        if (self.environment.hooks.is_checkpoint_worthwhile)() || segments.can_give_up() {
+            return segments.await_checkpoint(SPACE_WAIT);
+        }
+        // The thread that makes checkpoints also asks a full disk again.
+        segments.filled().notify_all();
+        false
+    }
+
+    /// See [`super::Commit::give_up_log`].
+    pub(super) fn give_up_log(&self) {
+        self.environment.segments.give_up();
+        self.durability.logs.iter().for_each(|log| log.log.lock().leave_long_segment());
+        self.environment.space.notify_all();
     }
 
     /// As [`Appending::reserve`], without waiting.

@@ -279,12 +279,12 @@ impl Commit {
     /// False if there is no hope.
     #[must_use]
     pub fn await_checkpoint(&self) -> bool {
-        if (self.environment.hooks.is_checkpoint_worthwhile)() {
-            return self.environment.segments.await_checkpoint(append::SPACE_WAIT);
-        }
-        // The thread that makes checkpoints also asks a full disk again.
-        self.environment.segments.filled().notify_all();
-        false
+        self.appending.await_checkpoint()
+    }
+
+    /// The disk is full: gives up segments, and has logs leave long ones for the next checkpoint.
+    pub fn give_up_log(&self) {
+        self.appending.give_up_log();
     }
 
     /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and

@@ -23,6 +23,11 @@ impl SpaceRefusal {
         SpaceRefusal { at: now, took: now.since(begun) }
     }
 
+    /// Allows to ask at once: there may be space now.
+    pub fn expire(&mut self) {
+        self.took = Duration::ZERO;
+    }
+
     /// Returns true while it is too early to ask again.
     #[must_use]
     pub fn is_recent(self, now: Nanos) -> bool {

@@ -539,6 +539,28 @@ impl LogGuard<'_> {
         Some(self.seal_at(place, None))
     }
 
+    /// Continues in a short segment if the active one is long, so that the next checkpoint can free
+    /// that. Does nothing if no short one is READY.
+    pub fn leave_long_segment(&mut self) {
+        let needed = self.next_block().map_or(1, |(len, _)| len as u64);
+        let (log, state) = (self.log, &mut *self.state);
+        let short = log.segments.short_bytes();
+        let is_long = state.active.as_ref().is_some_and(|active| active.segment.len > short);
+        // A segment that is held has the place of what was appended.
+        if !is_long || needed > short || state.next_segment.is_some() {
+            return;
+        }
+        let Some(segment) = log.segments.take(needed) else { return };
+        if segment.len > short {
+            log.segments.put_back(segment);
+            return;
+        }
+        let next = Active { segment, offset: 0, max_csn: Csn::ZERO, open: OpenBlocks::default() };
+        if let Some(long) = state.active.replace(next) {
+            log.segments.retire(long.segment, long.max_csn, long.open);
+        }
+    }
+
     /// Seals the records of `owner` as a block of its log, at most `room` bytes long, with its
     /// place behind `own`, to be written with that (piggybacked). Returns `None` if there is
     /// nothing, or no room, or if a block of this log has that place or is promised it.

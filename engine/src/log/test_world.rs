@@ -31,8 +31,12 @@ impl World {
     }
 
     pub fn with_buffers(buffer_bytes: usize) -> World {
+        World::with_segments(buffer_bytes, SEGMENT_BYTES)
+    }
+
+    pub fn with_segments(buffer_bytes: usize, segment_bytes: u64) -> World {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let segments = SegmentPool::new(storage.clone(), SEGMENT_BYTES, 1 << 30, 3).expect("memory");
+        let segments = SegmentPool::new(storage.clone(), segment_bytes, 1 << 30, 3).expect("memory");
         segments.start().expect("a thread");
         segments.await_ready(3).expect("memory");
         let size = BufferSize::fixed(buffer_bytes);

@@ -113,6 +113,38 @@ fn nothing_is_piggybacked_without_room_or_onto_a_promised_place() {
     assert_eq!(world.logs[1].lock().first_volatile_csn(), Some(Csn(2)), "it is not idle while they fly");
 }
 
+/// On a full disk a long segment that is being written had the space of others until it was full.
+#[test]
+fn log_leaves_a_long_segment_for_a_short_one() {
+    let mut world = World::with_segments(16 << 10, 16 * SEGMENT_BYTES);
+    let len_of = |world: &World| world.logs[0].active_segment().map_or(0, |(segment, _)| segment.len);
+    let mut all = Vec::new();
+    while len_of(&world) <= SEGMENT_BYTES {
+        all.push(world.append(0, 10_000).0);
+        world.seal(0);
+        assert!(all.len() < 1000, "segments grow");
+    }
+    // A record that is not sealed has its place in the long segment.
+    all.push(world.append(0, 5000).0);
+    let in_use = world.segments.bytes_in_use();
+    for attempt in 0.. {
+        world.segments.give_up();
+        world.logs[0].lock().leave_long_segment();
+        if len_of(&world) == SEGMENT_BYTES {
+            break;
+        }
+        assert!(attempt < 10_000, "no short segment is made");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(world.segments.bytes_in_use(), in_use + SEGMENT_BYTES, "records are still needed");
+    world.logs[0].lock().leave_long_segment();
+    all.push(world.append(0, 5000).0);
+    world.seal(0);
+    assert_eq!(world.found(0), (all, 0));
+    world.segments.recycle(Csn(world.next), Csn(world.next)).expect("memory");
+    assert_eq!(world.segments.bytes_in_use(), SEGMENT_BYTES);
+}
+
 /// Once only the length of a segment counted: no checkpoint was made, and commits failed after
 /// seconds.
 #[test]
@@ -127,10 +159,10 @@ fn a_waiting_long_block_requests_a_checkpoint_below_the_bound() {
         }
     };
     (1..=5).for_each(|csn| segments.retire(take(SEGMENT_BYTES), Csn(csn), OpenBlocks::default()));
-    segments.press();
+    segments.press(false);
     assert!(!segments.is_pressed(), "there is room for three");
     assert!(segments.take(4 * SEGMENT_BYTES).is_none());
-    segments.press();
+    segments.press(false);
     assert!(segments.is_pressed(), "but not for a block of four");
     segments.recycle(Csn(5), Csn(5)).expect("memory");
     assert!(!segments.is_pressed());

@@ -32,6 +32,8 @@ const GROWTH_PART: u64 = 64;
 const GROWTH_BYTES: std::ops::RangeInclusive<u64> = (1 << 20)..=(64 << 20);
 /// A short file grows by its own length, at least this much.
 const SHORT_GROWTH_BYTES: u64 = 256 << 10;
+/// After a refusal the file first grows by this many blocks.
+const CAREFUL_BLOCKS: u64 = 16;
 /// The file is cut when at least this part of it can go.
 const CUT_PART: u64 = 64;
 /// Live content of a small database, in bytes.
@@ -201,6 +203,7 @@ impl DiskSpace {
                 let asked = SpaceRefusal::new(now, clock.now());
                 state.blocks.full = Some(DiskFull { error: error.duplicate(), asked });
                 state.blocks.refused = Some(asked.at);
+                state.blocks.step_max = CAREFUL_BLOCKS;
             }
         })
     }
@@ -231,7 +234,7 @@ impl DiskSpace {
         }
         let len = old * block_bytes;
         let part = (len / GROWTH_PART).clamp(*GROWTH_BYTES.start(), *GROWTH_BYTES.end());
-        let mut step = part.min(len.max(SHORT_GROWTH_BYTES)) / block_bytes;
+        let mut step = (part.min(len.max(SHORT_GROWTH_BYTES)) / block_bytes).min(state.blocks.step_max);
         if state.blocks.full.is_some() {
             step = least;
         }
@@ -255,6 +258,7 @@ impl DiskSpace {
             }
         }
         state.blocks.free.extend(old + step);
+        state.blocks.step_max = state.blocks.step_max.saturating_mul(2);
         if state.blocks.full.take().is_some() {
             tracing::info!("there is space on the disk again");
         }
@@ -326,6 +330,12 @@ impl DiskSpace {
         self.state.lock().blocks.need = Default::default();
     }
 
+    /// Lets the next checkpoint cut off all that pages do not need: the disk is full, and the log
+    /// needs space.
+    pub fn spare_for_log(&self) {
+        self.state.lock().blocks.log_needs_space = true;
+    }
+
     /// After a checkpoint: cuts off the free end of the file, without the reserve and the length
     /// that was needed recently, if that is enough to matter.
     pub(super) fn shrink(&self) -> Result<()> {
@@ -334,9 +344,20 @@ impl DiskSpace {
             state.blocks.need.advance(reserve.clock.now());
         }
         let blocks = state.blocks.free.bitmap.blocks();
-        let keep = state.needed_recently(self.reserve.get()).max(state.blocks.free.bitmap.used_end());
-        let keep = state.blocks.free.bitmap.whole_extents(keep);
+        let needed = match std::mem::take(&mut state.blocks.log_needs_space) {
+            true => {
+                state.blocks.step_max = CAREFUL_BLOCKS;
+                state.needed(self.reserve.get())
+            }
+            false => state.needed_recently(self.reserve.get()),
+        };
+        let keep = state.blocks.free.bitmap.whole_extents(needed.max(state.blocks.free.bitmap.used_end()));
         let least = (blocks / CUT_PART).max(GROWTH_BYTES.start() / self.file.page_bytes as u64);
+        let least = least.min(state.blocks.step_max);
+        if let Some(full) = &mut state.blocks.full {
+            // The checkpoint may have freed space.
+            full.asked.expire();
+        }
         if blocks < keep + least {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use super::active::ActiveTransaction;
 use super::catalog::TableState;
 use super::descriptor::Descriptors;
 use super::large_values::OwnValue;
-use super::write::Intent;
+use super::write::{Intent, Waits};
 use crate::base::{Error, ErrorKind, Result};
 use crate::tree::{LargeReference, LargeWriter};
 use std::io::Read;
@@ -83,9 +83,7 @@ impl ActiveTransaction {
         let owner = self.system.versions.create_owner(shard, self.own)?;
         let (system, values) = (self.system.clone(), self.system.large_values.clone());
         let writer = LargeWriter::new(table.tree.pool().clone(), owner.word())
-            .with_make_room(Box::new(move || {
-                system.versions.reclaim();
-            }))
+            .with_make_room(Box::new(move |error, attempts| Waits::await_page(&system, error, attempts)))
             .with_release(Box::new(move |guard| values.free_page(owner.word(), guard)));
         match self.write_pieces(table, key, reader, writer) {
             Ok(reference) => Ok(OwnValue { owner, reference }),

@@ -50,14 +50,15 @@ enum Attempt {
 }
 
 /// Checkpoints that a write waits for: on a full disk, where each gives back about half of what is
-/// reserved, or without memory for versions, where the next checkpoint holds only newer ones.
-const CHECKPOINTS_WAITED_FOR: u32 = 2;
+/// reserved, or without memory for versions, where the next checkpoint holds only newer ones. The
+/// first may have begun before.
+const CHECKPOINTS_WAITED_FOR: u32 = 3;
 /// Own changes searched for one that can be overwritten in place.
 const RECENT_CHANGES: usize = 16;
 
 /// What one change has waited for so far.
 #[derive(Default)]
-struct Waits {
+pub(super) struct Waits {
     /// Checkpoints waited for on a full disk.
     for_space: u32,
     /// Attempts to get memory for versions, and how many checkpoints had ended before the last one.
@@ -76,6 +77,19 @@ impl Waits {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Makes room for a page after so many earlier attempts: waits for a checkpoint after
+    /// `OutOfSpace`, and gives memory of versions back after the first `OutOfMemory`. Returns any
+    /// other error.
+    pub(super) fn await_page(system: &TransactionSystem, error: Error, attempts: u32) -> Result<()> {
+        match error.kind() {
+            ErrorKind::OutOfMemory if attempts == 0 => {
+                system.versions.reclaim();
+                Ok(())
+            }
+            _ => Waits { for_space: attempts, ..Waits::default() }.await_space(system, error),
+        }
     }
 
     /// Gives memory of versions back after `OutOfMemory`; returns any other error.

@@ -93,6 +93,15 @@ fn error_prefix_precedes_the_message() {
 }
 
 #[test]
+fn limits_of_space_are_all_out_of_space() {
+    // ENOSPC, EDQUOT, EFBIG.
+    for number in [28, 122, 27] {
+        let error = Error::io("cannot write", std::io::Error::from_raw_os_error(number));
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+    }
+}
+
+#[test]
 fn inner_location_wins() {
     let error = Error::invalid("x").at(Location::Setting("logs")).at(Location::Setting("preset"));
     assert_eq!(error.location(), Some(&Location::Setting("logs")));

@@ -23,9 +23,9 @@
 //!    log from an empty one.
 //! 8. The first segments are short, so that a small database has a small log. The next one has four
 //!    times the length of the longest that a log took or missed, up to `segment_bytes`. Only
-//!    segments of at least that length count as spare and are recycled; on a full disk all do, and
-//!    without `trim_log` all are recycled. Until a log has filled a segment, one spare segment is
-//!    enough: a short session makes none.
+//!    segments of at least that length count as spare and are recycled; without `trim_log` all are
+//!    recycled. On a full disk segments are short: see `cramped`. Until a log has filled a segment,
+//!    one spare segment is enough: a short session makes none.
 //! 9. The name of a segment is durable before a log takes the segment. One flush of the directory
 //!    serves all that are made before the database is served.
 //! 10. A clean close removes all segments but two short ones ([`SegmentPool::trim`]), if
@@ -35,6 +35,7 @@ mod file;
 mod history;
 mod state;
 mod pool;
+mod cramped;
 mod prepare;
 mod pressure;
 mod stale;

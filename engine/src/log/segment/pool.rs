@@ -183,6 +183,9 @@ impl SegmentPool {
 
     /// Makes the next segments longer (rule 8), after a log took or missed one of `len` bytes.
     fn grow(&self, state: &mut State, len: u64) {
+        if state.is_cramped(&self.clock) {
+            return;
+        }
         let longer = len.saturating_mul(GROWTH).min(self.segment_bytes);
         state.next_len = state.next_len.max(longer.next_multiple_of(SECTOR_BYTES as u64));
     }
@@ -261,7 +264,8 @@ impl SegmentPool {
         state.retired.push(Retired { segment, max_csn, open, obsolete: false });
         // An open after a kill on a full disk needs the room of a segment with nothing above the
         // checkpoint.
-        state.checkpoints.requested |= state.attempts.disk_full.is_some() && state.ready.is_empty();
+        let is_full = state.attempts.disk_full.is_some() || state.is_cramped(&self.clock);
+        state.checkpoints.requested |= is_full && state.ready.is_empty();
         state.has_filled = true;
         drop(state);
         self.filled.notify_all();
@@ -283,7 +287,7 @@ impl SegmentPool {
     /// I/O while removing: the first one. All else is done, and what could not be removed is tried
     /// again the next time.
     pub fn recycle(&self, covered: Csn, checkpoint: Csn) -> Result<()> {
-        let started;
+        let (started, is_cramped);
         {
             let mut state = self.state.lock();
             let state = &mut *state;
@@ -302,24 +306,36 @@ impl SegmentPool {
             state.forget_failure();
             (state.checkpoints.requested, state.requests.longest_missed) = (false, 0);
             (state.checkpoints.failed_since, state.requests.missed_since) = (None, None);
-            state.checkpoints.done += 1;
             state.recovered_bytes = 0;
-            started = state.started;
+            (started, is_cramped) = (state.started, state.is_cramped(&self.clock));
+        }
+        let remove = || if started { self.remove_excess() } else { Ok(()) };
+        // Threads that wait for space on a full disk look for it as soon as the checkpoint ends.
+        let removed = if is_cramped { remove() } else { Ok(()) };
+        {
+            let mut state = self.state.lock();
+            state.attempts.disk_full = None;
+            state.checkpoints.done += 1;
         }
         self.prepared.notify_all();
         self.work.notify_all();
-        if started { self.remove_excess() } else { Ok(()) }
+        if is_cramped { removed } else { remove() }
     }
 
     /// Makes segments READY or excess that history does not retain any longer.
     pub(super) fn release_history(&self, state: &mut State) {
-        let disk_full = state.attempts.disk_full.is_some();
+        let is_cramped = state.is_cramped(&self.clock);
+        let disk_full = state.attempts.disk_full.is_some() || is_cramped;
+        // Excess segments make room once they are removed.
+        let gives_up = is_cramped && state.started;
+        let most = self.spare + if gives_up { 0 } else { READY_MAX };
         while let Some(Retained { segment, is_own, .. }) = state.history.take_excess(disk_full) {
             let is_kept = state.keeps_short || disk_full;
             let is_long = segment.len >= state.next_len || is_kept;
-            let fits = segment.len <= self.segment_bytes && is_long;
+            let wastes = gives_up && segment.len > self.short_bytes() && !state.ready.is_empty();
+            let fits = segment.len <= self.segment_bytes && is_long && !wastes;
             if fits
-                && state.ready.len() < self.spare + READY_MAX
+                && state.ready.len() < most
                 && (self.recycles && is_own)
                 && (segment.id.0 >= state.ids.first_own || planted::is(Bug::KilledSegmentAdopted))
             {

@@ -94,8 +94,28 @@ impl SegmentPool {
     }
 
     pub(super) fn prepare_or_note(&self, len: u64) {
-        let begun = self.clock.now();
-        let result = self.prepare(len);
+        let is_full =
+            |result: &Result<()>| result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+        let mut begun = self.clock.now();
+        let mut result = self.prepare(len);
+        for most in [self.short_bytes(), self.first_bytes()] {
+            if !is_full(&result) {
+                break;
+            }
+            let (tried, short, len) = {
+                let mut state = self.state.lock();
+                let (tried, len) = (Self::len_for(&state, len), state.requests.in_progress.unwrap_or(0));
+                self.note_cramped(&mut state);
+                if self.recycles {
+                    state.next_len = state.next_len.min(most);
+                }
+                (tried, Self::len_for(&state, len), len)
+            };
+            if short < tried {
+                begun = self.clock.now();
+                result = self.prepare(len);
+            }
+        }
         let mut state = self.state.lock();
         match &result {
             // Committers that wait ask again and again.
@@ -105,7 +125,7 @@ impl SegmentPool {
             Err(error) => tracing::warn!(%error, "cannot prepare a log segment"),
             Ok(()) => {}
         }
-        let full = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::OutOfSpace);
+        let full = is_full(&result);
         state.attempts.disk_full = full.then(|| SpaceRefusal::new(begun, self.clock.now()));
         state.attempts.failed_since = result.is_err().then(|| state.attempts.failed_since.unwrap_or(begun));
         state.attempts.failure = result.err();

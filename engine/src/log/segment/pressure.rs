@@ -17,21 +17,29 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpaceTicket {
     since: Nanos,
+    checkpoints: u64,
     checkpoints_failed: u64,
     attempts: u64,
 }
 
+/// Checkpoints that may make room for a committer on a full disk. The first one may have begun
+/// before.
+const CHECKPOINTS_TRIED: u64 = 2;
+
 impl SegmentPool {
-    /// Requests a checkpoint, because a committer waits for log space. Cheap enough to be called
-    /// often.
-    pub fn press(&self) {
+    /// Requests a checkpoint, because a committer waits for log space. `frees_pages` says whether a
+    /// checkpoint would make the file of pages shorter. Cheap enough to be called often.
+    pub fn press(&self, frees_pages: bool) {
         let pressed = {
             let mut state = self.state.lock();
-            let at_bound = self.is_at_bound(&state);
-            // On a full disk a checkpoint makes room only if there is a segment that it can
-            // recycle. Others may wait for one for other reasons: it is taken back by its end only.
+            let is_full = state.attempts.disk_full.is_some();
+            if is_full {
+                self.note_cramped(&mut state);
+            }
+            // On a full disk only if a checkpoint makes room. Others may wait for one for other
+            // reasons: it is taken back by its end only.
             state.checkpoints.requested |=
-                at_bound || state.attempts.disk_full.is_some() && state.can_be_freed();
+                self.is_at_bound(&state) || is_full && self.may_make_room(&state, frees_pages);
             state.checkpoints.requested
         };
         if pressed {
@@ -43,8 +51,18 @@ impl SegmentPool {
     #[must_use]
     pub fn begin_waiting(&self) -> SpaceTicket {
         let state = self.state.lock();
-        let (checkpoints_failed, attempts) = (state.checkpoints.failed, state.attempts.ended);
-        SpaceTicket { since: self.clock.now(), checkpoints_failed, attempts }
+        SpaceTicket {
+            since: self.clock.now(),
+            checkpoints: state.checkpoints.done,
+            checkpoints_failed: state.checkpoints.failed,
+            attempts: state.attempts.ended,
+        }
+    }
+
+    /// Returns whether a checkpoint on a full disk may free or shorten a segment, or the file of
+    /// pages.
+    fn may_make_room(&self, state: &State, frees_pages: bool) -> bool {
+        state.can_be_freed() || self.has_long(state) || frees_pages
     }
 
     /// Why no segment could be made since `ticket`, or never will. An attempt that failed before
@@ -59,18 +77,26 @@ impl SegmentPool {
     }
 
     /// Returns why waiting since `ticket` cannot succeed: the disk is full and no checkpoint can
-    /// change that, or the checkpoint failed.
+    /// change that, or the checkpoint failed. `frees_pages` as for [`SegmentPool::press`].
     #[must_use]
-    pub fn refusal(&self, ticket: SpaceTicket) -> Option<Error> {
+    pub fn refusal(&self, ticket: SpaceTicket, frees_pages: bool) -> Option<Error> {
         let mut state = self.state.lock();
+        let tried = state.checkpoints.done - ticket.checkpoints;
+        // A checkpoint may have made a segment READY since the committer looked.
+        let is_ready = |state: &State| self.usable(state, state.requests.longest_missed).is_some();
+        let may_help = |state: &State| {
+            is_ready(state)
+                || state.can_be_freed()
+                || tried < CHECKPOINTS_TRIED && self.may_make_room(state, frees_pages)
+        };
         let refusal = if state.checkpoints.failed > ticket.checkpoints_failed {
             let failure = state.checkpoints.failure.as_ref().map(Error::without_advice).unwrap_or_default();
             let what = format!("the log is full, and the checkpoint that would make room failed: {failure}");
             let is_taken = state.checkpoints.failure.as_ref().is_some_and(|e| e.kind() == ErrorKind::Fenced);
             Error::new(if is_taken { ErrorKind::Fenced } else { ErrorKind::OutOfSpace }, what)
-        } else if !state.can_be_freed()
-            && (state.attempts.disk_full.is_some_and(|asked| asked.at >= ticket.since)
-                || self.was_just_full(&state))
+        } else if (state.attempts.disk_full.is_some_and(|asked| asked.at >= ticket.since)
+            || self.was_just_full(&state))
+            && !may_help(&state)
         {
             let bytes = Self::len_for(&state, state.requests.longest_missed);
             let mut what =
@@ -140,12 +166,13 @@ impl SegmentPool {
         }
     }
 
-    /// Has a checkpoint made and waits for its end, at most `most` of a machine that runs; true if
-    /// it made room.
+    /// Has a checkpoint made because the disk refused space to pages, and waits for its end, at
+    /// most `most` of a machine that runs; true if it made room.
     pub fn await_checkpoint(&self, most: Duration) -> bool {
         let mut wait_timer = WaitTimer::start(&self.clock);
         let before = {
             let mut state = self.state.lock();
+            self.note_cramped(&mut state);
             state.checkpoints.requested = true;
             (state.checkpoints.done, state.checkpoints.failed)
         };

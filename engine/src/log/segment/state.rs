@@ -2,10 +2,14 @@
 
 use super::file::{OpenBlocks, Segment};
 use super::history::History;
-use crate::base::clock::Nanos;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::{Csn, Error, ErrorKind, SegmentId};
 use crate::device::SpaceRefusal;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Segments stay short for so long after the disk refused space.
+const SHORT_FOR: Duration = Duration::from_secs(10);
 
 /// A full segment.
 #[derive(Debug)]
@@ -51,6 +55,8 @@ pub(super) struct Attempts {
     pub disk_full: Option<SpaceRefusal>,
     /// When a committer was last refused because the disk is full.
     pub refused: Option<Nanos>,
+    /// When the disk last refused space to the log or to pages: see `cramped`.
+    pub cramped: Option<Nanos>,
 }
 
 /// Checkpoints that would make room.
@@ -110,6 +116,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Returns whether segments are short, because the disk refused space a short time ago.
+    pub fn is_cramped(&self, clock: &Clock) -> bool {
+        self.attempts.cramped.is_some_and(|then| clock.now().since(then) < SHORT_FOR)
+    }
+
     /// Forgets a failed preparation, because the device may succeed now. The end of the preparer's
     /// thread stands.
     pub fn forget_failure(&mut self) {

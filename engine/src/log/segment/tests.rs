@@ -18,7 +18,7 @@ use std::time::Duration;
 const SEGMENT_BYTES: u64 = 64 << 10;
 
 /// With room for so many segments in use, one of which is to be ready.
-fn pool(segments: u64) -> (Arc<SegmentPool>, SimulatedStorage, Clock) {
+pub(super) fn pool(segments: u64) -> (Arc<SegmentPool>, SimulatedStorage, Clock) {
     let (disk, clock) = (SimulatedStorage::new(1), Clock::manual());
     let pool = SegmentPool::new(Arc::new(disk.clone()), SEGMENT_BYTES, segments * SEGMENT_BYTES, 1);
     let mut pool = pool.expect("a healthy disk");
@@ -27,7 +27,7 @@ fn pool(segments: u64) -> (Arc<SegmentPool>, SimulatedStorage, Clock) {
 }
 
 /// What the preparer does until nothing is left to do.
-fn prepare(pool: &SegmentPool) {
+pub(super) fn prepare(pool: &SegmentPool) {
     while let Work::Prepare(len) = pool.next_work() {
         pool.prepare_or_note(len);
         if pool.failure().is_some() {
@@ -36,7 +36,7 @@ fn prepare(pool: &SegmentPool) {
     }
 }
 
-fn take(pool: &SegmentPool, len: u64) -> Option<Segment> {
+pub(super) fn take(pool: &SegmentPool, len: u64) -> Option<Segment> {
     pool.take(len).or_else(|| {
         prepare(pool);
         pool.take(len)
@@ -69,7 +69,7 @@ fn add_obsolete(pool: &SegmentPool, id: u64, csn: u64) {
 }
 
 /// A pool whose segments grow from [`FIRST_BYTES`] to 16 times that.
-fn growing_pool() -> (Arc<SegmentPool>, SimulatedStorage) {
+pub(super) fn growing_pool() -> (Arc<SegmentPool>, SimulatedStorage) {
     let disk = SimulatedStorage::new(1);
     let most = 16 * FIRST_BYTES;
     let pool = SegmentPool::new(Arc::new(disk.clone()), most, 64 * most, 2).expect("a healthy disk");
@@ -77,7 +77,7 @@ fn growing_pool() -> (Arc<SegmentPool>, SimulatedStorage) {
 }
 
 /// Lengths of segments, in units of the first one's.
-fn lengths(segments: &[Segment]) -> Vec<u64> {
+pub(super) fn lengths(segments: &[Segment]) -> Vec<u64> {
     segments.iter().map(|segment| segment.len / FIRST_BYTES).collect()
 }
 
@@ -129,20 +129,20 @@ fn on_a_full_disk_only_a_useful_checkpoint_is_requested() {
     fill(&pool, &[1, 2, 3]);
     let ticket = pool.begin_waiting();
     disk.set_capacity(Some(0));
-    pool.press();
+    pool.press(false);
     assert!(!pool.is_pressed(), "nobody was told yet that the disk is full");
     while take(&pool, 1).is_some() {}
     assert!(pool.is_disk_full());
-    pool.press();
+    pool.press(false);
     assert!(pool.is_pressed());
-    assert!(pool.refusal(ticket).is_none(), "the checkpoint may make room");
+    assert!(pool.refusal(ticket, false).is_none(), "the checkpoint may make room");
     // All is kept for a transaction in progress.
     pool.recycle(Csn::ZERO, Csn(3)).expect("no I/O");
     assert_eq!(pool.bytes_to_free(), pool.bytes_in_use() - 3 * SEGMENT_BYTES);
     while take(&pool, 1).is_some() {}
-    pool.press();
+    pool.press(false);
     assert!(!pool.is_pressed());
-    let refusal = pool.refusal(ticket).expect("no checkpoint can help");
+    let refusal = pool.refusal(ticket, false).expect("no checkpoint can help");
     let kept = format!("{} bytes of it are kept for transactions in progress", 3 * SEGMENT_BYTES);
     assert_eq!(refusal.kind(), ErrorKind::OutOfSpace);
     assert!(refusal.to_string().contains(&kept), "{refusal}");
@@ -150,9 +150,9 @@ fn on_a_full_disk_only_a_useful_checkpoint_is_requested() {
     // It ends.
     pool.let_go();
     assert_eq!(pool.bytes_to_free(), pool.bytes_in_use());
-    pool.press();
+    pool.press(false);
     assert!(pool.is_pressed());
-    assert!(pool.refusal(ticket).is_none());
+    assert!(pool.refusal(ticket, false).is_none());
 }
 
 /// Once the whole list of what was to be removed was lost with the first file that could not be,
@@ -249,7 +249,7 @@ fn what_is_above_the_last_checkpoint_may_be_freed_by_the_next() {
     assert_eq!((pool.bytes_in_use(), pool.bytes_to_free()), (2 * SEGMENT_BYTES, SEGMENT_BYTES));
     disk.set_capacity(Some(0));
     while take(&pool, 1).is_some() {}
-    pool.press();
+    pool.press(false);
     assert!(pool.is_pressed(), "the one with CSN 4");
 }
 
@@ -308,7 +308,7 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
     // Another thread requests one meanwhile without a reason.
     let stands = AtomicBool::new(false);
     assert!(told_after(&|| {
-        pool.press();
+        pool.press(false);
         stands.store(pool.is_pressed(), Ordering::SeqCst);
         pool.recycle(Csn(1), Csn(1)).expect("no I/O");
     }));
@@ -317,9 +317,9 @@ fn who_waits_for_a_checkpoint_is_told_whether_it_made_room() {
     let ticket = pool.begin_waiting();
     assert!(!told_after(&|| pool.checkpoint_failed(&error)));
     assert!(!pool.is_pressed());
-    let refusal = pool.refusal(ticket).expect("it failed since");
+    let refusal = pool.refusal(ticket, false).expect("it failed since");
     assert!(refusal.to_string().contains("the device is gone"), "{refusal}");
-    assert!(pool.refusal(pool.begin_waiting()).is_none(), "that was before");
+    assert!(pool.refusal(pool.begin_waiting(), false).is_none(), "that was before");
     assert!(!told_after(&|| pool.close(false)));
 }
 
@@ -341,7 +341,7 @@ fn a_long_segment_that_is_beyond_the_bound_hides_no_short_one() {
         prepare(&pool);
     }
     assert!(pool.take(1).is_none() && matches!(pool.next_work(), Work::Nothing), "it is full");
-    pool.press();
+    pool.press(false);
     assert!(pool.is_pressed());
     // Nor is made what would be beyond it.
     Arc::get_mut(&mut pool).expect("nobody else has it").bytes_max += SEGMENT_BYTES / 2;

@@ -42,6 +42,10 @@ pub(super) struct Allocator {
     pub(super) full: Option<DiskFull>,
     /// When the disk last refused space.
     pub(super) refused: Option<Nanos>,
+    /// Blocks by which the file grows at most: few after a refusal, then more and more.
+    pub(super) step_max: u64,
+    /// The log needs disk space that pages can spare after the next checkpoint.
+    pub(super) log_needs_space: bool,
     /// A checkpoint epoch, and the blocks that were left to that checkpoint when the file last grew
     /// for pages beside it.
     pub(super) left_to_checkpoint: Option<(u32, u64)>,
@@ -50,7 +54,16 @@ pub(super) struct Allocator {
 impl Allocator {
     pub(super) fn new(free: FreeSpace) -> Allocator {
         let (in_flight, need) = (InFlightBlocks::default(), RecentNeed::default());
-        Allocator { free, in_flight, need, full: None, refused: None, left_to_checkpoint: None }
+        Allocator {
+            free,
+            in_flight,
+            need,
+            full: None,
+            refused: None,
+            step_max: u64::MAX,
+            log_needs_space: false,
+            left_to_checkpoint: None,
+        }
     }
 
     /// A block, or an image in one, leaves its writer and is about to enter a table.

@@ -3,13 +3,14 @@
 use super::format::{CONTENT_OFFSET, LargeReference, STAMP_WORD, VALUE_BYTES_MAX, too_long};
 use crate::base::account::Charge;
 use crate::base::checksum::crc_append;
-use crate::base::{Error, ErrorKind, PageId, Result};
+use crate::base::{Error, PageId, Result};
 use crate::buffer::{EmergencyReserve, ExclusiveGuard, Pool};
 use crate::tree::node::{HEADER_WORD, KIND_OVERFLOW, WORD};
 use std::sync::Arc;
 
-/// Makes room when there are no pages left, before the last attempt to allocate one.
-pub type MakeRoom = Box<dyn Fn() + Send>;
+/// Makes room after this error and so many earlier attempts, before another attempt to allocate a
+/// page. Returns the error if no room can be made.
+pub type MakeRoom = Box<dyn Fn(Error, u32) -> Result<()> + Send>;
 
 /// Frees a page.
 pub type Release = Box<dyn Fn(ExclusiveGuard<'_>) + Send>;
@@ -56,7 +57,7 @@ impl LargeWriter {
         }
     }
 
-    /// Calls `make_room` when there are no pages left.
+    /// Calls `make_room` when there is no memory or no disk space for a page.
     #[must_use]
     pub fn with_make_room(mut self, make_room: MakeRoom) -> LargeWriter {
         self.make_room = Some(make_room);
@@ -138,12 +139,13 @@ impl LargeWriter {
     }
 
     fn write_page(&mut self, level: usize, content: &[u8]) -> Result<()> {
-        let mut guard = match self.pool.allocate() {
-            Err(error) if error.kind() == ErrorKind::OutOfMemory && self.make_room.is_some() => {
-                self.make_room.as_ref().into_iter().for_each(|make_room| make_room());
-                self.pool.allocate()?
+        let mut attempts = 0;
+        let mut guard = loop {
+            match (self.pool.allocate(), &self.make_room) {
+                (Err(error), Some(make_room)) => make_room(error, attempts)?,
+                (allocated, _) => break allocated?,
             }
-            allocated => allocated?,
+            attempts += 1;
         };
         let mut page = guard.bytes_mut();
         page.set_word(
