@@ -110,9 +110,10 @@ fn beside_writers<T>(db: &Database, done: &Arc<Done>, with: impl FnOnce() -> T) 
     })
 }
 
-/// How often a read waits for progress of the other threads, and how long.
+/// How often a read waits for progress of the other threads, and how long: less than a commit waits
+/// for log space, which a checkpoint that needs the page cannot make.
 const MISSED_MAX: u64 = 3;
-const A_WHILE: Duration = Duration::from_secs(10);
+const A_WHILE: Duration = Duration::from_secs(4);
 
 /// Regression: checkpoints waited while `verify` walked through the whole database again. A split
 /// of a root's child waited until `verify` had walked through the table.
