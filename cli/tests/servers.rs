@@ -445,3 +445,20 @@ fn torture_behind_cut_connections_loses_nothing() {
     assert!(number(&report, "acknowledged") > 0.0, "{report}");
     assert_eq!((&report["lost"], &report["violations"]), (&Value::from(0), &Value::from(0)), "{report}");
 }
+
+#[test]
+fn fake_gcs_server_keeps_the_rules_and_databases() {
+    let server = start("fake-gcs-server", |directory, port| {
+        let root = directory.join("root");
+        std::fs::create_dir_all(root.join("quench")).expect("a directory");
+        let port = port.to_string();
+        let address = ["-scheme", "http", "-host", "127.0.0.1", "-port", &port, "-log-level", "error"];
+        address.iter().chain(&["-filesystem-root", text(&root)]).map(ToString::to_string).collect()
+    });
+    let Some(server) = server else { return };
+    let environment = [("STORAGE_EMULATOR_HOST", server.url())];
+    let store = cloud("gs://quench/some prefix/db", &environment);
+    assert!(!probe(&store).expect("a store that can be used").appends);
+    keeps_the_rules_of_objects(&store);
+    keeps_databases("gs://quench/databases", &environment);
+}
