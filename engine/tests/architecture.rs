@@ -1,4 +1,5 @@
-//! Checks that every name in ARCHITECTURE.md and in the page on lock order exists.
+//! Checks that every name in ARCHITECTURE.md and in the page on lock order exists, and every file
+//! that the page for changes names.
 //!
 //! A name stands between backquotes and has the form `Owner::name`. The owner is a type or a
 //! module. The name is a function of it (in one of the files that implement the owner), a field of
@@ -55,8 +56,8 @@ fn names_in(document: &str) -> Vec<(String, String)> {
         if in_block {
             continue;
         }
-        for quoted in line.split('`').skip(1).step_by(2) {
-            let Some((owner, name)) = quoted.rsplit_once("::") else { continue };
+        for word in quoted(line) {
+            let Some((owner, name)) = word.rsplit_once("::") else { continue };
             let owner = owner.rsplit("::").next().unwrap_or(owner);
             if is_identifier(owner) && is_identifier(name) {
                 names.push((owner.to_string(), name.to_string()));
@@ -174,6 +175,44 @@ fn one_commit_enters_few_files_and_each_function_is_in_its_file() {
     assert!(files.len() > 5, "the table is not empty");
     assert!(files.len() <= COMMIT_FILES_MAX, "{} files", files.len());
     assert!(layers.len() <= COMMIT_LAYERS_MAX, "layers: {layers:?}");
+}
+
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Returns the words between backquotes of a row that name a file or a folder, and those in its
+/// last cell that name a test.
+fn files_in(row: &str) -> (Vec<&str>, Vec<&str>) {
+    let is_file = |word: &str| {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "/._-".contains(c);
+        word.chars().all(is_plain) && (word.contains('/') || word.ends_with(".rs"))
+    };
+    let is_test = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    let last = row.trim_end_matches('|').rsplit('|').next().unwrap_or("");
+    (quoted(row).filter(|word| is_file(word)).collect(), quoted(last).filter(|word| is_test(word)).collect())
+}
+
+#[test]
+fn every_file_to_open_for_a_change_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let is_file = |word: &&str| ["", "engine/src"].iter().any(|folder| root.join(folder).join(word).exists());
+    let is_test = |word: &&str| {
+        let folders = ["engine/tests", "cli/tests", "sim/tests"];
+        folders.iter().any(|folder| root.join(folder).join(format!("{word}.rs")).exists())
+    };
+    let page = document("docs/internals/where-to-change.md");
+    let (mut named, mut wrong) = (0, Vec::new());
+    for row in page.lines().filter(|line| line.starts_with('|')) {
+        let (files, tests) = files_in(row);
+        named += files.len() + tests.len();
+        wrong.extend(files.into_iter().filter(|word| !is_file(word)));
+        wrong.extend(tests.into_iter().filter(|word| !is_test(word)));
+    }
+    assert!(named > 100, "{named} files and tests are named");
+    assert!(wrong.is_empty(), "neither a file nor a test: {wrong:?}");
+    assert_eq!(files_in("| do | `log/a.rs`, `b` | `crash` |"), (vec!["log/a.rs"], vec!["crash"]));
+    assert!(!is_file(&"log/none.rs") && !is_test(&"none"));
 }
 
 #[test]
