@@ -4,7 +4,7 @@
 test:
     cargo test --workspace --no-fail-fast
 
-# Every test at its whole depth (half an hour on two cores), then one round of the scorecard (a quarter of an hour more).
+# Every test at its whole depth, then one round of the scorecard.
 deep:
     QUENCH_DEEP=1 cargo test --workspace --no-fail-fast
     cargo run --release -p quench-sim -- scorecard

@@ -1,9 +1,11 @@
 //! Checks the sources: imports, sizes, headers, words, unfinished work, links.
 
 mod exceptions;
+mod figures;
 mod functions;
 mod imports;
 mod links;
+mod numbers;
 mod packages;
 mod prose;
 mod public_api;

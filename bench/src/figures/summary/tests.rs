@@ -1,11 +1,8 @@
-//! Tests of the summary, and of the report in `docs/report`.
+//! Tests of the summary.
 
 use super::*;
 use crate::figures::entry::{Form, Picture, Series};
-use crate::figures::page;
 use crate::figures::results::Summary;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 fn entry(id: &str, holds: Option<bool>) -> Entry {
     let because = (holds == Some(false)).then(|| "the disk is slow".to_string());
@@ -76,41 +73,4 @@ fn a_picture_is_a_file_with_a_background() {
     let drawn = &files[0].1;
     assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>"), "{drawn}");
     assert!(drawn.lines().nth(1).is_some_and(|line| line.starts_with("<rect")), "{drawn}");
-}
-
-/// The report that is part of the documentation, and the pictures that other documents show. With
-/// `QUENCH_BLESS=1` they are written again from its numbers.
-#[test]
-fn the_report_in_docs_and_readme_are_what_its_numbers_say() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let docs = root.join("docs/report");
-    let read = |path: PathBuf| {
-        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
-    let report: Report = serde_json::from_str(&read(docs.join("figures.json"))).expect("a report");
-    let readme = read(root.join("README.md"));
-    let is_shown = |(name, _): &(String, String)| readme.contains(&format!("(docs/report/pictures/{name})"));
-    let shown: Vec<_> = pictures(&report).into_iter().filter(is_shown).collect();
-    if std::env::var_os("QUENCH_BLESS").is_some() {
-        fs::write(docs.join("README.md"), summary(&report)).expect("written");
-        fs::write(docs.join("report.html"), page(&report).expect("a page")).expect("written");
-        shown
-            .iter()
-            .for_each(|(name, drawn)| fs::write(docs.join("pictures").join(name), drawn).expect("written"));
-    }
-    assert_eq!(read(docs.join("README.md")), summary(&report));
-    assert!(read(docs.join("report.html")).contains(&report.date));
-    assert!(!shown.is_empty(), "README shows no picture of the report");
-    for (name, drawn) in shown {
-        assert_eq!(read(docs.join("pictures").join(&name)), drawn, "{name}");
-    }
-    let ids: Vec<String> = report.figures.iter().map(|entry| format!("| {} |", entry.id)).collect();
-    let quoted = readme.lines().filter(|line| ids.iter().any(|id| line.starts_with(id)));
-    let lines = summary(&report);
-    let mut count = 0;
-    for line in quoted {
-        assert!(lines.lines().any(|known| known == line), "README has another number: {line}");
-        count += 1;
-    }
-    assert!(count >= 5, "README quotes {count} numbers of the report");
 }
