@@ -12,42 +12,24 @@
 # Needs go and python3. Exit code 0: seen again. 1: every read was whole.
 set -euo pipefail
 
-place=$(mktemp -d)
-server=
-trap '[ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$place"' EXIT
+. "$(dirname "$0")/common.sh"
 
-GOBIN="$place" GOSUMDB="${GOSUMDB-off}" go install github.com/rclone/rclone@v1.76.0 >"$place/go.log" 2>&1 ||
-    { cat "$place/go.log"; exit 2; }
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+prepare env GOBIN="$place" GOSUMDB="${GOSUMDB-off}" go install github.com/rclone/rclone@v1.76.0
 mkdir -p "$place/objects/bucket"
 "$place/rclone" --config "$place/none" serve s3 --addr "127.0.0.1:$port" "$place/objects" >"$place/server.log" 2>&1 &
 server=$!
 
 python3 - "$port" <<'PY'
-import collections, http.client, sys, threading, time
+import collections, http.client, sys, threading
+from client import connect, put, started
 
-PORT, BYTES, REPLACEMENTS, READERS = int(sys.argv[1]), 64 << 10, 200, 4
+BYTES, REPLACEMENTS, READERS = 64 << 10, 200, 4
 
-def connect():
-    return http.client.HTTPConnection("127.0.0.1", PORT, timeout=30)
+def replace(number):
+    put(writer, "key", b"%08d" % number * (BYTES // 8))
 
-def put(connection, number):
-    connection.request("PUT", "/bucket/key", b"%08d" % number * (BYTES // 8))
-    answer = connection.getresponse()
-    answer.read()
-    return answer.status
-
-for _ in range(120):
-    try:
-        writer = connect()
-        if put(writer, 0) == 200:
-            break
-    except OSError:
-        pass
-    time.sleep(0.25)
-else:
-    sys.exit("the server does not start")
-
+writer = started()
+replace(0)
 done, seen = threading.Event(), collections.Counter()
 
 def read():
@@ -68,7 +50,7 @@ def read():
 readers = [threading.Thread(target=read) for _ in range(READERS)]
 [reader.start() for reader in readers]
 for number in range(1, REPLACEMENTS + 1):
-    put(writer, number)
+    replace(number)
 done.set()
 [reader.join() for reader in readers]
 print(f"reads beside {REPLACEMENTS} replacements of {BYTES} bytes: "
