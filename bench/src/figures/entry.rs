@@ -331,7 +331,7 @@ impl Entry {
                 let ours = results.ours(parts, depth, claim.ours);
                 let holds = ours.map(|ours| claim.holds.of(ours));
                 Comparison {
-                    text: claim.text.into(),
+                    text: claim.text.to_string(),
                     unit: claim.unit.into(),
                     published: claim.published,
                     ours,

@@ -8,6 +8,8 @@
 //!           └─ Claim: a published number, and where ours is found
 //! ```
 
+use std::borrow::Cow;
+
 /// How much is measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Depth {
@@ -275,10 +277,10 @@ impl Holds {
 }
 
 /// A published number, and ours.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Claim {
     /// What the number is.
-    pub text: &'static str,
+    pub text: Cow<'static, str>,
     /// The published number; none if the paper states only the direction.
     pub published: Option<f64>,
     /// Unit of both numbers.

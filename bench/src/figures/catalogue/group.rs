@@ -1,10 +1,10 @@
 //! Group commit with a leader, a queue, and the knobs of well-known databases.
 
 use super::measures::{
-    COMMIT_US, MODEL, at, bars, claim, direction, figure, lines, log_lines, modelled, of, other, over,
-    single, with_throughput,
+    COMMIT_US, MODEL, at, bars, claim, direction, figure, lines, log_bars, log_lines, modelled, of, other,
+    over, single, with_throughput,
 };
-use crate::figures::spec::{Axis, Chart, Choice, Figure, Holds, Measure, Ours};
+use crate::figures::spec::{Axis, Choice, Figure, Holds, Measure, Ours};
 
 const SETTING: &str = "One consumer NVMe drive of 2025, whose flush takes about 120 us.";
 const DISK: &str = "The disk of this machine, 2 cores; keys are inserted, 8 bytes each.";
@@ -218,7 +218,7 @@ fn knobs() -> Figure {
             Choice::new("MySQL: flush log at commit = 0", "--preset group --level lazy"),
         ],
         measures(),
-        vec![log_bars_of()],
+        vec![log_bars("throughput")],
     );
     figure(
         "GC-T4",
@@ -294,10 +294,6 @@ fn loop_of_flushes() -> Figure {
             "two cores bound the group",
         )],
     )
-}
-
-fn log_bars_of() -> Chart {
-    Chart::Bars { measure: "throughput", at: "", log: true }
 }
 
 /// Returns the figures of the chapter in its order.

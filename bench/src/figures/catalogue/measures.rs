@@ -1,6 +1,7 @@
 //! Measures, claims and figures in few words.
 
 use crate::figures::spec::{At, Axis, Chart, Choice, Claim, Content, Figure, Holds, Measure, Ours, Part};
+use std::borrow::Cow;
 
 const fn measure(name: &'static str, unit: &'static str, path: &'static str, factor: f64) -> Measure {
     Measure { name, unit, path, factor }
@@ -90,14 +91,14 @@ pub(super) const fn of(
 
 /// Returns a claim with a published number.
 pub(super) fn claim(
-    text: &'static str,
+    text: impl Into<Cow<'static, str>>,
     published: f64,
     unit: &'static str,
     ours: Ours,
     holds: Holds,
     otherwise: &'static str,
 ) -> Claim {
-    Claim { text, published: Some(published), unit, ours, holds, otherwise }
+    Claim { text: text.into(), published: Some(published), unit, ours, holds, otherwise }
 }
 
 /// Returns a claim of which the paper states only the direction.
@@ -108,7 +109,7 @@ pub(super) fn direction(
     holds: Holds,
     otherwise: &'static str,
 ) -> Claim {
-    Claim { text, published: None, unit, ours, holds, otherwise }
+    Claim { text: text.into(), published: None, unit, ours, holds, otherwise }
 }
 
 /// Returns a part without an axis.
