@@ -129,6 +129,16 @@ pub enum ToCollect {
     LargeValues,
 }
 
+/// What to collect in a shard, and how much of it.
+#[derive(Clone, Copy)]
+struct Collection<'a> {
+    versions: &'a Arc<Versions>,
+    horizon: &'a Horizon<'a>,
+    /// Most versions to give back, and most entries to remove.
+    most: usize,
+    pruning: Pruning,
+}
+
 /// The queues of committed versions.
 #[derive(Debug)]
 pub struct Garbage {
@@ -191,23 +201,24 @@ impl Garbage {
         horizon: &Horizon<'_>,
     ) -> bool {
         let Some(_alone) = self.collector.try_lock() else { return false };
-        let most = COLLECT_MOST.max(2 * added);
-        let left = self.collect_shard(shard % SHARDS, versions, horizon, most, Pruning::WhenItPays);
+        let other_shards = Collection { versions, horizon, most: COLLECT_MOST, pruning: Pruning::WhenItPays };
+        let own_shard = Collection { most: COLLECT_MOST.max(2 * added), ..other_shards };
+        let left = self.collect_shard(shard % SHARDS, own_shard);
         // Shards whose threads are gone have to be collected, too.
         let other = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let is_other = other != shard % SHARDS;
-        let left_there =
-            is_other && self.collect_shard(other, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
+        let left_there = is_other && self.collect_shard(other, other_shards);
         left || left_there
     }
 
     /// Gives back some of what no snapshot can see in each shard. Returns whether more is left that
     /// can be given back.
     pub fn collect_step(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>) -> bool {
+        let step = Collection { versions, horizon, most: STEP_MOST, pruning: Pruning::WhenItPays };
         let mut left = false;
         for shard in 0..SHARDS {
             let _alone = self.collector.lock();
-            left |= self.collect_shard(shard, versions, horizon, STEP_MOST, Pruning::WhenItPays);
+            left |= self.collect_shard(shard, step);
         }
         left
     }
@@ -216,9 +227,10 @@ impl Garbage {
     /// unless another thread collects.
     pub fn collect_until(&self, versions: &Arc<Versions>, horizon: &Horizon<'_>, is_over: impl Fn() -> bool) {
         let Some(_alone) = self.collector.try_lock() else { return };
+        let step = Collection { versions, horizon, most: COLLECT_MOST, pruning: Pruning::WhenItPays };
         for _ in 0..SHARDS {
             let shard = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            self.collect_shard(shard, versions, horizon, COLLECT_MOST, Pruning::WhenItPays);
+            self.collect_shard(shard, step);
             if is_over() {
                 return;
             }
@@ -235,8 +247,9 @@ impl Garbage {
         is_over: &dyn Fn() -> bool,
     ) {
         let _alone = self.collector.lock();
+        let everything = Collection { versions, horizon, most: usize::MAX, pruning };
         for shard in 0..SHARDS {
-            self.collect_versions(shard, versions, horizon, usize::MAX, pruning);
+            self.collect_versions(shard, everything);
             self.purge(shard, versions, usize::MAX, is_over);
         }
     }
@@ -253,28 +266,16 @@ impl Garbage {
 
     /// As the rest of a commit: ends early if a thread waits that must collect. Returns whether
     /// more is left that can be given back.
-    fn collect_shard(
-        &self,
-        shard: usize,
-        versions: &Arc<Versions>,
-        horizon: &Horizon<'_>,
-        most: usize,
-        pruning: Pruning,
-    ) -> bool {
-        let left = self.collect_versions(shard, versions, horizon, most, pruning);
+    fn collect_shard(&self, shard: usize, collection: Collection<'_>) -> bool {
+        let left = self.collect_versions(shard, collection);
+        let Collection { versions, most, .. } = collection;
         let purged = self.purge(shard, versions, most, &|| self.collector.is_wanted());
         left || !purged
     }
 
     /// Gives back at most so many versions of one shard. Returns whether there may be more.
-    fn collect_versions(
-        &self,
-        shard: usize,
-        versions: &Arc<Versions>,
-        horizon: &Horizon<'_>,
-        most: usize,
-        pruning: Pruning,
-    ) -> bool {
+    fn collect_versions(&self, shard: usize, collection: Collection<'_>) -> bool {
+        let Collection { versions, horizon, most, pruning } = collection;
         let pinned = horizon.descriptors.oldest_pin(horizon.bound);
         let oldest = if planted::is(Bug::VersionFreedEarly) { horizon.bound } else { pinned };
         let mut guard = pin();
@@ -293,7 +294,7 @@ impl Garbage {
         let (bytes, bytes_max) = versions.bytes();
         let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
         if pruning == Pruning::Now || behind && bytes > bytes_max / 2 {
-            let pruned = self.prune(shard, versions, horizon, pruning, &mut guard);
+            let pruned = self.prune(shard, collection, &mut guard);
             if pruned || pruning == Pruning::Now {
                 self.order_deletes(shard, versions, &guard);
             }
@@ -353,14 +354,8 @@ impl Garbage {
     }
 
     /// Judges all versions in a shard if that is worth the cost. Returns whether it did.
-    fn prune(
-        &self,
-        shard: usize,
-        versions: &Arc<Versions>,
-        horizon: &Horizon<'_>,
-        pruning: Pruning,
-        guard: &mut Guard,
-    ) -> bool {
+    fn prune(&self, shard: usize, collection: Collection<'_>, guard: &mut Guard) -> bool {
+        let Collection { versions, horizon, pruning, .. } = collection;
         let mut pins = horizon.descriptors.pins();
         pins.sort_unstable();
         if pins.first() == Some(&Csn::ZERO) {

@@ -36,7 +36,10 @@ fn a_pruned_version_takes_over_nothing() {
     });
     let prune = |shard| {
         let horizon = Horizon { bound: Csn(300), descriptors: &descriptors };
-        garbage.collect_shard(shard, &versions, &horizon, usize::MAX, Pruning::Now);
+        garbage.collect_shard(
+            shard,
+            Collection { versions: &versions, horizon: &horizon, most: usize::MAX, pruning: Pruning::Now },
+        );
     };
     let seen_at_five = || {
         let view = View { snapshot: Csn(5), own: Stamp(0) };
@@ -178,7 +181,15 @@ fn pruned_deletions_do_not_wait_for_one_that_a_snapshot_sees() {
         before = Before::Tombstone;
         if csn % 1000 == 1 {
             let horizon = Horizon { bound: Csn(csn + 1), descriptors: &descriptors };
-            garbage.collect_shard(0, &versions, &horizon, COLLECT_MOST, Pruning::Now);
+            garbage.collect_shard(
+                0,
+                Collection {
+                    versions: &versions,
+                    horizon: &horizon,
+                    most: COLLECT_MOST,
+                    pruning: Pruning::Now,
+                },
+            );
             most = most.max(garbage.shards[0].lock().deletes.len());
         }
     }
