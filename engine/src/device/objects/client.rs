@@ -78,19 +78,43 @@ pub(super) fn not_sent(cause: &(dyn StdError + 'static)) -> Option<(FailureKind,
     })
 }
 
-/// Returns what follows from the status of an answer, if no code says more.
-pub(super) fn kind_of_status(status: u16) -> FailureKind {
+/// What to do if there is no such bucket.
+pub(super) const ADVICE_BUCKET: &str = "create the bucket, or correct its name and the endpoint";
+
+/// What to do if the store does not know a request.
+pub(super) const ADVICE_REQUEST: &str = "use a store that knows this request and its conditions";
+
+/// What to do if the store refuses everything for a reason that it does not say.
+pub(super) const ADVICE_CHECK: &str = "check the bucket, the endpoint and the credentials";
+
+/// Returns what follows from the status of an answer, if no code says more, and what to do if the
+/// store refuses everything: `access` if it refuses the credentials.
+pub(super) fn classify_status(status: u16, access: &'static str) -> (FailureKind, &'static str) {
     match status {
-        401 | 403 | 407 => FailureKind::Forbidden,
-        412 => FailureKind::Refused,
-        404 => FailureKind::Absent,
-        409 => FailureKind::Again,
-        429 | 503 => FailureKind::Throttled,
-        501 => FailureKind::Denied,
-        408 | 500.. => FailureKind::Unknown,
-        300.. => FailureKind::Denied,
-        _ => FailureKind::Unknown,
+        401 | 403 | 407 => (FailureKind::Forbidden, access),
+        412 => (FailureKind::Refused, ""),
+        404 => (FailureKind::Absent, ""),
+        409 => (FailureKind::Again, ""),
+        429 | 503 => (FailureKind::Throttled, ""),
+        501 => (FailureKind::Denied, ADVICE_REQUEST),
+        408 | 500.. => (FailureKind::Unknown, ""),
+        300.. => (FailureKind::Denied, ADVICE_CHECK),
+        _ => (FailureKind::Unknown, ""),
     }
+}
+
+/// Returns what a store answered, for people. It may have named no code and no message.
+pub(super) fn answer(status: u16, code: &str, message: &str) -> String {
+    let text = match code {
+        "" => format!("HTTP {status}"),
+        code => format!("{} (HTTP {status})", shortened(code)),
+    };
+    if message.is_empty() { text } else { format!("{text}, {}", shortened(message)) }
+}
+
+/// Returns what is known of a request without an answer.
+pub(super) fn no_answer(error: &(dyn StdError + 'static)) -> (FailureKind, String) {
+    (FailureKind::Unknown, format!("no answer: {}", root(error)))
 }
 
 /// Returns how long ago, by the clock of this machine, the second `written` of the calendar was.

@@ -3,7 +3,7 @@
 //! The sentence names the request, the bucket, the endpoint, the store's code and message. It never
 //! quotes the URL of a request, because that may hold a signature.
 
-use super::super::client::{Place, kind_of_status, not_sent, root, shortened};
+use super::super::client::{ADVICE_BUCKET, Place, answer, classify_status, no_answer, not_sent, root};
 use super::super::request::{Failure, FailureKind, RequestKind};
 use super::super::url::ObjectUrl;
 use crate::base::Error;
@@ -40,11 +40,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.code[..] {
-            "" => write!(f, "HTTP {}", self.status)?,
-            code => write!(f, "{} (HTTP {})", shortened(code), self.status)?,
-        }
-        if self.message.is_empty() { Ok(()) } else { write!(f, ", {}", shortened(&self.message)) }
+        f.write_str(&answer(self.status, &self.code, &self.message))
     }
 }
 
@@ -83,9 +79,7 @@ pub(super) fn failure(
         return refused(place, request, name, answer);
     }
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
-    let (kind, why) = causes
-        .find_map(not_sent)
-        .unwrap_or_else(|| (FailureKind::Unknown, format!("no answer: {}", root(error))));
+    let (kind, why) = causes.find_map(not_sent).unwrap_or_else(|| no_answer(error));
     place.say(kind, request, name, &why)
 }
 
@@ -94,8 +88,6 @@ fn refused(place: &Place, request: RequestKind, name: &str, answer: &Refusal) ->
     let why = if advice.is_empty() { answer.to_string() } else { format!("{answer}; {advice}") };
     place.say(kind, request, name, &why)
 }
-
-const ADVICE_CHECK: &str = "check the bucket, the endpoint and the credentials";
 
 const ADVICE_ACCESS: &str = "allow these credentials to read, write, delete and list in the bucket (Storage \
                              Blob Data Contributor on Azure, Storage Object User on Google)";
@@ -110,7 +102,7 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
         "BlobAlreadyExists" => (FailureKind::Refused, ""),
         "BlockCountExceedsLimit" => (FailureKind::Full, ""),
         "ContainerNotFound" | "NoSuchBucket" | "ContainerBeingDeleted" => {
-            (FailureKind::Denied, "create the bucket, or correct its name and the endpoint")
+            (FailureKind::Denied, ADVICE_BUCKET)
         }
         "InvalidBlobType" | "BlobTypeNotSupported" | "FeatureNotSupported" => {
             (FailureKind::Denied, "use an account whose blobs take appends")
@@ -122,20 +114,9 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
         | "AuthorizationFailure"
         | "InvalidAuthenticationInfo"
         | "NoAuthenticationInformation" => (FailureKind::Forbidden, ADVICE_KEY),
-        _ => classify_status(status),
+        _ if [401, 407].contains(&status) => (FailureKind::Forbidden, ADVICE_KEY),
+        _ => classify_status(status, ADVICE_ACCESS),
     }
-}
-
-fn classify_status(status: u16) -> (FailureKind, &'static str) {
-    let kind = kind_of_status(status);
-    let advice = match status {
-        501 => "use a store that knows this request and its conditions",
-        401 | 407 => ADVICE_KEY,
-        403 => ADVICE_ACCESS,
-        _ if kind == FailureKind::Denied => ADVICE_CHECK,
-        _ => "",
-    };
-    (kind, advice)
 }
 
 /// Returns the error for settings that the client refuses. It quotes the innermost cause only.

@@ -3,7 +3,10 @@
 //! The sentence names the request, the bucket, the endpoint, the store's code and message. It never
 //! quotes a header of the request, because headers hold signatures and tokens.
 
-use super::super::client::{Place, kind_of_status, not_sent, root, shortened};
+use super::super::client::{
+    ADVICE_BUCKET, ADVICE_CHECK, ADVICE_REQUEST, Place, answer, classify_status, no_answer, not_sent, root,
+    shortened,
+};
 use super::super::request::{Failure, FailureKind, RequestKind};
 use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_s3::config::http::HttpResponse;
@@ -55,9 +58,10 @@ impl Place {
                 let text = format!("the request cannot be made: {}; check the settings", root(error));
                 Reason::new(FailureKind::Denied, text)
             }),
-            _ => self
-                .not_answered(error)
-                .unwrap_or_else(|| Reason::new(FailureKind::Unknown, format!("no answer: {}", root(error)))),
+            _ => self.not_answered(error).unwrap_or_else(|| {
+                let (kind, text) = no_answer(error);
+                Reason { kind, text }
+            }),
         }
     }
 
@@ -98,13 +102,7 @@ impl Place {
     fn answered(&self, raw: &HttpResponse, code: Option<&str>, message: Option<&str>) -> Reason {
         let (status, headers) = (raw.status().as_u16(), raw.headers());
         let (kind, advice) = classify(status, code.unwrap_or(""));
-        let mut text = match code {
-            Some(code) => format!("{} (HTTP {status})", shortened(code)),
-            None => format!("HTTP {status}"),
-        };
-        if let Some(message) = message.filter(|message| !message.is_empty()) {
-            text = format!("{text}, {}", shortened(message));
-        }
+        let mut text = answer(status, code.unwrap_or(""), message.unwrap_or(""));
         if let Some(id) = headers.get("x-amz-request-id") {
             text = format!("{text}, request {}", shortened(id));
         }
@@ -127,10 +125,8 @@ const ADVICE_NO_EXPRESS: &str = "; a name that ends in --x-s3 means a directory 
 
 const ADVICE_REGION: &str = "the bucket lies in another region: set AWS_REGION";
 
-const ADVICE_CHECK: &str = "check the bucket, the endpoint and the credentials";
-
-const ADVICE_ACCESS: &str = "allow these credentials to get, put, delete and list objects of the bucket, and \
-                             to create sessions if it is a directory bucket";
+const ADVICE_ACCESS: &str = "allow these credentials to read, write, delete and list in the bucket, and to \
+                             create sessions if it is a directory bucket";
 
 /// Returns what follows from an answer, and what to do if the store refuses everything. A code
 /// says more than a status; a reply to a head has a status only.
@@ -147,7 +143,7 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
         | "RequestLimitExceeded"
         | "BandwidthLimitExceeded" => (FailureKind::Throttled, ""),
         "RequestTimeout" | "IncompleteBody" | "BadDigest" | "InternalError" => (FailureKind::Unknown, ""),
-        "NoSuchBucket" => (FailureKind::Denied, "create the bucket, or correct its name and the endpoint"),
+        "NoSuchBucket" => (FailureKind::Denied, ADVICE_BUCKET),
         "InvalidAccessKeyId" => (FailureKind::Forbidden, "check AWS_ACCESS_KEY_ID and the profile"),
         "SignatureDoesNotMatch" => (FailureKind::Forbidden, "check AWS_SECRET_ACCESS_KEY and the profile"),
         "ExpiredToken" | "InvalidToken" | "TokenRefreshRequired" => {
@@ -160,25 +156,12 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
         | "TemporaryRedirect"
         | "AuthorizationHeaderMalformed"
         | "IllegalLocationConstraintException" => (FailureKind::Denied, ADVICE_REGION),
-        "NotImplemented" | "MethodNotAllowed" => {
-            (FailureKind::Denied, "use a store that knows this request and its conditions")
-        }
+        "NotImplemented" | "MethodNotAllowed" => (FailureKind::Denied, ADVICE_REQUEST),
         // Not the object, but something else that the request needs.
         _ if status == 404 && !code.is_empty() => (FailureKind::Denied, ADVICE_CHECK),
-        _ => classify_status(status),
+        _ if [301, 302, 307, 308].contains(&status) => (FailureKind::Denied, ADVICE_REGION),
+        _ => classify_status(status, ADVICE_ACCESS),
     }
-}
-
-fn classify_status(status: u16) -> (FailureKind, &'static str) {
-    let kind = kind_of_status(status);
-    let advice = match status {
-        501 => "use a store that knows this request and its conditions",
-        301 | 302 | 307 | 308 => ADVICE_REGION,
-        401 | 403 | 407 => ADVICE_ACCESS,
-        _ if kind == FailureKind::Denied => ADVICE_CHECK,
-        _ => "",
-    };
-    (kind, advice)
 }
 
 /// Without credentials the request itself was not sent.
