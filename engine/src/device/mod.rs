@@ -42,6 +42,8 @@ pub mod file;
 pub mod memory;
 pub mod counted;
 pub mod probe;
+#[cfg(any(test, feature = "internals"))]
+mod fault_counts;
 #[cfg(feature = "object-storage")]
 pub mod objects;
 #[cfg(any(test, feature = "internals"))]

@@ -2,11 +2,12 @@
 
 use super::change::Change;
 use super::device::{Device, Reach, SECTOR};
-use super::faults::{CutLogs, FaultCounts, are_reordered};
+use super::faults::{CutLogs, are_reordered};
 use super::file_image::{FileImage, Unsure};
 use super::image::Image;
 use super::memory_image::MemoryImage;
 use crate::base::random::Random;
+use crate::device::fault_counts::FaultCounts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -25,6 +25,7 @@
 //! can detect them.
 
 use super::device::SECTOR;
+use crate::device::fault_counts::FaultCounts;
 use crate::device::mapped::WORD_BYTES;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -181,7 +182,8 @@ impl MishapKind {
     }
 }
 
-/// The names of all events in [`FaultCounts`]: first those that tests arm, then those of crashes.
+/// The names of all events in the counts of a disk, which include those of the crash that made the
+/// disk: first those that tests arm, then those of crashes.
 pub const EVENT_NAMES: [&str; 31] = [
     "open error",
     "read error",
@@ -215,34 +217,6 @@ pub const EVENT_NAMES: [&str; 31] = [
     "write torn by a kill",
     "late write",
 ];
-
-/// How often each event of [`EVENT_NAMES`] occurred on one disk, including the crash that made the
-/// disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FaultCounts(BTreeMap<&'static str, u64>);
-
-impl FaultCounts {
-    /// Returns how often the event `name` occurred.
-    #[must_use]
-    pub fn of(&self, name: &str) -> u64 {
-        self.0.get(name).copied().unwrap_or(0)
-    }
-
-    /// Returns the events that occurred, with their counts.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.iter().map(|(name, count)| (*name, *count))
-    }
-
-    /// Adds the counts of another disk.
-    pub fn merge(&mut self, other: &FaultCounts) {
-        other.iter().for_each(|(name, count)| *self.0.entry(name).or_default() += count);
-    }
-
-    pub(super) fn count(&mut self, name: &'static str) {
-        debug_assert!(EVENT_NAMES.contains(&name), "unknown event {name}");
-        *self.0.entry(name).or_default() += 1;
-    }
-}
 
 /// What a power cut did to a sequence of writes: the first write that lost bytes, and the last
 /// whole write.

@@ -3,9 +3,10 @@
 
 use super::change::log_of;
 use super::device::{Reach, SECTOR};
-use super::faults::{Cut, CutLogs, FaultCounts};
+use super::faults::{Cut, CutLogs};
 use super::image::Image;
 use crate::base::random::Random;
+use crate::device::fault_counts::FaultCounts;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]

@@ -33,9 +33,10 @@ mod mapped;
 mod file;
 mod queue;
 
+pub use super::fault_counts::FaultCounts;
 pub use device::{Cache, Device};
 pub use disk::CrashKind;
-pub use faults::{EVENT_NAMES, Fault, FaultCounts, FaultKind, Mishap, MishapKind, OperationKind};
+pub use faults::{EVENT_NAMES, Fault, FaultKind, Mishap, MishapKind, OperationKind};
 pub use storage::SimulatedStorage;
 
 use super::durability_method::DurabilityMethod;

@@ -3,12 +3,13 @@
 use super::change::{Change, log_of};
 use super::device::{Device, Reach};
 use super::disk::{CrashKind, Disk};
-use super::faults::{EIO, Fate, Fault, FaultCounts, Faults, Mishap, MishapKind, OperationKind};
+use super::faults::{EIO, Fate, Fault, Faults, Mishap, MishapKind, OperationKind};
 use super::image::Image;
 use super::journaled_disk::{JournaledDisk, failure};
 use super::written::WrittenPages;
 use crate::base::Result;
 use crate::base::random::Random;
+use crate::device::fault_counts::FaultCounts;
 use crate::device::locks::FileLocks;
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;

@@ -1,6 +1,6 @@
 //! The objects of a simulated store, and the effects of requests on them.
 
-use super::options::StoreOptions;
+use super::options::{BrokenPromises, StoreOptions};
 use crate::base::checksum::crc;
 use crate::device::objects::{Condition, Failure, FailureKind, Listed, Outcome, Reply, Request, Version};
 use bytes::{Bytes, BytesMut};
@@ -11,17 +11,32 @@ use std::sync::Arc;
 /// An object of a simulated store.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SimulatedObject {
-    /// The bytes of its creation and of each append.
-    parts: Vec<Bytes>,
+    /// The bytes as they were written.
+    pieces: Vec<Bytes>,
     len: u64,
+    /// Appends, the creation included.
+    parts: u64,
     version: Version,
-    /// It was created for appends, so it is never replaced.
+    /// The object was created for appends, so it is never replaced.
     takes_appends: bool,
 }
 
 impl SimulatedObject {
     fn new(body: Bytes, version: Version, takes_appends: bool) -> SimulatedObject {
-        SimulatedObject { len: body.len() as u64, parts: vec![body], version, takes_appends }
+        SimulatedObject { len: body.len() as u64, pieces: vec![body], parts: 1, version, takes_appends }
+    }
+
+    /// Returns an object of a store in which any object takes appends, as it was before a restart.
+    #[must_use]
+    pub fn restored(body: Bytes, version: Version, parts: u64) -> SimulatedObject {
+        SimulatedObject { parts, ..SimulatedObject::new(body, version, false) }
+    }
+
+    /// Returns the object with other bytes and the same version, as a store that tears reads shows
+    /// it.
+    #[must_use]
+    pub fn with_body(&self, body: Bytes) -> SimulatedObject {
+        SimulatedObject { len: body.len() as u64, pieces: vec![body], version: self.version.clone(), ..*self }
     }
 
     /// Returns the version.
@@ -30,10 +45,17 @@ impl SimulatedObject {
         &self.version
     }
 
+    /// Returns the number of bytes.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "a length, not a collection")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
     /// Returns the number of appends, the creation included.
     #[must_use]
     pub fn parts(&self) -> u64 {
-        self.parts.len() as u64
+        self.parts
     }
 
     /// Returns all bytes.
@@ -44,24 +66,27 @@ impl SimulatedObject {
 
     fn append(&mut self, body: Bytes, version: Version) {
         self.len += body.len() as u64;
-        self.parts.push(body);
+        self.parts += 1;
+        self.pieces.push(body);
         self.version = version;
     }
 
-    fn read(&self, range: Range<u64>) -> Bytes {
+    /// Returns a range of the bytes, cut at the end.
+    #[must_use]
+    pub fn read(&self, range: Range<u64>) -> Bytes {
         let (from, to) = (range.start.min(self.len), range.end.min(self.len));
         if from >= to {
             return Bytes::new();
         }
-        if let [only] = &self.parts[..] {
+        if let [only] = &self.pieces[..] {
             return only.slice(from as usize..to as usize);
         }
         let (mut bytes, mut at) = (BytesMut::with_capacity((to - from) as usize), 0);
-        for part in &self.parts {
-            let end = at + part.len() as u64;
+        for piece in &self.pieces {
+            let end = at + piece.len() as u64;
             if at < to && end > from {
                 let cut = (from.max(at) - at) as usize..(to.min(end) - at) as usize;
-                bytes.extend_from_slice(&part[cut]);
+                bytes.extend_from_slice(&piece[cut]);
             }
             at = end;
         }
@@ -75,7 +100,8 @@ impl SimulatedObject {
 
 /// A change of one object.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+#[allow(missing_docs, reason = "a request that took effect, without its condition")]
+pub enum Change {
     Put { name: String, object: Arc<SimulatedObject> },
     Append { name: String, body: Bytes, version: Version },
     Remove { name: String },
@@ -83,26 +109,33 @@ pub(super) enum Change {
 
 /// All objects of a store at one moment. Cloning shares the bodies.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bucket {
+pub struct Bucket {
     objects: BTreeMap<String, Arc<SimulatedObject>>,
     /// Versions given so far.
     versions: u64,
 }
 
-fn failure<T>(kind: FailureKind, what: &str) -> Result<T, Failure> {
+fn failure<T>(kind: FailureKind, what: impl Into<String>) -> Result<T, Failure> {
     Err(Failure { kind, what: what.into() })
 }
 
 impl Bucket {
-    pub(super) fn objects(&self) -> &BTreeMap<String, Arc<SimulatedObject>> {
+    /// Returns the objects by their names.
+    #[must_use]
+    pub fn objects(&self) -> &BTreeMap<String, Arc<SimulatedObject>> {
         &self.objects
+    }
+
+    /// Gives the next version at least this number.
+    pub fn skip_versions(&mut self, next: u64) {
+        self.versions = self.versions.max(next.saturating_sub(1));
     }
 
     /// Returns the change that a request makes if it takes effect now, and the reply.
     ///
     /// # Errors
     /// The store's refusal.
-    pub(super) fn judge(
+    pub fn judge(
         &self,
         options: &StoreOptions,
         request: &Request,
@@ -112,11 +145,9 @@ impl Bucket {
                 if name.is_empty() {
                     return failure(FailureKind::Denied, "a name is empty");
                 }
-                if !options.broken.conditions_ignored {
-                    self.check(name, condition)?;
-                    if self.objects.get(name).is_some_and(|object| object.takes_appends) {
-                        return failure(FailureKind::Denied, "an object that takes appends is not replaced");
-                    }
+                self.check(&options.broken, name, condition)?;
+                if self.objects.get(name).is_some_and(|object| object.takes_appends) {
+                    return failure(FailureKind::Denied, "an object that takes appends is not replaced");
                 }
                 Ok(self.put(options, name, body, false))
             }
@@ -124,10 +155,8 @@ impl Bucket {
                 if body.is_empty() {
                     return failure(FailureKind::Denied, "an object that takes appends has a first byte");
                 }
-                if !options.broken.conditions_ignored {
-                    self.check(name, &Condition::Absent)?;
-                }
-                Ok(self.put(options, name, body, options.appends))
+                self.check(&options.broken, name, &Condition::Absent)?;
+                Ok(self.put(options, name, body, options.appends && options.appends_apart))
             }
             Request::Append { .. } => self.judge_append(options, request),
             Request::Delete { name } => {
@@ -138,9 +167,16 @@ impl Bucket {
         }
     }
 
-    fn check(&self, name: &str, condition: &Condition) -> Result<(), Failure> {
+    /// Checks a condition of an object, unless the store ignores it.
+    ///
+    /// # Errors
+    /// The condition does not hold.
+    pub fn check(&self, broken: &BrokenPromises, name: &str, condition: &Condition) -> Result<(), Failure> {
         match (condition, self.objects.get(name)) {
-            (Condition::Absent, Some(_)) => failure(FailureKind::Refused, "the object exists"),
+            (Condition::Absent, Some(_)) if !broken.creations_overwrite => {
+                failure(FailureKind::Refused, "the object exists")
+            }
+            (Condition::Unchanged(_), _) if broken.versions_ignored => Ok(()),
             (Condition::Unchanged(_), None) => failure(FailureKind::Absent, "no such object"),
             (Condition::Unchanged(version), Some(object)) if object.version != *version => {
                 failure(FailureKind::Refused, "the object has another version")
@@ -160,29 +196,31 @@ impl Bucket {
         if !options.appends {
             return failure(FailureKind::Denied, "the store does not know appends");
         }
-        if *offset == 0 {
+        if *offset == 0 && options.appends_apart {
             return failure(FailureKind::Denied, "an append at offset 0 creates objects");
         }
         if options.broken.appends_overwrite {
-            return Ok(self.put(options, name, body, true));
+            return Ok(self.put(options, name, body, options.appends_apart));
         }
         let Some(object) = self.objects.get(name) else {
-            return failure(FailureKind::Absent, "no such object");
+            return match *offset {
+                0 => Ok(self.put(options, name, body, false)),
+                _ => failure(FailureKind::Absent, "no such object"),
+            };
         };
-        if !object.takes_appends {
+        if options.appends_apart && !object.takes_appends {
             return failure(FailureKind::Denied, "the object was not created for appends");
         }
-        if !options.broken.conditions_ignored {
-            if object.len != *offset {
-                return failure(FailureKind::Refused, "the object has another length");
-            }
-            let wanted = version.as_ref().filter(|_| options.appends_check_version);
-            if wanted.is_some_and(|wanted| *wanted != object.version) {
-                return failure(FailureKind::Refused, "the object has another version");
-            }
+        if object.len != *offset && !options.broken.offsets_ignored {
+            let what = format!("the object has {} bytes, and the offset is {offset}", object.len);
+            return failure(FailureKind::Refused, what);
+        }
+        if let Some(version) = version.as_ref().filter(|_| options.appends_check_version) {
+            self.check(&options.broken, name, &Condition::Unchanged(version.clone()))?;
         }
         if object.parts() >= options.parts_max {
-            return failure(FailureKind::Full, "the object takes no more appends");
+            let what = format!("the object has {} parts, and takes no more", object.parts);
+            return failure(FailureKind::Full, what);
         }
         let len = object.len + body.len() as u64;
         let version = if options.broken.versions_repeat {
@@ -234,7 +272,8 @@ impl Bucket {
         Ok(object.reply(body))
     }
 
-    pub(super) fn apply(&mut self, change: &Change) {
+    /// Makes a change that was judged on these objects.
+    pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Put { name, object } => {
                 self.versions += 1;

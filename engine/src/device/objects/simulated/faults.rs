@@ -1,6 +1,7 @@
 //! Faults of requests, by odds or armed one by one, and counts of what went wrong.
 
 use crate::base::random::Random;
+use crate::device::fault_counts::FaultCounts;
 use crate::device::objects::{FailureKind, Request, RequestKind};
 use std::collections::BTreeMap;
 
@@ -51,7 +52,7 @@ impl FaultKind {
         FaultKind::Forbidden,
     ];
 
-    /// Returns the name, one of [`EVENT_NAMES`].
+    /// Returns the name in [`FaultCounts`].
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -69,7 +70,7 @@ impl FaultKind {
     }
 
     /// Returns the failure of which the client hears, if the fault alone decides.
-    pub(super) fn reply(self) -> Option<FailureKind> {
+    fn reply(self) -> Option<FailureKind> {
         match self {
             FaultKind::ThrottledBefore | FaultKind::ThrottledAfter => Some(FailureKind::Throttled),
             FaultKind::LostRequest | FaultKind::LostReply | FaultKind::Late => Some(FailureKind::Unknown),
@@ -80,10 +81,27 @@ impl FaultKind {
         }
     }
 
-    /// Returns whether the request takes effect at its turn.
-    pub(super) fn takes_effect(self) -> bool {
-        use FaultKind::{Duplicated, LostReply, Repeated, ThrottledAfter};
-        matches!(self, ThrottledAfter | LostReply | Duplicated | Repeated)
+    /// Returns how often the request takes effect at its turn.
+    pub(super) fn effects(self) -> usize {
+        match self {
+            FaultKind::Repeated => 2,
+            FaultKind::ThrottledAfter | FaultKind::LostReply | FaultKind::Duplicated => 1,
+            _ => 0,
+        }
+    }
+
+    /// Lets a request meet the fault: calls `effect` as often as the request takes effect at its
+    /// turn. Returns the answer that the client hears, or the failure in its place.
+    ///
+    /// # Errors
+    /// What the client hears, if it is not the store's answer.
+    pub fn meet<T>(self, mut effect: impl FnMut() -> T) -> Result<T, FailureKind> {
+        let mut answer = None;
+        (0..self.effects()).for_each(|_| answer = Some(effect()));
+        match (self.reply(), answer) {
+            (None, Some(answer)) => Ok(answer),
+            (kind, _) => Err(kind.unwrap_or(FailureKind::Unknown)),
+        }
     }
 
     /// Returns whether requests of this kind can have the fault.
@@ -123,50 +141,6 @@ impl Fault {
         self.kind.fits(kind)
             && self.request.is_none_or(|own| own == kind)
             && request.name().starts_with(&self.prefix)
-    }
-}
-
-/// The names of all events in [`FaultCounts`].
-pub const EVENT_NAMES: [&str; 18] = [
-    "throttled before the effect",
-    "throttled after the effect",
-    "lost request",
-    "lost reply",
-    "late request",
-    "again",
-    "denied",
-    "duplicated request",
-    "repeated request",
-    "forbidden",
-    "out-of-order effect",
-    "out-of-order reply",
-    "late effect",
-    "late effect after the client's death",
-    "late effect never",
-    "partitioned",
-    "stale list",
-    "stale read",
-];
-
-/// How often each event of [`EVENT_NAMES`] occurred in one store.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FaultCounts(BTreeMap<&'static str, u64>);
-
-impl FaultCounts {
-    /// Returns how often the event `name` occurred.
-    #[must_use]
-    pub fn of(&self, name: &str) -> u64 {
-        self.0.get(name).copied().unwrap_or(0)
-    }
-
-    /// Returns the events that occurred, with their counts.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.iter().map(|(name, count)| (*name, *count))
-    }
-
-    pub(super) fn count(&mut self, name: &'static str) {
-        debug_assert!(EVENT_NAMES.contains(&name), "unknown event {name}");
-        *self.0.entry(name).or_default() += 1;
     }
 }
 

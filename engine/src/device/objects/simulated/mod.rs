@@ -26,9 +26,10 @@ mod network;
 mod client;
 mod store;
 
-pub use bucket::SimulatedObject;
+pub use super::super::fault_counts::FaultCounts;
+pub use bucket::{Bucket, Change, SimulatedObject};
 pub use client::SimulatedClient;
-pub use faults::{EVENT_NAMES, Fault, FaultCounts, FaultKind};
+pub use faults::{Fault, FaultKind};
 pub use journal::{Event, Record};
 pub use options::{BrokenPromises, Delivery, StoreOptions};
 pub use store::SimulatedStore;

@@ -233,27 +233,25 @@ impl Network {
     /// Serves a request that has reached the store or its fault. Returns what the client hears.
     fn serve(&mut self, item: &InFlight) -> Outcome {
         let Some(fault) = item.fault else { return self.take_effect(item) };
-        let mut answer = fault.takes_effect().then(|| self.take_effect(item));
+        let mut effects = 0;
+        let answer = fault.meet(|| {
+            if effects > 0 {
+                self.record(item, Event::Copied);
+            }
+            effects += 1;
+            self.take_effect(item)
+        });
         match fault {
             FaultKind::Late => self.send_late(item),
             FaultKind::Duplicated => {
                 self.record(item, Event::Copied);
                 self.send_late(item);
             }
-            FaultKind::Repeated => {
-                self.record(item, Event::Copied);
-                answer = Some(self.take_effect(item));
-            }
-            _ if answer.is_none() => self.record(item, Event::Lost),
+            _ if effects == 0 => self.record(item, Event::Lost),
             _ => {}
         }
-        match (fault.reply(), answer) {
-            (None, Some(outcome)) => outcome,
-            (kind, _) => {
-                let kind = kind.unwrap_or(FailureKind::Unknown);
-                Err(Failure { kind, what: format!("simulated: {}", fault.name()) })
-            }
-        }
+        let what = || format!("simulated: {}", fault.name());
+        answer.unwrap_or_else(|kind| Err(Failure { kind, what: what() }))
     }
 
     /// Lets the request take effect now. Returns the store's answer.

@@ -19,8 +19,12 @@ pub enum Delivery {
 pub struct BrokenPromises {
     /// The store ignores the offset of an append, and replaces the object by the appended bytes.
     pub appends_overwrite: bool,
-    /// Puts and appends take effect whatever their conditions say.
-    pub conditions_ignored: bool,
+    /// A put takes effect although its condition says that the object must be absent.
+    pub creations_overwrite: bool,
+    /// Puts and appends take effect although the object has another version.
+    pub versions_ignored: bool,
+    /// An append at a wrong offset adds its bytes to the end.
+    pub offsets_ignored: bool,
     /// A list shows the names as they were before the last change.
     pub lists_are_stale: bool,
     /// A get or head shows the object as it was before the last change of the store.
@@ -38,6 +42,10 @@ pub struct StoreOptions {
     pub delivery: Delivery,
     /// Objects take appends.
     pub appends: bool,
+    /// Objects that take appends are created for it, and are never replaced. Otherwise appends and
+    /// puts may change any object, and an append at offset 0 may create one, as in a directory
+    /// bucket of S3.
+    pub appends_apart: bool,
     /// Most appends that an object takes, its creation included.
     pub parts_max: u64,
     /// An append may also name the version that the object must have.
@@ -52,14 +60,15 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// Returns a store that keeps its promises, takes 10,000 appends to an object, checks versions
-    /// of appends, and has a network without latency.
+    /// Returns a store that keeps its promises, takes 10,000 appends to an object that was created
+    /// for them, checks versions of appends, and has a network without latency.
     #[must_use]
     pub fn new(seed: u64) -> StoreOptions {
         StoreOptions {
             seed,
             delivery: Delivery::Network,
             appends: true,
+            appends_apart: true,
             parts_max: 10_000,
             appends_check_version: true,
             latency: Duration::ZERO,

@@ -2,10 +2,11 @@
 
 use super::bucket::{Bucket, Change, SimulatedObject};
 use super::client::{Shared, SimulatedClient};
-use super::faults::{Fault, FaultCounts, FaultKind};
+use super::faults::{Fault, FaultKind};
 use super::journal::Record;
 use super::network::Network;
 use super::options::{Delivery, StoreOptions};
+use crate::device::fault_counts::FaultCounts;
 use crate::device::objects::{Request, RequestKind};
 use bytes::Bytes;
 use std::collections::BTreeMap;

@@ -18,15 +18,22 @@ fn append_may_overwrite() {
 }
 
 #[test]
-fn conditions_may_be_ignored() {
-    let (store, client) = broken(BrokenPromises { conditions_ignored: true, ..Default::default() });
+fn each_condition_may_be_ignored() {
+    let (store, client) = broken(BrokenPromises { creations_overwrite: true, ..Default::default() });
     done(&client, create("a", "one"));
     done(&client, create("a", "two"));
-    done(&client, put_if("a", "three", Condition::Unchanged(Version("v1".into()))));
-    assert_eq!(text(&store, "a").as_deref(), Some("three"));
-    done(&client, create("b", "one"));
-    done(&client, append("b", 77, "+"));
-    assert_eq!(text(&store, "b").as_deref(), Some("one+"));
+    assert_eq!(text(&store, "a").as_deref(), Some("two"));
+    let old = put_if("b", "two", Condition::Unchanged(Version("v0".into())));
+    done(&client, put("b", "one"));
+    assert_eq!(refused(&client, old.clone()), FailureKind::Refused);
+    let (store, client) = broken(BrokenPromises { versions_ignored: true, ..Default::default() });
+    done(&client, put("b", "one"));
+    done(&client, old);
+    assert_eq!(text(&store, "b").as_deref(), Some("two"));
+    let (store, client) = broken(BrokenPromises { offsets_ignored: true, ..Default::default() });
+    done(&client, create("c", "one"));
+    done(&client, append("c", 77, "+"));
+    assert_eq!(text(&store, "c").as_deref(), Some("one+"));
 }
 
 #[test]

@@ -198,3 +198,17 @@ fn requests_end_after_their_client_was_dropped() {
     wait_for_end(&store);
     assert_eq!(kinds(&outcomes), [None; 20]);
 }
+
+#[test]
+fn any_object_takes_appends_unless_they_are_apart() {
+    let options = StoreOptions { delivery: Delivery::Immediate, ..StoreOptions::new(1) };
+    let store = SimulatedStore::with(StoreOptions { appends_apart: false, ..options });
+    let client = store.client();
+    done(&client, put("a", "one"));
+    assert_eq!(done(&client, append("a", 3, "+")).len, 4);
+    assert_eq!(refused(&client, append("a", 0, "+")), FailureKind::Refused);
+    done(&client, put("a", "two"));
+    assert_eq!(text(&store, "a").as_deref(), Some("two"));
+    done(&client, append("b", 0, "new"));
+    assert_eq!(text(&store, "b").as_deref(), Some("new"));
+}
