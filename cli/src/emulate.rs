@@ -30,7 +30,7 @@ enum Store {
 #[command(after_help = "\
 Examples:
   quench emulate s3 --model s3-express          prints what to set, and runs until Ctrl-C
-  quench emulate s3 --directory /tmp/s3         keeps objects in a directory
+  quench emulate s3 --directory /tmp/s3         keeps objects for the next emulator
   quench emulate s3 --faults lost=0.01,error-after=0.01,late=0.01:2s
   curl -X PUT --data throttle=0.2 http://127.0.0.1:PORT/.emulator/faults
   curl http://127.0.0.1:PORT/.emulator/counts   requests since the start
@@ -46,10 +46,10 @@ struct S3Args {
     /// Address; port 0 chooses a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Keep objects in this directory
+    /// Keep objects in memory, and in this directory for the next emulator
     #[arg(long, conflicts_with = "memory")]
     directory: Option<PathBuf>,
-    /// Keep objects in memory (the default)
+    /// Keep objects in memory only (the default)
     #[arg(long)]
     memory: bool,
     /// How long requests take: none, s3-express, s3-standard

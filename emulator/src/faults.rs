@@ -1,32 +1,61 @@
 //! What goes wrong with requests, and how often.
 
+use crate::ending::End;
+use quenchdb::internals::device::objects::simulated::FaultKind;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Something that happens to a request.
+/// Something that happens to a request: to the request itself, as in a simulated store, and to
+/// its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
-    /// 503 SlowDown. Nothing happened.
-    Throttle,
-    /// 403 AccessDenied. Nothing happened.
-    Deny,
-    /// 500 InternalError. Nothing happened.
-    ErrorBefore,
-    /// 500 InternalError, although the request took effect.
-    ErrorAfter,
-    /// The connection is closed. Nothing happened.
-    Reset,
-    /// The connection is closed without an answer. The request took effect.
-    Lost,
-    /// The connection is closed in the middle of the answer to a read. A write ends as by `Reset`.
-    Cut,
-    /// The connection is closed at once, and the write takes effect after so long.
-    Late(Duration),
-    /// The request is carried out twice, as by a proxy that repeats it. The second answer counts.
-    Twice,
-    /// The answer takes so much longer.
-    Slow(Duration),
+pub(crate) struct Fault {
+    name: &'static str,
+    kind: Option<FaultKind>,
+    end: End,
+    /// How much later the request takes effect, or its answer comes.
+    pub time: Duration,
+}
+
+/// All faults. The last two have a time.
+const FAULTS: [Fault; 10] = [
+    fault("throttle", Some(FaultKind::ThrottledBefore), End::Answer),
+    fault("deny", Some(FaultKind::Forbidden), End::Answer),
+    fault("error-before", Some(FaultKind::LostRequest), End::Answer),
+    fault("error-after", Some(FaultKind::LostReply), End::Answer),
+    fault("reset", Some(FaultKind::LostRequest), End::Close),
+    fault("lost", Some(FaultKind::LostReply), End::Close),
+    fault("cut", None, End::Cut),
+    fault("twice", Some(FaultKind::Repeated), End::Answer),
+    fault(LATE, Some(FaultKind::Late), End::Close),
+    fault(SLOW, None, End::Answer),
+];
+const LATE: &str = "late";
+const SLOW: &str = "slow";
+
+const fn fault(name: &'static str, kind: Option<FaultKind>, end: End) -> Fault {
+    Fault { name, kind, end, time: Duration::ZERO }
+}
+
+impl Fault {
+    fn has_time(&self) -> bool {
+        [LATE, SLOW].contains(&self.name)
+    }
+
+    /// Returns how much longer the answer takes.
+    pub fn delay(&self) -> Duration {
+        if self.name == SLOW { self.time } else { Duration::ZERO }
+    }
+
+    /// Returns what happens to a request, and to its connection. A write whose answer would be cut,
+    /// and a read that would be late, are lost.
+    pub fn of(&self, writes: bool) -> (Option<FaultKind>, End) {
+        match (self.kind, self.end) {
+            (None, End::Cut) if writes => (Some(FaultKind::LostRequest), End::Close),
+            (Some(FaultKind::Late), end) if !writes => (Some(FaultKind::LostRequest), end),
+            usual => usual,
+        }
+    }
 }
 
 /// How often each fault happens: `throttle=0.01,error-after=0.02,late=0.01:2s`. Probabilities are
@@ -81,27 +110,15 @@ impl FromStr for Faults {
             };
             let odds = odds.parse::<f64>().ok().filter(|odds| (0.0..=1.0).contains(odds));
             let odds = odds.ok_or_else(|| format!("`{item}` has no probability between 0 and 1"))?;
-            let fault = match (name, time) {
-                ("throttle", None) => Fault::Throttle,
-                ("deny", None) => Fault::Deny,
-                ("error-before", None) => Fault::ErrorBefore,
-                ("error-after", None) => Fault::ErrorAfter,
-                ("reset", None) => Fault::Reset,
-                ("lost", None) => Fault::Lost,
-                ("cut", None) => Fault::Cut,
-                ("twice", None) => Fault::Twice,
-                ("late", Some(time)) => Fault::Late(time),
-                ("slow", Some(time)) => Fault::Slow(time),
-                ("late" | "slow", None) => {
-                    return Err(format!("`{item}` lacks its time: write {name}=probability:2s"));
-                }
-                (_, None) => {
-                    return Err(format!(
-                        "there is no fault `{name}`: use throttle, deny, error-before, error-after, reset, \
-                         lost, cut, twice, late or slow"
-                    ));
-                }
-                (_, Some(_)) => return Err(format!("`{item}` takes no time")),
+            let Some(fault) = FAULTS.into_iter().find(|fault| fault.name == name) else {
+                let names = FAULTS.map(|fault| fault.name).join(", ");
+                return Err(format!("there is no fault `{name}`: use {names}"));
+            };
+            let fault = match time {
+                Some(time) if fault.has_time() => Fault { time, ..fault },
+                None if !fault.has_time() => fault,
+                Some(_) => return Err(format!("`{item}` takes no time")),
+                None => return Err(format!("`{item}` lacks its time: write {name}=probability:2s")),
             };
             faults.odds.push((odds, fault));
         }
@@ -116,29 +133,12 @@ impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (odds, fault)) in self.odds.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
-            write!(f, "{comma}{}={odds}", fault.name())?;
-            if let Fault::Late(time) | Fault::Slow(time) = fault {
-                write!(f, ":{}ms", time.as_millis())?;
+            write!(f, "{comma}{}={odds}", fault.name)?;
+            if fault.has_time() {
+                write!(f, ":{}ms", fault.time.as_millis())?;
             }
         }
         Ok(())
-    }
-}
-
-impl Fault {
-    fn name(self) -> &'static str {
-        match self {
-            Fault::Throttle => "throttle",
-            Fault::Deny => "deny",
-            Fault::ErrorBefore => "error-before",
-            Fault::ErrorAfter => "error-after",
-            Fault::Reset => "reset",
-            Fault::Lost => "lost",
-            Fault::Cut => "cut",
-            Fault::Late(_) => "late",
-            Fault::Twice => "twice",
-            Fault::Slow(_) => "slow",
-        }
     }
 }
 

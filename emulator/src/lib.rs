@@ -1,11 +1,14 @@
 //! A server that behaves like S3 and its directory buckets, for tests and trials on one machine.
 //!
 //! ```text
-//!   SDK ──HTTP──▶ Server ──▶ Signature ──▶ s3s ──▶ Service ──▶ Store ──▶ Log (a directory)
-//!                                                    │            └────▶ or memory
+//!   SDK ──HTTP──▶ Server ──▶ Signature ──▶ s3s ──▶ Service ──▶ Store ──▶ simulated buckets
+//!                                                    │            └────▶ Log (a directory)
 //!                                                    ├─ Latency    how long a request takes
 //!                                                    └─ Faults     what goes wrong with it
 //! ```
+//!
+//! Objects, conditions, appends and their faults are those of the simulated store of QuenchDB's own
+//! tests. Here are S3's names for them, connections, times and a directory.
 //!
 //! It has what a database needs of S3: conditional puts and deletes, appends at an offset with a
 //! limit of parts, ranged reads, lists, multipart uploads, checksums, sessions of directory
@@ -23,12 +26,12 @@
 //! ```
 
 mod refusal;
+mod ending;
 mod faults;
 mod latency;
 mod mistakes;
 mod options;
 mod log;
-mod content;
 mod store;
 mod uploads;
 mod checksums;

@@ -1,259 +1,215 @@
-//! The directory of an emulator: all changes in their order, in files of 256 MiB.
+//! The directory of an emulator: all changes in their order, for the next emulator.
 //!
 //! ```text
 //!   record:  length of the change, u32 │ of the body, u64 │ CRC-32C of both, u32 │ change (JSON) │ body
 //! ```
 //!
-//! The bodies stay where they were written; objects point at them. The oldest file goes when no
-//! object points into it. If too much is dead, the store writes the oldest file's live objects
-//! again.
+//! The emulator reads the files in the order of their numbers, and writes to the last. If too much
+//! is dead, a new file begins with all objects, and the older files go. Objects that an older file
+//! still has after a crash are the same.
 
-use crate::content::{At, Chunk};
 use bytes::Bytes;
+use quenchdb::internals::device::objects::Version;
+use quenchdb::internals::device::objects::simulated::{Change, SimulatedObject};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const HEADER_BYTES: u64 = 16;
-/// A new file begins when the last has so many bytes.
-const FILE_BYTES: u64 = 256 << 20;
+const HEADER_BYTES: usize = 16;
 /// So many dead bytes are left alone.
 const DEAD_BYTES: u64 = 1 << 30;
-/// No change is longer: keys have at most 1,024 bytes.
-const CHANGE_BYTES_MAX: u32 = 64 << 10;
 
-/// A change of the store.
+/// A change of the store, as text. The body stands behind it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Change {
+pub(crate) enum Record {
     CreateBucket { bucket: String },
     DeleteBucket { bucket: String },
-    Put { bucket: String, key: String, tag: u64, parts: u64, modified_ms: u64 },
-    Append { bucket: String, key: String, tag: u64, modified_ms: u64 },
+    Put { bucket: String, key: String, tag: u64, parts: u64 },
+    Append { bucket: String, key: String, tag: u64 },
     Delete { bucket: String, key: String },
 }
 
-#[derive(Debug)]
-struct LogFile {
-    file: Arc<File>,
-    path: PathBuf,
-    len: u64,
-    /// Bytes of bodies to which objects point.
-    live: u64,
+/// Returns the version with this number, as a bucket names it.
+pub(crate) fn version_of(tag: u64) -> Version {
+    Version(format!("v{tag}"))
+}
+
+/// Returns the number of a version: the time at which it was written, in nanoseconds since 1970.
+pub(crate) fn tag_of(version: &Version) -> u64 {
+    version.0.trim_start_matches('v').parse().unwrap_or_default()
+}
+
+impl Record {
+    /// Returns the record of a bucket's change, and its body.
+    pub fn of(bucket: &str, change: &Change) -> (Record, Bytes) {
+        let bucket = bucket.to_string();
+        match change {
+            Change::Put { name, object } => {
+                let (tag, parts) = (tag_of(object.version()), object.parts());
+                (Record::Put { bucket, key: name.clone(), tag, parts }, object.body())
+            }
+            Change::Append { name, body, version } => {
+                (Record::Append { bucket, key: name.clone(), tag: tag_of(version) }, body.clone())
+            }
+            Change::Remove { name } => (Record::Delete { bucket, key: name.clone() }, Bytes::new()),
+        }
+    }
+
+    /// Returns the bucket, and the change of it unless it is created or deleted itself.
+    pub fn change(self, body: Bytes) -> (String, Option<Change>) {
+        match self {
+            Record::CreateBucket { bucket } | Record::DeleteBucket { bucket } => (bucket, None),
+            Record::Put { bucket, key, tag, parts } => {
+                let object = Arc::new(SimulatedObject::restored(body, version_of(tag), parts));
+                (bucket, Some(Change::Put { name: key, object }))
+            }
+            Record::Append { bucket, key, tag } => {
+                (bucket, Some(Change::Append { name: key, body, version: version_of(tag) }))
+            }
+            Record::Delete { bucket, key } => (bucket, Some(Change::Remove { name: key })),
+        }
+    }
+
+    fn to_bytes(&self, body: &[u8]) -> io::Result<Vec<u8>> {
+        let text = serde_json::to_vec(self)?;
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + text.len() + body.len());
+        bytes.extend_from_slice(&(text.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&crc32c::crc32c_append(crc32c::crc32c(&text), body).to_le_bytes());
+        bytes.extend_from_slice(&text);
+        bytes.extend_from_slice(body);
+        Ok(bytes)
+    }
+
+    /// Returns the record at the beginning of `bytes`, if it is whole, its body, and the rest.
+    fn parse(bytes: &[u8]) -> Option<(Record, &[u8], &[u8])> {
+        let (text_len, rest) = bytes.split_first_chunk::<4>()?;
+        let (body_len, rest) = rest.split_first_chunk::<8>()?;
+        let (crc, rest) = rest.split_first_chunk::<4>()?;
+        let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*text_len) as usize)?;
+        let (body, rest) = rest.split_at_checked(u64::from_le_bytes(*body_len) as usize)?;
+        if crc32c::crc32c_append(crc32c::crc32c(text), body) != u32::from_le_bytes(*crc) {
+            return None;
+        }
+        Some((serde_json::from_slice(text).ok()?, body, rest))
+    }
 }
 
 /// See the module's text.
 #[derive(Debug)]
 pub(crate) struct Log {
     directory: PathBuf,
-    files: BTreeMap<u64, LogFile>,
-    /// Each file begins with them, because older files go.
-    buckets: BTreeSet<String>,
+    /// The last file.
+    file: File,
+    number: u64,
+    len: u64,
+    /// With more bytes the log is written again.
+    len_max: u64,
     /// Held as long as the log is.
     _lock: File,
 }
 
 impl Log {
-    /// Opens the directory, and calls `replay` for each change in it, oldest first.
+    /// Opens the directory, and calls `replay` for each record in it, oldest first.
     ///
     /// # Errors
     /// Another emulator has the directory; a file cannot be read, or is damaged in the middle.
-    pub fn open(directory: &Path, mut replay: impl FnMut(Change, Chunk)) -> io::Result<Log> {
+    pub fn open(directory: &Path, mut replay: impl FnMut(Record, Bytes)) -> io::Result<Log> {
         fs::create_dir_all(directory).map_err(|error| named(directory, &error))?;
-        let lock =
-            OpenOptions::new().create(true).truncate(false).write(true).open(directory.join("lock"))?;
+        let mut options = OpenOptions::new();
+        let lock = options.create(true).truncate(false).write(true).open(directory.join("lock"))?;
         if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             let what = format!("another emulator has the directory {}", directory.display());
             return Err(io::Error::new(io::ErrorKind::ResourceBusy, what));
         }
-        let mut log = Log {
-            directory: directory.into(),
-            files: BTreeMap::new(),
-            buckets: BTreeSet::new(),
-            _lock: lock,
-        };
-        let mut numbers = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            let name = entry?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(".log")).map(str::parse::<u64>);
-            numbers.extend(number.and_then(Result::ok));
-        }
-        numbers.sort_unstable();
-        let last = numbers.last().copied();
-        for number in numbers {
-            let path = log.path(number);
-            let file = OpenOptions::new().read(true).write(true).open(&path)?;
-            let file = Arc::new(file);
-            let replay = &mut |change: Change, chunk| {
-                log.count_bucket(&change);
-                replay(change, chunk);
-            };
-            let len = read_all(&file, number, replay).map_err(|error| named(&path, &error))?;
-            if len < file.metadata()?.len() {
-                if Some(number) != last {
-                    let what = format!("{} is damaged at byte {len}", path.display());
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-                }
-                // The end of a record that was never acknowledged.
-                file.set_len(len)?;
+        let numbers = numbers(directory)?;
+        let (number, mut len) = (numbers.last().copied().unwrap_or(1), 0);
+        let file = options.open(path(directory, number))?;
+        for at in numbers {
+            let path = path(directory, at);
+            let bytes = fs::read(&path).map_err(|error| named(&path, &error))?;
+            let mut rest = &bytes[..];
+            while let Some((record, body, behind)) = Record::parse(rest) {
+                replay(record, Bytes::copy_from_slice(body));
+                rest = behind;
             }
-            log.files.insert(number, LogFile { file, path, len, live: 0 });
+            len = (bytes.len() - rest.len()) as u64;
+            if !rest.is_empty() && at != number {
+                let what = format!("{} is damaged at byte {len}", path.display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            }
         }
-        Ok(log)
+        // Behind it is the end of a record that was never acknowledged.
+        file.set_len(len)?;
+        Ok(Log { directory: directory.into(), file, number, len, len_max: DEAD_BYTES, _lock: lock })
     }
 
-    fn path(&self, number: u64) -> PathBuf {
-        self.directory.join(format!("{number:08}.log"))
-    }
-
-    fn count_bucket(&mut self, change: &Change) {
-        match change {
-            Change::CreateBucket { bucket } => drop(self.buckets.insert(bucket.clone())),
-            Change::DeleteBucket { bucket } => drop(self.buckets.remove(bucket)),
-            Change::Put { .. } | Change::Append { .. } | Change::Delete { .. } => {}
-        }
-    }
-
-    /// Writes a change with its body, and returns where the body is.
+    /// Writes a record with its body.
     ///
     /// # Errors
     /// The file cannot be written: nothing happened.
-    pub fn add(&mut self, change: &Change, body: &[u8]) -> io::Result<Chunk> {
-        let number = self.file_to_write()?;
-        let chunk = self.write(number, change, body)?;
-        self.count_bucket(change);
-        Ok(chunk)
-    }
-
-    fn write(&mut self, number: u64, change: &Change, body: &[u8]) -> io::Result<Chunk> {
-        let text = serde_json::to_vec(change)?;
-        let mut record = Vec::with_capacity(HEADER_BYTES as usize + text.len() + body.len());
-        record.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        record.extend_from_slice(&(body.len() as u64).to_le_bytes());
-        record.extend_from_slice(&crc32c::crc32c_append(crc32c::crc32c(&text), body).to_le_bytes());
-        record.extend_from_slice(&text);
-        let offset = record.len() as u64;
-        record.extend_from_slice(body);
-        let Some(last) = self.files.get_mut(&number) else {
-            return Err(io::Error::other("the log has no file"));
-        };
-        let start = last.len;
-        let mut file = &*last.file;
-        let written = file.seek(SeekFrom::Start(start)).and_then(|_| file.write_all(&record));
+    pub fn add(&mut self, record: &Record, body: &[u8]) -> io::Result<()> {
+        let bytes = record.to_bytes(body)?;
+        let written = self.file.seek(SeekFrom::Start(self.len)).and_then(|_| self.file.write_all(&bytes));
         if let Err(error) = written {
-            file.set_len(start)?;
-            return Err(named(&last.path, &error));
+            self.file.set_len(self.len)?;
+            return Err(named(&path(&self.directory, self.number), &error));
         }
-        last.len += record.len() as u64;
-        last.live += body.len() as u64;
-        let at = At::File { file: last.file.clone(), number, offset: start + offset };
-        Ok(Chunk { at, len: body.len() as u64 })
+        self.len += bytes.len() as u64;
+        Ok(())
     }
 
-    /// Returns the number of the last file; begins a new one if the last is full.
-    fn file_to_write(&mut self) -> io::Result<u64> {
-        let number = match self.files.last_key_value() {
-            Some((number, file)) if file.len < FILE_BYTES => return Ok(*number),
-            Some((number, _)) => number + 1,
-            None => 1,
-        };
-        let path = self.path(number);
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-        let file = Arc::new(file.map_err(|error| named(&path, &error))?);
-        self.files.insert(number, LogFile { file, path, len: 0, live: 0 });
-        for bucket in self.buckets.clone() {
-            self.write(number, &Change::CreateBucket { bucket }, &[])?;
-        }
-        Ok(number)
+    /// Returns whether the log is to be written again.
+    pub fn is_wasteful(&self) -> bool {
+        self.len > self.len_max
     }
 
-    /// Counts a chunk of an object that was read from the directory.
-    pub fn keep(&mut self, chunk: &Chunk) {
-        if let Some(file) = self.file_of(chunk) {
-            file.live += chunk.len;
+    /// Begins a new file with these records, and removes the older ones.
+    ///
+    /// # Errors
+    /// The file cannot be written: nothing happened.
+    pub fn rewrite(&mut self, records: impl Iterator<Item = (Record, Bytes)>) -> io::Result<()> {
+        // If this fails, it is tried again later.
+        self.len_max = self.len + DEAD_BYTES;
+        let (unnamed, number) = (self.directory.join("new"), self.number + 1);
+        let (mut file, mut len) = (io::BufWriter::new(File::create(&unnamed)?), 0);
+        for (record, body) in records {
+            let bytes = record.to_bytes(&body)?;
+            file.write_all(&bytes)?;
+            len += bytes.len() as u64;
         }
-    }
-
-    /// Forgets a chunk to which no object points any more.
-    pub fn release(&mut self, chunk: &Chunk) {
-        if let Some(file) = self.file_of(chunk) {
-            file.live = file.live.saturating_sub(chunk.len);
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        fs::rename(&unnamed, path(&self.directory, number))?;
+        (self.file, self.number) = (file, number);
+        (self.len, self.len_max) = (len, 2 * len + DEAD_BYTES);
+        for old in numbers(&self.directory)?.into_iter().filter(|old| *old < number) {
+            fs::remove_file(path(&self.directory, old))?;
         }
-        while self.files.len() > 1
-            && let Some(oldest) = self.files.first_entry()
-            && oldest.get().live == 0
-        {
-            // A file that stays because of a failure is read and dropped by the next emulator.
-            let _ = fs::remove_file(&oldest.remove().path);
-        }
-    }
-
-    fn file_of(&mut self, chunk: &Chunk) -> Option<&mut LogFile> {
-        match &chunk.at {
-            At::File { number, .. } => self.files.get_mut(number),
-            At::Memory(_) => None,
-        }
-    }
-
-    /// Returns the number of the oldest file, if too many bytes are dead.
-    pub fn to_clean(&self) -> Option<u64> {
-        let (len, live) = self.files.values().fold((0, 0), |sum, file| (sum.0 + file.len, sum.1 + file.live));
-        let is_wasteful = len > 2 * live + DEAD_BYTES && self.files.len() > 1;
-        self.files.keys().next().copied().filter(|_| is_wasteful)
+        Ok(())
     }
 }
 
-/// Reads the records of a file up to the first that is not whole. Returns the end of the last whole
-/// one.
-fn read_all(file: &Arc<File>, number: u64, replay: &mut impl FnMut(Change, Chunk)) -> io::Result<u64> {
-    let len = file.metadata()?.len();
-    let mut reader = io::BufReader::with_capacity(1 << 20, &**file);
-    let mut end = 0;
-    loop {
-        let mut header = [0; HEADER_BYTES as usize];
-        if len - end < HEADER_BYTES {
-            return Ok(end);
-        }
-        reader.read_exact(&mut header)?;
-        let text_len = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
-        let mut word = [0; 8];
-        word.copy_from_slice(&header[4..12]);
-        let body_len = u64::from_le_bytes(word);
-        let crc = u32::from_le_bytes([header[12], header[13], header[14], header[15]]);
-        let rest = len - end - HEADER_BYTES;
-        if text_len > CHANGE_BYTES_MAX || u64::from(text_len).saturating_add(body_len) > rest {
-            return Ok(end);
-        }
-        let mut text = vec![0; text_len as usize];
-        reader.read_exact(&mut text)?;
-        let mut body = vec![0; body_len as usize];
-        reader.read_exact(&mut body)?;
-        let found = crc32c::crc32c_append(crc32c::crc32c(&text), &body);
-        let Some(change) = serde_json::from_slice(&text).ok().filter(|_| found == crc) else {
-            return Ok(end);
-        };
-        let offset = end + HEADER_BYTES + u64::from(text_len);
-        end = offset + body_len;
-        replay(change, Chunk { at: At::File { file: file.clone(), number, offset }, len: body_len });
+fn path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:08}.log"))
+}
+
+/// Returns the numbers of the files, in order.
+fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(".log")).map(str::parse::<u64>);
+        numbers.extend(number.and_then(Result::ok));
     }
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-/// Returns a chunk with `body`, in the log if there is one.
-///
-/// # Errors
-/// As [`Log::add`].
-pub(crate) fn record(log: Option<&mut Log>, change: &Change, body: Bytes) -> io::Result<Chunk> {
-    match log {
-        Some(log) => log.add(change, &body),
-        None => Ok(Chunk::in_memory(body)),
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Mistakes of servers that pass for S3, so that clients can be seen to refuse them.
 
+use quenchdb::internals::device::objects::simulated::BrokenPromises;
 use std::str::FromStr;
 
 /// A promise of S3 that some server breaks without an error.
@@ -54,6 +55,16 @@ impl FromStr for Mistake {
             let names: Vec<&str> = Mistake::ALL.iter().map(|(name, _)| *name).collect();
             format!("there is no mistake `{text}`: use {}", names.join(", "))
         })
+    }
+}
+
+/// Returns what these mistakes mean to a bucket. It knows nothing of the others.
+pub(crate) fn broken(mistakes: &[Mistake]) -> BrokenPromises {
+    BrokenPromises {
+        appends_overwrite: mistakes.contains(&Mistake::IgnoresOffset),
+        creations_overwrite: mistakes.contains(&Mistake::IgnoresIfNoneMatch),
+        versions_ignored: mistakes.contains(&Mistake::IgnoresIfMatch),
+        ..BrokenPromises::default()
     }
 }
 

@@ -13,8 +13,8 @@ pub enum Place {
     /// In memory, until the emulator ends.
     #[default]
     Memory,
-    /// In a directory, which the next emulator takes over. What was acknowledged survives a kill of
-    /// the process, not a power cut.
+    /// In memory, and in a directory for the next emulator. What was acknowledged survives a kill
+    /// of the process, not a power cut.
     Directory(PathBuf),
 }
 

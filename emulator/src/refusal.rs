@@ -1,5 +1,6 @@
 //! Why the store refuses a request, as S3 says it.
 
+use quenchdb::internals::device::objects::{Failure, FailureKind};
 use s3s::{S3Error, S3ErrorCode};
 
 /// A code of S3 with its HTTP status, and the sentence beside it.
@@ -23,6 +24,7 @@ impl Refusal {
         Refusal::new("NoSuchKey", 404, format!("there is no object {key}"))
     }
 
+    /// A condition of a read. Those of writes are the bucket's.
     pub fn precondition(what: &str) -> Refusal {
         Refusal::new("PreconditionFailed", 412, format!("the condition {what} does not hold"))
     }
@@ -33,6 +35,22 @@ impl Refusal {
 
     pub fn internal(what: impl std::fmt::Display) -> Refusal {
         Refusal::new("InternalError", 500, what.to_string())
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        let (code, status) = match failure.kind {
+            FailureKind::Refused => ("PreconditionFailed", 412),
+            FailureKind::Absent => ("NoSuchKey", 404),
+            FailureKind::Full => ("TooManyParts", 400),
+            FailureKind::Again => ("OperationAborted", 409),
+            FailureKind::Throttled => ("SlowDown", 503),
+            FailureKind::Unknown => ("InternalError", 500),
+            FailureKind::Forbidden => ("AccessDenied", 403),
+            FailureKind::Denied => ("NotImplemented", 501),
+        };
+        Refusal::new(code, status, failure.what)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Connections: HTTP on one side, the service on the other.
 
-use crate::fate::{End, Ending};
+use crate::ending::{End, Ending};
 use crate::faults::Faults;
 use crate::mistakes;
 use crate::refusal::Refusal;

@@ -2,18 +2,20 @@
 
 use crate::checksums::Expected;
 use crate::counts::Counter;
-use crate::fate::{End, Ending, Fate, Fates};
-use crate::faults::Fault;
+use crate::ending::{End, Ending};
+use crate::fate::{Fate, Fates};
 use crate::mistakes::Mistake;
 use crate::refusal::Refusal;
 use crate::sessions::Sessions;
 use crate::signature::Signed;
-use crate::store::{Demands, Found, Store, Write, is_directory_bucket};
+use crate::store::{Demands, Store, Write, is_directory_bucket, modified};
 use crate::uploads::Uploads;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
 use hyper::header::HeaderMap;
 use hyper::http::Extensions;
+use quenchdb::internals::device::objects::simulated::{FaultKind, SimulatedObject};
+use quenchdb::internals::device::objects::{Failure, Reply, Version};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::dto::*;
 use s3s::{Body, S3, S3Error, S3Request, S3Response, S3Result, s3_error};
@@ -83,42 +85,23 @@ impl Service {
             *moved += call.bytes;
         });
         pause(takes / 2).await;
-        let internal = || S3Error::from(Refusal::internal("a fault of the emulator"));
-        let close = |call: &Call| {
-            call.ending.set(End::Close);
-            Err(internal())
+        let (kind, end) = fault.map_or((None, End::Answer), |fault| fault.of(call.writes));
+        call.ending.set(end);
+        let act = Arc::new(act);
+        if let (Some(FaultKind::Late), Some(fault)) = (kind, fault) {
+            let (shared, act) = (self.0.clone(), act.clone());
+            tokio::spawn(async move {
+                sleep(fault.time).await;
+                drop(act(&shared));
+            });
+        }
+        let outcome = match kind.map_or_else(|| Ok(act(&self.0)), |kind| kind.meet(|| act(&self.0))) {
+            Ok(answer) => self.answer(answer),
+            Err(kind) => Err(Refusal::from(Failure { kind, what: "a fault of the emulator".into() }).into()),
         };
-        let outcome = match fault {
-            Some(Fault::Throttle) => Err(s3_error!(SlowDown, "the emulator was told to answer so")),
-            Some(Fault::Deny) => Err(s3_error!(AccessDenied, "the emulator was told to answer so")),
-            Some(Fault::ErrorBefore) => Err(internal()),
-            Some(Fault::ErrorAfter) => {
-                drop(act(&self.0));
-                Err(internal())
-            }
-            Some(Fault::Late(time)) if call.writes => {
-                let shared = self.0.clone();
-                tokio::spawn(async move {
-                    sleep(time).await;
-                    drop(act(&shared));
-                });
-                return close(&call);
-            }
-            Some(Fault::Cut) if !call.writes => {
-                call.ending.set(End::Cut);
-                self.answer(act(&self.0))
-            }
-            Some(Fault::Reset | Fault::Late(_) | Fault::Cut) => return close(&call),
-            Some(Fault::Lost) => {
-                drop(act(&self.0));
-                return close(&call);
-            }
-            Some(Fault::Twice) => {
-                drop(act(&self.0));
-                self.answer(act(&self.0))
-            }
-            Some(Fault::Slow(_)) | None => self.answer(act(&self.0)),
-        };
+        if end == End::Close {
+            return outcome;
+        }
         if !takes.is_zero() {
             sleep_until(began + takes).await;
         }
@@ -141,18 +124,10 @@ impl Service {
         let operation = if offset.is_some() { "AppendObject" } else { "PutObject" };
         let call = Call::new(operation, &extensions).writes(body.len());
         let write = self.begin(&bucket, &key, &body, Write { offset, demands }).await;
-        let written = self.run(call, move |shared| match write.offset {
-            None => {
-                let version = shared.store.put(&bucket, &key, body.clone(), &write.demands);
-                version.map(|version| (version, None))
-            }
-            Some(offset) => {
-                let written = shared.store.append(&bucket, &key, offset, body.clone(), &write.demands);
-                written.map(|(version, len)| (version, Some(len as i64)))
-            }
-        });
-        let (version, size) = written.await?;
-        Ok(PutObjectOutput { e_tag: Some(ETag::Strong(version)), size, ..PutObjectOutput::default() })
+        let size = |len| offset.map(|_| len as i64);
+        let reply = self.run(call, move |shared| shared.store.write(&bucket, &key, body.clone(), &write));
+        let Reply { version, len, .. } = reply.await?;
+        Ok(PutObjectOutput { e_tag: version.map(tag_of), size: size(len), ..PutObjectOutput::default() })
     }
 
     /// Does what a server with a mistake does before it writes. Returns what is left to check.
@@ -170,14 +145,18 @@ impl Service {
     }
 
     /// Returns what is to be read of an object: the whole, or a range.
-    fn to_read(&self, input: &GetObjectInput, found: &Found) -> Result<std::ops::Range<u64>, Refusal> {
+    fn to_read(
+        &self,
+        input: &GetObjectInput,
+        found: &SimulatedObject,
+    ) -> Result<std::ops::Range<u64>, Refusal> {
         check_read(found, input.if_match.as_ref(), input.if_none_match.as_ref())?;
         Ok(match input.range {
             Some(range) if !self.0.store.makes(Mistake::IgnoresRange) => {
-                let range = range.check(found.len);
+                let range = range.check(found.len());
                 range.map_err(|_| Refusal::new("InvalidRange", 416, "the range begins behind the end"))?
             }
-            _ => 0..found.len,
+            _ => 0..found.len(),
         })
     }
 }
@@ -206,19 +185,19 @@ fn demands(
             return Err(Refusal::not_implemented("If-None-Match of a write takes only `*`"));
         }
     };
-    let version = if_match.and_then(ETagCondition::as_etag).map(|tag| tag.value().to_string());
+    let version = if_match.and_then(ETagCondition::as_etag).map(|tag| Version(tag.value().to_string()));
     let present = if_match.is_some_and(ETagCondition::is_any);
     Ok(Demands { absent, version, present })
 }
 
 /// Checks the conditions of a read.
 fn check_read(
-    found: &Found,
+    found: &SimulatedObject,
     if_match: Option<&ETagCondition>,
     if_none_match: Option<&ETagCondition>,
 ) -> Result<(), Refusal> {
     let is_same = |condition: &ETagCondition| {
-        condition.is_any() || condition.as_etag().is_some_and(|tag| tag.value() == found.version)
+        condition.is_any() || condition.as_etag().is_some_and(|tag| tag.value() == found.version().0)
     };
     if if_match.is_some_and(|condition| !is_same(condition)) {
         return Err(Refusal::precondition("If-Match"));
@@ -253,7 +232,7 @@ async fn collect(body: Option<StreamingBlob>) -> S3Result<Bytes> {
 
 /// A part of a list, with the prefixes that stand for several names.
 struct Page {
-    objects: Vec<Found>,
+    objects: Vec<(String, Arc<SimulatedObject>)>,
     prefixes: BTreeSet<String>,
     next: Option<String>,
 }
@@ -279,27 +258,30 @@ fn page(
     }
     let mut page = Page { objects: Vec::new(), prefixes: BTreeSet::new(), next: None };
     let mut last = None;
-    for found in all {
-        let is_next =
-            after.is_none_or(|after| if backwards { *found.key < *after } else { *found.key > *after });
+    for (key, found) in all {
+        let is_next = after.is_none_or(|after| if backwards { *key < *after } else { *key > *after });
         if !is_next {
             continue;
         }
-        let rest = &found.key[prefix.len()..];
+        let rest = &key[prefix.len()..];
         let common = delimiter.and_then(|delimiter| rest.find(delimiter).map(|at| at + delimiter.len()));
-        let common = common.map(|end| found.key[..prefix.len() + end].to_string());
+        let common = common.map(|end| key[..prefix.len() + end].to_string());
         let is_new = common.as_ref().is_none_or(|common| !page.prefixes.contains(common));
         if is_new && page.objects.len() + page.prefixes.len() == max {
             page.next = last;
             break;
         }
-        last = Some(found.key.clone());
+        last = Some(key.clone());
         match common {
             Some(common) => drop(page.prefixes.insert(common)),
-            None => page.objects.push(found),
+            None => page.objects.push((key, found)),
         }
     }
     Ok(page)
+}
+
+fn tag_of(version: Version) -> ETag {
+    ETag::Strong(version.0)
 }
 
 fn bucket(name: String) -> Bucket {
@@ -326,23 +308,23 @@ impl S3 for Service {
         let bytes = range.map_or(0, |range| range.end - range.start);
         let ranged = input.range.is_some() && !self.0.store.makes(Mistake::IgnoresRange);
         let service = self.clone();
-        let (found, range, bytes) = self
+        let (found, range) = self
             .run(Call::new("GetObject", &extensions).reads(bytes), move |shared| {
-                let content = shared.store.content(&input.bucket, &input.key)?;
-                let range = service.to_read(&input, &content.found)?;
-                let bytes = content.read(&range).map_err(Refusal::internal)?;
-                Ok((content.found, range, bytes))
+                let found = shared.store.find(&input.bucket, &input.key)?;
+                let range = service.to_read(&input, &found)?;
+                Ok((found, range))
             })
             .await?;
+        let bytes = found.read(range.clone());
         let content_range =
-            ranged.then(|| format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), found.len));
+            ranged.then(|| format!("bytes {}-{}/{}", range.start, range.end.saturating_sub(1), found.len()));
         Ok(S3Response::new(GetObjectOutput {
             accept_ranges: Some("bytes".into()),
             content_length: Some(bytes.len() as i64),
             content_range,
             body: Some(StreamingBlob::from(Body::from(bytes))),
-            e_tag: Some(ETag::Strong(found.version)),
-            last_modified: Some(found.modified.into()),
+            e_tag: Some(tag_of(found.version().clone())),
+            last_modified: Some(modified(&found).into()),
             ..GetObjectOutput::default()
         }))
     }
@@ -361,9 +343,9 @@ impl S3 for Service {
             .await?;
         Ok(S3Response::new(HeadObjectOutput {
             accept_ranges: Some("bytes".into()),
-            content_length: Some(found.len as i64),
-            e_tag: Some(ETag::Strong(found.version)),
-            last_modified: Some(found.modified.into()),
+            content_length: Some(found.len() as i64),
+            e_tag: Some(tag_of(found.version().clone())),
+            last_modified: Some(modified(&found).into()),
             ..HeadObjectOutput::default()
         }))
     }
@@ -416,11 +398,11 @@ impl S3 for Service {
         let contents: Vec<Object> = page
             .objects
             .into_iter()
-            .map(|found| Object {
-                key: Some(found.key),
-                size: Some(found.len as i64),
-                e_tag: Some(ETag::Strong(found.version)),
-                last_modified: Some(found.modified.into()),
+            .map(|(key, found)| Object {
+                key: Some(key),
+                size: Some(found.len() as i64),
+                e_tag: Some(tag_of(found.version().clone())),
+                last_modified: Some(modified(&found).into()),
                 ..Object::default()
             })
             .collect();
@@ -559,24 +541,25 @@ impl S3 for Service {
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
         let S3Request { input, extensions, .. } = request;
         let demands = demands(input.if_match.as_ref(), input.if_none_match.as_ref())?;
+        let write = Write { offset: None, demands };
         let parts = input.multipart_upload.and_then(|upload| upload.parts).unwrap_or_default();
         let parts: Vec<(i32, String)> = parts
             .into_iter()
             .filter_map(|part| Some((part.part_number?, part.e_tag?.value().to_string())))
             .collect();
         let (name, key, id) = (input.bucket.clone(), input.key.clone(), input.upload_id);
-        let version = self
+        let reply = self
             .run(Call::new("CompleteMultipartUpload", &extensions).writes(0), move |shared| {
                 let body = shared.uploads.body(&name, &key, &id, &parts)?;
-                let version = shared.store.put(&name, &key, body, &demands)?;
+                let reply = shared.store.write(&name, &key, body, &write)?;
                 shared.uploads.end(&name, &key, &id)?;
-                Ok(version)
+                Ok(reply)
             })
             .await?;
         Ok(S3Response::new(CompleteMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
-            e_tag: Some(ETag::Strong(version)),
+            e_tag: reply.version.map(tag_of),
             ..CompleteMultipartUploadOutput::default()
         }))
     }

@@ -1,15 +1,16 @@
-//! Buckets and objects. Each operation takes effect as a whole.
+//! Buckets and objects: simulated buckets, whose changes are kept in the log. Each operation takes
+//! effect as a whole.
 
-use crate::content::{self, At, Chunk};
-use crate::log::{Change, Log, record};
-use crate::mistakes::Mistake;
+use crate::log::{Log, Record, tag_of, version_of};
+use crate::mistakes::{self, Mistake};
 use crate::options::{Options, Place};
 use crate::refusal::Refusal;
 use bytes::Bytes;
+use quenchdb::internals::device::objects::simulated::{Bucket, Change, SimulatedObject, StoreOptions};
+use quenchdb::internals::device::objects::{Condition, FailureKind, Reply, Request, Version};
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::{Bound, Range};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A list that is late lacks what is younger than this.
@@ -25,27 +26,16 @@ pub(crate) struct Store {
 
 #[derive(Debug, Default)]
 struct State {
-    buckets: BTreeMap<String, BTreeMap<String, Object>>,
+    buckets: BTreeMap<String, Bucket>,
     log: Option<Log>,
     last_tag: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Object {
-    chunks: Vec<Chunk>,
-    len: u64,
-    tag: u64,
-    parts: u64,
-    modified: SystemTime,
-    /// The first bytes as reads see them, by [`Mistake::TearsReads`].
-    torn: Option<Bytes>,
-}
-
-/// What a request demands of the object that it changes. A version is the text of an ETag.
+/// What a request demands of the object that it changes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Demands {
     pub absent: bool,
-    pub version: Option<String>,
+    pub version: Option<Version>,
     /// Any version, but some: `If-Match: *`.
     pub present: bool,
 }
@@ -60,49 +50,9 @@ pub(crate) struct Write {
 /// An append at this offset takes place at the end of the object.
 const AT_END: u64 = u64::MAX;
 
-/// An object as a request found it.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub key: String,
-    pub len: u64,
-    pub version: String,
-    pub modified: SystemTime,
-}
-
-/// An object and its bytes.
-#[derive(Debug)]
-pub(crate) struct Content {
-    pub found: Found,
-    chunks: Vec<Chunk>,
-    /// Bytes that stand in for the first ones.
-    torn: Bytes,
-}
-
-impl Content {
-    /// Reads a range of the bytes.
-    ///
-    /// # Errors
-    /// The log cannot be read.
-    pub fn read(&self, range: &Range<u64>) -> io::Result<Bytes> {
-        let bytes = content::read(&self.chunks, range.start, range.end)?;
-        let torn = self.torn.iter().skip(range.start as usize).take(bytes.len());
-        if torn.len() == 0 {
-            return Ok(bytes);
-        }
-        let mut bytes = bytes.to_vec();
-        bytes.iter_mut().zip(torn).for_each(|(byte, torn)| *byte = *torn);
-        Ok(bytes.into())
-    }
-}
-
-impl Object {
-    fn found(&self, key: &str) -> Found {
-        Found { key: key.into(), len: self.len, version: version(self.tag), modified: self.modified }
-    }
-}
-
-fn version(tag: u64) -> String {
-    format!("{tag:016x}")
+/// Returns the time at which an object was written.
+pub(crate) fn modified(object: &SimulatedObject) -> SystemTime {
+    UNIX_EPOCH + Duration::from_nanos(tag_of(object.version()))
 }
 
 /// Returns whether the bucket of this name is a directory bucket: only its objects take appends.
@@ -118,10 +68,7 @@ impl Store {
     pub fn open(options: &Options) -> io::Result<Store> {
         let mut state = State::default();
         if let Place::Directory(directory) = &options.place {
-            let mut log = Log::open(directory, |change, chunk| state.replay(change, chunk))?;
-            let objects = state.buckets.values().flat_map(BTreeMap::values);
-            objects.flat_map(|object| &object.chunks).for_each(|chunk| log.keep(chunk));
-            state.log = Some(log);
+            state.log = Some(Log::open(directory, |record, body| state.replay(record, body))?);
         }
         let store = Store {
             mistakes: Mutex::new(options.mistakes.clone()),
@@ -140,14 +87,29 @@ impl Store {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn mistakes(&self) -> MutexGuard<'_, Vec<Mistake>> {
+        self.mistakes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns whether this server breaks the promise.
     pub fn makes(&self, mistake: Mistake) -> bool {
-        self.mistakes.lock().unwrap_or_else(PoisonError::into_inner).contains(&mistake)
+        self.mistakes().contains(&mistake)
     }
 
     /// Changes the promises that this server breaks from now on.
     pub fn set_mistakes(&self, mistakes: Vec<Mistake>) {
-        *self.mistakes.lock().unwrap_or_else(PoisonError::into_inner) = mistakes;
+        *self.mistakes() = mistakes;
+    }
+
+    /// Returns what the bucket of this name can do.
+    fn options(&self, bucket: &str) -> StoreOptions {
+        StoreOptions {
+            appends: is_directory_bucket(bucket),
+            appends_apart: false,
+            parts_max: self.parts_max,
+            broken: mistakes::broken(&self.mistakes()),
+            ..StoreOptions::new(0)
+        }
     }
 
     /// Returns what is left to check of a write that begins now, by a server that checks a
@@ -158,9 +120,8 @@ impl Store {
             || (demands.version.is_some() && self.makes(Mistake::RacesIfMatch))
             || (offset.is_some_and(|offset| offset > 0) && self.makes(Mistake::RacesOffset));
         let state = self.lock();
-        let object = state.objects(bucket).ok().and_then(|objects| objects.get(key));
-        let is_at_end = offset.is_none_or(|at| at == object.map_or(0, |object| object.len));
-        if !races || !is_at_end || self.check(object, key, demands).is_err() {
+        let is_at_end = offset.is_none_or(|at| at == state.len(bucket, key).unwrap_or(0));
+        if !races || !is_at_end || self.check(&state, bucket, key, demands).is_err() {
             return write;
         }
         // An offset of 0 would create the object.
@@ -168,15 +129,17 @@ impl Store {
     }
 
     /// Shows a part of `body` to reads until the object is replaced, if the demands hold now.
-    pub fn tear(&self, bucket: &str, key: &str, body: &Bytes, demands: &Demands) {
+    pub fn tear(&self, name: &str, key: &str, body: &Bytes, demands: &Demands) {
         let mut state = self.lock();
-        let object = state.objects(bucket).ok().and_then(|objects| objects.get(key));
-        if self.check(object, key, demands).is_err() {
+        if self.check(&state, name, key, demands).is_err() {
             return;
         }
-        if let Some(object) = state.buckets.get_mut(bucket).and_then(|objects| objects.get_mut(key)) {
-            object.torn = Some(body.slice(..body.len() / 2));
-        }
+        let Some(bucket) = state.buckets.get_mut(name) else { return };
+        let Some(object) = bucket.objects().get(key) else { return };
+        let half = body.slice(..(body.len() / 2).min(object.len() as usize));
+        let torn = [&half[..], &object.body()[half.len()..]].concat();
+        let object = Arc::new(object.with_body(torn.into()));
+        bucket.apply(&Change::Put { name: key.into(), object });
     }
 
     /// Creates a bucket.
@@ -188,8 +151,8 @@ impl Store {
         if state.buckets.contains_key(bucket) {
             return Err(Refusal::new("BucketAlreadyOwnedByYou", 409, format!("the bucket {bucket} exists")));
         }
-        state.write(&Change::CreateBucket { bucket: bucket.into() }, Bytes::new())?;
-        state.buckets.insert(bucket.into(), BTreeMap::new());
+        state.record(&Record::CreateBucket { bucket: bucket.into() })?;
+        state.buckets.insert(bucket.into(), Bucket::default());
         Ok(())
     }
 
@@ -199,10 +162,10 @@ impl Store {
     /// There is none, or it is not empty; the log cannot be written.
     pub fn delete_bucket(&self, bucket: &str) -> Result<(), Refusal> {
         let mut state = self.lock();
-        if !state.objects(bucket)?.is_empty() {
+        if !state.bucket(bucket)?.objects().is_empty() {
             return Err(Refusal::new("BucketNotEmpty", 409, format!("the bucket {bucket} holds objects")));
         }
-        state.write(&Change::DeleteBucket { bucket: bucket.into() }, Bytes::new())?;
+        state.record(&Record::DeleteBucket { bucket: bucket.into() })?;
         state.buckets.remove(bucket);
         Ok(())
     }
@@ -217,83 +180,24 @@ impl Store {
         self.lock().buckets.contains_key(bucket)
     }
 
-    /// Creates or replaces an object. Returns its version.
+    /// Creates or replaces an object, or adds bytes to one that ends at the offset. The reply has
+    /// version and length.
     ///
     /// # Errors
-    /// A demand does not hold; there is no such bucket; the log cannot be written.
-    pub fn put(&self, bucket: &str, key: &str, body: Bytes, demands: &Demands) -> Result<String, Refusal> {
+    /// A demand or the offset does not hold; there is no such bucket; the object takes no more
+    /// appends; the log cannot be written.
+    pub fn write(&self, bucket: &str, key: &str, body: Bytes, write: &Write) -> Result<Reply, Refusal> {
         let mut state = self.lock();
-        self.check(state.objects(bucket)?.get(key), key, demands)?;
-        let (tag, modified) = state.next_tag();
-        let (len, parts) = (body.len() as u64, 1);
-        let (bucket, key) = (bucket.to_string(), key.to_string());
-        let change = Change::Put {
-            bucket: bucket.clone(),
-            key: key.clone(),
-            tag,
-            parts,
-            modified_ms: milliseconds(modified),
+        self.check(&state, bucket, key, &write.demands)?;
+        let name = key.to_string();
+        let request = match write.offset {
+            None => Request::Put { name, body, condition: Condition::Always },
+            Some(offset) => {
+                let end = state.len(bucket, key).filter(|_| offset == AT_END);
+                Request::Append { name, offset: end.unwrap_or(offset), body, version: None }
+            }
         };
-        let chunk = state.write(&change, body)?;
-        let object = Object { chunks: vec![chunk], len, tag, parts, modified, torn: None };
-        let before = state.buckets.entry(bucket).or_default().insert(key, object);
-        state.release(before);
-        Ok(version(tag))
-    }
-
-    /// Adds bytes to an object that ends at `offset`. Returns its version and length.
-    ///
-    /// # Errors
-    /// As [`Store::put`]; the offset is another; the object has too many parts.
-    pub fn append(
-        &self,
-        bucket: &str,
-        key: &str,
-        offset: u64,
-        body: Bytes,
-        demands: &Demands,
-    ) -> Result<(String, u64), Refusal> {
-        if !is_directory_bucket(bucket) {
-            let what = "only objects of a directory bucket take appends (x-amz-write-offset-bytes)";
-            return Err(Refusal::not_implemented(what));
-        }
-        if self.makes(Mistake::IgnoresOffset) {
-            let len = body.len() as u64;
-            return self.put(bucket, key, body, demands).map(|version| (version, len));
-        }
-        let mut state = self.lock();
-        let object = state.objects(bucket)?.get(key);
-        self.check(object, key, demands)?;
-        let Some(object) = object else {
-            drop(state);
-            return match offset {
-                0 => {
-                    let len = body.len() as u64;
-                    self.put(bucket, key, body, demands).map(|version| (version, len))
-                }
-                _ => Err(Refusal::no_key(key)),
-            };
-        };
-        if object.len != offset && offset != AT_END {
-            let what = format!("the object has {} bytes, and the offset is {offset}", object.len);
-            return Err(Refusal::new("InvalidWriteOffset", 400, what));
-        }
-        if object.parts >= self.parts_max {
-            let what = format!("the object has {} parts, and takes no more", object.parts);
-            return Err(Refusal::new("TooManyParts", 400, what));
-        }
-        let (tag, modified) = state.next_tag();
-        let change = Change::Append {
-            bucket: bucket.into(),
-            key: key.into(),
-            tag,
-            modified_ms: milliseconds(modified),
-        };
-        let chunk = state.write(&change, body)?;
-        let object = state.buckets.get_mut(bucket).and_then(|objects| objects.get_mut(key));
-        let object = object.ok_or_else(|| Refusal::no_key(key))?;
-        object.append(chunk, tag, modified);
-        Ok((version(tag), object.len))
+        state.perform(bucket, &self.options(bucket), &request)
     }
 
     /// Deletes an object; an absent one is no error.
@@ -302,162 +206,108 @@ impl Store {
     /// A demand does not hold; there is no such bucket; the log cannot be written.
     pub fn delete(&self, bucket: &str, key: &str, demands: &Demands) -> Result<(), Refusal> {
         let mut state = self.lock();
-        let object = state.objects(bucket)?.get(key);
-        self.check(object, key, demands)?;
-        if object.is_some() {
-            state.write(&Change::Delete { bucket: bucket.into(), key: key.into() }, Bytes::new())?;
-            let before = state.buckets.get_mut(bucket).and_then(|objects| objects.remove(key));
-            state.release(before);
-        }
-        Ok(())
+        self.check(&state, bucket, key, demands)?;
+        state.perform(bucket, &self.options(bucket), &Request::Delete { name: key.into() }).map(drop)
     }
 
     /// Finds an object.
     ///
     /// # Errors
     /// There is none, or no such bucket.
-    pub fn find(&self, bucket: &str, key: &str) -> Result<Found, Refusal> {
-        Ok(self.lock().object(bucket, key)?.found(key))
-    }
-
-    /// Finds an object and its bytes.
-    ///
-    /// # Errors
-    /// As [`Store::find`].
-    pub fn content(&self, bucket: &str, key: &str) -> Result<Content, Refusal> {
+    pub fn find(&self, bucket: &str, key: &str) -> Result<Arc<SimulatedObject>, Refusal> {
         let state = self.lock();
-        let object = state.object(bucket, key)?;
-        Ok(Content {
-            found: object.found(key),
-            chunks: object.chunks.clone(),
-            torn: object.torn.clone().unwrap_or_default(),
-        })
+        state.bucket(bucket)?.objects().get(key).cloned().ok_or_else(|| Refusal::no_key(key))
     }
 
     /// Returns the objects whose keys begin with `prefix`, in order.
     ///
     /// # Errors
     /// There is no such bucket.
-    pub fn list(&self, bucket: &str, prefix: &str) -> Result<Vec<Found>, Refusal> {
+    pub fn list(&self, bucket: &str, prefix: &str) -> Result<Vec<(String, Arc<SimulatedObject>)>, Refusal> {
         let state = self.lock();
-        let objects = state.objects(bucket)?.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
-        let objects = objects.take_while(|(key, _)| key.starts_with(prefix));
+        let objects = state.bucket(bucket)?.objects().range(prefix.to_string()..);
         let late = self.makes(Mistake::ListsLate);
-        let is_young = |object: &Object| object.modified.elapsed().is_ok_and(|elapsed| elapsed < LISTS_LATE);
+        let is_young = |object| modified(object).elapsed().is_ok_and(|elapsed| elapsed < LISTS_LATE);
         Ok(objects
+            .take_while(|(key, _)| key.starts_with(prefix))
             .filter(|(_, object)| !late || !is_young(object))
-            .map(|(key, object)| object.found(key))
+            .map(|(key, object)| (key.clone(), object.clone()))
             .collect())
     }
 
-    fn check(&self, object: Option<&Object>, key: &str, demands: &Demands) -> Result<(), Refusal> {
-        if demands.absent && object.is_some() && !self.makes(Mistake::IgnoresIfNoneMatch) {
-            return Err(Refusal::precondition("If-None-Match"));
+    fn check(&self, state: &State, bucket: &str, key: &str, demands: &Demands) -> Result<(), Refusal> {
+        let (bucket, broken) = (state.bucket(bucket)?, mistakes::broken(&self.mistakes()));
+        let Demands { absent, version, present } = demands;
+        if *absent {
+            bucket.check(&broken, key, &Condition::Absent)?;
         }
-        if self.makes(Mistake::IgnoresIfMatch) || (demands.version.is_none() && !demands.present) {
-            return Ok(());
-        }
-        let object = object.ok_or_else(|| Refusal::no_key(key))?;
-        match &demands.version {
-            Some(wanted) if *wanted != version(object.tag) => Err(Refusal::precondition("If-Match")),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Object {
-    fn append(&mut self, chunk: Chunk, tag: u64, modified: SystemTime) {
-        self.len += chunk.len;
-        self.chunks.push(chunk);
-        self.parts += 1;
-        (self.tag, self.modified) = (tag, modified);
+        // The version of an object that is there holds.
+        let current = bucket.objects().get(key).map(|object| object.version().clone());
+        let wanted = version.clone().or(present.then(|| current.unwrap_or_else(|| version_of(0))));
+        wanted.map_or(Ok(()), |wanted| bucket.check(&broken, key, &Condition::Unchanged(wanted)))?;
+        Ok(())
     }
 }
 
 impl State {
-    fn objects(&self, bucket: &str) -> Result<&BTreeMap<String, Object>, Refusal> {
-        self.buckets.get(bucket).ok_or_else(|| Refusal::no_bucket(bucket))
+    fn bucket(&self, name: &str) -> Result<&Bucket, Refusal> {
+        self.buckets.get(name).ok_or_else(|| Refusal::no_bucket(name))
     }
 
-    fn object(&self, bucket: &str, key: &str) -> Result<&Object, Refusal> {
-        self.objects(bucket)?.get(key).ok_or_else(|| Refusal::no_key(key))
+    fn len(&self, bucket: &str, key: &str) -> Option<u64> {
+        self.buckets.get(bucket)?.objects().get(key).map(|object| object.len())
     }
 
-    /// Returns a tag that no version had before, not even before a restart, and the time.
-    fn next_tag(&mut self) -> (u64, SystemTime) {
-        let now = SystemTime::now();
-        let nanoseconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        self.last_tag = nanoseconds.max(self.last_tag + 1);
-        (self.last_tag, now)
+    /// Carries a request out, with a version that no object had before, not even before a restart.
+    fn perform(&mut self, name: &str, options: &StoreOptions, request: &Request) -> Result<Reply, Refusal> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        self.last_tag = now.max(self.last_tag + 1);
+        let bucket = self.buckets.get_mut(name).ok_or_else(|| Refusal::no_bucket(name))?;
+        bucket.skip_versions(self.last_tag);
+        // The demands were checked before, so that only an offset can be wrong.
+        let (change, reply) = bucket.judge(options, request).map_err(|failure| match failure.kind {
+            FailureKind::Refused => Refusal::new("InvalidWriteOffset", 400, failure.what),
+            _ => Refusal::from(failure),
+        })?;
+        let Some(change) = change else { return Ok(reply) };
+        let (record, body) = Record::of(name, &change);
+        self.log.as_mut().map_or(Ok(()), |log| log.add(&record, &body)).map_err(Refusal::internal)?;
+        bucket.apply(&change);
+        if self.log.as_ref().is_some_and(Log::is_wasteful) {
+            // Otherwise the log stays as it is.
+            let _ = self.rewrite_log();
+        }
+        Ok(reply)
     }
 
-    fn write(&mut self, change: &Change, body: Bytes) -> Result<Chunk, Refusal> {
-        record(self.log.as_mut(), change, body).map_err(Refusal::internal)
+    fn record(&mut self, record: &Record) -> Result<(), Refusal> {
+        self.log.as_mut().map_or(Ok(()), |log| log.add(record, &[])).map_err(Refusal::internal)
     }
 
-    /// Forgets an object's bytes. Then moves live objects, if too much of the log is dead.
-    fn release(&mut self, object: Option<Object>) {
-        let Some(log) = &mut self.log else { return };
-        object.iter().flat_map(|object| &object.chunks).for_each(|chunk| log.release(chunk));
-        if let Some(number) = log.to_clean() {
-            // What cannot be moved stays where it is.
-            let _ = self.clean(number);
+    /// Writes all buckets and objects to a new log.
+    fn rewrite_log(&mut self) -> io::Result<()> {
+        let records = self.buckets.iter().flat_map(|(name, bucket)| {
+            let created = (Record::CreateBucket { bucket: name.clone() }, Bytes::new());
+            let put = |(key, object): (&String, &Arc<SimulatedObject>)| {
+                Record::of(name, &Change::Put { name: key.clone(), object: object.clone() })
+            };
+            std::iter::once(created).chain(bucket.objects().iter().map(put))
+        });
+        self.log.as_mut().map_or(Ok(()), |log| log.rewrite(records))
+    }
+
+    fn replay(&mut self, record: Record, body: Bytes) {
+        if let Record::Put { tag, .. } | Record::Append { tag, .. } = record {
+            self.last_tag = self.last_tag.max(tag);
+        }
+        let is_deleted = matches!(record, Record::DeleteBucket { .. });
+        let (name, change) = record.change(body);
+        let bucket = self.buckets.entry(name.clone()).or_default();
+        change.iter().for_each(|change| bucket.apply(change));
+        if is_deleted {
+            self.buckets.remove(&name);
         }
     }
-
-    /// Writes the objects with bytes in a file of the log again, so that the file can go.
-    fn clean(&mut self, number: u64) -> io::Result<()> {
-        let Some(log) = &mut self.log else { return Ok(()) };
-        let is_in = |chunk: &Chunk| matches!(chunk.at, At::File { number: at, .. } if at == number);
-        for (bucket, objects) in &mut self.buckets {
-            let live = objects.iter_mut().filter(|(_, object)| object.chunks.iter().any(is_in));
-            for (key, object) in live {
-                let body = crate::content::read(&object.chunks, 0, object.len)?;
-                let change = Change::Put {
-                    bucket: bucket.clone(),
-                    key: key.clone(),
-                    tag: object.tag,
-                    parts: object.parts,
-                    modified_ms: milliseconds(object.modified),
-                };
-                let moved = log.add(&change, &body)?;
-                let before = std::mem::replace(&mut object.chunks, vec![moved]);
-                before.iter().for_each(|chunk| log.release(chunk));
-            }
-        }
-        Ok(())
-    }
-
-    fn replay(&mut self, change: Change, chunk: Chunk) {
-        match change {
-            Change::CreateBucket { bucket } => drop(self.buckets.entry(bucket).or_default()),
-            Change::DeleteBucket { bucket } => drop(self.buckets.remove(&bucket)),
-            Change::Put { bucket, key, tag, parts, modified_ms } => {
-                self.last_tag = self.last_tag.max(tag);
-                let (len, modified) = (chunk.len, time(modified_ms));
-                let object = Object { chunks: vec![chunk], len, tag, parts, modified, torn: None };
-                self.buckets.entry(bucket).or_default().insert(key, object);
-            }
-            Change::Append { bucket, key, tag, modified_ms } => {
-                self.last_tag = self.last_tag.max(tag);
-                let object = self.buckets.get_mut(&bucket).and_then(|objects| objects.get_mut(&key));
-                if let Some(object) = object {
-                    object.append(chunk, tag, time(modified_ms));
-                }
-            }
-            Change::Delete { bucket, key } => {
-                self.buckets.get_mut(&bucket).and_then(|objects| objects.remove(&key));
-            }
-        }
-    }
-}
-
-fn milliseconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
-}
-
-fn time(milliseconds: u64) -> SystemTime {
-    UNIX_EPOCH + Duration::from_millis(milliseconds)
 }
 
 #[cfg(test)]

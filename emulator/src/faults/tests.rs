@@ -14,10 +14,11 @@ fn specification_is_printed_as_it_was_read() {
 #[test]
 fn draw_divides_the_numbers_by_probability() {
     let faults: Faults = "throttle=0.1,slow=0.2:3s".parse().unwrap();
-    assert_eq!(faults.draw(0.0), Some(Fault::Throttle));
-    assert_eq!(faults.draw(0.099), Some(Fault::Throttle));
-    assert_eq!(faults.draw(0.101), Some(Fault::Slow(Duration::from_secs(3))));
-    assert_eq!(faults.draw(0.301), None);
+    let drawn = |number| faults.draw(number).map(|fault| (fault.name, fault.time));
+    assert_eq!(drawn(0.0), Some(("throttle", Duration::ZERO)));
+    assert_eq!(drawn(0.099), Some(("throttle", Duration::ZERO)));
+    assert_eq!(drawn(0.101), Some(("slow", Duration::from_secs(3))));
+    assert_eq!(drawn(0.301), None);
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn put(key: &str) -> Change {
-    Change::Put { bucket: "b".into(), key: key.into(), tag: 1, parts: 1, modified_ms: 0 }
+fn put(key: &str) -> Record {
+    Record::Put { bucket: "b".into(), key: key.into(), tag: 1, parts: 1 }
 }
 
-fn reopen(directory: &Path) -> io::Result<(Log, Vec<Change>)> {
-    let mut changes = Vec::new();
-    let log = Log::open(directory, |change, _| changes.push(change))?;
-    Ok((log, changes))
+fn reopen(directory: &Path) -> io::Result<(Log, Vec<Record>)> {
+    let mut records = Vec::new();
+    let log = Log::open(directory, |record, _| records.push(record))?;
+    Ok((log, records))
 }
 
 #[test]
@@ -17,15 +17,15 @@ fn torn_record_at_the_end_is_dropped() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = reopen(directory.path()).unwrap();
     log.add(&put("one"), b"first").unwrap();
-    let path = log.path(1);
+    let path = path(directory.path(), 1);
     let whole = fs::metadata(&path).unwrap().len();
     log.add(&put("two"), b"second").unwrap();
     drop(log);
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     for len in whole + 1..fs::metadata(&path).unwrap().len() {
         file.set_len(len).unwrap();
-        let (mut log, changes) = reopen(directory.path()).unwrap();
-        assert_eq!(changes, [put("one")], "{len}");
+        let (mut log, records) = reopen(directory.path()).unwrap();
+        assert_eq!(records, [put("one")], "{len}");
         log.add(&put("two"), b"second").unwrap();
     }
     assert_eq!(reopen(directory.path()).unwrap().1, [put("one"), put("two")]);
@@ -37,8 +37,8 @@ fn damage_before_the_last_file_is_an_error() {
     let (mut log, _) = reopen(directory.path()).unwrap();
     log.add(&put("one"), b"first").unwrap();
     drop(log);
-    fs::write(directory.path().join("00000002.log"), b"").unwrap();
-    let path = directory.path().join("00000001.log");
+    fs::write(path(directory.path(), 2), b"").unwrap();
+    let path = path(directory.path(), 1);
     let mut bytes = fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&path, bytes).unwrap();
@@ -47,18 +47,14 @@ fn damage_before_the_last_file_is_an_error() {
 }
 
 #[test]
-fn oldest_file_goes_when_nothing_in_it_is_live() {
+fn older_files_go_when_the_log_is_written_again() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) = reopen(directory.path()).unwrap();
-    log.add(&Change::CreateBucket { bucket: "b".into() }, b"").unwrap();
-    let old = log.add(&put("k"), b"old").unwrap();
-    log.files.get_mut(&1).unwrap().len = FILE_BYTES;
-    log.add(&put("k"), b"new").unwrap();
-    assert!(log.path(1).exists());
-    log.release(&old);
-    assert!(!log.path(1).exists());
+    log.add(&put("dead"), b"old").unwrap();
+    log.rewrite([(put("live"), Bytes::from_static(b"new"))].into_iter()).unwrap();
+    assert!(!log.is_wasteful());
+    log.add(&put("last"), b"newest").unwrap();
     drop(log);
-    // The bucket is in the second file, too.
-    let created = Change::CreateBucket { bucket: "b".into() };
-    assert_eq!(reopen(directory.path()).unwrap().1, [created, put("k")]);
+    assert_eq!(numbers(directory.path()).unwrap(), [2]);
+    assert_eq!(reopen(directory.path()).unwrap().1, [put("live"), put("last")]);
 }

@@ -1,4 +1,4 @@
-//! Unit tests of the store: moved objects, versions, failures.
+//! Unit tests of the store: objects that are written again, versions, failures.
 
 use super::*;
 use std::path::Path;
@@ -8,25 +8,28 @@ fn open(directory: &Path) -> Store {
     Store::open(&Options { place, buckets: vec!["b--x-s3".into()], ..Options::default() }).unwrap()
 }
 
+fn write(store: &Store, offset: Option<u64>, body: &'static str) -> Result<Version, Refusal> {
+    let write = Write { offset, demands: Demands::default() };
+    Ok(store.write("b--x-s3", "k", body.into(), &write)?.version.unwrap())
+}
+
 fn body(store: &Store, key: &str) -> Bytes {
-    let content = store.content("b--x-s3", key).unwrap();
-    content.read(&(0..content.found.len)).unwrap()
+    store.find("b--x-s3", key).unwrap().body()
 }
 
 #[test]
-fn moved_object_keeps_its_bytes_version_and_parts() {
+fn rewritten_object_keeps_its_bytes_version_and_parts() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
-    store.put("b--x-s3", "k", Bytes::from_static(b"one"), &Demands::default()).unwrap();
-    let (version, _) =
-        store.append("b--x-s3", "k", 3, Bytes::from_static(b"-two"), &Demands::default()).unwrap();
-    store.lock().clean(1).unwrap();
+    write(&store, None, "one").unwrap();
+    let version = write(&store, Some(3), "-two").unwrap();
+    store.lock().rewrite_log().unwrap();
     assert_eq!(body(&store, "k"), "one-two");
     drop(store);
     let store = open(directory.path());
     assert_eq!(body(&store, "k"), "one-two");
-    assert_eq!(store.find("b--x-s3", "k").unwrap().version, version);
-    assert_eq!(store.lock().buckets["b--x-s3"]["k"].parts, 2);
+    let object = store.find("b--x-s3", "k").unwrap();
+    assert_eq!((object.version(), object.parts()), (&version, 2));
 }
 
 #[test]
@@ -36,8 +39,7 @@ fn version_is_never_used_again() {
     for _ in 0..3 {
         let store = open(directory.path());
         for _ in 0..100 {
-            let version = store.put("b--x-s3", "k", Bytes::new(), &Demands::default()).unwrap();
-            assert!(versions.insert(version));
+            assert!(versions.insert(write(&store, None, "").unwrap().0));
             store.delete("b--x-s3", "k", &Demands::default()).unwrap();
         }
     }
@@ -47,12 +49,9 @@ fn version_is_never_used_again() {
 fn bucket_with_objects_is_not_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
-    store.put("b--x-s3", "k", Bytes::new(), &Demands::default()).unwrap();
+    write(&store, None, "").unwrap();
     assert_eq!(store.delete_bucket("b--x-s3").unwrap_err().code, "BucketNotEmpty");
     store.delete("b--x-s3", "k", &Demands::default()).unwrap();
     store.delete_bucket("b--x-s3").unwrap();
-    assert_eq!(
-        store.put("b--x-s3", "k", Bytes::new(), &Demands::default()).unwrap_err().code,
-        "NoSuchBucket"
-    );
+    assert_eq!(write(&store, None, "").unwrap_err().code, "NoSuchBucket");
 }
