@@ -37,6 +37,26 @@ fn each_fault_has_its_outcome_and_its_effect() {
 }
 
 #[test]
+fn lost_reply_of_an_append_shows_in_the_object() {
+    for (fault, len) in [("lost=1", 18), ("reset=1", 9)] {
+        let emulator = start(Options::default());
+        let store = connect(&emulator, Options::DIRECTORY_BUCKET);
+        put(&store, "a", b"123456789", Condition::Absent).expect("no fault yet");
+        emulator.set_faults(fault.parse().expect("a fault"));
+        let failure = append(&store, "a", 9, b"123456789").expect_err("no answer");
+        assert_eq!(failure.kind, FailureKind::Unknown);
+        emulator.set_faults(Faults::default());
+        assert_eq!(get(&store, "a").expect("there").len, len, "{fault}");
+        // The same append again: refused if the first took effect.
+        match append(&store, "a", 9, b"123456789") {
+            Ok(reply) => assert_eq!((reply.len, len), (18, 9)),
+            Err(failure) => assert_eq!((failure.kind, len), (FailureKind::Refused, 18)),
+        }
+        assert_eq!(get(&store, "a").expect("there").len, 18);
+    }
+}
+
+#[test]
 fn late_request_takes_effect_after_its_client_gave_up() {
     let (_emulator, store, outcome, was_there) = put_with("late=1:600ms");
     assert_eq!((outcome, was_there), (Err(FailureKind::Unknown), false));

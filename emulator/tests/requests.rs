@@ -58,16 +58,23 @@ fn ranges_are_cut_at_the_end() {
     let emulator = start(Options::default());
     let store = connect(&emulator, Options::DIRECTORY_BUCKET);
     put(&store, "a", b"0123", Condition::Always).expect("new");
-    append(&store, "a", 4, b"456789").expect("at the end");
-    let read = |range| {
-        let reply = perform(&store, Request::Get { name: "a".into(), range: Some(range) }).expect("there");
-        assert_eq!(reply.len, 10);
-        String::from_utf8(reply.body.to_vec()).expect("digits")
-    };
-    assert_eq!(read(2..6), "2345");
-    assert_eq!(read(8..20), "89");
-    assert_eq!(read(10..20), "");
-    assert_eq!(read(3..3), "");
+    let version = append(&store, "a", 4, b"456789").expect("at the end").version;
+    let read = |range| perform(&store, Request::Get { name: "a".into(), range });
+    for (range, body) in [
+        (None, "0123456789"),
+        (Some(0..10), "0123456789"),
+        (Some(2..6), "2345"),
+        (Some(8..20), "89"),
+        (Some(9..u64::MAX), "9"),
+        (Some(10..20), ""),
+        (Some(100..200), ""),
+        (Some(3..3), ""),
+        (Some(0..0), ""),
+    ] {
+        let reply = read(range.clone()).expect("there");
+        assert_eq!(reply.body, body.as_bytes(), "{range:?}");
+        assert_eq!((reply.len, &reply.version), (10, &version), "{range:?}");
+    }
     let absent = perform(&store, Request::Get { name: "none".into(), range: Some(0..4) });
     assert_eq!(kind(absent), FailureKind::Absent);
 }

@@ -1,12 +1,12 @@
 //! Unit tests of `probe`, over a store in memory that breaks one promise at a time.
 
-use super::super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, Version};
-use super::super::store::Done;
+use super::super::request::{Failure, FailureKind, Reply, Request, Version};
+use super::super::simulated::{BrokenPromises, Bucket, Change, SimulatedObject, StoreOptions};
+use super::super::store::{Done, Outcome};
 use super::promises::{CREATED, REPLACED};
 use super::*;
 use crate::base::ErrorKind;
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// A promise that the store breaks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,8 +36,7 @@ enum Broken {
 
 #[derive(Debug, Default)]
 struct State {
-    objects: BTreeMap<String, (Vec<u8>, u64)>,
-    versions: u64,
+    bucket: Bucket,
     requests: Vec<(String, Option<FailureKind>)>,
     /// The reply to the n-th request, from 0, is this failure; the request is applied if `true`.
     failing: Vec<(usize, FailureKind, bool)>,
@@ -73,127 +72,94 @@ impl Memory {
         self.broken == Some(broken)
     }
 
-    fn set(&self, state: &mut State, name: &str, body: Vec<u8>) -> Reply {
-        if !(self.is(Broken::VersionStays) && state.objects.contains_key(name)) {
-            state.versions += 1;
+    fn options(&self) -> StoreOptions {
+        let broken = BrokenPromises {
+            creations_overwrite: self.is(Broken::CreateOverwrites),
+            versions_ignored: self.is(Broken::ReplaceIgnoresVersion),
+            appends_overwrite: self.is(Broken::AppendOverwrites),
+            offsets_ignored: self.is(Broken::AppendIgnoresOffset),
+            ..BrokenPromises::default()
+        };
+        StoreOptions {
+            appends: self.facts.appends,
+            appends_apart: false,
+            appends_check_version: !self.is(Broken::AppendIgnoresVersion),
+            broken,
+            ..StoreOptions::new(1)
         }
-        let (len, number) = (body.len() as u64, state.versions);
-        state.objects.insert(name.into(), (body, number));
-        let version = (!self.is(Broken::NoVersion)).then(|| Version(number.to_string()));
-        Reply { version, len, ..Reply::default() }
     }
 
-    fn put(
-        &self,
-        state: &mut State,
-        name: &str,
-        body: &[u8],
-        condition: &Condition,
-    ) -> Result<Reply, Failure> {
-        let current = state.objects.get(name).map(|(_, number)| Version(number.to_string()));
-        let holds = match condition {
-            Condition::Always => true,
-            Condition::Absent => current.is_none() || self.is(Broken::CreateOverwrites),
-            Condition::Unchanged(version) => {
-                current.as_ref() == Some(version) || self.is(Broken::ReplaceIgnoresVersion)
+    /// Returns the request that the store carries out in place of the one that it was sent.
+    fn altered(&self, state: &State, request: &Request) -> Request {
+        let mut altered = request.clone();
+        match (&mut altered, self.broken) {
+            (Request::Append { name, offset, body, .. }, broken) => {
+                let len = state.bucket.objects().get(name).map(|object| object.len());
+                match (broken, len) {
+                    (Some(Broken::AppendCreates), None) => *offset = 0,
+                    (Some(Broken::AppendIgnoresLowOffset), Some(len)) => *offset = len.max(*offset),
+                    (Some(Broken::AppendIgnoresHighOffset), Some(len)) => *offset = len.min(*offset),
+                    (Some(Broken::AppendIsLost), _) => *body = vec![0; body.len()].into(),
+                    (Some(Broken::AppendIsHalf), _) => {
+                        let half = body.len() / 2;
+                        *body = [&body[..half], &vec![0; body.len() - half]].concat().into();
+                    }
+                    _ => {}
+                }
             }
-        };
-        if holds || self.is(Broken::CreateOverwritesAndRefuses) {
-            let reply = self.set(state, name, body.to_vec());
-            return if holds { Ok(reply) } else { Err(failed(FailureKind::Refused)) };
-        }
-        Err(failed(FailureKind::Refused))
-    }
-
-    fn append(
-        &self,
-        state: &mut State,
-        name: &str,
-        offset: u64,
-        body: &[u8],
-        version: Option<&Version>,
-    ) -> Result<Reply, Failure> {
-        if !self.facts.appends {
-            return Err(failed(FailureKind::Denied));
-        }
-        if self.is(Broken::FirstAppendIsRefused) {
-            return Err(failed(FailureKind::Refused));
-        }
-        let Some((old, number)) = state.objects.get(name).cloned() else {
-            return match self.is(Broken::AppendCreates) {
-                true => Ok(self.set(state, name, body.to_vec())),
-                false => Err(failed(FailureKind::Absent)),
-            };
-        };
-        if self.is(Broken::AppendOverwrites) {
-            return Ok(self.set(state, name, body.to_vec()));
-        }
-        let len = old.len() as u64;
-        let offset_holds = offset == len
-            || self.is(Broken::AppendIgnoresOffset)
-            || offset < len && self.is(Broken::AppendIgnoresLowOffset)
-            || offset > len && self.is(Broken::AppendIgnoresHighOffset);
-        let version_holds = version.is_none_or(|version| version.0 == number.to_string())
-            || self.is(Broken::AppendIgnoresVersion);
-        let refused = !(offset_holds && version_holds);
-        let mut added = body.to_vec();
-        match self.broken {
-            Some(Broken::AppendIsLost) => added.fill(0),
-            Some(Broken::AppendIsHalf) => added[body.len() / 2..].fill(0),
+            (Request::Get { range, .. }, Some(Broken::RangeIsIgnored)) => *range = None,
+            (Request::Get { range: Some(range), .. }, Some(Broken::RangeIsShifted)) if range.start > 0 => {
+                *range = range.start + 1..range.end + 1;
+            }
+            (Request::List { prefix }, Some(Broken::ListIgnoresPrefix)) => prefix.clear(),
             _ => {}
         }
-        if refused && !self.is(Broken::WrongAppendIsRefusedAndApplied) {
-            return Err(failed(FailureKind::Refused));
-        }
-        let reply = self.set(state, name, [old, added].concat());
-        if refused { Err(failed(FailureKind::Refused)) } else { Ok(reply) }
+        altered
     }
 
-    fn get(&self, state: &State, name: &str, range: Option<std::ops::Range<u64>>) -> Result<Reply, Failure> {
-        let (body, number) = state.objects.get(name).ok_or_else(|| failed(FailureKind::Absent))?;
-        let len = body.len() as u64;
-        let mut range = range.unwrap_or(0..len);
-        if self.is(Broken::RangeIsIgnored) {
-            range = 0..len;
-        } else if self.is(Broken::RangeIsShifted) && range.start > 0 {
-            range = range.start + 1..range.end + 1;
-        }
-        let range = range.start.min(len) as usize..range.end.min(len) as usize;
-        let mut body = body[range].to_vec();
-        if self.is(Broken::ReadIsOld) && body.starts_with(REPLACED) {
-            body = CREATED.to_vec();
-        }
-        Ok(Reply { version: Some(Version(number.to_string())), len, body: body.into(), ..Reply::default() })
-    }
-
-    fn list(&self, state: &State, prefix: &str) -> Reply {
-        let everything = self.is(Broken::ListIgnoresPrefix);
-        let mut listed = Vec::new();
-        for (name, (body, _)) in &state.objects {
-            if (name.starts_with(prefix) || everything) && !self.is(Broken::ListIsOld) {
-                listed.push(Listed { name: name.clone(), len: body.len() as u64 });
+    fn answer(&self, state: &mut State, request: &Request) -> Outcome {
+        let request = &self.altered(state, request);
+        let mut options = self.options();
+        let mut judged = state.bucket.judge(&options, request);
+        match (request, self.broken) {
+            (Request::Append { .. }, Some(Broken::FirstAppendIsRefused)) => {
+                return Err(failed(FailureKind::Refused));
             }
-        }
-        Reply { listed, ..Reply::default() }
-    }
-
-    fn answer(&self, state: &mut State, request: &Request) -> Result<Reply, Failure> {
-        match request {
-            Request::Put { name, body, condition } => self.put(state, name, body, condition),
-            Request::Create { name, body } => self.put(state, name, body, &Condition::Absent),
-            Request::Append { name, offset, body, version } => {
-                self.append(state, name, *offset, body, version.as_ref())
-            }
-            Request::Get { name, range } => self.get(state, name, range.clone()),
-            Request::Head { name } => self.get(state, name, Some(0..0)),
-            Request::List { prefix } => Ok(self.list(state, prefix)),
-            Request::Delete { name } => {
-                if !self.is(Broken::DeleteIsIgnored) {
-                    state.objects.remove(name);
+            (Request::Delete { .. }, Some(Broken::DeleteIsIgnored))
+            | (Request::List { .. }, Some(Broken::ListIsOld)) => return Ok(Reply::default()),
+            (Request::Put { .. } | Request::Create { .. }, Some(Broken::CreateOverwritesAndRefuses))
+            | (Request::Append { .. }, Some(Broken::WrongAppendIsRefusedAndApplied)) => {
+                let everything = BrokenPromises {
+                    creations_overwrite: true,
+                    versions_ignored: true,
+                    offsets_ignored: true,
+                    ..BrokenPromises::default()
+                };
+                if judged.as_ref().is_err_and(|failure| failure.kind == FailureKind::Refused) {
+                    options.broken = everything;
+                    let (change, _) = state.bucket.judge(&options, request)?;
+                    change.iter().for_each(|change| state.bucket.apply(change));
                 }
-                Ok(Reply::default())
             }
+            (Request::Put { name, .. }, Some(Broken::VersionStays)) => {
+                if let (Some(old), Ok((Some(Change::Put { object, .. }), reply))) =
+                    (state.bucket.objects().get(name), &mut judged)
+                {
+                    *object = Arc::new(SimulatedObject::restored(object.body(), old.version().clone(), 1));
+                    reply.version = Some(old.version().clone());
+                }
+            }
+            _ => {}
         }
+        let (change, mut reply) = judged?;
+        change.iter().for_each(|change| state.bucket.apply(change));
+        if self.is(Broken::NoVersion) {
+            reply.version = None;
+        }
+        if self.is(Broken::ReadIsOld) && reply.body.starts_with(REPLACED) {
+            reply.body = CREATED.into();
+        }
+        Ok(reply)
     }
 
     fn requests(&self) -> usize {
@@ -201,7 +167,7 @@ impl Memory {
     }
 
     fn names(&self) -> Vec<String> {
-        self.state.lock().unwrap().objects.keys().cloned().collect()
+        self.state.lock().unwrap().bucket.objects().keys().cloned().collect()
     }
 
     /// Probes the store once, without patience.
@@ -296,7 +262,9 @@ fn each_broken_promise_is_refused_by_name() {
         (FirstAppendIsRefused, "an append at the end of the object fails"),
     ] {
         let store = memory(Some(broken));
-        store.state.lock().unwrap().objects.insert("probe/other".into(), (vec![1], 0));
+        let other = SimulatedObject::restored(vec![1].into(), Version("v0".into()), 1);
+        let other = Change::Put { name: "probe/other".into(), object: Arc::new(other) };
+        store.state.lock().unwrap().bucket.apply(&other);
         let error = store.probed().expect_err(&format!("{broken:?}"));
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{broken:?}: {error}");
         let message = error.message();

@@ -1,10 +1,7 @@
-//! Unit tests of the client: the real SDK against a server that answers as a test says.
-
-#[path = "test_objects.rs"]
-mod test_objects;
+//! Unit tests of the client: the real SDK against a server that answers as a test says. The tests
+//! of `quench-emulator` run it against a server that keeps objects.
 
 use super::super::super::client::test_server::{Answer, Seen, Server, error, reply};
-use super::super::super::probe::probe;
 use super::super::super::request::{Condition, Failure, FailureKind, Version};
 use super::super::super::store::perform;
 use super::super::options::S3Credentials;
@@ -13,7 +10,6 @@ use crate::base::ErrorKind;
 use bytes::Bytes;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use test_objects::Fault;
 use tokio::runtime::Builder;
 
 const DIRECTORY: &str = "s3://bucket--usw2-az1--x-s3/db";
@@ -236,29 +232,6 @@ fn read_of_an_absent_object_is_not_sent_again() {
 }
 
 #[test]
-fn ranged_reads_are_exact() {
-    let server = test_objects::start(None);
-    let store = store(&server);
-    let version = perform(&store, put(Condition::Absent)).unwrap().version;
-    let read = |range| perform(&store, get(range)).unwrap();
-    for (range, body) in [
-        (None, "123456789"),
-        (Some(0..9), "123456789"),
-        (Some(2..5), "345"),
-        (Some(7..100), "89"),
-        (Some(8..u64::MAX), "9"),
-        (Some(9..20), ""),
-        (Some(100..200), ""),
-        (Some(4..4), ""),
-        (Some(0..0), ""),
-    ] {
-        let reply = read(range.clone());
-        assert_eq!(reply.body, body.as_bytes(), "{range:?}");
-        assert_eq!((reply.len, &reply.version), (9, &version), "{range:?}");
-    }
-}
-
-#[test]
 fn answer_with_another_range_is_no_success() {
     let server = Server::start(|_, _| reply(200, "etag: \"v1\"", "123456789"));
     let ignored = failure(&store(&server), get(Some(2..5)));
@@ -392,97 +365,8 @@ fn url_of_another_store_is_refused() {
 }
 
 #[test]
-fn probe_accepts_stores_with_and_without_appends() {
-    let server = test_objects::start(None);
-    let directory = open(DIRECTORY, &options(&server.url));
-    assert_eq!(probe(&directory).unwrap(), directory.facts());
-    let plain = open("s3://bucket/db", &options(&server.url));
-    assert!(!probe(&plain).unwrap().appends);
-    let list = |store: &S3Store| perform(store, Request::List { prefix: String::new() }).unwrap().listed;
-    assert!(list(&directory).is_empty() && list(&plain).is_empty());
-
-    let server = test_objects::start(Some(Fault::KnowsNoAppends));
-    let directory = open(DIRECTORY, &options(&server.url));
-    assert!(!probe(&directory).unwrap().appends);
-}
-
-#[test]
-fn probe_refuses_a_server_by_what_it_ignores() {
-    for (fault, named) in [
-        (Fault::IgnoresIfNoneMatch, "`create if absent`"),
-        (Fault::IgnoresIfMatch, "`replace if unchanged`"),
-        (Fault::IgnoresOffsetHeader, "ignores the offset of an append"),
-        (Fault::AppendsAnywhere, "ignores the offset of an append"),
-        (Fault::AppendCreates, "an append to an absent object"),
-        (Fault::IgnoresRange, "ignores the range of a read"),
-    ] {
-        let server = test_objects::start(Some(fault));
-        let error = probe(&open(DIRECTORY, &options(&server.url))).expect_err(&format!("{fault:?}"));
-        assert!(error.message().contains(named), "{fault:?}: {error}");
-    }
-}
-
-#[test]
-fn probe_begins_again_after_lost_and_throttled_replies() {
-    for fault in [Fault::LosesReply(0), Fault::LosesReply(4), Fault::LosesRequest(2)] {
-        let server = test_objects::start(Some(fault));
-        let store = open(DIRECTORY, &options(&server.url));
-        assert_eq!(probe(&store).unwrap(), store.facts(), "{fault:?}");
-    }
-}
-
-#[test]
-fn lost_reply_of_an_append_shows_in_the_object() {
-    for (fault, len) in [(Fault::LosesReply(1), 18), (Fault::LosesRequest(1), 9)] {
-        let server = test_objects::start(Some(fault));
-        let store = open(DIRECTORY, &options(&server.url));
-        perform(&store, put(Condition::Absent)).unwrap();
-        assert_eq!(failure(&store, append(9)).kind, FailureKind::Unknown);
-        assert_eq!(perform(&store, get(None)).unwrap().len, len, "{fault:?}");
-        // The same append again: refused if the first was applied.
-        match perform(&store, append(9)) {
-            Ok(reply) => assert_eq!((reply.len, len), (18, 9)),
-            Err(failure) => assert_eq!((failure.kind, len), (FailureKind::Refused, 18)),
-        }
-        assert_eq!(perform(&store, get(None)).unwrap().len, 18);
-    }
-}
-
-#[test]
-fn append_at_a_wrong_offset_or_version_is_refused() {
-    let server = test_objects::start(None);
-    let store = open(DIRECTORY, &options(&server.url));
-    assert_eq!(failure(&store, append(9)).kind, FailureKind::Absent);
-    let created = perform(&store, put(Condition::Absent)).unwrap().version.unwrap();
-    assert_eq!(failure(&store, put(Condition::Absent)).kind, FailureKind::Refused);
-    for offset in [1, 8, 10] {
-        assert_eq!(failure(&store, append(offset)).kind, FailureKind::Refused, "{offset}");
-    }
-    let on = |version: &Version, offset| {
-        let Request::Append { name, body, .. } = append(offset) else { unreachable!() };
-        Request::Append { name, offset, body, version: Some(version.clone()) }
-    };
-    let appended = perform(&store, on(&created, 9)).unwrap();
-    assert_eq!(appended.len, 18);
-    assert_eq!(failure(&store, on(&created, 18)).kind, FailureKind::Refused);
-    perform(&store, on(&appended.version.unwrap(), 18)).unwrap();
-    let body = perform(&store, get(None)).unwrap().body;
-    assert_eq!(body, b"123456789".repeat(3));
-}
-
-#[test]
-fn throttled_write_is_the_callers_to_repeat() {
-    let server = test_objects::start(Some(Fault::Throttles));
-    let store = open(DIRECTORY, &options(&server.url));
-    perform(&store, put(Condition::Absent)).unwrap();
-    perform(&store, append(9)).unwrap();
-    assert_eq!(failure(&store, append(18)).kind, FailureKind::Throttled);
-    assert_eq!(perform(&store, append(18)).unwrap().len, 27);
-}
-
-#[test]
 fn long_transfers_have_more_time() {
-    let server = test_objects::start(None);
+    let server = Server::start(|_, _| reply(200, "", ""));
     let store = store(&server);
     let time = |request: Request| store.0.time_for(&request).as_millis();
     let body = Bytes::from(vec![0; 3 << 20]);
