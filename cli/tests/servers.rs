@@ -231,7 +231,7 @@ fn keeps_databases(url: &str, environment: &[(&str, String)]) {
     run(&["verify", &database]);
     for preset in ["auto", "pipelined"] {
         let place = format!("{url}/{preset}");
-        let report = json(&run(&["torture", &place, "--seconds", "6", "--preset", preset, "--json"]));
+        let report = json(&run(&["torture", &place, "--seconds", "3", "--preset", preset, "--json"]));
         assert!(number(&report, "kills") > 0.0 && number(&report, "acknowledged") > 0.0, "{report}");
         assert_eq!((&report["lost"], &report["violations"]), (&Value::from(0), &Value::from(0)), "{report}");
     }

@@ -23,8 +23,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// `quench torture`
@@ -35,7 +34,8 @@ use std::time::{Duration, Instant};
 pub struct TortureArgs {
     /// Directory to work in; created if it is missing. Or a URL such as s3://bucket/prefix
     directory: PathBuf,
-    /// Duration
+    /// Duration from the first acknowledgment on. A slow store gets two minutes more until there is
+    /// one, and with --rivals, until one has taken over from another
     #[arg(long, default_value_t = 10.0, value_parser = positive_seconds)]
     seconds: f64,
     /// Threads of the child
@@ -56,7 +56,7 @@ pub struct TortureArgs {
     /// instead of random kills; needs strace
     #[arg(long, value_name = "TROUBLE")]
     at_calls: Option<Trouble>,
-    /// Longest run of a child, in milliseconds
+    /// Longest time in milliseconds that a child works
     #[arg(long, value_name = "MS", default_value_t = 1500, value_parser = clap::value_parser!(u64).range(50..=600_000))]
     life: u64,
     /// Number of rounds; default: until the time is over
@@ -78,9 +78,11 @@ const RIVALS_ROUND: Duration = Duration::from_secs(10);
 const ROWS_MAX: u64 = 200_000;
 /// The same with --at-calls, whose rounds are short.
 const ROWS_MAX_AT_CALLS: u64 = 3_000;
-/// Time until a child under strace has to work; strace slows it down. The time for its call starts
-/// then.
-const UNTIL_WORK: Duration = Duration::from_secs(30);
+/// Time until a child has to work. Long, because strace, a busy machine and the races of a first
+/// open in a store of objects slow it down.
+const UNTIL_WORK: Duration = Duration::from_secs(120);
+/// The time that a run may add while it has shown nothing.
+const UNTIL_SHOWN: Duration = Duration::from_secs(120);
 /// Time until a child has to reach its call. If it does not reach the first call of a kind, the
 /// kind is left out.
 const UNTIL_CALL: Duration = Duration::from_millis(400);
@@ -98,6 +100,8 @@ struct Torture<'a> {
     round: u32,
     rounds: u64,
     kills: u64,
+    /// When the first child worked.
+    works_since: Option<Instant>,
     /// Set with --at-calls.
     calls: Option<Calls>,
     /// Number of children that reported the injected error.
@@ -145,6 +149,28 @@ fn begins_with(path: &Path, magic: &[u8; 8]) -> bool {
     read.is_ok_and(|_| start == *magic || start == [0; 8])
 }
 
+/// Waits until `delay` after the start of a child, or, if it is `killed_at_work`, after its first
+/// acknowledgment. Returns earlier if the child ends by itself. Returns that end, and whether the
+/// acknowledgment is still missing.
+fn wait_for_the_moment(
+    child: &mut Child,
+    works: &OnceLock<Instant>,
+    killed_at_work: bool,
+    delay: Duration,
+) -> Result<(Option<ExitStatus>, bool)> {
+    let began = Instant::now();
+    let (mut since, mut begins, mut stopped) = (began, killed_at_work, None);
+    while since.elapsed() < delay && stopped.is_none() {
+        std::thread::sleep((delay - since.elapsed().min(delay)).min(Duration::from_millis(20)));
+        stopped = child.try_wait()?;
+        if begins {
+            begins = works.get().is_none();
+            since = if began.elapsed() < UNTIL_WORK { Instant::now() } else { began };
+        }
+    }
+    Ok((stopped, begins))
+}
+
 impl Torture<'_> {
     fn io_uring(&self) -> bool {
         match &self.calls {
@@ -166,8 +192,9 @@ impl Torture<'_> {
         Ok(())
     }
 
-    /// Starts a child, records its acknowledgments, and kills it.
-    fn work_and_kill(&mut self, delay: Duration) -> Result<()> {
+    /// Starts a child, records its acknowledgments, and kills it `delay` after its start, or, if it
+    /// is `killed_at_work`, after its first acknowledgment.
+    fn work_and_kill(&mut self, killed_at_work: bool, delay: Duration) -> Result<()> {
         let program = std::env::current_exe()?;
         let mut command = match &self.calls {
             Some(calls) => calls.command(program.as_os_str(), &self.args.directory, &self.database),
@@ -192,7 +219,7 @@ impl Torture<'_> {
         // The reader reads the pipe to its end, which follows the kill: it misses no
         // acknowledgment.
         let mut acknowledged = std::mem::take(&mut self.acknowledged);
-        let works = Arc::new(AtomicBool::new(false));
+        let works = Arc::new(OnceLock::new());
         let started = Arc::clone(&works);
         let reader = std::thread::spawn(move || {
             let mut unknown = Vec::new();
@@ -201,7 +228,7 @@ impl Torture<'_> {
             while lines.read_line(&mut line).is_ok_and(|read| read > 0) {
                 // The kill cut a last line without newline: it is no acknowledgment.
                 if let Some(whole) = line.strip_suffix('\n') {
-                    started.store(true, Ordering::Release);
+                    started.get_or_init(Instant::now);
                     if !acknowledged.line(whole) {
                         unknown.push(whole.to_string());
                     }
@@ -210,20 +237,12 @@ impl Torture<'_> {
             }
             (acknowledged, unknown)
         });
-        let began = Instant::now();
-        let (mut since, mut begins, mut stopped) = (began, self.calls.is_some(), None);
-        while since.elapsed() < delay && stopped.is_none() {
-            std::thread::sleep((delay - since.elapsed().min(delay)).min(Duration::from_millis(20)));
-            stopped = child.try_wait()?;
-            if begins {
-                begins = !works.load(Ordering::Acquire);
-                since = if began.elapsed() < UNTIL_WORK { Instant::now() } else { began };
-            }
-        }
+        let (stopped, begins) = wait_for_the_moment(&mut child, &works, killed_at_work, delay)?;
         self.kill(&mut child, stopped.is_some())?;
         child.wait()?;
         let (acknowledged, unknown) = reader.join().unwrap_or_default();
         self.acknowledged = acknowledged;
+        self.works_since = self.works_since.or(works.get().copied());
         if self.calls.is_some() {
             self.judge_end(stopped, &std::fs::read_to_string(&stderr).unwrap_or_default());
         } else if let Some(status) = stopped {
@@ -316,10 +335,14 @@ impl Torture<'_> {
         Ok(())
     }
 
-    /// Runs a child, or rivals, and checks the database by itself. `left` is the time that remains.
-    fn round(&mut self, left: Duration) -> Result<()> {
+    /// Runs a child, or rivals, and checks the database by itself.
+    fn round(&mut self) -> Result<()> {
         match self.args.rivals {
-            Some(rivals) => self.let_rivals(rivals, left.min(RIVALS_ROUND))?,
+            Some(rivals) => {
+                let since = *self.works_since.get_or_insert_with(Instant::now);
+                let left = self.duration().saturating_sub(since.elapsed());
+                self.let_rivals(rivals, left.min(RIVALS_ROUND))?;
+            }
             None => self.run_child()?,
         }
         match self.check() {
@@ -339,20 +362,42 @@ impl Torture<'_> {
         Ok(())
     }
 
+    /// Returns whether something was acknowledged, and with rivals, taken over: a run without has
+    /// checked nothing.
+    fn has_shown(&self) -> bool {
+        let acknowledged = self.acknowledged_before + self.acknowledged.len();
+        acknowledged > 0 && (self.args.rivals.is_none() || self.takeovers > 1)
+    }
+
+    fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.args.seconds)
+    }
+
+    /// Returns whether another round follows.
+    fn continues(&self, began: Instant) -> bool {
+        let time = self.duration();
+        let is_time = self.works_since.is_some_and(|since| since.elapsed() < time);
+        let has_more = !self.has_shown() && began.elapsed() < time + UNTIL_SHOWN;
+        (is_time || has_more)
+            && self.args.rounds.is_none_or(|rounds| self.rounds < rounds)
+            && self.violations.is_empty()
+    }
+
     /// Runs a child until a random moment.
     fn run_child(&mut self) -> Result<()> {
-        // One kill in four hits the open and the recovery.
-        let delay = if self.random.chance(1, 4) {
-            self.random.below(50)
-        } else {
-            20 + self.random.below(self.args.life - 20)
+        let life = self.args.life;
+        // Of eight kills two hit the start, and one any moment of the open and the recovery.
+        let (killed_at_work, millis) = match self.random.below(8) {
+            0 | 1 => (false, self.random.below(50)),
+            2 => (false, self.random.below(life)),
+            _ => (true, self.random.below(life)),
         };
-        let delay = match &self.calls {
-            Some(calls) if calls.is_first() => UNTIL_FIRST_CALL,
-            Some(_) => UNTIL_CALL,
-            None => Duration::from_millis(delay),
+        let (killed_at_work, delay) = match &self.calls {
+            Some(calls) if calls.is_first() => (true, UNTIL_FIRST_CALL),
+            Some(_) => (true, UNTIL_CALL),
+            None => (killed_at_work, Duration::from_millis(millis)),
         };
-        self.work_and_kill(delay)
+        self.work_and_kill(killed_at_work, delay)
     }
 }
 
@@ -395,6 +440,7 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         round: 0,
         rounds: 0,
         kills: 0,
+        works_since: None,
         calls: args.at_calls.map(|trouble| Calls::new(trouble, args.alternate_io)),
         complaints: 0,
         acknowledged_before: 0,
@@ -406,11 +452,8 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
     torture.reset()?;
     let progress = Progress::new();
     let began = Instant::now();
-    while began.elapsed().as_secs_f64() < args.seconds
-        && args.rounds.is_none_or(|rounds| torture.rounds < rounds)
-        && torture.violations.is_empty()
-    {
-        torture.round(Duration::from_secs_f64(args.seconds).saturating_sub(began.elapsed()))?;
+    while torture.continues(began) {
+        torture.round()?;
         progress.counting(
             format!("{} kills", torture.kills),
             began.elapsed().as_secs().min(args.seconds as u64),
@@ -418,6 +461,13 @@ pub fn run(args: &TortureArgs, as_json: bool) -> Result<Outcome> {
         );
     }
     progress.finish();
+    if args.rounds.is_none() && torture.violations.is_empty() && !torture.has_shown() {
+        bail!(
+            "{} kills in {:.0} seconds, and too little was acknowledged to check anything: see whether the place is slow, or raise --seconds",
+            torture.kills,
+            began.elapsed().as_secs_f64()
+        );
+    }
     print_result(&torture, began.elapsed(), as_json)
 }
 

@@ -9,6 +9,7 @@
 //! has taken the database over. Whatever it misses then is lost for good: it was acknowledged by a
 //! writer before it. A rival does not learn what is acknowledged later.
 
+use super::UNTIL_SHOWN;
 use super::check::{self, Acknowledged};
 use super::child::{self, ChildArgs};
 use crate::output::Outcome;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 /// Time between two looks at a child.
 const TICK: Duration = Duration::from_millis(5);
 /// A rival that takes longer to open and check is killed.
-const UNTIL_WORK: Duration = Duration::from_secs(60);
+const UNTIL_WORK: Duration = Duration::from_secs(120);
 
 /// How the engine says that another writer has taken the database over.
 const TAKEN: &str = "another process has opened the database for writing";
@@ -39,7 +40,8 @@ pub struct Plan<'a> {
     pub work: &'a [String],
     /// Number of writers.
     pub rivals: u32,
-    /// How long they take over from each other.
+    /// How long they take over from each other. Until one has taken over from another and something
+    /// was acknowledged, they continue for at most [`UNTIL_SHOWN`] more.
     pub lasts: Duration,
     /// The longest time in milliseconds that a rival works, or pauses.
     pub life: u64,
@@ -101,12 +103,15 @@ impl Arena<'_> {
     }
 
     fn is_over(&self) -> bool {
+        let report = self.report();
+        let has_shown = report.takeovers > 1 && report.acknowledged.len() > 0;
+        let more = if has_shown { Duration::ZERO } else { UNTIL_SHOWN };
         // The creation of the database takes its time.
         let is_late = match self.began.get() {
-            Some(began) => began.elapsed() >= self.plan.lasts,
+            Some(began) => began.elapsed() >= self.plan.lasts + more,
             None => self.started.elapsed() >= UNTIL_WORK,
         };
-        is_late || !self.report().violations.is_empty()
+        is_late || !report.violations.is_empty()
     }
 
     /// Runs one rival after the other, with pauses in between.
@@ -114,8 +119,13 @@ impl Arena<'_> {
         let mut random = Random::from_seed(self.seeds.fetch_add(1, Ordering::Relaxed));
         while !self.is_over() {
             let works = Duration::from_millis(20 + random.below(self.plan.life));
-            self.one(works)?;
-            let pause = Instant::now() + Duration::from_millis(random.below(self.plan.life / 2 + 1));
+            let started = Instant::now();
+            let has_worked = self.one(works)?;
+            // On a slow store a rival may lose the database before its open ends. The pause gives
+            // another one the time of an open.
+            let longest = if has_worked { 0 } else { 2 * started.elapsed().as_millis() as u64 };
+            let pause = random.below(longest.max(self.plan.life / 2) + 1);
+            let pause = Instant::now() + Duration::from_millis(pause);
             while Instant::now() < pause && !self.is_over() {
                 sleep(TICK);
             }
@@ -123,8 +133,9 @@ impl Arena<'_> {
         Ok(())
     }
 
-    /// Runs one rival until another one has ended it, or until it has worked for so long.
-    fn one(&self, works: Duration) -> Result<()> {
+    /// Runs one rival until another one has ended it, or until it has worked for so long. Returns
+    /// whether it has worked.
+    fn one(&self, works: Duration) -> Result<bool> {
         let (number, known) = {
             let mut report = self.report();
             report.next += 1;
@@ -157,7 +168,7 @@ impl Arena<'_> {
             (status, errors.join().unwrap_or_default())
         });
         self.judge(number, status?, &said);
-        Ok(())
+        Ok(began.into_inner().unwrap_or_else(PoisonError::into_inner).is_some())
     }
 
     /// Records what a rival says.
