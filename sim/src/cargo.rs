@@ -4,6 +4,10 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Child, Command};
 
+/// Variables that cargo sets for a program that it runs. They change the fingerprints of some build
+/// scripts, so that cargo inside of that program would build again what it has built.
+const OF_A_RUN: [&str; 4] = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_BIN_", "CARGO_CRATE_"];
+
 /// A command of cargo, without input.
 ///
 /// # Errors
@@ -18,6 +22,11 @@ pub fn command(subcommand: &str) -> Result<Command> {
     );
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.arg(subcommand).current_dir(workspace).stdin(std::process::Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if OF_A_RUN.iter().any(|of_a_run| name.to_string_lossy().starts_with(of_a_run)) {
+            command.env_remove(name);
+        }
+    }
     Ok(command)
 }
 

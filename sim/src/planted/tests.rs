@@ -29,8 +29,8 @@ impl Detector {
     }
 }
 
-/// Builds the tests that detect `bugs`, with the features of the whole workspace, so that they are
-/// those of `cargo test --workspace`.
+/// Builds the tests that detect `bugs`. All packages are selected, so that the features are those
+/// of `cargo test --workspace`, and nothing is built again after it.
 pub fn build(bugs: &[Bug]) -> Result<Binaries> {
     let of_tests = |detector: &Detector| match detector {
         Detector::Tests { binary, .. } => Some(*binary),
@@ -42,7 +42,6 @@ pub fn build(bugs: &[Bug]) -> Result<Binaries> {
     }
     let mut command = cargo::command("test")?;
     command.args(["--no-run", "--message-format=json-render-diagnostics", "--workspace"]);
-    command.args(["--exclude", "quench-sim", "--exclude", "quenchdb-simulated"]);
     for name in &names {
         match *name {
             "lib" => command.arg("--lib"),
