@@ -1,6 +1,8 @@
 # Steps of `.ci/run` and `.ci/nightly`. Sourced by both; the current directory is the repository's root.
 # Each step is a function. `step NAME` runs it and prints its time; `finish` prints all times and the sum.
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
+# What makes a second build faster makes the first one slower.
+export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 target=${CARGO_TARGET_DIR:-target}
 times=()
 
@@ -30,9 +32,15 @@ format() { cargo fmt --all --check; }
 
 clippy() { cargo clippy --workspace --all-targets -- -D warnings; }
 
-documentation() {
-    RUSTDOCFLAGS="-D warnings" cargo doc -p quenchdb --no-deps --quiet
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet; }
+
+# As users build it: without the features that other packages of the workspace choose.
+documentation_of_the_engine() { RUSTDOCFLAGS="-D warnings" cargo doc -p quenchdb --no-deps --quiet; }
+
+# The guide as a book, with the crates of mdBook.
+book() {
+    cargo clippy -p quench-book --all-targets --features mdbook -- -D warnings
+    cargo test -p quench-book --features mdbook
 }
 
 # What users have: the engine without features, with one of stores, and the program without stores.
