@@ -37,6 +37,9 @@ documentation() { RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --q
 # As users build it: without the features that other packages of the workspace choose.
 documentation_of_the_engine() { RUSTDOCFLAGS="-D warnings" cargo doc -p quenchdb --no-deps --quiet; }
 
+# The list of the public API, which rustdoc describes.
+public_api() { cargo test --workspace --test engine -- --ignored public_api; }
+
 # The guide as a book, with the crates of mdBook.
 book() {
     cargo clippy -p quench-book --all-targets --features mdbook -- -D warnings

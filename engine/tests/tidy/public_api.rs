@@ -1,6 +1,8 @@
 //! The public API of the engine, as a list: a change of it is a change of a file. And its rules.
 //!
-//! `QUENCH_BLESS=1 cargo test -p quenchdb --test engine -- public_api` writes the list again.
+//! Two of the tests document the engine, which takes a minute. So only `.ci/run` and `.ci/nightly`
+//! run them: `cargo test --workspace --test engine -- --ignored public_api`. With `QUENCH_BLESS=1`
+//! they write the list again.
 
 use super::root;
 use crate::support::skipped::skip;
@@ -45,6 +47,7 @@ fn public_api(features: &str) -> Option<String> {
 }
 
 #[test]
+#[ignore = "documents the engine, which takes a minute"]
 fn public_api_is_the_listed_one() {
     let Some(api) = public_api("") else { return };
     assert!(api.contains("pub fn quenchdb::Database::begin(&self)"), "{api}");
@@ -100,6 +103,7 @@ fn broken_rules(api: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "documents the engine, which takes a minute"]
 fn public_signatures_name_what_a_program_can_name() {
     let listed = std::fs::read_to_string(root().join(LIST)).expect("part of the source");
     assert!(defined(&listed).len() > 50, "{:?}", defined(&listed));
