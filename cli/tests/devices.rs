@@ -38,7 +38,7 @@ fn the_floor_of_every_model_is_about_its_figure() {
         // near the figure is enough.
         while seen.last().is_none_or(|p50| *p50 > 1.5 * figure + 300.0) {
             assert!(seen.len() < RUNS_MAX, "{name}: {seen:?} instead of {figure}");
-            let report = bench(&["device", "--device", name, "--threads", "2", "--seconds", "1"]);
+            let report = bench(&["device", "--device", name, "--threads", "2", "--seconds", "0.4"]);
             assert_eq!(report["device"], name);
             assert_eq!(report["volatile_cache"], name == "sim:nvme-consumer");
             let p50 = number(&report["writes"][0], "p50_us");
@@ -128,7 +128,7 @@ fn a_device_of_chosen_figures_is_as_slow_as_they_say() {
 
 #[test]
 fn a_sweep_measures_random_writes_of_a_device_only() {
-    let arguments = ["device", "--sweep", "--device", "sim:memory-1.2us", "--seconds", "0.5"];
+    let arguments = ["device", "--sweep", "--device", "sim:memory-1.2us", "--seconds", "0.1"];
     let report = bench(&arguments);
     let writes = report["writes"].as_array().expect("a list");
     let sizes: BTreeSet<u64> = writes.iter().map(|line| number(line, "bytes") as u64).collect();

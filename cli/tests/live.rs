@@ -3,6 +3,7 @@
 
 use crate::support::terminal::OnTerminal;
 use crate::support::*;
+use quenchdb::internals::base::depth::some;
 use std::io::Write;
 
 const SMALL: [&str; 6] = ["--threads", "2", "--memory-bytes", "64m", "--rows", "1000"];
@@ -10,7 +11,7 @@ const SMALL: [&str; 6] = ["--threads", "2", "--memory-bytes", "64m", "--rows", "
 #[test]
 fn a_key_or_signal_ends_an_endless_run_with_its_result() {
     let directory = directory();
-    for key in [Some(b'q'), Some(0x1b), Some(3), None] {
+    for key in some(&[Some(b'q'), Some(0x1b), None, Some(3)], 2) {
         let mut run = OnTerminal::start(&[&["live"][..], &SMALL].concat(), directory.path());
         run.wait_for("measuring, ");
         run.wait_for(" now, ");

@@ -576,7 +576,7 @@ fn torture_of_a_store_of_objects_finds_nothing_lost() {
     let dir = directory();
     let url = format!("file://{}", text(dir.path()));
     for preset in ["auto", "autonomous"] {
-        let output = run(&["torture", &url, "--seconds", "2", "--preset", preset, "--json"]);
+        let output = run(&["torture", &url, "--seconds", "1", "--preset", preset, "--json"]);
         let report = json(&output);
         expect_code(&output, 0);
         let (kills, acknowledged) = (&report["kills"], &report["acknowledged"]);

@@ -297,8 +297,9 @@ fn a_budget_below_the_limit_of_a_memory_cgroup_is_enough() {
 fn killed_out_of_memory_it_loses_nothing() {
     let dir = directory();
     let database = dir.path().join("db");
-    // A bound for machines that do not enforce the limit.
-    let way = ["--threads", "2", "--seed", "1", "--steps", "1000000"];
+    // Many threads fill the memory soon. The steps are a bound for machines that do not enforce the
+    // limit.
+    let way = ["--threads", "16", "--seed", "1", "--steps", "1000000"];
     let (mut acknowledged, mut kills) = (Vec::new(), 0);
     for (round, preset, mebibytes) in some(&RUNS_WITHOUT_MEMORY, 1) {
         let Some(group) = MemoryGroup::new(mebibytes << 20) else { return };

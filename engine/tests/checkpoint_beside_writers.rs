@@ -106,7 +106,7 @@ fn ends_soon(
         }
         let compared = COMPARED_PAGES / pages;
         await_commits(&done, 2 * compared);
-        for round in 0..if is_deep() { 30 } else { 5 } {
+        for round in 0..if is_deep() { 30 } else { 2 } {
             let bound = LONGEST.max(4 * await_commits(&done, compared));
             let begun = Instant::now();
             operation(&db, &directory.path().join(format!("target{round}")));

@@ -29,7 +29,7 @@ use crate::support::returned_commits::{self, Commit, ReturnedCommits};
 use crate::support::row_history::{Keys, Owner, Reached, RowHistory, judge_rows};
 use crate::support::test_database::TestDatabase;
 use crate::support::{Content, content};
-use quenchdb::internals::base::depth::depth;
+use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{CommitHandle, Compression, Csn, Database, Dependency, Error, ErrorKind, Preset, Settings};
@@ -410,7 +410,8 @@ fn run(seed: u64, points: u64) -> Done {
 }
 
 fn crashes_wanted() -> u64 {
-    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or_else(|| depth(100_000))
+    let all = if is_deep() { 100_000 } else { 2_000 };
+    std::env::var("QUENCH_CRASHES").ok().and_then(|n| n.parse().ok()).unwrap_or(all)
 }
 
 /// Threads that run workloads: more than processors, because they wait for threads of their

@@ -70,7 +70,7 @@ fn extents_are_never_overwritten_across_crashes() {
         let mut db = settings.open(&disk);
         let mut model = Model::new();
         db.create_table("t").expect("new");
-        for turn in 0..6 {
+        for turn in 0..4 {
             let table = db.table("t").expect("there");
             for _ in 0..3 {
                 change(&db, &table, &mut model, &mut random, 150);

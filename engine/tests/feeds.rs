@@ -255,7 +255,7 @@ fn lives(seed: u64) {
 
 #[test]
 fn a_replica_follows_through_crashes_and_closes() {
-    for seed in spread(600, 40) {
+    for seed in spread(600, 15) {
         in_time(&format!("seed {seed}"), 120, move || lives(seed));
     }
     assert!(FELL_BEHIND.load(Ordering::Relaxed) > 0, "no reader ever fell behind");

@@ -27,8 +27,9 @@ fn put(directory: &Path, key: &str) {
     db.close().expect("closes");
 }
 
-/// Describes each entry below a directory: the bytes of a file, the target of a link, or its type.
-fn tree(directory: &Path) -> BTreeMap<PathBuf, String> {
+/// Returns the bytes of each file below a directory. Of other entries it describes the type, and
+/// the target of a link.
+fn tree(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(directory).expect("a directory").flatten() {
         let (path, kind) = (entry.path(), entry.file_type().expect("known"));
@@ -36,9 +37,11 @@ fn tree(directory: &Path) -> BTreeMap<PathBuf, String> {
             all.extend(tree(&path));
         }
         let content = match kind {
-            kind if kind.is_file() => format!("{:?}", std::fs::read(&path).expect("readable")),
-            kind if kind.is_symlink() => format!("to {:?}", std::fs::read_link(&path).expect("a link")),
-            kind => format!("{kind:?}"),
+            kind if kind.is_file() => std::fs::read(&path).expect("readable"),
+            kind if kind.is_symlink() => {
+                format!("a link to {:?}", std::fs::read_link(&path).expect("a link")).into_bytes()
+            }
+            kind => format!("{kind:?}").into_bytes(),
         };
         all.insert(path, content);
     }

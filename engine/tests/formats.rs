@@ -15,6 +15,7 @@ mod samples;
 use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{content, place};
 use quenchdb::internals::base::checksum::crc;
+use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{BackupOptions, Compression, Database, Error, ErrorKind, Location, RestoreOptions, Settings};
@@ -304,6 +305,11 @@ fn newer_blocks_of_the_page_store_are_refused_at_every_read() {
     refuse_newer_blocks(Compression::Lz4, [1, 3, 4, 5, PACK]);
 }
 
+/// Blocks of each kind of which a newer version must be refused.
+fn blocks_of_a_kind() -> u32 {
+    if is_deep() { u32::MAX } else { 3 }
+}
+
 /// Uses a database that has blocks of at least these kinds.
 fn refuse_newer_blocks(compression: Compression, expected_kinds: [u8; 5]) {
     let (disk, expected) = make_with(true, compression);
@@ -312,6 +318,9 @@ fn refuse_newer_blocks(compression: Compression, expected_kinds: [u8; 5]) {
     let mut refused = BTreeMap::<u8, u32>::new();
     for at in (0..bytes.len()).step_by(SECTOR).filter(|at| bytes[at + 4..at + 6] == *b"QB") {
         let (kind, found) = (bytes[at + 6], u32::from(bytes[at + 7]) + 1);
+        if refused.get(&kind).is_some_and(|refused| *refused >= blocks_of_a_kind()) {
+            continue;
+        }
         let newer = changed(&disk, path, |bytes| {
             bytes[at + 7] = found as u8;
             let check = crc(&bytes[at + 4..at + SECTOR]);

@@ -199,7 +199,7 @@ fn refuses_keeps_and_resumes(settings: Settings, room: u64, fill: u8) -> u64 {
 
 #[test]
 fn at_every_fill_level_work_is_refused_kept_and_resumed() {
-    for step in spread(24, 8) {
+    for step in spread(24, 5) {
         let preset = Preset::ALL[step as usize % Preset::ALL.len()];
         refuses_keeps_and_resumes(settings(preset, 8 << 20), 40_000 + step * 91_811, 1);
     }
@@ -218,7 +218,7 @@ fn pages_leave_a_small_memory_on_a_full_disk() {
 #[test]
 fn at_every_fill_level_packs_take_nothing_from_what_was_kept() {
     let mut packed = Vec::new();
-    for step in spread(16, 4) {
+    for step in spread(16, 3) {
         let preset = Preset::ALL[step as usize % Preset::ALL.len()];
         let settings = settings(preset, if step % 2 == 0 { 1 << 20 } else { 8 << 20 })
             .with(|s| s.compression = if step % 5 == 4 { Compression::None } else { Compression::Lz4 });
@@ -396,12 +396,14 @@ fn many_threads_are_refused_together_and_go_on_together() {
 /// be deleted.
 #[test]
 fn a_database_on_a_full_disk_can_be_reopened_and_emptied() {
+    // With changes to replay, and without: then no segment is needed.
+    let ways = [CrashKind::Kill, CrashKind::PowerCut].map(|kind| [(kind, 0), (kind, 3)]);
+    let ways = ways.as_flattened();
     for (step, preset) in Preset::ALL.into_iter().enumerate() {
-        for kind in [CrashKind::Kill, CrashKind::PowerCut] {
-            // With changes to replay, and without: then no segment is needed.
-            for changes in [0, 3] {
-                opens_on_a_full_disk(preset, 400_000 + step as u64 * 91_811, kind, changes);
-            }
+        // Not at its whole depth, a preset takes one way, and its neighbours take the others.
+        let ways = if is_deep() { ways } else { &ways[step % ways.len()..][..1] };
+        for (kind, changes) in ways {
+            opens_on_a_full_disk(preset, 400_000 + step as u64 * 91_811, *kind, *changes);
         }
     }
 }

@@ -397,7 +397,7 @@ fn limits_are_clear_errors() {
 /// and read after crashes.
 #[test]
 fn a_value_needs_no_more_than_a_quarter_of_it_in_memory() {
-    let memory_bytes = if is_deep() { 16 << 20 } else { 8 << 20 };
+    let memory_bytes = if is_deep() { 16 << 20 } else { 4 << 20 };
     let len = 4 * memory_bytes;
     let disk = SimulatedStorage::new(1);
     let settings = settings().with(|s| {

@@ -2,7 +2,7 @@
 
 use crate::support::Model;
 use crate::support::test_database::TestDatabase;
-use quenchdb::internals::base::depth::{some, spread};
+use quenchdb::internals::base::depth::{is_deep, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Durability, ErrorKind, Preset, Settings, Snapshot, Table};
@@ -140,7 +140,8 @@ fn snapshots_keep_what_they_see_while_its_pages_leave_memory() {
 
 #[test]
 fn a_crash_loses_nothing_that_left_memory() {
-    for seed in spread(12, 3) {
+    // An even and an odd seed, so that both kinds of crashes occur.
+    for seed in 0..if is_deep() { 12 } else { 2 } {
         let disk = SimulatedStorage::new(seed);
         let mut random = Random::from_seed(seed);
         let mut model = Model::new();
@@ -178,7 +179,7 @@ fn continuous_checkpoints_are_exact_while_pages_are_evicted() {
                 }
             });
             let (mut random, few) = (Random::from_seed(seed), || made.load(Ordering::Relaxed) < 2);
-            change(db, &table, &mut model, &mut random, 4000);
+            change(db, &table, &mut model, &mut random, 1500);
             (0..100).take_while(|_| few()).for_each(|_| change(db, &table, &mut model, &mut random, 100));
             stop.store(true, Ordering::Relaxed);
             assert!(!few(), "no checkpoints beside so many changes");
@@ -475,12 +476,12 @@ fn bytes_of_rows(compression: Compression) -> (u64, u64) {
     let mut random = Random::from_seed(6);
     let mut model = Model::new();
     change(&db, &table, &mut model, &mut random, 3000);
-    for _ in 0..4 {
+    for _ in 0..if is_deep() { 4 } else { 1 } {
         change(&db, &table, &mut model, &mut random, 1500);
         db.checkpoint().expect("a whole disk");
     }
     let packs = db.statistics().packs;
-    assert_eq!(packs.images_packed > 500, compression != Compression::None, "{packs:?}");
+    assert_eq!(packs.images_packed > 200, compression != Compression::None, "{packs:?}");
     assert!(packs.bytes_after * 3 / 2 <= packs.bytes_before, "{packs:?}");
     db.close().expect("closes");
     // Another compression setting still reads everything.

@@ -2,7 +2,7 @@
 
 use crate::support::small;
 use crate::support::test_database::TestDatabase;
-use quenchdb::internals::base::depth::depth;
+use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Acknowledger, Database, Dependency, Preset, Settings, Writer};
@@ -218,8 +218,9 @@ fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
 #[test]
 fn a_close_killed_before_removal_does_not_free_old_segments() {
     let (settings, mut random, mut late, mut closes) = ((KINDS[0].settings)(), Random::from_seed(3), 0, 0);
+    let wanted = if is_deep() { 4 } else { 2 };
     for seed in 0..400 {
-        if late >= 4 {
+        if late >= wanted {
             break;
         }
         let (disk, db) = settings.create(seed);
@@ -253,7 +254,7 @@ fn a_close_killed_before_removal_does_not_free_old_segments() {
             must_outlive_a_kill(db, &again, &settings, random.next_u64(), &context);
         }
     }
-    assert!(late >= 3 && closes > 0, "{late} kills with late writes, {closes} whole closes");
+    assert!(late >= wanted && closes > 0, "{late} kills with late writes, {closes} whole closes");
 }
 
 /// Regression: a late block of a discarded transaction has a CSN above all later ones, so no
@@ -262,8 +263,9 @@ fn a_close_killed_before_removal_does_not_free_old_segments() {
 #[test]
 fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
     let (settings, mut random, mut late) = ((KINDS[0].settings)(), Random::from_seed(5), 0);
+    let wanted = if is_deep() { 8 } else { 3 };
     for seed in 0..400 {
-        if late >= 8 {
+        if late >= wanted {
             break;
         }
         let context = format!("seed {seed}");
@@ -290,7 +292,7 @@ fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
         assert!(db.recovery().clean, "{context}");
         assert_eq!(crate::support::content(&db), there, "{context}");
     }
-    assert!(late >= 3, "{late} kills with late writes");
+    assert!(late >= wanted, "{late} kills with late writes");
 }
 
 /// The same if a segment could not be removed. Then the database is not closed cleanly, and the

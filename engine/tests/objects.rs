@@ -7,7 +7,7 @@
 
 use crate::support::in_time;
 use crate::support::test_database::{TestDatabase, tiny};
-use quenchdb::internals::base::depth::{depth, some, spread};
+use quenchdb::internals::base::depth::{depth, is_deep, some, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::{
     FaultKind, SimulatedClient, SimulatedStore, StoreOptions,
@@ -100,7 +100,7 @@ pub fn verify(db: &Database, context: &str) {
 #[test]
 fn a_crash_between_any_two_changes_loses_nothing_acknowledged() {
     in_time("crashes of a store of objects", 300, || {
-        for (at, preset) in some(&PRESETS, 4).into_iter().enumerate() {
+        for (at, preset) in some(&PRESETS, 3).into_iter().enumerate() {
             for appends in [true, false] {
                 crashes(at as u64, preset, appends);
             }
@@ -122,7 +122,7 @@ fn crashes(seed: u64, preset: Preset, appends: bool) {
         }
     }
     let all = store.changes();
-    for changes in spread(all as u64 + 1, 100) {
+    for changes in spread(all as u64 + 1, 40) {
         let changes = changes as usize;
         let context = format!("{preset}, appends {appends}, {changes} of {all} changes");
         let left = store.crash(changes, seed);
@@ -155,7 +155,7 @@ fn requests_of_unknown_outcome_lose_and_repeat_nothing() {
             }
         }
         println!("{struck} requests failed or were repeated");
-        assert!(struck > depth(100_000), "{struck}");
+        assert!(struck > if is_deep() { 100_000 } else { 1_200 }, "{struck}");
     });
 }
 
@@ -168,7 +168,7 @@ fn ambiguous(seed: u64, preset: Preset, appends: bool) -> u64 {
     for kind in FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Denied) {
         store.set_odds(kind, 60);
     }
-    for round in 0..depth(20_000) as u32 {
+    for round in 0..if is_deep() { 20_000 } else { 300 } {
         let number = count(&db, &table, 300).unwrap_or_else(|error| panic!("{context}: {error}"));
         assert_eq!(number, round + 1, "{context}");
         if round % 20 == 10 {

@@ -3,7 +3,7 @@
 
 use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{await_that, content, difference, rows};
-use quenchdb::internals::base::depth::{depth, spread};
+use quenchdb::internals::base::depth::{depth, is_deep, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
@@ -235,7 +235,7 @@ fn no_power_cut_and_no_kill_loses_what_was_fenced() {
 #[test]
 fn without_fences_the_same_crashes_lose_something() {
     for memory in [Memory::FencesIgnored, Memory::FencesBesideIgnored] {
-        let runs = (1..12).map(|seed| crash(seed, memory));
+        let runs = (1..if is_deep() { 12 } else { 6 }).map(|seed| crash(seed, memory));
         let (lost, crashes) = runs.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         assert!(lost > crashes / 20, "{memory:?}: {lost} of {crashes}: no test above would find out");
     }

@@ -2,6 +2,7 @@
 
 use crate::support::test_database::{TestDatabase, tiny};
 use crate::support::{Content, content, place};
+use quenchdb::internals::base::depth::spread;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{Compression, Database, ErrorKind, Progress, Result, SalvageReport, Settings};
@@ -115,7 +116,8 @@ fn whatever_block_is_damaged_everything_else_is_there() {
         let mut random = Random::from_seed(1);
         let blocks = disk.read_file("pages/data").expect("there").len() / BLOCK;
         let (mut whole, mut most_lost) = (0, 0);
-        for block in 0..blocks {
+        for block in spread(blocks as u64, 50) {
+            let block = block as usize;
             let context = format!("closed {closed}, {compression:?}, block {block}");
             let damaged = damage(&disk, "pages/data", block * BLOCK + random.below(BLOCK as u64) as usize);
             let (found, report) = salvage(&damaged).expect("something is there");

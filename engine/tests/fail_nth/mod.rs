@@ -222,7 +222,7 @@ fn misses_most() -> u64 {
 
 /// Returns the distance between failing operations: 1 at the whole depth.
 fn stride() -> usize {
-    if is_deep() { 1 } else { 16 }
+    if is_deep() { 1 } else { 32 }
 }
 
 struct Prepared {

@@ -121,37 +121,44 @@ fn close_and_drop_do_not_wait_for_a_device_that_hangs() {
 /// commit layer holds was leaked.
 #[test]
 fn a_flush_that_failed_does_not_hang() {
-    for (shared_flush, panics) in [(true, false), (false, false), (true, true), (false, true)] {
-        let settings = Settings {
-            writer: Some(Writer::Background),
-            shared_flush: Some(shared_flush),
-            flush_interval: Some(Duration::ZERO),
-            write_deadline: Duration::from_secs(1),
-            logs: 4,
-            ..settings(Preset::Autonomous)
-        };
-        let world = World::with(settings, Hooks::default());
-        if panics {
-            world.disk.panic_at_write(2);
-        } else {
-            world.disk.fail_from_write(2);
+    // Side by side, because each waits for a deadline.
+    std::thread::scope(|scope| {
+        for (shared_flush, panics) in [(true, false), (false, false), (true, true), (false, true)] {
+            scope.spawn(move || flush_that_failed_does_not_hang(shared_flush, panics));
         }
-        // While the first is being written the others come together.
-        world.disk.hold();
-        world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
-        eventually("under way", || world.disk.writes() == 1);
-        for log in 0..4 {
-            world.asynchronous(log, Csn::ZERO, Durability::Durable).expect("room");
-        }
-        world.disk.release();
-        eventually("poisoned", || world.commit.poisoned().is_some());
-        eventually("what failed has ended", || world.commit.durability.logs.iter().all(has_ended));
-        // Longer than the deadline and its last look.
-        std::thread::sleep(Duration::from_millis(1600));
-        let writes = Arc::downgrade(&world.commit.writes);
-        drop(world);
-        assert!(writes.upgrade().is_none(), "the room is left behind, as if a write hung");
+    });
+}
+
+fn flush_that_failed_does_not_hang(shared_flush: bool, panics: bool) {
+    let settings = Settings {
+        writer: Some(Writer::Background),
+        shared_flush: Some(shared_flush),
+        flush_interval: Some(Duration::ZERO),
+        write_deadline: Duration::from_secs(1),
+        logs: 4,
+        ..settings(Preset::Autonomous)
+    };
+    let world = World::with(settings, Hooks::default());
+    if panics {
+        world.disk.panic_at_write(2);
+    } else {
+        world.disk.fail_from_write(2);
     }
+    // While the first is being written the others come together.
+    world.disk.hold();
+    world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
+    eventually("under way", || world.disk.writes() == 1);
+    for log in 0..4 {
+        world.asynchronous(log, Csn::ZERO, Durability::Durable).expect("room");
+    }
+    world.disk.release();
+    eventually("poisoned", || world.commit.poisoned().is_some());
+    eventually("what failed has ended", || world.commit.durability.logs.iter().all(has_ended));
+    // Longer than the deadline and its last look.
+    std::thread::sleep(Duration::from_millis(1600));
+    let writes = Arc::downgrade(&world.commit.writes);
+    drop(world);
+    assert!(writes.upgrade().is_none(), "the room is left behind, as if a write hung");
 }
 
 fn has_ended(writer: &LogWriter) -> bool {

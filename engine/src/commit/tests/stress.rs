@@ -63,11 +63,11 @@ fn acknowledged_means_durable_with_all_it_depends_on() {
     let by_watermark = |settings: &Settings| matches!(settings.dependency, None | Some(Dependency::Csn));
     for settings in all().into_iter().filter(by_watermark) {
         let logs = if settings.logs == 1 { 1 } else { 3 };
-        run(Settings { logs, ..settings }, 6, 200, Duration::ZERO);
+        run(Settings { logs, ..settings }, 6, depth(200).max(64), Duration::ZERO);
     }
     for writer in [Writer::Worker, Writer::Leader] {
         let settings = Settings { logs: 3, writer: Some(writer), ..settings(Preset::Autonomous) };
-        let world = run(settings, 6, 200, Duration::from_micros(20));
+        let world = run(settings, 6, depth(200).max(64), Duration::from_micros(20));
         assert!(world.commit.watermark() > world.commit.newest_drawn());
     }
 }
@@ -77,7 +77,7 @@ fn acknowledged_means_durable_with_all_it_depends_on() {
 fn acknowledged_means_durable_for_records_appended_in_groups() {
     for preset in [Preset::Group, Preset::Pipelined] {
         let settings = Settings { append: Append::Consolidated, ..settings(preset) };
-        let world = run(settings, 8, 200, Duration::ZERO);
+        let world = run(settings, 8, depth(200).max(64), Duration::ZERO);
         assert_eq!(world.durable_csns().len() as u64, world.commit.newest_drawn().0, "{preset}");
     }
 }

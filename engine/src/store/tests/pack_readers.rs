@@ -2,6 +2,7 @@
 //! than a reader needs it.
 
 use super::*;
+use crate::base::depth::is_deep;
 use crate::base::random::Random;
 use crate::base::settings::Compression;
 use std::collections::BTreeMap;
@@ -116,7 +117,7 @@ fn all(store: &PageStore) -> Versions {
 
 #[test]
 fn readers_and_holds_see_their_checkpoints_beside_repacking() {
-    for seed in 0..6 {
+    for seed in 0..if is_deep() { 6 } else { 2 } {
         let mut life = Life::new(seed);
         (0..10).for_each(|_| life.checkpoint());
         let mut readers: Vec<(Arc<PageStore>, Versions)> = Vec::new();

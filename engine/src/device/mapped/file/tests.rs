@@ -93,10 +93,10 @@ fn store_takes_at_least_the_configured_latency() {
 /// A copy of 64 MiB takes longer than the configured latency by itself.
 #[test]
 fn latency_of_a_store_is_added_to_the_copy() {
-    const BYTES: u64 = 64 << 20;
+    const BYTES: u64 = 16 << 20;
     let directory = directory();
     let bytes = vec![7; BYTES as usize];
-    let added = Duration::from_millis(200);
+    let added = Duration::from_millis(50);
     let memories = [Duration::ZERO, added].map(|latency| {
         let slow = MapOptions { latency, ..options(BYTES) };
         map_file(&directory.path().join(latency.as_micros().to_string()), slow).expect("mapped")
