@@ -1,9 +1,9 @@
 # Steps of `.ci/run` and `.ci/nightly`. Sourced by both; the current directory is the repository's root.
 # Each step is a function. `step NAME` runs it and prints its time; `finish` prints all times and the sum.
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
-# What makes a second build faster makes the first one slower.
-export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 target=${CARGO_TARGET_DIR:-target}
+# What makes the next builds faster makes the first one slower.
+[ -d "$target/debug" ] || export CARGO_INCREMENTAL=${CARGO_INCREMENTAL:-0}
 times=()
 
 step() {
