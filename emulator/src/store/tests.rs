@@ -8,9 +8,13 @@ fn open(directory: &Path) -> Store {
     Store::open(&Options { place, buckets: vec!["b--x-s3".into()], ..Options::default() }).unwrap()
 }
 
-fn write(store: &Store, offset: Option<u64>, body: &'static str) -> Result<Version, Refusal> {
+fn write_to(store: &Store, key: &str, offset: Option<u64>, body: &'static str) -> Result<Version, Refusal> {
     let write = Write { offset, demands: Demands::default() };
-    Ok(store.write("b--x-s3", "k", body.into(), &write)?.version.unwrap())
+    Ok(store.write("b--x-s3", key, body.into(), &write)?.version.unwrap())
+}
+
+fn write(store: &Store, offset: Option<u64>, body: &'static str) -> Result<Version, Refusal> {
+    write_to(store, "k", offset, body)
 }
 
 fn body(store: &Store, key: &str) -> Bytes {
@@ -23,6 +27,7 @@ fn rewritten_object_keeps_its_bytes_version_and_parts() {
     let store = open(directory.path());
     write(&store, None, "one").unwrap();
     let version = write(&store, Some(3), "-two").unwrap();
+    write_to(&store, "empty", None, "").unwrap();
     store.lock().rewrite_log().unwrap();
     assert_eq!(body(&store, "k"), "one-two");
     drop(store);
@@ -30,6 +35,7 @@ fn rewritten_object_keeps_its_bytes_version_and_parts() {
     assert_eq!(body(&store, "k"), "one-two");
     let object = store.find("b--x-s3", "k").unwrap();
     assert_eq!((object.version(), object.parts()), (&version, 2));
+    assert_eq!(body(&store, "empty"), "");
 }
 
 #[test]
