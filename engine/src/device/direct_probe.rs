@@ -3,10 +3,21 @@
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::descriptors;
 use super::ownership::DIRECT_PROBE;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+/// Returns a file that was opened with `O_DIRECT` if its writes pass by the page cache.
+///
+/// ext4 takes the flag where it journals data, and writes to the page cache all the same. So a
+/// completed write would not be in the device. `statx` says so since Linux 6.1.
+pub(super) fn is_direct(file: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let asked = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let is_cached = asked
+        .is_ok_and(|said| said.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && said.stx_dio_offset_align == 0);
+    if is_cached { Err(Errno::OPNOTSUPP) } else { Ok(file) }
+}
 
 /// Whether `O_DIRECT` works in `directory`. Where there is a file it is read; only in an empty
 /// directory, and only if a database is to be created there, something is written: to a file
@@ -17,6 +28,7 @@ pub(super) fn probe_direct(directory: &Path, create: bool) -> std::result::Resul
     }
     let result = match any_file(directory) {
         Some(file) => descriptors::open(&file, OFlags::RDONLY | OFlags::DIRECT, Mode::empty())
+            .and_then(is_direct)
             .and_then(|fd| rustix::io::pread(&fd, &mut *AlignedBuffer::zeroed(1), 0)),
         None if create => write_nameless(directory).unwrap_or_else(|| write_named(directory)),
         None => return Ok(()),
@@ -47,7 +59,7 @@ fn any_file(directory: &Path) -> Option<PathBuf> {
 const PROBE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 fn write_sector(fd: OwnedFd) -> rustix::io::Result<usize> {
-    rustix::io::pwrite(&fd, &AlignedBuffer::zeroed(1), 0)
+    rustix::io::pwrite(is_direct(fd)?, &AlignedBuffer::zeroed(1), 0)
 }
 
 /// `None` if the file system has no files without a name.

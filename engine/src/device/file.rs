@@ -7,7 +7,7 @@
 use super::blocking_queue::BlockingQueue;
 use super::buffer::AlignedBuffer;
 use super::descriptors;
-use super::direct_probe::probe_direct;
+use super::direct_probe::{is_direct, probe_direct};
 use super::directory_lock::{DirectoryLock, leave_note, note_of};
 use super::durability_method::DurabilityMethod;
 use super::facts::{self, DeviceFacts};
@@ -170,8 +170,10 @@ impl FileStorage {
     fn open_with(&self, path: &str, flags: OFlags, direct: bool) -> Result<Arc<dyn File>> {
         let direct = direct && self.direct_io().is_ok();
         let open = |flags| descriptors::open(&self.path(path), flags, Mode::from_raw_mode(0o644));
-        let opened =
-            if direct { open(flags | OFlags::DIRECT).map(|fd| (fd, true)) } else { Err(Errno::INVAL) };
+        let opened = match direct {
+            true => open(flags | OFlags::DIRECT).and_then(is_direct).map(|fd| (fd, true)),
+            false => Err(Errno::INVAL),
+        };
         let (fd, direct) = opened
             .or_else(|why| {
                 if why == Errno::EXIST {
