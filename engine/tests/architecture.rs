@@ -116,7 +116,7 @@ fn problem(sources: &[Source], owner: &str, name: &str) -> Option<String> {
         return Some(format!("`{owner}::{name}`: there is no type and no module `{owner}`"));
     }
     let as_method =
-        sources.iter().any(|source| implements(&source.text, owner) && declares(&source.text, &["fn"], name));
+        sources.iter().any(|source| declares(&source.text, &["fn"], name) && implements(&source.text, owner));
     let in_module =
         modules.iter().any(|source| declares(&source.text, &["fn", "struct", "enum", "trait"], name));
     let as_field = || {

@@ -76,13 +76,25 @@ const NAMES: [&str; 11] = [
     "readers/63",
 ];
 
+thread_local! {
+    /// A closed database and the directory of its backup, made once for a test.
+    static ORIGIN: [TempDir; 2] = {
+        let [whole, backup] = [(); 2].map(|()| tempfile::tempdir().expect("space"));
+        put(whole.path(), "a");
+        let source = open(whole.path()).expect("opens");
+        source.backup(backup.path().join("full"), BackupOptions::default()).expect("sound");
+        source.close().expect("closes");
+        [whole, backup]
+    };
+}
+
 /// The ways to make a database in a directory.
 fn creations(directory: &Path) -> Vec<(&'static str, Result<(), Error>)> {
-    let whole = tempfile::tempdir().expect("space");
-    put(whole.path(), "a");
-    let backup = tempfile::tempdir().expect("space");
-    let source = open(whole.path()).expect("opens");
-    source.backup(backup.path().join("full"), BackupOptions::default()).expect("sound");
+    ORIGIN.with(|[whole, backup]| creations_from(whole.path(), backup.path(), directory))
+}
+
+fn creations_from(whole: &Path, backup: &Path, directory: &Path) -> Vec<(&'static str, Result<(), Error>)> {
+    let source = open(whole).expect("opens");
     let back_up = source.backup(directory, BackupOptions::default()).map(drop);
     source.close().expect("closes");
     let passive = small(Preset::Passive, 1).with(|s| s.log_memory = Some(directory.join("log-memory")));
@@ -96,8 +108,8 @@ fn creations(directory: &Path) -> Vec<(&'static str, Result<(), Error>)> {
         ("autonomous", Database::builder().settings(small(Preset::Autonomous, 1)).open(directory).map(drop)),
         ("passive", Database::builder().settings(passive).open(directory).map(drop)),
         ("back up", back_up),
-        ("restore", Database::restore([backup.path().join("full")], directory, options).map(drop)),
-        ("salvage", Database::salvage(whole.path(), directory, settings(), None).map(drop)),
+        ("restore", Database::restore([backup.join("full")], directory, options).map(drop)),
+        ("salvage", Database::salvage(whole, directory, settings(), None).map(drop)),
     ]
 }
 

@@ -91,7 +91,7 @@ fn assert_same(snapshot: &Snapshot, table: &Table, model: &Model, what: &str) {
 
 #[test]
 fn content_is_right_with_a_pool_of_a_few_dozen_pages() {
-    for preset in some(&Preset::ALL, 2) {
+    for preset in some(&Preset::ALL, 1) {
         let disk = SimulatedStorage::new(1);
         let mut random = Random::from_seed(preset as u64);
         let mut model = Model::new();
