@@ -95,8 +95,8 @@ fn add_memory(engine: &Engine, health: &mut Health) {
         );
         health.add_since(engine, since, &what, "end long snapshots and transactions");
     }
-    if engine.store.disk_space().is_disk_full() {
-        health.add(HealthState::Degraded, "the disk has no space for pages: make room");
+    if let Some(since) = engine.store.disk_space().disk_full_since() {
+        health.add_since(engine, since, "the disk has no space for pages", "make room");
     }
     if engine.pool.eviction().has_error() {
         health.add(HealthState::Degraded, "pages cannot leave memory: the disk refuses their images");
@@ -109,8 +109,8 @@ fn add_log(engine: &Engine, health: &mut Health) {
     for (what, since) in segments.troubles(PATIENCE) {
         health.add_since(engine, since, &what, "look at the directory and the device");
     }
-    if segments.is_disk_full() {
-        health.add(HealthState::Degraded, "the disk has no space for the log: make room");
+    if let Some(since) = segments.disk_full_since() {
+        health.add_since(engine, since, "the disk has no space for the log", "make room");
     }
     let (used, most) = (segments.bytes_in_use(), engine.settings.log_bytes_max);
     if used > most / 10 * 9 {

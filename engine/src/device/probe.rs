@@ -53,9 +53,9 @@ impl Scratch {
 /// Opens the file that a killed probe left.
 fn open_stale(storage: &dyn Storage) -> Result<Arc<dyn File>> {
     if !is_method_probe(storage)? {
-        let what = "the file has the name of a probe, and another content: move it away";
+        let what = "the file has the name of a probe, and another content";
         let place = Location::File { path: METHOD_PROBE.into(), offset: 0 };
-        return Err(Error::invalid(what).at(place));
+        return Err(Error::invalid(what).with_advice("move it away").at(place));
     }
     storage.open(METHOD_PROBE, OpenMode { create: false, read_only: false, direct: true })
 }

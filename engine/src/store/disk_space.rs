@@ -201,7 +201,8 @@ impl DiskSpace {
         self.grow(state, missing).inspect_err(|error| {
             if error.kind() == ErrorKind::OutOfSpace {
                 let asked = SpaceRefusal::new(now, clock.now());
-                state.blocks.full = Some(DiskFull { error: error.duplicate(), asked });
+                let since = state.blocks.full.as_ref().map_or(now, |full| full.since);
+                state.blocks.full = Some(DiskFull { error: error.duplicate(), asked, since });
                 state.blocks.refused = Some(asked.at);
                 state.blocks.step_max = CAREFUL_BLOCKS;
             }

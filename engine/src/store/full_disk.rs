@@ -7,7 +7,7 @@ use super::allocator::reserve::{Demand, Reserve};
 use super::block::BlockNumber;
 use super::disk_space::DiskSpace;
 use super::state::{Phase, State};
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::SpaceRefusal;
 use crate::sync::{MutexGuard, thread};
@@ -200,7 +200,13 @@ impl DiskSpace {
     /// Returns whether the disk was full when the file had to grow last.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
-        self.state.lock().blocks.full.is_some()
+        self.disk_full_since().is_some()
+    }
+
+    /// Returns when the disk became full, if it is.
+    #[must_use]
+    pub fn disk_full_since(&self) -> Option<Nanos> {
+        self.state.lock().blocks.full.as_ref().map(|full| full.since)
     }
 
     /// Returns whether a request was refused at most `recently` ago.

@@ -231,12 +231,10 @@ impl Shared {
             Some(object) => {
                 let is_ours = |prefix: &&str| object.name.starts_with(prefix);
                 let error = match ["log/", "pages/", "files/"].iter().any(is_ours) {
-                    true => Error::corruption(
-                        "there is no manifest, but objects of a database: restore the manifest",
-                    ),
-                    false => {
-                        Error::invalid("there are other objects, and no database: choose an empty prefix")
-                    }
+                    true => Error::corruption("there is no manifest, but objects of a database")
+                        .with_advice("restore the manifest"),
+                    false => Error::invalid("there are other objects, and no database")
+                        .with_advice("choose an empty prefix"),
                 };
                 Err(error.at(place(&object.name, 0)))
             }

@@ -70,7 +70,8 @@ impl ObjectUrl {
             Error::invalid("an object URL begins with a scheme: s3://, az://, gs:// or file://")
         })?;
         let scheme = Scheme::ALL.into_iter().find(|known| known.name() == scheme).ok_or_else(|| {
-            Error::invalid("the scheme of the URL is unknown: use s3://, az://, gs:// or file://")
+            Error::invalid("the scheme of the URL is unknown")
+                .with_advice("use s3://, az://, gs:// or file://")
         })?;
         let wrong = |what: &str| Error::invalid(format!("the {}:// URL {what}", scheme.name()));
         if rest.contains(['?', '#']) {

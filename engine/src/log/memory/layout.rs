@@ -304,8 +304,8 @@ fn layout_for(bytes: u64, logs: usize, buffer_bytes: u64, budget: u64) -> Option
 }
 
 fn foreign(memory: &dyn MappedMemory, offset: u64) -> Error {
-    let what = "the file is not empty, and no memory-mapped log of QuenchDB: choose another, or remove it";
-    Error::invalid(what).at(at(memory, offset))
+    let what = "the file is not empty, and no memory-mapped log of QuenchDB";
+    Error::invalid(what).with_advice("choose another, or remove it").at(at(memory, offset))
 }
 
 /// Bytes of a file that are looked at at once.

@@ -145,8 +145,15 @@ impl SegmentPool {
     /// The disk was full when the last segment was to be made, and segments are missing.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
+        self.disk_full_since().is_some()
+    }
+
+    /// Returns when the disk became full, if [`SegmentPool::is_disk_full`].
+    #[must_use]
+    pub fn disk_full_since(&self) -> Option<Nanos> {
         let state = self.state.lock();
-        state.attempts.disk_full.is_some() && Self::spare_ready(&state) < self.spare
+        let refusal = state.attempts.disk_full.filter(|_| Self::spare_ready(&state) < self.spare)?;
+        Some(state.attempts.failed_since.unwrap_or(refusal.at))
     }
 
     /// Returns true if a committer was refused at most `recently` ago because the disk is full.

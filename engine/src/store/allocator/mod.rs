@@ -28,6 +28,8 @@ use std::collections::BTreeSet;
 pub(super) struct DiskFull {
     pub(super) error: Error,
     pub(super) asked: SpaceRefusal,
+    /// When the first of the refusals came that have come in a row.
+    pub(super) since: Nanos,
 }
 
 /// See the module's text.

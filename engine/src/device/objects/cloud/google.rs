@@ -85,7 +85,9 @@ impl Google {
         }
         let endpoint = builder.get_config_value(&GoogleConfigKey::BaseUrl).unwrap_or_else(|| SERVER.into());
         if endpoint.contains('@') {
-            return Err(Error::invalid("the endpoint of Google's store holds credentials: remove them"));
+            return Err(
+                Error::invalid("the endpoint of Google's store holds credentials").with_advice("remove them")
+            );
         }
         let store = builder.build().map_err(|error| {
             wrong_settings(url, &error, "check GOOGLE_APPLICATION_CREDENTIALS or GOOGLE_SERVICE_ACCOUNT_KEY")
