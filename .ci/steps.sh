@@ -86,6 +86,9 @@ servers() { GOSUMDB=off scripts/servers --seconds 60 toxiproxy azurite s3mock s3
 # that a green run is not taken for all of it.
 tests() { cargo test --workspace; }
 
+# Every test at its whole depth. One that fails stops no other.
+deep_tests() { QUENCH_DEEP=1 cargo test --workspace --no-fail-fast; }
+
 # Figures of the papers, with points too short to mean anything: none may fail. The first argument names those of one half, and
 # so the second; they run side by side.
 run_figures() {
