@@ -191,6 +191,9 @@ fn special_advice(source: &std::io::Error) -> Option<&'static str> {
     const TOO_MANY_FILES: [i32; 2] = [23, 24];
     match source.kind() {
         Os::PermissionDenied => Some(DENIED_ADVICE),
+        Os::FileTooLarge => {
+            Some("raise the limit of the length of files (`ulimit -f`); nothing acknowledged is lost")
+        }
         Os::ReadOnlyFilesystem => Some("mount the file system for writing, or open the database read-only"),
         _ if source.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) => {
             Some("raise the limit of open files (`ulimit -n`)")

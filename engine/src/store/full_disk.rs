@@ -71,7 +71,7 @@ impl DiskSpace {
             "the disk is full: {} more bytes are needed for the checkpoint of what would be committed",
             missing_blocks * self.file.page_bytes as u64
         );
-        let refusal = Error::new(ErrorKind::OutOfSpace, what);
+        let refusal = Error::new(ErrorKind::OutOfSpace, what).with_advice(error.advice().to_owned());
         match error.location() {
             Some(location) => refusal.at(location.clone()),
             None => refusal,

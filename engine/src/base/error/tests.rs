@@ -98,6 +98,7 @@ fn limits_of_space_are_all_out_of_space() {
     for number in [28, 122, 27] {
         let error = Error::io("cannot write", std::io::Error::from_raw_os_error(number));
         assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{error}");
+        assert_eq!(error.advice().contains("ulimit -f"), number == 27, "{error}");
     }
 }
 

@@ -105,7 +105,11 @@ impl SegmentPool {
                 let kept = state.bytes_retained();
                 what += &format!("; {kept} bytes of it are kept for transactions in progress");
             }
-            Error::new(ErrorKind::OutOfSpace, what)
+            let refusal = Error::new(ErrorKind::OutOfSpace, what);
+            match &state.attempts.failure {
+                Some(failure) => refusal.with_advice(failure.advice().to_owned()),
+                None => refusal,
+            }
         } else {
             return None;
         };
