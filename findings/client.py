@@ -1,4 +1,4 @@
-"""What the scripts share: requests to a server, and rivals that send theirs at the same time."""
+"""What the findings have in common: requests to a server, and rivals that send theirs at the same time."""
 
 import http.client
 import sys

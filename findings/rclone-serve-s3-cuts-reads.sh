@@ -12,7 +12,7 @@
 # Needs go and python3. Exit code 0: seen again. 1: every read was whole.
 set -euo pipefail
 
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/common.bash"
 
 prepare env GOBIN="$place" GOSUMDB="${GOSUMDB-off}" go install github.com/rclone/rclone@v1.76.0
 mkdir -p "$place/objects/bucket"

@@ -14,7 +14,7 @@
 # Needs mvn, java 17 and python3. Exit code 0: seen again. 1: no round of 200 had two winners.
 set -euo pipefail
 
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/common.bash"
 
 prepare mvn -q -B dependency:copy -Dartifact=com.adobe.testing:s3mock:5.2.0:jar:exec -DoutputDirectory="$place"
 java -Xmx512m -jar "$place/s3mock-5.2.0-exec.jar" --http.port="$port" --server.port=0 \

@@ -17,7 +17,7 @@
 # Needs mvn, java 17 and python3. Exit code 0: seen again. 1: no round of 500 had two winners.
 set -euo pipefail
 
-. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/common.bash"
 
 cat >"$place/pom.xml" <<'POM'
 <project xmlns="http://maven.apache.org/POM/4.0.0">

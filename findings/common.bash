@@ -1,4 +1,4 @@
-# What the scripts share: a directory, a server that ends with the script, and clients in Python.
+# What the findings have in common: a directory, a server that ends with the script, and clients in Python.
 #
 # A script sources it, starts its server in the background at `$port`, and sets `server` to its process.
 
