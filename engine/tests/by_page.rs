@@ -1,12 +1,13 @@
 //! Changes divided between logs by page: after a crash each transaction is there with all its
 //! fragments or not at all.
 
+use crate::support::configurations::by_page;
 use crate::support::test_database::TestDatabase;
-use crate::support::{content, place, small};
+use crate::support::{content, place};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Acknowledger, Database, Dependency, ErrorKind, Isolation, Layout, Preset, Settings, Writer};
+use quenchdb::{Acknowledger, Database, Dependency, ErrorKind, Isolation, Preset, Settings, Writer};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -14,10 +15,6 @@ const LOGS: usize = 3;
 const ROWS: u64 = 400;
 /// Rows that a transaction writes, all over the table.
 const EACH: u64 = 5;
-
-fn settings(preset: Preset) -> Settings {
-    small(preset, LOGS).with(|s| s.layout = Some(Layout::ByPage))
-}
 
 /// Returns all valid presets, with every dependency rule and several writers and acknowledgers.
 fn protocols() -> Vec<Settings> {
@@ -32,11 +29,11 @@ fn protocols() -> Vec<Settings> {
     let mut all = Vec::new();
     for preset in presets {
         for rule in Dependency::ALL.into_iter().filter(|rule| *rule != Dependency::LogOrder) {
-            all.push(settings(preset).with(|s| s.dependency = Some(rule)));
+            all.push(by_page(preset).with(|s| s.dependency = Some(rule)));
         }
     }
-    all.push(settings(Preset::Auto).with(|s| s.acknowledger = Some(Acknowledger::Workers)));
-    all.push(settings(Preset::Autonomous).with(|s| s.acknowledger = Some(Acknowledger::Background)));
+    all.push(by_page(Preset::Auto).with(|s| s.acknowledger = Some(Acknowledger::Workers)));
+    all.push(by_page(Preset::Autonomous).with(|s| s.acknowledger = Some(Acknowledger::Background)));
     all
 }
 
@@ -133,7 +130,7 @@ fn judge(db: &Database, acknowledged: &[(usize, u64)], by: usize, what: &str) ->
 fn a_transaction_has_a_record_in_each_log_of_its_pages() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let (path, copy) = (directory.path().join("db"), directory.path().join("copy"));
-    let db = settings(Preset::Auto).open_in(&path);
+    let db = by_page(Preset::Auto).open_in(&path);
     work(&db, &SimulatedStorage::new(1), 0, 120);
     db.flush().expect("a whole disk");
     for part in ["", "log", "pages"] {
@@ -209,13 +206,13 @@ fn what_does_not_go_with_pages_is_refused_with_the_reason() {
         assert_eq!(error.kind(), ErrorKind::InvalidArgument);
         error.to_string()
     };
-    let one = refused(settings(Preset::Auto).with(|s| s.logs = 1));
+    let one = refused(by_page(Preset::Auto).with(|s| s.logs = 1));
     assert!(one.contains("by-page divides transactions between logs, and there is one"), "{one}");
-    let worker = refused(settings(Preset::Auto).with(|s| s.writer = Some(Writer::Worker)));
+    let worker = refused(by_page(Preset::Auto).with(|s| s.writer = Some(Writer::Worker)));
     assert!(worker.contains("a log belongs to pages"), "{worker}");
-    let committer = refused(settings(Preset::PerTransaction));
+    let committer = refused(by_page(Preset::PerTransaction));
     assert!(committer.contains("writer = committer writes one"), "{committer}");
-    let order = refused(settings(Preset::Auto).with(|s| s.dependency = Some(Dependency::LogOrder)));
+    let order = refused(by_page(Preset::Auto).with(|s| s.dependency = Some(Dependency::LogOrder)));
     assert!(order.contains("log-order"), "{order}");
 }
 
@@ -223,7 +220,7 @@ fn what_does_not_go_with_pages_is_refused_with_the_reason() {
 /// others.
 #[test]
 fn long_transactions_large_values_and_savepoints_are_recovered() {
-    let settings = settings(Preset::Autonomous).with(|s| s.chunk_bytes = 4096);
+    let settings = by_page(Preset::Autonomous).with(|s| s.chunk_bytes = 4096);
     let (disk, db) = settings.create(3);
     let table = db.create_table("t").expect("new");
     let mut expected = BTreeMap::new();
@@ -263,7 +260,7 @@ fn salvage_takes_all_fragments_of_a_transaction_or_none() {
     let key = |transaction: u64, n: u64| [row(transaction, n), transaction.to_be_bytes()].concat();
     for seed in 0..30 {
         let disk = SimulatedStorage::new(seed);
-        let settings = settings(Preset::Auto);
+        let settings = by_page(Preset::Auto);
         let db = settings.open(&disk);
         let table = db.table_or_create("t").expect("made");
         db.transact(|tx| (0..ROWS).try_for_each(|n| tx.insert(&table, n.to_be_bytes(), value(n))))

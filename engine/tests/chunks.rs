@@ -192,29 +192,26 @@ fn a_transaction_that_pins_too_much_log_is_given_up_alone() {
     assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
 }
 
-#[test]
-fn levels_and_asynchronous_commits_work_with_chunks() {
-    for preset in Preset::ALL {
-        let storage = SimulatedStorage::new(11);
-        let settings = settings().with(|s| s.preset = preset);
-        let db = settings.open(&storage);
-        let table = db.create_table("t").expect("new");
-        let mut model = Model::new();
-        let mut handles = Vec::new();
-        for n in 0..30u32 {
-            let durability = [Durability::Durable, Durability::BoundedLoss, Durability::Lazy][n as usize % 3];
-            let mut tx = db.begin_with(durability).expect("free");
-            for row in 0..n {
-                let key = [n.to_be_bytes(), row.to_be_bytes()].concat();
-                tx.insert(&table, &key, vec![n as u8; 150]).expect("room");
-                model.insert(key, vec![n as u8; 150]);
-            }
-            handles.push(tx.commit_async().expect("commits"));
+pub fn levels_and_asynchronous_commits_work_with_chunks(preset: Preset) {
+    let storage = SimulatedStorage::new(11);
+    let settings = settings().with(|s| s.preset = preset);
+    let db = settings.open(&storage);
+    let table = db.create_table("t").expect("new");
+    let mut model = Model::new();
+    let mut handles = Vec::new();
+    for n in 0..30u32 {
+        let durability = [Durability::Durable, Durability::BoundedLoss, Durability::Lazy][n as usize % 3];
+        let mut tx = db.begin_with(durability).expect("free");
+        for row in 0..n {
+            let key = [n.to_be_bytes(), row.to_be_bytes()].concat();
+            tx.insert(&table, &key, vec![n as u8; 150]).expect("room");
+            model.insert(key, vec![n as u8; 150]);
         }
-        handles.iter().for_each(|handle| handle.wait().expect("a whole disk"));
-        let disk = crashed(&storage, CrashKind::PowerCut, 3);
-        check(&settings.open(&disk), &model, &format!("{preset:?}"));
+        handles.push(tx.commit_async().expect("commits"));
     }
+    handles.iter().for_each(|handle| handle.wait().expect("a whole disk"));
+    let disk = crashed(&storage, CrashKind::PowerCut, 3);
+    check(&settings.open(&disk), &model, &format!("{preset:?}"));
 }
 
 #[test]
@@ -380,55 +377,52 @@ fn a_crash_at_any_moment_leaves_long_transactions_whole() {
 
 /// All of them wait for log space at once, and no checkpoint contains any of them. Even the last
 /// one may fail, because the log since its first chunk contains the other transactions' chunks.
-#[test]
-fn long_transactions_that_fill_the_log_commit_or_fail_clearly() {
-    for preset in Preset::ALL {
-        let storage = Arc::new(MemoryStorage::default());
-        let settings = settings().with(|s| {
-            s.preset = preset;
-            s.log_bytes_max = 1 << 20;
-            s.chunk_bytes = 0;
-        });
-        let db = Database::builder().settings(settings).storage(storage).open("memory").expect("opens");
-        let table = db.create_table("t").expect("new");
-        let begun = std::time::Instant::now();
-        let together = std::sync::Barrier::new(4);
-        let committed: Vec<Option<u8>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..4u8)
-                .map(|thread| {
-                    let (db, table, together) = (&db, &table, &together);
-                    scope.spawn(move || {
-                        let mut tx = db.begin().expect("free");
-                        together.wait();
-                        // Each transaction alone would have room.
-                        let written = (0..600u32).try_for_each(|n| {
-                            tx.insert(table, [&[thread], &n.to_be_bytes()[..]].concat(), vec![thread; 500])
-                        });
-                        // No transaction ends before all have written what they can.
-                        together.wait();
-                        match written.and_then(|()| tx.commit()) {
-                            Ok(_) => Some(thread),
-                            Err(error) => {
-                                assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{preset:?}: {error}");
-                                assert!(error.to_string().contains("log_bytes_max"), "{preset:?}: {error}");
-                                None
-                            }
+pub fn long_transactions_that_fill_the_log_commit_or_fail_clearly(preset: Preset) {
+    let storage = Arc::new(MemoryStorage::default());
+    let settings = settings().with(|s| {
+        s.preset = preset;
+        s.log_bytes_max = 1 << 20;
+        s.chunk_bytes = 0;
+    });
+    let db = Database::builder().settings(settings).storage(storage).open("memory").expect("opens");
+    let table = db.create_table("t").expect("new");
+    let begun = std::time::Instant::now();
+    let together = std::sync::Barrier::new(4);
+    let committed: Vec<Option<u8>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4u8)
+            .map(|thread| {
+                let (db, table, together) = (&db, &table, &together);
+                scope.spawn(move || {
+                    let mut tx = db.begin().expect("free");
+                    together.wait();
+                    // Each transaction alone would have room.
+                    let written = (0..600u32).try_for_each(|n| {
+                        tx.insert(table, [&[thread], &n.to_be_bytes()[..]].concat(), vec![thread; 500])
+                    });
+                    // No transaction ends before all have written what they can.
+                    together.wait();
+                    match written.and_then(|()| tx.commit()) {
+                        Ok(_) => Some(thread),
+                        Err(error) => {
+                            assert_eq!(error.kind(), ErrorKind::OutOfMemory, "{preset:?}: {error}");
+                            assert!(error.to_string().contains("log_bytes_max"), "{preset:?}: {error}");
+                            None
                         }
-                    })
+                    }
                 })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-        });
-        let took = begun.elapsed();
-        assert!(committed.iter().any(Option::is_none), "{preset:?}: the log has no room for all of them");
-        assert!(took < std::time::Duration::from_secs(60), "{preset:?}: {took:?}");
-        let committed: Vec<u8> = committed.into_iter().flatten().collect();
-        assert_eq!(rows_of(&db, &table), committed.len() * 600, "{preset:?}");
-        let alone = (0..600u32).map(|n| [&[9], &n.to_be_bytes()[..]].concat());
-        db.transact(|tx| alone.clone().try_for_each(|key| tx.insert(&table, key, vec![9; 500])))
-            .unwrap_or_else(|error| panic!("{preset:?}: alone it has room: {error}"));
-        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new(), "{preset:?}");
-    }
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let took = begun.elapsed();
+    assert!(committed.iter().any(Option::is_none), "{preset:?}: the log has no room for all of them");
+    assert!(took < std::time::Duration::from_secs(60), "{preset:?}: {took:?}");
+    let committed: Vec<u8> = committed.into_iter().flatten().collect();
+    assert_eq!(rows_of(&db, &table), committed.len() * 600, "{preset:?}");
+    let alone = (0..600u32).map(|n| [&[9], &n.to_be_bytes()[..]].concat());
+    db.transact(|tx| alone.clone().try_for_each(|key| tx.insert(&table, key, vec![9; 500])))
+        .unwrap_or_else(|error| panic!("{preset:?}: alone it has room: {error}"));
+    assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new(), "{preset:?}");
 }
 
 fn rows_of(db: &Database, table: &Table) -> usize {

@@ -2,7 +2,7 @@
 
 use crate::support::test_database::TestDatabase;
 use crate::support::{Model, in_time};
-use quenchdb::internals::base::depth::{is_deep, some};
+use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{
@@ -40,37 +40,34 @@ fn until_committed(db: &Database, durability: Durability, step: impl Fn(&mut Tra
     }
 }
 
-#[test]
-fn no_update_is_lost_with_threads_on_one_counter() {
-    for preset in some(&Preset::ALL, 3) {
-        in_time("the test", 300, move || {
-            let db = settings(preset).open(&SimulatedStorage::new(1));
-            let table = db.create_table("t").expect("new");
-            std::thread::scope(|scope| {
-                for thread in 0..4 {
-                    let (db, table) = (&db, &table);
-                    scope.spawn(move || {
-                        for n in 0..250 {
-                            let durability =
-                                if n % 4 == 0 { Durability::Durable } else { Durability::BoundedLoss };
-                            until_committed(db, durability, |tx| {
-                                let key = [(n % 3) as u8];
-                                let old = number(if thread % 2 == 0 {
-                                    tx.get(table, key)?
-                                } else {
-                                    tx.get_for_update(table, key)?
-                                });
-                                tx.insert(table, key, (old + 1).to_be_bytes())
+pub fn no_update_is_lost_with_threads_on_one_counter(preset: Preset) {
+    in_time("the test", 300, move || {
+        let db = settings(preset).open(&SimulatedStorage::new(1));
+        let table = db.create_table("t").expect("new");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (db, table) = (&db, &table);
+                scope.spawn(move || {
+                    for n in 0..250 {
+                        let durability =
+                            if n % 4 == 0 { Durability::Durable } else { Durability::BoundedLoss };
+                        until_committed(db, durability, |tx| {
+                            let key = [(n % 3) as u8];
+                            let old = number(if thread % 2 == 0 {
+                                tx.get(table, key)?
+                            } else {
+                                tx.get_for_update(table, key)?
                             });
-                        }
-                    });
-                }
-            });
-            let snapshot = db.begin_read().expect("free");
-            let sum: u64 = (0..3u8).map(|key| number(snapshot.get(&table, [key]).expect("readable"))).sum();
-            assert_eq!(sum, 1000, "{preset:?}");
+                            tx.insert(table, key, (old + 1).to_be_bytes())
+                        });
+                    }
+                });
+            }
         });
-    }
+        let snapshot = db.begin_read().expect("free");
+        let sum: u64 = (0..3u8).map(|key| number(snapshot.get(&table, [key]).expect("readable"))).sum();
+        assert_eq!(sum, 1000, "{preset:?}");
+    });
 }
 
 #[test]
@@ -147,284 +144,268 @@ fn transfer(db: &Database, tables: &[Table; 2], durability: Durability, random: 
     });
 }
 
-#[test]
-fn readers_see_transfers_whole_beside_checkpoints() {
-    for preset in some(&Preset::ALL, 3) {
-        in_time("the test", 300, move || {
-            let (disk, db) = settings(preset).create(9);
-            let tables = ["a", "b"].map(|name| db.create_table(name).expect("new"));
-            db.transact(|tx| {
-                (0..ACCOUNTS).try_for_each(|i| {
-                    tables.iter().try_for_each(|table| tx.insert(table, i.to_be_bytes(), MONEY.to_be_bytes()))
-                })
+pub fn readers_see_transfers_whole_beside_checkpoints(preset: Preset) {
+    in_time("the test", 300, move || {
+        let (disk, db) = settings(preset).create(9);
+        let tables = ["a", "b"].map(|name| db.create_table(name).expect("new"));
+        db.transact(|tx| {
+            (0..ACCOUNTS).try_for_each(|i| {
+                tables.iter().try_for_each(|table| tx.insert(table, i.to_be_bytes(), MONEY.to_be_bytes()))
             })
-            .expect("commits");
-            let expected = 2 * u64::from(ACCOUNTS) * MONEY;
-            let end = Instant::now() + Duration::from_millis(if is_deep() { 1500 } else { 300 });
-            std::thread::scope(|scope| {
-                for thread in 0..3u64 {
-                    let (db, tables) = (&db, &tables);
-                    scope.spawn(move || {
-                        let mut random = Random::from_seed(thread);
-                        while Instant::now() < end {
-                            let durability =
-                                if thread == 0 { Durability::Durable } else { Durability::BoundedLoss };
-                            transfer(db, tables, durability, &mut random);
-                        }
-                    });
-                }
-                for _ in 0..2 {
-                    let (db, tables) = (&db, &tables);
-                    scope.spawn(move || {
-                        while Instant::now() < end {
-                            let snapshot = db.begin_read().expect("free");
-                            assert_eq!(total(&snapshot, tables), expected, "{preset:?}");
-                            assert_eq!(total(&snapshot, tables), expected, "{preset:?}, a second time");
-                        }
-                    });
-                }
-                let db = &db;
+        })
+        .expect("commits");
+        let expected = 2 * u64::from(ACCOUNTS) * MONEY;
+        let end = Instant::now() + Duration::from_millis(if is_deep() { 1500 } else { 300 });
+        std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let (db, tables) = (&db, &tables);
                 scope.spawn(move || {
-                    for made in 0.. {
-                        if made > 2 && Instant::now() >= end {
-                            return;
-                        }
-                        db.checkpoint().expect("a whole disk");
+                    let mut random = Random::from_seed(thread);
+                    while Instant::now() < end {
+                        let durability =
+                            if thread == 0 { Durability::Durable } else { Durability::BoundedLoss };
+                        transfer(db, tables, durability, &mut random);
                     }
                 });
-            });
-            disk.stop();
-            drop(db);
-            for seed in 0..6 {
-                let kind = if seed % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
-                let at = disk.operations() - seed as usize * disk.operations() / 20;
-                let crashed = disk.crash(kind, at, seed);
-                let db = settings(preset).open(&crashed);
-                let tables = ["a", "b"].map(|name| db.table(name).expect("there"));
-                assert_eq!(
-                    total(&db.begin_read().expect("free"), &tables),
-                    expected,
-                    "{preset:?}, {kind:?} at {at}"
-                );
-                crashed.stop();
             }
+            for _ in 0..2 {
+                let (db, tables) = (&db, &tables);
+                scope.spawn(move || {
+                    while Instant::now() < end {
+                        let snapshot = db.begin_read().expect("free");
+                        assert_eq!(total(&snapshot, tables), expected, "{preset:?}");
+                        assert_eq!(total(&snapshot, tables), expected, "{preset:?}, a second time");
+                    }
+                });
+            }
+            let db = &db;
+            scope.spawn(move || {
+                for made in 0.. {
+                    if made > 2 && Instant::now() >= end {
+                        return;
+                    }
+                    db.checkpoint().expect("a whole disk");
+                }
+            });
         });
-    }
+        disk.stop();
+        drop(db);
+        for seed in 0..6 {
+            let kind = if seed % 2 == 0 { CrashKind::PowerCut } else { CrashKind::Kill };
+            let at = disk.operations() - seed as usize * disk.operations() / 20;
+            let crashed = disk.crash(kind, at, seed);
+            let db = settings(preset).open(&crashed);
+            let tables = ["a", "b"].map(|name| db.table(name).expect("there"));
+            assert_eq!(
+                total(&db.begin_read().expect("free"), &tables),
+                expected,
+                "{preset:?}, {kind:?} at {at}"
+            );
+            crashed.stop();
+        }
+    });
 }
 
-#[test]
-fn asynchronous_commits_may_be_waited_for_in_other_threads() {
-    for preset in some(&Preset::ALL, 3) {
-        in_time("the test", 300, move || {
-            let (disk, db) = settings(preset).create(2);
-            let table = db.create_table("t").expect("new");
-            let waited = Mutex::new(Vec::new());
-            std::thread::scope(|scope| {
-                let (send, receive) = mpsc::channel::<(u64, quenchdb::CommitHandle)>();
-                let receive = Arc::new(Mutex::new(receive));
-                for writer in 0..2u64 {
-                    let (db, table, send) = (&db, &table, send.clone());
-                    scope.spawn(move || {
-                        for n in 0..400 {
-                            let id = n * 2 + writer;
-                            let mut tx = db.begin().expect("free");
-                            tx.insert(table, id.to_be_bytes(), "x").expect("free row");
-                            send.send((id, tx.commit_async().expect("commits"))).expect("received");
+pub fn asynchronous_commits_may_be_waited_for_in_other_threads(preset: Preset) {
+    in_time("the test", 300, move || {
+        let (disk, db) = settings(preset).create(2);
+        let table = db.create_table("t").expect("new");
+        let waited = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            let (send, receive) = mpsc::channel::<(u64, quenchdb::CommitHandle)>();
+            let receive = Arc::new(Mutex::new(receive));
+            for writer in 0..2u64 {
+                let (db, table, send) = (&db, &table, send.clone());
+                scope.spawn(move || {
+                    for n in 0..400 {
+                        let id = n * 2 + writer;
+                        let mut tx = db.begin().expect("free");
+                        tx.insert(table, id.to_be_bytes(), "x").expect("free row");
+                        send.send((id, tx.commit_async().expect("commits"))).expect("received");
+                    }
+                });
+            }
+            drop(send);
+            for _ in 0..3 {
+                let (receive, waited, disk) = (receive.clone(), &waited, &disk);
+                scope.spawn(move || {
+                    loop {
+                        let next = receive.lock().expect("no panic").recv();
+                        let Ok((id, handle)) = next else { return };
+                        if id % 3 == 0 {
+                            while !handle.wait_timeout(Duration::from_millis(1)).expect("a whole disk") {}
+                        } else {
+                            handle.wait().expect("a whole disk");
                         }
-                    });
-                }
-                drop(send);
-                for _ in 0..3 {
-                    let (receive, waited, disk) = (receive.clone(), &waited, &disk);
-                    scope.spawn(move || {
-                        loop {
-                            let next = receive.lock().expect("no panic").recv();
-                            let Ok((id, handle)) = next else { return };
-                            if id % 3 == 0 {
-                                while !handle.wait_timeout(Duration::from_millis(1)).expect("a whole disk") {}
-                            } else {
-                                handle.wait().expect("a whole disk");
-                            }
-                            assert!(handle.is_committed());
-                            waited.lock().expect("no panic").push((disk.operations(), id));
-                        }
-                    });
-                }
-            });
-            disk.stop();
-            drop(db);
-            let waited = waited.into_inner().expect("no panic");
-            assert_eq!(waited.len(), 800);
-            for seed in 0..5 {
-                let at = disk.operations() * (seed as usize + 1) / 5;
-                let crashed = disk.crash(CrashKind::PowerCut, at, seed);
-                let db = settings(preset).open(&crashed);
-                let Ok(table) = db.table("t") else { continue };
-                let snapshot = db.begin_read().expect("free");
-                for (_, id) in waited.iter().filter(|(operations, _)| *operations <= at) {
-                    assert!(
-                        snapshot.get(&table, id.to_be_bytes()).expect("readable").is_some(),
-                        "{preset:?}: {id} is lost"
-                    );
-                }
-                crashed.stop();
+                        assert!(handle.is_committed());
+                        waited.lock().expect("no panic").push((disk.operations(), id));
+                    }
+                });
             }
         });
-    }
+        disk.stop();
+        drop(db);
+        let waited = waited.into_inner().expect("no panic");
+        assert_eq!(waited.len(), 800);
+        for seed in 0..5 {
+            let at = disk.operations() * (seed as usize + 1) / 5;
+            let crashed = disk.crash(CrashKind::PowerCut, at, seed);
+            let db = settings(preset).open(&crashed);
+            let Ok(table) = db.table("t") else { continue };
+            let snapshot = db.begin_read().expect("free");
+            for (_, id) in waited.iter().filter(|(operations, _)| *operations <= at) {
+                assert!(
+                    snapshot.get(&table, id.to_be_bytes()).expect("readable").is_some(),
+                    "{preset:?}: {id} is lost"
+                );
+            }
+            crashed.stop();
+        }
+    });
 }
 
 /// A value ends in `!` only if its transaction is going to abort.
-#[test]
-fn nobody_reads_what_is_aborted() {
-    for preset in some(&Preset::ALL, 3) {
-        in_time("the test", 300, move || {
-            let (disk, db) = settings(preset).create(5);
-            let table = db.create_table("t").expect("new");
-            let end = Instant::now() + Duration::from_millis(if is_deep() { 1200 } else { 300 });
-            let check = |row: Option<Vec<u8>>| {
-                assert!(row.is_none_or(|row| !row.ends_with(b"!")), "{preset:?}: an aborted value was read")
-            };
-            std::thread::scope(|scope| {
-                for thread in 0..3u64 {
-                    let (db, table) = (&db, &table);
-                    scope.spawn(move || {
-                        let mut random = Random::from_seed(thread);
-                        while Instant::now() < end {
-                            let mut tx = db.begin_with(Durability::BoundedLoss).expect("free");
-                            let aborts = random.chance(2, 3);
-                            let savepoint = random.chance(1, 3).then(|| tx.savepoint());
-                            let mut wrote = Ok(());
-                            for _ in 0..random.below(5) {
-                                let key = [random.below(30) as u8];
-                                let mark = if aborts || savepoint.is_some() { "!" } else { "" };
-                                let value = "v".repeat(random.below(120) as usize) + mark;
-                                wrote = wrote.and_then(|()| {
-                                    if random.chance(1, 5) {
-                                        tx.remove(table, key).map(drop)
-                                    } else {
-                                        tx.insert(table, key, value)
-                                    }
-                                });
-                            }
-                            match wrote {
-                                Err(error) => assert!(error.is_retryable(), "{error}"),
-                                Ok(()) if aborts => {
-                                    if random.chance(1, 2) {
-                                        tx.abort()
-                                    }
-                                }
-                                Ok(()) => {
-                                    savepoint
-                                        .map_or(Ok(()), |savepoint| tx.rollback_to(savepoint))
-                                        .expect("own savepoint");
-                                    tx.commit().expect("commits");
-                                }
-                            }
-                        }
-                    });
-                }
-                for reader in 0..2u64 {
-                    let (db, table) = (&db, &table);
-                    scope.spawn(move || {
-                        let mut random = Random::from_seed(100 + reader);
-                        while Instant::now() < end {
+pub fn nobody_reads_what_is_aborted(preset: Preset) {
+    in_time("the test", 300, move || {
+        let (disk, db) = settings(preset).create(5);
+        let table = db.create_table("t").expect("new");
+        let end = Instant::now() + Duration::from_millis(if is_deep() { 1200 } else { 300 });
+        let check = |row: Option<Vec<u8>>| {
+            assert!(row.is_none_or(|row| !row.ends_with(b"!")), "{preset:?}: an aborted value was read")
+        };
+        std::thread::scope(|scope| {
+            for thread in 0..3u64 {
+                let (db, table) = (&db, &table);
+                scope.spawn(move || {
+                    let mut random = Random::from_seed(thread);
+                    while Instant::now() < end {
+                        let mut tx = db.begin_with(Durability::BoundedLoss).expect("free");
+                        let aborts = random.chance(2, 3);
+                        let savepoint = random.chance(1, 3).then(|| tx.savepoint());
+                        let mut wrote = Ok(());
+                        for _ in 0..random.below(5) {
                             let key = [random.below(30) as u8];
-                            match random.below(4) {
-                                0 => check(db.begin_read().expect("free").get(table, key).expect("readable")),
-                                1 => db
-                                    .begin_read()
-                                    .expect("free")
-                                    .range(table, ..)
-                                    .for_each(|row| check(Some(row.expect("readable").1))),
-                                2 => {
-                                    let tx = db.begin_with(Isolation::ReadCommitted).expect("free");
-                                    check(tx.get(table, key).expect("readable"));
-                                    tx.range(table, ..)
-                                        .rev()
-                                        .for_each(|row| check(Some(row.expect("readable").1)));
+                            let mark = if aborts || savepoint.is_some() { "!" } else { "" };
+                            let value = "v".repeat(random.below(120) as usize) + mark;
+                            wrote = wrote.and_then(|()| {
+                                if random.chance(1, 5) {
+                                    tx.remove(table, key).map(drop)
+                                } else {
+                                    tx.insert(table, key, value)
                                 }
-                                _ => drop(db.checkpoint().expect("a whole disk")),
+                            });
+                        }
+                        match wrote {
+                            Err(error) => assert!(error.is_retryable(), "{error}"),
+                            Ok(()) if aborts => {
+                                if random.chance(1, 2) {
+                                    tx.abort()
+                                }
+                            }
+                            Ok(()) => {
+                                savepoint
+                                    .map_or(Ok(()), |savepoint| tx.rollback_to(savepoint))
+                                    .expect("own savepoint");
+                                tx.commit().expect("commits");
                             }
                         }
-                    });
-                }
-            });
-            disk.stop();
-            drop((db, table));
-            let db = settings(preset).crash(&disk, CrashKind::Kill, 1).1;
-            let table = db.table("t").expect("there");
-            db.begin_read()
-                .expect("free")
-                .range(&table, ..)
-                .for_each(|row| check(Some(row.expect("readable").1)));
+                    }
+                });
+            }
+            for reader in 0..2u64 {
+                let (db, table) = (&db, &table);
+                scope.spawn(move || {
+                    let mut random = Random::from_seed(100 + reader);
+                    while Instant::now() < end {
+                        let key = [random.below(30) as u8];
+                        match random.below(4) {
+                            0 => check(db.begin_read().expect("free").get(table, key).expect("readable")),
+                            1 => db
+                                .begin_read()
+                                .expect("free")
+                                .range(table, ..)
+                                .for_each(|row| check(Some(row.expect("readable").1))),
+                            2 => {
+                                let tx = db.begin_with(Isolation::ReadCommitted).expect("free");
+                                check(tx.get(table, key).expect("readable"));
+                                tx.range(table, ..)
+                                    .rev()
+                                    .for_each(|row| check(Some(row.expect("readable").1)));
+                            }
+                            _ => drop(db.checkpoint().expect("a whole disk")),
+                        }
+                    }
+                });
+            }
         });
-    }
+        disk.stop();
+        drop((db, table));
+        let db = settings(preset).crash(&disk, CrashKind::Kill, 1).1;
+        let table = db.table("t").expect("there");
+        db.begin_read()
+            .expect("free")
+            .range(&table, ..)
+            .for_each(|row| check(Some(row.expect("readable").1)));
+    });
 }
 
 const KEYS: u32 = 600;
 
 /// Each thread owns the keys of one residue and knows their exact content. Ranges run over all keys
 /// in both directions.
-#[test]
-fn deletes_and_inserts_and_ranges_agree_with_an_exact_model() {
-    for preset in some(&Preset::ALL, 3) {
-        in_time("the test", 300, move || {
-            let db = settings(preset).open(&SimulatedStorage::new(6));
-            let table = db.create_table("t").expect("new");
-            let threads = 3u32;
-            let stop = AtomicBool::new(false);
-            std::thread::scope(|scope| {
-                let workers: Vec<_> = (0..threads)
-                    .map(|me| {
-                        let (db, table) = (&db, &table);
-                        scope.spawn(move || owner(db, table, me, threads))
-                    })
-                    .collect();
-                let (db, table, stop) = (&db, &table, &stop);
-                scope.spawn(move || {
-                    while !stop.load(Ordering::Relaxed) {
-                        // Both directions, and both ends at once, give the same rows in one
-                        // snapshot.
-                        let snapshot = db.begin_read().expect("free");
-                        let all = |rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>| {
-                            rows.map(|row| row.expect("readable")).collect::<Vec<_>>()
-                        };
-                        let forward = all(&mut snapshot.range(table, ..));
-                        let mut backward = all(&mut snapshot.range(table, ..).rev());
-                        backward.reverse();
-                        assert!(forward == backward, "{preset:?}: the two directions disagree");
-                        assert!(forward.is_sorted_by(|a, b| a.0 < b.0));
-                        let mut ends = snapshot.range(table, ..);
-                        let (mut low, mut high) = (Vec::new(), Vec::new());
-                        while let Some(row) = ends.next() {
-                            low.push(row.expect("readable"));
-                            high.extend(ends.next_back().map(|row| row.expect("readable")));
-                        }
-                        low.extend(high.into_iter().rev());
-                        assert!(low == forward, "{preset:?}: both ends at once disagree");
-                        for (key, value) in forward.iter().step_by(37) {
-                            assert_eq!(snapshot.get(table, key).expect("readable").as_ref(), Some(value));
-                        }
-                        if forward.len() % 7 == 0 {
-                            db.checkpoint().expect("a whole disk");
-                        }
+pub fn deletes_and_inserts_and_ranges_agree_with_an_exact_model(preset: Preset) {
+    in_time("the test", 300, move || {
+        let db = settings(preset).open(&SimulatedStorage::new(6));
+        let table = db.create_table("t").expect("new");
+        let threads = 3u32;
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|me| {
+                    let (db, table) = (&db, &table);
+                    scope.spawn(move || owner(db, table, me, threads))
+                })
+                .collect();
+            let (db, table, stop) = (&db, &table, &stop);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    // Both directions, and both ends at once, give the same rows in one
+                    // snapshot.
+                    let snapshot = db.begin_read().expect("free");
+                    let all = |rows: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>)>>| {
+                        rows.map(|row| row.expect("readable")).collect::<Vec<_>>()
+                    };
+                    let forward = all(&mut snapshot.range(table, ..));
+                    let mut backward = all(&mut snapshot.range(table, ..).rev());
+                    backward.reverse();
+                    assert!(forward == backward, "{preset:?}: the two directions disagree");
+                    assert!(forward.is_sorted_by(|a, b| a.0 < b.0));
+                    let mut ends = snapshot.range(table, ..);
+                    let (mut low, mut high) = (Vec::new(), Vec::new());
+                    while let Some(row) = ends.next() {
+                        low.push(row.expect("readable"));
+                        high.extend(ends.next_back().map(|row| row.expect("readable")));
                     }
-                });
-                let models: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-                stop.store(true, Ordering::Relaxed);
-                let mut expected = BTreeMap::new();
-                models.into_iter().for_each(|model| expected.extend(model.expect("no panic")));
-                let found: BTreeMap<_, _> = db
-                    .begin_read()
-                    .expect("free")
-                    .range(table, ..)
-                    .map(|row| row.expect("readable"))
-                    .collect();
-                assert!(found == expected, "{preset:?}: not what was committed");
+                    low.extend(high.into_iter().rev());
+                    assert!(low == forward, "{preset:?}: both ends at once disagree");
+                    for (key, value) in forward.iter().step_by(37) {
+                        assert_eq!(snapshot.get(table, key).expect("readable").as_ref(), Some(value));
+                    }
+                    if forward.len() % 7 == 0 {
+                        db.checkpoint().expect("a whole disk");
+                    }
+                }
             });
-            assert!(db.verify(None).expect("runs").problems.is_empty());
+            let models: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+            stop.store(true, Ordering::Relaxed);
+            let mut expected = BTreeMap::new();
+            models.into_iter().for_each(|model| expected.extend(model.expect("no panic")));
+            let found: BTreeMap<_, _> =
+                db.begin_read().expect("free").range(table, ..).map(|row| row.expect("readable")).collect();
+            assert!(found == expected, "{preset:?}: not what was committed");
         });
-    }
+        assert!(db.verify(None).expect("runs").problems.is_empty());
+    });
 }
 
 fn owner(db: &Database, table: &Table, me: u32, threads: u32) -> Model {

@@ -28,7 +28,7 @@ use crate::support::checked_rows::{CheckedRows, Environment};
 use crate::support::returned_commits::{self, Commit, ReturnedCommits};
 use crate::support::row_history::{Keys, Owner, Reached, RowHistory, judge_rows};
 use crate::support::test_database::TestDatabase;
-use crate::support::{Content, content};
+use crate::support::{Content, configurations, content};
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
@@ -67,9 +67,16 @@ fn is_tight(seed: u64) -> bool {
     seed.is_multiple_of(3)
 }
 
+/// Returns the protocol that the seed draws; in one of four runs the next row of the table.
+fn protocol(seed: u64, random: &mut Random) -> Settings {
+    let drawn = crate::support::any_protocol(seed, random);
+    let row = configurations::ALL[(seed / 4) as usize % configurations::ALL.len()];
+    if seed % 4 == 2 { (row.settings)() } else { drawn }
+}
+
 fn settings(seed: u64) -> Settings {
     let mut random = Random::from_seed(seed);
-    crate::support::any_protocol(seed, &mut random).with(|s| {
+    protocol(seed, &mut random).with(|s| {
         s.compression = if random.chance(1, 4) { Compression::None } else { Compression::Lz4 };
         // Either a pool of a dozen pages, and a recovery that reads the log twice, in windows; or
         // memory for everything.
@@ -80,7 +87,7 @@ fn settings(seed: u64) -> Settings {
         s.checkpoint_log_bytes = if random.chance(1, 3) { 64 << 10 } else { 0 };
         s.flush_unit_bytes = 4096;
         // Writes most transactions in chunks, or only those with long documents.
-        s.chunk_bytes = if random.chance(1, 2) { 512 } else { 0 };
+        s.chunk_bytes = if random.chance(1, 2) || s.chunk_bytes > 0 { 512 } else { 0 };
     })
 }
 

@@ -6,11 +6,11 @@
 //! and committed rows can still be read. After a failed log write nothing commits until the
 //! database is reopened. After a failed checkpoint everything continues.
 
-mod space;
+pub mod space;
 
 use crate::support::in_time;
 use crate::support::test_database::{TestDatabase, tiny};
-use quenchdb::internals::base::depth::{is_deep, some};
+use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Database, Durability, Error, ErrorKind, Preset, Result, Settings, Table};
 use std::collections::BTreeMap;
@@ -386,76 +386,65 @@ fn any_operation_may_fail_auto() {
 ///
 /// Regression: the thread that prepares segments kept its pool alive. So each open that failed
 /// after its start leaked the thread and all its files.
-#[test]
-fn a_failed_open_can_be_repeated() {
+pub fn a_failed_open_can_be_repeated(preset: Preset) {
     use OperationKind::{DurableWrite, Flush, Open, Read, Write, ZeroExtend};
-    for preset in some(&Preset::ALL, 1) {
-        let (crashed, db) = settings(preset).create(7);
-        let table = db.create_table("t").expect("a whole disk");
-        let mut outcomes = work(&db, &table, 0, "whole").outcomes;
-        db.flush().expect("a whole disk");
-        outcomes.values_mut().for_each(|outcome| *outcome = Outcome::Acknowledged);
-        crashed.stop();
-        drop((db, table));
-        let crashed = crashed.duplicate();
-        let closed = crashed.duplicate();
-        settings(preset).open(&closed).close().expect("closes");
-        for (name, start) in [("new", SimulatedStorage::new(3)), ("crashed", crashed), ("closed", closed)] {
-            for operation in [Read, Write, DurableWrite, Flush, ZeroExtend, Open] {
-                for after in 0.. {
-                    let fault = Fault { operation, after, kind: FaultKind::Once, error: EIO };
-                    let context = format!("{preset:?}, {name}, {fault:?}");
-                    let disk = start.duplicate();
-                    disk.inject(fault);
-                    let opened = {
-                        let disk = disk.clone();
-                        in_time(&context, 120, move || {
-                            let storage = Arc::new(disk.clone());
-                            let left = Arc::downgrade(&storage);
-                            let opened = Database::builder()
-                                .settings(settings(preset))
-                                .storage(storage)
-                                .open("simulated");
-                            disk.stop();
-                            let end = Instant::now() + Duration::from_secs(30);
-                            while opened.is_err() && left.strong_count() > 0 {
-                                assert!(Instant::now() < end, "a failed open keeps the storage");
-                                std::thread::sleep(Duration::from_millis(1));
-                            }
-                            opened.map(drop).map_err(|error| (error.kind(), error.to_string()))
-                        })
-                    };
-                    let struck = disk.faults_struck() > 0;
-                    if let Err((kind, error)) = opened {
-                        assert!(struck, "{context}: {error}");
-                        assert_eq!(kind, ErrorKind::Io, "{context}: {error}");
-                    }
-                    let again = disk.crash(CrashKind::PowerCut, disk.operations(), after);
-                    if name == "new" {
-                        let opened = settings(preset).try_open(&again);
-                        opened.unwrap_or_else(|error| panic!("{context}: {error}")).close().expect("closes");
-                    } else {
-                        judge(&again, preset, &outcomes, &context);
-                    }
-                    if !struck {
-                        break;
-                    }
-                    assert!(after < 500, "{context}: opening never ends");
+    let (crashed, db) = settings(preset).create(7);
+    let table = db.create_table("t").expect("a whole disk");
+    let mut outcomes = work(&db, &table, 0, "whole").outcomes;
+    db.flush().expect("a whole disk");
+    outcomes.values_mut().for_each(|outcome| *outcome = Outcome::Acknowledged);
+    crashed.stop();
+    drop((db, table));
+    let crashed = crashed.duplicate();
+    let closed = crashed.duplicate();
+    settings(preset).open(&closed).close().expect("closes");
+    for (name, start) in [("new", SimulatedStorage::new(3)), ("crashed", crashed), ("closed", closed)] {
+        for operation in [Read, Write, DurableWrite, Flush, ZeroExtend, Open] {
+            for after in 0.. {
+                let fault = Fault { operation, after, kind: FaultKind::Once, error: EIO };
+                let context = format!("{preset:?}, {name}, {fault:?}");
+                let disk = start.duplicate();
+                disk.inject(fault);
+                let opened = {
+                    let disk = disk.clone();
+                    in_time(&context, 120, move || {
+                        let storage = Arc::new(disk.clone());
+                        let left = Arc::downgrade(&storage);
+                        let opened =
+                            Database::builder().settings(settings(preset)).storage(storage).open("simulated");
+                        disk.stop();
+                        let end = Instant::now() + Duration::from_secs(30);
+                        while opened.is_err() && left.strong_count() > 0 {
+                            assert!(Instant::now() < end, "a failed open keeps the storage");
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                        opened.map(drop).map_err(|error| (error.kind(), error.to_string()))
+                    })
+                };
+                let struck = disk.faults_struck() > 0;
+                if let Err((kind, error)) = opened {
+                    assert!(struck, "{context}: {error}");
+                    assert_eq!(kind, ErrorKind::Io, "{context}: {error}");
                 }
+                let again = disk.crash(CrashKind::PowerCut, disk.operations(), after);
+                if name == "new" {
+                    let opened = settings(preset).try_open(&again);
+                    opened.unwrap_or_else(|error| panic!("{context}: {error}")).close().expect("closes");
+                } else {
+                    judge(&again, preset, &outcomes, &context);
+                }
+                if !struck {
+                    break;
+                }
+                assert!(after < 500, "{context}: opening never ends");
             }
         }
     }
 }
 
-#[test]
-fn a_full_disk_refuses_work_loses_nothing_and_resumes() {
-    let threads = Preset::ALL.map(|preset| {
-        std::thread::spawn(move || {
-            let context = format!("{preset:?}");
-            in_time(&context.clone(), 120, move || fill_up(preset, &context));
-        })
-    });
-    threads.into_iter().for_each(|thread| thread.join().expect("see above"));
+pub fn a_full_disk_refuses_work_loses_nothing_and_resumes(preset: Preset) {
+    let context = format!("{preset:?}");
+    in_time(&context.clone(), 120, move || fill_up(preset, &context));
 }
 
 fn fill_up(preset: Preset, context: &str) {
@@ -522,61 +511,59 @@ fn fill_up(preset: Preset, context: &str) {
 }
 
 /// Waiters in all threads get the error.
-#[test]
-fn every_waiter_learns_of_a_failed_write() {
+pub fn every_waiter_learns_of_a_failed_write(preset: Preset) {
     // With `passive` no commit waits for a write.
-    for preset in Preset::ALL.into_iter().filter(|preset| *preset != Preset::Passive) {
-        for after in 0..6 {
-            let context = format!("{preset:?}, after {after}");
-            in_time(&context.clone(), 120, move || {
-                let (disk, db) = settings(preset).create(after);
-                let table = db.create_table("t").expect("a whole disk");
-                disk.set_delay(Duration::from_millis(2));
-                disk.inject(Fault {
-                    operation: OperationKind::DurableWrite,
-                    after,
-                    kind: FaultKind::ForEver,
-                    error: EIO,
-                });
-                let outcomes = std::sync::Mutex::new(BTreeMap::new());
-                std::thread::scope(|scope| {
-                    for thread in 0..8u8 {
-                        let (db, table, outcomes, context) = (&db, &table, &outcomes, &context);
-                        scope.spawn(move || {
-                            for n in 0..20u8 {
-                                let mut tx = db.begin().expect("free");
-                                let key = [thread, n];
-                                tx.insert(table, key, "x").expect("free row");
-                                let done = if n % 2 == 0 {
-                                    tx.commit().map(drop)
-                                } else {
-                                    tx.commit_async().and_then(|handle| handle.wait())
-                                };
-                                let failed = done.is_err();
-                                let outcome = done.map_or_else(
-                                    |error| outcome(&error, context),
-                                    |()| Outcome::Acknowledged,
-                                );
-                                outcomes.lock().expect("no panic").insert(key, outcome);
-                                if failed && outcome == Outcome::No {
-                                    return;
-                                }
+    if preset == Preset::Passive {
+        return;
+    }
+    for after in 0..6 {
+        let context = format!("{preset:?}, after {after}");
+        in_time(&context.clone(), 120, move || {
+            let (disk, db) = settings(preset).create(after);
+            let table = db.create_table("t").expect("a whole disk");
+            disk.set_delay(Duration::from_millis(2));
+            disk.inject(Fault {
+                operation: OperationKind::DurableWrite,
+                after,
+                kind: FaultKind::ForEver,
+                error: EIO,
+            });
+            let outcomes = std::sync::Mutex::new(BTreeMap::new());
+            std::thread::scope(|scope| {
+                for thread in 0..8u8 {
+                    let (db, table, outcomes, context) = (&db, &table, &outcomes, &context);
+                    scope.spawn(move || {
+                        for n in 0..20u8 {
+                            let mut tx = db.begin().expect("free");
+                            let key = [thread, n];
+                            tx.insert(table, key, "x").expect("free row");
+                            let done = if n % 2 == 0 {
+                                tx.commit().map(drop)
+                            } else {
+                                tx.commit_async().and_then(|handle| handle.wait())
+                            };
+                            let failed = done.is_err();
+                            let outcome = done
+                                .map_or_else(|error| outcome(&error, context), |()| Outcome::Acknowledged);
+                            outcomes.lock().expect("no panic").insert(key, outcome);
+                            if failed && outcome == Outcome::No {
+                                return;
                             }
-                            panic!("{context}: nothing failed");
-                        });
-                    }
-                });
-                disk.stop();
-                drop(db);
-                let db = settings(preset).open(&disk.crash(CrashKind::PowerCut, disk.operations(), after));
-                let table = db.table("t").expect("there");
-                let snapshot = db.begin_read().expect("free");
-                for (key, outcome) in outcomes.into_inner().expect("no panic") {
-                    let there = snapshot.get(&table, key).expect("readable").is_some();
-                    assert!(there || outcome != Outcome::Acknowledged, "{context}: {key:?} is lost");
-                    assert!(!there || outcome != Outcome::No, "{context}: {key:?} was refused and is there");
+                        }
+                        panic!("{context}: nothing failed");
+                    });
                 }
             });
-        }
+            disk.stop();
+            drop(db);
+            let db = settings(preset).open(&disk.crash(CrashKind::PowerCut, disk.operations(), after));
+            let table = db.table("t").expect("there");
+            let snapshot = db.begin_read().expect("free");
+            for (key, outcome) in outcomes.into_inner().expect("no panic") {
+                let there = snapshot.get(&table, key).expect("readable").is_some();
+                assert!(there || outcome != Outcome::Acknowledged, "{context}: {key:?} is lost");
+                assert!(!there || outcome != Outcome::No, "{context}: {key:?} was refused and is there");
+            }
+        });
     }
 }

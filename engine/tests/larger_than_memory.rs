@@ -2,7 +2,7 @@
 
 use crate::support::Model;
 use crate::support::test_database::TestDatabase;
-use quenchdb::internals::base::depth::{is_deep, some, spread};
+use quenchdb::internals::base::depth::{is_deep, spread};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use quenchdb::{Compression, Database, Durability, ErrorKind, Preset, Settings, Snapshot, Table};
@@ -89,29 +89,26 @@ fn assert_same(snapshot: &Snapshot, table: &Table, model: &Model, what: &str) {
     assert!(content(snapshot, table) == *model, "{what}: not what was committed");
 }
 
-#[test]
-fn content_is_right_with_a_pool_of_a_few_dozen_pages() {
-    for preset in some(&Preset::ALL, 1) {
-        let disk = SimulatedStorage::new(1);
-        let mut random = Random::from_seed(preset as u64);
-        let mut model = Model::new();
-        let db = settings(preset).open(&disk);
-        let table = db.create_table("t").expect("new");
-        for round in 0..6 {
-            change(&db, &table, &mut model, &mut random, 1500);
-            assert_same(&db.begin_read().expect("free"), &table, &model, "running");
-            if round % 2 == 1 {
-                db.checkpoint().expect("a whole disk");
-            }
+pub fn content_is_right_with_a_pool_of_a_few_dozen_pages(preset: Preset) {
+    let disk = SimulatedStorage::new(1);
+    let mut random = Random::from_seed(preset as u64);
+    let mut model = Model::new();
+    let db = settings(preset).open(&disk);
+    let table = db.create_table("t").expect("new");
+    for round in 0..6 {
+        change(&db, &table, &mut model, &mut random, 1500);
+        assert_same(&db.begin_read().expect("free"), &table, &model, "running");
+        if round % 2 == 1 {
+            db.checkpoint().expect("a whole disk");
         }
-        let statistics = db.statistics();
-        assert!(statistics.pages < 250, "{} pages are in memory", statistics.pages);
-        assert!(statistics.pages_evicted > 1000, "{} pages were evicted", statistics.pages_evicted);
-        db.close().expect("closes");
-        let db = settings(preset).open(&disk);
-        assert_same(&db.begin_read().expect("free"), &db.table("t").expect("there"), &model, "reopened");
-        assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
     }
+    let statistics = db.statistics();
+    assert!(statistics.pages < 250, "{} pages are in memory", statistics.pages);
+    assert!(statistics.pages_evicted > 1000, "{} pages were evicted", statistics.pages_evicted);
+    db.close().expect("closes");
+    let db = settings(preset).open(&disk);
+    assert_same(&db.begin_read().expect("free"), &db.table("t").expect("there"), &model, "reopened");
+    assert_eq!(db.verify(None).expect("runs").problems, Vec::<String>::new());
 }
 
 #[test]

@@ -1,17 +1,15 @@
 //! Writes of a killed process that reach the disk after the next process has opened the database.
 
-use crate::support::small;
+use crate::support::configurations::{self, Configuration};
 use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
-use quenchdb::{Acknowledger, Database, Dependency, Preset, Settings, Writer};
-use std::time::Duration;
+use quenchdb::{Database, Settings};
 
 /// How the killed database is set up, and how many kills there are.
 struct Kind {
-    name: &'static str,
-    settings: fn() -> Settings,
+    configuration: Configuration,
     kills: u64,
     /// Kill at any time, instead of mostly while a write is in flight.
     any_time: bool,
@@ -19,65 +17,18 @@ struct Kind {
     late: usize,
 }
 
-fn common(preset: Preset, logs: usize) -> Settings {
-    small(preset, logs).with(|s| {
-        s.flush_unit_bytes = 4096;
-        s.flush_interval = Some(Duration::ZERO);
-        s.memory_bytes = 4 << 20;
-        s.log_bytes_max = 8 << 20;
-    })
-}
-
-/// The flusher writes. A committer that writes for itself has no write in flight when the simulated
-/// disk is stopped.
-fn by_flusher(settings: Settings) -> Settings {
-    settings.with(|s| s.writer = Some(Writer::Background))
+const fn in_flight(configuration: Configuration) -> Kind {
+    Kind { configuration, kills: 40, any_time: false, late: 4 }
 }
 
 /// With the first kind, unfixed code fails at the first seed.
 const KINDS: &[Kind] = &[
-    Kind {
-        name: "a worker's log",
-        settings: || {
-            common(Preset::Autonomous, 1).with(|s| {
-                s.writer = Some(Writer::Worker);
-                s.acknowledger = Some(Acknowledger::Workers);
-                s.dependency = Some(Dependency::Dsn);
-            })
-        },
-        kills: 200,
-        any_time: true,
-        late: 15,
-    },
-    Kind {
-        name: "autonomous, 3 logs",
-        settings: || common(Preset::Autonomous, 3),
-        kills: 40,
-        any_time: false,
-        late: 4,
-    },
-    Kind {
-        name: "restricted, 2 logs",
-        settings: || by_flusher(common(Preset::Restricted, 2)),
-        kills: 40,
-        any_time: false,
-        late: 4,
-    },
-    Kind {
-        name: "group, 2 logs",
-        settings: || by_flusher(common(Preset::Group, 2)),
-        kills: 40,
-        any_time: false,
-        late: 4,
-    },
-    Kind {
-        name: "pipelined, 2 logs",
-        settings: || common(Preset::Pipelined, 2),
-        kills: 40,
-        any_time: false,
-        late: 4,
-    },
-    Kind { name: "auto, 2 logs", settings: || common(Preset::Auto, 2), kills: 40, any_time: false, late: 4 },
+    Kind { configuration: configurations::WORKERS_LOG, kills: 200, any_time: true, late: 15 },
+    in_flight(configurations::AUTONOMOUS),
+    in_flight(configurations::RESTRICTED),
+    in_flight(configurations::GROUP),
+    in_flight(configurations::PIPELINED),
+    in_flight(configurations::AUTO),
 ];
 
 /// Kills the process and checks that the content is the same after that.
@@ -113,8 +64,8 @@ fn write(db: &Database, from: u32, to: u32) {
 fn a_segment_is_not_reused_while_late_writes_may_reach_it() {
     for kind in KINDS {
         let late = kill_again_and_again(kind);
-        println!("{}: {} kills, {late} late writes", kind.name, kind.kills);
-        assert!(late >= least(kind), "{}: only {late} writes were late", kind.name);
+        println!("{}: {} kills, {late} late writes", kind.configuration.name, kind.kills);
+        assert!(late >= least(kind), "{}: only {late} writes were late", kind.configuration.name);
     }
 }
 
@@ -135,14 +86,14 @@ fn least(kind: &Kind) -> usize {
 }
 
 fn kill_again_and_again(kind: &Kind) -> usize {
-    let (settings, mut random, mut late) = ((kind.settings)(), Random::from_seed(1), 0);
+    let (settings, mut random, mut late) = ((kind.configuration.settings)(), Random::from_seed(1), 0);
     let least = least(kind);
     for seed in 0.. {
         // The number of writes in flight depends on thread scheduling.
         if seed >= depth(kind.kills) && late >= least || seed >= 10 * kind.kills {
             break;
         }
-        let context = format!("{}, seed {seed}", kind.name);
+        let context = format!("{}, seed {seed}", kind.configuration.name);
         let (disk, db) = settings.create(seed);
         write(&db, 0, 150);
         let at = moment(&disk, kind, &mut random);
@@ -170,7 +121,7 @@ fn kill_again_and_again(kind: &Kind) -> usize {
 /// memory was reused.
 #[test]
 fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
-    let settings = common(Preset::Passive, 3).with(|s| s.flush_interval = None);
+    let settings = (configurations::PASSIVE.settings)();
     let (mut random, mut late) = (Random::from_seed(2), 0);
     // The number of writes in flight depends on thread scheduling.
     for seed in 0..600 {
@@ -217,7 +168,8 @@ fn cached_blocks_also_in_mapped_memory_survive_a_power_cut() {
 /// segments, where a late write could still land.
 #[test]
 fn a_close_killed_before_removal_does_not_free_old_segments() {
-    let (settings, mut random, mut late, mut closes) = ((KINDS[0].settings)(), Random::from_seed(3), 0, 0);
+    let (settings, mut random, mut late, mut closes) =
+        ((KINDS[0].configuration.settings)(), Random::from_seed(3), 0, 0);
     let wanted = if is_deep() { 4 } else { 2 };
     for seed in 0..400 {
         if late >= wanted {
@@ -262,7 +214,7 @@ fn a_close_killed_before_removal_does_not_free_old_segments() {
 /// recovered the database.
 #[test]
 fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
-    let (settings, mut random, mut late) = ((KINDS[0].settings)(), Random::from_seed(5), 0);
+    let (settings, mut random, mut late) = ((KINDS[0].configuration.settings)(), Random::from_seed(5), 0);
     let wanted = if is_deep() { 8 } else { 3 };
     for seed in 0..400 {
         if late >= wanted {
@@ -299,7 +251,10 @@ fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
 /// next open tries again.
 #[test]
 fn old_segments_a_close_cannot_remove_go_at_the_next_open() {
-    let settings = common(Preset::Group, 1);
+    let settings = (configurations::GROUP.settings)().with(|s| {
+        s.logs = 1;
+        s.writer = None;
+    });
     let (disk, db) = settings.create(1);
     write(&db, 0, 150);
     db.flush().expect("a whole disk");

@@ -52,6 +52,7 @@ mod objects_readers;
 mod objects_refused;
 mod parts;
 mod passive;
+mod presets;
 mod probe;
 mod queues;
 mod reader_processes;

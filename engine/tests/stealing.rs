@@ -1,36 +1,19 @@
 //! Two workers that write each other's records: the effects of a crash, a lost block and a flipped
 //! bit.
 
+use crate::support::beside_others;
+use crate::support::configurations::stealing;
 use crate::support::processes::in_own_process;
 use crate::support::test_database::TestDatabase;
-use crate::support::{beside_others, small};
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::commit::presets;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{
-    Acknowledger, CommitHandle, Database, Dependency, ErrorKind, Preset, Result, Settings, Table, Writer,
-};
+use quenchdb::{CommitHandle, Database, Dependency, ErrorKind, Result, Settings, Table};
 use std::sync::{Mutex, mpsc};
-use std::time::Duration;
 
 const SECTOR: usize = 4096;
 const ROUNDS: u32 = 120;
-
-fn settings(dependency: Dependency) -> Settings {
-    small(Preset::Autonomous, 2).with(|s| {
-        s.writer = Some(Writer::Worker);
-        s.acknowledger = Some(Acknowledger::Workers);
-        s.dependency = Some(dependency);
-        s.stealing_group = Some(2);
-        s.flush_unit_bytes = 4096;
-        // So that a worker writes only when it has enough bytes, including its neighbour's.
-        s.flush_interval = Some(Duration::from_millis(500));
-        s.idle_max = Duration::ZERO;
-        s.memory_bytes = 4 << 20;
-        s.log_bytes_max = 8 << 20;
-    })
-}
 
 /// Returns the key of row `n` of a thread. The row's value is the number of the other thread's
 /// newest row, which was read before.
@@ -176,7 +159,7 @@ fn stolen_records_survive_crashes_and_their_rot_is_found() {
 
 fn stolen_records_survive() {
     for dependency in Dependency::ALL {
-        let settings = settings(dependency);
+        let settings = stealing(dependency);
         if presets::check(&settings, 2).is_err() {
             assert_eq!(dependency, Dependency::LogOrder);
             continue;
@@ -211,7 +194,7 @@ fn stolen_records_survive() {
 /// count as a torn tail. If a newer record of the other log proves them, the error names the
 /// missing transactions.
 fn rot_is_found() {
-    let settings = settings(Dependency::Dsn);
+    let settings = stealing(Dependency::Dsn);
     let (disk, acknowledged) = sample(&settings, 4, None);
     let whole = disk.crash(CrashKind::Kill, disk.operations(), 1);
     let (mut refused, mut harmless, mut unplaced) = (0, 0, 0);

@@ -8,7 +8,6 @@ mod links;
 mod numbers;
 mod packages;
 mod prose;
-mod public_api;
 
 use quenchdb::internals::base::planted::Bug;
 use std::fs;

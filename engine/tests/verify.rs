@@ -3,7 +3,7 @@
 //! `damage.rs` checks the content of damaged databases; these tests check the report.
 
 use crate::support::test_database::{TestDatabase, tiny};
-use quenchdb::internals::base::depth::{is_deep, some};
+use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{Compression, Database, ErrorKind, Preset, Settings, VerifyReport};
 use std::sync::Arc;
@@ -197,71 +197,68 @@ fn a_lost_segment_is_reported() {
     assert_finds(&report, &["16 committed transactions are in no whole block", "CSN 17 to 32"]);
 }
 
-#[test]
-fn verify_beside_writers_and_checkpoints_finds_nothing() {
-    for preset in some(&Preset::ALL, 2) {
-        let db = settings(preset).create(3).1;
-        let (stop, commits) = (AtomicBool::new(false), AtomicU64::new(0));
-        let mut verified = 0;
-        std::thread::scope(|scope| {
-            for thread in 0..3u32 {
-                let (db, stop, commits) = (&db, &stop, &commits);
-                scope.spawn(move || {
-                    let table = db.table_or_create("shared").expect("a whole disk");
-                    for n in 0.. {
-                        if stop.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        let mut tx = db.begin().expect("free");
-                        // Inserts and deletes rows, so that leaves split and merge.
-                        let key = format!("{thread} {:04}", n * 7919 % 3000);
-                        if n / 3000 % 2 == 0 {
-                            tx.insert(&table, key.as_bytes(), [thread as u8; 150]).expect("own row");
-                        } else {
-                            tx.remove(&table, key.as_bytes()).expect("own row");
-                        }
-                        tx.commit().expect("a whole disk");
-                        commits.fetch_add(1, Ordering::Relaxed);
-                    }
-                });
-            }
-            let (db_too, stop_too) = (&db, &stop);
+pub fn verify_beside_writers_and_checkpoints_finds_nothing(preset: Preset) {
+    let db = settings(preset).create(3).1;
+    let (stop, commits) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut verified = 0;
+    std::thread::scope(|scope| {
+        for thread in 0..3u32 {
+            let (db, stop, commits) = (&db, &stop, &commits);
             scope.spawn(move || {
+                let table = db.table_or_create("shared").expect("a whole disk");
                 for n in 0.. {
-                    if stop_too.load(Ordering::Relaxed) {
+                    if stop.load(Ordering::Relaxed) {
                         break;
                     }
-                    let name = format!("short-lived {n}");
-                    fill(db_too, &name, 0..30);
-                    db_too.checkpoint().expect("a whole disk");
-                    let table = db_too.table(&name).expect("just made");
-                    let mut tx = db_too.begin().expect("free");
-                    for n in 0..30 {
-                        tx.remove(&table, format!("key {n:05}").as_bytes()).expect("own row");
+                    let mut tx = db.begin().expect("free");
+                    // Inserts and deletes rows, so that leaves split and merge.
+                    let key = format!("{thread} {:04}", n * 7919 % 3000);
+                    if n / 3000 % 2 == 0 {
+                        tx.insert(&table, key.as_bytes(), [thread as u8; 150]).expect("own row");
+                    } else {
+                        tx.remove(&table, key.as_bytes()).expect("own row");
                     }
                     tx.commit().expect("a whole disk");
-                    // Purging or `verify` may be using the table at this moment.
-                    db_too.drop_table(&name).expect("neither is a user");
+                    commits.fetch_add(1, Ordering::Relaxed);
                 }
             });
-            let begun = Instant::now();
-            let enough = |verified| verified >= 5 && commits.load(Ordering::Relaxed) > 100;
-            while begun.elapsed() < Duration::from_secs(if is_deep() { 2 } else { 0 })
-                || begun.elapsed() < Duration::from_secs(60) && !enough(verified)
-            {
-                let report = db.verify(None).expect("runs");
-                if !report.problems.is_empty() {
-                    stop.store(true, Ordering::Relaxed);
+        }
+        let (db_too, stop_too) = (&db, &stop);
+        scope.spawn(move || {
+            for n in 0.. {
+                if stop_too.load(Ordering::Relaxed) {
+                    break;
                 }
-                assert_sound(&report);
-                verified += 1;
+                let name = format!("short-lived {n}");
+                fill(db_too, &name, 0..30);
+                db_too.checkpoint().expect("a whole disk");
+                let table = db_too.table(&name).expect("just made");
+                let mut tx = db_too.begin().expect("free");
+                for n in 0..30 {
+                    tx.remove(&table, format!("key {n:05}").as_bytes()).expect("own row");
+                }
+                tx.commit().expect("a whole disk");
+                // Purging or `verify` may be using the table at this moment.
+                db_too.drop_table(&name).expect("neither is a user");
             }
-            stop.store(true, Ordering::Relaxed);
         });
-        let commits = commits.load(Ordering::Relaxed);
-        assert!(commits > 100 && verified >= 5, "{preset:?}: {commits} commits, {verified} times");
-        assert_sound(&db.verify(None).expect("runs"));
-    }
+        let begun = Instant::now();
+        let enough = |verified| verified >= 5 && commits.load(Ordering::Relaxed) > 100;
+        while begun.elapsed() < Duration::from_secs(if is_deep() { 2 } else { 0 })
+            || begun.elapsed() < Duration::from_secs(60) && !enough(verified)
+        {
+            let report = db.verify(None).expect("runs");
+            if !report.problems.is_empty() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            assert_sound(&report);
+            verified += 1;
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    let commits = commits.load(Ordering::Relaxed);
+    assert!(commits > 100 && verified >= 5, "{preset:?}: {commits} commits, {verified} times");
+    assert_sound(&db.verify(None).expect("runs"));
 }
 
 #[test]

@@ -185,6 +185,7 @@ fn same_seed_gives_the_same_figures_and_another_does_not() {
     let with = |seed| {
         let mut input = input("our-4k", 8, 20.0, "sim:nvme-consumer");
         (input.costs, input.seed, input.dependency_share) = (Costs::default(), seed, 0.2);
+        input.seconds = 0.4;
         run_sound(&input)
     };
     assert_eq!(with(7), with(7));
@@ -236,17 +237,20 @@ fn every_figure_of_the_model_has_series() {
 /// The shapes that the papers publish.
 #[test]
 fn published_shapes_hold_beyond_this_machine() {
-    let at = |id: &str, name: &str, x: f64| {
-        let all = series::figure(id, &Costs::default(), 0.6).expect("valid").expect("known");
-        let line = all.into_iter().find(|series| series.name == name).expect("a line of this name");
-        line.points.into_iter().find(|point| point.x == x).expect("a point").report
+    let figure = |id| series::figure(id, &Costs::default(), 0.6).expect("valid").expect("known");
+    let at = |figure: &[series::ModelSeries], name: &str, x: f64| {
+        let line = figure.iter().find(|series| series.name == name).expect("a line of this name");
+        line.points.iter().find(|point| point.x == x).expect("a point").report.clone()
     };
-    let (ours, theirs) = (at("AC-F9", "Our4KB", 96.0), at("AC-F9", "FlushQueue", 96.0));
+    let commits = figure("AC-F9");
+    let (ours, theirs) = (at(&commits, "Our4KB", 96.0), at(&commits, "FlushQueue", 96.0));
     assert!(ours.commit_latency_us.p90 * 10.0 < theirs.commit_latency_us.p90, "{ours}{theirs}");
     assert!(ours.throughput_tps > theirs.throughput_tps, "{ours}{theirs}");
-    let (early, late) = (at("ELR-F21", "early lock release", 100.0), at("ELR-F21", "baseline", 100.0));
+    let locks = figure("ELR-F21");
+    let (early, late) = (at(&locks, "early lock release", 100.0), at(&locks, "baseline", 100.0));
     assert!(early.throughput_tps > 3.0 * late.throughput_tps, "{early}{late}");
-    let (two, one) = (at("MS-F9", "Milliscale", 16.0), at("MS-F9", "S3 Express", 16.0));
+    let objects = figure("MS-F9");
+    let (two, one) = (at(&objects, "Milliscale", 16.0), at(&objects, "S3 Express", 16.0));
     assert!(two.commit_latency_us.mean < one.commit_latency_us.mean, "{two}{one}");
     assert!(two.writes_per_second < 0.7 * one.writes_per_second, "{two}{one}");
 }

@@ -3,24 +3,21 @@
 use super::*;
 
 /// Opening a database on a disk without any space is refused; nothing is lost.
-#[test]
-fn opening_on_a_full_disk_loses_nothing() {
-    for preset in Preset::ALL {
-        let (disk, db) = settings(preset).create(1);
-        let table = db.create_table("t").expect("a whole disk");
-        let mut outcomes = work(&db, &table, 0, "whole").outcomes;
-        db.flush().expect("a whole disk");
-        outcomes.values_mut().for_each(|outcome| *outcome = Outcome::Acknowledged);
-        disk.stop();
-        drop(db);
-        let full = disk.duplicate();
-        full.set_capacity(Some(0));
-        if let Err(error) = settings(preset).try_open(&full) {
-            assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{preset:?}: {error}");
-        }
-        full.stop();
-        judge(&full.duplicate(), preset, &outcomes, &format!("{preset:?}, after a full disk"));
+pub fn opening_on_a_full_disk_loses_nothing(preset: Preset) {
+    let (disk, db) = settings(preset).create(1);
+    let table = db.create_table("t").expect("a whole disk");
+    let mut outcomes = work(&db, &table, 0, "whole").outcomes;
+    db.flush().expect("a whole disk");
+    outcomes.values_mut().for_each(|outcome| *outcome = Outcome::Acknowledged);
+    disk.stop();
+    drop(db);
+    let full = disk.duplicate();
+    full.set_capacity(Some(0));
+    if let Err(error) = settings(preset).try_open(&full) {
+        assert_eq!(error.kind(), ErrorKind::OutOfSpace, "{preset:?}: {error}");
     }
+    full.stop();
+    judge(&full.duplicate(), preset, &outcomes, &format!("{preset:?}, after a full disk"));
 }
 
 /// Regression: if an obsolete segment could not be removed, the published checkpoint was reported

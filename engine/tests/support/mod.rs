@@ -3,6 +3,7 @@
 
 pub mod bank;
 pub mod checked_rows;
+pub mod configurations;
 pub mod interleaved;
 pub mod lists;
 pub mod loss;

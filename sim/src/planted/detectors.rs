@@ -68,7 +68,7 @@ detectors! {
     OwnLogIsEnough: tests("lib", "commit::dependency::clocks");
     FragmentsNotAwaited: tests("engine", "by_page::a_transaction_is_whole_or_absent_after_any_two_crashes");
     QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
-    WatermarkNotStored: tests("engine", "damage::a_hole_in_the_log_is_refused_in_every_preset");
+    WatermarkNotStored: tests("engine", "presets::a_hole_in_the_log_is_refused_in_every_preset");
     StolenBehindOlder: tests("lib", "commit::tests::stealing");
     StolenRangeLost: tests("engine", "stealing::"), SEEDS;
     StragglersNotDrained: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_passive"), SEEDS;
@@ -103,7 +103,7 @@ detectors! {
     AbortLeavesRow: tests("engine", "basics::an_abort_leaves_no_trace_and_dropping_is_aborting"), SEEDS;
     RollbackLeavesRow: tests("engine", "basics::savepoints_take_back_what_came_after_them"), SEEDS;
     RollbackKeepsRedo: SEEDS;
-    TombstonePurgedEarly: tests("engine", "concurrency::deletes_and_inserts_and_ranges_agree_with_an_exact_model");
+    TombstonePurgedEarly: tests("engine", "presets::deletes_and_inserts_and_ranges_agree_with_an_exact_model");
     VersionFreedEarly: tests("engine", "basics::a_long_snapshot_does_not_keep_what_nobody_sees"), SEEDS;
     VersionFreedVolatile: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_restricted");
     DeadRangeKept: tests("engine", "dead_rows::row_inserted_into_a_dead_range"), SEEDS;
@@ -154,7 +154,7 @@ detectors! {
     ImageBeforeLog: LEAVE_MEMORY;
     ImageAfterCheckpoint: LEAVE_MEMORY;
     NotHandedOver: tests("engine", "checkpoint_exact::a_checkpoint_is_of_one_moment_while_pages_split_and_merge"), SEEDS;
-    DirtyPageDropped: tests("engine", "larger_than_memory::content_is_right_with_a_pool_of_a_few_dozen_pages");
+    DirtyPageDropped: tests("engine", "presets::content_is_right_with_a_pool_of_a_few_dozen_pages");
 
     VoidForgotten: tests("lib", "recovery::select"), SEEDS;
     DiscardedReplayed: tests("lib", "recovery::select");
