@@ -2,6 +2,7 @@
 
 use super::file_system::FileSystem;
 use crate::base::settings::DeviceTrust;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -33,9 +34,6 @@ pub struct DeviceFacts {
 impl DeviceFacts {
     /// Part of the database is on this device. Durable is only what is durable on each of them.
     fn join(&mut self, part: &str, other: &DeviceFacts) {
-        if other.device_number == self.device_number {
-            return;
-        }
         if other.name != self.name {
             self.name = format!("{}, {part} on {}", self.name, other.name);
         }
@@ -50,8 +48,11 @@ pub(super) fn of_database(directory: &Path, parts: &[&str], trust: DeviceTrust) 
     let mut facts = of_directory(directory, trust);
     for part in parts {
         let path = directory.join(part);
-        if !matches!(path.try_exists(), Ok(false)) {
-            facts.join(part, &of_directory(&path, trust));
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            // The same device, about which all is known.
+            Ok(metadata) if metadata.dev() == facts.device_number => {}
+            _ => facts.join(part, &of_directory(&path, trust)),
         }
     }
     facts
