@@ -26,7 +26,7 @@ fn a_figure_is_measured_once_and_reported() {
     let report = json(&output);
     let figure = &report["figures"][0];
     assert_eq!((&figure["id"], &figure["runs"]), (&"GC-F1".into(), &1.into()));
-    assert!(number(&figure["comparisons"][0], "ours") > 1.0, "{}", figure["comparisons"]);
+    assert!(number(&figure["claims"][0]["ours"], "median") > 1.0, "{}", figure["claims"]);
     let first = points(&out);
     assert_eq!(first.len(), 2);
     // Nothing is measured again.

@@ -1,7 +1,9 @@
 //! A figure as it was measured: what the page, the tables and the JSON show.
 
-use super::results::{Results, Summary};
-use super::spec::{Chart, Choice, Content, Depth, Figure, Part, Point};
+use super::claim::{Claim, Published, Verdict};
+use super::results::Results;
+use super::runs::Summary;
+use super::spec::{Chart, Choice, Content, Depth, Figure, Part, Point, Shape};
 use serde::{Deserialize, Serialize};
 
 /// The values of one variant.
@@ -61,51 +63,102 @@ pub struct Row {
     pub value: Summary,
 }
 
-/// A published number beside ours.
+/// A statement of a paper beside our number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What the number is.
+    /// The statement.
     pub text: String,
-    /// Unit of both.
+    /// Where it stands in the paper.
+    pub place: String,
+    /// Unit of all numbers.
     pub unit: String,
-    /// The published number, if there is one.
+    /// The published number; none if the paper states only a direction.
     pub published: Option<f64>,
-    /// Ours, if it was measured.
-    pub ours: Option<f64>,
-    /// Ours divided by the published number.
-    pub ratio: Option<f64>,
-    /// Whether the shape is the same; none if nothing was measured.
-    pub holds: Option<bool>,
-    /// If not, the reason.
+    /// The published direction, if the paper states only that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub direction: Option<String>,
+    /// The number without the effect, and the band that reproduces the claim; none if the
+    /// statement is not judged.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub band: Option<Band>,
+    /// Ours over all rounds of runs, if it was measured.
+    pub ours: Option<Summary>,
+    /// Our effect as a multiple of the published one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub strength: Option<f64>,
+    /// None if the statement is not judged.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub verdict: Option<Verdict>,
+    /// Why ours is another number, unless it reproduces the claim; what a model assumes.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub because: Option<String>,
+    /// True if it is a headline of the paper.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub headline: bool,
+}
+
+/// What our number is judged by.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Band {
+    /// The number without the effect.
+    pub without: f64,
+    /// The smallest number that reproduces the claim.
+    pub least: Option<f64>,
+    /// The largest one.
+    pub most: Option<f64>,
+}
+
+impl Comparison {
+    /// Returns a statement and our number, without a verdict.
+    fn shown(claim: &Claim, ours: Option<Summary>) -> Comparison {
+        let direction = match claim.published {
+            Published::More => Some("more"),
+            Published::Less => Some("less"),
+            Published::Number(_) | Published::Nothing => None,
+        };
+        Comparison {
+            text: claim.text.clone(),
+            place: claim.place.clone(),
+            unit: claim.unit.clone(),
+            published: match claim.published {
+                Published::Number(number) => Some(number),
+                _ => None,
+            },
+            direction: direction.map(String::from),
+            band: None,
+            ours,
+            strength: None,
+            verdict: None,
+            because: Some(claim.because.clone()).filter(|because| !because.is_empty()),
+            headline: claim.headline,
+        }
+    }
+
+    /// Returns a claim with its verdict.
+    pub(super) fn judged(claim: &Claim, ours: Option<Summary>) -> Comparison {
+        let (verdict, strength) = claim.verdict(ours.as_ref());
+        let (least, most) = claim.band();
+        let shown = Comparison::shown(claim, ours);
+        Comparison {
+            band: Some(Band { without: claim.without, least, most }),
+            strength,
+            because: shown.because.filter(|_| verdict != Verdict::Reproduced),
+            verdict: Some(verdict),
+            ..shown
+        }
+    }
 }
 
 /// What became of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// All comparisons hold.
-    SameShape,
-    /// One does not.
-    OtherShape,
+pub enum State {
+    /// All points were measured.
+    Measured,
     /// A point is missing.
     Incomplete,
     /// It cannot be regenerated here.
     Absent,
-}
-
-impl Verdict {
-    /// Returns the words of the report.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Verdict::SameShape => "same shape",
-            Verdict::OtherShape => "other shape",
-            Verdict::Incomplete => "incomplete",
-            Verdict::Absent => "not here",
-        }
-    }
 }
 
 /// A figure as it was measured.
@@ -120,9 +173,15 @@ pub struct Entry {
     /// What is smaller here, or why the figure is absent.
     pub scaled: String,
     /// What became of it.
-    pub verdict: Verdict,
-    /// Published numbers beside ours.
-    pub comparisons: Vec<Comparison>,
+    pub state: State,
+    /// Claims of the paper, with a verdict each.
+    pub claims: Vec<Comparison>,
+    /// Numbers that are only shown.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub shown: Vec<Comparison>,
+    /// What the event model computes for a larger machine.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub modelled: Vec<Comparison>,
     /// The pictures.
     pub pictures: Vec<Picture>,
     /// All numbers.
@@ -184,76 +243,85 @@ impl Measured<'_> {
     }
 
     fn title(&self, text: &str, at: &str) -> String {
-        let axis = self.part.axis.name;
+        let axis = &self.part.axis.name;
         let at = if at.is_empty() { String::new() } else { format!("{axis} {at}") };
-        [self.part.name, text, &at].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ")
+        [&*self.part.name, text, &at]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
-    fn unit(&self, measure: &str) -> &'static str {
-        self.part.measure(measure).map_or("", |measure| measure.unit)
+    fn unit(&self, measure: &str) -> &str {
+        self.part.measure(measure).map_or("", |measure| &measure.unit)
     }
 
-    fn picture(&self, chart: Chart) -> Picture {
-        let variants = self.variants();
-        match chart {
-            Chart::Lines { measure, log } => {
-                let mut places: Vec<usize> = self.points.iter().map(|point| point.x).collect();
-                places.dedup();
-                let labels: Vec<String> =
-                    places.iter().map(|place| self.part.axis.values[*place].name.clone()).collect();
-                let values = |variant: usize| {
-                    let value = |x: &String| self.summary(self.at(x, variant)?, measure);
-                    labels.iter().map(value).collect()
-                };
-                let series = |variant: &usize| Series { name: self.name(*variant), values: values(*variant) };
-                Picture {
-                    title: self.title(measure, ""),
-                    x_name: self.part.axis.name.into(),
-                    y_name: self.unit(measure).into(),
-                    form: Form::Lines,
-                    log,
-                    series: variants.iter().map(series).collect(),
-                    labels,
-                }
-            }
-            Chart::Across { measures, at, log } => {
-                let value = |variant, measure: &&str| self.summary(self.at(at, variant)?, measure);
-                let series = |variant: &usize| Series {
-                    name: self.name(*variant),
-                    values: measures.iter().map(|measure| value(*variant, measure)).collect(),
-                };
-                Picture {
-                    title: self.title("", at),
-                    x_name: String::new(),
-                    y_name: measures.first().map_or("", |measure| self.unit(measure)).into(),
-                    labels: measures.iter().map(ToString::to_string).collect(),
-                    form: Form::Lines,
-                    log,
-                    series: variants.iter().map(series).collect(),
-                }
-            }
-            Chart::Stacked { measures, at } => self.bars(measures, at, Form::Stacked, false),
-            Chart::Bars { measure, at, log } => self.bars(&[measure], at, Form::Bars, log),
+    fn picture(&self, chart: &Chart) -> Picture {
+        match chart.shape {
+            Shape::Lines => self.lines(chart),
+            Shape::Across => self.across(chart),
+            Shape::Stacked | Shape::Bars => self.bars(chart),
+        }
+    }
+
+    /// Returns a line for each variant over the axis.
+    fn lines(&self, chart: &Chart) -> Picture {
+        let measure = chart.measures.first().map_or("", String::as_str);
+        let mut places: Vec<usize> = self.points.iter().map(|point| point.x).collect();
+        places.dedup();
+        let labels: Vec<String> =
+            places.iter().map(|place| self.part.axis.values[*place].name.clone()).collect();
+        let values = |variant: usize| {
+            let value = |x: &String| self.summary(self.at(x, variant)?, measure);
+            labels.iter().map(value).collect()
+        };
+        let series = |variant: &usize| Series { name: self.name(*variant), values: values(*variant) };
+        Picture {
+            title: self.title(measure, ""),
+            x_name: self.part.axis.name.clone(),
+            y_name: self.unit(measure).into(),
+            form: Form::Lines,
+            log: chart.log,
+            series: self.variants().iter().map(series).collect(),
+            labels,
+        }
+    }
+
+    /// Returns a line for each variant over several measures.
+    fn across(&self, chart: &Chart) -> Picture {
+        let value = |variant, measure: &String| self.summary(self.at(&chart.at, variant)?, measure);
+        let series = |variant: &usize| Series {
+            name: self.name(*variant),
+            values: chart.measures.iter().map(|measure| value(*variant, measure)).collect(),
+        };
+        Picture {
+            title: self.title("", &chart.at),
+            x_name: String::new(),
+            y_name: chart.measures.first().map_or("", |measure| self.unit(measure)).into(),
+            labels: chart.measures.clone(),
+            form: Form::Lines,
+            log: chart.log,
+            series: self.variants().iter().map(series).collect(),
         }
     }
 
     /// Returns bars: a label for each variant, a series for each measure.
-    fn bars(&self, measures: &[&str], at: &str, form: Form, log: bool) -> Picture {
+    fn bars(&self, chart: &Chart) -> Picture {
         let variants = self.variants();
-        let value = |variant: &usize, measure: &str| self.summary(self.at(at, *variant)?, measure);
-        let series = |measure: &&str| Series {
-            name: (*measure).to_string(),
+        let value = |variant: &usize, measure: &str| self.summary(self.at(&chart.at, *variant)?, measure);
+        let series = |measure: &String| Series {
+            name: measure.clone(),
             values: variants.iter().map(|variant| value(variant, measure)).collect(),
         };
-        let title = if let [measure] = measures { measure } else { "" };
+        let title = if let [measure] = &chart.measures[..] { measure } else { "" };
         Picture {
-            title: self.title(title, at),
+            title: self.title(title, &chart.at),
             x_name: String::new(),
-            y_name: measures.first().map_or("", |measure| self.unit(measure)).into(),
+            y_name: chart.measures.first().map_or("", |measure| self.unit(measure)).into(),
             labels: variants.iter().map(|variant| self.name(*variant)).collect(),
-            form,
-            log,
-            series: measures.iter().map(series).collect(),
+            form: if chart.shape == Shape::Stacked { Form::Stacked } else { Form::Bars },
+            log: chart.log,
+            series: chart.measures.iter().map(series).collect(),
         }
     }
 
@@ -262,13 +330,13 @@ impl Measured<'_> {
         for point in &self.points {
             let (x, variant) = self.choices(point);
             for measure in &self.part.measures {
-                let Some(value) = self.summary(point, measure.name) else { continue };
+                let Some(value) = self.summary(point, &measure.name) else { continue };
                 rows.push(Row {
-                    part: self.part.name.into(),
+                    part: self.part.name.clone(),
                     x: x.name.clone(),
                     variant: variant.name.clone(),
-                    measure: measure.name.into(),
-                    unit: measure.unit.into(),
+                    measure: measure.name.clone(),
+                    unit: measure.unit.clone(),
                     value,
                 });
             }
@@ -296,57 +364,45 @@ impl Entry {
     #[must_use]
     pub fn of(figure: &Figure, depth: Depth, results: &Results, errors: Vec<String>) -> Entry {
         let mut entry = Entry {
-            id: figure.id.into(),
-            title: figure.title.into(),
-            setting: figure.setting.into(),
+            id: figure.id.clone(),
+            title: figure.title.clone(),
+            setting: figure.setting.clone(),
             scaled: String::new(),
-            verdict: Verdict::Absent,
-            comparisons: Vec::new(),
+            state: State::Absent,
+            claims: Vec::new(),
+            shown: Vec::new(),
+            modelled: Vec::new(),
             pictures: Vec::new(),
             rows: Vec::new(),
             commands: Vec::new(),
             runs: 0,
             errors,
         };
-        let (parts, claims) = match &figure.content {
-            Content::Absent(reason) => return Entry { scaled: (*reason).into(), ..entry },
-            Content::Regenerated { parts, claims, scaled } => {
-                entry.scaled = (*scaled).into();
-                (parts, claims)
+        let (parts, claims, shown, modelled) = match &figure.content {
+            Content::Absent(reason) => return Entry { scaled: reason.clone(), ..entry },
+            Content::Regenerated { parts, claims, shown, modelled, scaled } => {
+                entry.scaled.clone_from(scaled);
+                (parts, claims, shown, modelled)
             }
         };
         let mut runs = usize::MAX;
         for part in parts {
             let measured = Measured { part, points: part.points(depth), results };
-            entry.pictures.extend(part.charts.iter().map(|chart| measured.picture(*chart)));
+            entry.pictures.extend(part.charts.iter().map(|chart| measured.picture(chart)));
             entry.rows.extend(measured.rows());
             entry.commands.extend(commands(part));
-            let least = measured.points.iter().map(|point| results.runs(&point.command)).min();
-            runs = runs.min(least.unwrap_or(0));
+            // The model computes the same numbers each time.
+            let counted = measured.points.iter().filter(|_| !part.modelled);
+            runs = counted.map(|point| results.runs(&point.command)).fold(runs, usize::min);
         }
         entry.runs = runs;
-        entry.comparisons = claims
-            .iter()
-            .map(|claim| {
-                let ours = results.ours(parts, depth, claim.ours);
-                let holds = ours.map(|ours| claim.holds.of(ours));
-                Comparison {
-                    text: claim.text.to_string(),
-                    unit: claim.unit.into(),
-                    published: claim.published,
-                    ours,
-                    ratio: claim.published.zip(ours).map(|(published, ours)| ours / published),
-                    holds,
-                    because: (holds == Some(false)).then(|| claim.otherwise.into()),
-                }
-            })
-            .collect();
-        let any = |wanted| entry.comparisons.iter().any(|comparison| comparison.holds == wanted);
-        entry.verdict = match () {
-            () if runs == 0 || any(None) => Verdict::Incomplete,
-            () if any(Some(false)) => Verdict::OtherShape,
-            () => Verdict::SameShape,
-        };
+        let ours = |claim: &Claim| results.ours(parts, depth, &claim.ours);
+        entry.claims = claims.iter().map(|claim| Comparison::judged(claim, ours(claim))).collect();
+        entry.shown = shown.iter().map(|claim| Comparison::shown(claim, ours(claim))).collect();
+        entry.modelled = modelled.iter().map(|claim| Comparison::shown(claim, ours(claim))).collect();
+        let missing = entry.claims.iter().any(|claim| claim.verdict == Some(Verdict::NotMeasured))
+            || entry.shown.iter().any(|shown| shown.ours.is_none());
+        entry.state = if runs == 0 || missing { State::Incomplete } else { State::Measured };
         entry
     }
 }

@@ -4,6 +4,8 @@
 //! a process of its own, and adds their reports to [`results`]. [`entry`] makes what is shown of
 //! them: a page, a table, JSON.
 
+pub mod runs;
+pub mod claim;
 pub mod spec;
 pub mod results;
 pub mod entry;
@@ -14,5 +16,5 @@ mod summary;
 pub mod catalogue;
 
 pub use page::page;
-pub use summary::{pictures, summary};
+pub use summary::{headlines, pictures, summary};
 pub use table::csv;

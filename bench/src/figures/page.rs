@@ -1,7 +1,8 @@
 //! A report as one self-contained page: no script, no other file, light and dark, for phones too.
 
+use super::claim::Verdict;
 use super::drawing::svg;
-use super::entry::{Comparison, Entry, Report, Verdict};
+use super::entry::{Comparison, Entry, Report, State};
 use crate::html::{document, number};
 use anyhow::Result;
 use maud::{Markup, PreEscaped, html};
@@ -17,34 +18,99 @@ const PAPERS: [(&str, &str); 6] = [
 ];
 
 /// Returns a number with its unit, or a dash for none.
-pub(super) fn with_unit(value: Option<f64>, unit: &str) -> String {
-    value.map_or_else(|| "-".into(), |value| format!("{} {unit}", number(value)).trim_end().to_string())
+fn with_unit(value: Option<f64>, unit: &str) -> String {
+    value.map_or_else(|| "-".into(), |value| format!("{} {unit}", exact(value)).trim_end().to_string())
 }
 
-fn verdict_class(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::SameShape => "same",
-        Verdict::OtherShape => "other",
-        Verdict::Incomplete => "incomplete",
-        Verdict::Absent => "absent",
+/// Returns a number with three digits, also far below 1.
+fn exact(value: f64) -> String {
+    if value != 0.0 && value.abs() < 0.01 { format!("{value:.1e}") } else { number(value) }
+}
+
+/// Returns the published number with its unit, or the direction.
+pub(super) fn published(one: &Comparison) -> String {
+    one.direction.clone().unwrap_or_else(|| with_unit(one.published, &one.unit))
+}
+
+/// Returns our number with its unit, and the smallest and largest of the runs.
+pub(super) fn ours(one: &Comparison) -> String {
+    let Some(ours) = &one.ours else { return "-".into() };
+    let spread = format!(" ({} to {})", exact(ours.min), exact(ours.max));
+    let spread = if ours.runs.len() > 1 { spread } else { String::new() };
+    format!("{}{spread}", with_unit(Some(ours.median), &one.unit))
+}
+
+/// Returns the band, or a dash for none.
+pub(super) fn band(one: &Comparison) -> String {
+    match one.band.map(|band| (band.least, band.most)) {
+        Some((Some(least), Some(most))) => format!("{} to {}", exact(least), exact(most)),
+        Some((Some(least), None)) => format!("from {}", exact(least)),
+        Some((None, Some(most))) => format!("to {}", exact(most)),
+        _ => "-".into(),
     }
 }
 
-fn comparison(comparison: &Comparison) -> Markup {
-    let mark = match comparison.holds {
-        Some(true) => "✓",
-        Some(false) => "✗",
-        None => "?",
-    };
+/// Returns the words of the verdict, with how strong the effect is here.
+pub(super) fn verdict(one: &Comparison) -> String {
+    let Some(verdict) = one.verdict else { return "-".into() };
+    match one.strength {
+        Some(strength) if verdict == Verdict::SameDirection => {
+            let kind = if strength < 1.0 { "weaker" } else { "stronger" };
+            format!("{}, {kind}: {} of the effect", verdict.words(), exact(strength))
+        }
+        None if verdict == Verdict::SameDirection => format!("{}, weaker", verdict.words()),
+        _ => verdict.words().into(),
+    }
+}
+
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Reproduced => "same",
+        Verdict::SameDirection => "other",
+        Verdict::NotHere => "incomplete",
+        Verdict::WithinNoise | Verdict::NotMeasured => "absent",
+    }
+}
+
+/// Returns the worst verdict of a figure's claims.
+fn worst(entry: &Entry) -> Option<Verdict> {
+    let place = |verdict: &Verdict| Verdict::ALL.iter().position(|one| one == verdict);
+    entry.claims.iter().filter_map(|claim| claim.verdict).max_by_key(place)
+}
+
+fn figure_class(entry: &Entry) -> &'static str {
+    worst(entry).map_or("absent", class)
+}
+
+fn comparison(one: &Comparison) -> Markup {
     html! {
         tr {
-            td { (comparison.text)
-                @if let Some(because) = &comparison.because { br; em { (because) } }
+            td { (one.text)
+                @if !one.place.is_empty() { br; small { (one.place) } }
+                @if let Some(because) = &one.because { br; em { (because) } }
             }
-            td.number { (with_unit(comparison.published, &comparison.unit)) }
-            td.number { (with_unit(comparison.ours, &comparison.unit)) }
-            td.number { (comparison.ratio.map(|ratio| format!("{} x", number(ratio))).unwrap_or_default()) }
-            td { (mark) }
+            td.number { (published(one)) }
+            td.number { (ours(one)) }
+            td.number { (band(one)) }
+            td {
+                @if let Some(kind) = one.verdict {
+                    span class={ "verdict " (class(kind)) } { (verdict(one)) }
+                }
+            }
+        }
+    }
+}
+
+/// Returns a table of statements beside our numbers.
+fn comparisons(title: &str, all: &[Comparison]) -> Markup {
+    html! {
+        @if !all.is_empty() {
+            div.wide { table.comparisons {
+                thead { tr {
+                    th { (title) } th { "published" } th { "ours (of the runs)" } th { "reproduced" } th { "" }
+                } }
+                tbody { @for one in all { (comparison(one)) } }
+            } }
         }
     }
 }
@@ -68,7 +134,8 @@ fn numbers(entry: &Entry) -> Markup {
             (&*row.part, &*row.x, &*row.variant, &*row.measure, &*row.unit)
                 == (part, x, variant, measure, unit)
         };
-        entry.rows.iter().find(matches).map(|row| number(row.value.median)).unwrap_or_default()
+        let row = entry.rows.iter().find(matches);
+        row.map(|row| (number(row.value.median), number(row.value.min), number(row.value.max)))
     };
     html! {
         div.wide { table {
@@ -80,7 +147,11 @@ fn numbers(entry: &Entry) -> Markup {
                 @for line in &lines {
                     tr {
                         td { (line.0) } td { (line.1) } td { (line.2) }
-                        @for measure in &measures { td.number { (value(*line, *measure)) } }
+                        @for measure in &measures {
+                            td.number { @if let Some((median, min, max)) = value(*line, *measure) {
+                                (median) @if min != max { br; small { (min) " to " (max) } }
+                            } }
+                        }
                     }
                 }
             }
@@ -96,12 +167,11 @@ fn figure(entry: &Entry) -> Result<Markup> {
             pictures.push((picture, drawn));
         }
     }
-    let absent = entry.verdict == Verdict::Absent;
+    let absent = entry.state == State::Absent;
     Ok(html! {
         section.figure id=(entry.id) {
             h3 {
-                a href={ "#" (entry.id) } { (entry.id) } " " (entry.title) " "
-                span class={ "verdict " (verdict_class(entry.verdict)) } { (entry.verdict.words()) }
+                a href={ "#" (entry.id) } { (entry.id) } " " (entry.title)
             }
             @if !entry.setting.is_empty() { p.setting { b { "There: " } (entry.setting) } }
             @if !entry.scaled.is_empty() {
@@ -115,15 +185,15 @@ fn figure(entry: &Entry) -> Result<Markup> {
                     }
                 }
             }
-            @if !entry.comparisons.is_empty() {
-                div.wide { table.comparisons {
-                    thead { tr { th { "" } th { "published" } th { "ours" } th { "ratio" } th { "" } } }
-                    tbody { @for one in &entry.comparisons { (comparison(one)) } }
-                } }
-            }
+            (comparisons("claim", &entry.claims))
+            (comparisons("shown without a verdict", &entry.shown))
+            (comparisons("event model, without a verdict", &entry.modelled))
             @if !entry.rows.is_empty() {
                 details {
-                    summary { "All numbers (median of " (entry.runs) @if entry.runs == 1 { " run)" } @else { " runs)" } }
+                    summary {
+                        "All numbers (median, smallest and largest of " (entry.runs)
+                        @if entry.runs == 1 { " run)" } @else { " runs)" }
+                    }
                     (numbers(entry))
                 }
                 details {
@@ -136,18 +206,18 @@ fn figure(entry: &Entry) -> Result<Markup> {
 }
 
 fn overview(report: &Report) -> Markup {
-    let count = |verdict| report.figures.iter().filter(|entry| entry.verdict == verdict).count();
-    let verdicts = [Verdict::SameShape, Verdict::OtherShape, Verdict::Incomplete, Verdict::Absent];
+    let claims = || report.figures.iter().flat_map(|entry| &entry.claims);
+    let count = |verdict| claims().filter(|claim| claim.verdict == Some(verdict)).count();
     html! {
         p {
-            (report.figures.len()) " figures and tables: "
-            @for verdict in verdicts.into_iter().filter(|verdict| count(*verdict) > 0) {
-                span class={ "verdict " (verdict_class(verdict)) } { (count(verdict)) " " (verdict.words()) } " "
+            (claims().count()) " claims: "
+            @for verdict in Verdict::ALL.into_iter().filter(|verdict| count(*verdict) > 0) {
+                span class={ "verdict " (class(verdict)) } { (count(verdict)) " " (verdict.words()) } " "
             }
         }
         nav {
             @for entry in &report.figures {
-                a class=(verdict_class(entry.verdict)) href={ "#" (entry.id) } title=(entry.title) { (entry.id) } " "
+                a class=(figure_class(entry)) href={ "#" (entry.id) } title=(entry.title) { (entry.id) } " "
             }
         }
     }
@@ -174,8 +244,9 @@ pub fn page(report: &Report) -> Result<String> {
                 "Version " (report.version) ", " (report.date) ", depth " (report.depth) ". " (report.machine)
             }
             p {
-                "Each figure shows our measurement, and the published number beside ours. "
-                "Machines differ, so the shape counts: which variant wins, and by how much."
+                "Each claim stands beside our number, as a median, with the smallest and largest of the runs. "
+                "It is reproduced with half to twice the published effect; a smaller or larger one has the same "
+                "direction; within noise, runs are on both sides of no effect. The event model decides no verdict."
             }
             (overview(report))
         }

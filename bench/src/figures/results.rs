@@ -1,40 +1,19 @@
 //! The reports of all points that were measured so far, and numbers from them.
 
-use super::spec::{At, Choice, Depth, Ours, Part, Point, filled};
-use serde::{Deserialize, Serialize};
+use super::claim::{At, Ours};
+use super::runs::Summary;
+use super::spec::{Choice, Depth, Part, Point, filled};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A number of a point, over all runs of the point.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// Median; of an even number of runs the mean of the middle two.
-    pub median: f64,
-    /// Smallest.
-    pub min: f64,
-    /// Largest.
-    pub max: f64,
-    /// In the order of the runs.
-    pub runs: Vec<f64>,
-}
-
-impl Summary {
-    /// Returns nothing for no run.
-    #[must_use]
-    pub fn of(runs: Vec<f64>) -> Option<Summary> {
-        let mut sorted = runs.clone();
-        sorted.sort_by(f64::total_cmp);
-        let (min, max, count) = (*sorted.first()?, *sorted.last()?, sorted.len());
-        let median = f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2]);
-        Some(Summary { median, min, max, runs })
-    }
-}
-
 /// Returns the number at a path. A step is a field, an index, or a field with the conditions that
 /// choose one element of its array: `/writes[bytes=4096&durable=true]/mean_us`. A step without a
-/// field chooses from the array itself.
+/// field chooses from the array itself. `/a over /b` is a quotient.
 #[must_use]
 pub fn find(report: &Value, path: &str) -> Option<f64> {
+    if let Some((one, other)) = path.split_once(" over ") {
+        return Some(find(report, one)? / find(report, other)?);
+    }
     let mut at = report;
     for step in path.split('/').skip(1) {
         let (field, conditions) = match step.split_once('[') {
@@ -99,66 +78,72 @@ impl Results {
         measure: &str,
     ) -> Option<Summary> {
         let measure = part.measure(measure)?;
-        let path = filled(measure.path, x, variant);
+        let path = filled(&measure.path, x, variant);
         let reports = self.points.get(&command.join(" "))?;
         let runs = reports.iter().filter_map(|report| Some(find(report, &path)? * measure.factor));
         Summary::of(runs.collect())
     }
 
-    /// Returns the values of a variant over the axis.
-    fn over_axis(&self, parts: &[Part], depth: Depth, at: At) -> Vec<(String, f64)> {
-        let Some(part) = parts.iter().find(|part| part.name == at.part) else { return Vec::new() };
-        let points = part.points(depth);
-        let of_variant = points.iter().filter(|point| part.variants[point.variant].name == at.variant);
-        let value = |point: &Point| {
-            let (x, variant) = (&part.axis.values[point.x], &part.variants[point.variant]);
-            let summary = self.summary(part, &point.command, (x, variant), at.measure)?;
-            Some((x.name.clone(), summary.median))
+    /// Returns a number of ours over all runs.
+    fn at(&self, parts: &[Part], depth: Depth, at: &At) -> Option<Summary> {
+        let part = parts.iter().find(|part| part.name == at.part)?;
+        let choices = |point: &Point| (&part.axis.values[point.x], &part.variants[point.variant]);
+        let is_it = |point: &&Point| {
+            let (x, variant) = choices(point);
+            x.name == at.x && variant.name == at.variant
         };
-        of_variant.filter_map(value).collect()
-    }
-
-    fn value(&self, parts: &[Part], depth: Depth, at: At) -> Option<f64> {
-        let values = self.over_axis(parts, depth, at);
-        values.iter().find(|(x, _)| x == at.x).map(|(_, value)| *value)
+        let points = part.points(depth);
+        let point = points.iter().find(is_it)?;
+        self.summary(part, &point.command, choices(point), &at.measure)
     }
 
     /// Returns the smallest quotient over the axis of a variant and the largest other one; nothing
     /// if a point was not measured.
-    fn least_against_others(&self, parts: &[Part], depth: Depth, at: At) -> Option<f64> {
+    fn least_against_others(&self, parts: &[Part], depth: Depth, at: &At) -> Option<Summary> {
         let part = parts.iter().find(|part| part.name == at.part)?;
         let points = part.points(depth);
         let value = |point: &Point| {
             let choices = (&part.axis.values[point.x], &part.variants[point.variant]);
-            Some(self.summary(part, &point.command, choices, at.measure)?.median)
+            self.summary(part, &point.command, choices, &at.measure)
         };
         let is_own = |point: &Point| part.variants[point.variant].name == at.variant;
-        let mut least = f64::INFINITY;
+        let mut least: Option<Summary> = None;
         for own in points.iter().filter(|point| is_own(point)) {
             let others = points.iter().filter(|point| point.x == own.x && !is_own(point));
-            let others = others.map(value).collect::<Option<Vec<f64>>>()?;
-            least = least.min(value(own)? / others.into_iter().reduce(f64::max)?);
+            let others = others.map(value).collect::<Option<Vec<Summary>>>()?;
+            let best = others.into_iter().max_by(|one, other| one.median.total_cmp(&other.median))?;
+            let quotient = paired(&value(own)?, &best, |own, best| own / best)?;
+            if least.as_ref().is_none_or(|least| quotient.median < least.median) {
+                least = Some(quotient);
+            }
         }
-        Some(least)
+        least
     }
 
-    /// Computes a number of ours; nothing if one of the points was not measured.
+    /// Computes a number of ours: of the medians, and of each round of runs. Nothing if one of the
+    /// points was not measured.
     #[must_use]
-    pub fn ours(&self, parts: &[Part], depth: Depth, ours: Ours) -> Option<f64> {
-        let value = |at| self.value(parts, depth, at);
-        let all = |at| self.over_axis(parts, depth, at).into_iter().map(|(_, value)| value);
-        let most = |at| all(at).reduce(f64::max);
+    pub fn ours(&self, parts: &[Part], depth: Depth, ours: &Ours) -> Option<Summary> {
+        let at = |at| self.at(parts, depth, at);
         let number = match ours {
-            Ours::Value(at) => value(at)?,
-            Ours::Ratio(one, other) => value(one)? / value(other)?,
-            Ours::Percent(one, other) => value(one)? / value(other)? * 100.0,
-            Ours::Change(one, other) => (value(one)? / value(other)? - 1.0) * 100.0,
-            Ours::Spread(at) => most(at)? / all(at).reduce(f64::min)?,
-            Ours::Most(at) => most(at)?,
+            Ours::Absent => return None,
+            Ours::Value(one) => at(one)?,
+            Ours::Ratio(one, other) => paired(&at(one)?, &at(other)?, |one, other| one / other)?,
+            Ours::Change(one, other) => {
+                paired(&at(one)?, &at(other)?, |one, other| (one / other - 1.0) * 100.0)?
+            }
             Ours::LeastAgainstOthers(at) => self.least_against_others(parts, depth, at)?,
         };
-        number.is_finite().then_some(number)
+        number.median.is_finite().then_some(number)
     }
+}
+
+/// Returns what `of` makes of two medians, and of the runs of each round: the points of a figure
+/// are measured in rotation, so the runs of a round had the same neighbors.
+fn paired(one: &Summary, other: &Summary, of: impl Fn(f64, f64) -> f64) -> Option<Summary> {
+    let rounds = one.runs.iter().zip(&other.runs).map(|(one, other)| of(*one, *other));
+    let rounds = Summary::of(rounds.collect())?;
+    Some(Summary { median: of(one.median, other.median), ..rounds })
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 //!           │        ├─ variants: protocols, devices   ├─▶ a point for each pair: one command
 //!           │        ├─ measures: numbers of a report  ┘
 //!           │        └─ charts
-//!           └─ Claim: a published number, and where ours is found
+//!           └─ Claim: what the paper states and where, and where our number is found
 //! ```
+//!
+//! The figures are rows of the files of [`super::catalogue`].
 
-use std::borrow::Cow;
+use super::claim::Claim;
 
 /// How much is measured.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -73,7 +75,7 @@ impl Choice {
 #[derive(Clone, Debug)]
 pub struct Axis {
     /// Name with unit.
-    pub name: &'static str,
+    pub name: String,
     /// In the order of the picture.
     pub values: Vec<Choice>,
 }
@@ -82,79 +84,56 @@ impl Axis {
     /// Returns an axis with a single value without arguments.
     #[must_use]
     pub fn none() -> Axis {
-        Axis { name: "", values: vec![Choice::new("", "")] }
-    }
-
-    /// Returns the axis of a flag: `values` separated by blanks, those for `--full` only in
-    /// brackets.
-    #[must_use]
-    pub fn flag(name: &'static str, flag: &str, values: &str) -> Axis {
-        let value = |text: &str| {
-            let bare = text.trim_matches(['(', ')']);
-            let choice = Choice::new(bare, &format!("{flag} {bare}"));
-            if bare == text { choice } else { choice.full_only() }
-        };
-        Axis { name, values: values.split_whitespace().map(value).collect() }
+        Axis { name: String::new(), values: vec![Choice::new("", "")] }
     }
 }
 
 /// A number of a report.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Measure {
     /// Name in tables and claims.
-    pub name: &'static str,
+    pub name: String,
     /// Unit of the number after the factor was applied.
-    pub unit: &'static str,
+    pub unit: String,
     /// Path in the JSON of the report: see [`super::results::find`].
-    pub path: &'static str,
+    pub path: String,
     /// Factor from the unit of the report.
     pub factor: f64,
 }
 
-/// A picture of a part.
-#[derive(Clone, Copy, Debug)]
-pub enum Chart {
+/// How a picture shows the variants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
     /// A line for each variant over the axis.
-    Lines {
-        /// Name of the measure.
-        measure: &'static str,
-        /// Logarithmic height.
-        log: bool,
-    },
+    Lines,
     /// A line for each variant over several measures of one unit, such as percentiles.
-    Across {
-        /// Names of the measures.
-        measures: &'static [&'static str],
-        /// Value of the axis.
-        at: &'static str,
-        /// Logarithmic height.
-        log: bool,
-    },
+    Across,
     /// A bar for each variant: measures of one unit on top of each other.
-    Stacked {
-        /// Names of the measures, the lowest first.
-        measures: &'static [&'static str],
-        /// Value of the axis.
-        at: &'static str,
-    },
+    Stacked,
     /// A bar for each variant.
-    Bars {
-        /// Name of the measure.
-        measure: &'static str,
-        /// Value of the axis.
-        at: &'static str,
-        /// Logarithmic height.
-        log: bool,
-    },
+    Bars,
+}
+
+/// A picture of a part.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// Lines or bars.
+    pub shape: Shape,
+    /// Names of the measures; of a stack the lowest first.
+    pub measures: Vec<String>,
+    /// Value of the axis, except of lines over the axis.
+    pub at: String,
+    /// Logarithmic height.
+    pub log: bool,
 }
 
 /// Runs with one varied parameter and several variants.
 #[derive(Clone, Debug)]
 pub struct Part {
     /// Name in tables and claims; empty if the figure has one part.
-    pub name: &'static str,
+    pub name: String,
     /// Arguments that all points share, from the workload on. `{here}` is a directory of the
-    /// point.
+    /// point, `{s3-express}` and `{s3-standard}` are buckets of an emulated store of the point.
     pub command: String,
     /// The varied parameter.
     pub axis: Axis,
@@ -166,6 +145,8 @@ pub struct Part {
     pub charts: Vec<Chart>,
     /// Measured time of a point in seconds, of `--quick` and `--full`.
     pub seconds: (f64, f64),
+    /// True if the event model computes the part: its numbers decide no verdict.
+    pub modelled: bool,
 }
 
 /// A point: one value of the axis, one variant, one command.
@@ -179,6 +160,8 @@ pub struct Point {
     pub command: Vec<String>,
     /// Measured time.
     pub seconds: f64,
+    /// True if the event model computes it: each run gives the same numbers.
+    pub modelled: bool,
 }
 
 /// Replaces `{x}` by the key of the axis, `{x/2}` by half of it, `{x<8}` by at most 8 of it, and
@@ -205,7 +188,7 @@ impl Part {
                 let command = filled(&command, value, choice);
                 let mut command: Vec<String> = command.split_whitespace().map(String::from).collect();
                 command.extend(["--seconds".to_string(), seconds.to_string()]);
-                points.push(Point { x, variant, command, seconds });
+                points.push(Point { x, variant, command, seconds, modelled: self.modelled });
             }
         }
         points
@@ -218,81 +201,6 @@ impl Part {
     }
 }
 
-/// A number of ours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct At {
-    /// Name of the part.
-    pub part: &'static str,
-    /// Value of the axis.
-    pub x: &'static str,
-    /// Variant.
-    pub variant: &'static str,
-    /// Measure.
-    pub measure: &'static str,
-}
-
-/// Computes a number of ours that a paper states, too.
-#[derive(Clone, Copy, Debug)]
-pub enum Ours {
-    /// The number itself.
-    Value(At),
-    /// The first divided by the second.
-    Ratio(At, At),
-    /// The first as a percentage of the second.
-    Percent(At, At),
-    /// Change from the second to the first in percent of the second.
-    Change(At, At),
-    /// The largest value over the axis divided by the smallest, of the variant and measure.
-    Spread(At),
-    /// The largest value over the axis.
-    Most(At),
-    /// The smallest quotient over the axis of the variant and the largest other one.
-    LeastAgainstOthers(At),
-}
-
-/// When the shape is the same.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Holds {
-    /// Our number is at least this.
-    AtLeast(f64),
-    /// Our number is at most this.
-    AtMost(f64),
-    /// Our number lies between these.
-    Between(f64, f64),
-    /// Any number: the machines differ, and the number is only shown.
-    Shown,
-}
-
-impl Holds {
-    /// Returns whether a number satisfies the condition.
-    #[must_use]
-    pub fn of(self, ours: f64) -> bool {
-        match self {
-            Holds::AtLeast(least) => ours >= least,
-            Holds::AtMost(most) => ours <= most,
-            Holds::Between(least, most) => (least..=most).contains(&ours),
-            Holds::Shown => true,
-        }
-    }
-}
-
-/// A published number, and ours.
-#[derive(Clone, Debug)]
-pub struct Claim {
-    /// What the number is.
-    pub text: Cow<'static, str>,
-    /// The published number; none if the paper states only the direction.
-    pub published: Option<f64>,
-    /// Unit of both numbers.
-    pub unit: &'static str,
-    /// Ours.
-    pub ours: Ours,
-    /// When the shape is the same.
-    pub holds: Holds,
-    /// Why it is another shape here, if it is.
-    pub otherwise: &'static str,
-}
-
 /// What the report shows of a figure.
 #[derive(Clone, Debug)]
 pub enum Content {
@@ -300,24 +208,28 @@ pub enum Content {
     Regenerated {
         /// What is measured.
         parts: Vec<Part>,
-        /// What the paper states.
+        /// What the paper states, and is judged.
         claims: Vec<Claim>,
+        /// Numbers that are only shown beside ours.
+        shown: Vec<Claim>,
+        /// What the event model computes for a larger machine, which is not judged.
+        modelled: Vec<Claim>,
         /// What is smaller than in the paper, and what that changes.
-        scaled: &'static str,
+        scaled: String,
     },
     /// Nothing is measured, for this reason.
-    Absent(&'static str),
+    Absent(String),
 }
 
 /// A figure or table of a paper.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// Paper and number: `AC-F9a`.
-    pub id: &'static str,
+    pub id: String,
     /// What it shows.
-    pub title: &'static str,
+    pub title: String,
     /// The published setting.
-    pub setting: &'static str,
+    pub setting: String,
     /// What the report shows.
     pub content: Content,
 }

@@ -3,7 +3,7 @@
 use super::over_time::{Line, heat_map, lines};
 use crate::figures::drawing::svg;
 use crate::figures::entry::{Form, Picture, Series};
-use crate::figures::results::Summary;
+use crate::figures::runs::Summary;
 use crate::html::{document, number};
 use crate::latencies::Latency;
 use crate::report::Report;

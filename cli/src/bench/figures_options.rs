@@ -7,10 +7,11 @@ use std::path::PathBuf;
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Figures")]
 pub struct FiguresArgs {
-    /// Measure the fewest values, once: at most 15 minutes for all figures; the default
+    /// Measure the fewest values, once, so that no verdict knows the noise: at most 15 minutes for
+    /// all figures; the default
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Measure all values, several times: at most an hour for all figures
+    /// Measure all values, three times in rotation: about an hour and a half for all figures
     #[arg(long)]
     full: bool,
     /// Directory of the report and of all measured points; a later call continues with the points
@@ -48,6 +49,6 @@ impl FiguresArgs {
 
     /// Returns how often each point is measured.
     pub(super) fn runs(&self) -> usize {
-        if self.full { 2 } else { 1 }
+        if self.full { 3 } else { 1 }
     }
 }

@@ -25,7 +25,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns figure, text, published, ours and shape of a claim's row.
+/// Returns figure, text, published, ours and verdict of a claim's row.
 fn claim(row: &str) -> Option<[&str; 5]> {
     let cells: Vec<&str> = row.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
     let cells: [&str; 5] = cells.try_into().ok()?;
@@ -34,7 +34,7 @@ fn claim(row: &str) -> Option<[&str; 5]> {
 }
 
 /// Returns the claims of a table.
-pub(super) fn claims(text: &str) -> Vec<[&str; 5]> {
+fn claims(text: &str) -> Vec<[&str; 5]> {
     text.lines().filter_map(claim).collect()
 }
 
@@ -50,7 +50,7 @@ fn missing<'t>(page: &str, claims: &[[&'t str; 5]]) -> Vec<&'t str> {
         let (_, section) = page.split_once(&format!("id=\"{figure}\"")).unwrap_or_default();
         let section = section.split("</section>").next().unwrap_or_default();
         section.split(&format!("<td>{}", escaped(text))).skip(1).any(|rest| {
-            // The reason for another shape.
+            // The place in the paper, and the reason for another number.
             let reason =
                 rest.strip_prefix("<br>").and_then(|rest| rest.find("</td>").map(|end| &rest[end..]));
             reason.unwrap_or(rest).starts_with(&numbers)
@@ -66,8 +66,8 @@ fn each_claim_of_the_report_is_on_its_page() {
     let claims = claims(&summary);
     assert!(claims.len() > 100, "{} claims", claims.len());
     report("the compressed page shows each claim: run scripts/report again", missing(&page, &claims));
-    let [figure, text, published, _, shape] = claims[0];
-    assert_eq!(missing(&page, &[[figure, text, published, "0.123 x", shape]]), [text]);
+    let [figure, text, published, _, verdict] = claims[0];
+    assert_eq!(missing(&page, &[[figure, text, published, "0.123 x", verdict]]), [text]);
 }
 
 #[test]

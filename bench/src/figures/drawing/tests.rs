@@ -1,7 +1,7 @@
 //! Tests of drawings.
 
 use super::*;
-use crate::figures::results::Summary;
+use crate::figures::runs::Summary;
 
 fn picture(form: Form, log: bool) -> Picture {
     let value = |number: f64| Summary::of(vec![number, number * 1.5]);

@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// A report of two figures, one of them without numbers.
 fn report() -> Report {
-    let figures = catalogue::all();
+    let figures = catalogue::all().expect("the catalogue");
     let chosen = |id: &str| figures.iter().find(|figure| figure.id == id).expect("a figure");
     let measured = chosen("GC-F1");
     let Content::Regenerated { parts, .. } = &measured.content else { panic!("regenerated") };
@@ -32,7 +32,7 @@ fn report() -> Report {
 fn the_page_has_each_figure_with_picture_and_numbers() {
     let page = page(&report()).expect("a page");
     for text in
-        ["id=\"AC-F2\"", "id=\"GC-F1\"", "<svg", "same shape", "not here", "3.00 x", "6.00 x", "6,000"]
+        ["id=\"AC-F2\"", "id=\"GC-F1\"", "<svg", "same direction, weaker", "3.00 x", "6.00 x", "6,000"]
     {
         assert!(page.contains(text), "no {text}");
     }

@@ -5,19 +5,30 @@ use crate::figures::spec::{Axis, Measure};
 use serde_json::json;
 
 fn part() -> Part {
+    let threads = |count: &str| Choice::new(count, &format!("--threads {count}"));
+    let measure = |name: &str, unit: &str, path: &str, factor| Measure {
+        name: name.into(),
+        unit: unit.into(),
+        path: path.into(),
+        factor,
+    };
     Part {
-        name: "",
+        name: String::new(),
         command: "put".into(),
-        axis: Axis::flag("threads", "--threads", "1 (2) 4"),
+        axis: Axis {
+            name: "threads".into(),
+            values: vec![threads("1"), threads("2").full_only(), threads("4")],
+        },
         variants: vec![Choice::new("a", "--logs {x}"), Choice::new("b", "--logs {x/2}")],
-        measures: vec![Measure { name: "mean", unit: "ms", path: "/latency/mean", factor: 1e-3 }],
+        measures: vec![measure("mean", "ms", "/latency/mean", 1e-3)],
         charts: Vec::new(),
         seconds: (1.0, 2.0),
+        modelled: false,
     }
 }
 
-const fn at(x: &'static str, variant: &'static str) -> At {
-    At { part: "", x, variant, measure: "mean" }
+fn at(x: &str, variant: &str) -> At {
+    At { part: String::new(), x: x.into(), variant: variant.into(), measure: "mean".into() }
 }
 
 #[test]
@@ -31,6 +42,7 @@ fn numbers_are_found_by_field_index_and_condition() {
     assert_eq!(find(&report, "/a/b/1/c"), Some(2.0));
     assert_eq!(find(&report, "/writes[bytes=1&durable=true]/us"), Some(4.0));
     assert_eq!(find(&report, "/rows[name=x]/n"), Some(5.0));
+    assert_eq!(find(&report, "/rows[name=x]/n over /a/b/1/c"), Some(2.5));
     let list = json!([{"name": "a, b", "x": 96.0, "n": 7}]);
     assert_eq!(find(&list, "/[name=a, b&x=96]/n"), Some(7.0));
     for wrong in ["/a/c", "/a/b/2", "/writes[bytes=2]/us", "/rows[nothing]/n", "/rows[name=x", "/a"] {
@@ -74,17 +86,19 @@ fn medians_ratios_and_changes_are_those_of_the_runs() {
         }
     }
     let parts = [part];
-    let ours = |ours| results.ours(&parts, Depth::FULL, ours);
-    assert_eq!(ours(Ours::Value(at("1", "a"))), Some(2.0));
-    assert_eq!(ours(Ours::Value(at("4", "b"))), Some(4.0));
-    assert_eq!(ours(Ours::Ratio(at("4", "b"), at("1", "a"))), Some(2.0));
-    assert_eq!(ours(Ours::Change(at("1", "a"), at("4", "b"))), Some(-50.0));
-    assert_eq!(ours(Ours::Percent(at("1", "a"), at("4", "b"))), Some(50.0));
+    let ours = |ours: Ours| results.ours(&parts, Depth::FULL, &ours);
+    let median = |number| ours(number).map(|number| number.median);
+    assert_eq!(median(Ours::Value(at("1", "a"))), Some(2.0));
+    assert_eq!(median(Ours::Value(at("4", "b"))), Some(4.0));
+    assert_eq!(median(Ours::Ratio(at("4", "b"), at("1", "a"))), Some(2.0));
+    assert_eq!(median(Ours::Change(at("1", "a"), at("4", "b"))), Some(-50.0));
+    // Of each round.
+    let rounds = ours(Ours::Ratio(at("4", "b"), at("1", "a"))).expect("measured");
+    assert_eq!((rounds.min, rounds.max, rounds.runs), (5.0 / 9.0, 3.0, vec![3.0, 5.0 / 9.0]));
     // The command of two threads and half a log for each is that of one thread: not measured.
-    assert_eq!(ours(Ours::Value(at("2", "b"))), None);
-    assert_eq!(ours(Ours::Ratio(at("1", "a"), at("2", "b"))), None);
-    assert_eq!(ours(Ours::Most(at("", "a"))), Some(2.0));
-    assert_eq!(ours(Ours::Spread(at("", "a"))), Some(1.0));
+    assert_eq!(median(Ours::Value(at("2", "b"))), None);
+    assert_eq!(median(Ours::Ratio(at("1", "a"), at("2", "b"))), None);
+    assert_eq!(median(Ours::Absent), None);
     let summary = Summary::of(vec![3.0, 1.0, 2.0]).expect("three");
     assert_eq!((summary.median, summary.min, summary.max), (2.0, 1.0, 3.0));
     assert_eq!(Summary::of(Vec::new()), None);
@@ -102,8 +116,10 @@ fn a_variant_is_compared_with_the_best_other_one_everywhere() {
     let report = |point: &Point| json!({"latency": {"mean": numbers[point.x][point.variant] * 1e3}});
     points.iter().for_each(|point| results.add(&point.command, report(point)));
     let parts = [part];
-    let least =
-        |results: &Results| results.ours(&parts, Depth::FULL, Ours::LeastAgainstOthers(at("", "own")));
+    let least = |results: &Results| {
+        let ours = results.ours(&parts, Depth::FULL, &Ours::LeastAgainstOthers(at("", "own")));
+        ours.map(|ours| ours.median)
+    };
     assert_eq!(least(&results), None, "a point is missing");
     results.add(&missing.command, report(&missing));
     assert_eq!(least(&results), Some(9.0 / 12.0));

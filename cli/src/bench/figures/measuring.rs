@@ -1,5 +1,6 @@
 //! Runs points, each in a process of its own, and keeps their reports in files.
 
+use super::store::Emulated;
 use crate::bench::child::{self, Ended};
 use crate::output::Progress;
 use crate::scratch::Scratch;
@@ -96,11 +97,16 @@ impl<'a> Measuring<'a> {
         let mut counted = HashSet::new();
         for point in points.filter(|point| counted.insert(point.command.join(" "))) {
             self.recall(&point.command)?;
-            let missing = self.runs.saturating_sub(self.results.runs(&point.command));
+            let missing = self.runs_of(&point).saturating_sub(self.results.runs(&point.command));
             self.total += missing as u64;
             self.left += missing as f64 * expected_seconds(&point);
         }
         Ok(())
+    }
+
+    /// Returns how often a point is measured.
+    fn runs_of(&self, point: &Point) -> usize {
+        if point.modelled { 1 } else { self.runs }
     }
 
     /// Returns whether an earlier run measured all of these points; false without points.
@@ -176,10 +182,12 @@ impl<'a> Measuring<'a> {
         // Databases of points are on the disk of the report.
         let scratch = Scratch::within(self.out, "point")?;
         let here = scratch.path().to_string_lossy();
-        let command = point.command.iter().map(|word| word.replace("{here}", &here));
+        let words = point.command.iter().map(|word| word.replace("{here}", &here));
+        let store = Emulated::start(words.collect())?;
         let patience = Duration::from_secs_f64(point.seconds * PATIENCE + 60.0);
         let mut program = child::program("figures")?;
-        program.args(command).args(["--json", "--point"]).current_dir(scratch.path());
+        store.lead(&mut program);
+        program.args(["--json", "--point"]).current_dir(scratch.path());
         let Ended { status, out, errors } = child::run(&mut program, LOOK_EVERY, |passed| {
             self.show(figure);
             match passed > patience {
@@ -202,6 +210,7 @@ impl<'a> Measuring<'a> {
                 let point = &points[(at + round) % points.len()];
                 let key = point.command.join(" ");
                 if self.results.runs(&point.command) > round
+                    || round >= self.runs_of(point)
                     || errors.iter().any(|(failed, _)| *failed == key)
                 {
                     continue;

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   DIR/points/HASH.json     a command and its reports so far; a run that was stopped continues here
-//!   DIR/figures.json, figures.csv, README.md, report.html      written after each figure
+//!   DIR/figures.json, figures.csv, README.md, headlines.md, report.html      written after each figure
 //!   DIR/pictures/ID-N.svg      written at the end
 //! ```
 //!
 //! The points of a figure are measured in rotation: a slow moment of the machine does not meet all
 //! runs of one point. Figures that share points measure them once.
 
+mod store;
 mod measuring;
 
 use super::options::BenchArgs;
@@ -16,9 +17,10 @@ use crate::errors::complain;
 use crate::output::{Outcome, Progress, print_json, print_text};
 use anyhow::{Context, Result, bail};
 use measuring::{Measuring, expected_seconds, write_whole};
-use quench_bench::figures::entry::{Entry, Report, Verdict};
+use quench_bench::figures::claim::Verdict;
+use quench_bench::figures::entry::{Comparison, Entry, Report, State};
 use quench_bench::figures::spec::{Content, Depth, Figure, Point};
-use quench_bench::figures::{catalogue, csv, page, pictures, summary};
+use quench_bench::figures::{catalogue, csv, headlines, page, pictures, summary};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -40,7 +42,7 @@ fn points(figure: &Figure, depth: Depth) -> Vec<Point> {
 
 /// Returns the figures that the names choose: ids, or the beginning of ids.
 fn chosen(names: &[String]) -> Result<Vec<Figure>> {
-    let all = catalogue::all();
+    let all = catalogue::all()?;
     // AC-F1 is not the beginning of AC-F10.
     let fits = |id: &str, name: &str| {
         let (id, name) = (id.to_lowercase(), name.to_lowercase());
@@ -49,11 +51,11 @@ fn chosen(names: &[String]) -> Result<Vec<Figure>> {
             .is_some_and(|rest| !(is_number(name.chars().next_back()) && is_number(rest.chars().next())))
     };
     for name in names {
-        if !all.iter().any(|figure| fits(figure.id, name)) {
+        if !all.iter().any(|figure| fits(&figure.id, name)) {
             bail!("{name} is no figure; `quench bench figures --list` prints all");
         }
     }
-    let wanted = |figure: &Figure| names.is_empty() || names.iter().any(|name| fits(figure.id, name));
+    let wanted = |figure: &Figure| names.is_empty() || names.iter().any(|name| fits(&figure.id, name));
     Ok(all.into_iter().filter(wanted).collect())
 }
 
@@ -112,6 +114,7 @@ fn write_report(out: &Path, report: &Report) -> Result<()> {
     write_whole(&out.join("figures.json"), &serde_json::to_vec_pretty(report)?)?;
     write_whole(&out.join("figures.csv"), csv(report)?.as_bytes())?;
     write_whole(&out.join("README.md"), summary(report).as_bytes())?;
+    write_whole(&out.join("headlines.md"), headlines(report).as_bytes())?;
     write_whole(&out.join("report.html"), page(report)?.as_bytes())
 }
 
@@ -123,17 +126,23 @@ fn write_pictures(out: &Path, report: &Report) -> Result<()> {
 }
 
 fn line(entry: &Entry) -> String {
-    let mut text = format!("{:<8} {:<12} {}", entry.id, entry.verdict.words(), entry.title);
+    let mut text = format!("{:<8} {}", entry.id, entry.title);
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.4}"));
-    for one in &entry.comparisons {
-        let (published, ours) = (number(one.published), number(one.ours));
-        let mark = if one.holds == Some(false) { " (differs)" } else { "" };
+    let add = |text: &mut String, kind: &str, one: &Comparison| {
+        let direction = one.direction.clone().unwrap_or_else(|| number(one.published));
+        let ours = number(one.ours.as_ref().map(|ours| ours.median));
+        let verdict = one.verdict.map_or("", Verdict::words);
         // Writing to a string cannot fail.
-        let _ =
-            write!(text, "\n           {}: published {published}, ours {ours} {}{mark}", one.text, one.unit);
-    }
+        let _ = write!(text, "\n  {kind:<15}{}: published {direction}, ours {ours} {}", one.text, one.unit);
+        if !verdict.is_empty() {
+            let _ = write!(text, ": {verdict}");
+        }
+    };
+    entry.claims.iter().for_each(|one| add(&mut text, "claim", one));
+    entry.shown.iter().for_each(|one| add(&mut text, "shown", one));
+    entry.modelled.iter().for_each(|one| add(&mut text, "model", one));
     for error in &entry.errors {
-        let _ = write!(text, "\n           failed: {error}");
+        let _ = write!(text, "\n  failed         {error}");
     }
     text
 }
@@ -158,12 +167,12 @@ pub(super) fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
         figures: Vec::new(),
     };
     let is_chosen = |figure: &Figure| figures.iter().any(|chosen| chosen.id == figure.id);
-    for figure in catalogue::all() {
+    for figure in catalogue::all()? {
         let points = points(&figure, depth);
         if !is_chosen(&figure) && !measuring.is_known(&points)? {
             continue;
         }
-        let errors = if is_chosen(&figure) { measuring.figure(figure.id, &points) } else { Vec::new() };
+        let errors = if is_chosen(&figure) { measuring.figure(&figure.id, &points) } else { Vec::new() };
         report.figures.push(Entry::of(&figure, depth, measuring.results(), errors));
         write_report(&out, &report)?;
     }
@@ -177,7 +186,7 @@ pub(super) fn run(args: &BenchArgs, json: bool) -> Result<Outcome> {
         print_text(&lines.join("\n"))?;
     }
     complain(&format!("the report is {}", out.join("report.html").display()));
-    let failed = report.figures.iter().any(|entry| entry.verdict == Verdict::Incomplete);
+    let failed = report.figures.iter().any(|entry| entry.state == State::Incomplete);
     Ok(if failed { Outcome::Wrong } else { Outcome::Done })
 }
 

@@ -13,7 +13,7 @@ struct Line {
 #[test]
 fn every_point_is_a_command_of_this_program() {
     for depth in [Depth::QUICK, Depth::FULL] {
-        for figure in catalogue::all() {
+        for figure in catalogue::all().expect("the catalogue") {
             for point in points(&figure, depth) {
                 let command = point.command.join(" ");
                 let words = ["bench"].into_iter().chain(command.split(' '));
@@ -29,9 +29,9 @@ fn every_point_is_a_command_of_this_program() {
 
 #[test]
 fn names_choose_figures_by_their_beginning() {
-    let ids = |names: &[&str]| -> Vec<&str> {
+    let ids = |names: &[&str]| -> Vec<String> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        chosen(&names).expect("figures").iter().map(|figure| figure.id).collect()
+        chosen(&names).expect("figures").iter().map(|figure| figure.id.clone()).collect()
     };
     assert_eq!(ids(&["ac-f9"]), ["AC-F9a", "AC-F9b", "AC-F9c"]);
     assert_eq!(ids(&["AC-F1"]), ["AC-F1"]);
@@ -44,12 +44,12 @@ fn names_choose_figures_by_their_beginning() {
 
 #[test]
 fn points_of_several_figures_are_measured_once() {
-    let figures = catalogue::all();
+    let figures = catalogue::all().expect("the catalogue");
     let commands = |id: &str| -> Vec<String> {
         let figure = figures.iter().find(|figure| figure.id == id).expect("a figure");
         points(figure, Depth::FULL).iter().map(|point| point.command.join(" ")).collect()
     };
     let of_f9 = commands("MS-F9");
     assert!(commands("MS-F11").iter().all(|command| of_f9.contains(command)));
-    assert!(commands("ELR-F17").iter().any(|command| commands("ELR-F21").contains(command)));
+    assert!(commands("ELR-F4").iter().all(|command| commands("ELR-F3").contains(command)));
 }
