@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   DIR/points/HASH.json     a command and its reports so far; a run that was stopped continues here
-//!   DIR/figures.json, figures.csv, README.md, headlines.md, report.html      written after each figure
-//!   DIR/pictures/ID-N.svg      written at the end
+//!   DIR/figures.json, figures.csv, README.md, headlines.md, report.html      after each figure
+//!   DIR/pictures/ID-N.svg      at the end
 //! ```
 //!
 //! The points of a figure are measured in rotation: a slow moment of the machine does not meet all
