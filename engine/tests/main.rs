@@ -28,6 +28,7 @@ mod extents;
 mod fail_nth;
 mod faults;
 mod feeds;
+mod flush_units;
 mod flushes;
 mod footprint;
 mod foreign_files;

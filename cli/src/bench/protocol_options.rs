@@ -73,7 +73,8 @@ pub struct ProtocolArgs {
     #[arg(long, value_parser = |name: &str| Dependency::from_name(name).map_err(said))]
     dependency: Option<Dependency>,
     /// What a log without recent commits does to asynchronous commits of others, with --dependency
-    /// gsn or gsn-rfa: raise (nothing), barrier, hold
+    /// gsn or gsn-rfa: raise (nothing), barrier, hold, worker (as barrier, and no flusher writes it
+    /// for them)
     #[arg(long, value_parser = |name: &str| IdleLogs::from_name(name).map_err(said))]
     idle_logs: Option<IdleLogs>,
     /// What a committer does that finds the latch of the one log taken: latched (it waits),

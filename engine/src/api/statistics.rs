@@ -211,7 +211,7 @@ statistics! {
     /// Bytes of log records written.
     count log_bytes: u64 = |s| s.metrics.log_bytes.get();
     /// Bytes of log segments that recovery would read.
-    level log_bytes_in_use: u64 = |s| s.commit.map_or(0, |commit| commit.log_bytes());
+    level log_bytes_in_use: u64 = |s| s.commit.map_or(0, |commit| commit.segments().bytes_in_use());
     /// Bytes of log segments that are retained only for change feeds.
     level log_history_bytes: u64 = |s| s.commit.map_or(0, |commit| commit.feed_source().log_history_bytes());
     /// Estimated time of recovery if the process ended now, in seconds; 0 in a database that is

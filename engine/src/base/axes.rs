@@ -188,6 +188,10 @@ choices! {
         Barrier = "barrier",
         /// Holds them up until its next commit, or for 10 ms.
         Hold = "hold",
+        /// As `barrier`, and its worker alone writes it: when a flush unit is full, when the worker
+        /// is idle, or when the flush interval has passed. A flusher writes it for the queued
+        /// commits of other logs no earlier. For `writer = worker`.
+        Worker = "worker",
     }
 }
 

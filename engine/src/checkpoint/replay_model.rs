@@ -315,7 +315,7 @@ impl ReplayModel {
     #[must_use]
     pub fn estimate(&self) -> ReplayEstimate {
         let now = self.appended();
-        let log_bytes = self.system.commit().log_file_bytes();
+        let log_bytes = self.system.commit().segments().file_bytes();
         let (pages, stored_pages) = self.changed_pages();
         let (work, mut rates) = {
             let state = self.state.lock();

@@ -281,7 +281,7 @@ impl Appending {
         self.acknowledgments.push(log.id, csn, pending, latch);
         match durability {
             _ if required < watermark => {}
-            Level::Durable => log.flush_request.require_watermark(required),
+            Level::Durable => self.durability.require_watermark(log, required),
             Level::BoundedLoss => {
                 let due = levels::due(durability, ready, ready, &self.axes);
                 log.flush_request.require_watermark_later(required, due);
@@ -340,7 +340,7 @@ impl Appending {
         let latch = self.reserve(log, None, true)?;
         acknowledgments.push(log.id, Csn::ZERO, pending, &latch);
         let required = durability.required_for_queued(Csn::ZERO, pending.dsn, &pending.depends_on());
-        log.flush_request.require_watermark(required);
+        durability.require_watermark(log, required);
         drop(latch);
         durability.rescan();
         if is_satisfied() {

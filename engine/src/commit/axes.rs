@@ -73,6 +73,11 @@ impl Axes {
         matches!(self.writer, Writer::Committer | Writer::Leader | Writer::Worker | Writer::Memory)
     }
 
+    /// Returns `idle_max` if idle workers have their transactions written, and otherwise zero.
+    pub(super) fn measured_idle_max(&self) -> Duration {
+        if self.writer == Writer::Worker { self.idle_max } else { Duration::ZERO }
+    }
+
     /// Returns whether a transaction may have a record in several logs.
     #[inline]
     pub(super) fn is_by_page(&self) -> bool {

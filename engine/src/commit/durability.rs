@@ -194,6 +194,14 @@ impl Durability {
         }
     }
 
+    /// A queued, durable transaction of `log` waits for W to pass `csn`: flushers write the logs
+    /// that hold W back, unless their workers do.
+    pub(super) fn require_watermark(&self, log: &LogWriter, csn: Csn) {
+        if !self.stragglers.leave_writes_to_workers() {
+            log.flush_request.require_watermark(csn);
+        }
+    }
+
     /// Names to `each` what keeps `csn` from being committed.
     pub(super) fn obstacles(&self, csn: Csn, each: &mut dyn FnMut(Obstacle)) {
         self.rule.obstacles(csn, &self.known(), each);

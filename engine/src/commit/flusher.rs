@@ -121,13 +121,14 @@ impl FlusherThread {
         }
         let mut blocks = Vec::new();
         for log in logs().filter(is_due) {
+            let write_is_due = schedule.write_due(log, required) <= horizon;
             let Some(leader) = writes.try_become_leader(log) else { continue };
             // Its worker cannot reap them while this thread leads, and what this thread writes
             // counts only behind them.
             if log.in_flight() > 0 && writes.reap(log, false) {
                 acknowledgments.publish();
             }
-            match log.take_block() {
+            match if write_is_due { log.take_block() } else { None } {
                 Some(block) => blocks.push((leader, block)),
                 None if log.in_flight() > 0 && writes.reap(log, true) => acknowledgments.publish(),
                 None => {}

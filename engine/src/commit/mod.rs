@@ -44,6 +44,7 @@ mod dependency;
 mod pending;
 mod environment;
 mod dice;
+mod idle;
 mod cohort;
 mod log_writer;
 mod stragglers;
@@ -79,6 +80,7 @@ pub use chunks::Chunks;
 pub use environment::Hooks;
 pub use failure::PoisonOnPanic;
 pub use feed_source::FeedSource;
+pub use idle::IdleTimes;
 pub use metrics::CommitMetrics;
 pub use pending::{Pending, Record, Ticket};
 pub use predecessors::Predecessors;
@@ -89,7 +91,7 @@ use crate::base::clock::Nanos;
 use crate::base::settings::Settings;
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, PageId, Result};
 use crate::device::mapped::MemoryFacts;
-use crate::log::ChainEnd;
+use crate::log::{ChainEnd, DIRECTORY, SegmentPool};
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
@@ -153,8 +155,7 @@ impl Commit {
             // The page cache reports the error of one write to another's flush.
             axes.writes_in_flight = 1;
         }
-        let shares_flush = start.storage.shares_flush(crate::log::DIRECTORY);
-        let sharing = Arc::new(Sharing::new(axes.shared_flush, shares_flush));
+        let sharing = Arc::new(Sharing::new(axes.shared_flush, start.storage.shares_flush(DIRECTORY)));
         let writes = Arc::new(start::components(settings, start, &axes));
         let Writes { environment, durability, acknowledgments, failure, .. } = &*writes;
         let mapped = (environment.clone(), durability.clone(), acknowledgments.clone());
@@ -456,10 +457,15 @@ impl Commit {
     /// `begun`: reaps and submits writes where workers do that, and gives up the CPU now and then,
     /// unless it `waited` for the commit.
     pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos, waited: bool) {
-        let axes = &self.appending.axes;
         self.protocol.end_of_transaction(log, begun, now);
-        self.workers.acknowledge(&self.acknowledgments, axes, log);
+        self.workers.acknowledge(&self.acknowledgments, &self.appending.axes, log);
         workers::yield_now_and_then(&self.environment, &self.writes.neighbours, log, now, waited);
+    }
+
+    /// Returns the idle times of workers, which hear of all work in the engine.
+    #[must_use]
+    pub fn idle_times(&self) -> &IdleTimes {
+        &self.writes.idle
     }
 
     /// Makes everything that was drawn so far durable. From then on it counts as acknowledged.
@@ -494,16 +500,10 @@ impl Commit {
         &self.environment.metrics
     }
 
-    /// Log bytes in use.
+    /// Returns the segments of all logs.
     #[must_use]
-    pub fn log_bytes(&self) -> u64 {
-        self.environment.segments.bytes_in_use()
-    }
-
-    /// Bytes of all files of the log: what recovery would read.
-    #[must_use]
-    pub fn log_file_bytes(&self) -> u64 {
-        self.environment.segments.file_bytes()
+    pub fn segments(&self) -> &SegmentPool {
+        &self.environment.segments
     }
 
     /// Returns the bytes written to the segments of each log.

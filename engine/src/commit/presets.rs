@@ -77,7 +77,7 @@ impl Axes {
 /// `InvalidArgument` that names the setting and what it contradicts.
 pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     let axes = Axes::of(settings);
-    let Axes { layout, writer, acknowledger, dependency, .. } = axes;
+    let Axes { layout, writer, acknowledger, .. } = axes;
     let default = Settings::default();
     let refuse = |name, what: String| Err(Error::invalid(what).at(Location::Setting(name)));
     let preset = settings.preset.name();
@@ -129,7 +129,7 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
         return refuse("writer", format!("committer is for one log, there are {logs}"));
     }
     check_append(settings, writer, logs)?;
-    check_dependency(settings, dependency, logs)?;
+    check_dependency(settings, &axes, logs)?;
     let is_named = settings.writer.is_some() || preset_is_worker(settings, writer);
     if let Some(method) = settings.durability_method.filter(|_| is_named)
         && (writer == Writer::Worker) == (method == MethodSetting::Flusher)
@@ -156,7 +156,8 @@ fn check_append(settings: &Settings, writer: Writer, logs: usize) -> Result<()> 
 }
 
 /// Refuses a rule that does not fit the logs, and what fits only rules that go by clocks.
-fn check_dependency(settings: &Settings, dependency: Dependency, logs: usize) -> Result<()> {
+fn check_dependency(settings: &Settings, axes: &Axes, logs: usize) -> Result<()> {
+    let Axes { dependency, writer, .. } = *axes;
     let refuse = |name, what: String| Err(Error::invalid(what).at(Location::Setting(name)));
     if dependency == Dependency::LogOrder && logs > 1 {
         let what = format!("log-order is no order between {logs} logs; csn or dsn is");
@@ -166,6 +167,12 @@ fn check_dependency(settings: &Settings, dependency: Dependency, logs: usize) ->
     if settings.idle_logs != IdleLogs::Raise && !has_clocks {
         let what = format!("dependency = {dependency} has no clocks that an idle log could hold back");
         return refuse("idle_logs", what);
+    }
+    if settings.idle_logs == IdleLogs::Worker && writer != Writer::Worker {
+        return refuse(
+            "idle_logs",
+            format!("worker: with writer = {writer} no log has a worker that writes it"),
+        );
     }
     Ok(())
 }

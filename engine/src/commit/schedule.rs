@@ -52,28 +52,35 @@ impl Schedule {
         log.cohort.expected_until(self.clock.now())
     }
 
-    /// Returns when a flusher has to write `log`, by its own records and by the CSN that
-    /// transactions of any log require W to pass. Not while the log has a leader: when a leader
-    /// resigns, it wakes the flusher for what is left.
+    /// Returns when a flusher has to see to `log`: to write it, or to complete what its worker left
+    /// in flight. Not while the log has a leader: when a leader resigns, it wakes the flusher for
+    /// what is left.
     pub(super) fn due(&self, log: &LogWriter, required: Option<Csn>) -> Nanos {
-        let in_flight = log.in_flight() > 0;
-        if log.has_leader() || !(in_flight || log.has_unwritten()) {
+        if log.has_leader() {
             return NEVER;
         }
-        let began = log.last_write_began();
+        let reap = if log.in_flight() > 0 { levels::after(log.last_write_began(), GRACE) } else { NEVER };
+        let mut due = self.write_due(log, required).min(reap);
+        // Where committers only sleep, it is the flusher that waits for the cohort.
+        if due != NEVER && self.axes.await_cohort && self.delegates_to_flusher(log) {
+            due = due.max(self.cohort_expected_until(log).unwrap_or(NOW));
+        }
+        due
+    }
+
+    /// Returns when a flusher has to write what waits in `log`, by its own records and by the CSN
+    /// that transactions of any log require W to pass. A worker that was preempted while a write
+    /// is in flight has its bytes written no earlier: its flush unit is not full.
+    pub(super) fn write_due(&self, log: &LogWriter, required: Option<Csn>) -> Nanos {
+        if !(log.in_flight() > 0 || log.has_unwritten()) {
+            return NEVER;
+        }
         let mut due = log.flush_request.due();
         if self.axes.writer == Writer::Worker && due != NOW && due != NEVER {
             due = levels::after(due, GRACE);
         }
-        if in_flight {
-            due = due.min(levels::after(began, GRACE));
-        }
         if required.is_some_and(|csn| self.durability.watermark.holds_back(log.id, csn)) {
-            due = due.min(levels::after(began, self.axes.flush_interval.min(PACE)));
-        }
-        // Where committers only sleep, it is the flusher that waits for the cohort.
-        if due != NEVER && self.axes.await_cohort && self.delegates_to_flusher(log) {
-            due = due.max(self.cohort_expected_until(log).unwrap_or(NOW));
+            due = due.min(levels::after(log.last_write_began(), self.axes.flush_interval.min(PACE)));
         }
         due
     }

@@ -8,6 +8,7 @@ use super::durability::Durability;
 use super::environment::{Environment, Hooks};
 use super::failure::Failure;
 use super::flushers::Flushers;
+use super::idle::IdleTimes;
 use super::log_writer::LogWriter;
 use super::metrics::CommitMetrics;
 use super::poison::Poison;
@@ -84,9 +85,10 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
     Writes {
         failure: Arc::new(Failure::new(all.0.clone(), all.1.clone(), of.0.clone(), of.1.clone())),
         acknowledgments: Arc::new(Acknowledgments::new(all.0, all.1, of.0, of.1, axes, entries)),
-        schedule: Arc::new(Schedule::new(axes, clock, durability.clone())),
+        schedule: Arc::new(Schedule::new(axes, clock.clone(), durability.clone())),
         deadline: Arc::new(WriteDeadline::new(settings.write_deadline)),
         neighbours: Neighbours::new(axes, count),
+        idle: IdleTimes::new(clock, axes.measured_idle_max()),
         environment,
         durability,
         flushers,

@@ -12,6 +12,7 @@ use super::durability::Durability;
 use super::environment::Environment;
 use super::failure::Failure;
 use super::flushers::Flushers;
+use super::idle::IdleTimes;
 use super::levels::{self, NOW};
 use super::log_writer::{Leader, LeaderObserver, LogWriter, Piggybacked};
 use super::pending::Ticket;
@@ -37,6 +38,7 @@ pub(super) struct Writes {
     pub schedule: Arc<Schedule>,
     pub deadline: Arc<WriteDeadline>,
     pub neighbours: Neighbours,
+    pub idle: IdleTimes,
 }
 
 /// A write of a log in flight. It ends when this is dropped: whether it completed, failed, or

@@ -16,6 +16,7 @@ pub mod event;
 pub mod priority_lock;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+mod sleeps;
 mod slices;
 
 pub use backoff::Backoff;
@@ -47,6 +48,7 @@ pub mod atomic {
 /// Threads of the current scheduler.
 pub mod thread {
     pub use super::imp::thread::{JoinHandle, yield_now};
+    pub use super::sleeps::times_slept;
     pub use super::slices::ask_for_short_slices;
 
     /// Sleeps for about `time`. Under a model checker, which has no time, it only yields.

@@ -65,6 +65,7 @@ impl ActiveTransaction {
     /// # Errors
     /// `Busy` at the limit of open transactions.
     pub fn begin(system: &Arc<TransactionSystem>, options: TransactionOptions) -> Result<ActiveTransaction> {
+        let begun = system.clock.now();
         system.versions.throttle();
         let id = system.descriptors.take()?;
         // Locking reads have no snapshot. That of a pessimistic transaction is taken when it is
@@ -81,7 +82,7 @@ impl ActiveTransaction {
             snapshot: Cell::new(snapshot),
             dependencies: Dependencies::new(system),
             writes: WriteSet::take(),
-            begun: system.clock.now(),
+            begun,
             chunks: None,
             broken: None,
             open: true,

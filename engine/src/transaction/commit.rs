@@ -85,11 +85,13 @@ impl ActiveTransaction {
                 }
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, pending.waits);
                 system.versions.collect_after(to_collect);
+                commit.idle_times().worked(pending.begun);
                 tracing::debug!(csn = ticket.csn.0, "committed");
                 Ok(ticket.csn)
             }
             Precommitted::ReadOnly(pending) => {
                 commit.finish_read_only(pending)?;
+                commit.idle_times().worked(pending.begun);
                 Ok(Csn::ZERO)
             }
         }
@@ -112,11 +114,13 @@ impl ActiveTransaction {
             Precommitted::Written(ticket, pending, to_collect, _) => {
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
                 system.versions.collect_after(to_collect);
+                commit.idle_times().worked(pending.begun);
                 Submitted::Written(ticket)
             }
             Precommitted::ReadOnly(pending) => {
                 let log = system.log_of_thread();
                 commit.enqueue_read_only(log, pending)?;
+                commit.idle_times().worked(pending.begun);
                 Submitted::ReadOnly(commit.tickets_of_reader(log, &pending))
             }
         })

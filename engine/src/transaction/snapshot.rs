@@ -7,6 +7,7 @@ use super::descriptor::{DescriptorId, Stamp};
 use super::range::{Observed, RangeCursor};
 use super::system::TransactionSystem;
 use super::view::View;
+use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Result};
 use crate::sync::Mutex;
@@ -87,6 +88,8 @@ pub struct ReadSnapshot {
     /// The newest acknowledged CSN when the snapshot began. Later snapshots see at least that much.
     acknowledged: Csn,
     used: Mutex<Vec<TableUse>>,
+    /// When it began, if idle time is measured.
+    begun: Option<Nanos>,
 }
 
 impl ReadSnapshot {
@@ -101,13 +104,15 @@ impl ReadSnapshot {
     /// # Errors
     /// `Busy` at the limit of open snapshots.
     pub fn begin(system: &Arc<TransactionSystem>) -> Result<ReadSnapshot> {
+        let begun = system.committed.running().and_then(|commit| commit.idle_times().work_begins());
         let id = system.descriptors.take()?;
         let mut acknowledged = Csn::ZERO;
         let csn = system.descriptors.pin(id, || {
             acknowledged = system.committed.newest_acknowledged();
             acknowledged.max(last_commit(system))
         });
-        Ok(ReadSnapshot { system: system.clone(), id, csn, acknowledged, used: Mutex::new(Vec::new()) })
+        let used = Mutex::new(Vec::new());
+        Ok(ReadSnapshot { system: system.clone(), id, csn, acknowledged, used, begun })
     }
 
     /// Returns the CSN of the snapshot.
@@ -326,5 +331,8 @@ impl Drop for ReadSnapshot {
         self.used.lock().drain(..).for_each(TableUse::end);
         self.system.descriptors.release(self.id);
         self.system.versions.snapshot_ended(self.csn);
+        if let (Some(begun), Some(commit)) = (self.begun, self.system.committed.running()) {
+            commit.idle_times().worked(begun);
+        }
     }
 }

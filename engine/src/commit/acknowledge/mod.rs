@@ -259,7 +259,7 @@ impl Acknowledgments {
             }
             if blocked && self.durability.clocks().is_some() {
                 // A record with a higher CSN can have a lower GSN.
-                self.durability.logs[0].flush_request.require_watermark(watermark.newest_drawn());
+                self.durability.require_watermark(&self.durability.logs[0], watermark.newest_drawn());
             }
             if !blocked {
                 return any;

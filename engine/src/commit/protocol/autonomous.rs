@@ -8,9 +8,9 @@
 //!    ([`super::super::stealing`]), or if the log is due by time. It never blocks on either;
 //! 3. acknowledges the queued transactions of its group of logs, always or at random
 //!    (`acknowledgment_group`, `acknowledgment_odds`);
-//! 4. if it is idle between its transactions, has the flusher write its log and acknowledge, at
-//!    once (force commit), with the probability average idle time / `idle_max`. A fixed bound
-//!    instead would starve a worker just below it.
+//! 4. if it is idle between its transactions ([`super::super::idle`]), has the flusher write its
+//!    log and acknowledge, at once (force commit), with the probability average idle time /
+//!    `idle_max`.
 //!
 //! A committer that waits leads or follows, as with `group`. A worker that goes away leaves its log
 //! overdue, or with writes in flight: then the flusher takes over.
@@ -27,7 +27,6 @@
 
 use super::super::acknowledge::GRACE;
 use super::super::axes::{Axes, Gather};
-use super::super::dice::dice;
 use super::super::levels::{self, NEVER, NOW};
 use super::super::log_writer::LogWriter;
 use super::super::pending::Ticket;
@@ -38,7 +37,6 @@ use crate::base::clock::Nanos;
 
 use crate::base::settings::{Acknowledger, Layout, Writer};
 use crate::base::{Csn, LogId, Result};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,26 +47,18 @@ pub(super) const PAGE: Page = Page {
         acknowledger: Acknowledger::Workers,
     },
     start: |parts: Parts<'_>| {
-        let Axes { gather, gather_max, await_cohort, idle_max, .. } = *parts.axes;
-        Arc::new(Autonomous { writes: parts.writes, gather, gather_max, await_cohort, idle_max })
+        let Axes { gather, gather_max, await_cohort, .. } = *parts.axes;
+        Arc::new(Autonomous { writes: parts.writes, gather, gather_max, await_cohort })
     },
 };
 
 /// Time between two looks for completions by a worker that has nothing to submit.
 const POLL_EVERY: Duration = Duration::from_micros(10);
-/// The newest idle time of a thread counts for one part in so many in its average.
-const IDLE_WEIGHT: u64 = 8;
-
-thread_local! {
-    static IDLE: Cell<Idle> = const { Cell::new(Idle { ended: 0, average: 0 }) };
-}
-
 struct Autonomous {
     writes: Arc<Writes>,
     gather: Option<Gather>,
     gather_max: Option<u32>,
     await_cohort: bool,
-    idle_max: Duration,
 }
 
 impl Protocol for Autonomous {
@@ -122,7 +112,7 @@ impl Protocol for Autonomous {
     fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos) {
         let log = self.writes.durability.log(log);
         self.work(log, now);
-        self.delegate_if_idle(log, begun, now);
+        self.delegate_if_idle(log, begun);
     }
 }
 
@@ -153,50 +143,17 @@ impl Autonomous {
         }
     }
 
-    /// Leaves what waits in the log to the flusher if this worker is idle between its transactions.
-    fn delegate_if_idle(&self, log: &LogWriter, begun: Nanos, now: Nanos) {
-        let most = self.idle_max.as_nanos() as u64;
-        if most == 0 {
+    /// Leaves what waits in the log to the flusher if this worker is likely to be idle next.
+    fn delegate_if_idle(&self, log: &LogWriter, begun: Nanos) {
+        let Writes { environment, idle, acknowledgments, flushers, .. } = &*self.writes;
+        if !idle.force(begun) {
             return;
         }
-        let mut idle = IDLE.get();
-        idle.note(begun, now, most);
-        IDLE.set(idle);
-        let environment = &self.writes.environment;
         let is_wanted = log.flush_request.due() != NEVER || log.in_flight() > 0;
-        if is_wanted && !log.has_leader() && idle.forces(most, dice()) && !environment.poison.is_raised() {
+        if is_wanted && !log.has_leader() && !environment.poison.is_raised() {
             environment.metrics.idle_flushes.add(1);
-            self.writes.acknowledgments.force();
-            self.writes.flushers.delegate(log, NOW);
+            acknowledgments.force();
+            flushers.delegate(log, NOW);
         }
     }
 }
-
-/// Idle time of a thread between its transactions, in ns.
-#[derive(Clone, Copy, Debug, Default)]
-struct Idle {
-    /// When its last transaction asked to commit; 0 before the first.
-    ended: u64,
-    average: u64,
-}
-
-impl Idle {
-    /// Notes a transaction that began at `begun` and asked to commit at `ended`. An idle time above
-    /// twice `most` counts as that, and a small part of `most` as nothing: a thread that does
-    /// nothing else needs that long between two.
-    fn note(&mut self, begun: Nanos, ended: Nanos, most: u64) {
-        if self.ended != 0 {
-            let idle = begun.0.saturating_sub(self.ended);
-            let idle = if idle < most / 8 { 0 } else { idle.min(2 * most) };
-            self.average = (self.average * (IDLE_WEIGHT - 1) + idle) / IDLE_WEIGHT;
-        }
-        self.ended = ended.0.max(1);
-    }
-
-    fn forces(self, most: u64, dice: u64) -> bool {
-        self.average > 0 && self.average >= dice % most
-    }
-}
-
-#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
-mod tests;

@@ -1,0 +1,114 @@
+//! Workers that are never idle fill their flush units: a write has about as many bytes as a unit.
+
+use crate::support::test_database::{TestDatabase, tiny};
+use quenchdb::{Acknowledger, Database, Dependency, IdleLogs, Preset, Settings, Statistics, Writer};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Transactions of a worker.
+const TRANSACTIONS: u64 = 20_000;
+
+/// Workers that write at a full unit, or when they are idle for 50 us, and at no other time.
+fn settings(unit: usize, logs: usize) -> Settings {
+    tiny(64 << 20).with(|s| {
+        s.preset = Preset::Autonomous;
+        s.logs = logs;
+        s.writer = Some(Writer::Worker);
+        s.acknowledger = Some(Acknowledger::Workers);
+        s.stealing_group = Some(1);
+        s.flush_interval = Some(Duration::from_secs(1));
+        s.idle_max = Duration::from_micros(50);
+        s.flush_unit_bytes = unit;
+        s.segment_bytes = 1 << 20;
+        s.log_bytes_max = 64 << 20;
+    })
+}
+
+/// Runs `threads` workers that change rows of the same pages without a pause. Returns what they
+/// cost: log bytes, writes, and writes forced because a worker seemed idle.
+fn busy(db: &Database, threads: u64) -> [u64; 3] {
+    let table = db.create_table("rows").expect("new");
+    db.transact(|tx| tx.insert(&table, "durable", "row")).expect("commits");
+    let begun = db.statistics();
+    let work = |thread: u64| {
+        for n in 0..TRANSACTIONS {
+            let mut tx = db.begin().expect("open");
+            tx.insert(&table, (n % 50 * 8 + thread).to_be_bytes(), [7; 100]).expect("no conflict");
+            drop(tx.commit_async().expect("room"));
+            if n % 4 == 0 {
+                // Reads and aborts are work, too.
+                let snapshot = db.begin_read().expect("open");
+                snapshot.get(&table, "durable").expect("readable");
+                db.begin().expect("open").abort();
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|thread| drop(scope.spawn(move || work(thread)))));
+    let counts = |s: &Statistics| [s.log_bytes, s.device_writes, s.idle_flushes];
+    let (before, after) = (counts(&begun), counts(&db.statistics()));
+    std::array::from_fn(|i| after[i] - before[i])
+}
+
+/// Checks that the writes of the log have a unit each, within 10 %.
+#[track_caller]
+fn assert_units([bytes, writes, forced]: [u64; 3], unit: usize) {
+    let each = bytes as f64 / writes as f64;
+    let about = unit as f64 * 0.9..unit as f64 * 1.1;
+    assert!(about.contains(&each), "{each:.0} bytes a write, unit {unit}; {forced} of {writes} forced");
+}
+
+#[test]
+fn a_busy_worker_fills_its_flush_units() {
+    for unit in [4096, 16 << 10] {
+        let db = settings(unit, 1).open_in_memory();
+        assert_units(busy(&db, 1), unit);
+    }
+}
+
+/// Pre-emption is no idle time: more threads than processors compute meanwhile.
+#[test]
+fn a_preempted_worker_fills_its_flush_units() {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 * std::thread::available_parallelism().expect("known").get() {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let db = settings(16 << 10, 1).open_in_memory();
+        let cost = busy(&db, 1);
+        stop.store(true, Ordering::Relaxed);
+        assert_units(cost, 16 << 10);
+    });
+}
+
+/// With remote flush avoidance a commit waits for other logs. With `idle_logs = worker` their
+/// workers write them, at full units; otherwise a flusher writes them soon.
+#[test]
+fn logs_that_are_left_to_their_workers_fill_their_units() {
+    for unit in [4096, 16 << 10] {
+        let settings = settings(unit, 2).with(|s| {
+            s.dependency = Some(Dependency::GsnRfa);
+            s.idle_logs = IdleLogs::Worker;
+        });
+        let db = settings.open_in_memory();
+        assert_units(busy(&db, 2), unit);
+    }
+}
+
+/// A worker that waits for its next request between two transactions has them written soon.
+#[test]
+fn an_idle_worker_forces_writes() {
+    let db = settings(16 << 10, 1).open_in_memory();
+    let table = db.create_table("rows").expect("new");
+    for n in 0..50_u64 {
+        let mut tx = db.begin().expect("open");
+        tx.insert(&table, n.to_be_bytes(), [7; 100]).expect("no conflict");
+        drop(tx.commit_async().expect("room"));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let forced = db.statistics().idle_flushes;
+    assert!(forced >= 25, "{forced} of 50");
+}
