@@ -34,7 +34,9 @@ impl Place {
         E: ProvideErrorMetadata + StdError + 'static,
     {
         let reason = self.reason(error);
-        self.say(reason.kind, kind, name, &reason.text)
+        let was_cut = [RequestKind::Put, RequestKind::Append].contains(&kind) && has_no_code(error);
+        let outcome = if was_cut { FailureKind::Unknown } else { reason.kind };
+        self.say(outcome, kind, name, &reason.text)
     }
 
     fn reason<E>(&self, error: &SdkError<E, HttpResponse>) -> Reason
@@ -162,6 +164,16 @@ fn classify(status: u16, code: &str) -> (FailureKind, &'static str) {
         _ if [301, 302, 307, 308].contains(&status) => (FailureKind::Denied, ADVICE_REGION),
         _ => classify_status(status, ADVICE_ACCESS),
     }
+}
+
+/// Returns whether the answer is a 400 without a code. A store names a code. What reads HTTP in
+/// front of it has none, and answers so to a request whose connection broke within its body.
+fn has_no_code<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
+    let code = match error {
+        SdkError::ServiceError(service) => service.err().code(),
+        _ => None,
+    };
+    code.is_none() && error.raw_response().is_some_and(|raw| raw.status().as_u16() == 400)
 }
 
 /// Without credentials the request itself was not sent.

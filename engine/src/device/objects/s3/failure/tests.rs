@@ -162,3 +162,15 @@ fn undecodable_answers_leave_the_outcome_unknown() {
     let error = GetError::timeout_error("late");
     assert_eq!(place().failure(RequestKind::Put, "x", &error).kind, FailureKind::Unknown);
 }
+
+/// Regression: a proxy cut an append, the server answered 400, and a database did not open.
+#[test]
+fn a_400_without_a_code_proves_nothing_about_a_body() {
+    let error = GetError::response_error("cut", answer(400, &[]));
+    let kind = |kind| place().failure(kind, "x", &error).kind;
+    assert_eq!(
+        (kind(RequestKind::Put), kind(RequestKind::Append)),
+        (FailureKind::Unknown, FailureKind::Unknown)
+    );
+    assert_eq!(kind(RequestKind::Head), FailureKind::Denied);
+}
