@@ -89,7 +89,7 @@ fn short_sessions_make_few_flushes() {
         skip(&"there is no strace");
         return;
     }
-    // On a busy machine the thread that prepares segments may come late, and flush at a close.
+    // On a busy machine a thread in the background may flush beside them.
     let mut seen = Vec::new();
     for _ in 0..5 {
         let counts = trace_child();
