@@ -15,8 +15,7 @@ impl World<'_> {
         match self.threads[thread].stage {
             Stage::Issue => {
                 let blocks = std::mem::take(&mut self.threads[thread].sealed);
-                let shared = self.input.protocol.shared_flush && blocks.len() > 1;
-                self.threads[thread].flights = self.issue(&blocks, shared);
+                self.threads[thread].flights = self.issue(&blocks);
                 self.threads[thread].stage = Stage::Flights;
                 None
             }

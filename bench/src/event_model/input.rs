@@ -105,8 +105,6 @@ pub struct Protocol {
     pub buffers: u64,
     /// Most writes of one log in flight, of logs that workers write.
     pub in_flight: usize,
-    /// One flush for all logs that one thread has written.
-    pub shared_flush: bool,
     /// Logs that workers write for each other; 1 for none.
     pub steal_group: usize,
     /// Logs that a worker acknowledges.
@@ -193,7 +191,6 @@ impl Default for Protocol {
             buffer_bytes: 1 << 20,
             buffers: 4,
             in_flight: 2,
-            shared_flush: false,
             steal_group: 1,
             ack_group: 2,
             ack_odds: 0,
@@ -230,7 +227,7 @@ impl Default for ModelInput {
 impl Protocol {
     /// The names that [`Protocol::named`] knows: the presets of the engine, then the variants of
     /// the paper on autonomous commit.
-    pub const NAMES: [&'static str; 14] = [
+    pub const NAMES: [&'static str; 12] = [
         "per-transaction",
         "group",
         "queued",
@@ -239,8 +236,6 @@ impl Protocol {
         "restricted",
         "passive",
         "central",
-        "trad",
-        "trad-queue",
         "flush",
         "flush-queue",
         "our-4k",
@@ -285,8 +280,6 @@ impl Protocol {
                 ack_odds: 1,
                 ..background
             },
-            "trad" => Protocol { queue: Queue::Latched, shared_flush: true, ..own_logs },
-            "trad-queue" => Protocol { shared_flush: true, ..own_logs },
             "flush" => Protocol { queue: Queue::Latched, acknowledger: Acknowledger::Background, ..own_logs },
             "flush-queue" => Protocol { acknowledger: Acknowledger::Background, ..own_logs },
             "our-4k" => Protocol { unit_bytes: 4 << 10, ..ours },

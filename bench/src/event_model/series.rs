@@ -147,10 +147,8 @@ fn tpcc(name: &str, workers: usize, costs: &Costs) -> ModelInput {
     }
 }
 
-/// The names of the model and of the paper.
-const VARIANTS: [(&str, &str); 6] = [
-    ("trad", "Trad"),
-    ("trad-queue", "TradQueue"),
+/// The names of the model and of the paper. A worker that is the group committer is not modelled.
+const VARIANTS: [(&str, &str); 4] = [
     ("flush", "Flush"),
     ("flush-queue", "FlushQueue"),
     ("our-4k", "Our4KB"),
@@ -165,7 +163,7 @@ fn stress(figure: &Figure<'_>, costs: &Costs, is_tpcc: bool) -> Result<Vec<Model
 
 fn scalability(figure: &Figure<'_>, costs: &Costs) -> Result<Vec<ModelSeries>> {
     let threads = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 96.0, 128.0, 192.0];
-    let wanted = VARIANTS.iter().filter(|(name, _)| !matches!(*name, "trad" | "flush"));
+    let wanted = VARIANTS.iter().filter(|(name, _)| *name != "flush");
     wanted.map(|(name, shown)| figure.series(shown, &threads, |x| ycsb(name, x as usize, costs))).collect()
 }
 

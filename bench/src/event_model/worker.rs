@@ -347,7 +347,7 @@ impl World<'_> {
     fn lead_flights(&mut self, thread: usize) -> Option<Next> {
         if self.threads[thread].stage == Stage::Issue {
             let blocks = std::mem::take(&mut self.threads[thread].sealed);
-            self.threads[thread].flights = self.issue(&blocks, false);
+            self.threads[thread].flights = self.issue(&blocks);
             self.threads[thread].stage = Stage::Flights;
         }
         if let Some(wait) = self.await_flights(thread) {

@@ -85,20 +85,16 @@ impl World<'_> {
         self.device.flushed(Nanos(at)).0
     }
 
-    /// Submits blocks. With `shared` there is one flush for all of them.
-    pub(super) fn issue(&mut self, blocks: &[Sealed], shared: bool) -> Vec<Flying> {
+    /// Submits blocks, each with a flush of its own.
+    pub(super) fn issue(&mut self, blocks: &[Sealed]) -> Vec<Flying> {
         let mut flying = Vec::with_capacity(blocks.len());
         for (log, id) in blocks {
             let flight = self.logs[*log].flights.iter().find(|flight| flight.id == *id);
             let (bytes, commits) = flight.map_or((0, 0), |flight| (flight.bytes, flight.records.len()));
             self.tally.written_commits += commits as u64;
-            let done = self.write(bytes);
-            let done = if shared { done } else { self.flush(done) };
+            let written = self.write(bytes);
+            let done = self.flush(written);
             flying.push(Flying { log: *log, id: *id, done });
-        }
-        if shared && let Some(last) = flying.iter().map(|flying| flying.done).max() {
-            let done = self.flush(last);
-            flying.iter_mut().for_each(|flying| flying.done = done);
         }
         flying
     }

@@ -44,6 +44,8 @@ pub enum Ours {
     Change(At, At),
     /// The smallest quotient over the axis of the variant and the largest other one.
     LeastAgainstOthers(At),
+    /// At how many values of the axis it is at most so many percent behind the largest other one.
+    CountAgainstOthers(At, u8),
     /// Nothing is measured, because this machine or this program lacks what it takes.
     Absent,
 }

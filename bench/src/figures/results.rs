@@ -97,9 +97,9 @@ impl Results {
         self.summary(part, &point.command, choices(point), &at.measure)
     }
 
-    /// Returns the smallest quotient over the axis of a variant and the largest other one; nothing
-    /// if a point was not measured.
-    fn least_against_others(&self, parts: &[Part], depth: Depth, at: &At) -> Option<Summary> {
+    /// Returns the quotients over the axis of a variant and the largest other one; nothing if a
+    /// point was not measured.
+    fn against_others(&self, parts: &[Part], depth: Depth, at: &At) -> Option<Vec<Summary>> {
         let part = parts.iter().find(|part| part.name == at.part)?;
         let points = part.points(depth);
         let value = |point: &Point| {
@@ -107,17 +107,31 @@ impl Results {
             self.summary(part, &point.command, choices, &at.measure)
         };
         let is_own = |point: &Point| part.variants[point.variant].name == at.variant;
-        let mut least: Option<Summary> = None;
-        for own in points.iter().filter(|point| is_own(point)) {
+        let quotient = |own: &Point| {
             let others = points.iter().filter(|point| point.x == own.x && !is_own(point));
             let others = others.map(value).collect::<Option<Vec<Summary>>>()?;
             let best = others.into_iter().max_by(|one, other| one.median.total_cmp(&other.median))?;
-            let quotient = paired(&value(own)?, &best, |own, best| own / best)?;
-            if least.as_ref().is_none_or(|least| quotient.median < least.median) {
-                least = Some(quotient);
-            }
-        }
-        least
+            paired(&value(own)?, &best, |own, best| own / best)
+        };
+        points.iter().filter(|point| is_own(point)).map(quotient).collect()
+    }
+
+    fn least_against_others(&self, parts: &[Part], depth: Depth, at: &At) -> Option<Summary> {
+        let quotients = self.against_others(parts, depth, at)?;
+        quotients.into_iter().min_by(|one, other| one.median.total_cmp(&other.median))
+    }
+
+    /// Counts in the medians, and in each round of runs.
+    fn count_against_others(&self, parts: &[Part], depth: Depth, at: &At, percent: u8) -> Option<Summary> {
+        let quotients = self.against_others(parts, depth, at)?;
+        let least = 1.0 - f64::from(percent) / 100.0;
+        let count = |of: &dyn Fn(&Summary) -> Option<f64>| {
+            quotients.iter().filter(|one| of(one).is_some_and(|quotient| quotient >= least)).count() as f64
+        };
+        let rounds = quotients.iter().map(|one| one.runs.len()).min()?;
+        let rounds = (0..rounds).map(|round| count(&|one| one.runs.get(round).copied()));
+        let rounds = Summary::of(rounds.collect())?;
+        Some(Summary { median: count(&|one| Some(one.median)), ..rounds })
     }
 
     /// Computes a number of ours: of the medians, and of each round of runs. Nothing if one of the
@@ -133,6 +147,7 @@ impl Results {
                 paired(&at(one)?, &at(other)?, |one, other| (one / other - 1.0) * 100.0)?
             }
             Ours::LeastAgainstOthers(at) => self.least_against_others(parts, depth, at)?,
+            Ours::CountAgainstOthers(at, percent) => self.count_against_others(parts, depth, at, *percent)?,
         };
         number.median.is_finite().then_some(number)
     }

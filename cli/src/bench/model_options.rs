@@ -7,8 +7,8 @@ use std::path::PathBuf;
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "model")]
 pub struct ModelArgs {
-    /// Protocol to run: a preset, or central, trad, trad-queue, flush, flush-queue, our-4k,
-    /// our-16k; default: all presets
+    /// Protocol to run: a preset, or central, flush, flush-queue, our-4k, our-16k;
+    /// default: all presets
     #[arg(long, value_name = "NAME", value_parser = protocol_name)]
     pub protocol: Option<String>,
     /// JSON file with the costs of the steps, as --calibrate writes it; default: those measured on

@@ -104,6 +104,8 @@ struct ClaimRow {
     measure: Option<String>,
     of: Option<String>,
     to: Option<String>,
+    /// Beside the best other one, counts the values of the axis at which it is so near, in percent.
+    within: Option<u8>,
     at: Option<String>,
     #[serde(rename = "in")]
     part: Option<String>,
@@ -390,6 +392,12 @@ impl Place<'_> {
             let [x, variant, measure] = [x, variant, measure].map(String::from);
             Ok(At { part: part.name.clone(), x, variant, measure })
         };
+        if row.to.as_deref() == Some(BEST)
+            && let Some(percent) = row.within
+        {
+            let ours = Ours::CountAgainstOthers(named(variant, x, name)?, percent);
+            return Ok((ours, "rows".into()));
+        }
         if row.to.as_deref() == Some(BEST) {
             return Ok((Ours::LeastAgainstOthers(named(variant, x, name)?), measured));
         }

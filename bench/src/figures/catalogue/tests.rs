@@ -209,7 +209,9 @@ fn no_claim_is_judged_by_the_event_model() {
         let Content::Regenerated { claims, shown, modelled, .. } = &figure.content else { continue };
         let is_modelled = |name: &str| parts.iter().any(|part| part.modelled && part.name == name);
         let parts_of = |claim: &Claim| match &claim.ours {
-            Ours::Value(at) | Ours::LeastAgainstOthers(at) => vec![at.part.clone()],
+            Ours::Value(at) | Ours::LeastAgainstOthers(at) | Ours::CountAgainstOthers(at, _) => {
+                vec![at.part.clone()]
+            }
             Ours::Ratio(one, other) | Ours::Change(one, other) => vec![one.part.clone(), other.part.clone()],
             Ours::Absent => Vec::new(),
         };

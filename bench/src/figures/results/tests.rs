@@ -123,4 +123,9 @@ fn a_variant_is_compared_with_the_best_other_one_everywhere() {
     assert_eq!(least(&results), None, "a point is missing");
     results.add(&missing.command, report(&missing));
     assert_eq!(least(&results), Some(9.0 / 12.0));
+    let count = |percent| {
+        let ours = Ours::CountAgainstOthers(at("", "own"), percent);
+        results.ours(&parts, Depth::FULL, &ours).map(|ours| ours.median)
+    };
+    assert_eq!([30, 20, 0].map(count), [Some(3.0), Some(2.0), Some(2.0)]);
 }
