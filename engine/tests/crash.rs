@@ -4,7 +4,8 @@
 //! with a different fate of unflushed writes each time. After each crash the database is opened and
 //! checked:
 //!
-//! 1. Every transaction that was acknowledged before the crash is there. So is every transaction,
+//! 1. Every transaction that was acknowledged before the crash is there; one of level written is
+//!    there after a kill. So is every transaction,
 //!    at any durability level, that committed before the start of a flush, checkpoint or close that
 //!    returned before the crash.
 //! 2. Every transaction is there whole or not at all, and so is everything that it read.
@@ -42,6 +43,8 @@ use std::sync::{Arc, Mutex};
 struct Work {
     /// Acknowledged transactions with the number of disk operations at that time.
     acknowledged: Vec<(usize, Id)>,
+    /// As `acknowledged`, at level written: they survive a kill.
+    written: Vec<(usize, Id)>,
     /// Aborted transactions, which must never be visible.
     aborted: BTreeSet<Id>,
     histories: Vec<RowHistory>,
@@ -57,8 +60,11 @@ impl Work {
         returned_commits::acknowledge(&self.made_durable, &mut self.acknowledged, &mut self.histories);
     }
 
-    fn acknowledged_by(&self, operations: usize) -> BTreeSet<Id> {
-        self.acknowledged.iter().filter(|(at, _)| *at <= operations).map(|(_, id)| *id).collect()
+    /// Returns the transactions that a crash of this kind after so many operations must keep.
+    fn acknowledged_by(&self, operations: usize, crash: CrashKind) -> BTreeSet<Id> {
+        let written = if crash == CrashKind::Kill { &self.written[..] } else { &[] };
+        let all = self.acknowledged.iter().chain(written);
+        all.filter(|(at, _)| *at <= operations).map(|(_, id)| *id).collect()
     }
 }
 
@@ -187,6 +193,7 @@ fn work_in(
             Ok(CommitOutcome::Later(handle)) => handles.push((id, handle)),
             Ok(CommitOutcome::Observed(ids)) => ids.into_iter().for_each(note),
             Ok(CommitOutcome::Aborted) => drop(done().aborted.insert(id)),
+            Ok(CommitOutcome::Written) => done().written.push((storage.operations(), id)),
             Ok(CommitOutcome::Bounded | CommitOutcome::Lazy) => {}
             Err(error) => {
                 if is_certain(&error) {
@@ -335,7 +342,7 @@ fn run(seed: u64, points: u64) -> Done {
             "seed {seed}, point {point}: {first:?} after {at} of {end} operations, by {}, {settings:?}",
             first_settings.preset
         );
-        let must = first_life.acknowledged_by(at);
+        let must = first_life.acknowledged_by(at, first);
         let first_fate = random.next_u64();
         let (first_at, disk) = (at, storage.crash(first, at, first_fate));
         let reader = if point % 3 == 0 { open_checkpoint(&disk, &settings, &context) } else { None };
@@ -371,7 +378,7 @@ fn run(seed: u64, points: u64) -> Done {
         let second = done.next_crash(&mut random);
         let context = format!("{context}; then {second:?} after {at} (recovery ended at {recovered_at})");
         let mut must_now = must.clone();
-        must_now.extend(more.acknowledged_by(at));
+        must_now.extend(more.acknowledged_by(at, second));
         if at >= recovered_at {
             // Whatever reads returned must stay.
             must_now.extend(

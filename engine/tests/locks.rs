@@ -584,3 +584,30 @@ fn a_row_released_at_commit_is_durable_when_it_is_read() {
         }
     });
 }
+
+/// A device that takes 20 ms for a write shows which locks last until the commit is durable.
+#[test]
+fn how_long_locks_are_held_is_counted() {
+    let write = Duration::from_millis(20);
+    let (disk, db) = crate::support::small(quenchdb::Preset::Group, 1).create(1);
+    let table = db.create_table("rows").expect("new");
+    let held = |release: LockRelease| {
+        db.reset_statistics();
+        disk.set_delay(write);
+        for key in 0..3_u8 {
+            let options = TransactionOptions::new().locking(Locking::Pessimistic).lock_release(release);
+            let mut tx = db.begin_with(options).expect("free");
+            tx.insert(&table, [key], "value").expect("no conflict");
+            tx.commit().expect("a whole disk");
+        }
+        disk.set_delay(Duration::ZERO);
+        db.statistics().lock_holds
+    };
+    let (early, late) = (held(LockRelease::PreCommit), held(LockRelease::Commit));
+    assert_eq!((early.count, late.count), (3, 3));
+    let write_us = write.as_micros() as f64;
+    assert!(late.mean_us >= write_us, "{late:?}");
+    assert!(early.p50_us < write_us, "{early:?}");
+    db.transact(|tx| tx.insert(&table, "optimistic", "value")).expect("commits");
+    assert_eq!(db.statistics().lock_holds.count, 3, "only pessimistic transactions are timed");
+}

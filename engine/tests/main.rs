@@ -78,3 +78,4 @@ mod verify;
 mod verify_beside;
 mod verify_files;
 mod versions;
+mod written;

@@ -305,7 +305,7 @@ fn work(shared: &Arc<Shared>, number: u8) {
             Ok(CommitOutcome::Observed(ids)) => ids.into_iter().for_each(acknowledge),
             Ok(CommitOutcome::Bounded) => shared.note_bounded_loss(id),
             Ok(CommitOutcome::Aborted) => drop(shared.notes.lock().aborted.insert(id)),
-            Ok(CommitOutcome::Lazy) => {}
+            Ok(CommitOutcome::Written | CommitOutcome::Lazy) => {}
             Err(error) => {
                 if is_certain(&error) {
                     shared.notes.lock().aborted.insert(id);
@@ -341,6 +341,7 @@ fn describe_outcome(ended: &Result<CommitOutcome>) -> String {
         Ok(CommitOutcome::Observed(met)) => format!("read-only, observed {met:?}"),
         Ok(CommitOutcome::Bounded) => "bounded loss".into(),
         Ok(CommitOutcome::Aborted) => "aborted".into(),
+        Ok(CommitOutcome::Written) => "written".into(),
         Ok(CommitOutcome::Lazy) => "lazy".into(),
         Err(error) => format!("failed: {error}"),
     }

@@ -186,11 +186,16 @@ impl Writer {
         }
     }
 
-    /// Runs the action until it does not conflict, at a random level and in a random way.
+    /// Runs the action until it does not conflict, at a random level and in a random way. What is
+    /// written when its commit returns survives a kill, too.
     fn step(&mut self) -> Result<()> {
         let action = self.choose();
         let way = self.random.below(10);
-        let level = if way == 0 { Durability::BoundedLoss } else { Durability::Durable };
+        let level = match way {
+            0 => Durability::BoundedLoss,
+            8 | 9 => Durability::Written,
+            _ => Durability::Durable,
+        };
         loop {
             let mut tx = self.database.begin_with(level)?;
             let done = self.act(&mut tx, action).and_then(|()| {

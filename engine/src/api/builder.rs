@@ -48,6 +48,7 @@ impl Builder {
         recovery_seconds: u32 = recovery_seconds,
         log_bytes_max: u64 = log_bytes_max,
         loss_window: Duration = loss_window,
+        durable_every: u64 = durable_every,
         lock_wait: Duration = lock_wait,
         transact_wait: Duration = Some(transact_wait),
         slow_commit_log: Duration = Some(slow_commit_log),

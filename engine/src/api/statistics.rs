@@ -166,6 +166,9 @@ statistics! {
     count row_wait_seconds: f64 = |s| s.counters.row_wait_ns.get() as f64 / 1e9;
     /// The times of these waits.
     times lock_waits: LatencySummary = |s| LatencySummary::of(&s.counters.lock_waits);
+    /// How long pessimistic transactions held locks and changed rows, from the first to the
+    /// release.
+    times lock_holds: LatencySummary = |s| LatencySummary::of(&s.counters.lock_holds);
     /// Transactions that were chosen to abort because of a deadlock.
     count deadlocks: u64 = |s| s.counters.deadlocks.get();
     /// Waits that ended with a timeout, and requests of transactions that do not wait.
@@ -227,6 +230,10 @@ statistics! {
     count device_writes: u64 = |s| s.metrics.device_writes.get();
     /// Device flushes asked for by commits.
     count device_flushes: u64 = |s| s.metrics.flushes.get();
+    /// Writes to the log device without a flush, for commits of level written.
+    count unflushed_writes: u64 = |s| s.metrics.unflushed_writes.get();
+    /// Commits of level written that returned when their records were written.
+    count written_commits: u64 = |s| s.metrics.written_commits.get();
     /// Checkpoints made.
     count checkpoints: u64 = |s| s.checkpoints.count;
     /// Total time of these checkpoints, in seconds.

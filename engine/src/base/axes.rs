@@ -112,6 +112,9 @@ choices! {
         /// Each worker, through the queue of its log, between two transactions; with waiters their
         /// leader.
         Worker = "worker",
+        /// One worker at a time: between two transactions it writes all logs that have something
+        /// to write, waits, and acknowledges. With waiters their leader.
+        Collector = "collector",
         /// Each committer stores its record in mapped memory and fences it; the background thread
         /// moves full buffers to segments.
         Memory = "memory",

@@ -96,6 +96,9 @@ bugs! {
     StragglersNotDrained "stragglers-not-drained" "commit" "A transaction takes a straggler that it depends on for fenced, without a barrier." "I1, I5";
     NeedsForgotten "needs-forgotten" "commit" "A held-up commit of bounded loss does not cause the writes of other logs that it needs." "I14";
     BoundedLossNeverDue "bounded-loss-never-due" "commit" "A commit of bounded loss is not written before the loss window has passed." "I14";
+    WrittenBeforeWrite "written-before-write" "commit" "A commit of level written returns before its record is written." "written: survives a kill";
+    WrittenCountsAsDurable "written-counts-as-durable" "commit" "A block that was written without a flush counts as durable." "I5";
+    WrittenAlone "written-alone" "commit" "A commit of level written does not wait for what it depends on in other logs." "written 3";
     ChunksNotPinned "chunks-not-pinned" "commit" "A checkpoint covers chunks of transactions that are still open." "rule 16";
 
     DependencySkipped "dependency-skipped" "transaction" "A transaction ignores its dependency on every fourth CSN that it meets." "rule 13, I9";

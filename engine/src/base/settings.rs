@@ -63,6 +63,12 @@ pub enum Durability {
     /// When the transaction, and everything it depends on, survives a power cut.
     #[default]
     Durable,
+    /// When the transaction, and everything it depends on, is written to the log: the device has
+    /// it, or without direct I/O the operating system. It survives the end of the process, however
+    /// it ends. A power cut loses about the last `loss_window` of such commits, as with
+    /// `BoundedLoss`, whose promise holds for `commit_async` at this level. Where a write without
+    /// a flush saves nothing (the log in mapped memory, a store of objects) it is `Durable`.
+    Written,
     /// When the record is in the log buffer. A crash loses about the last `loss_window` of such
     /// commits, never out of order: the surviving commits are a consistent prefix. Their write
     /// begins after three quarters of the window; a device that takes longer than the rest loses
@@ -115,9 +121,12 @@ pub struct Settings {
     /// for each log, and room for a transaction of `transaction_bytes_max` beside them. Default 2
     /// GiB.
     pub log_bytes_max: u64,
-    /// With bounded loss, about how much a crash may lose, 1 ms to 60 s. Writes begin after three
+    /// With bounded loss, about how much a crash may lose, and with the level written a power cut, 1 ms to 60 s. Writes begin after three
     /// quarters of it. Default 10 ms.
     pub loss_window: Duration,
+    /// At level written, one commit in so many waits until it is durable, up to 1,000,000; 0: none.
+    /// Default 0.
+    pub durable_every: u64,
     /// How long a transaction waits for one row or lock before it fails with `LockTimeout`, up to
     /// 1 h. Default 1 s.
     pub lock_wait: Duration,
@@ -182,7 +191,8 @@ pub struct Settings {
     /// The queue of commits without a waiter; `None` is `lock-free`. Default `None`.
     pub queue: Option<Queue>,
     /// Unacknowledged commits without a waiter, of all logs together, beyond which commits wait:
-    /// 1024 to 32,768, and at most what fits in a 128th of the memory, but at least 1024 a log.
+    /// 1024 to 1,638,400, which is 100 MiB. Up to 32,768, at most what fits in a 128th of the
+    /// memory, but at least 1024 a log; more has to fit in a quarter of it, 128 bytes each.
     /// Default 32,768.
     pub queue_entries: usize,
     /// Waiting bytes at which a log without waiting commits is written (not for lazy commits
@@ -270,6 +280,12 @@ pub struct Settings {
 
 /// Largest `log_buffer_bytes`.
 const LOG_BUFFER_BYTES_MAX: usize = 16 << 20;
+/// Without another wish, the commits without a waiter that are queued at a time.
+pub(crate) const QUEUE_ENTRIES_DEFAULT: usize = 32_768;
+/// Queues of 100 MiB.
+const QUEUE_ENTRIES_MAX: u64 = (100 << 20) / 64;
+/// What one of them takes: its entry, and places for two in the rings by CSN.
+const QUEUED_BYTES: u64 = 128;
 
 /// An override of the durability method that the probe would choose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -318,7 +334,7 @@ impl Default for Settings {
             idle_logs: IdleLogs::default(),
             append: Append::default(),
             queue: None,
-            queue_entries: 32_768,
+            queue_entries: QUEUE_ENTRIES_DEFAULT,
             flush_unit_bytes: 0,
             log_buffer_bytes: 0,
             segment_bytes: 16 << 20,
@@ -335,6 +351,7 @@ impl Default for Settings {
             gather_siblings: 5,
             gather_max: 0,
             loss_window: Duration::from_millis(10),
+            durable_every: 0,
             write_deadline: Duration::from_secs(60),
             lock_wait: Duration::from_secs(1),
             transact_wait: None,
@@ -470,7 +487,14 @@ impl Settings {
         within("acknowledgment_group", self.acknowledgment_group as u64, 1, 64)?;
         within("acknowledgment_odds", self.acknowledgment_odds.into(), 0, 64)?;
         within("stealing_group", self.stealing_group.unwrap_or(1) as u64, 0, 64)?;
-        within("queue_entries", self.queue_entries as u64, 1024, 32_768)
+        within("queue_entries", self.queue_entries as u64, 1024, QUEUE_ENTRIES_MAX)?;
+        let bytes = self.queue_entries as u64 * QUEUED_BYTES;
+        if self.queue_entries > QUEUE_ENTRIES_DEFAULT && bytes > self.memory_bytes / 4 {
+            let entries = self.queue_entries;
+            let why = format!("{entries} take {bytes} bytes, more than a quarter of memory_bytes");
+            return refuse("queue_entries", why);
+        }
+        Ok(())
     }
 
     fn validate_log(&self) -> Result<()> {
@@ -491,6 +515,7 @@ impl Settings {
     fn validate_times(&self) -> Result<()> {
         within("idle_max", microseconds(self.idle_max), 0, 10_000)?;
         within("recovery_seconds", self.recovery_seconds.into(), 1, 3600)?;
+        within("durable_every", self.durable_every, 0, 1_000_000)?;
         within("loss_window", milliseconds(self.loss_window), 1, 60_000)?;
         if !self.write_deadline.is_zero() {
             within("write_deadline", milliseconds(self.write_deadline), 100, 3_600_000)?;

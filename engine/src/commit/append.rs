@@ -282,7 +282,7 @@ impl Appending {
         match durability {
             _ if required < watermark => {}
             Level::Durable => self.durability.require_watermark(log, required),
-            Level::BoundedLoss => {
+            Level::BoundedLoss | Level::Written => {
                 let due = levels::due(durability, ready, ready, &self.axes);
                 log.flush_request.require_watermark_later(required, due);
             }
@@ -314,7 +314,9 @@ impl Appending {
             };
         }
         let unsealed = log.log.unsealed_bytes();
-        let unit_reached = level != Level::Lazy && unsealed >= self.axes.flush_unit_bytes;
+        // A committer of level written writes by itself.
+        let counts_units = !matches!(level, Level::Lazy | Level::Written);
+        let unit_reached = counts_units && unsealed >= self.axes.flush_unit_bytes;
         // Lazy records alone wait until half a buffer is full.
         let half = self.axes.flush_unit_bytes.max(log.log.buffer_bytes() / 2);
         if unit_reached || unsealed >= half {
@@ -496,7 +498,7 @@ impl Appending {
         }
         log.full.notify_all();
         // A worker is at the end of its transaction soon.
-        if self.axes.writer != Writer::Worker {
+        if !matches!(self.axes.writer, Writer::Worker | Writer::Collector) {
             self.writes.flushers.delegate(log, levels::NOW);
         }
         true

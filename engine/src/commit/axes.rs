@@ -70,7 +70,7 @@ pub struct Axes {
 impl Axes {
     /// Returns whether a thread that waits writes.
     pub(super) fn waiters_write(&self) -> bool {
-        matches!(self.writer, Writer::Committer | Writer::Leader | Writer::Worker | Writer::Memory)
+        !matches!(self.writer, Writer::Background | Writer::FlusherPerLog)
     }
 
     /// Returns `idle_max` if idle workers have their transactions written, and otherwise zero.

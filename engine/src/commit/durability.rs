@@ -10,7 +10,7 @@ use super::log_writer::LogWriter;
 use super::pending::{Pending, Ticket};
 use super::predecessors::Predecessors;
 use super::stragglers::Stragglers;
-use super::watermark::Watermark;
+use super::watermark::{RingSize, Watermark};
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Dependency;
@@ -51,13 +51,14 @@ impl Durability {
         oldest.filter(|(_, since)| now.since(*since) >= patience)
     }
 
-    pub(super) fn new(logs: Box<[LogWriter]>, axes: &Axes, first_csn: Csn) -> Durability {
+    pub(super) fn new(logs: Box<[LogWriter]>, axes: &Axes, first_csn: Csn, ring: RingSize) -> Durability {
         let (count, dependency) = (logs.len(), axes.dependency);
-        let rule = rule_named(dependency, count);
+        let rule = rule_named(dependency, count, ring);
+        let undecided_logs = if dependency == Dependency::LogOrder { 0 } else { count };
         Durability {
             logs,
-            watermark: Watermark::new(count, first_csn),
-            undecided: Undecided::new(if dependency == Dependency::LogOrder { 0 } else { count }),
+            watermark: Watermark::new(count, first_csn, ring),
+            undecided: Undecided::new(undecided_logs, ring),
             stragglers: Stragglers::new(axes.idle_logs, count),
             lists_predecessors: rule.lists_predecessors(),
             rule,

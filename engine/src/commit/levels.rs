@@ -4,10 +4,11 @@
 //! |---|---|---|
 //! | durable | never by a timer: the committer causes the write | at once, or an interval after the last write |
 //! | bounded loss | the same | before the loss window has passed |
+//! | written | it writes without a flush ([`super::written`]); durable as bounded loss | as bounded loss |
 //! | lazy | the same | never of its own accord; see `Commit::hasten` |
 //!
-//! Levels differ only in when a write is caused. Every write of a log block is durable and takes
-//! everything that the log holds, so a shared flush honours the strictest level (I15), and lazy
+//! Levels differ only in when a write is caused. Every write of a log block takes everything that
+//! the log holds, and is durable unless a committer of level written caused it. So a shared flush honours the strictest level (I15), and lazy
 //! records are written with others. What a commit needs of other logs is due when the commit is, at
 //! the levels durable and bounded loss ([`super::log_writer::FlushRequest`]): until then, recovery
 //! would discard the commit. A waiter, at any level, causes the writes that it needs (rule 5, I14).
@@ -43,7 +44,9 @@ pub(super) fn due(level: Durability, ready: Nanos, last_write: Nanos, axes: &Axe
         Durability::Durable => ready.max(after(last_write, axes.flush_interval)),
         // The last quarter is for the write itself.
         Durability::BoundedLoss if planted::is(Bug::BoundedLossNeverDue) => NEVER,
-        Durability::BoundedLoss => after(ready, axes.loss_window - axes.loss_window / 4),
+        Durability::BoundedLoss | Durability::Written => {
+            after(ready, axes.loss_window - axes.loss_window / 4)
+        }
         Durability::Lazy => NEVER,
     }
 }

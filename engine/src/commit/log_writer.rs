@@ -19,6 +19,7 @@
 use super::axes::Axes;
 use super::cohort::Cohort;
 use super::levels::NEVER;
+use super::unflushed::Unflushed;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Append;
@@ -55,6 +56,8 @@ pub(super) struct LogWriter {
     pub flush_request: CachePadded<FlushRequest>,
     pub worker_queue: WorkerQueue,
     pub piggyback: Piggyback,
+    /// Blocks that are written and not durable.
+    pub unflushed: Unflushed,
     leader: AtomicBool,
     sealed: Mutex<VecDeque<SealedBlock>>,
     /// Blocks in `sealed`.
@@ -150,6 +153,7 @@ impl LogWriter {
             flush_request: CachePadded::new(FlushRequest::none()),
             worker_queue: WorkerQueue::new(axes.writes_in_flight),
             piggyback: Piggyback::none(),
+            unflushed: Unflushed::new(),
             leader: AtomicBool::new(false),
             sealed: Mutex::new(VecDeque::with_capacity(SEALED_BLOCKS)),
             sealed_count: AtomicU32::new(0),
@@ -182,9 +186,23 @@ impl LogWriter {
         self.take_block_and(|_, _| ()).map(|(block, ())| block)
     }
 
+    /// As [`LogWriter::take_block`], for a write after which the log is due as before: the block
+    /// does not become durable with it.
+    pub(super) fn take_block_and_keep_due(&self) -> Option<SealedBlock> {
+        self.take(false, |_, _| ()).map(|(block, ())| block)
+    }
+
     /// As [`LogWriter::take_block`]; `then` sees the block under the latch.
     pub(super) fn take_block_and<R>(
         &self,
+        then: impl FnOnce(&mut LogGuard<'_>, &SealedBlock) -> R,
+    ) -> Option<(SealedBlock, R)> {
+        self.take(true, then)
+    }
+
+    fn take<R>(
+        &self,
+        becomes_durable: bool,
         then: impl FnOnce(&mut LogGuard<'_>, &SealedBlock) -> R,
     ) -> Option<(SealedBlock, R)> {
         let mut latch = self.log.lock();
@@ -199,7 +217,9 @@ impl LogWriter {
             None => self.seal(&mut latch),
         };
         let left = self.log.unsealed_bytes() > 0;
-        if sealed.is_empty() && (!left || latch.is_in_memory() && latch.first_volatile_csn().is_none()) {
+        let takes_all =
+            sealed.is_empty() && (!left || latch.is_in_memory() && latch.first_volatile_csn().is_none());
+        if takes_all && becomes_durable {
             self.flush_request.due.store(NEVER.0, Ordering::SeqCst);
         }
         drop(sealed);
@@ -254,6 +274,11 @@ impl LogWriter {
         sealed.extend(self.seal(latch));
         self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
         sealed.len() > before
+    }
+
+    /// Returns the CSN up to which every record is written, durable or not.
+    pub(super) fn written_csn(&self) -> Csn {
+        self.log.durable_csn().max(self.unflushed.written())
     }
 
     /// Returns whether something waits to be written.

@@ -34,6 +34,10 @@ pub struct CommitMetrics {
     pub operations: Counter,
     /// Bytes of records appended to the logs.
     pub log_bytes: Counter,
+    /// Writes of log blocks without a flush, for commits of level written.
+    pub unflushed_writes: Counter,
+    /// Commits of level written that returned when their records were written.
+    pub written_commits: Counter,
     /// Flushes that a blocking committer or another waiter made.
     pub leader_flushes: Counter,
     /// Flushes that the flusher thread made.

@@ -46,6 +46,7 @@ mod environment;
 mod dice;
 mod idle;
 mod cohort;
+mod unflushed;
 mod log_writer;
 mod stragglers;
 mod durability;
@@ -58,6 +59,8 @@ mod sharing;
 mod stealing;
 mod deadline;
 mod writes;
+mod written;
+mod side_by_side;
 mod mapped;
 mod workers;
 mod protocol;
@@ -88,7 +91,7 @@ pub use start::Start;
 pub use waiters::WakerPlace;
 
 use crate::base::clock::Nanos;
-use crate::base::settings::Settings;
+use crate::base::settings::{Durability as Level, Settings};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, PageId, Result};
 use crate::device::mapped::MemoryFacts;
 use crate::log::{ChainEnd, DIRECTORY, SegmentPool};
@@ -113,6 +116,7 @@ use threads::Threads;
 use waiting::Waiting;
 use workers::Workers;
 use writes::Writes;
+use written::Written;
 
 /// The commit layer of a database: its components. See the module's text.
 pub struct Commit {
@@ -160,7 +164,8 @@ impl Commit {
         let Writes { environment, durability, acknowledgments, failure, .. } = &*writes;
         let mapped = (environment.clone(), durability.clone(), acknowledgments.clone());
         let mapped = Arc::new(MappedLogs::new(mapped.0, mapped.1, mapped.2, axes.memory_fence));
-        let parts = Parts { writes: writes.clone(), mapped: mapped.clone(), axes: &axes };
+        let parts =
+            Parts { writes: writes.clone(), mapped: mapped.clone(), sharing: sharing.clone(), axes: &axes };
         let protocol = (protocol::page_of(settings, axes.writer).start)(parts);
         let waiting = Arc::new(Waiting {
             environment: environment.clone(),
@@ -169,6 +174,7 @@ impl Commit {
             writes: writes.clone(),
             mapped: mapped.clone(),
             protocol: protocol.clone(),
+            written: Written::new(writes.clone(), settings.durable_every),
             queues_waiters: axes.queues_waiters,
         });
         let appending = Appending {
@@ -295,6 +301,23 @@ impl Commit {
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn finish(&self, ticket: Ticket, pending: Pending) -> Result<()> {
         self.waiting.finish(ticket, &pending)
+    }
+
+    /// Waits until a transaction of level written that pre-committed is written, and once in
+    /// `durable_every` commits until it is durable.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if a write or flush failed.
+    pub fn finish_written(&self, ticket: Ticket) -> Result<()> {
+        self.waiting.finish_written(ticket)
+    }
+
+    /// Returns the level that a transaction of `level` has: written is durable where it would save
+    /// nothing.
+    #[inline]
+    #[must_use]
+    pub fn effective_level(&self, level: Level) -> Level {
+        self.waiting.written.effective(level)
     }
 
     /// Waits until the transactions of all `tickets` are committed, at most `timeout`.

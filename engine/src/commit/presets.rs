@@ -58,7 +58,7 @@ impl Axes {
                 .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
             await_cohort: settings.await_cohort
                 && settings.gather_window.is_zero()
-                && !matches!(writer, Writer::Committer | Writer::Memory)
+                && !matches!(writer, Writer::Committer | Writer::Collector | Writer::Memory)
                 && !is_queued,
             delegates_when_crowded: settings.preset == Preset::Auto
                 && writer == Writer::Leader
@@ -197,6 +197,9 @@ fn check_by_page(axes: &Axes, logs: usize) -> Result<()> {
             "layout",
             "by-page: a log belongs to pages, writer = worker has each thread write a log of its own",
         ),
+        Writer::Collector => {
+            refuse("layout", "by-page: writer = collector is a baseline for logs of threads")
+        }
         _ => Ok(()),
     }
 }

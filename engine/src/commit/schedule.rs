@@ -72,11 +72,11 @@ impl Schedule {
     /// that transactions of any log require W to pass. A worker that was preempted while a write
     /// is in flight has its bytes written no earlier: its flush unit is not full.
     pub(super) fn write_due(&self, log: &LogWriter, required: Option<Csn>) -> Nanos {
-        if !(log.in_flight() > 0 || log.has_unwritten()) {
+        if !(log.in_flight() > 0 || log.has_unwritten() || log.unflushed.count() > 0) {
             return NEVER;
         }
         let mut due = log.flush_request.due();
-        if self.axes.writer == Writer::Worker && due != NOW && due != NEVER {
+        if matches!(self.axes.writer, Writer::Worker | Writer::Collector) && due != NOW && due != NEVER {
             due = levels::after(due, GRACE);
         }
         if required.is_some_and(|csn| self.durability.watermark.holds_back(log.id, csn)) {

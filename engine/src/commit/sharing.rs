@@ -95,8 +95,11 @@ impl Sharing {
     }
 
     /// Whether rounds share their flush at the moment, those of the class that there were most of;
-    /// none if there was none.
+    /// none if there was none. False where no round could.
     pub(super) fn usual(&self) -> Option<bool> {
+        if !self.possible {
+            return Some(false);
+        }
         let rounds = |class: &&Class| class.rounds.load(Ordering::Relaxed);
         let most = self.classes.iter().filter(|class| rounds(class) > 0).max_by_key(rounds)?;
         Some(self.always || most.shares.load(Ordering::Relaxed))

@@ -15,9 +15,10 @@ use super::poison::Poison;
 use super::schedule::Schedule;
 use super::stealing::Neighbours;
 use super::waiters::Wakers;
+use super::watermark::RingSize;
 use super::writes::Writes;
 use crate::base::clock::Clock;
-use crate::base::settings::Settings;
+use crate::base::settings::{QUEUE_ENTRIES_DEFAULT, Settings};
 use crate::base::{Csn, Epoch};
 use crate::device::Storage;
 use crate::log::memory::LogMemory;
@@ -26,11 +27,9 @@ use crate::sync::atomic::AtomicBool;
 use crate::sync::{Event, Process};
 use std::sync::Arc;
 
-/// Most queue entries of all logs together. The default is as many transactions as the ring of CSNs
-/// lets be undecided, halved because blocking committers need none. A model checker pays for every
-/// word.
-pub(super) const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { 32_768 };
-/// All queues together take at most this part of all memory.
+/// Most queue entries of all logs together, by default. A model checker pays for every word.
+pub(super) const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { QUEUE_ENTRIES_DEFAULT };
+/// All queues of this size or less together take at most this part of all memory.
 const QUEUE_PART: u64 = 128;
 const QUEUE_ENTRIES_PER_LOG_MIN: usize = if cfg!(feature = "shuttle") { 16 } else { 1024 };
 
@@ -59,8 +58,13 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
     let Start { storage, logs, memory, segments, first_csn, epoch, clock, hooks } = start;
     let count = logs.len();
     let affordable = (settings.memory_bytes / QUEUE_PART / ENTRY_BYTES) as usize;
-    let most = QUEUE_ENTRIES.min(settings.queue_entries).min(affordable);
+    let most = match settings.queue_entries {
+        // `Settings::validate` has compared a larger queue with the memory.
+        more if more > QUEUE_ENTRIES_DEFAULT => more,
+        entries => QUEUE_ENTRIES.min(entries).min(affordable),
+    };
     let entries = (most / count).max(QUEUE_ENTRIES_PER_LOG_MIN);
+    let ring = RingSize::for_queued(most);
     if let Some(memory) = &memory {
         logs.iter().for_each(|log| log.attach(memory.buffers_of(log.id(), count, epoch)));
     }
@@ -79,7 +83,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
         process: Process::current(),
     });
     let logs = logs.into_iter().map(|log| LogWriter::new(log, axes)).collect();
-    let durability = Arc::new(Durability::new(logs, axes, first_csn));
+    let durability = Arc::new(Durability::new(logs, axes, first_csn, ring));
     let (flushers, wakers) = (Arc::new(Flushers::new(axes.flushers(count))), Arc::new(Wakers::default()));
     let (all, of) = ((environment.clone(), durability.clone()), (flushers.clone(), wakers.clone()));
     Writes {

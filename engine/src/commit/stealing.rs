@@ -143,7 +143,7 @@ impl Neighbours {
                 continue;
             }
             let Some(mut theirs) = owner.log.try_lock() else { continue };
-            if owner.has_sealed() {
+            if owner.has_sealed() || owner.unflushed.count() > 0 {
                 // Since that look. Stealing what lies behind a sealed block would take its due time
                 // away.
                 continue;
@@ -163,7 +163,11 @@ impl Neighbours {
 /// is about to write.
 fn stealable(log: &LogWriter, unit: usize) -> usize {
     let bytes = log.log.unsealed_bytes();
-    let wanted = bytes > 0 && bytes < unit && !log.has_sealed() && log.flush_request.due() != NEVER;
+    let wanted = bytes > 0
+        && bytes < unit
+        && !log.has_sealed()
+        && log.unflushed.count() == 0
+        && log.flush_request.due() != NEVER;
     if wanted { bytes } else { 0 }
 }
 

@@ -4,6 +4,7 @@ use super::flusher::{self, FlusherThread};
 use super::flushers::Flusher;
 use super::mapped::MappedLogs;
 use super::sharing::Sharing;
+use super::side_by_side::SideBySide;
 use super::writes::Writes;
 use crate::base::{Error, Result};
 use crate::sync::{Mutex, thread};
@@ -31,7 +32,8 @@ impl Threads {
     pub(super) fn start(&self, mapped: &Arc<MappedLogs>, sharing: &Arc<Sharing>) -> Result<()> {
         for (number, flusher) in self.writes.flushers.iter().enumerate() {
             let (writes, mapped, sharing) = (self.writes.clone(), mapped.clone(), sharing.clone());
-            let flusher_thread = FlusherThread { number, writes, mapped, sharing, queue: None };
+            let flusher_thread =
+                FlusherThread { number, writes, mapped, sharing, queue: SideBySide::default() };
             flusher.begins();
             let thread = thread::spawn("quench-flusher", move || flusher::run(flusher_thread));
             let thread = thread.map_err(|error| {

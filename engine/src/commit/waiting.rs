@@ -24,6 +24,7 @@ use super::pending::{Pending, Ticket};
 use super::protocol::Protocol;
 use super::waiters::WakerPlace;
 use super::writes::Writes;
+use super::written::Written;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability as Level;
@@ -44,11 +45,20 @@ pub(super) struct Waiting {
     pub writes: Arc<Writes>,
     pub mapped: Arc<MappedLogs>,
     pub protocol: Arc<dyn Protocol>,
+    pub written: Written,
     /// A waiting committer has an entry in the queue, too, with which it is counted.
     pub queues_waiters: bool,
 }
 
 impl Waiting {
+    /// Waits until a transaction of level written, whose thread has just appended it, is written.
+    pub(super) fn finish_written(&self, ticket: Ticket) -> Result<()> {
+        match self.written.wait(ticket)? {
+            true => self.await_committed(ticket, None),
+            false => Ok(()),
+        }
+    }
+
     /// Waits until a transaction whose thread has just appended it is committed, and counts it. A
     /// thread that holds locks waits for no group-commit cohort, which may be blocked by the locks.
     pub(super) fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<()> {
@@ -68,7 +78,7 @@ impl Waiting {
     /// and counts it.
     pub(super) fn finish_read_only(&self, pending: &Pending) -> Result<()> {
         self.acknowledge_observed(pending)?;
-        if pending.durability == Level::Durable {
+        if matches!(pending.durability, Level::Durable | Level::Written) {
             self.acknowledgments.count_one(&self.durability.logs[0], pending, Csn::ZERO);
         }
         Ok(())
@@ -77,6 +87,9 @@ impl Waiting {
     /// Waits at level durable until everything that a transaction observed is committed. From then
     /// on that counts as acknowledged.
     pub(super) fn acknowledge_observed(&self, pending: &Pending) -> Result<()> {
+        if pending.durability == Level::Written && !planted::is(Bug::ReaderNotAwaited) {
+            self.written.await_up_to(pending.dsn)?;
+        }
         if pending.durability == Level::Durable {
             match pending.predecessors.all() {
                 _ if planted::is(Bug::ReaderNotAwaited) => {}

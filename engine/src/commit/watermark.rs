@@ -42,8 +42,8 @@ use crate::base::{Csn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
-/// CSNs that may be drawn and undecided at a time.
-pub(super) const RING_SIZE: u64 = match () {
+/// CSNs that may be drawn and undecided at a time, at least.
+const RING_SIZE_MIN: u64 = match () {
     () if cfg!(any(loom, miri, feature = "shuttle")) => 64,
     () if cfg!(feature = "simulation") => 256,
     () => 65_536,
@@ -58,7 +58,42 @@ const DRAWS_IN_PROGRESS: u64 = match () {
 pub(super) const DRAWN_AT_ONCE_MAX: usize = 256;
 const INFINITY: u64 = u64::MAX;
 
-const _: () = assert!(RING_SIZE.is_power_of_two() && RING_SIZE > DRAWS_IN_PROGRESS);
+const _: () = assert!(RING_SIZE_MIN.is_power_of_two() && RING_SIZE_MIN > DRAWS_IN_PROGRESS);
+
+/// How many CSNs may be drawn and undecided at a time, a power of two; and so the length of rings
+/// with a place for each of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RingSize {
+    /// The size is two to the power of this.
+    bits: u32,
+}
+
+impl RingSize {
+    /// The smallest, and that of tests.
+    pub(super) const MIN: RingSize = RingSize { bits: RING_SIZE_MIN.trailing_zeros() };
+
+    /// Half of the ring is for transactions in queues, the other for committers that wait.
+    pub(super) fn for_queued(transactions: usize) -> RingSize {
+        let wanted = (2 * transactions).next_power_of_two().trailing_zeros();
+        RingSize { bits: wanted.max(RingSize::MIN.bits) }
+    }
+
+    pub(super) fn get(self) -> u64 {
+        1 << self.bits
+    }
+
+    /// The place of `csn` in a ring.
+    #[inline]
+    pub(super) fn place(self, csn: Csn) -> usize {
+        (csn.0 & (self.get() - 1)) as usize
+    }
+
+    /// Tells CSNs of one place apart: how often the ring was filled before `csn`.
+    #[inline]
+    pub(super) fn round(self, csn: Csn) -> u64 {
+        csn.0 >> self.bits
+    }
+}
 
 /// Implemented by whatever proves that the caller holds a log's latch.
 pub(super) trait Latched {}
@@ -76,17 +111,19 @@ pub(super) struct Watermark {
     slots: Box<[CachePadded<AtomicU64>]>,
     /// Written by acknowledging threads; empty for one log, where W alone decides.
     ring: Box<[AtomicU64]>,
+    size: RingSize,
 }
 
 impl Watermark {
     /// Everything below `first` is durable; `first` is the next CSN to be drawn.
-    pub(super) fn new(logs: usize, first: Csn) -> Watermark {
-        let ring = if logs > 1 { RING_SIZE as usize } else { 0 };
+    pub(super) fn new(logs: usize, first: Csn, size: RingSize) -> Watermark {
+        let ring = if logs > 1 { size.get() as usize } else { 0 };
         Watermark {
             next: CachePadded::new(AtomicU64::new(first.0)),
             settled: CachePadded::new(AtomicU64::new(first.0)),
             slots: (0..logs).map(|_| CachePadded::new(AtomicU64::new(INFINITY))).collect(),
             ring: (0..ring).map(|_| AtomicU64::new(0)).collect(),
+            size,
         }
     }
 
@@ -175,7 +212,7 @@ impl Watermark {
     pub(super) fn has_room(&self) -> bool {
         let undecided =
             self.next.load(Ordering::Relaxed).saturating_sub(self.settled.load(Ordering::Relaxed));
-        undecided < RING_SIZE - DRAWS_IN_PROGRESS
+        undecided < self.size.get() - DRAWS_IN_PROGRESS
     }
 
     /// Returns true if `log` owns a CSN at or below `csn` that may not be durable.
@@ -199,7 +236,7 @@ impl Watermark {
     }
 
     fn ring_tag(&self, csn: Csn) -> Option<&AtomicU64> {
-        self.ring.get((csn.0 % RING_SIZE) as usize)
+        self.ring.get(self.size.place(csn))
     }
 }
 
@@ -214,7 +251,7 @@ pub(super) mod tests {
     #[cfg(not(any(loom, feature = "shuttle")))]
     #[test]
     fn an_idle_log_does_not_hold_w_back_and_a_busy_one_does() {
-        let watermark = Watermark::new(2, Csn(1));
+        let watermark = Watermark::new(2, Csn(1), RingSize::MIN);
         assert_eq!(watermark.rescan(), Csn(1));
         let first = watermark.draw(LogId(0), &Held);
         let second = watermark.draw(LogId(1), &Held);
@@ -229,7 +266,7 @@ pub(super) mod tests {
     #[cfg(not(any(loom, feature = "shuttle")))]
     #[test]
     fn committed_above_w_is_found_in_the_ring() {
-        let watermark = Watermark::new(2, Csn(1));
+        let watermark = Watermark::new(2, Csn(1), RingSize::MIN);
         let straggler = watermark.draw(LogId(0), &Held);
         let other = watermark.draw(LogId(1), &Held);
         watermark.settle(LogId(1), None, &Held);
@@ -237,7 +274,7 @@ pub(super) mod tests {
         assert!(!watermark.is_committed(other));
         watermark.mark_committed(other);
         assert!(watermark.is_committed(other) && !watermark.is_committed(straggler));
-        assert!(!watermark.is_committed(Csn(other.0 + RING_SIZE)), "an old tag is not the new CSN");
+        assert!(!watermark.is_committed(Csn(other.0 + RING_SIZE_MIN)), "an old tag is not the new CSN");
     }
 
     /// What loom explores with a few steps, with many: there is a moment between an announcement
@@ -247,7 +284,7 @@ pub(super) mod tests {
     #[test]
     fn w_never_passes_a_volatile_csn_while_another_thread_scans() {
         const ROUNDS: u64 = 200_000;
-        let watermark = Watermark::new(2, Csn(1));
+        let watermark = Watermark::new(2, Csn(1), RingSize::MIN);
         let durable = AtomicU64::new(0);
         let done = crate::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -274,11 +311,29 @@ pub(super) mod tests {
     #[cfg(not(any(loom, feature = "shuttle")))]
     #[test]
     fn draws_are_held_up_before_the_ring_is_full() {
-        let watermark = Watermark::new(2, Csn(1));
+        let watermark = Watermark::new(2, Csn(1), RingSize::MIN);
         while watermark.has_room() {
             watermark.draw(LogId(0), &Held);
         }
-        assert!(watermark.newest_drawn().0 < RING_SIZE);
+        assert!(watermark.newest_drawn().0 < RING_SIZE_MIN);
+    }
+
+    #[cfg(not(any(loom, feature = "shuttle")))]
+    #[test]
+    fn a_ring_has_room_for_twice_the_queued_transactions() {
+        assert_eq!(RingSize::for_queued(0), RingSize::MIN);
+        let most = RING_SIZE_MIN as usize * 10;
+        let size = RingSize::for_queued(most);
+        assert!(size.get() >= 2 * most as u64 && size.get() < 4 * most as u64);
+        let watermark = Watermark::new(2, Csn(1), size);
+        for _ in 0..most {
+            assert!(watermark.has_room());
+            let csn = watermark.draw(LogId(0), &Held);
+            watermark.mark_committed(csn);
+        }
+        assert!((1..=most).all(|csn| watermark.is_committed(Csn(csn as u64))), "none was overwritten");
+        let next = Csn(1 + size.get());
+        assert_eq!((size.place(next), size.round(next)), (size.place(Csn(1)), 1));
     }
 }
 
@@ -320,7 +375,7 @@ mod loom_tests {
 
     fn world() -> Arc<World> {
         Arc::new(World {
-            watermark: Watermark::new(2, Csn(1)),
+            watermark: Watermark::new(2, Csn(1), RingSize::MIN),
             latches: [Mutex::new(()), Mutex::new(())],
             durable: std::array::from_fn(|_| AtomicBool::new(false)),
         })

@@ -18,6 +18,7 @@ use super::log_writer::{Leader, LeaderObserver, LogWriter, Piggybacked};
 use super::pending::Ticket;
 use super::schedule::Schedule;
 use super::stealing::{Neighbours, attach_stolen};
+use super::unflushed::WrittenBlock;
 use super::waiters::Wakers;
 use crate::base::clock::Nanos;
 use crate::base::metrics::Counter;
@@ -117,15 +118,26 @@ impl Writes {
         let log = leader.log();
         let wrote = match log.take_block() {
             Some(block) => {
-                self.write_inline(log, block, counter);
+                self.write_durably(log, block, counter);
                 true
             }
-            None => log.in_flight() > 0 && self.reap(log, true),
+            None if log.in_flight() > 0 => self.reap(log, true),
+            None => self.flush_written(log),
         };
         if wrote {
             self.acknowledgments.publish();
         }
         wrote
+    }
+
+    /// Makes `block` of the log that the caller leads durable, and what was written without a flush
+    /// before it.
+    pub(super) fn write_durably(&self, log: &LogWriter, block: SealedBlock, counter: &Counter) {
+        if log.unflushed.count() == 0 {
+            return self.write_inline(log, block, counter);
+        }
+        self.write_unflushed(log, block);
+        self.flush_written(log);
     }
 
     /// Writes `block` durably and completes it; a failure poisons.
@@ -258,6 +270,25 @@ impl Writes {
         log.cohort.write_completed(begun, now, &latch);
         drop(latch);
         self.durability.count_completion();
+    }
+
+    /// Completes `blocks`, which a flush that began at `begun` made durable.
+    pub(super) fn complete_flushed(&self, log: &LogWriter, blocks: &[WrittenBlock], begun: Nanos) {
+        let now = self.environment.clock.now();
+        let mut latch = log.log.lock();
+        if self.environment.poison.is_raised() {
+            return;
+        }
+        for block in blocks {
+            latch.complete(block.sequence);
+        }
+        log.unflushed.became_durable(blocks.len(), &latch);
+        self.durability.settle(log, &latch);
+        log.cohort.write_completed(begun, now, &latch);
+        drop(latch);
+        self.durability.count_completion();
+        self.environment.metrics.flushes.add(1);
+        self.environment.metrics.flush.record_ns(now.0.saturating_sub(begun.0));
     }
 
     /// Completes what the write of `helper` called `token`, which is durable, carried for others,

@@ -642,6 +642,12 @@ impl LogGuard<'_> {
         self.log.durable_csn()
     }
 
+    /// Returns the CSN of the newest record that was appended; zero if none was.
+    #[must_use]
+    pub fn newest_csn(&self) -> Csn {
+        self.filled().map_or(self.state.last_sealed_csn, |filling| filling.last_csn)
+    }
+
     /// Sequence and last CSN of the block up to which all are durable in segments; zeros if none
     /// is.
     #[must_use]

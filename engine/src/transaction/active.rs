@@ -55,6 +55,8 @@ pub struct ActiveTransaction {
     /// of a row and its index entries.
     pub(super) broken: Option<Error>,
     pub(super) open: bool,
+    /// When a pessimistic transaction got its first lock or changed its first row.
+    pub(super) locked_since: Cell<Option<Nanos>>,
     /// Inside a call; stays true after a call that panicked.
     pub(super) inside: Cell<bool>,
 }
@@ -66,6 +68,8 @@ impl ActiveTransaction {
     /// `Busy` at the limit of open transactions.
     pub fn begin(system: &Arc<TransactionSystem>, options: TransactionOptions) -> Result<ActiveTransaction> {
         let begun = system.clock.now();
+        let durability = system.commit().effective_level(options.durability);
+        let options = TransactionOptions { durability, ..options };
         system.versions.throttle();
         let id = system.descriptors.take()?;
         // Locking reads have no snapshot. That of a pessimistic transaction is taken when it is
@@ -86,6 +90,7 @@ impl ActiveTransaction {
             chunks: None,
             broken: None,
             open: true,
+            locked_since: Cell::new(None),
             inside: Cell::new(false),
             system: system.clone(),
         })
@@ -355,6 +360,9 @@ impl ActiveTransaction {
         self.open = false;
         self.system.in_progress.fetch_sub(1, Ordering::Relaxed);
         self.release_locks();
+        if let Some(since) = self.locked_since.take() {
+            self.system.count_lock_hold(since);
+        }
         self.writes.dead_ranges.get_mut().end(self.own, None);
         self.writes.used.get_mut().drain(..).for_each(TableUse::end);
         std::mem::take(&mut self.writes).put_back(&self.system);

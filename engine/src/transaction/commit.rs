@@ -20,6 +20,7 @@ use super::options::LockRelease;
 use super::snapshot::remember_commit;
 use super::system::{TransactionSystem, record_of};
 use super::validate::Marks;
+use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::Durability;
 use crate::base::{Csn, Error, Gsn, LogId, Result};
@@ -50,6 +51,7 @@ struct LateLocks {
     id: DescriptorId,
     csn: Csn,
     locks: LockSet,
+    since: Option<Nanos>,
 }
 
 impl LateLocks {
@@ -59,12 +61,15 @@ impl LateLocks {
         self.locks.release(self.id);
         self.system.locks.late.release(self.csn);
         self.system.locks.waiters.released(self.id);
+        if let Some(since) = self.since {
+            self.system.count_lock_hold(since);
+        }
     }
 }
 
 impl ActiveTransaction {
-    /// Commits. At level durable, returns once the transaction and everything it depends on is
-    /// durable. Returns the CSN, or 0 if the transaction changed nothing.
+    /// Commits. At levels durable and written, returns once the transaction and everything it
+    /// depends on is durable, or written. Returns the CSN, or 0 if the transaction changed nothing.
     ///
     /// # Errors
     /// `OutcomeUnknown` if the device fails after the CSN is drawn. Before: `Poisoned`,
@@ -77,13 +82,17 @@ impl ActiveTransaction {
         let waits = self.options.durability == Durability::Durable;
         match self.precommit(&system, waits)? {
             Precommitted::Written(ticket, pending, to_collect, late) => {
+                let is_written = pending.durability == Durability::Written;
                 if pending.waits {
                     commit.finish(ticket, pending)?;
+                } else if is_written {
+                    commit.finish_written(ticket)?;
                 }
                 if let Some(late) = late {
                     late.release();
                 }
-                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, pending.waits);
+                let waited = pending.waits || is_written;
+                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, waited);
                 system.versions.collect_after(to_collect);
                 commit.idle_times().worked(pending.begun);
                 tracing::debug!(csn = ticket.csn.0, "committed");
@@ -203,7 +212,8 @@ impl ActiveTransaction {
     fn hold_late(&mut self, csn: Csn) -> Box<LateLocks> {
         self.system.locks.late.hold(csn);
         let locks = self.writes.locks.take();
-        Box::new(LateLocks { system: self.system.clone(), id: self.id, csn, locks })
+        let since = self.locked_since.take();
+        Box::new(LateLocks { system: self.system.clone(), id: self.id, csn, locks, since })
     }
 
     pub(super) fn pending(&self, waits: bool) -> Pending {

@@ -15,6 +15,9 @@ pub struct TransactionCounters {
     pub row_wait_ns: Counter,
     /// The times of these waits.
     pub lock_waits: LatencyHistogram,
+    /// How long pessimistic transactions held locks and changed rows, from the first to the
+    /// release.
+    pub lock_holds: LatencyHistogram,
     /// Transactions that were chosen to abort because of a deadlock.
     pub deadlocks: Counter,
     /// Waits that ended with a timeout, and requests of transactions that do not wait.
@@ -62,6 +65,7 @@ impl TransactionCounters {
         ];
         since_reset.into_iter().for_each(Counter::reset);
         self.lock_waits.reset();
+        self.lock_holds.reset();
     }
 }
 

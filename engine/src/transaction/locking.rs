@@ -158,6 +158,7 @@ impl ActiveTransaction {
                     }
                     (wanted.forbid)(&mut found);
                     if found.is_empty() {
+                        self.note_lock();
                         return Ok(true);
                     }
                     (wanted.withdraw)(&mut locks);
@@ -166,6 +167,14 @@ impl ActiveTransaction {
                 self.await_access(table, &wanted.access, request, wanted.forbid)?;
             }
         })
+    }
+
+    /// Notes that a pessimistic transaction holds a lock or has changed a row.
+    #[inline]
+    pub(super) fn note_lock(&self) {
+        if self.options.locking == Locking::Pessimistic && self.locked_since.get().is_none() {
+            self.locked_since.set(Some(self.system.clock.now()));
+        }
     }
 
     /// Locks `key` for a read. Returns whether the lock is new.

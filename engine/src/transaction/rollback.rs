@@ -184,7 +184,7 @@ impl ActiveTransaction {
         let commit = system.commit();
         let _inside = commit.inside(USER);
         match pending.durability {
-            Durability::Durable if !planted::is(Bug::ErrorNotAwaited) => {
+            Durability::Durable | Durability::Written if !planted::is(Bug::ErrorNotAwaited) => {
                 commit.acknowledge_observed(&pending)
             }
             _ => Ok(()),

@@ -12,7 +12,7 @@ use super::share::Share;
 use super::version_store::VersionStore;
 use super::versions::Versions;
 use super::view::{Outcome, View};
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::{Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
 use crate::commit::{Commit, Record};
@@ -253,6 +253,11 @@ impl TransactionSystem {
     #[inline]
     pub fn commit(&self) -> &Arc<Commit> {
         self.committed.commit()
+    }
+
+    /// Counts the locks that a transaction has held since `since` and releases now.
+    pub(super) fn count_lock_hold(&self, since: Nanos) {
+        self.counters.lock_holds.record_ns(self.clock.now().0.saturating_sub(since.0));
     }
 
     /// Opens the tree with this root.

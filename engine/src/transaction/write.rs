@@ -374,6 +374,7 @@ impl ActiveTransaction {
         // True for the entry of a deleted key, whichever transaction deleted it.
         let deleted = matches!(intent, Intent::Delete)
             || matches!(intent, Intent::Lock) && leaf.entry().is_some_and(|entry| entry.tombstone);
+        self.note_lock();
         self.writes.keys.extend_from_slice(key);
         self.writes.changes.push(Change {
             table: self.writes.table,

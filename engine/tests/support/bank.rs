@@ -173,6 +173,8 @@ pub enum CommitOutcome {
     Bounded,
     /// Only read. The transactions that it observed must survive a crash.
     Observed(Vec<Id>),
+    /// Committed at level written: survives a kill now, and a power cut as a lazy commit.
+    Written,
     /// Committed lazily: durable after the next flush, see `returned_commits`.
     Lazy,
     /// Aborted: its changes must never be visible.
@@ -194,7 +196,7 @@ pub fn is_certain(error: &Error) -> bool {
     before_anything_happened.contains(&error.kind())
 }
 
-/// Number of ways to commit: with bounded loss, lazily, and five durable ways.
+/// Number of ways to commit: with bounded loss, lazily or written, and five durable ways.
 pub const ALL_KINDS: u64 = 7;
 /// Only bounded loss and lazy: these commits request no write.
 pub const LOOSE_KINDS: u64 = 2;
@@ -208,8 +210,11 @@ pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Rand
     let moves_money = part > 2;
     loop {
         let kind = random.below(kinds);
+        // At level written a commit requests a write.
+        let is_written = kind == 1 && kinds > LOOSE_KINDS && id[2].is_multiple_of(2);
         let durability = match kind {
             0 => Durability::BoundedLoss,
+            1 if is_written => Durability::Written,
             1 => Durability::Lazy,
             _ => Durability::Durable,
         };
@@ -230,6 +235,7 @@ pub fn one(db: &Database, tables: &Tables, id: Id, kinds: u64, random: &mut Rand
         }
         let outcome = match kind {
             0 => tx.commit().map(|_| CommitOutcome::Bounded),
+            1 if is_written => tx.commit().map(|_| CommitOutcome::Written),
             1 => tx.commit().map(|_| CommitOutcome::Lazy),
             2..=4 => tx.commit_async().map(CommitOutcome::Later),
             _ => tx.commit().map(|_| CommitOutcome::Durable),

@@ -180,6 +180,9 @@ impl CheckedRows {
         let kind = random.below(env.kinds);
         let durability = match kind {
             0 => Durability::BoundedLoss,
+            1 if env.kinds > LOOSE_KINDS && self.history.newest().commit.is_multiple_of(2) => {
+                Durability::Written
+            }
             1 => Durability::Lazy,
             _ => Durability::Durable,
         };

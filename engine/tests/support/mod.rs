@@ -167,6 +167,16 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The writers that [`any_protocol`] draws.
+const WRITERS: [Writer; 6] = [
+    Writer::Committer,
+    Writer::Leader,
+    Writer::FlusherPerLog,
+    Writer::Background,
+    Writer::Worker,
+    Writer::Memory,
+];
+
 /// Returns settings with a preset, sometimes with other choices than the preset's own. Over many
 /// calls every valid combination occurs.
 ///
@@ -189,7 +199,7 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
         let mut settings = Settings::default().with(|s| {
             s.preset = preset;
             s.logs = if steals { 2 } else { 1 } + random.below(3) as usize;
-            s.writer = if steals { Some(Writer::Worker) } else { sometimes(random, &Writer::ALL) };
+            s.writer = if steals { Some(Writer::Worker) } else { sometimes(random, &WRITERS) };
             // By default the layout follows from the number of logs. Division by page has its own
             // code.
             s.layout = (!steals && random.chance(1, 3)).then_some(Layout::ByPage);
@@ -208,9 +218,18 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
             settings.flush_interval = None;
         }
         if presets::check(&settings, settings.logs).is_ok() {
-            return with_append_of(number, settings);
+            return with_append_of(number, with_collector(number, settings));
         }
     }
+}
+
+/// Has a worker collect all logs instead of the background thread, in every other configuration
+/// that allows it. Without a draw, so that all other choices of a seed stay what they were.
+fn with_collector(number: u64, settings: Settings) -> Settings {
+    let collects = settings.clone().with(|s| s.writer = Some(Writer::Collector));
+    let is_wanted =
+        settings.writer == Some(Writer::Background) && settings.logs > 1 && number.is_multiple_of(2);
+    if is_wanted && presets::check(&collects, collects.logs).is_ok() { collects } else { settings }
 }
 
 /// Has two of five configurations append in groups, where that is possible. Without a draw, so that

@@ -24,7 +24,7 @@ mod rocksdb;
 mod sqlite;
 
 use anyhow::{Result, bail};
-use quench_bench::engine::Engine;
+use quench_bench::engine::{Engine, Tier};
 use quench_bench::peers::{Peers, Settings, Visit};
 use quench_bench::store::{self, Error, Figures, Level, Step};
 use std::path::Path;
@@ -94,6 +94,9 @@ fn is_durable(engine: Engine, level: Level) -> Result<bool> {
     match level {
         Level::Durable => Ok(true),
         Level::Lazy => Ok(false),
+        // RocksDB and fjall write their logs at each commit; what the others do is lazy.
+        Level::Written if engine.tier(level) == Tier::Process => Ok(false),
+        Level::Written => bail!("{engine} does not have the level written; choose durable or lazy"),
         Level::BoundedLoss => {
             bail!("{engine} does not have the level bounded; choose durable or lazy")
         }

@@ -74,6 +74,9 @@ detectors! {
     StragglersNotDrained: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_passive"), SEEDS;
     NeedsForgotten: tests("lib", "commit::tests::held_up"), SEEDS;
     BoundedLossNeverDue: tests("lib", "commit::levels");
+    WrittenBeforeWrite: tests("engine", "written::a_written_commit_survives_a_kill");
+    WrittenCountsAsDurable: tests("engine", "written::a_durable_commit_keeps_what_was_written_before");
+    WrittenAlone: tests("engine", "written::a_written_commit_survives_a_kill");
     ChunksNotPinned: tests("engine", "chunks::a_checkpoint_keeps_the_log_for_an_open_transaction"), SEEDS;
 
     DependencySkipped: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_restricted");

@@ -46,7 +46,7 @@
 //! predecessor always has a lower GSN. A transaction that cannot list its predecessors also needs W
 //! above its DSN; so does each transaction that depends on it before it is committed.
 
-use super::super::watermark::{Latched, RING_SIZE};
+use super::super::watermark::{Latched, RingSize};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Gsn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -63,6 +63,7 @@ pub(in super::super) struct Clocks {
     /// By CSN, for those that W has not passed: the record's GSN, and what it waits for. Written
     /// under the latch.
     drawn: Box<[[AtomicU64; 2]]>,
+    size: RingSize,
 }
 
 #[derive(Debug)]
@@ -76,7 +77,7 @@ struct LogClock {
 }
 
 impl Clocks {
-    pub(in super::super) fn new(logs: usize) -> Clocks {
+    pub(in super::super) fn new(logs: usize, size: RingSize) -> Clocks {
         let log = || LogClock {
             clock: AtomicU64::new(1),
             floor: AtomicU64::new(INFINITY),
@@ -85,12 +86,13 @@ impl Clocks {
         Clocks {
             logs: (0..logs).map(|_| CachePadded::new(log())).collect(),
             reach: CachePadded::new(AtomicU64::new(1)),
-            drawn: (0..RING_SIZE).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect(),
+            drawn: (0..size.get()).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect(),
+            size,
         }
     }
 
     fn drawn(&self, csn: Csn) -> &[AtomicU64; 2] {
-        &self.drawn[(csn.0 % RING_SIZE) as usize]
+        &self.drawn[self.size.place(csn)]
     }
 
     /// Draws a GSN above `gsn` for the record of `csn`, which was just drawn. `alone`: it does not
@@ -180,7 +182,7 @@ mod loom_tests {
 
     fn world() -> Arc<World> {
         Arc::new(World {
-            clocks: Clocks::new(2),
+            clocks: Clocks::new(2, RingSize::MIN),
             latches: [Mutex::new(()), Mutex::new(())],
             durable: std::array::from_fn(|_| AtomicBool::new(false)),
         })

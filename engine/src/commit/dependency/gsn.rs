@@ -10,6 +10,7 @@
 //! whatever a transaction depends on has a lower GSN. A transaction that cannot list them needs W
 //! above its DSN, too.
 
+use super::super::watermark::RingSize;
 use super::clocks::Clocks;
 use super::rule::{Known, Rule};
 use super::undecided::{DependsOn, Obstacle};
@@ -21,8 +22,8 @@ pub(super) struct Gsn {
 }
 
 impl Gsn {
-    pub(super) fn new(logs: usize) -> Gsn {
-        Gsn { clocks: Clocks::new(logs), logs }
+    pub(super) fn new(logs: usize, ring: RingSize) -> Gsn {
+        Gsn { clocks: Clocks::new(logs, ring), logs }
     }
 }
 

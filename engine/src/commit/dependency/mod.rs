@@ -42,16 +42,17 @@ pub(super) use clocks::Clocks;
 pub(super) use rule::{Known, Rule};
 pub(super) use undecided::{DependsOn, Facts, Obstacle, Undecided};
 
+use super::watermark::RingSize;
 use crate::base::settings::Dependency;
 
 /// Returns the rule of this name for `logs` logs.
-pub(super) fn rule_named(name: Dependency, logs: usize) -> Box<dyn Rule> {
+pub(super) fn rule_named(name: Dependency, logs: usize, ring: RingSize) -> Box<dyn Rule> {
     match name {
         Dependency::LogOrder => Box::new(log_order::LogOrder),
         Dependency::Csn => Box::new(csn::OwnCsn),
         Dependency::Dsn => Box::new(dsn::Dsn),
         Dependency::Exact => Box::new(exact::Exact),
-        Dependency::Gsn | Dependency::GsnRfa => Box::new(gsn::Gsn::new(logs)),
+        Dependency::Gsn | Dependency::GsnRfa => Box::new(gsn::Gsn::new(logs, ring)),
     }
 }
 

@@ -33,7 +33,7 @@
 //!    argument, it takes the unlisted predecessors, too.
 
 use super::super::predecessors::{PREDECESSORS, Predecessors};
-use super::super::watermark::{Latched, RING_SIZE};
+use super::super::watermark::{Latched, RingSize};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
@@ -71,6 +71,7 @@ const NO_OWNER: u64 = 0;
 #[derive(Debug)]
 pub(in super::super) struct Undecided {
     words: Box<[AtomicU64]>,
+    size: RingSize,
     /// By log. Written under its latch.
     lines: Box<[Box<[Line]>]>,
 }
@@ -137,10 +138,6 @@ pub(in super::super) trait Facts {
     fn durable(&self, log: LogId) -> Csn;
 }
 
-fn word(csn: Csn, log: LogId, kind: u64) -> u64 {
-    (csn.0 / RING_SIZE) << ROUND_SHIFT | kind << KIND_SHIFT | u64::from(log.0 & 0xff)
-}
-
 /// Overwrites an empty word, or that of a CSN that W has passed.
 #[inline]
 fn overwrite(place: &AtomicU64, word: u64) {
@@ -156,19 +153,29 @@ fn overwrite(place: &AtomicU64, word: u64) {
 impl Undecided {
     /// Returns a ring in which nothing is known. `logs` is 0 if the dependency rule does not use
     /// the ring.
-    pub(in super::super) fn new(logs: usize) -> Undecided {
-        let words = if logs > 0 { RING_SIZE as usize } else { 0 };
+    pub(in super::super) fn new(logs: usize, size: RingSize) -> Undecided {
+        let words = if logs > 0 { size.get() as usize } else { 0 };
         let each = (LINES / logs.max(1)).next_power_of_two().max(LINES_PER_LOG_MIN);
         let line =
             || Line { owner: AtomicU64::new(NO_OWNER), csns: std::array::from_fn(|_| AtomicU64::new(0)) };
         Undecided {
             words: (0..words).map(|_| AtomicU64::new(NO_WORD)).collect(),
+            size,
             lines: (0..logs).map(|_| (0..each).map(|_| line()).collect()).collect(),
         }
     }
 
     fn word_of(&self, csn: Csn) -> Option<&AtomicU64> {
-        self.words.get((csn.0 % RING_SIZE) as usize)
+        self.words.get(self.size.place(csn))
+    }
+
+    fn word(&self, csn: Csn, log: LogId, kind: u64) -> u64 {
+        self.size.round(csn) << ROUND_SHIFT | kind << KIND_SHIFT | u64::from(log.0 & 0xff)
+    }
+
+    /// Whether `known` is the word of `csn`, and not of another CSN with the same place.
+    fn is_of(&self, csn: Csn, known: u64) -> bool {
+        known != NO_WORD && known >> ROUND_SHIFT == self.size.round(csn)
     }
 
     fn line_of(&self, log: LogId, csn: Csn) -> Option<&Line> {
@@ -191,22 +198,21 @@ impl Undecided {
                 NEEDS_WATERMARK
             }
         };
-        overwrite(place, word(csn, log, kind));
+        overwrite(place, self.word(csn, log, kind));
     }
 
     /// `csn` was just drawn for a record of `log`, together with the one below it, of whose
     /// transaction it is another fragment.
     pub(in super::super) fn publish_follower(&self, csn: Csn, log: LogId, _latch: &impl Latched) {
         if let Some(place) = self.word_of(csn) {
-            overwrite(place, word(csn, log, FOLLOWS));
+            overwrite(place, self.word(csn, log, FOLLOWS));
         }
     }
 
     /// Returns the log and the kind in the word of `csn`; `None` if the ring has forgotten it.
     fn known(&self, csn: Csn) -> Option<(LogId, u64)> {
         let known = self.word_of(csn)?.load(Ordering::Acquire);
-        let own = known != NO_WORD && known >> ROUND_SHIFT == csn.0 / RING_SIZE;
-        own.then_some((LogId((known & 0xff) as u32), known >> KIND_SHIFT & 0xff))
+        self.is_of(csn, known).then_some((LogId((known & 0xff) as u32), known >> KIND_SHIFT & 0xff))
     }
 
     /// The log of the record of `csn`; none if the ring has forgotten it.
@@ -239,7 +245,7 @@ impl Undecided {
     pub(in super::super) fn mark_committed(&self, csn: Csn) {
         let Some(place) = self.word_of(csn) else { return };
         let known = place.load(Ordering::Relaxed);
-        if known != NO_WORD && known >> ROUND_SHIFT == csn.0 / RING_SIZE {
+        if self.is_of(csn, known) {
             let committed = known | COMMITTED << KIND_SHIFT;
             // If it was overwritten meanwhile W has passed it.
             let _ = place.compare_exchange(known, committed, Ordering::Release, Ordering::Relaxed);

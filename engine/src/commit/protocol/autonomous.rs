@@ -129,7 +129,12 @@ impl Autonomous {
         if !may_submit && !log.worker_queue.poll_is_due(now, POLL_EVERY) {
             return;
         }
-        let Some(_leader) = self.writes.try_become_leader(log) else { return };
+        let Some(leader) = self.writes.try_become_leader(log) else { return };
+        if log.unflushed.count() > 0 {
+            // What a worker submits would count only behind a flush, for which it does not wait.
+            drop(leader);
+            return self.writes.flushers.delegate(log, NOW);
+        }
         if log.in_flight() > 0 && self.writes.reap(log, false) {
             self.writes.acknowledgments.publish();
         }

@@ -9,6 +9,7 @@
 //! | [`autonomous`] | each worker its own log | leads or follows | autonomous commit, 2025 |
 //! | [`restricted`] | a thread for each log of k threads | sleeps | Milliscale, 2026 |
 //! | [`passive`] | no thread: the record is durable in memory | fences | passive group commit, 2014 |
+//! | [`collector`] | one worker all logs, in rounds | leads or follows | group commit over several logs |
 //! | [`auto`] | the first waiter; a thread where very many wait | leads, follows or sleeps | this engine |
 //!
 //! A preset names a page, and [`page`] is the one match from presets to pages. The setting `writer`
@@ -25,6 +26,7 @@ mod autonomous;
 mod restricted;
 mod passive;
 mod auto;
+mod collector;
 
 pub(super) use page::{Choices, Page, Parts, Protocol};
 
@@ -60,6 +62,7 @@ pub(super) fn page_of(settings: &Settings, writer: Writer) -> &'static Page {
         return own;
     }
     page(match writer {
+        Writer::Collector => return &collector::PAGE,
         Writer::Committer => Preset::PerTransaction,
         Writer::Leader => Preset::Group,
         Writer::Background => Preset::Pipelined,

@@ -4,6 +4,7 @@ use super::super::axes::Axes;
 use super::super::log_writer::LogWriter;
 use super::super::mapped::MappedLogs;
 use super::super::pending::Ticket;
+use super::super::sharing::Sharing;
 use super::super::writes::Writes;
 use crate::base::clock::Nanos;
 use crate::base::settings::{Acknowledger, Layout, Writer};
@@ -45,6 +46,7 @@ pub(in super::super) struct Choices {
 pub(in super::super) struct Parts<'a> {
     pub writes: Arc<Writes>,
     pub mapped: Arc<MappedLogs>,
+    pub sharing: Arc<Sharing>,
     pub axes: &'a Axes,
 }
 

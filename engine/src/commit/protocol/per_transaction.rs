@@ -58,8 +58,8 @@ impl Protocol for PerTransaction {
         if csn <= log.log.durable_csn() {
             return true;
         }
-        let Some(block) = log.take_block_for(csn) else { return false };
-        self.writes.write_inline(leader.log(), block, &self.writes.environment.metrics.leader_flushes);
+        let Some(block) = log.take_block_for(csn) else { return self.writes.flush_written(log) };
+        self.writes.write_durably(leader.log(), block, &self.writes.environment.metrics.leader_flushes);
         self.writes.acknowledgments.publish();
         true
     }

@@ -4,6 +4,8 @@
 #[cfg(not(feature = "shuttle"))]
 mod behaviour;
 #[cfg(not(feature = "shuttle"))]
+mod collector;
+#[cfg(not(feature = "shuttle"))]
 mod consolidate;
 mod disk;
 #[cfg(not(feature = "shuttle"))]
@@ -100,6 +102,11 @@ pub fn all() -> Vec<Settings> {
             stealing_group: Some(2),
             idle_max: Duration::ZERO,
             ..worker.clone()
+        },
+        Settings {
+            writer: Some(Writer::Collector),
+            acknowledger: Some(Acknowledger::Leader),
+            ..settings(Preset::Autonomous)
         },
         Settings { dependency: csn, ..settings(Preset::Restricted) },
         Settings { stealing_group: Some(2), flush_unit_bytes: 4096, ..worker.clone() },

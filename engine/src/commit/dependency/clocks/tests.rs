@@ -7,7 +7,7 @@ use super::*;
 /// the first.
 #[test]
 fn a_record_is_above_what_its_transaction_met_and_waits_for_it() {
-    let clocks = Clocks::new(2);
+    let clocks = Clocks::new(2, RingSize::MIN);
     // Log 0 has been written up to here.
     let earlier = clocks.draw(LogId(0), Csn(1), Gsn(0), false, &Held);
     let first = clocks.draw(LogId(0), Csn(2), Gsn(100), false, &Held);
@@ -26,7 +26,7 @@ fn a_record_is_above_what_its_transaction_met_and_waits_for_it() {
 
 #[test]
 fn a_lone_transaction_waits_for_earlier_ones_of_its_log() {
-    let clocks = Clocks::new(2);
+    let clocks = Clocks::new(2, RingSize::MIN);
     let first = clocks.draw(LogId(0), Csn(1), Gsn(50), false, &Held);
     let alone = clocks.draw(LogId(0), Csn(2), Gsn(0), true, &Held);
     assert!(alone > first);

@@ -24,7 +24,7 @@ impl Facts for World {
 }
 
 fn world(durable: [u64; 3]) -> Arc<World> {
-    Arc::new(World { undecided: Undecided::new(3), durable: durable.map(AtomicU64::new) })
+    Arc::new(World { undecided: Undecided::new(3, RingSize::MIN), durable: durable.map(AtomicU64::new) })
 }
 
 impl World {
@@ -79,7 +79,7 @@ fn a_line_that_is_written_over_is_read_whole_or_not_at_all() {
 fn a_late_mark_does_not_commit_the_next_owner() {
     loom::model(|| {
         let world = world([0; 3]);
-        let next = 5 + RING_SIZE;
+        let next = 5 + RingSize::MIN.get();
         world.publish(5, 0, &[]);
         let theirs = world.clone();
         let late = spawn(move || theirs.undecided.mark_committed(Csn(5)));

@@ -23,7 +23,7 @@ impl Facts for Durable {
 #[test]
 fn a_predecessor_is_committed_when_all_that_it_lists_is() {
     let all = || {
-        let undecided = Undecided::new(3);
+        let undecided = Undecided::new(3, RingSize::MIN);
         undecided.publish(Csn(1), LogId(1), DependsOn::Listed(Predecessors::default()), &Nothing);
         undecided.publish(Csn(2), LogId(0), DependsOn::after(Csn(1)), &Nothing);
         undecided.publish(Csn(3), LogId(2), DependsOn::after(Csn(2)), &Nothing);
