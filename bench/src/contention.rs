@@ -32,6 +32,10 @@ pub struct LockWaits {
     pub percent_of_time: f64,
     /// Times of the waits.
     pub wait_us: Latency,
+    /// How long pessimistic transactions held locks and changed rows, from the first to the
+    /// release.
+    #[serde(default)]
+    pub hold_us: Latency,
     /// Locks on a table that replaced locks on keys.
     pub escalations: u64,
 }
@@ -72,6 +76,7 @@ impl Contention {
                 seconds: locks.wait_seconds,
                 percent_of_time: percent(locks.wait_seconds),
                 wait_us: locks.wait,
+                hold_us: locks.hold,
                 escalations: locks.escalations,
             }),
             aborts: locks.map(aborts),
@@ -94,7 +99,11 @@ fn aborts(locks: LockFigures) -> Aborts {
 
 impl fmt::Display for Contention {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = [("log wait", self.log_wait_us), ("lock wait", self.locks.map(|locks| locks.wait_us))];
+        let rows = [
+            ("log wait", self.log_wait_us),
+            ("lock wait", self.locks.map(|locks| locks.wait_us)),
+            ("locks held", self.locks.map(|locks| locks.hold_us)),
+        ];
         for (what, wait) in rows {
             let Some(wait) = wait.filter(|wait| wait.max > 0.0) else { continue };
             let stdev = wait.stdev.map(|stdev| format!("   standard deviation {stdev:.1}"));

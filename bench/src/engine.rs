@@ -89,6 +89,7 @@ impl Engine {
         match (self, level) {
             (_, Level::Durable) | (Engine::Lmdb, _) => Tier::Power,
             (Engine::QuenchDb, Level::BoundedLoss) => Tier::Window,
+            (Engine::QuenchDb, Level::Written) => Tier::Process,
             (Engine::QuenchDb | Engine::Redb, _) => Tier::Nothing,
             (Engine::RocksDb | Engine::Sqlite | Engine::Fjall, _) => Tier::Process,
         }

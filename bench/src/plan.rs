@@ -109,6 +109,7 @@ impl Plan {
     pub fn level_name(&self) -> &'static str {
         match self.level {
             Durability::BoundedLoss => "bounded",
+            Durability::Written => "written",
             Durability::Lazy => "lazy",
             _ => "durable",
         }

@@ -107,6 +107,9 @@ pub struct Report {
     /// When locks were released: `pre-commit`, `commit`, `unsafe`; empty for other engines.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub lock_release: String,
+    /// What a pessimistic transaction locks before it changes a row: `row` or `table`.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub lock_granularity: String,
     /// In an open loop: transactions per second that arrive.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate_tps: Option<f64>,
@@ -384,11 +387,12 @@ impl Report {
                 writeln!(f, "{engine}, {durability}, survives: {tier}, device {device}")?;
             }
         }
-        let Report { isolation, locking, lock_release, .. } = self;
+        let Report { isolation, locking, lock_release, lock_granularity, .. } = self;
         if isolation.is_empty() {
             return Ok(());
         }
-        writeln!(f, "  isolation {isolation}, {locking}, locks released at {lock_release}")
+        let coarse = if lock_granularity == "table" { ", whole tables locked" } else { "" };
+        writeln!(f, "  isolation {isolation}, {locking}, locks released at {lock_release}{coarse}")
     }
 
     /// Prints the figures of the engine.

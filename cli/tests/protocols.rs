@@ -127,6 +127,20 @@ fn contradictions_are_refused_with_the_reason() {
         (&["--preset", "pipelined", "--window-us", "1000"], "no leader gathers"),
         (&["--in-flight", "3"], "writer = worker has several"),
         (&["--idle-logs", "hold"], "has no clocks that an idle log could hold back"),
+        (&["--queue-bytes", "100m", "--memory-bytes", "64m"], "more than a quarter of memory_bytes"),
+        (
+            &[
+                "--shared-flush",
+                "true",
+                "--preset",
+                "pipelined",
+                "--logs",
+                "2",
+                "--device",
+                "sim:nvme-enterprise",
+            ],
+            "no flush that several logs could share",
+        ),
     ] {
         let output = run_bench(&[&["put", "--seconds", "0.2"], flags].concat());
         expect_code(&output, 2);
@@ -135,7 +149,7 @@ fn contradictions_are_refused_with_the_reason() {
     }
     for (flags, reason) in [
         (&["--writer", "everybody"][..], "no writer is called `everybody`; there are committer"),
-        (&["--queue-bytes", "10m"], "the queues have 64k to 2m"),
+        (&["--queue-bytes", "200m"], "the queues have 64k to 100m"),
         (&["--queue-bytes", "64k", "--queue-entries", "1024"], "cannot be used with"),
     ] {
         let output = run_bench(&[&["put"], flags].concat());

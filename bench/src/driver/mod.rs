@@ -178,6 +178,7 @@ impl<S: Store> Run<'_, S> {
             isolation: f.concurrency.isolation.to_string(),
             locking: f.concurrency.locking.to_string(),
             lock_release: f.concurrency.lock_release.to_string(),
+            lock_granularity: f.concurrency.lock_granularity.to_string(),
             rate_tps: plan.rate.map(|rate| rate.per_second),
             arrivals: plan.rate.map(|rate| rate.gaps.name().to_string()),
             open_loop: plan.rate.map(|rate| rate.clients.name().to_string()),

@@ -174,10 +174,10 @@ impl<'r, 's, S: Store> Work<'r, 's, S> {
                 transaction.abort();
                 Outcome::Ended(ending)
             }
-            // Below the level `durable` neither call waits; only a handle shows when the commit is
+            // Below the level `written` neither call waits; only a handle shows when the commit is
             // durable.
             (_, CommitMode::Blocking) if durable || number.is_none() => {
-                let waits = durable && ending != Ending::READ;
+                let waits = (durable || plan.level == Durability::Written) && ending != Ending::READ;
                 let called = if waits { activity.now() } else { 0 };
                 transaction.commit()?;
                 if waits {

@@ -28,6 +28,27 @@ impl Release {
     }
 }
 
+/// What a pessimistic transaction locks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Granularity {
+    /// The rows that it uses.
+    #[default]
+    Row,
+    /// Each table of which it changes a row: more than it needs.
+    Table,
+}
+
+impl Granularity {
+    /// Returns the name on the command line and in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Granularity::Row => "row",
+            Granularity::Table => "table",
+        }
+    }
+}
+
 /// See the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Concurrency {
@@ -37,6 +58,8 @@ pub struct Concurrency {
     pub locking: Locking,
     /// When a pessimistic transaction releases its locks.
     pub release: Release,
+    /// What a pessimistic transaction locks before it changes a row.
+    pub granularity: Granularity,
     /// How long a transaction waits for one row or lock; none: the setting of the database.
     pub lock_timeout: Option<Duration>,
 }
@@ -74,6 +97,8 @@ pub struct Names {
     pub locking: &'static str,
     /// `pre-commit`, `commit`, `unsafe`.
     pub lock_release: &'static str,
+    /// `row`, `table`.
+    pub lock_granularity: &'static str,
 }
 
 impl Concurrency {
@@ -88,6 +113,7 @@ impl Concurrency {
             },
             locking: if self.locking == Locking::Pessimistic { "pessimistic" } else { "optimistic" },
             lock_release: self.release.name(),
+            lock_granularity: self.granularity.name(),
         }
     }
 }

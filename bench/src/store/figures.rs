@@ -84,6 +84,8 @@ pub struct Gauges {
 pub struct LockFigures {
     /// Times of the waits.
     pub wait: Latency,
+    /// How long pessimistic transactions held their locks.
+    pub hold: Latency,
     /// Number of waits.
     pub waits: u64,
     /// Total time of the waits in seconds.

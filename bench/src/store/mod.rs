@@ -22,7 +22,7 @@ mod interface;
 mod noted;
 mod quench;
 
-pub use concurrency::{Concurrency, Release};
+pub use concurrency::{Concurrency, Granularity, Release};
 pub use figures::{Checkpoints, Figures, Gauges, LockFigures, Total};
 pub use interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction, Waited};
 pub use noted::Noted;

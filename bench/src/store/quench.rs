@@ -1,10 +1,10 @@
 //! QuenchDB as a [`Store`].
 
-use super::concurrency::Concurrency;
+use super::concurrency::{Concurrency, Granularity};
 use super::figures::{Checkpoints, Figures, Gauges, LockFigures, Total};
 use super::interface::{Error, Handle, Level, Reader, Result, Session, Step, Store, Transaction};
 use crate::coordination::Waits;
-use quenchdb::{CommitHandle, Database, Range, Reads, Snapshot, Table, TransactionOptions};
+use quenchdb::{CommitHandle, Database, LockMode, Range, Reads, Snapshot, Table, TransactionOptions};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,11 +45,24 @@ pub struct QuenchTransaction {
     inner: quenchdb::Transaction,
     /// Rows that will be changed are locked before they are read.
     locks_first: bool,
+    /// What is locked before a row is changed.
+    granularity: Granularity,
 }
 
 impl From<quenchdb::Transaction> for QuenchTransaction {
     fn from(inner: quenchdb::Transaction) -> QuenchTransaction {
-        QuenchTransaction { inner, locks_first: false }
+        QuenchTransaction { inner, locks_first: false, granularity: Granularity::Row }
+    }
+}
+
+impl QuenchTransaction {
+    /// Locks `table` before a change, if the granularity says so.
+    #[inline]
+    fn lock_coarsely(&mut self, table: &Table) -> Result<()> {
+        match self.granularity {
+            Granularity::Row => Ok(()),
+            Granularity::Table => Ok(self.inner.lock_table(table, LockMode::Exclusive)?),
+        }
     }
 }
 
@@ -105,6 +118,7 @@ impl Transaction for QuenchTransaction {
         if !self.locks_first {
             return self.get(table, key, value);
         }
+        self.lock_coarsely(table)?;
         let found = self.inner.get_for_update(table, key)?;
         let exists = found.is_some();
         *value = found.unwrap_or_default();
@@ -113,11 +127,13 @@ impl Transaction for QuenchTransaction {
 
     #[inline]
     fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
+        self.lock_coarsely(table)?;
         Ok(self.inner.insert(table, key, value)?)
     }
 
     #[inline]
     fn remove(&mut self, table: &Table, key: &[u8]) -> Result<bool> {
+        self.lock_coarsely(table)?;
         Ok(self.inner.remove(table, key)?)
     }
 
@@ -153,6 +169,7 @@ pub struct QuenchSession<'d> {
     database: &'d Database,
     options: TransactionOptions,
     locks_first: bool,
+    granularity: Granularity,
 }
 
 impl Session for QuenchSession<'_> {
@@ -170,7 +187,7 @@ impl Session for QuenchSession<'_> {
     #[inline]
     fn begin(&mut self) -> Result<QuenchTransaction> {
         let inner = self.database.begin_with(self.options)?;
-        Ok(QuenchTransaction { inner, locks_first: self.locks_first })
+        Ok(QuenchTransaction { inner, locks_first: self.locks_first, granularity: self.granularity })
     }
 
     #[inline]
@@ -188,7 +205,8 @@ impl Store for Database {
     }
 
     fn session(&self, level: Level) -> anyhow::Result<QuenchSession<'_>> {
-        Ok(QuenchSession { database: self, options: level.into(), locks_first: false })
+        let (options, granularity) = (level.into(), Granularity::Row);
+        Ok(QuenchSession { database: self, options, locks_first: false, granularity })
     }
 
     fn make_durable(&self) -> anyhow::Result<()> {
@@ -283,6 +301,7 @@ impl Store for Database {
             flush: s.flush.into(),
             locks: Some(LockFigures {
                 wait: s.lock_waits.into(),
+                hold: s.lock_holds.into(),
                 waits: s.row_waits,
                 wait_seconds: s.row_wait_seconds,
                 failed: s.conflicts,
@@ -326,7 +345,7 @@ impl Store for Configured<'_> {
     fn worker_session(&self, level: Level) -> anyhow::Result<QuenchSession<'_>> {
         let Configured { database, concurrency } = *self;
         let (options, locks_first) = (concurrency.options(level), concurrency.locks_first());
-        Ok(QuenchSession { database, options, locks_first })
+        Ok(QuenchSession { database, options, locks_first, granularity: concurrency.granularity })
     }
 
     fn make_durable(&self) -> anyhow::Result<()> {

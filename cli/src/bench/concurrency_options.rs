@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use quench_bench::plan::CommitMode;
-use quench_bench::store::{Concurrency, Level, Release};
+use quench_bench::store::{Concurrency, Granularity, Level, Release};
 use quenchdb::{Isolation, Locking};
 use std::time::Duration;
 
@@ -32,6 +32,14 @@ enum ReleaseArg {
     Unsafe,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum GranularityArg {
+    /// The rows that it uses
+    Row,
+    /// Each table of which it changes a row: over-locking
+    Table,
+}
+
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Isolation and locks")]
 pub struct ConcurrencyArgs {
@@ -44,6 +52,9 @@ pub struct ConcurrencyArgs {
     /// When a pessimistic transaction releases its locks; default: pre-commit
     #[arg(long, value_enum, value_name = "WHEN")]
     lock_release: Option<ReleaseArg>,
+    /// What a pessimistic transaction locks before it changes a row; default: row
+    #[arg(long, value_enum, value_name = "WHAT")]
+    lock_granularity: Option<GranularityArg>,
     /// How long a transaction waits for one row or lock before it fails; default: the engine's, 1 s
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     lock_timeout_ms: Option<u64>,
@@ -56,6 +67,7 @@ impl ConcurrencyArgs {
             ("--isolation", self.isolation.is_some()),
             ("--locking", self.locking.is_some()),
             ("--lock-release", self.lock_release.is_some()),
+            ("--lock-granularity", self.lock_granularity.is_some()),
             ("--lock-timeout-ms", self.lock_timeout_ms.is_some()),
         ];
         flags.into_iter().find(|flag| flag.1).map(|flag| flag.0)
@@ -77,6 +89,10 @@ impl ConcurrencyArgs {
                 Some(ReleaseArg::Commit) => Release::Commit,
                 Some(ReleaseArg::Unsafe) => Release::Unsafe,
             },
+            granularity: match self.lock_granularity {
+                None | Some(GranularityArg::Row) => Granularity::Row,
+                Some(GranularityArg::Table) => Granularity::Table,
+            },
             lock_timeout: self.lock_timeout_ms.map(Duration::from_millis),
         }
     }
@@ -87,6 +103,9 @@ impl ConcurrencyArgs {
         let name = release.name();
         if self.lock_release.is_some() && locking == Locking::Optimistic {
             bail!("--lock-release {name} needs --locking pessimistic: optimistic transactions hold no locks");
+        }
+        if self.lock_granularity.is_some() && locking == Locking::Optimistic {
+            bail!("--lock-granularity needs --locking pessimistic: optimistic transactions hold no locks");
         }
         if release == Release::PreCommit {
             return Ok(());

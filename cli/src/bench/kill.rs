@@ -98,7 +98,7 @@ fn child_works(args: &BenchArgs, directory: &Path) -> Result<()> {
     let memory = MemoryWatch::start()?;
     let place = args.place(Some(directory))?;
     let watched = watch(args)?;
-    let (database, bar) = (place.open(args.builder(&place))?, Progress::watched(watched.as_ref()));
+    let (database, bar) = (args.open(&place)?, Progress::watched(watched.as_ref()));
     let report_to = |finished: &Finished| -> Result<()> {
         bar.finish();
         if let Some(live) = &watched {

@@ -276,7 +276,7 @@ impl Bench<'_> {
 
     fn work_and_close(&self) -> Result<Left> {
         let watch = MemoryWatch::start()?;
-        let database = self.place.open(self.args.builder(self.place))?;
+        let database = self.args.open(self.place)?;
         let mut finished = work(&self.setting(&self.args.configured(&database)), self.chosen, None)?;
         finished.report.rss_bytes_max = watch.bytes_max();
         if self.args.reopen.is_none() {
@@ -306,7 +306,7 @@ impl Bench<'_> {
     fn load(&self, floor_us: Floor, json: bool) -> Result<Outcome> {
         let (args, plan) = (self.args, &self.plan);
         let (watch, bulk) = (MemoryWatch::start()?, args.load.bulk());
-        let database = self.place.open(args.builder(self.place))?;
+        let database = args.open(self.place)?;
         let mut report = bulk::run(&database, plan, bulk, &self.progress())?;
         (report.floor_us, report.device) = (floor_us, self.place.device_name()?);
         report.rss_bytes_max = watch.bytes_max();

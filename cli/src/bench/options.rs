@@ -47,8 +47,13 @@ enum OpenLoop {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Level {
+    /// Survives a power cut
     Durable,
+    /// Written without a flush: survives the end of the process
+    Written,
+    /// A crash loses the last `--loss-window` at most
     Bounded,
+    /// Written when half a log buffer is full
     Lazy,
 }
 
@@ -411,6 +416,7 @@ impl BenchArgs {
     fn level(&self) -> Durability {
         match self.level {
             Level::Durable => Durability::Durable,
+            Level::Written => Durability::Written,
             Level::Bounded => Durability::BoundedLoss,
             Level::Lazy => Durability::Lazy,
         }
@@ -482,6 +488,16 @@ impl BenchArgs {
     /// Returns the database with the isolation and locks of the workers.
     pub(super) fn configured<'d>(&self, database: &'d Database) -> Configured<'d> {
         Configured { database, concurrency: self.concurrency.concurrency() }
+    }
+
+    /// Opens the database of the workload.
+    ///
+    /// # Errors
+    /// The engine's, and a flag that would do nothing there.
+    pub(super) fn open(&self, place: &Place) -> Result<Database> {
+        let database = place.open(self.builder(place))?;
+        self.protocol.check(&database)?;
+        Ok(database)
     }
 
     pub(super) fn builder(&self, place: &Place) -> Builder {

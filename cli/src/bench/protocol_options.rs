@@ -1,10 +1,11 @@
 //! The flags of `quench bench` that choose the commit protocol, or single axes of it.
 
 use crate::parse::{said, value_bytes};
+use anyhow::{Result as AnyResult, bail};
 use clap::ValueEnum;
 use quenchdb::{
-    Acknowledger, Append, Builder, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MemoryStore,
-    Preset, Queue, Writer,
+    Acknowledger, Append, Builder, Database, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence,
+    MemoryStore, Preset, Queue, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -25,8 +26,8 @@ const QUEUE_ENTRY_BYTES: usize = 64;
 fn queue_bytes(text: &str) -> Result<usize, String> {
     let bytes = value_bytes(text)?;
     match bytes {
-        0x1_0000..=0x20_0000 => Ok(bytes),
-        _ => Err("the queues have 64k to 2m: at most 32,768 transactions of 64 bytes wait in them".into()),
+        0x1_0000..=0x640_0000 => Ok(bytes),
+        _ => Err("the queues have 64k to 100m".into()),
     }
 }
 
@@ -39,7 +40,8 @@ pub struct ProtocolArgs {
     /// Threads that share a log, with --layout threads-per-log
     #[arg(long, value_name = "THREADS")]
     threads_per_log: Option<usize>,
-    /// Which thread writes a log: committer, leader, flusher-per-log, background, worker, memory
+    /// Which thread writes a log: committer, leader, flusher-per-log, background, worker,
+    /// collector, memory
     #[arg(long, value_parser = |name: &str| Writer::from_name(name).map_err(said))]
     writer: Option<Writer>,
     /// Interval of writes of a log without waiting threads; with --preset queued of every log
@@ -87,7 +89,7 @@ pub struct ProtocolArgs {
     /// Most transactions in the queue
     #[arg(long, value_name = "TRANSACTIONS")]
     queue_entries: Option<usize>,
-    /// Bytes of the queues of all logs together, 64k to 2m, instead of --queue-entries
+    /// Bytes of the queues of all logs together, 64k to 100m, instead of --queue-entries
     #[arg(long, value_name = "BYTES", conflicts_with = "queue_entries", value_parser = queue_bytes)]
     queue_bytes: Option<usize>,
     /// Delay a group commit briefly, so that the threads that the previous one released can join;
@@ -126,9 +128,13 @@ pub struct ProtocolArgs {
     /// Largest buffer of a log; default: 1m, with --preset restricted more
     #[arg(long, value_name = "BYTES", value_parser = value_bytes)]
     log_buffer: Option<usize>,
-    /// Commits of --level bounded that a crash may lose, as time
+    /// Commits that a crash may lose with --level bounded, and a power cut with --level written,
+    /// as time
     #[arg(long, value_name = "MS")]
     loss_window: Option<u64>,
+    /// With --level written, one commit in so many is durable when it returns; 0: none
+    #[arg(long, value_name = "COMMITS")]
+    durable_every: Option<u64>,
     /// Log only the changed range of a value that keeps its length; default true
     #[arg(long, value_name = "BOOL")]
     delta: Option<bool>,
@@ -150,6 +156,21 @@ impl ProtocolArgs {
     /// Returns how long a leader waits for followers, in microseconds.
     pub fn window_us(&self) -> f64 {
         self.window_us.unwrap_or(0) as f64
+    }
+
+    /// Refuses a flag that does nothing on the device of `database`: a comparison would compare the
+    /// same with itself.
+    ///
+    /// # Errors
+    /// Such a flag.
+    pub fn check(&self, database: &Database) -> AnyResult<()> {
+        if self.shared_flush == Some(true) && database.statistics().shares_flush == Some(false) {
+            bail!(
+                "--shared-flush true: this device has no flush that several logs could share. \
+                 Use a disk with a volatile cache, or leave the flag out"
+            );
+        }
+        Ok(())
     }
 
     /// Returns the builder with the given settings.
@@ -191,6 +212,7 @@ impl ProtocolArgs {
         let builder = with(builder, self.gather_max, Builder::gather_max);
         let builder = with(builder, self.log_buffer, Builder::log_buffer_bytes);
         let builder = with(builder, self.loss_window.map(Duration::from_millis), Builder::loss_window);
+        let builder = with(builder, self.durable_every, Builder::durable_every);
         with(builder, self.delta, Builder::delta_logging)
     }
 }
