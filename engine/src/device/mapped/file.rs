@@ -17,7 +17,7 @@
 use super::memory::{MapOptions, MappedMemory, MemoryFacts, Survives, WORD_BYTES, absolute};
 use super::primitive::Primitive;
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::descriptors;
+use crate::device::{descriptors, topology};
 use crate::sync::NotInherited;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -220,6 +220,15 @@ impl MappedFile {
 }
 
 impl MappedMemory for MappedFile {
+    /// Pages of tmpfs and of the page cache move; DAX memory stays on its node.
+    fn place(&self, offset: u64, bytes: u64, node: u32) {
+        let len = bytes as usize;
+        let Some(start) = NonNull::new(self.range(offset, len)) else { return };
+        if let Err(error) = topology::place_on(node, start, len) {
+            tracing::debug!(node, %error, "mapped log buffers stay where the system has put them");
+        }
+    }
+
     fn release(&self) {
         if let Err(error) = rustix::fs::flock(&self.fd, FlockOperation::Unlock) {
             tracing::debug!(%error, "the memory-mapped log stays locked until it is dropped");

@@ -112,6 +112,10 @@ pub trait MappedMemory: Send + Sync + fmt::Debug {
     /// Makes everything that is visible durable.
     fn flush(&self);
 
+    /// Asks for `bytes` bytes at `offset` to be kept in the memory of the NUMA node with this
+    /// number. Changes no content.
+    fn place(&self, _offset: u64, _bytes: u64, _node: u32) {}
+
     /// Lets another owner map the memory before this mapping ends. The caller stores nothing more.
     fn release(&self) {}
 }
