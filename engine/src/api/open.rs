@@ -14,6 +14,7 @@ use crate::buffer::{Pool, ReadAheadThread};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel, StoredPages};
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::probe::{self, ProbeReport};
+use crate::device::topology::NumaNodes;
 use crate::device::{DurabilityMethod, File, Storage};
 use crate::feed::CountedEpochs;
 use crate::log::{DIRECTORY, segment_id};
@@ -307,7 +308,7 @@ impl Parts {
                 },
             },
         )?;
-        self.system.connect(commit, logs);
+        self.system.connect(commit, logs, NumaNodes::of_machine());
         if self.settings.change_history_bytes > 0 || !self.settings.delta_logging {
             self.system.feeds().fetch_add(1, Ordering::SeqCst);
         }

@@ -84,6 +84,7 @@ pub use environment::Hooks;
 pub use failure::PoisonOnPanic;
 pub use feed_source::FeedSource;
 pub use idle::IdleTimes;
+pub use layout::Shares;
 pub use metrics::CommitMetrics;
 pub use pending::{Pending, Record, Ticket};
 pub use predecessors::Predecessors;

@@ -9,6 +9,7 @@ use super::environment::{Environment, Hooks};
 use super::failure::Failure;
 use super::flushers::Flushers;
 use super::idle::IdleTimes;
+use super::layout::Shares;
 use super::log_writer::LogWriter;
 use super::metrics::CommitMetrics;
 use super::poison::Poison;
@@ -19,8 +20,9 @@ use super::watermark::RingSize;
 use super::writes::Writes;
 use crate::base::clock::Clock;
 use crate::base::settings::{QUEUE_ENTRIES_DEFAULT, Settings};
-use crate::base::{Csn, Epoch};
+use crate::base::{Csn, Epoch, LogId};
 use crate::device::Storage;
+use crate::device::topology::NumaNodes;
 use crate::log::memory::LogMemory;
 use crate::log::{Log, SegmentPool};
 use crate::sync::atomic::AtomicBool;
@@ -66,6 +68,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
     let entries = (most / count).max(QUEUE_ENTRIES_PER_LOG_MIN);
     let ring = RingSize::for_queued(most);
     if let Some(memory) = &memory {
+        place_buffers(memory, count, NumaNodes::of_machine());
         logs.iter().for_each(|log| log.attach(memory.buffers_of(log.id(), count, epoch)));
     }
     let environment = Arc::new(Environment {
@@ -97,5 +100,15 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
         durability,
         flushers,
         wakers,
+    }
+}
+
+/// Has the mapped buffers of each log on the NUMA node of the log, if there are several nodes.
+pub(super) fn place_buffers(memory: &LogMemory, logs: usize, nodes: &NumaNodes) {
+    let shares = Shares::new(logs, 1, nodes);
+    for log in (0..logs as u32).map(LogId) {
+        if let Some(node) = shares.node_of(log) {
+            memory.place(log, logs, node);
+        }
     }
 }

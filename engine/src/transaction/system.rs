@@ -15,53 +15,60 @@ use super::view::{Outcome, View};
 use crate::base::clock::{Clock, Nanos};
 use crate::base::{Csn, Error, ErrorKind, Gsn, Location, LogId, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Pool};
-use crate::commit::{Commit, Record};
+use crate::commit::{Commit, Record, Shares};
+use crate::device::topology::NumaNodes;
 use crate::log::RedoBuffer;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::epoch::{Guard, pin};
-use crate::sync::{PerProcess, Process};
+use crate::sync::{PerProcess, Process, thread};
 use crate::tree::{self, Held, LargeReader, LargeReference, ReadLeaf, Tree, TreeObserver};
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Ordinals of living threads.
-static ORDINALS: PerProcess<std::sync::Mutex<BTreeSet<usize>>> = PerProcess::new();
+/// The ordinals of living threads: positions of NUMA nodes, and numbers there.
+type Ordinals = BTreeSet<(usize, usize)>;
 
-fn ordinals() -> std::sync::MutexGuard<'static, BTreeSet<usize>> {
+static ORDINALS: PerProcess<std::sync::Mutex<Ordinals>> = PerProcess::new();
+
+fn ordinals() -> std::sync::MutexGuard<'static, Ordinals> {
     ORDINALS.get(Default::default).lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The smallest number that no other living thread has, so that a few threads use different logs,
-/// whichever threads ran before.
+/// Takes the smallest number that no other thread of the node has, and returns it.
+fn take_number(ordinals: &mut Ordinals, node: usize) -> usize {
+    let taken = ordinals.range((node, 0)..=(node, usize::MAX));
+    let number = (0..).zip(taken).take_while(|(number, (_, taken))| number == taken).count();
+    ordinals.insert((node, number));
+    number
+}
+
+/// The NUMA node on which a thread first used a log, and the smallest number that no other living
+/// thread of that node has, so that a few threads use different logs, whichever threads ran before.
 struct Ordinal {
+    node: usize,
     number: usize,
     process: Process,
 }
 
 impl Ordinal {
     fn take() -> Ordinal {
-        let mut taken = ordinals();
-        let free = (0..).zip(&*taken).take_while(|(number, taken)| number == *taken).count();
-        taken.insert(free);
-        Ordinal { number: free, process: Process::current() }
+        let nodes = NumaNodes::of_machine();
+        let node = if nodes.count() > 1 { nodes.position_of(thread::current_cpu()) } else { 0 };
+        Ordinal { node, number: take_number(&mut ordinals(), node), process: Process::current() }
     }
 }
 
 impl Drop for Ordinal {
     fn drop(&mut self) {
         if !self.process.is_forked() {
-            ordinals().remove(&self.number);
+            ordinals().remove(&(self.node, self.number));
         }
     }
 }
 
 thread_local! {
     static ORDINAL: Ordinal = Ordinal::take();
-}
-
-fn thread_ordinal() -> usize {
-    ORDINAL.try_with(|ordinal| ordinal.number).unwrap_or(0)
 }
 
 /// Called with all participants of a structure change latched, before the change.
@@ -115,13 +122,6 @@ impl TreeObserver for Observer {
     }
 }
 
-/// How threads are given logs.
-struct LogChoice {
-    logs: AtomicUsize,
-    /// Threads with consecutive ordinals that share a log.
-    in_a_row: AtomicUsize,
-}
-
 /// The state that all transactions of a database share.
 pub struct TransactionSystem {
     /// Unique in the process, also among closed databases: an address could be reused.
@@ -148,7 +148,8 @@ pub struct TransactionSystem {
     pub(super) limits: Limits,
     pub(super) clock: Clock,
     pub(super) page_clocks: PageClocks,
-    log_choice: LogChoice,
+    /// Which log each thread writes to. Not set before the database is open for writing.
+    shares: OnceLock<Shares>,
     /// Read-write transactions in progress, for the gather window of a group commit.
     pub(super) in_progress: Arc<AtomicUsize>,
     /// Change feeds, and one if history is retained: while there are any, values are logged whole.
@@ -200,7 +201,7 @@ impl TransactionSystem {
             limits,
             clock,
             page_clocks: PageClocks::new(pool.account()),
-            log_choice: LogChoice { logs: AtomicUsize::new(1), in_a_row: AtomicUsize::new(1) },
+            shares: OnceLock::new(),
             in_progress: Arc::default(),
             feeds: Arc::default(),
             pool,
@@ -213,10 +214,11 @@ impl TransactionSystem {
         self.clock.clone()
     }
 
-    /// Connects the system to its `Commit`, once recovery knows the next CSN and epoch.
-    pub fn connect(&self, commit: Arc<Commit>, logs: usize) {
-        self.log_choice.logs.store(logs, Ordering::Relaxed);
-        self.log_choice.in_a_row.store(commit.axes().threads_in_a_row, Ordering::Relaxed);
+    /// Connects the system to its `Commit`, once recovery knows the next CSN and epoch. Divides the
+    /// logs among `nodes`.
+    pub fn connect(&self, commit: Arc<Commit>, logs: usize, nodes: &NumaNodes) {
+        let shares = Shares::new(logs, commit.axes().threads_in_a_row, nodes);
+        assert!(self.shares.set(shares).is_ok(), "set once, by open");
         self.committed.run(commit);
     }
 
@@ -278,13 +280,12 @@ impl TransactionSystem {
         Tree::create_hidden(self.pool.clone(), self.observer.clone())
     }
 
-    /// Returns the log that the calling thread writes to. Threads are given logs in the order of
-    /// their first use.
+    /// Returns the log that the calling thread writes to. Threads are given the logs of their NUMA
+    /// node in the order of their first use.
     #[must_use]
     pub fn log_of_thread(&self) -> LogId {
-        let LogChoice { logs, in_a_row } = &self.log_choice;
-        let nth = thread_ordinal() / in_a_row.load(Ordering::Relaxed).max(1);
-        LogId((nth % logs.load(Ordering::Relaxed).max(1)) as u32)
+        let (node, number) = ORDINAL.try_with(|ordinal| (ordinal.node, ordinal.number)).unwrap_or((0, 0));
+        self.shares.get().map_or(LogId(0), |shares| shares.log_of(node, number))
     }
 
     /// Reads `key` as `view`, which is pinned, sees it, into `value`. Returns whether the key
@@ -399,5 +400,20 @@ impl TransactionSystem {
     /// Returns the conflict of a transaction whose snapshot does not see a row.
     pub(super) fn newer_than_snapshot(&self, table: &TableState) -> Error {
         self.conflict("the row was changed after this transaction's snapshot", table)
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gets_the_smallest_free_number_of_its_node() {
+        let mut ordinals = Ordinals::new();
+        assert_eq!([0, 0, 1, 0, 1, 2].map(|node| take_number(&mut ordinals, node)), [0, 1, 0, 2, 1, 0]);
+        // Two threads end.
+        ordinals.remove(&(0, 1));
+        ordinals.remove(&(1, 0));
+        assert_eq!([2, 0, 0, 1, 1].map(|node| take_number(&mut ordinals, node)), [1, 1, 3, 0, 2]);
     }
 }

@@ -11,6 +11,7 @@ use crate::commit::{Commit, Hooks, Start};
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
 use crate::device::simulated::{Mishap, MishapKind, OperationKind, SimulatedStorage};
+use crate::device::topology::NumaNodes;
 use crate::log::{BufferSize, Log, SegmentPool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +57,9 @@ fn system_on(storage: Arc<dyn Storage>, settings: &Settings) -> (Arc<Transaction
         clock,
         hooks,
     };
-    system.connect(Commit::start(settings, start).expect("a thread"), settings.logs);
+    let commit = Commit::start(settings, start).expect("a thread");
+    // As on a machine of one node.
+    system.connect(commit, settings.logs, &NumaNodes::default());
     let table = system.create_table("t").expect("new");
     (system, table)
 }

@@ -55,7 +55,9 @@
 //!   them. Each scan raises the clocks of idle logs.
 //! * Workers acknowledge instead of a daemon (`acknowledger = background` is the daemon).
 //! * `membarrier(2)` drains threads instead of signals.
-//! * Buffers are not placed by socket.
+//! * Each NUMA node has an equal share of the logs, and the mapped buffers of a log are placed on its
+//!   node when the database opens ([`super::super::layout`]). In the paper a driver allocates them
+//!   there.
 //! * Logs by page (`layout = by-page`): see [`super::super::fragments`].
 
 use super::super::acknowledge::{Acknowledgments, GRACE};

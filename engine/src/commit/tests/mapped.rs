@@ -10,6 +10,8 @@ use std::time::Duration;
 pub struct Mapped {
     bytes: Mutex<Bytes>,
     panic: Mutex<Option<Panic>>,
+    /// Offset, bytes and node of each request for a node.
+    placed: Mutex<Vec<(u64, u64, u32)>>,
 }
 
 /// To come in a store or a fence.
@@ -40,7 +42,7 @@ impl Mapped {
     }
 
     fn of(bytes: Bytes) -> Mapped {
-        Mapped { bytes: Mutex::new(bytes), panic: Mutex::default() }
+        Mapped { bytes: Mutex::new(bytes), panic: Mutex::default(), placed: Mutex::default() }
     }
 
     /// Lets `after` stores or fences pass. The next one reports on the returned receiver, waits for
@@ -66,6 +68,11 @@ impl Mapped {
             planned.go_on.recv().expect("the test continues");
             panic!("planned");
         }
+    }
+
+    /// Returns offset, bytes and node of each request for a node.
+    pub fn placed(&self) -> Vec<(u64, u64, u32)> {
+        self.placed.lock().expect("no panic").clone()
     }
 
     /// What a power cut leaves.
@@ -121,5 +128,8 @@ impl MappedMemory for Mapped {
     }
     fn flush(&self) {
         self.barrier();
+    }
+    fn place(&self, offset: u64, bytes: u64, node: u32) {
+        self.placed.lock().expect("no panic").push((offset, bytes, node));
     }
 }

@@ -2,6 +2,9 @@
 
 use super::failure::in_time;
 use super::*;
+use crate::commit::start::place_buffers;
+use crate::device::mapped::MappedMemory;
+use crate::device::topology::NumaNodes;
 
 /// Log 0 is drained up to `last`. Meanwhile a transaction of log 1, far ahead, draws the next CSN,
 /// and one of log 0 the CSN after that.
@@ -158,4 +161,21 @@ fn a_panic_under_the_latch_acknowledges_no_waiter() {
         struck += 1;
     }
     assert!(struck >= 3, "an entry, a record and a fence: {struck}");
+}
+
+#[test]
+fn mapped_buffers_are_placed_on_the_nodes_of_their_logs() {
+    let placed = |logs: usize, nodes: &NumaNodes| {
+        let mapped = Arc::new(Mapped::new(needed_bytes(logs, MAPPED_BYTES)));
+        let memory = LogMemory::prepare(mapped.clone(), DATABASE, MemoryId(5), logs, MAPPED_BYTES, 1 << 20);
+        place_buffers(&memory.expect("large enough"), logs, nodes);
+        (mapped.placed(), mapped.bytes())
+    };
+    let two = NumaNodes::of(&[(0, &[0, 1]), (8, &[2, 3])]);
+    let (ranges, end) = placed(4, &two);
+    assert_eq!(ranges.iter().map(|(.., node)| *node).collect::<Vec<_>>(), [0, 0, 8, 8]);
+    assert!(ranges.iter().all(|(_, bytes, _)| *bytes == 2 * MAPPED_BYTES), "{ranges:?}");
+    assert!(ranges.windows(2).all(|two| two[0].0 + two[0].1 == two[1].0), "side by side: {ranges:?}");
+    assert_eq!(ranges.last().map(|(offset, bytes, _)| offset + bytes), Some(end), "to the end of the memory");
+    assert_eq!(placed(4, &NumaNodes::default()).0, [], "nothing is placed on a machine of one node");
 }

@@ -79,6 +79,13 @@ impl LogMemory {
         }
     }
 
+    /// Asks for the share of `log`, one of `logs`, to be kept in the memory of a NUMA node.
+    pub fn place(&self, log: LogId, logs: usize, node: u32) {
+        let each = self.layout.buffers / logs as u32;
+        let bytes = u64::from(each) * u64::from(self.layout.buffer_bytes);
+        self.memory.place(self.layout.buffer_offset(log.0 * each), bytes, node);
+    }
+
     /// Bytes of a buffer.
     #[must_use]
     pub fn buffer_bytes(&self) -> usize {
