@@ -232,7 +232,6 @@ impl World {
     }
 
     /// As [`World::precommit`], with a fragment in each of the first two logs.
-    #[cfg(feature = "shuttle")]
     pub fn precommit_divided(&self, mut pending: Pending) -> Result<Ticket> {
         pending.alone = false;
         let gsn = self.meet(LogId(0), &mut pending);
@@ -255,7 +254,7 @@ impl World {
                 (LogId(log), Record { body, body_crc, operations: 1, gsn, kind })
             })
             .collect();
-        self.commit.precommit_fragments(&fragments, pending, || ())
+        Ok(self.commit.precommit_fragments(&fragments, pending, || true)?.expect("not withdrawn"))
     }
 
     /// Where there are clocks: that of a transaction that met its predecessors.
