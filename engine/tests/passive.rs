@@ -117,11 +117,12 @@ static DE_STAGED: AtomicU64 = AtomicU64::new(0);
 /// The memory of a run that crashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Memory {
+    /// As the preset does it, beside the log's latch.
     Fenced,
-    /// Beside the log's latch.
-    FencedBeside,
+    /// Under the log's latch.
+    FencedLatched,
     FencesIgnored,
-    FencesBesideIgnored,
+    FencesLatchedIgnored,
     /// Caches are durable, and fences are ignored.
     DurableCache,
 }
@@ -133,13 +134,14 @@ fn crash(seed: u64, memory: Memory) -> (u64, u64) {
     let settings = settings(1 + random.below(3) as usize);
     let is_durable = memory == Memory::DurableCache;
     let cache = if is_durable { MemoryCache::Durable } else { MemoryCache::Volatile };
-    let is_beside = matches!(memory, Memory::FencedBeside | Memory::FencesBesideIgnored);
-    let fence = if is_beside { MemoryFence::Beside } else { MemoryFence::Latched };
+    // None is what the preset uses.
+    let is_latched = matches!(memory, Memory::FencedLatched | Memory::FencesLatchedIgnored);
+    let fence = is_latched.then_some(MemoryFence::Latched);
     let db = settings.with(|s| (s.memory_cache, s.memory_fence) = (cache, fence)).open(&disk);
-    if !matches!(memory, Memory::Fenced | Memory::FencedBeside) {
+    if !matches!(memory, Memory::Fenced | Memory::FencedLatched) {
         disk.ignore_fences();
     }
-    let ignore_fences = matches!(memory, Memory::FencesIgnored | Memory::FencesBesideIgnored);
+    let ignore_fences = matches!(memory, Memory::FencesIgnored | Memory::FencesLatchedIgnored);
     let acknowledged = work(&db, &disk, 2, 60, 6_000);
     if !ignore_fences {
         let (fences, drained) = (db.statistics().fences, db.statistics().stragglers_drained);
@@ -234,7 +236,7 @@ fn no_power_cut_and_no_kill_loses_what_was_fenced() {
 
 #[test]
 fn without_fences_the_same_crashes_lose_something() {
-    for memory in [Memory::FencesIgnored, Memory::FencesBesideIgnored] {
+    for memory in [Memory::FencesIgnored, Memory::FencesLatchedIgnored] {
         let runs = (1..if is_deep() { 12 } else { 6 }).map(|seed| crash(seed, memory));
         let (lost, crashes) = runs.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
         assert!(lost > crashes / 20, "{memory:?}: {lost} of {crashes}: no test above would find out");
@@ -242,9 +244,9 @@ fn without_fences_the_same_crashes_lose_something() {
 }
 
 #[test]
-fn fences_beside_the_latch_lose_nothing() {
+fn fences_under_the_latch_lose_nothing() {
     for seed in 1..=depth(6_000) / 40 {
-        assert_eq!(crash(seed, Memory::FencedBeside).0, 0);
+        assert_eq!(crash(seed, Memory::FencedLatched).0, 0);
     }
 }
 

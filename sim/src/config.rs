@@ -275,8 +275,8 @@ fn with_choices_of(seed: u64, settings: Settings) -> Settings {
         }
         s.log_memory_bytes = bytes;
         s.memory_cache = cache;
-        let beside = in_memory && cache == MemoryCache::Volatile && (seed / 3).is_multiple_of(2);
-        s.memory_fence = if beside { MemoryFence::Beside } else { MemoryFence::Latched };
+        let fence = if (seed / 3).is_multiple_of(2) { MemoryFence::Beside } else { MemoryFence::Latched };
+        s.memory_fence = (in_memory && cache == MemoryCache::Volatile).then_some(fence);
         s.delta_logging = !seed.is_multiple_of(4);
     })
 }

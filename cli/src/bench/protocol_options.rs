@@ -106,7 +106,8 @@ pub struct ProtocolArgs {
     /// Whether the processor's caches survive a power cut: volatile (no), durable (eADR)
     #[arg(long, value_parser = |name: &str| MemoryCache::from_name(name).map_err(said))]
     memory_cache: Option<MemoryCache>,
-    /// When a committer fences its record in mapped memory: latched (under the log's latch), beside
+    /// When a committer fences its record in mapped memory: latched (under the log's latch),
+    /// beside; default: beside
     #[arg(long, value_parser = |name: &str| MemoryFence::from_name(name).map_err(said))]
     memory_fence: Option<MemoryFence>,
     /// How cache lines reach mapped memory: clwb, clflushopt, clflush, non-temporal; default: the

@@ -129,7 +129,7 @@ impl Builder {
         log_memory: impl Into<PathBuf> = Some(log_memory.into()),
         log_memory_bytes: u64 = log_memory_bytes,
         memory_cache: MemoryCache = memory_cache,
-        memory_fence: MemoryFence = memory_fence,
+        memory_fence: MemoryFence = Some(memory_fence),
         memory_store: MemoryStore = Some(memory_store),
         insertion_latency: Duration = insertion_latency,
     }

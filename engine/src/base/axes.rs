@@ -212,10 +212,8 @@ choices! {
 
 choices! {
     /// When a committer fences its record, for a log in mapped memory.
-    #[derive(Default)]
     MemoryFence, "memory_fence", {
         /// While it holds the log's latch.
-        #[default]
         Latched = "latched",
         /// Beside the latch: the log has a slot for each thread. The committer takes the latch
         /// again to clear its slot.

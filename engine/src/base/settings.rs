@@ -263,8 +263,9 @@ pub struct Settings {
     pub log_memory_bytes: u64,
     /// What a power cut does to the processor's caches. Default `volatile`.
     pub memory_cache: MemoryCache,
-    /// When a committer fences its record: under the log's latch, or beside it. Default `latched`.
-    pub memory_fence: MemoryFence,
+    /// When a committer fences its record: under the log's latch, or beside it; `None` is `beside`.
+    /// Default `None`.
+    pub memory_fence: Option<MemoryFence>,
     /// How cache lines reach the memory; `None` is the best way of the processor. Default `None`.
     pub memory_store: Option<MemoryStore>,
     /// Time added to each insertion into mapped memory, up to 1 ms, to emulate slower media.
@@ -365,7 +366,7 @@ impl Default for Settings {
             log_memory: None,
             log_memory_bytes: 0,
             memory_cache: MemoryCache::default(),
-            memory_fence: MemoryFence::default(),
+            memory_fence: None,
             memory_store: None,
             insertion_latency: Duration::ZERO,
             scan_buffer_from: None,

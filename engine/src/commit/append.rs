@@ -128,7 +128,7 @@ impl Appending {
         let (csn, due) = self.environment.latched(|| self.append(log, &mut latch, record, pending));
         drop(latch);
         if self.mapped.hardens_beside(&pending) {
-            self.mapped.fence_beside(log);
+            self.mapped.fence_beside(std::iter::once(log));
         }
         Some(self.appended(log, record, &pending, csn, due))
     }

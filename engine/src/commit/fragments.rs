@@ -11,7 +11,7 @@
 //!   ---------------------------------------------------------- point of no return
 //!   3 announce in all; draw the CSNs of all fragments          no allocation, system call,
 //!     with one addition; append all                            user code
-//!   4 unlatch
+//!   4 unlatch; in mapped memory, one fence for all
 //! ```
 //!
 //! The last fragment has the transaction's CSN, its ticket and its entry in a queue; each of the
@@ -61,6 +61,9 @@ impl Appending {
         let ticket =
             self.environment.latched(|| self.append_all(fragments, &mut latches, pending, &mut appended));
         drop(latches);
+        if self.mapped.hardens_beside(&pending) {
+            self.mapped.fence_beside(fragments.iter().map(|(log, _)| self.durability.log(*log)));
+        }
         for ((log, record), Appended { due, .. }) in fragments.iter().zip(&appended) {
             self.count_record(*record);
             if let Some(due) = due {
@@ -153,7 +156,7 @@ impl Appending {
             } else {
                 self.durability.undecided.publish_follower(csn, *log, latch);
             }
-            if self.mapped.hardens_at_once(&pending) {
+            if self.mapped.hardens_at_once(&pending) && !self.mapped.hardens_beside(&pending) {
                 self.mapped.fence(writer, latch);
             }
             let due = if pending.waits {

@@ -3,7 +3,8 @@
 //! A thread that did not fence what it stored leaves its log *dirty*. Others **drain** such a log:
 //! `membarrier(2)` makes every running thread of the process execute a barrier, which ends the
 //! stores it has under way, and a thread that is not running has executed one. So the stores of a
-//! thread are fenced for it, without its help.
+//! thread are fenced for it, without its help. A thread that fences beside the latch is usually
+//! just doing that, so a drain gives it a moment first.
 //!
 //! With **durable caches** (eADR) a record is durable when it is stored. No log is ever dirty, so
 //! nothing is fenced or drained. A commit still waits for records of other logs that are being
@@ -19,10 +20,21 @@ use crate::base::planted::{self, Bug};
 use crate::base::settings::{Durability as Level, MemoryFence};
 use crate::log::LogGuard;
 use crate::log::memory::Fenced;
+use crate::sync::Backoff;
 use std::sync::Arc;
 
 /// W is computed again at the latest after so many transactions of a log that did not need it.
 const SCAN_AT_LEAST: u64 = 1024;
+
+/// Pauses, about a microsecond in all, in which a thread that fences beside the latch may finish
+/// before a barrier interrupts all threads.
+const PAUSES: u32 = if cfg!(loom) {
+    0
+} else if cfg!(feature = "shuttle") {
+    1
+} else {
+    6
+};
 
 /// See the module's text. Without mapped memory it does nothing.
 pub(super) struct MappedLogs {
@@ -83,25 +95,31 @@ impl MappedLogs {
         self.fences_beside && self.hardens_at_once(pending)
     }
 
-    /// Hardens what the calling thread has stored in `log`, without its latch: the fence comes
-    /// first, and then, under the latch, the log notes it. Until then the log's slot stays at or
-    /// below the record, so W does not pass it.
-    pub(super) fn fence_beside(&self, log: &LogWriter) {
+    /// Hardens what a transaction of the calling thread has stored in `logs`, without their
+    /// latches: one fence comes first, and then, under the latch of each log, the log notes it.
+    /// Until then the log's slot stays at or below the record, so W does not pass it.
+    pub(super) fn fence_beside<'a>(&self, logs: impl Iterator<Item = &'a LogWriter>) {
         let Some(memory) = &self.environment.memory else { return };
         if !planted::is(Bug::FenceSkipped) {
             memory.mapped().fence();
         }
-        let mut latch = log.log.lock();
-        if self.environment.poison.is_raised() {
-            // The last holder of the latch may have left a record half in the log.
-            return;
+        let mut by_fence = false;
+        for log in logs {
+            let mut latch = log.log.lock();
+            if self.environment.poison.is_raised() {
+                // The last holder of the latch may have left a record half in the log.
+                return;
+            }
+            match latch.fenced_own() {
+                Fenced::ByFence => by_fence = true,
+                Fenced::ByBarrier => self.environment.metrics.drained.add(1),
+                Fenced::Nothing | Fenced::WhenStored => continue,
+            }
+            self.durability.settle(log, &latch);
         }
-        match latch.fenced_own() {
-            Fenced::ByFence => self.environment.metrics.fences.add(1),
-            Fenced::ByBarrier => self.environment.metrics.drained.add(1),
-            Fenced::Nothing | Fenced::WhenStored => return,
+        if by_fence {
+            self.environment.metrics.fences.add(1);
         }
-        self.durability.settle(log, &latch);
     }
 
     /// After a commit: brings W up to date if that is needed to acknowledge `ticket`, or was not
@@ -156,12 +174,13 @@ impl MappedLogs {
                 None => {}
             }
         }
+        all_blocked &= dirty.is_empty();
+        self.await_fences(&mut dirty);
         if !dirty.is_empty() {
             if !planted::is(Bug::StragglersNotDrained) {
                 memory.mapped().barrier();
             }
             self.environment.metrics.drained.add(1);
-            all_blocked = false;
         }
         for (log, last) in dirty {
             let mut latch = log.log.lock();
@@ -174,6 +193,18 @@ impl MappedLogs {
         }
         self.durability.rescan();
         !(any && all_blocked)
+    }
+
+    /// Waits a moment for threads that fence beside the latches of `dirty` logs, and removes the
+    /// logs that are clean then, up to their CSNs.
+    fn await_fences(&self, dirty: &mut Vec<(&LogWriter, Csn)>) {
+        let mut backoff = Backoff::new();
+        while self.fences_beside && !dirty.is_empty() && backoff.steps() < PAUSES {
+            backoff.pause();
+            dirty.retain(|(log, last)| {
+                log.log.lock().first_volatile_csn().is_some_and(|first| first <= *last)
+            });
+        }
     }
 
     /// Fences these logs and acknowledges what that commits.

@@ -47,7 +47,7 @@ impl Axes {
             dependency: settings.dependency.unwrap_or(rule),
             idle_logs: settings.idle_logs,
             append: settings.append,
-            memory_fence: settings.memory_fence,
+            memory_fence: settings.memory_fence.unwrap_or(MemoryFence::Beside),
             queue: settings.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
             window_after_arrival: is_queued,
@@ -217,7 +217,7 @@ fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
             );
             return refuse("log_memory", what);
         }
-        if settings.memory_cache == MemoryCache::Durable && settings.memory_fence != MemoryFence::Latched {
+        if settings.memory_cache == MemoryCache::Durable && settings.memory_fence.is_some() {
             return refuse("memory_fence", "memory_cache = durable fences no record".to_string());
         }
         let without_effect =
@@ -231,7 +231,7 @@ fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
     let only_there = [
         ("log_memory_bytes", settings.log_memory_bytes > 0),
         ("memory_cache", settings.memory_cache != default.memory_cache),
-        ("memory_fence", settings.memory_fence != default.memory_fence),
+        ("memory_fence", settings.memory_fence.is_some()),
         ("memory_store", settings.memory_store.is_some()),
         ("insertion_latency", !settings.insertion_latency.is_zero()),
     ];

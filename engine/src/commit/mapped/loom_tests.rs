@@ -105,7 +105,7 @@ impl World {
             preset: Preset::Passive,
             logs: 1,
             log_memory: Some("mapped".into()),
-            memory_fence: MemoryFence::Beside,
+            memory_fence: Some(MemoryFence::Beside),
             // A ring has too many words for a model.
             queue: Some(Queue::Latched),
             ..Settings::default()
@@ -169,7 +169,7 @@ impl World {
 
     fn commit(&self) {
         self.append();
-        self.mapped.fence_beside(self.log());
+        self.mapped.fence_beside(std::iter::once(self.log()));
     }
 
     /// Checks that all records below W, and up to the durable position of the log, are fenced.

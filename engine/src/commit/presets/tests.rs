@@ -21,6 +21,7 @@ fn a_preset_is_a_point_on_the_axes() {
     assert_eq!((restricted.dependency, restricted.flushers(3)), (Dependency::Dsn, 3));
     assert_eq!(restricted.flush_unit_bytes, 1 << 20, "a whole buffer, of 512 KiB for each of two threads");
     assert_eq!((restricted.threads_in_a_row, axes(Preset::Auto).threads_in_a_row), (2, 1));
+    assert_eq!(axes(Preset::Passive).memory_fence, MemoryFence::Beside);
     for preset in Preset::ALL {
         let settings = settings(preset);
         settings.validate().expect("alone");
@@ -37,6 +38,8 @@ fn a_setting_moves_one_axis_and_the_rule_follows_the_logs() {
     assert_eq!(rule(said), Dependency::Csn);
     let writer = Settings { writer: Some(Writer::Worker), ..settings(Preset::Pipelined) };
     assert_eq!(Axes::of(&writer).acknowledger, Acknowledger::Background);
+    let latched = Settings { memory_fence: Some(MemoryFence::Latched), ..settings(Preset::Passive) };
+    assert_eq!(Axes::of(&latched).memory_fence, MemoryFence::Latched);
 }
 
 #[test]
@@ -56,7 +59,19 @@ fn contradictions_are_refused_with_the_reason() {
     let worker = Some(Writer::Worker);
     let no_file = Settings { log_memory: None, ..settings(Passive) };
     let by_page = |preset| Settings { layout: Some(Layout::ByPage), ..settings(preset) };
-    let cases: [(Settings, &[&str]); 18] = [
+    let cases: [(Settings, &[&str]); 20] = [
+        (
+            Settings {
+                memory_fence: Some(MemoryFence::Latched),
+                memory_cache: MemoryCache::Durable,
+                ..settings(Passive)
+            },
+            &["`memory_fence`", "memory_cache = durable"],
+        ),
+        (
+            Settings { memory_fence: Some(MemoryFence::Beside), ..settings(Group) },
+            &["`memory_fence`", "preset group"],
+        ),
         (Settings { logs: 1, ..by_page(Group) }, &["`logs`", "layout = by-page"]),
         (Settings { logs: 2, ..by_page(PerTransaction) }, &["`layout`", "writer = committer"]),
         (Settings { writer: worker, ..by_page(Autonomous) }, &["`layout`", "writer = worker"]),

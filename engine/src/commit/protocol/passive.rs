@@ -6,8 +6,9 @@
 //! wait for. What is left of group commit is to know that everything it depends on is fenced, too:
 //!
 //! ```text
-//!   draw: slot := CSN     store record     fence     slot := infinity     queue     W := min(slots)     DSN < W: committed
-//!   | the log is dirty -------------------------| clean                          | any worker of the group acknowledges
+//!   latch                                          unlatch          latch
+//!   | draw: slot := CSN     store record     queue |       fence    | slot := infinity     W := min(slots)     DSN < W: committed
+//!     | the thread is dirty ----------------------------------------| clean              | any worker of the group acknowledges
 //! ```
 //!
 //! The log's slot of the [watermark](super::super::watermark) is both numbers that the paper keeps
@@ -15,13 +16,16 @@
 //! durable. It is set before the record is stored and cleared after the fence, so the minimum over
 //! slots passes nothing that a crash could take away.
 //!
-//! **A slot per thread** (`memory_fence = beside`). By default a committer fences while it holds
-//! the log's latch, so threads that share a log wait for each other's fences. In the paper a thread
-//! fences after it has released the log. With `beside` it does so here, too. The log keeps a slot
-//! for each of the threads that share it ([`crate::log::memory`]): dirty since a CSN, or clean. An
-//! append makes the slot of its thread dirty. The thread's own fence makes it clean, or a barrier
-//! for all threads. The log's slot of the watermark is the minimum over its threads. If more than
-//! 16 threads of a log are dirty, the others share one slot, which only a barrier cleans.
+//! **A slot per thread.** As in the paper a thread fences after it has released the log, so threads
+//! that share a log do not wait for each other's fences. The log keeps a slot for each of the
+//! threads that share it ([`crate::log::memory`]): dirty since a CSN, or clean. An append makes the
+//! slot of its thread dirty. The thread's own fence makes it clean, or a barrier for all threads.
+//! The log's slot of the watermark is the minimum over its threads. If more than 16 threads of a
+//! log are dirty, the others share one slot, which only a barrier cleans. A transaction with
+//! records in several logs fences once for all.
+//!
+//! With `memory_fence = latched` a committer fences while it holds the latch, and takes it once.
+//! See `docs/internals/decisions/0026-passive-fences-beside-the-latch.md`.
 //!
 //! One difference is left: a thread that has fenced takes the latch again to clear its slot. In the
 //! paper it stores to the slot without a latch. That was considered and not built, because it would
@@ -34,7 +38,8 @@
 //! What it would save is the second turn at the latch, of a thread that has just had it.
 //!
 //! **Stragglers.** A transaction that need not be durable when its commit returns does not fence,
-//! and leaves its log dirty. A waiter drains such logs ([`super::super::mapped`]); for queued
+//! and leaves its log dirty, as does a thread that was preempted before its fence. A waiter drains
+//! such logs if they stay dirty for a microsecond ([`super::super::mapped`]); for queued
 //! transactions the first flusher does the same after 1 ms, or when the loss window is about to
 //! end.
 //!
@@ -55,9 +60,9 @@
 //!   them. Each scan raises the clocks of idle logs.
 //! * Workers acknowledge instead of a daemon (`acknowledger = background` is the daemon).
 //! * `membarrier(2)` drains threads instead of signals.
-//! * Each NUMA node has an equal share of the logs, and the mapped buffers of a log are placed on its
-//!   node when the database opens ([`super::super::layout`]). In the paper a driver allocates them
-//!   there.
+//! * Each NUMA node has an equal share of the logs, and the mapped buffers of a log are placed on
+//!   its node when the database opens ([`super::super::layout`]). In the paper a driver allocates
+//!   them there.
 //! * Logs by page (`layout = by-page`): see [`super::super::fragments`].
 
 use super::super::acknowledge::{Acknowledgments, GRACE};

@@ -2,6 +2,7 @@
 
 use super::failure::in_time;
 use super::*;
+use crate::base::settings::{Layout, MemoryFence};
 use crate::commit::start::place_buffers;
 use crate::device::mapped::MappedMemory;
 use crate::device::topology::NumaNodes;
@@ -121,6 +122,52 @@ fn a_full_queue_is_emptied_by_a_committer() {
     in_time("a full queue", move || theirs.asynchronous(0, Csn::ZERO, Durability::Lazy)).expect("room");
 }
 
+/// Two logs, each with the records of some pages.
+fn by_page(memory_fence: Option<MemoryFence>) -> World {
+    let layout = Some(Layout::ByPage);
+    let settings = Settings { logs: 2, layout, memory_fence, ..super::settings(Preset::Passive) };
+    World::with(settings, Hooks::default())
+}
+
+#[test]
+fn records_of_one_transaction_in_two_logs_are_fenced_once() {
+    let fences = |memory_fence| {
+        let world = by_page(memory_fence);
+        let pending = world.pending(Csn::ZERO, Durability::Durable, true);
+        let ticket = world.precommit_divided(pending).expect("room");
+        // Before a waiter could cause a fence.
+        let durable = world.durable_csns();
+        assert!(durable.contains(&ticket.csn) && durable.contains(&Csn(ticket.csn.0 - 1)), "{durable:?}");
+        world.commit.finish(ticket, pending).expect("commits");
+        (world.commit.metrics().fences.get(), world.commit.metrics().drained.get())
+    };
+    assert_eq!(fences(None), (1, 0));
+    assert_eq!(fences(Some(MemoryFence::Latched)), (2, 0));
+}
+
+#[test]
+fn a_fence_holds_latches_only_if_the_settings_say_so() {
+    for (memory_fence, stores_before) in [(None, 2), (Some(MemoryFence::Latched), 1)] {
+        let world = by_page(memory_fence);
+        let pending = world.pending(Csn::ZERO, Durability::Durable, true);
+        // Takes the buffers, which stores their entries and fences these.
+        world.precommit_divided(pending).expect("room");
+        let (reached, go_on) = world.mapped.as_ref().expect("in mapped memory").panic_later(stores_before);
+        std::thread::scope(|scope| {
+            let committer = scope.spawn(|| world.precommit_divided(pending));
+            reached.recv_timeout(Duration::from_secs(300)).expect("a fence follows the stores");
+            let logs = &world.commit.durability.logs;
+            let are_free = || logs.iter().all(|log| log.log.try_lock().is_some());
+            match memory_fence {
+                None => eventually("free latches", are_free),
+                Some(_) => assert!(!are_free()),
+            }
+            go_on.send(()).expect("it waits");
+            assert!(committer.join().is_err(), "the planned panic");
+        });
+    }
+}
+
 /// Regression of seed 726267: a thread that panicked in a store released the latch before the
 /// commit layer was poisoned. A waiter for the latch then appended behind the hole, fenced, and was
 /// acknowledged.
@@ -128,7 +175,9 @@ fn a_full_queue_is_emptied_by_a_committer() {
 fn a_panic_under_the_latch_acknowledges_no_waiter() {
     let mut struck = 0;
     loop {
-        let world = World::new(Preset::Passive, 1);
+        let memory_fence = Some(MemoryFence::Latched);
+        let settings = Settings { memory_fence, ..super::settings(Preset::Passive) };
+        let world = World::with(settings, Hooks::default());
         let mapped = world.mapped.as_ref().expect("in mapped memory");
         let (reached, go_on) = mapped.panic_later(struck);
         let (first, second) = std::thread::scope(|scope| {

@@ -155,19 +155,21 @@ fn passive_points() -> Vec<Settings> {
         ..settings(Preset::Passive)
     };
     let rule = |dependency, settings| Settings { dependency: Some(dependency), ..settings };
-    let beside = |settings| Settings { memory_fence: MemoryFence::Beside, ..settings };
+    let latched = |settings| Settings { memory_fence: Some(MemoryFence::Latched), ..settings };
+    let by_page = || Settings { layout: Some(Layout::ByPage), ..passive(2) };
     checked(vec![
         passive(1),
         passive(2),
-        beside(passive(1)),
-        beside(passive(2)),
-        beside(rule(Dependency::Gsn, passive(2))),
+        latched(passive(1)),
+        latched(passive(2)),
+        latched(rule(Dependency::Gsn, passive(2))),
         rule(Dependency::Exact, passive(2)),
         rule(Dependency::Gsn, passive(2)),
         Settings { acknowledger: Some(Acknowledger::Background), ..passive(2) },
         Settings { acknowledger: Some(Acknowledger::Leader), ..passive(2) },
-        rule(Dependency::Exact, Settings { layout: Some(Layout::ByPage), ..passive(2) }),
-        Settings { layout: Some(Layout::ByPage), ..passive(2) },
+        rule(Dependency::Exact, by_page()),
+        by_page(),
+        latched(by_page()),
     ])
 }
 
