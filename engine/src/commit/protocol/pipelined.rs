@@ -17,7 +17,9 @@
 //! Threads that find the log's latch taken wait for it one by one. With `append = consolidated`
 //! they form a group in a consolidation array, as in Aether ([`super::super::consolidate`]). There
 //! the first of a group reserves space for all, and each copies its own record. Here the holder of
-//! the latch appends the records of the group.
+//! the latch appends the records of the group. Threads do not fill a buffer side by side, and
+//! inherit no locks: see
+//! `docs/internals/decisions/0027-no-parallel-fill-and-no-inherited-locks.md`.
 
 use super::super::levels::NOW;
 use super::super::log_writer::LogWriter;
