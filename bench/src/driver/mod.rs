@@ -163,6 +163,7 @@ impl<S: Store> Run<'_, S> {
         let (committed, rolled_back) = (sum(|kind| kind.committed), sum(|kind| kind.rolled_back));
         let reads = shared.activity.read_latencies().since(&before.reads);
         let writes = shared.activity.latencies().since(&before.all).since(&reads);
+        let requests = f.requests.zip(b.requests).map(|(now, then)| now.since(&then));
         // An asynchronous transaction is not acknowledged when the worker counts its end.
         let waits = plan.commit == CommitMode::Blocking;
         let stages = stages(shared, before, &f, committed + rolled_back);
@@ -211,9 +212,7 @@ impl<S: Store> Run<'_, S> {
             device_reads: f.reads - b.reads,
             device_read_bytes: f.read_bytes - b.read_bytes,
             store_bytes_written: f.written_bytes - b.written_bytes,
-            requests: f.requests.zip(b.requests).map(|(now, then)| {
-                RequestReport::of(&now.since(&then), &plan.prices, committed + rolled_back)
-            }),
+            requests: requests.map(|made| RequestReport::of(&made, &plan.prices, committed + rolled_back)),
             logical_bytes_written: sums.written_bytes - before.sums.written_bytes,
             checkpoints: f.checkpoints - b.checkpoints,
             checkpoint_seconds: f.checkpoint_seconds - b.checkpoint_seconds,

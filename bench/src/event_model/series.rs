@@ -148,12 +148,8 @@ fn tpcc(name: &str, workers: usize, costs: &Costs) -> ModelInput {
 }
 
 /// The names of the model and of the paper. A worker that is the group committer is not modelled.
-const VARIANTS: [(&str, &str); 4] = [
-    ("flush", "Flush"),
-    ("flush-queue", "FlushQueue"),
-    ("our-4k", "Our4KB"),
-    ("our-16k", "Our16KB"),
-];
+const VARIANTS: [(&str, &str); 4] =
+    [("flush", "Flush"), ("flush-queue", "FlushQueue"), ("our-4k", "Our4KB"), ("our-16k", "Our16KB")];
 
 fn stress(figure: &Figure<'_>, costs: &Costs, is_tpcc: bool) -> Result<Vec<ModelSeries>> {
     let of = if is_tpcc { tpcc } else { ycsb };

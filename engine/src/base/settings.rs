@@ -121,8 +121,8 @@ pub struct Settings {
     /// for each log, and room for a transaction of `transaction_bytes_max` beside them. Default 2
     /// GiB.
     pub log_bytes_max: u64,
-    /// With bounded loss, about how much a crash may lose, and with the level written a power cut, 1 ms to 60 s. Writes begin after three
-    /// quarters of it. Default 10 ms.
+    /// With bounded loss, about how much a crash may lose, and with the level written a power cut,
+    /// 1 ms to 60 s. Writes begin after three quarters of it. Default 10 ms.
     pub loss_window: Duration,
     /// At level written, one commit in so many waits until it is durable, up to 1,000,000; 0: none.
     /// Default 0.

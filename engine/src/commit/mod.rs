@@ -606,54 +606,6 @@ impl Commit {
         self.appending.precommit_fragments(fragments, pending, preparing)
     }
 
-    /// Begins to keep what a transaction writes to `log` as chunks.
-    #[must_use]
-    pub fn begin_chunks(&self, log: LogId) -> Chunks {
-        self.appending.begin_chunks(&self.pins, log)
-    }
-
-    /// Appends the next chunk. It has a CSN of its own and is written at once, but this does not
-    /// wait for the write.
-    ///
-    /// # Errors
-    /// `Poisoned`; `OutOfSpace` if no log space became free in time; `OutOfMemory` if the log could
-    /// not be kept for this transaction any longer: it can only abort then; `InvalidArgument` for a
-    /// closed database.
-    pub fn append_chunk(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
-        self.appending.append_chunk(chunks, record)
-    }
-
-    /// As [`Commit::precommit`], for the last part of a transaction with chunks. It goes to their
-    /// log.
-    ///
-    /// # Errors
-    /// As [`Commit::precommit`] and [`Commit::append_chunk`].
-    pub fn precommit_last(
-        &self,
-        chunks: &Chunks,
-        record: Record<'_>,
-        pending: Pending,
-        preparing: impl FnMut() -> bool,
-    ) -> Result<Option<Ticket>> {
-        self.appending.precommit_last(chunks, record, pending, preparing)
-    }
-
-    /// Returns operations, and bytes of records, of the chunks of transactions in progress: what
-    /// the next checkpoint does not take off the log.
-    #[must_use]
-    pub fn chunks_in_progress(&self) -> (u64, u64) {
-        self.pins.in_progress()
-    }
-
-    /// Returns up to where a checkpoint at `checkpoint` covers the log: at or below it, so that the
-    /// chunks of transactions that it does not contain are kept. Revokes pins that keep too much.
-    /// To be called once everything up to `checkpoint` is durable.
-    #[must_use]
-    pub fn cover(&self, checkpoint: Csn) -> Csn {
-        let segments = &self.environment.segments;
-        self.pins.cover(checkpoint, &|covered| segments.bytes_between(covered, checkpoint))
-    }
-
     /// Returns a guard for the calling thread's work inside the engine. If a panic drops the guard,
     /// commits stop, and the error names `role`.
     #[inline]

@@ -88,7 +88,7 @@ impl RingSize {
         (csn.0 & (self.get() - 1)) as usize
     }
 
-    /// Tells CSNs of one place apart: how often the ring was filled before `csn`.
+    /// Distinguishes CSNs of one place: how often the ring was filled before `csn`.
     #[inline]
     pub(super) fn round(self, csn: Csn) -> u64 {
         csn.0 >> self.bits

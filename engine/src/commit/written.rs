@@ -26,7 +26,7 @@
 //! 5. **Not more than [`UNFLUSHED_MAX`] blocks** of a log are written and not durable: a committer
 //!    at that bound flushes.
 //!
-//! The level is durable where a write without a flush would save nothing, or cannot be told apart:
+//! The level is durable where a write without a flush would save nothing:
 //! for a log in mapped memory, whose fence is cheaper than a write, and in a store of objects,
 //! where each append is durable. A block in the queue of a worker is written durably, too; a
 //! committer that finds one waits for it.

@@ -10,7 +10,7 @@
 //! 3. waits until all are durable;
 //! 4. acknowledges the queued transactions of all logs.
 //!
-//! Then it goes on with its own transactions. A committer that waits leads or follows, as with
+//! Then it continues with its own transactions. A committer that waits leads or follows, as with
 //! `group`. If no worker comes by, the flusher writes a millisecond later.
 //!
 //! ```text
