@@ -292,7 +292,7 @@ impl ReplayModel {
     /// Transactions in progress are not included, because the log keeps their chunks.
     #[must_use]
     pub fn committed(&self) -> Committed {
-        let (operations, record_bytes) = self.system.commit().chunks_in_progress();
+        let (operations, record_bytes) = self.system.commit().chunks().in_progress();
         let Committed { operations: all, record_bytes: all_bytes } = self.appended();
         Committed {
             operations: all.saturating_sub(operations),

@@ -166,7 +166,8 @@ impl Checkpointer {
         let close = closed_log.is_some();
         let mut manifest = published.manifest.clone();
         // A close aborts transactions that are still open.
-        let covered = if close { csn } else { self.system.commit().cover(csn).max(manifest.covered) };
+        let covered =
+            if close { csn } else { self.system.commit().chunks().cover(csn).max(manifest.covered) };
         // A thread that panicked may have left half a change in the pages, and no longer keeps its
         // chunks.
         self.system.commit().check_whole()?;

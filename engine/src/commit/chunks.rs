@@ -24,7 +24,6 @@
 //! 2. A transaction waits before it appends a chunk until W has passed its [`AHEAD`]th before: so
 //!    neither log buffers fill up with chunks, nor has recovery many of them to append again.
 
-use super::Commit;
 use super::append::Appending;
 use super::levels;
 use super::pending::{Pending, Record, Ticket};
@@ -64,41 +63,60 @@ impl Drop for Chunks {
     }
 }
 
-impl Appending {
+/// The calls of transactions with chunks, and of checkpoints.
+pub struct ChunkLog<'a> {
+    pub(super) appending: &'a Appending,
+    pub(super) pins: &'a Arc<Pins>,
+}
+
+impl ChunkLog<'_> {
     /// Begins to keep what a transaction writes to `log` as chunks.
-    pub(super) fn begin_chunks(&self, pins: &Arc<Pins>, log: LogId) -> Chunks {
-        let pin = pins.announce(|| self.durability.watermark.newest_drawn());
-        let segments = self.environment.segments.clone();
+    #[must_use]
+    pub fn begin(&self, log: LogId) -> Chunks {
+        let Appending { durability, environment, .. } = self.appending;
+        let pin = self.pins.announce(|| durability.watermark.newest_drawn());
+        let (pins, segments) = (self.pins.clone(), environment.segments.clone());
         let (newest, recent) = (Csn::ZERO, [Csn::ZERO; AHEAD]);
-        Chunks { pins: pins.clone(), segments, log, pin, newest, recent, count: 0 }
+        Chunks { pins, segments, log, pin, newest, recent, count: 0 }
     }
 
-    /// Appends the next chunk, which has a CSN of its own and is written at once. Does not wait for
-    /// the write.
-    pub(super) fn append_chunk(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
+    /// Appends the next chunk. It has a CSN of its own and is written at once, but this does not
+    /// wait for the write.
+    ///
+    /// # Errors
+    /// `Poisoned`; `OutOfSpace` if no log space became free in time; `OutOfMemory` if the log could
+    /// not be kept for this transaction any longer: it can only abort then; `InvalidArgument` for a
+    /// closed database.
+    pub fn append(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
         chunks.pins.check(chunks.pin)?;
         let at = chunks.count % AHEAD;
-        self.waiting.await_settled(chunks.recent[at], ErrorKind::Poisoned)?;
-        let csn = self.append_one_chunk(chunks.log, record, chunks.newest)?;
+        self.appending.waiting.await_settled(chunks.recent[at], ErrorKind::Poisoned)?;
+        let csn = self.appending.append_one_chunk(chunks.log, record, chunks.newest)?;
         chunks.pins.count(chunks.pin, record);
         (chunks.newest, chunks.recent[at]) = (csn, csn);
         chunks.count += 1;
         Ok(csn)
     }
 
-    /// As [`Appending::precommit`], for the last part of a transaction with chunks.
-    pub(super) fn precommit_last(
+    /// As `Commit::precommit`, for the last part of a transaction with chunks. It goes to their
+    /// log.
+    ///
+    /// # Errors
+    /// As `Commit::precommit` and [`ChunkLog::append`].
+    pub fn precommit_last(
         &self,
         chunks: &Chunks,
         record: Record<'_>,
         pending: Pending,
         mut preparing: impl FnMut() -> bool,
     ) -> Result<Option<Ticket>> {
+        let appending = self.appending;
         // So that recovery finds the chunks wherever it finds the dependencies of the transaction.
         let pending = Pending { dsn: pending.dsn.max(chunks.newest), ..pending };
         loop {
             let begun = chunks.pins.begin_commit(chunks.pin)?;
-            if let Some(ticket) = self.precommit_now(chunks.log, record, pending, &mut preparing)? {
+            let ended = appending.precommit_now(chunks.log, record, pending, &mut preparing)?;
+            if let Some(ticket) = ended {
                 if let Some(ticket) = ticket {
                     begun.committed(ticket.csn);
                 }
@@ -106,11 +124,29 @@ impl Appending {
             }
             // The pin can be revoked meanwhile: the space may be what it keeps.
             drop(begun);
-            let log = self.durability.log(chunks.log);
-            drop(self.reserve_record(log, record.body.len(), self.takes_entry(&pending))?);
+            let log = appending.durability.log(chunks.log);
+            drop(appending.reserve_record(log, record.body.len(), appending.takes_entry(&pending))?);
         }
     }
 
+    /// Returns operations, and bytes of records, of the chunks of transactions in progress: what
+    /// the next checkpoint does not take off the log.
+    #[must_use]
+    pub fn in_progress(&self) -> (u64, u64) {
+        self.pins.in_progress()
+    }
+
+    /// Returns up to where a checkpoint at `checkpoint` covers the log: at or below it, so that the
+    /// chunks of transactions that it does not contain are kept. Revokes pins that keep too much.
+    /// To be called once everything up to `checkpoint` is durable.
+    #[must_use]
+    pub fn cover(&self, checkpoint: Csn) -> Csn {
+        let segments = &self.appending.environment.segments;
+        self.pins.cover(checkpoint, &|covered| segments.bytes_between(covered, checkpoint))
+    }
+}
+
+impl Appending {
     fn append_one_chunk(&self, log: LogId, record: Record<'_>, previous: Csn) -> Result<Csn> {
         let log = self.durability.log(log);
         let mut latch = self.reserve_record(log, record.body.len(), false)?;
@@ -275,57 +311,6 @@ impl Committing<'_> {
 impl Drop for Committing<'_> {
     fn drop(&mut self) {
         self.pins.set(self.id, self.phase);
-    }
-}
-
-/// The calls of transactions with chunks, and of checkpoints.
-impl Commit {
-    /// Begins to keep what a transaction writes to `log` as chunks.
-    #[must_use]
-    pub fn begin_chunks(&self, log: LogId) -> Chunks {
-        self.appending.begin_chunks(&self.pins, log)
-    }
-
-    /// Appends the next chunk. It has a CSN of its own and is written at once, but this does not
-    /// wait for the write.
-    ///
-    /// # Errors
-    /// `Poisoned`; `OutOfSpace` if no log space became free in time; `OutOfMemory` if the log could
-    /// not be kept for this transaction any longer: it can only abort then; `InvalidArgument` for a
-    /// closed database.
-    pub fn append_chunk(&self, chunks: &mut Chunks, record: Record<'_>) -> Result<Csn> {
-        self.appending.append_chunk(chunks, record)
-    }
-
-    /// As [`Commit::precommit`], for the last part of a transaction with chunks. It goes to their
-    /// log.
-    ///
-    /// # Errors
-    /// As [`Commit::precommit`] and [`Commit::append_chunk`].
-    pub fn precommit_last(
-        &self,
-        chunks: &Chunks,
-        record: Record<'_>,
-        pending: Pending,
-        preparing: impl FnMut() -> bool,
-    ) -> Result<Option<Ticket>> {
-        self.appending.precommit_last(chunks, record, pending, preparing)
-    }
-
-    /// Returns operations, and bytes of records, of the chunks of transactions in progress: what
-    /// the next checkpoint does not take off the log.
-    #[must_use]
-    pub fn chunks_in_progress(&self) -> (u64, u64) {
-        self.pins.in_progress()
-    }
-
-    /// Returns up to where a checkpoint at `checkpoint` covers the log: at or below it, so that the
-    /// chunks of transactions that it does not contain are kept. Revokes pins that keep too much.
-    /// To be called once everything up to `checkpoint` is durable.
-    #[must_use]
-    pub fn cover(&self, checkpoint: Csn) -> Csn {
-        let segments = &self.environment.segments;
-        self.pins.cover(checkpoint, &|covered| segments.bytes_between(covered, checkpoint))
     }
 }
 

@@ -9,9 +9,10 @@
 //!
 //! Levels differ only in when a write is caused. Every write of a log block takes everything that
 //! the log holds, and is durable unless a committer of level written caused it. So a shared flush
-//! honours the strictest level (I15), and lazy records are written with others. What a commit needs of other logs is due when the commit is, at
-//! the levels durable and bounded loss ([`super::log_writer::FlushRequest`]): until then, recovery
-//! would discard the commit. A waiter, at any level, causes the writes that it needs (rule 5, I14).
+//! honours the strictest level (I15), and lazy records are written with others. What a commit needs
+//! of other logs is due when the commit is, at the levels durable and bounded loss
+//! ([`super::log_writer::FlushRequest`]): until then, recovery would discard the commit. A waiter,
+//! at any level, causes the writes that it needs (rule 5, I14).
 
 use super::axes::Axes;
 use crate::base::clock::Nanos;

@@ -79,7 +79,7 @@ mod start;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use chunks::Chunks;
+pub use chunks::{ChunkLog, Chunks};
 pub use environment::Hooks;
 pub use failure::PoisonOnPanic;
 pub use feed_source::FeedSource;
@@ -604,6 +604,12 @@ impl Commit {
         preparing: impl FnOnce() -> bool,
     ) -> Result<Option<Ticket>> {
         self.appending.precommit_fragments(fragments, pending, preparing)
+    }
+
+    /// Returns the calls of transactions with chunks, and of checkpoints beside them.
+    #[must_use]
+    pub fn chunks(&self) -> ChunkLog<'_> {
+        ChunkLog { appending: &self.appending, pins: &self.pins }
     }
 
     /// Returns a guard for the calling thread's work inside the engine. If a panic drops the guard,

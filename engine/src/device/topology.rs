@@ -184,7 +184,7 @@ pub(super) fn place_on(node: u32, start: NonNull<u8>, len: usize) -> std::io::Re
     let mut mask = [0_u64; NODES_MAX / u64::BITS as usize];
     let word = mask.get_mut((node / u64::BITS) as usize).ok_or(std::io::ErrorKind::InvalidInput)?;
     *word |= 1 << (node % u64::BITS);
-    // The system reads one bit less than it is told.
+    // The system reads one bit less than the number says.
     let (mode, bits) = (libc::MPOL_PREFERRED, NODES_MAX as libc::c_ulong + 1);
     // SAFETY: the call only reads the mask, and changes where pages lie, not what they hold.
     let result = unsafe {

@@ -48,10 +48,11 @@ impl ActiveTransaction {
             return Ok(());
         }
         let commit = system.commit();
-        let chunks = self.chunks.get_or_insert_with(|| Box::new(commit.begin_chunks(system.log_of_thread())));
+        let chunks =
+            self.chunks.get_or_insert_with(|| Box::new(commit.chunks().begin(system.log_of_thread())));
         let written = writes.redo.write_chunk(|redo| {
             let record = Record { kind: RecordKind::Chunk, ..record_of(redo) };
-            commit.append_chunk(chunks, record)
+            commit.chunks().append(chunks, record)
         });
         written.map(drop)
     }

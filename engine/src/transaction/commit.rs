@@ -310,6 +310,6 @@ impl ActiveTransaction {
             return commit.precommit(log, record, pending, preparing);
         };
         let record = Record { gsn, ..record_of(&self.writes.redo) };
-        commit.precommit_last(chunks, record, pending, preparing)
+        commit.chunks().precommit_last(chunks, record, pending, preparing)
     }
 }
