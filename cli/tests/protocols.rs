@@ -141,6 +141,7 @@ fn contradictions_are_refused_with_the_reason() {
             ],
             "no flush that several logs could share",
         ),
+        (&["--idle-logs", "flusher"], "no log has a flusher of its own"),
     ] {
         let output = run_bench(&[&["put", "--seconds", "0.2"], flags].concat());
         expect_code(&output, 2);

@@ -105,6 +105,21 @@ fn logs_that_are_left_to_their_workers_fill_their_units() {
     }
 }
 
+/// A log that its own flusher writes, for no commit of another log, is written when its buffer is
+/// full, by any rule. A buffer that is full has no part of the next one written.
+#[test]
+fn logs_that_are_left_to_their_flushers_fill_their_buffers() {
+    for (buffer, dependency) in [(8 << 10, Dependency::Csn), (32 << 10, Dependency::Dsn)] {
+        let settings = settings(buffer, 2).with(|s| {
+            (s.preset, s.writer, s.acknowledger) = (Preset::Restricted, None, None);
+            (s.stealing_group, s.idle_max) = (None, Settings::default().idle_max);
+            (s.dependency, s.idle_logs) = (Some(dependency), IdleLogs::Flusher);
+            s.log_buffer_bytes = buffer;
+        });
+        assert_units(buffer, || busy(&settings.open_in_memory(), 2));
+    }
+}
+
 /// A worker that waits for its next request between two transactions has them written soon.
 #[test]
 fn an_idle_worker_forces_writes() {

@@ -267,11 +267,15 @@ fn with_choices_of(seed: u64, settings: Settings) -> Settings {
         if in_memory && seed.is_multiple_of(5) { MemoryCache::Durable } else { MemoryCache::Volatile };
     let has_clocks = matches!(presets::Axes::of(&settings).dependency, Dependency::Gsn | Dependency::GsnRfa);
     let workers_write = presets::Axes::of(&settings).writer == Writer::Worker;
+    let flushers_write = presets::Axes::of(&settings).writer == Writer::FlusherPerLog;
     settings.with(|s| {
         let choices = [IdleLogs::Raise, IdleLogs::Barrier, IdleLogs::Hold];
         s.idle_logs = if has_clocks { choices[(seed / 7 % 3) as usize] } else { IdleLogs::Raise };
         if workers_write && s.idle_logs == IdleLogs::Barrier && (seed / 21).is_multiple_of(2) {
             s.idle_logs = IdleLogs::Worker;
+        }
+        if flushers_write && (seed / 21).is_multiple_of(2) {
+            s.idle_logs = IdleLogs::Flusher;
         }
         s.log_memory_bytes = bytes;
         s.memory_cache = cache;

@@ -195,6 +195,9 @@ choices! {
         /// is idle, or when the flush interval has passed. A flusher writes it for the queued
         /// commits of other logs no earlier. For `writer = worker`.
         Worker = "worker",
+        /// As `worker`, with the log's own flusher in place of the worker, and with any dependency
+        /// rule. For `writer = flusher-per-log`.
+        Flusher = "flusher",
     }
 }
 

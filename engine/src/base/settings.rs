@@ -183,7 +183,8 @@ pub struct Settings {
     /// preset. Default `None`.
     pub dependency: Option<Dependency>,
     /// What a log without recent commits does to queued commits of other logs, with `dependency =
-    /// gsn` or `gsn-rfa`. Default `raise`: nothing.
+    /// gsn` or `gsn-rfa`; and, with any rule, whether only its own flusher writes it (`flusher`).
+    /// Default `raise`: nothing.
     pub idle_logs: IdleLogs,
     /// What a committer does that finds the latch of the log taken; `consolidated` is for one log.
     /// Default `latched`: it waits.
@@ -198,8 +199,9 @@ pub struct Settings {
     /// Waiting bytes at which a log without waiting commits is written (not for lazy commits
     /// alone), 4096 to 1 MiB; 0 is 16 KiB, and with `restricted` a log buffer. Default 0.
     pub flush_unit_bytes: usize,
-    /// Largest size of a log's buffers in bytes (in mapped memory their only size), 64 KiB to 16
-    /// MiB; 0 is 1 MiB, and with `restricted` 512 KiB for each of `threads_per_log`. Default 0.
+    /// Largest size of a log's buffers in bytes (in mapped memory their only size), 8 KiB (there 64
+    /// KiB) to 16 MiB; 0 is 1 MiB, and with `restricted` 512 KiB for each of `threads_per_log`.
+    /// Default 0.
     pub log_buffer_bytes: usize,
 
     // Log space and checkpoints.
@@ -501,7 +503,8 @@ impl Settings {
     fn validate_log(&self) -> Result<()> {
         within_or_zero("flush_unit_bytes", self.flush_unit_bytes as u64, 4096, 1 << 20)?;
         let buffer = self.log_buffer_bytes();
-        within("log_buffer_bytes", buffer as u64, 64 << 10, LOG_BUFFER_BYTES_MAX as u64)?;
+        let least = if self.log_memory.is_some() { 64 << 10 } else { 8 << 10 };
+        within("log_buffer_bytes", buffer as u64, least, LOG_BUFFER_BYTES_MAX as u64)?;
         if self.flush_unit_bytes > buffer {
             return refuse("flush_unit_bytes", "larger than log_buffer_bytes");
         }

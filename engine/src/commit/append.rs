@@ -497,8 +497,11 @@ impl Appending {
             self.durability.settle(log, latch);
         }
         log.full.notify_all();
-        // A worker is at the end of its transaction soon.
-        if !matches!(self.axes.writer, Writer::Worker | Writer::Collector) {
+        if self.axes.flushers_write_sealed() {
+            log.flush_request.all_sealed(latch);
+            self.writes.flushers.of(log).wake_for(levels::NOW);
+        } else if !matches!(self.axes.writer, Writer::Worker | Writer::Collector) {
+            // A worker is at the end of its transaction soon.
             self.writes.flushers.delegate(log, levels::NOW);
         }
         true

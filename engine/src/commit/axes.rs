@@ -73,6 +73,11 @@ impl Axes {
         !matches!(self.writer, Writer::Background | Writer::FlusherPerLog)
     }
 
+    /// Returns whether flushers write a full buffer at once, that a committer has sealed.
+    pub(super) fn flushers_write_sealed(&self) -> bool {
+        matches!(self.writer, Writer::Leader | Writer::Background | Writer::FlusherPerLog)
+    }
+
     /// Returns `idle_max` if idle workers have their transactions written, and otherwise zero.
     pub(super) fn measured_idle_max(&self) -> Duration {
         if self.writer == Writer::Worker { self.idle_max } else { Duration::ZERO }

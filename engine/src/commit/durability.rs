@@ -196,9 +196,9 @@ impl Durability {
     }
 
     /// A queued, durable transaction of `log` waits for W to pass `csn`: flushers write the logs
-    /// that hold W back, unless their workers do.
+    /// that hold W back, unless these logs are left to their own writers.
     pub(super) fn require_watermark(&self, log: &LogWriter, csn: Csn) {
-        if !self.stragglers.leave_writes_to_workers() {
+        if !self.stragglers.leave_writes_to_owners() {
             log.flush_request.require_watermark(csn);
         }
     }

@@ -14,7 +14,8 @@
 //!    and no waiter is stranded between two leaders. [`Leader`] does both when it is dropped,
 //!    whatever happened.
 //! 3. `due` is lowered by appends and waiters, and raised to "never" only under the latch by the
-//!    thread that takes everything there is: no appended record is ever left without its due time.
+//!    thread that takes or seals everything there is: no appended record is ever left without its
+//!    due time, and a sealed block is due at once.
 
 use super::axes::Axes;
 use super::cohort::Cohort;
@@ -527,6 +528,12 @@ impl FlushRequest {
         // After the append: a waiter that demands it sees the record, or its demand is seen here.
         let before = Nanos(self.due.fetch_min(due.0, Ordering::SeqCst));
         Some(due.min(before)).filter(|due| *due != NEVER)
+    }
+
+    /// Everything appended is sealed, and sealed blocks are due at once: what is appended next has
+    /// a due time of its own, so that a full buffer causes no write of the next one.
+    pub(super) fn all_sealed(&self, _latch: &LogGuard<'_>) {
+        self.due.store(NEVER.0, Ordering::SeqCst);
     }
 
     /// A durable, asynchronous transaction waits for W to pass `csn`.

@@ -420,9 +420,9 @@ impl Commit {
         self.durability.has_dependencies() && !self.durability.is_committed(csn)
     }
 
-    /// Has the flushers write, now, what W needs to pass `csn`. Waits for nothing.
-    pub fn hasten(&self, csn: Csn) {
-        self.waiting.hasten(csn);
+    /// Has the flushers write, now, what W needs to pass `csn`: see `Waiting::hasten`.
+    pub fn hasten(&self, csn: Csn, is_urgent: bool) -> bool {
+        self.waiting.hasten(csn, is_urgent)
     }
 
     /// The newest CSN that was drawn.

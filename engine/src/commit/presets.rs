@@ -164,17 +164,22 @@ fn check_dependency(settings: &Settings, axes: &Axes, logs: usize) -> Result<()>
         return refuse("dependency", what);
     }
     let has_clocks = matches!(dependency, Dependency::Gsn | Dependency::GsnRfa);
-    if settings.idle_logs != IdleLogs::Raise && !has_clocks {
+    let owner = match settings.idle_logs {
+        IdleLogs::Worker => Some((Writer::Worker, "worker that writes it")),
+        IdleLogs::Flusher => Some((Writer::FlusherPerLog, "flusher of its own")),
+        IdleLogs::Raise | IdleLogs::Barrier | IdleLogs::Hold => None,
+    };
+    if !matches!(settings.idle_logs, IdleLogs::Raise | IdleLogs::Flusher) && !has_clocks {
         let what = format!("dependency = {dependency} has no clocks that an idle log could hold back");
         return refuse("idle_logs", what);
     }
-    if settings.idle_logs == IdleLogs::Worker && writer != Writer::Worker {
-        return refuse(
-            "idle_logs",
-            format!("worker: with writer = {writer} no log has a worker that writes it"),
-        );
+    match owner.filter(|(owner, _)| *owner != writer) {
+        Some((_, owner)) => {
+            let choice = settings.idle_logs;
+            refuse("idle_logs", format!("{choice}: with writer = {writer} no log has a {owner}"))
+        }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns whether the preset itself has workers write.

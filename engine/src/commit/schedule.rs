@@ -75,7 +75,8 @@ impl Schedule {
         if !(log.in_flight() > 0 || log.has_unwritten() || log.unflushed.count() > 0) {
             return NEVER;
         }
-        let mut due = log.flush_request.due();
+        let is_full = self.axes.flushers_write_sealed() && log.has_sealed();
+        let mut due = if is_full { NOW } else { log.flush_request.due() };
         if matches!(self.axes.writer, Writer::Worker | Writer::Collector) && due != NOW && due != NEVER {
             due = levels::after(due, GRACE);
         }

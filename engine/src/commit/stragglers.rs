@@ -13,11 +13,15 @@
 //! | `barrier` | has a barrier pushed in that log, without a record and a write, and is acknowledged |
 //! | `hold` | waits for the next record of that log, at most [`IDLE_TIMEOUT`] |
 //! | `worker` | as with `barrier`; and waits for the log's worker to write what it has |
+//! | `flusher` | as with `worker`, for a log that a flusher of its own writes |
 //!
 //! **Which thread writes a log that holds W back.** With the other choices a flusher writes it soon
 //! ([`super::levels::PACE`]), so that queued commits of other logs need not wait. Then no flush
 //! unit fills in a log on which others depend. With `worker`, as in the paper, its own worker
-//! writes it. A thread or future that waits, and a loss window, cause the write all the same (I14).
+//! writes it. With `flusher`, as in the paper on restricted logging (Milliscale, 2026), its own
+//! flusher writes it when a flush unit is full, or at the timeout. That concerns every rule, also
+//! those without clocks. A thread or future that waits, a thread that finds no room for its commit,
+//! and a loss window cause the write all the same (I14).
 //!
 //! **It only delays.** An acknowledger asks here about a transaction whose dependencies are
 //! satisfied, so no choice acknowledges what a crash could take away. Threads and futures that wait
@@ -72,9 +76,9 @@ impl Stragglers {
         self.choice == IdleLogs::Hold
     }
 
-    /// Returns whether queued commits leave the logs that hold W back to the workers of these.
-    pub(super) fn leave_writes_to_workers(&self) -> bool {
-        self.choice == IdleLogs::Worker
+    /// Returns whether queued commits leave the logs that hold W back to the writers of these.
+    pub(super) fn leave_writes_to_owners(&self) -> bool {
+        matches!(self.choice, IdleLogs::Worker | IdleLogs::Flusher)
     }
 
     /// Returns whether a log has neither a record nor a barrier at or above `gsn`.

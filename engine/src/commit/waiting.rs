@@ -343,9 +343,14 @@ impl Waiting {
         }
     }
 
-    /// Has the flushers write, now, every log that holds W back at or below `csn`.
-    pub(super) fn hasten(&self, csn: Csn) {
-        self.demand(csn, None);
+    /// Has the flushers write, now, every log that holds W back at or below `csn`. Logs that are
+    /// left to their own writers are written early only if that is urgent. Returns whether it does.
+    pub(super) fn hasten(&self, csn: Csn, is_urgent: bool) -> bool {
+        let hastens = is_urgent || !self.durability.stragglers.leave_writes_to_owners();
+        if hastens {
+            self.demand(csn, None);
+        }
+        hastens
     }
 
     /// For a future: returns the outcome if it is known; otherwise leaves `waker` and causes the

@@ -27,9 +27,9 @@ pub struct BufferSize {
 }
 
 impl BufferSize {
-    /// Up to `most` bytes, and at least 64 KiB and two blocks of `flush_unit`, unless that is more.
-    /// Whole sectors, as buffers are, or else none that comes back would have the length that is
-    /// looked for.
+    /// Up to `most` bytes, and at least 64 KiB and two blocks of `flush_unit`, or `most` if that is
+    /// less. Whole sectors, as buffers are, or else none that comes back would have the length that
+    /// is looked for.
     #[must_use]
     pub fn up_to(most: usize, flush_unit: usize) -> BufferSize {
         let most = most.next_multiple_of(SECTOR_BYTES);

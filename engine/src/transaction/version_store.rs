@@ -51,6 +51,7 @@ const THROTTLE_STEPS: u64 = 16;
 const THROTTLE_STEP: Duration = Duration::from_millis(1);
 /// Bytes of versions, at most a quarter of the bound, from which the log is flushed if they wait
 /// only for that, and from which the end of a snapshot that kept them wakes the maintenance thread.
+/// Logs that are left to their own writers are flushed from a quarter of the bound.
 const BACKLOG_BYTES: u64 = 256 << 10;
 /// When the maintenance thread looks again for versions that wait for a flush, and how often.
 const BACKLOG_LOOK: Duration = Duration::from_millis(10);
@@ -248,11 +249,11 @@ impl VersionStore {
             self.backlog.held_by.store(held_by, Ordering::Relaxed);
         }
         let newest = self.committed.newest_drawn();
-        let hastens = held_by == 0 && newest > horizon.bound && self.is_backlog_long();
-        if hastens && let Some(commit) = self.committed.running() {
-            commit.hasten(newest);
+        if held_by != 0 || newest <= horizon.bound || !self.is_backlog_long() {
+            return false;
         }
-        hastens
+        let (bytes, most) = self.slots.bytes();
+        self.committed.running().is_none_or(|commit| commit.hasten(newest, bytes >= most / 4))
     }
 
     /// Notes that a snapshot of `csn` has ended, which may have kept many versions.

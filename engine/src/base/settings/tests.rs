@@ -16,6 +16,16 @@ fn a_wrong_setting_is_named_with_its_range() {
     );
 }
 
+/// A buffer in mapped memory is the unit in which that is divided.
+#[test]
+fn log_buffers_may_be_short_except_in_mapped_memory() {
+    let of = |log_buffer_bytes, log_memory| Settings { log_buffer_bytes, log_memory, ..Settings::default() };
+    of(8 << 10, None).validate().expect("two sectors");
+    of(4 << 10, None).validate().expect_err("no room for a block");
+    of(8 << 10, Some("memory".into())).validate().expect_err("too short for mapped memory");
+    of(64 << 10, Some("memory".into())).validate().expect("long enough");
+}
+
 /// A number of milliseconds or microseconds beyond 64 bits was taken for its remainder, which is in
 /// the range.
 #[test]
