@@ -255,3 +255,21 @@ fn the_model_names_what_limits_a_protocol() {
         assert!(text.contains(said), "{flags:?}: {text}");
     }
 }
+
+/// With the default settings a log's next append begins when the one before has ended, whatever the
+/// store takes: no append waits for a certain size. So each log has one in flight all the time. One
+/// that waits until a large buffer is full has none most of the time.
+#[test]
+fn a_busy_log_always_has_an_append_in_flight() {
+    let in_flight = |flags: &[&str]| {
+        let load = ["put", "--commit", "async", "--preset", "restricted", "--logs", "2", "--seconds", "1"];
+        let report = bench(&[&load[..], &["--device", "sim:s3-express"], flags].concat());
+        let writing = number(&report, "device_writes") * number(&report["stages"]["flush_us"], "mean");
+        writing / 1e6 / number(&report, "seconds") / 2.0
+    };
+    let gathering: Vec<f64> = (0..3).map(|_| in_flight(&[])).collect();
+    assert!(gathering.iter().any(|writes| *writes > 0.8), "{gathering:?}");
+    let full = ["--idle-logs", "flusher", "--flush-interval-us", "1000000", "--log-buffer", "16m"];
+    let filling = in_flight(&full);
+    assert!(filling < 0.5, "{filling}");
+}
