@@ -377,7 +377,11 @@ fn run(seed: u64, points: u64) -> Done {
         let at = random.below(disk.operations() as u64 + 1) as usize;
         let second = done.next_crash(&mut random);
         let context = format!("{context}; then {second:?} after {at} (recovery ended at {recovered_at})");
-        let mut must_now = must.clone();
+        // What is only written becomes durable when recovery has taken it.
+        let mut must_now = match second {
+            CrashKind::PowerCut if at < recovered_at => first_life.acknowledged_by(first_at, second),
+            _ => must.clone(),
+        };
         must_now.extend(more.acknowledged_by(at, second));
         if at >= recovered_at {
             // Whatever reads returned must stay.

@@ -19,7 +19,7 @@
 
 use super::axes::Axes;
 use super::cohort::Cohort;
-use super::levels::NEVER;
+use super::levels::{NEVER, NOW};
 use super::unflushed::Unflushed;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
@@ -87,6 +87,8 @@ pub(super) struct FlushRequest {
     requirement_due: AtomicU64,
     /// Records appended since the last seal.
     unsealed_records: AtomicU32,
+    /// A sealed block is due at once, although `due` is later. Used under the latch.
+    sealed_is_due: AtomicBool,
 }
 
 /// The queue through which a worker writes its log without waiting.
@@ -187,8 +189,8 @@ impl LogWriter {
         self.take_block_and(|_, _| ()).map(|(block, ())| block)
     }
 
-    /// As [`LogWriter::take_block`], for a write after which the log is due as before: the block
-    /// does not become durable with it.
+    /// As [`LogWriter::take_block`], for a write after which the log is due as before, or at once:
+    /// the block does not become durable with it.
     pub(super) fn take_block_and_keep_due(&self) -> Option<SealedBlock> {
         self.take(false, |_, _| ()).map(|(block, ())| block)
     }
@@ -211,6 +213,14 @@ impl LogWriter {
         let block = match sealed.pop_front() {
             Some(block) => {
                 self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
+                if self.flush_request.sealed_is_due.load(Ordering::SeqCst) {
+                    self.flush_request.sealed_is_due.store(!sealed.is_empty(), Ordering::SeqCst);
+                    if !becomes_durable {
+                        // It was due at once as a sealed block, and after its write only this says
+                        // so.
+                        self.flush_request.lower_due(NOW);
+                    }
+                }
                 Some(block)
             }
             // Records in mapped memory are sealed when their buffer is full.
@@ -503,6 +513,7 @@ impl FlushRequest {
             required_later: zero(),
             requirement_due: never(),
             unsealed_records: AtomicU32::new(0),
+            sealed_is_due: AtomicBool::new(false),
         }
     }
 
@@ -534,6 +545,7 @@ impl FlushRequest {
     /// a due time of its own, so that a full buffer causes no write of the next one.
     pub(super) fn all_sealed(&self, _latch: &LogGuard<'_>) {
         self.due.store(NEVER.0, Ordering::SeqCst);
+        self.sealed_is_due.store(true, Ordering::SeqCst);
     }
 
     /// A durable, asynchronous transaction waits for W to pass `csn`.
