@@ -104,6 +104,29 @@ impl Writes {
         }
     }
 
+    /// Waits until the record of `ticket` is durable. `advance` does one step towards that in the
+    /// record's log, or returns false if another thread is at it: then this sleeps.
+    ///
+    /// # Errors
+    /// As [`Writes::is_durable`]; `Timeout` at `deadline`.
+    pub(super) fn wait(
+        &self,
+        ticket: Ticket,
+        deadline: Option<Nanos>,
+        advance: impl Fn(&LogWriter) -> bool,
+    ) -> Result<()> {
+        let log = self.durability.log(ticket.log);
+        loop {
+            let woken = log.event.ticket();
+            if self.is_durable(ticket)? {
+                return Ok(());
+            }
+            if !advance(log) {
+                self.environment.sleep(&log.event, woken, deadline)?;
+            }
+        }
+    }
+
     /// Becomes leader of `log` and writes a block, if `csn` is not durable. Returns false if there
     /// is a leader, which wakes the caller when it resigns, or nothing to write.
     pub(super) fn lead(&self, log: &LogWriter, csn: Csn) -> bool {

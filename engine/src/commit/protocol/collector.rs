@@ -73,16 +73,7 @@ impl Protocol for Collector {
     }
 
     fn wait(&self, ticket: Ticket, _is_committer: bool, deadline: Option<Nanos>) -> Result<()> {
-        let log = self.writes.durability.log(ticket.log);
-        loop {
-            let woken = log.event.ticket();
-            if self.writes.is_durable(ticket)? {
-                return Ok(());
-            }
-            if !self.advance(log, ticket.csn, NOW) {
-                self.writes.environment.sleep(&log.event, woken, deadline)?;
-            }
-        }
+        self.writes.wait(ticket, deadline, |log| self.advance(log, ticket.csn, NOW))
     }
 
     fn advance(&self, log: &LogWriter, csn: Csn, _by: Nanos) -> bool {

@@ -16,6 +16,7 @@
 //! With one log there is no dependency to wait for. A record is durable when all before it in the
 //! log are, so a committer whose own block is written may have to write an earlier one, too.
 
+use super::super::levels::NOW;
 use super::super::log_writer::LogWriter;
 use super::super::pending::Ticket;
 use super::super::writes::Writes;
@@ -40,16 +41,7 @@ impl Protocol for PerTransaction {
     }
 
     fn wait(&self, ticket: Ticket, _is_committer: bool, deadline: Option<Nanos>) -> Result<()> {
-        let log = self.writes.durability.log(ticket.log);
-        loop {
-            let woken = log.event.ticket();
-            if self.writes.is_durable(ticket)? {
-                return Ok(());
-            }
-            if !self.advance(log, ticket.csn, super::super::levels::NOW) {
-                self.writes.environment.sleep(&log.event, woken, deadline)?;
-            }
-        }
+        self.writes.wait(ticket, deadline, |log| self.advance(log, ticket.csn, NOW))
     }
 
     /// Writes the block of `csn`, or an earlier one if that is written already.

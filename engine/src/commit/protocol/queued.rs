@@ -45,22 +45,14 @@ impl Protocol for Queued {
     }
 
     fn wait(&self, ticket: Ticket, is_committer: bool, deadline: Option<Nanos>) -> Result<()> {
-        let log = self.writes.durability.log(ticket.log);
         // The window of the first to arrive ends first, and its write takes the others along.
         let by = levels::after(self.writes.environment.clock.now(), self.window);
-        loop {
-            let woken = log.event.ticket();
-            if self.writes.is_durable(ticket)? {
-                if is_committer {
-                    // Its place in the queue is free before it returns.
-                    self.writes.acknowledgments.acknowledge_all(true);
-                }
-                return Ok(());
-            }
-            if !self.advance(log, ticket.csn, by) {
-                self.writes.environment.sleep(&log.event, woken, deadline)?;
-            }
+        self.writes.wait(ticket, deadline, |log| self.advance(log, ticket.csn, by))?;
+        if is_committer {
+            // Its place in the queue is free before it returns.
+            self.writes.acknowledgments.acknowledge_all(true);
         }
+        Ok(())
     }
 
     /// Asks the background thread to write at `by`. Once that thread was asked to end, the waiter

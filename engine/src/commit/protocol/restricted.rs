@@ -48,16 +48,7 @@ impl Protocol for Restricted {
     }
 
     fn wait(&self, ticket: Ticket, _is_committer: bool, deadline: Option<Nanos>) -> Result<()> {
-        let log = self.writes.durability.log(ticket.log);
-        loop {
-            let woken = log.event.ticket();
-            if self.writes.is_durable(ticket)? {
-                return Ok(());
-            }
-            if !self.advance(log, ticket.csn, NOW) {
-                self.writes.environment.sleep(&log.event, woken, deadline)?;
-            }
-        }
+        self.writes.wait(ticket, deadline, |log| self.advance(log, ticket.csn, NOW))
     }
 
     /// Asks the log's flusher to write at `by`. Once the flusher was asked to end, the waiter
