@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Threads that wait, for each processor, above which a thread that only writes does better than a
 /// leader. Measured, see `docs/guide/commit.md`.
-const LEADER_WAITERS_MAX: usize = if cfg!(feature = "simulation") { 1 } else { 8 };
+const LEADER_WAITERS_MAX: usize = if cfg!(feature = "simulation") { 1 } else { 4 };
 
 /// See the module's text.
 pub(super) struct Schedule {

@@ -2,7 +2,7 @@
 //!
 //! **After**: [`super::group`], with two differences:
 //! 1. *k* threads share a log (one log on two cores).
-//! 2. Where more than 8 threads for each processor wait, they leave writing to the flusher. A
+//! 2. Where more than 4 threads for each processor wait, they leave writing to the flusher. A
 //!    leader has work of its own when its write is done, and gets to the next one late; a thread
 //!    that only writes does not.
 //!
