@@ -1,5 +1,6 @@
 //! The configuration that a seed draws: settings, threads, planned faults.
 
+use crate::schedule;
 use crate::support;
 use crate::support::bank::{ALL_KINDS, LOOSE_KINDS};
 use quenchdb::internals::base::environment::Environment;
@@ -111,6 +112,9 @@ impl PlannedFault {
     #[must_use]
     pub fn or_in_process(self, seed: u64, odds: u64) -> PlannedFault {
         let mut random = Random::from_seed(seed ^ INSIDE);
+        if !schedule::is_interrupted() {
+            return self;
+        }
         if matches!(self, PlannedFault::None) && random.chance(1, odds) {
             return PlannedFault::any_in_process(&mut random);
         }

@@ -77,6 +77,16 @@ pub struct Figures {
     pub switches: u64,
     /// A hash over all schedules and disks.
     pub fingerprint: u64,
+    /// The number of operations of all disks, or of requests to all stores.
+    #[serde(default)]
+    pub operations: u64,
+    /// A hash over these operations with their bytes, without the schedules.
+    #[serde(default)]
+    pub trace: u64,
+}
+
+fn mixed(hash: u64, number: u64) -> u64 {
+    (hash ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 impl Figures {
@@ -102,11 +112,20 @@ impl Figures {
         self.pairs.extend(other.pairs.iter().cloned());
         add(&mut self.paths, &other.paths);
         add(&mut self.protocols, &other.protocols);
+        self.operations += other.operations;
         self.mix(other.fingerprint);
+        self.trace = mixed(self.trace, other.trace);
     }
 
     pub fn mix(&mut self, number: u64) {
-        self.fingerprint = (self.fingerprint ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        self.fingerprint = mixed(self.fingerprint, number);
+    }
+
+    /// Mixes in the journal of a run: its checksum, above the number of its operations.
+    pub fn mix_journal(&mut self, journal: u64) {
+        self.operations += journal & u64::from(u32::MAX);
+        self.mix(journal);
+        self.trace = mixed(self.trace, journal);
     }
 
     /// Counts a judged crash: the last of `chain`.

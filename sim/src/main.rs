@@ -17,7 +17,9 @@ mod read_only;
 mod processes;
 mod planted;
 mod scorecard;
+mod schedule;
 mod trace;
+mod traces;
 mod suites;
 #[path = "../../engine/tests/support/mod.rs"]
 mod support;
@@ -75,6 +77,9 @@ enum Command {
         #[arg(long, default_value_t = POINTS)]
         points: u64,
     },
+    /// Prints for each seed the number of its disk operations and a hash over them, to compare two
+    /// builds with diff; exit code 1 if a seed failed.
+    Traces(traces::Options),
     /// Plants bugs in the engine, one at a time, and names their detectors; exit code 1 if one is
     /// missed.
     Planted(planted::Options),
@@ -88,6 +93,9 @@ enum Command {
         /// The processor to stay on, counted from 0.
         #[arg(long, default_value_t = 0)]
         processor: usize,
+        /// Never interrupt a thread.
+        #[arg(long)]
+        uninterrupted: bool,
     },
 }
 
@@ -132,8 +140,16 @@ fn main() -> anyhow::Result<()> {
                 std::process::exit(1);
             }
         }
-        Command::Run { seed, points, processor } => {
+        Command::Traces(options) => {
+            if !traces::print(&options)? {
+                std::process::exit(1);
+            }
+        }
+        Command::Run { seed, points, processor, uninterrupted } => {
             stay_on(processor);
+            if uninterrupted {
+                schedule::leave_uninterrupted();
+            }
             let figures = history::run(seed, points, None);
             println!("{}", serde_json::to_string(&figures)?);
         }

@@ -38,6 +38,14 @@ pub struct Batch {
     pub patience: Duration,
     /// The bug to plant.
     pub planted: Option<Bug>,
+    /// Threads are interrupted.
+    pub interrupts: bool,
+}
+
+impl Batch {
+    fn runs_twice(&self, seed: u64) -> bool {
+        seed - self.seeds.start < self.twice
+    }
 }
 
 /// The results of many seeds.
@@ -54,9 +62,25 @@ pub struct Done {
 /// # Errors
 /// This program cannot be started.
 pub fn run(batch: &Batch) -> Result<Done> {
+    let mut done = Done::default();
+    run_each(batch, |seed, outcome| match outcome {
+        Ok(own) => {
+            done.figures.merge(&own);
+            done.twice += u64::from(batch.runs_twice(seed));
+        }
+        Err(failure) => done.failures.push(failure),
+    })?;
+    Ok(done)
+}
+
+/// Runs the seeds and hands over the outcome of each, in the order in which they end.
+///
+/// # Errors
+/// This program cannot be started.
+pub fn run_each(batch: &Batch, take: impl FnMut(u64, Result<Figures, Failure>) + Send) -> Result<()> {
     let program = std::env::current_exe().context("this program's own path")?;
     let next = AtomicU64::new(batch.seeds.start);
-    let done = Mutex::new(Done::default());
+    let taking = Mutex::new((take, 0));
     let bar = ProgressBar::new(batch.seeds.end - batch.seeds.start);
     let style =
         ProgressStyle::with_template("{elapsed_precise} {wide_bar} {pos} of {len} seeds, {eta} left {msg}");
@@ -67,20 +91,13 @@ pub fn run(batch: &Batch) -> Result<Done> {
             if seed >= batch.seeds.end || batch.until.is_some_and(|until| Instant::now() > until) {
                 return Ok(());
             }
-            let twice = seed - batch.seeds.start < batch.twice;
-            let outcome = once_or_twice(&program, seed, processor, batch, twice)?;
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
-            match outcome {
-                Ok(own) => {
-                    done.figures.merge(&own);
-                    done.twice += u64::from(twice);
-                }
-                Err(failure) => {
-                    done.failures.push(failure);
-                    bar.set_message(format!("({} failed)", done.failures.len()));
-                }
+            let outcome = once_or_twice(&program, seed, processor, batch)?;
+            let (take, failed) = &mut *taking.lock().unwrap_or_else(PoisonError::into_inner);
+            if outcome.is_err() {
+                *failed += 1;
+                bar.set_message(format!("({failed} failed)"));
             }
-            drop(done);
+            take(seed, outcome);
             bar.inc(1);
         }
     };
@@ -92,7 +109,7 @@ pub fn run(batch: &Batch) -> Result<Done> {
         })
     })?;
     bar.finish_and_clear();
-    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(())
 }
 
 /// Runs a seed, and once more if planned or if it failed.
@@ -101,11 +118,10 @@ fn once_or_twice(
     seed: u64,
     processor: usize,
     batch: &Batch,
-    twice: bool,
 ) -> Result<Result<Figures, Failure>> {
     let first = one(program, seed, processor, batch)?;
     match first {
-        Ok(figures) if !twice => Ok(Ok(figures)),
+        Ok(figures) if !batch.runs_twice(seed) => Ok(Ok(figures)),
         first => Ok(compare(seed, first, one(program, seed, processor, batch)?)),
     }
 }
@@ -134,7 +150,7 @@ fn compare(
 }
 
 /// Removes thread numbers of the system from a panic message: `thread 'main' (4711) panicked`.
-fn without_thread_numbers(said: &str) -> String {
+pub fn without_thread_numbers(said: &str) -> String {
     let mut parts = said.split("thread '");
     let mut text = parts.next().unwrap_or_default().to_string();
     for part in parts {
@@ -157,6 +173,7 @@ pub fn one(program: &Path, seed: u64, processor: usize, batch: &Batch) -> Result
     let child = Command::new(program)
         .args(["run", &seed.to_string(), "--points", &batch.points.to_string()])
         .args(["--processor", &processor.to_string()])
+        .args((!batch.interrupts).then_some("--uninterrupted"))
         .env("QUENCH_PLANTED", batch.planted.map_or("", Bug::name))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

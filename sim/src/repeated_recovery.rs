@@ -4,6 +4,7 @@
 use crate::figures::Figures;
 use crate::known::Found;
 use crate::run::Script;
+use crate::schedule;
 use crate::support::difference;
 use quenchdb::Database;
 use quenchdb::internals::device::simulated::SimulatedStorage;
@@ -47,7 +48,7 @@ fn recover(disk: &SimulatedStorage, script: &Script, plan: Plan) -> Recovered {
 /// # Panics
 /// If they differ or lost something; the message says what.
 pub fn judge(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) {
-    let plan = Plan::of(script.seed);
+    let plan = schedule::of(script.seed);
     let (first, second) = (recover(disk, script, plan), recover(disk, script, plan));
     let paths = |of: &Recovered| of.files.keys().cloned().collect::<Vec<_>>();
     assert_eq!(paths(&first), paths(&second), "{}: recovering twice leaves other files", script.context);
@@ -57,7 +58,7 @@ pub fn judge(disk: &SimulatedStorage, script: &Script, figures: &mut Figures) {
     }
     assert!(first.memory == second.memory, "{}: recovering twice leaves other memory", script.context);
     assert!(first.found == second.found, "{}: recovering twice finds other rows", script.context);
-    let other = recover(disk, script, Plan::of(script.seed ^ 0xa6a1));
+    let other = recover(disk, script, schedule::of(script.seed ^ 0xa6a1));
     let different = difference(first.found.content(), other.found.content());
     assert!(
         first.found == other.found,

@@ -9,6 +9,7 @@ use crate::known::{Found, Known};
 use crate::medium::Medium;
 use crate::read_only::{EarlierContent, open_read_only};
 use crate::repeated_recovery;
+use crate::schedule;
 use crate::support::bank::{Id, Tables};
 use crate::support::returned_commits;
 use crate::support::row_history::RowHistory;
@@ -18,7 +19,7 @@ use quenchdb::internals::base::environment::Environment;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::internals::sync::atomic::{AtomicBool, Ordering};
-use quenchdb::internals::sync::simulation::{self, Plan, PlannedPanic};
+use quenchdb::internals::sync::simulation::{self, PlannedPanic};
 use quenchdb::internals::sync::thread;
 use quenchdb::{Database, ErrorKind, Settings};
 use std::collections::BTreeSet;
@@ -127,7 +128,7 @@ const RECOVERED_AGAIN: u64 = 24;
 
 /// Executes a run.
 pub fn execute(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -> RunRecord {
-    let (disk, plan) = (disk.clone(), Plan::of(script.seed));
+    let (disk, plan) = (disk.clone(), schedule::of(script.seed));
     let before = disk.fault_counts();
     let mut own = Figures { runs: 1, ..Figures::default() };
     let trace = script.trace.clone();
@@ -142,7 +143,7 @@ pub fn execute(disk: &SimulatedStorage, script: Script, figures: &mut Figures) -
     own.decisions += summary.decisions;
     own.switches += summary.switches;
     own.mix(summary.fingerprint);
-    own.mix(disk.fingerprint());
+    own.mix_journal(disk.fingerprint());
     for (what, times) in disk.fault_counts().iter() {
         // Faults of the crash that ended a run count with that run.
         own.happened(what, times - if record.opened_at.is_some() { 0 } else { before.of(what).min(times) });

@@ -90,8 +90,6 @@ pub struct Scorecard {
     pub totals: Totals,
 }
 
-/// For this many seeds on a disk one runs on a store of objects.
-const SEEDS_OF_ONE_ON_OBJECTS: u64 = 8;
 /// Number of a round's seeds that run twice.
 const TWICE: u64 = 50;
 /// Target for the seeds of a long run.
@@ -160,10 +158,9 @@ impl Totals {
     /// Runs seeds on a disk, and some on a store of objects.
     fn simulate(&mut self, options: &Options, until: Option<Instant>) -> Result<()> {
         let seeds = self.next_seed..self.next_seed + options.seeds;
-        let on_objects = |seed: u64| objects::FIRST_SEED + seed / SEEDS_OF_ONE_ON_OBJECTS;
         self.next_seed = seeds.end;
         self.simulate_seeds(seeds.clone(), options, until)?;
-        self.simulate_seeds(on_objects(seeds.start)..on_objects(seeds.end), options, until)
+        self.simulate_seeds(objects::seeds_beside(&seeds), options, until)
     }
 
     /// Runs seeds, the first of them twice.
@@ -176,6 +173,7 @@ impl Totals {
             points: options.points,
             patience: Duration::from_secs(120),
             planted: None,
+            interrupts: true,
         };
         let done = processes::run(&batch)?;
         self.figures.merge(&done.figures);

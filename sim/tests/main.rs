@@ -10,4 +10,5 @@ mod panics;
 mod planted;
 mod promises;
 mod scorecard;
+mod traces;
 mod waiting;

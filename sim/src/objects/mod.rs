@@ -21,13 +21,21 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::SimulatedStore;
 pub use run::{FAULTS, TAKEOVERS};
 use run::{Takeover, execute};
+use std::ops::Range;
 
 /// Seeds from this one on run on a store of objects.
 pub const FIRST_SEED: u64 = 1_000_000_000;
+/// For this many seeds on a disk one runs on a store of objects.
+const SEEDS_ON_A_DISK: u64 = 8;
 /// The figure of crashes.
 pub const CRASHES: &str = "crashes of all machines of a store";
 /// Changes printed before and after a crash.
 const SHOWN: usize = 6;
+
+/// Returns the seeds on a store of objects that go with seeds on a disk.
+pub fn seeds_beside(seeds: &Range<u64>) -> Range<u64> {
+    FIRST_SEED + seeds.start / SEEDS_ON_A_DISK..FIRST_SEED + seeds.end / SEEDS_ON_A_DISK
+}
 
 /// Runs a seed, with `points` crashes of its first run.
 ///

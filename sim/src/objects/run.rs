@@ -6,13 +6,14 @@ use crate::figures::Figures;
 use crate::known::Known;
 use crate::medium::Medium;
 use crate::run::{RunRecord, Script, count_paths};
+use crate::schedule;
 use crate::support::bank::Tables;
 use crate::support::{Content, content};
 use crate::work::work_together;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::{SimulatedClient, SimulatedStore};
 use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options};
-use quenchdb::internals::sync::simulation::{self, Plan};
+use quenchdb::internals::sync::simulation;
 use quenchdb::internals::sync::{Mutex, thread};
 use quenchdb::{Database, Result, Settings};
 use std::sync::Arc;
@@ -98,14 +99,14 @@ pub fn execute(
     figures: &mut Figures,
 ) -> Vec<RunRecord> {
     let mut own = Figures { runs: 1 + u64::from(takeover.is_some()), ..Figures::default() };
-    let (records, summary) = simulation::run(Plan::of(script.seed), || {
+    let (records, summary) = simulation::run(schedule::of(script.seed), || {
         config.break_requests(store);
         execute_simulated(store, config, script, takeover, &mut own)
     });
     own.decisions += summary.decisions;
     own.switches += summary.switches;
     own.mix(summary.fingerprint);
-    own.mix(store.fingerprint());
+    own.mix_journal(store.fingerprint());
     for (what, times) in store.fault_counts().iter() {
         own.passed(&format!("request: {what}"), times);
     }

@@ -30,6 +30,7 @@ fn one(seed: u64, bug: Option<Bug>, processor: usize) -> Result<Outcome> {
         points: crate::POINTS,
         patience: PATIENCE,
         planted: bug,
+        interrupts: true,
     };
     let said = match processes::one(&program, seed, processor, &batch)? {
         Ok(_) => return Ok(Outcome::Nothing("")),

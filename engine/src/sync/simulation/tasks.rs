@@ -16,6 +16,9 @@ pub struct Plan {
     pub stride: u32,
     /// Run the ready thread with the highest priority; otherwise choose any ready thread.
     pub priorities: bool,
+    /// Threads are interrupted. Otherwise a thread runs until it waits, yields or ends, in no time:
+    /// the order of threads does not depend on the number of operations.
+    pub interrupts: bool,
     /// A run with more decisions counts as endless.
     pub decisions_max: u64,
 }
@@ -27,7 +30,13 @@ impl Plan {
     pub fn of(seed: u64) -> Plan {
         let mut random = Random::from_seed(seed ^ 0x5c4e_d01e);
         let stride = [3, 6, 9, 12, 16][random.below(5) as usize];
-        Plan { seed, stride, priorities: random.chance(1, 3), decisions_max: 100_000_000 }
+        Plan { seed, stride, priorities: random.chance(1, 3), interrupts: true, decisions_max: 100_000_000 }
+    }
+
+    /// Returns the plan of `seed` without interruptions.
+    #[must_use]
+    pub fn uninterrupted(seed: u64) -> Plan {
+        Plan { interrupts: false, ..Plan::of(seed) }
     }
 }
 
@@ -48,6 +57,10 @@ pub struct Summary {
     pub fingerprint: u64,
 }
 
+/// Operations after which a thread without interruptions is interrupted: it waits for another one
+/// without saying so.
+const UNINTERRUPTED_MAX: u32 = 1 << 24;
+
 /// One decision in this many changes a priority.
 const PRIORITY_CHANGE: u64 = 64;
 
@@ -61,7 +74,7 @@ pub(super) struct State {
     pub(super) plan: Plan,
     pub(super) random: Random,
     pub(super) tasks: Vec<Task>,
-    /// Operations given to the thread with the baton.
+    /// Operations given to the thread with the baton, or 0 if they take no time.
     pub(super) given: u32,
     pub(super) summary: Summary,
     /// The ended thread, which the next thread joins.
@@ -115,6 +128,11 @@ impl State {
     /// Draws the number of operations that `me`, the calling thread, may run.
     pub(super) fn give_operations(&mut self, me: usize) {
         debug_assert_eq!(self.tasks[me].condition, Condition::Ready);
+        if !self.plan.interrupts {
+            self.given = 0;
+            LEFT.set(UNINTERRUPTED_MAX);
+            return;
+        }
         // As many short stretches as long ones.
         let bits = self.random.below(u64::from(self.plan.stride) + 1);
         self.given = 1 + self.random.below(1 << bits) as u32;
