@@ -117,6 +117,27 @@ fn rooms_import_only_from_lower_ranks() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A reader of the core of commits, or of the log, meets no paper: these stand on it.
+#[test]
+fn the_core_of_commits_names_no_paper() {
+    let below = [
+        ("engine/src/commit/core/", &["papers::", "pages::", "protocols::"][..]),
+        ("engine/src/commit/pages/", &["papers::"][..]),
+        ("engine/src/log/stream.rs", &["memory::", "mapped"][..]),
+    ];
+    let mut wrong = Vec::new();
+    for (path, text) in all(".rs") {
+        let Some((_, names)) = below.iter().find(|(folder, _)| path.starts_with(folder)) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or("");
+            if let Some(name) = names.iter().find(|name| code.contains(**name)) {
+                wrong.push(format!("{path}:{}: names `{name}`", number + 1));
+            }
+        }
+    }
+    report("the core of commits names no paper", wrong);
+}
+
 #[test]
 fn unsafe_code_stays_in_its_rooms() {
     let mut wrong = Vec::new();

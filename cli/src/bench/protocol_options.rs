@@ -79,6 +79,9 @@ pub struct ProtocolArgs {
     /// for them)
     #[arg(long, value_parser = |name: &str| IdleLogs::from_name(name).map_err(said))]
     idle_logs: Option<IdleLogs>,
+    /// Count waits for dependencies that a transaction does not have; default false
+    #[arg(long, value_name = "BOOL")]
+    count_false_waits: Option<bool>,
     /// What a committer does that finds the latch of the one log taken: latched (it waits),
     /// consolidated (it joins a group)
     #[arg(long, value_parser = |name: &str| Append::from_name(name).map_err(said))]
@@ -196,6 +199,7 @@ impl ProtocolArgs {
         let builder = with(builder, self.idle_us.map(Duration::from_micros), Builder::idle_max);
         let builder = with(builder, self.dependency, Builder::dependency);
         let builder = with(builder, self.idle_logs, Builder::idle_logs);
+        let builder = with(builder, self.count_false_waits, Builder::count_false_waits);
         let builder = with(builder, self.append, Builder::append);
         let builder = with(builder, self.queue, Builder::queue);
         let builder = with(builder, self.queue_entries, Builder::queue_entries);

@@ -80,6 +80,7 @@ impl Builder {
         idle_max: Duration = idle_max,
         dependency: Dependency = Some(dependency),
         idle_logs: IdleLogs = idle_logs,
+        count_false_waits: bool = count_false_waits,
         append: Append = append,
         queue: Queue = Some(queue),
         queue_entries: usize = queue_entries,

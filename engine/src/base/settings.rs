@@ -186,6 +186,9 @@ pub struct Settings {
     /// gsn` or `gsn-rfa`; and, with any rule, whether only its own flusher writes it (`flusher`).
     /// Default `raise`: nothing.
     pub idle_logs: IdleLogs,
+    /// Counts transactions that the dependency rule makes wait although all that they depend on is
+    /// committed; with `csn` and `dsn` each commit then also lists its predecessors. Default false.
+    pub count_false_waits: bool,
     /// What a committer does that finds the latch of the log taken; `consolidated` is for one log.
     /// Default `latched`: it waits.
     pub append: Append,
@@ -335,6 +338,7 @@ impl Default for Settings {
             idle_max: Duration::from_micros(50),
             dependency: None,
             idle_logs: IdleLogs::default(),
+            count_false_waits: false,
             append: Append::default(),
             queue: None,
             queue_entries: QUEUE_ENTRIES_DEFAULT,

@@ -26,7 +26,7 @@
 //! mapped memory is placed when the database opens. After T. Wang and R. Johnson, *Scalable Logging
 //! through Emerging Non-Volatile Memory*, VLDB 2014, where each node has a log.
 
-use super::protocol;
+use super::protocols;
 use crate::base::settings::{Layout, Preset, Settings};
 use crate::base::{Error, Location, LogId, Result};
 use crate::device::topology::NumaNodes;
@@ -41,7 +41,7 @@ pub fn log_count(settings: &Settings, cores: usize) -> usize {
         return settings.logs;
     }
     let by_threads = || cores.div_ceil(settings.threads_per_log.max(1));
-    let wanted = match settings.layout.unwrap_or(protocol::choices(settings).layout) {
+    let wanted = match settings.layout.unwrap_or(protocols::choices(settings).layout) {
         Layout::One => return 1,
         Layout::PerThread => cores,
         Layout::ByPage => cores.max(2),

@@ -34,65 +34,31 @@
 //! A log that has nothing volatile does not hold W back (see `watermark`), so idle logs need no
 //! barrier transactions; `stragglers` can bring those back to measure them.
 
-mod axes;
-mod levels;
-mod poison;
-pub mod metrics;
-mod watermark;
-mod predecessors;
-mod dependency;
-mod pending;
-mod environment;
-mod dice;
-mod idle;
-mod cohort;
-mod unflushed;
-mod log_writer;
-mod stragglers;
-mod durability;
-mod flushers;
-mod waiters;
-mod failure;
-mod acknowledge;
-mod schedule;
-mod sharing;
-mod stealing;
-mod deadline;
-mod writes;
-mod written;
-mod side_by_side;
-mod mapped;
-mod workers;
-mod protocol;
+mod core;
+mod pages;
+mod papers;
+mod protocols;
 mod layout;
 pub mod presets;
-mod waiting;
-mod feed_source;
-mod append;
-mod consolidate;
-mod chunks;
-mod fragments;
-mod flusher;
-mod threads;
 mod start;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use chunks::{ChunkLog, Chunks};
-pub use environment::Hooks;
-pub use failure::PoisonOnPanic;
-pub use feed_source::FeedSource;
-pub use idle::IdleTimes;
+pub use core::chunks::{ChunkLog, Chunks};
+pub use core::environment::Hooks;
+pub use core::failure::PoisonOnPanic;
+pub use core::feed_source::FeedSource;
+pub use core::metrics;
+pub use core::metrics::CommitMetrics;
+pub use core::pending::{Pending, Record, Ticket};
+pub use core::predecessors::Predecessors;
+pub use core::waiters::WakerPlace;
 pub use layout::Shares;
-pub use metrics::CommitMetrics;
-pub use pending::{Pending, Record, Ticket};
-pub use predecessors::Predecessors;
 pub use start::Start;
-pub use waiters::WakerPlace;
 
 use crate::base::clock::Nanos;
-use crate::base::settings::{Durability as Level, Settings};
+use crate::base::settings::{Append, Durability as Level, Settings};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, PageId, Result};
 use crate::device::mapped::MemoryFacts;
 use crate::log::{ChainEnd, DIRECTORY, SegmentPool};
@@ -101,23 +67,26 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use acknowledge::Acknowledgments;
-use append::Appending;
-use axes::Axes;
-use chunks::Pins;
-use dependency::Clocks;
-use durability::Durability;
-use environment::Environment;
-use failure::Failure;
-use log_writer::LogWriter;
-use mapped::MappedLogs;
-use protocol::{Parts, Protocol};
-use sharing::Sharing;
-use threads::Threads;
-use waiting::Waiting;
-use workers::Workers;
-use writes::Writes;
-use written::Written;
+use core::acknowledge::Acknowledgments;
+use core::append::{AppendPath, Appending};
+use core::axes::Axes;
+use core::chunks::Pins;
+use core::durability::Durability;
+use core::environment::Environment;
+use core::failure::Failure;
+use core::log_writer::LogWriter;
+use core::medium::Medium;
+use core::protocol::{Parts, Protocol};
+use core::sharing::Sharing;
+use core::threads::Threads;
+use core::waiting::Waiting;
+use core::workers::{self, Workers};
+use core::writes::Writes;
+use core::written::Written;
+use papers::autonomous;
+use papers::clocks::ByClocks;
+use papers::consolidated::Consolidated;
+use start::Components;
 
 /// The commit layer of a database: its components. See the module's text.
 pub struct Commit {
@@ -126,15 +95,19 @@ pub struct Commit {
     acknowledgments: Arc<Acknowledgments>,
     failure: Arc<Failure>,
     writes: Arc<Writes>,
-    mapped: Arc<MappedLogs>,
+    medium: Arc<dyn Medium>,
     sharing: Arc<Sharing>,
     protocol: Arc<dyn Protocol>,
     waiting: Arc<Waiting>,
     feed_source: Arc<FeedSource>,
     appending: Appending,
     pins: Arc<Pins>,
-    workers: Workers,
+    acknowledging: Workers,
     threads: Threads,
+    /// Where workers write.
+    workers: Option<Arc<autonomous::Workers>>,
+    /// Where the rule goes by clocks.
+    clocks: Option<Arc<ByClocks>>,
 }
 
 impl Commit {
@@ -148,7 +121,7 @@ impl Commit {
         }
         let commit = Arc::new(Commit::new(settings, start));
         // If a later thread cannot be started, dropping this ends the earlier ones.
-        commit.threads.start(&commit.mapped, &commit.sharing)?;
+        commit.threads.start(&commit.medium, &commit.sharing)?;
         Ok(commit)
     }
 
@@ -161,37 +134,36 @@ impl Commit {
             axes.writes_in_flight = 1;
         }
         let sharing = Arc::new(Sharing::new(axes.shared_flush, start.storage.shares_flush(DIRECTORY)));
-        let writes = Arc::new(start::components(settings, start, &axes));
+        let Components { writes, medium, workers, clocks } = start::components(settings, start, &axes);
         let Writes { environment, durability, acknowledgments, failure, .. } = &*writes;
-        let mapped = (environment.clone(), durability.clone(), acknowledgments.clone());
-        let mapped = Arc::new(MappedLogs::new(mapped.0, mapped.1, mapped.2, axes.memory_fence));
         let parts =
-            Parts { writes: writes.clone(), mapped: mapped.clone(), sharing: sharing.clone(), axes: &axes };
-        let protocol = (protocol::page_of(settings, axes.writer).start)(parts);
+            Parts { writes: writes.clone(), medium: medium.clone(), sharing: sharing.clone(), axes: &axes };
+        let protocol = protocols::start(settings, &parts, workers.clone());
         let waiting = Arc::new(Waiting {
             environment: environment.clone(),
             durability: durability.clone(),
             acknowledgments: acknowledgments.clone(),
             writes: writes.clone(),
-            mapped: mapped.clone(),
+            medium: medium.clone(),
             protocol: protocol.clone(),
-            written: Written::new(writes.clone(), settings.durable_every),
+            written: Written::new(writes.clone(), &*medium, settings.durable_every),
             queues_waiters: axes.queues_waiters,
         });
+        let path = || Box::new(Consolidated::default()) as Box<dyn AppendPath>;
         let appending = Appending {
             axes,
             environment: environment.clone(),
             durability: durability.clone(),
             acknowledgments: acknowledgments.clone(),
             writes: writes.clone(),
-            mapped: mapped.clone(),
+            medium: medium.clone(),
             waiting: waiting.clone(),
             protocol: protocol.clone(),
+            path: (axes.append == Append::Consolidated).then(path),
         };
         let feed_source = Arc::new(FeedSource {
             environment: environment.clone(),
             durability: durability.clone(),
-            mapped: mapped.clone(),
             waiting: waiting.clone(),
         });
         Commit {
@@ -202,13 +174,15 @@ impl Commit {
             failure: failure.clone(),
             threads: Threads::new(writes.clone()),
             writes,
-            mapped,
+            medium,
             sharing,
             protocol,
             waiting,
             appending,
-            workers: Workers::default(),
+            acknowledging: Workers::default(),
             pins: Arc::new(Pins::new(settings.chunked_log_bytes(count))),
+            workers,
+            clocks,
         }
     }
 
@@ -246,10 +220,10 @@ impl Commit {
         &self,
         log: LogId,
         record: Record<'_>,
-        pending: Pending,
-        preparing: impl FnOnce() -> bool + Send,
+        pending: &Pending,
+        mut preparing: impl FnMut() -> bool + Send,
     ) -> Result<Option<Ticket>> {
-        self.appending.precommit(log, record, pending, preparing)
+        self.appending.precommit(log, record, pending, &mut preparing)
     }
 
     /// As [`Commit::precommit`], for a caller that holds what other threads need. If the log has no
@@ -262,14 +236,14 @@ impl Commit {
         &self,
         log: LogId,
         record: Record<'_>,
-        pending: Pending,
-        preparing: impl FnOnce(),
+        pending: &Pending,
+        mut preparing: impl FnMut() + Send,
     ) -> Result<Option<Ticket>> {
-        let preparing = || {
+        let mut preparing = || {
             preparing();
             true
         };
-        self.appending.precommit_now(log, record, pending, preparing).map(Option::flatten)
+        self.appending.precommit_now(log, record, pending, &mut preparing).map(Option::flatten)
     }
 
     /// Waits until a record with a body of `body_len` bytes, whose committer waits, would find
@@ -300,8 +274,8 @@ impl Commit {
     ///
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
-    pub fn finish(&self, ticket: Ticket, pending: Pending) -> Result<()> {
-        self.waiting.finish(ticket, &pending)
+    pub fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<()> {
+        self.waiting.finish(ticket, pending)
     }
 
     /// Waits until a transaction of level written that pre-committed is written, and once in
@@ -336,8 +310,8 @@ impl Commit {
     ///
     /// # Errors
     /// `Poisoned` if a write or flush failed.
-    pub fn finish_read_only(&self, pending: Pending) -> Result<()> {
-        self.waiting.finish_read_only(&pending)
+    pub fn finish_read_only(&self, pending: &Pending) -> Result<()> {
+        self.waiting.finish_read_only(pending)
     }
 
     /// Waits at level durable until everything that an aborted transaction observed is committed,
@@ -353,8 +327,8 @@ impl Commit {
     ///
     /// # Errors
     /// As [`Commit::precommit`].
-    pub fn enqueue_read_only(&self, log: LogId, pending: Pending) -> Result<()> {
-        self.appending.enqueue_read_only(log, &pending)
+    pub fn enqueue_read_only(&self, log: LogId, pending: &Pending) -> Result<()> {
+        self.appending.enqueue_read_only(log, pending)
     }
 
     /// Returns the tickets that a transaction without a record, queued from `log`, waits for.
@@ -400,7 +374,7 @@ impl Commit {
     pub fn wait_watermark(&self, csn: Csn) -> Result<()> {
         self.waiting.await_settled(csn, ErrorKind::Poisoned)?;
         self.acknowledgments.acknowledged_up_to(csn);
-        if self.mapped.is_used() {
+        if self.medium.is_durable_memory() {
             // A thread that fences for others acknowledges nothing.
             self.acknowledgments.publish();
         }
@@ -413,11 +387,19 @@ impl Commit {
         self.durability.is_committed(csn)
     }
 
-    /// Returns whether a transaction that depends on `csn` may have to wait for it: not in one log.
+    /// Returns whether transactions keep a list of their predecessors: the rule goes by lists, or
+    /// what lists would save is counted.
     #[inline]
     #[must_use]
-    pub fn may_be_waited_for(&self, csn: Csn) -> bool {
-        self.durability.has_dependencies() && !self.durability.is_committed(csn)
+    pub fn lists_predecessors(&self) -> bool {
+        self.durability.asks_for_predecessors()
+    }
+
+    /// Returns whether a transaction that depends on `csn` is to list it.
+    #[inline]
+    #[must_use]
+    pub fn is_to_be_listed(&self, csn: Csn) -> bool {
+        self.lists_predecessors() && !self.durability.is_committed(csn)
     }
 
     /// Has the flushers write, now, what W needs to pass `csn`: see `Waiting::hasten`.
@@ -453,18 +435,18 @@ impl Commit {
     /// Every CSN strictly below is durable in a segment: W, unless log buffers are mapped.
     #[must_use]
     pub fn watermark_in_segments(&self) -> Csn {
-        self.mapped.watermark_in_segments()
+        self.waiting.watermark_in_segments()
     }
 
     /// Returns the properties of the mapped memory that holds the log buffers, if they are mapped.
     #[must_use]
     pub fn memory_facts(&self) -> Option<MemoryFacts> {
-        self.environment.memory.as_ref().map(|memory| memory.mapped().facts())
+        self.medium.facts()
     }
 
     /// Lets another owner map the memory of the log buffers, after [`Commit::close`].
     pub fn release_memory(&self) {
-        self.environment.memory.iter().for_each(|memory| memory.mapped().release());
+        self.medium.release();
     }
 
     /// Returns how far each log is durable in segments, for a check of what they hold.
@@ -482,14 +464,25 @@ impl Commit {
     /// unless it `waited` for the commit.
     pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos, waited: bool) {
         self.protocol.end_of_transaction(log, begun, now);
-        self.workers.acknowledge(&self.acknowledgments, &self.appending.axes, log);
-        workers::yield_now_and_then(&self.environment, &self.writes.neighbours, log, now, waited);
+        self.acknowledging.acknowledge(&self.acknowledgments, &self.appending.axes, log);
+        workers::yield_now_and_then(&self.environment, &*self.protocol, log, now, waited);
     }
 
-    /// Returns the idle times of workers, which hear of all work in the engine.
+    /// Returns the moment, to be given to [`Commit::worked`] later, if the idle time of threads is
+    /// measured.
+    #[inline]
     #[must_use]
-    pub fn idle_times(&self) -> &IdleTimes {
-        &self.writes.idle
+    pub fn work_begins(&self) -> Option<Nanos> {
+        self.workers.as_ref().and_then(|workers| workers.idle.work_begins())
+    }
+
+    /// The calling thread has worked in the engine since `begun`, and what follows is idle time. To
+    /// be called last, at the end of each transaction, abort and snapshot.
+    #[inline]
+    pub fn worked(&self, begun: Nanos) {
+        if let Some(workers) = &self.workers {
+            workers.idle.worked(begun);
+        }
     }
 
     /// Makes everything that was drawn so far durable. From then on it counts as acknowledged.
@@ -515,7 +508,7 @@ impl Commit {
     /// Logs that workers write for each other; 1 if they do not.
     #[must_use]
     pub fn stealing_group(&self) -> usize {
-        self.writes.neighbours.group()
+        self.workers.as_ref().map_or(1, |workers| workers.queues.neighbours.group())
     }
 
     /// Returns the counters and latencies of commits.
@@ -556,23 +549,20 @@ impl Commit {
     /// Returns whether transactions are to keep clocks.
     #[must_use]
     pub fn goes_by_clocks(&self) -> bool {
-        self.durability.clocks().is_some()
+        self.clocks.is_some()
     }
 
     /// Returns the GSN up to which all logs are durable.
     #[must_use]
     pub fn reach(&self) -> Gsn {
-        self.durability.clocks().map_or(Gsn(0), Clocks::reach)
+        self.clocks.as_ref().map_or(Gsn(0), |clocks| clocks.reach())
     }
 
     /// Returns the GSN of a transaction that may not be committed, and its log. None if it cannot
     /// list what it depends on: then a transaction that met it cannot either.
     #[must_use]
     pub fn clock_of(&self, csn: Csn) -> Option<(Gsn, LogId)> {
-        match (self.durability.clocks(), self.durability.undecided.drawn_in(csn)) {
-            (Some(clocks), Some((log, None))) => Some((clocks.of(csn), log)),
-            _ => None,
-        }
+        self.clocks.as_ref()?.clock_of(csn)
     }
 
     /// Returns the predecessors that the record of a transaction is to list at the end of its body,
@@ -589,7 +579,7 @@ impl Commit {
     #[must_use]
     pub fn log_of_page(&self, page: PageId) -> Option<LogId> {
         let logs = self.durability.logs.len() as u64;
-        self.durability.is_by_page().then_some(LogId((page.0 % logs) as u32))
+        self.durability.has_fragments().then_some(LogId((page.0 % logs) as u32))
     }
 
     /// As [`Commit::precommit`], for a transaction with several `fragments`, one for each of their
@@ -600,10 +590,10 @@ impl Commit {
     pub fn precommit_fragments(
         &self,
         fragments: &[(LogId, Record<'_>)],
-        pending: Pending,
-        preparing: impl FnOnce() -> bool,
+        pending: &Pending,
+        mut preparing: impl FnMut() -> bool + Send,
     ) -> Result<Option<Ticket>> {
-        self.appending.precommit_fragments(fragments, pending, preparing)
+        self.appending.precommit_fragments(fragments, pending, &mut preparing)
     }
 
     /// Returns the calls of transactions with chunks, and of checkpoints beside them.

@@ -1,19 +1,20 @@
 //! From settings to a point on the axes, and what is refused.
 //!
-//! A preset brings the choices of its page (`protocol`), and a setting changes one of
+//! A preset brings the choices of its page (`protocols`), and a setting changes one of
 //! them. With one log the dependency rule is log order, with several DSN. Choices that contradict
 //! each other, and numbers for choices that were not made, are refused with the reason: a setting
 //! that is silently without effect is a wrong measurement.
 
-use super::axes::Gather;
-use super::{layout, protocol};
+use super::core::axes::Gather;
+use super::core::protocol::Choices;
+use super::{layout, protocols};
 use crate::base::settings::{
     Acknowledger, Append, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MethodSetting, Preset,
     Queue, Settings, Writer,
 };
 use crate::base::{Error, Location, Result};
 
-pub use super::axes::Axes;
+pub use super::core::axes::Axes;
 pub use super::layout::log_count;
 
 impl Axes {
@@ -21,7 +22,7 @@ impl Axes {
     /// contradicts itself is for [`check`] to refuse.
     #[must_use]
     pub fn of(settings: &Settings) -> Axes {
-        let protocol::Choices { layout, writer, acknowledger } = protocol::choices(settings);
+        let Choices { layout, writer, acknowledger } = protocols::choices(settings);
         let layout = settings.layout.unwrap_or(layout);
         // A device that does better with workers' writes does not make logs that belong to pages
         // theirs.
@@ -46,6 +47,7 @@ impl Axes {
             idle_max: settings.idle_max,
             dependency: settings.dependency.unwrap_or(rule),
             idle_logs: settings.idle_logs,
+            counts_false_waits: settings.count_false_waits,
             append: settings.append,
             memory_fence: settings.memory_fence.unwrap_or(MemoryFence::Beside),
             queue: settings.queue.unwrap_or(Queue::LockFree),

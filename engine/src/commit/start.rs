@@ -1,25 +1,33 @@
 //! The input of [`super::Commit::start`], and the components that all protocols use.
 
-use super::acknowledge::Acknowledgments;
-use super::acknowledge::queue::ENTRY_BYTES;
-use super::axes::Axes;
-use super::deadline::WriteDeadline;
-use super::durability::Durability;
-use super::environment::{Environment, Hooks};
-use super::failure::Failure;
-use super::flushers::Flushers;
-use super::idle::IdleTimes;
+use super::core::acknowledge::Acknowledgments;
+use super::core::acknowledge::queue::ENTRY_BYTES;
+use super::core::axes::Axes;
+use super::core::by_watermark::{Dsn, LogOrder, OwnCsn};
+use super::core::deadline::WriteDeadline;
+use super::core::durability::{Durability, Judge};
+use super::core::environment::{Environment, Hooks};
+use super::core::failure::Failure;
+use super::core::flushers::Flushers;
+use super::core::log_writer::LogWriter;
+use super::core::medium::{Files, Medium};
+use super::core::metrics::CommitMetrics;
+use super::core::poison::Poison;
+use super::core::rule::{Above, Rule};
+use super::core::schedule::Schedule;
+use super::core::waiters::Wakers;
+use super::core::watermark::RingSize;
+use super::core::writes::{NoQueues, QueuedWrites, Writes};
 use super::layout::Shares;
-use super::log_writer::LogWriter;
-use super::metrics::CommitMetrics;
-use super::poison::Poison;
-use super::schedule::Schedule;
-use super::stealing::Neighbours;
-use super::waiters::Wakers;
-use super::watermark::RingSize;
-use super::writes::Writes;
+use super::papers::autonomous::Workers;
+use super::papers::autonomous::idle::IdleTimes;
+use super::papers::autonomous::worker_queue::WorkerQueues;
+use super::papers::clocks::ByClocks;
+use super::papers::exact::Exact;
+use super::papers::exact::undecided::Undecided;
+use super::papers::passive::mapped::MappedLogs;
 use crate::base::clock::Clock;
-use crate::base::settings::{QUEUE_ENTRIES_DEFAULT, Settings};
+use crate::base::settings::{Dependency, QUEUE_ENTRIES_DEFAULT, Settings, Writer};
 use crate::base::{Csn, Epoch, LogId};
 use crate::device::Storage;
 use crate::device::topology::NumaNodes;
@@ -55,8 +63,18 @@ pub struct Start {
     pub hooks: Hooks,
 }
 
-/// Makes the components that all protocols use.
-pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writes {
+/// The components of a commit layer, before there is a protocol.
+pub(super) struct Components {
+    pub writes: Arc<Writes>,
+    pub medium: Arc<dyn Medium>,
+    /// Where workers write.
+    pub workers: Option<Arc<Workers>>,
+    /// Where the rule goes by clocks.
+    pub clocks: Option<Arc<ByClocks>>,
+}
+
+/// Makes the components.
+pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Components {
     let Start { storage, logs, memory, segments, first_csn, epoch, clock, hooks } = start;
     let count = logs.len();
     let affordable = (settings.memory_bytes / QUEUE_PART / ENTRY_BYTES) as usize;
@@ -69,7 +87,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
     let ring = RingSize::for_queued(most);
     if let Some(memory) = &memory {
         place_buffers(memory, count, NumaNodes::of_machine());
-        logs.iter().for_each(|log| log.attach(memory.buffers_of(log.id(), count, epoch)));
+        logs.iter().for_each(|log| memory.buffers_of(log.id(), count, epoch).attach_to(log));
     }
     let environment = Arc::new(Environment {
         epoch,
@@ -77,7 +95,6 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
         hooks,
         storage,
         segments,
-        memory,
         metrics: Arc::new(CommitMetrics::reporting(settings.slow_commit_log)),
         poison: Poison::new(),
         progress: Event::new(),
@@ -85,22 +102,69 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Writ
         closing: AtomicBool::new(false),
         process: Process::current(),
     });
-    let logs = logs.into_iter().map(|log| LogWriter::new(log, axes)).collect();
-    let durability = Arc::new(Durability::new(logs, axes, first_csn, ring));
+    let logs = logs.into_iter().map(LogWriter::new).collect();
+    let (judge, clocks) = judge(axes, count, ring);
+    let durability = Arc::new(Durability::new(logs, judge, first_csn, ring));
     let (flushers, wakers) = (Arc::new(Flushers::new(axes.flushers(count))), Arc::new(Wakers::default()));
     let (all, of) = ((environment.clone(), durability.clone()), (flushers.clone(), wakers.clone()));
-    Writes {
-        failure: Arc::new(Failure::new(all.0.clone(), all.1.clone(), of.0.clone(), of.1.clone())),
-        acknowledgments: Arc::new(Acknowledgments::new(all.0, all.1, of.0, of.1, axes, entries)),
-        schedule: Arc::new(Schedule::new(axes, clock.clone(), durability.clone())),
+    let acknowledgments = Arc::new(Acknowledgments::new(all.0, all.1, of.0, of.1, axes, entries));
+    let (all, of) = ((environment.clone(), durability.clone()), (flushers.clone(), wakers.clone()));
+    let workers = (axes.writer == Writer::Worker).then(|| {
+        let (queues, idle) = (WorkerQueues::new(axes, count), IdleTimes::new(clock.clone(), axes.idle_max));
+        Arc::new(Workers { queues: Arc::new(queues), idle })
+    });
+    let queued: Arc<dyn QueuedWrites> = match &workers {
+        Some(workers) => workers.queues.clone(),
+        None => Arc::new(NoQueues),
+    };
+    let medium: Arc<dyn Medium> = match memory {
+        Some(memory) => {
+            let of = (environment.clone(), durability.clone(), acknowledgments.clone());
+            Arc::new(MappedLogs::new(of.0, of.1, of.2, memory, axes))
+        }
+        None => Arc::new(Files),
+    };
+    let writes = Arc::new(Writes {
+        failure: Arc::new(Failure::new(all.0, all.1, of.0, of.1)),
+        schedule: Arc::new(Schedule::new(axes, clock, durability.clone())),
         deadline: Arc::new(WriteDeadline::new(settings.write_deadline)),
-        neighbours: Neighbours::new(axes, count),
-        idle: IdleTimes::new(clock, axes.measured_idle_max()),
+        acknowledgments,
+        queued,
         environment,
         durability,
         flushers,
         wakers,
-    }
+    });
+    Components { writes, medium, workers, clocks }
+}
+
+/// Returns what decides whether a transaction is committed; and the clocks, if it goes by clocks.
+fn judge(axes: &Axes, logs: usize, ring: RingSize) -> (Judge, Option<Arc<ByClocks>>) {
+    let above = || Arc::new(Undecided::new(logs, ring));
+    let asked = (axes.is_by_page() || axes.counts_false_waits).then(above);
+    let (rule, above, clocks): (Arc<dyn Rule>, _, _) = match axes.dependency {
+        Dependency::LogOrder => (Arc::new(LogOrder), None, None),
+        Dependency::Csn => (Arc::new(OwnCsn), asked, None),
+        Dependency::Dsn => (Arc::new(Dsn), asked, None),
+        Dependency::Exact => {
+            let above = asked.unwrap_or_else(above);
+            (Arc::new(Exact(above.clone())), Some(above), None)
+        }
+        Dependency::Gsn | Dependency::GsnRfa => {
+            let above = asked.unwrap_or_else(above);
+            let avoids_remote_flushes = axes.dependency == Dependency::GsnRfa;
+            let rule = ByClocks::new(logs, ring, above.clone(), axes.idle_logs, avoids_remote_flushes);
+            let clocks = Arc::new(rule);
+            (clocks.clone(), Some(above), Some(clocks))
+        }
+    };
+    let judge = Judge {
+        rule,
+        above: above.map(|above| above as Arc<dyn Above>),
+        has_fragments: axes.is_by_page(),
+        leaves_writes_to_owners: axes.leaves_writes_to_owners(),
+    };
+    (judge, clocks)
 }
 
 /// Has the mapped buffers of each log on the NUMA node of the log, if there are several nodes.

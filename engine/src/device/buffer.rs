@@ -19,6 +19,8 @@ pub const SECTOR_BYTES: usize = 4096;
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     len: usize,
+    /// From here on all bytes are zero, if [`AlignedBuffer::pad`] is used.
+    used: usize,
     /// The charge for the buffer, if it is charged.
     charge: Option<Charge>,
 }
@@ -46,7 +48,7 @@ impl AlignedBuffer {
             NonNull::new(unsafe { alloc_zeroed(layout) })
         };
         let Some(start) = start else { handle_alloc_error(layout) };
-        AlignedBuffer { start, len, charge: None }
+        AlignedBuffer { start, len, used: 0, charge: None }
     }
 
     /// As [`AlignedBuffer::zeroed`], charged to `account` as long as the buffer lives.
@@ -55,6 +57,23 @@ impl AlignedBuffer {
         let mut buffer = AlignedBuffer::zeroed(len);
         buffer.charge = Some(account.charge(buffer.len as u64));
         buffer
+    }
+
+    /// For a buffer that is filled from its beginning, written, and filled again: fills bytes
+    /// `end..to` with zeros, as far as an earlier use left anything there. The caller has written
+    /// `..end` since, and notes other writes with [`AlignedBuffer::wrote_up_to`].
+    pub fn pad(&mut self, end: usize, to: usize) {
+        let used = self.used;
+        if end < used {
+            self[end..used.min(to)].fill(0);
+        }
+        debug_assert!(self[end..to].iter().all(|byte| *byte == 0), "a write was not noted");
+        self.used = if used > to { used } else { end };
+    }
+
+    /// Notes that bytes up to `end` were written.
+    pub fn wrote_up_to(&mut self, end: usize) {
+        self.used = self.used.max(end);
     }
 
     fn layout(len: usize) -> Layout {

@@ -44,10 +44,11 @@ mod reader;
 mod check;
 mod follow;
 mod dump;
-pub mod memory;
+mod medium;
 mod parking;
 mod buffer_size;
 mod stream;
+pub mod memory;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 pub(crate) mod test_world;
 #[cfg(test)]
@@ -65,6 +66,7 @@ pub use divide::Fragments;
 pub use dump::{DumpedRecord, dump};
 pub use follow::{FollowedBlock, Follower, LogView};
 pub use fragment::{FRAGMENTS_MAX, Fragment};
+pub use medium::Fenced;
 pub use names::{DIRECTORY, id_of as segment_id, next_id, path_of};
 pub use part::{Part, RecordKind, counting_bytes};
 pub use reader::{Scan, ScanOptions, ScannedSegment, scan, scan_what_is_readable};

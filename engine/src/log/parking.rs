@@ -31,8 +31,8 @@ struct Flight {
     first_csn: Csn,
     last_csn: Csn,
     completed: bool,
-    /// The mapped buffer that holds its records, fenced.
-    mapped: Option<u32>,
+    /// The buffer of the medium that holds its records, durable.
+    buffer: Option<u32>,
     /// Its place is kept for it.
     open: Option<OpenBlock>,
 }
@@ -53,13 +53,13 @@ impl ParkingLot {
         &mut self,
         sequence: u64,
         (first_csn, last_csn): (Csn, Csn),
-        mapped: Option<u32>,
+        buffer: Option<u32>,
         open: Option<OpenBlock>,
     ) {
         debug_assert!(
             self.flights.back().is_none_or(|last| last.sequence < sequence && last.last_csn < first_csn)
         );
-        self.flights.push_back(Flight { sequence, first_csn, last_csn, completed: false, mapped, open });
+        self.flights.push_back(Flight { sequence, first_csn, last_csn, completed: false, buffer, open });
     }
 
     /// The write of a block has completed. Returns the frontier if it moved.
@@ -79,14 +79,14 @@ impl ParkingLot {
         frontier
     }
 
-    /// The mapped buffer of a block whose write has completed, to be used again.
-    pub(super) fn take_mapped(&mut self, sequence: u64) -> Option<u32> {
-        self.flights.iter_mut().find(|flight| flight.sequence == sequence)?.mapped.take()
+    /// The medium's buffer of a block whose write has completed, to be used again.
+    pub(super) fn take_buffer(&mut self, sequence: u64) -> Option<u32> {
+        self.flights.iter_mut().find(|flight| flight.sequence == sequence)?.buffer.take()
     }
 
-    /// The first CSN of a block that is in flight and in no mapped buffer.
-    pub(super) fn first_unmapped_csn(&self) -> Option<Csn> {
-        let flight = self.flights.iter().find(|flight| !flight.completed && flight.mapped.is_none());
+    /// The first CSN of a block that is in flight and that the medium does not hold.
+    pub(super) fn first_ordinary_csn(&self) -> Option<Csn> {
+        let flight = self.flights.iter().find(|flight| !flight.completed && flight.buffer.is_none());
         flight.map(|flight| flight.first_csn)
     }
 

@@ -35,7 +35,7 @@ impl SealedBlock {
     #[must_use]
     pub fn finish(mut self) -> SealedBlock {
         let end = BLOCK_HEADER_BYTES + self.header.payload_len as usize;
-        self.buffer[end..self.len].fill(0);
+        self.buffer.pad(end, self.len);
         self.header.payload_crc = crc(&self.buffer[BLOCK_HEADER_BYTES..end]);
         let header = self.header;
         header.encode(&mut self.buffer);

@@ -22,14 +22,14 @@
 //! 5. A segment is retired with the highest CSN of any block in it, carried ones included: no
 //!    checkpoint below frees it.
 //!
-//! With buffers in mapped memory ([`super::memory`]) a record is durable when it is fenced there,
-//! or when its block is completed, whichever comes first; the frontier then passes records, not
-//! blocks. A record that brought its own buffer is not in mapped memory: only its block makes it
-//! durable, and nothing behind it in the log is durable before it.
+//! Another medium than ordinary memory ([`super::medium`]) may make a record durable before its
+//! block is completed; the frontier then passes records, not blocks. A record that brought its own
+//! buffer is in ordinary memory: only its block makes it durable, and nothing behind it in the log
+//! is durable before it.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
 use super::buffer_size::BufferSize;
-use super::memory::{Fenced, MemoryBuffers};
+use super::medium::{Fenced, Medium, Ordinary, Place};
 use super::parking::{PLACES, ParkingLot};
 use super::record::{RecordHeader, record_bytes};
 use super::sealed::SealedBlock;
@@ -67,19 +67,18 @@ struct Filling {
     records: u32,
     first_csn: Csn,
     last_csn: Csn,
-    /// The mapped buffer that holds the same records.
-    mapped: Option<u32>,
+    place: Place,
 }
 
 impl Filling {
-    fn new(buffer: AlignedBuffer, mapped: Option<u32>) -> Filling {
+    fn new(buffer: AlignedBuffer, place: Place) -> Filling {
         Filling {
             buffer,
             used: BLOCK_HEADER_BYTES,
             records: 0,
             first_csn: Csn::ZERO,
             last_csn: Csn::ZERO,
-            mapped,
+            place,
         }
     }
 }
@@ -98,17 +97,17 @@ impl Active {
     }
 
     /// Gives the next `len` bytes to a block that ends with `last_csn`.
-    fn place(&mut self, len: usize, last_csn: Csn) -> Place {
+    fn place(&mut self, len: usize, last_csn: Csn) -> InSegment {
         let (file, segment) = (self.segment.file.clone(), self.segment.id);
-        let place = Place { file, segment, offset: self.offset, open: self.open.open() };
+        let place = InSegment { file, segment, offset: self.offset, open: self.open.open() };
         self.offset += len as u64;
         self.max_csn = self.max_csn.max(last_csn);
         place
     }
 }
 
-/// The place of a block.
-struct Place {
+/// The place of a block in a segment.
+struct InSegment {
     file: Arc<dyn File>,
     segment: SegmentId,
     offset: u64,
@@ -129,7 +128,7 @@ struct State {
     in_flight: ParkingLot,
     /// The last CSN in the gap-free prefix of completed blocks.
     completed_csn: Csn,
-    memory: Option<MemoryBuffers>,
+    medium: Box<dyn Medium>,
 }
 
 /// One log. Many threads may append; the commit layer writes the blocks.
@@ -185,23 +184,23 @@ impl Log {
                 last_sealed_csn: Csn::ZERO,
                 in_flight: ParkingLot::new(),
                 completed_csn: Csn::ZERO,
-                memory: None,
+                medium: Box::new(Ordinary),
             }),
         }
     }
 
-    /// From now on records go to mapped memory too. To be called before anything is shared, and
-    /// after what recovery appends again.
-    pub fn attach(&self, memory: MemoryBuffers) {
+    /// From now on records go to `medium`, too. To be called before anything is shared, and after
+    /// what recovery appends again.
+    pub(super) fn attach_medium(&self, medium: Box<dyn Medium>) {
         let mut latch = self.lock();
         debug_assert!(latch.filled().is_none(), "nothing is half filled");
-        // Those in mapped memory have the most.
+        // Those of a medium have the most.
         latch.state.size = BufferSize::fixed(self.buffer_bytes_most);
         latch.publish_size();
         if let Some(empty) = latch.state.filling.take() {
             latch.give_back(empty.buffer);
         }
-        latch.state.memory = Some(memory);
+        latch.state.medium = medium;
     }
 
     /// Its number.
@@ -307,13 +306,13 @@ impl LogGuard<'_> {
         if let Some(short) =
             self.state.filling.take_if(|filling| filling.records == 0 && filling.buffer.len() < needed)
         {
-            self.put_back(short.buffer, short.mapped);
+            self.put_back(short.buffer, short.place);
         }
         if self.state.filling.is_none() {
             self.state.size.make_fit(needed);
             self.publish_size();
-            let Some((buffer, mapped)) = self.take_buffer() else { return Reserve::BuffersFull };
-            self.state.filling = Some(Filling::new(buffer, mapped));
+            let Some((buffer, place)) = self.take_buffer() else { return Reserve::BuffersFull };
+            self.state.filling = Some(Filling::new(buffer, place));
         }
         match &self.state.filling {
             Some(filling) if filling.used + record_len <= filling.buffer.len() => Reserve::Ready,
@@ -321,30 +320,27 @@ impl LogGuard<'_> {
         }
     }
 
-    /// An empty buffer, and the one in mapped memory that goes with it; `None` if all are in use.
-    fn take_buffer(&mut self) -> Option<(AlignedBuffer, Option<u32>)> {
+    /// An empty buffer, and the place of its block; `None` if all are in use.
+    fn take_buffer(&mut self) -> Option<(AlignedBuffer, Place)> {
         let state = &mut *self.state;
-        let (len, most) = (state.size.bytes(), state.memory.as_ref().map_or(BUFFERS, MemoryBuffers::count));
+        let (len, most) = (state.size.bytes(), state.medium.buffers().unwrap_or(BUFFERS));
         let others = state.free.extract_if(.., |buffer| buffer.len() != len);
         state.buffers -= others.count();
         if state.free.is_empty() && state.buffers == most {
             return None;
         }
-        let mapped = match &mut state.memory {
-            None => None,
-            Some(memory) => Some(memory.take(state.next_sequence, state.last_sealed_csn)?),
-        };
+        let place = state.medium.take(state.next_sequence, state.last_sealed_csn)?;
         let buffer = state.free.pop().unwrap_or_else(|| {
             state.buffers += 1;
             AlignedBuffer::charged(len, &self.log.memory)
         });
-        Some((buffer, mapped))
+        Some((buffer, place))
     }
 
     /// Returns true if another buffer can be filled as soon as the filling one is sealed.
     #[must_use]
     pub fn has_free_buffer(&self) -> bool {
-        let most = self.state.memory.as_ref().map_or(BUFFERS, MemoryBuffers::count);
+        let most = self.state.medium.buffers().unwrap_or(BUFFERS);
         !self.state.free.is_empty() || self.state.buffers < most
     }
 
@@ -364,8 +360,8 @@ impl LogGuard<'_> {
         }
         match large.take() {
             Some(buffer) if BLOCK_HEADER_BYTES + record_len <= buffer.len() => {
-                if let Some(empty) = state.filling.replace(Filling::new(buffer, None)) {
-                    self.put_back(empty.buffer, empty.mapped);
+                if let Some(empty) = state.filling.replace(Filling::new(buffer, Place::Ordinary)) {
+                    self.put_back(empty.buffer, empty.place);
                 }
                 Reserve::Ready
             }
@@ -395,10 +391,10 @@ impl LogGuard<'_> {
         Reserve::Ready
     }
 
-    fn put_back(&mut self, buffer: AlignedBuffer, mapped: Option<u32>) {
+    fn put_back(&mut self, buffer: AlignedBuffer, place: Place) {
         self.give_back(buffer);
-        if let (Some(memory), Some(mapped)) = (&mut self.state.memory, mapped) {
-            memory.give_back(mapped);
+        if let Place::Buffer(buffer) = place {
+            self.state.medium.give_back(buffer);
         }
     }
 
@@ -443,8 +439,8 @@ impl LogGuard<'_> {
         filling.records += 1;
         filling.last_csn = csn;
         let start = std::mem::replace(&mut filling.used, end);
-        if let (Some(memory), Some(mapped)) = (&mut state.memory, filling.mapped) {
-            memory.insert(mapped, start, &filling.buffer[start..end], csn);
+        if let Place::Buffer(buffer) = filling.place {
+            state.medium.insert(buffer, start, &filling.buffer[start..end], csn);
         }
         self.log.unsealed.store(end - BLOCK_HEADER_BYTES, Ordering::SeqCst);
     }
@@ -452,11 +448,13 @@ impl LogGuard<'_> {
     /// At or below the smallest CSN appended and not yet durable, and above everything durable.
     #[must_use]
     pub fn first_volatile_csn(&self) -> Option<Csn> {
-        let Some(memory) = &self.state.memory else { return self.first_unwritten_csn() };
-        let in_flight = self.state.in_flight.first_unmapped_csn();
-        let filling = self.filled().filter(|filling| filling.mapped.is_none());
-        let unmapped = in_flight.or(filling.map(|filling| filling.first_csn));
-        [memory.first_unfenced(), unmapped].into_iter().flatten().min()
+        if !self.state.medium.holds_records() {
+            return self.first_unwritten_csn();
+        }
+        let in_flight = self.state.in_flight.first_ordinary_csn();
+        let filling = self.filled().filter(|filling| filling.place == Place::Ordinary);
+        let ordinary = in_flight.or(filling.map(|filling| filling.first_csn));
+        [self.state.medium.first_unfenced(), ordinary].into_iter().flatten().min()
     }
 
     /// The smallest CSN that is not in the gap-free prefix of completed blocks.
@@ -466,49 +464,45 @@ impl LogGuard<'_> {
         in_flight.or_else(|| self.filled().map(|filling| filling.first_csn))
     }
 
-    /// Makes everything inserted into mapped memory durable.
+    /// Makes everything durable that the medium holds.
     pub fn fence(&mut self) -> Fenced {
-        let Some(memory) = &mut self.state.memory else { return Fenced::Nothing };
-        let fenced = memory.fence();
+        let fenced = self.state.medium.fence();
         if fenced != Fenced::Nothing {
             self.publish_durable();
         }
         fenced
     }
 
-    /// The calling thread has fenced after its last append to mapped memory.
+    /// The calling thread has fenced after its last append.
     pub fn fenced_own(&mut self) -> Fenced {
-        let Some(memory) = &mut self.state.memory else { return Fenced::Nothing };
-        let fenced = memory.fenced_own();
+        let fenced = self.state.medium.fenced_own();
         self.publish_durable();
         fenced
     }
 
-    /// The last record in mapped memory that is not fenced, if there is one.
+    /// The last record in the medium that is not durable, if there is one.
     #[must_use]
     pub fn last_unfenced_csn(&self) -> Option<Csn> {
-        self.state.memory.as_ref().and_then(MemoryBuffers::last_unfenced)
+        self.state.medium.last_unfenced()
     }
 
     /// Returns true if [`LogGuard::first_volatile_csn`] is that of a record. Otherwise it is a
     /// bound, and may be another log's.
     #[must_use]
     pub fn knows_first_volatile(&self) -> bool {
-        self.state.memory.as_ref().is_none_or(MemoryBuffers::knows_first_unfenced)
+        self.state.medium.knows_first_unfenced()
     }
 
     /// A barrier in all threads, begun after `csn` was inserted, has ended.
     pub fn fenced_up_to(&mut self, csn: Csn) {
-        if let Some(memory) = &mut self.state.memory {
-            memory.fenced_up_to(csn);
-            self.publish_durable();
-        }
+        self.state.medium.fenced_up_to(csn);
+        self.publish_durable();
     }
 
     /// Returns true if what is appended now is durable without being written to a segment.
     #[must_use]
     pub fn is_in_memory(&self) -> bool {
-        self.state.filling.as_ref().is_some_and(|filling| filling.mapped.is_some())
+        self.state.filling.as_ref().is_some_and(|filling| filling.place != Place::Ordinary)
     }
 
     fn publish_durable(&self) {
@@ -525,7 +519,7 @@ impl LogGuard<'_> {
     /// nothing.
     pub fn seal(&mut self) -> Option<SealedBlock> {
         let (len, last_csn) = self.next_block()?;
-        // Before it can be written: see rule 3 of the mapped buffers.
+        // Before it can be written: see rule 3 of `memory`.
         self.fence();
         let state = &mut *self.state;
         if !state.active.as_ref().is_some_and(|active| active.has_room(len)) {
@@ -566,8 +560,8 @@ impl LogGuard<'_> {
     /// nothing, or no room, or if a block of this log has that place or is promised it.
     pub fn carry(&mut self, own: &SealedBlock, owner: &mut LogGuard<'_>, room: usize) -> Option<SealedBlock> {
         let (len, last_csn) = owner.next_block()?;
-        // A record in mapped memory is durable without a write.
-        let in_memory = self.state.memory.is_some() || owner.state.memory.is_some();
+        // A record that a medium holds is durable without a write.
+        let in_memory = self.state.medium.holds_records() || owner.state.medium.holds_records();
         let is_newest = own.sequence + 1 == self.state.next_sequence && self.filled().is_none();
         let is_newest = is_newest || planted::is(Bug::StolenBehindOlder);
         if in_memory || !is_newest || len > room || owner.state.in_flight.len() >= PLACES {
@@ -585,7 +579,7 @@ impl LogGuard<'_> {
         self.filled().map(|filling| (block_bytes(filling.used - BLOCK_HEADER_BYTES), filling.last_csn))
     }
 
-    fn seal_at(&mut self, place: Place, carrier: Option<LogId>) -> SealedBlock {
+    fn seal_at(&mut self, place: InSegment, carrier: Option<LogId>) -> SealedBlock {
         let log = self.log;
         let state = &mut *self.state;
         let filling = state.filling.take().expect("there is a next block");
@@ -607,7 +601,7 @@ impl LogGuard<'_> {
         state.next_sequence += 1;
         state.size.sealed(block_bytes(payload_len));
         let csns = (header.first_csn, header.last_csn);
-        state.in_flight.depart(header.sequence, csns, filling.mapped, Some(place.open));
+        state.in_flight.depart(header.sequence, csns, filling.place.buffer(), Some(place.open));
         log.unsealed.store(0, Ordering::SeqCst);
         self.publish_size();
         SealedBlock {
@@ -627,17 +621,16 @@ impl LogGuard<'_> {
     ///
     /// A sequence that is not in flight is ignored: it cannot move the frontier.
     pub fn complete(&mut self, sequence: u64) -> Csn {
-        let mapped = self.state.in_flight.take_mapped(sequence);
         let state = &mut *self.state;
-        if let (Some(memory), Some(mapped)) = (&mut state.memory, mapped) {
-            memory.give_back(mapped);
+        if let Some(buffer) = state.in_flight.take_buffer(sequence) {
+            state.medium.give_back(buffer);
         }
         if let Some(frontier) = state.in_flight.complete(sequence) {
             state.completed_csn = frontier;
         }
-        match &state.memory {
-            None => self.log.durable.store(state.completed_csn.0, Ordering::SeqCst),
-            Some(_) => self.publish_durable(),
+        match state.medium.holds_records() {
+            false => self.log.durable.store(state.completed_csn.0, Ordering::SeqCst),
+            true => self.publish_durable(),
         }
         self.log.durable_csn()
     }

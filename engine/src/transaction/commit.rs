@@ -84,7 +84,7 @@ impl ActiveTransaction {
             Precommitted::Written(ticket, pending, to_collect, late) => {
                 let is_written = pending.durability == Durability::Written;
                 if pending.waits {
-                    commit.finish(ticket, pending)?;
+                    commit.finish(ticket, &pending)?;
                 } else if is_written {
                     commit.finish_written(ticket)?;
                 }
@@ -94,13 +94,13 @@ impl ActiveTransaction {
                 let waited = pending.waits || is_written;
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, waited);
                 system.versions.collect_after(to_collect);
-                commit.idle_times().worked(pending.begun);
+                commit.worked(pending.begun);
                 tracing::debug!(csn = ticket.csn.0, "committed");
                 Ok(ticket.csn)
             }
             Precommitted::ReadOnly(pending) => {
-                commit.finish_read_only(pending)?;
-                commit.idle_times().worked(pending.begun);
+                commit.finish_read_only(&pending)?;
+                commit.worked(pending.begun);
                 Ok(Csn::ZERO)
             }
         }
@@ -123,13 +123,13 @@ impl ActiveTransaction {
             Precommitted::Written(ticket, pending, to_collect, _) => {
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
                 system.versions.collect_after(to_collect);
-                commit.idle_times().worked(pending.begun);
+                commit.worked(pending.begun);
                 Submitted::Written(ticket)
             }
             Precommitted::ReadOnly(pending) => {
                 let log = system.log_of_thread();
-                commit.enqueue_read_only(log, pending)?;
-                commit.idle_times().worked(pending.begun);
+                commit.enqueue_read_only(log, &pending)?;
+                commit.worked(pending.begun);
                 Submitted::ReadOnly(commit.tickets_of_reader(log, &pending))
             }
         })
@@ -164,7 +164,7 @@ impl ActiveTransaction {
         let alone = alone && self.chunks.is_none();
         let mut pending = Pending { alone, ..self.pending(waits) };
         if !pending.predecessors.is_empty() {
-            pending.predecessors.retain(|csn| commit.may_be_waited_for(csn));
+            pending.predecessors.retain(|csn| commit.is_to_be_listed(csn));
         }
         if let Some(predecessors) = commit.to_list(&pending) {
             match &mut divided {
@@ -180,7 +180,7 @@ impl ActiveTransaction {
             system.locks.waiters.released(self.id);
             planted::linger(Bug::LocksReleasedEarly);
         }
-        let ticket = self.append_validated(system, (log, gsn), divided.as_ref(), pending)?;
+        let ticket = self.append_validated(system, (log, gsn), divided.as_ref(), &pending)?;
         // From here on nothing can fail (invariant I2).
         self.dependencies.raise_changed(system, ticket);
         let late = pending.holds_locks.then(|| self.hold_late(ticket.csn));
@@ -236,7 +236,7 @@ impl ActiveTransaction {
         system: &TransactionSystem,
         (log, gsn): (LogId, Gsn),
         divided: Option<&Fragments>,
-        pending: Pending,
+        pending: &Pending,
     ) -> Result<Ticket> {
         if self.chunks.is_some() {
             self.writes.redo.seal_part();
@@ -257,7 +257,7 @@ impl ActiveTransaction {
         system: &TransactionSystem,
         (log, gsn): (LogId, Gsn),
         divided: Option<&Fragments>,
-        pending: Pending,
+        pending: &Pending,
     ) -> Result<Ticket> {
         let validates = self.must_validate();
         let mut turn = None;
@@ -285,12 +285,12 @@ impl ActiveTransaction {
         log: LogId,
         gsn: Gsn,
         divided: Option<&Fragments>,
-        pending: Pending,
+        pending: &Pending,
         own: Option<&Marks<'_>>,
     ) -> Result<Option<Ticket>> {
         let (commit, id) = (self.system.commit(), self.id);
         let (descriptors, changed) = (&self.system.descriptors, self.changed_rows());
-        let preparing = || {
+        let mut preparing = || {
             descriptors.set_preparing(id);
             let are_marked = changed.are_marked(own);
             if are_marked {
@@ -310,6 +310,6 @@ impl ActiveTransaction {
             return commit.precommit(log, record, pending, preparing);
         };
         let record = Record { gsn, ..record_of(&self.writes.redo) };
-        commit.chunks().precommit_last(chunks, record, pending, preparing)
+        commit.chunks().precommit_last(chunks, record, pending, &mut preparing)
     }
 }

@@ -4,7 +4,6 @@
 use super::page_clocks::TransactionClock;
 use super::system::TransactionSystem;
 use crate::base::planted::{self, Bug};
-use crate::base::settings::Dependency;
 use crate::base::{Csn, Gsn, LogId, PageId};
 use crate::commit::{Predecessors, Ticket};
 use std::cell::Cell;
@@ -45,10 +44,10 @@ impl Dependencies {
         }
         self.dsn.set(self.dsn.get().max(csn));
         let commit = system.commit();
-        if commit.may_be_waited_for(csn) {
+        if commit.is_to_be_listed(csn) {
             let mut predecessors = self.predecessors.get();
             if predecessors.is_full() {
-                predecessors.retain(|csn| commit.may_be_waited_for(csn));
+                predecessors.retain(|csn| commit.is_to_be_listed(csn));
             }
             if self.observe_version(system, csn) {
                 predecessors.add(csn);
@@ -66,7 +65,7 @@ impl Dependencies {
         }
         self.dsn.set(self.dsn.get().max(csn));
         let commit = system.commit();
-        if commit.axes().dependency != Dependency::LogOrder && csn >= commit.watermark() {
+        if csn >= commit.watermark() && commit.lists_predecessors() {
             let mut predecessors = self.predecessors.get();
             predecessors.overflow();
             self.predecessors.set(predecessors);

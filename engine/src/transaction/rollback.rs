@@ -202,7 +202,7 @@ impl ActiveTransaction {
         }
         self.inside.set(false);
         self.end();
-        self.system.commit().idle_times().worked(self.begun);
+        self.system.commit().worked(self.begun);
     }
 
     /// Ends a commit that panicked after the draw of its CSN. The next open may replay the record,

@@ -104,7 +104,7 @@ impl ReadSnapshot {
     /// # Errors
     /// `Busy` at the limit of open snapshots.
     pub fn begin(system: &Arc<TransactionSystem>) -> Result<ReadSnapshot> {
-        let begun = system.committed.running().and_then(|commit| commit.idle_times().work_begins());
+        let begun = system.committed.running().and_then(|commit| commit.work_begins());
         let id = system.descriptors.take()?;
         let mut acknowledged = Csn::ZERO;
         let csn = system.descriptors.pin(id, || {
@@ -332,7 +332,7 @@ impl Drop for ReadSnapshot {
         self.system.descriptors.release(self.id);
         self.system.versions.snapshot_ended(self.csn);
         if let (Some(begun), Some(commit)) = (self.begun, self.system.committed.running()) {
-            commit.idle_times().worked(begun);
+            commit.worked(begun);
         }
     }
 }

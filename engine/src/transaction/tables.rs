@@ -106,7 +106,7 @@ impl TransactionSystem {
                 return Err(error);
             }
         };
-        self.committed.commit().finish(ticket, pending)?;
+        self.committed.commit().finish(ticket, &pending)?;
         Ok(table)
     }
 
@@ -123,7 +123,7 @@ impl TransactionSystem {
             Ok(Some(committed))
         });
         let (ticket, pending) = self.once_durable(name, dropped)?;
-        self.committed.commit().finish(ticket, pending)
+        self.committed.commit().finish(ticket, &pending)
     }
 
     /// Gives a table another name, durably. Its users continue.
@@ -141,7 +141,7 @@ impl TransactionSystem {
         });
         let of_new_name = renamed.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
         let (ticket, pending) = self.once_durable(if of_new_name { new_name } else { name }, renamed)?;
-        self.committed.commit().finish(ticket, pending)
+        self.committed.commit().finish(ticket, &pending)
     }
 
     /// Gives a table types, durably: with `replace` in place of those that it may have, otherwise
@@ -163,7 +163,7 @@ impl TransactionSystem {
         });
         let (table, committed) = self.once_durable(name, set)?;
         match committed {
-            Some((ticket, pending)) => self.committed.commit().finish(ticket, pending)?,
+            Some((ticket, pending)) => self.committed.commit().finish(ticket, &pending)?,
             None => self.committed.wait(table.named_csn())?,
         }
         Ok(table)
@@ -206,7 +206,7 @@ impl TransactionSystem {
         };
         let commit = self.committed.commit();
         let preparing = || self.descriptors.set_preparing(taken.1);
-        let result = commit.precommit_now(self.log_of_thread(), record_of(redo), pending, preparing);
+        let result = commit.precommit_now(self.log_of_thread(), record_of(redo), &pending, preparing);
         Ok(result?.map(|ticket| (ticket, pending)))
     }
 }

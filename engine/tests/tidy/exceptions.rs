@@ -6,9 +6,7 @@ pub const UNORDERED: &[&str] = &[];
 /// Imports that look like one of a later file: importing file, imported file.
 pub const IMPORTS: &[&str] = &[
     "base::planted -> base",
-    "commit::acknowledge::queue::ring -> commit::acknowledge::queue",
-    "commit::dependency::clocks -> commit::dependency",
-    "commit::watermark -> commit",
+    "commit::core::watermark -> commit::core",
     "sync::backoff -> sync",
     "sync::consolidation -> sync",
     "sync::epoch -> sync::simulation",

@@ -62,10 +62,10 @@ detectors! {
     SlotNotAnnounced: tests("lib", "watermark");
     AnnouncedAfterDraw: tests("lib", "watermark");
     SlotsBeforeCounter: tests("lib", "watermark");
-    DirectPredecessorsOnly: tests("lib", "commit::dependency::undecided");
-    GsnNotAbovePredecessors: tests("lib", "commit::dependency::clocks");
+    DirectPredecessorsOnly: tests("lib", "commit::papers::exact::undecided");
+    GsnNotAbovePredecessors: tests("lib", "commit::papers::clocks::lamport");
     DrainedClockBelieved: tests("lib", "commit::tests::passive");
-    OwnLogIsEnough: tests("lib", "commit::dependency::clocks");
+    OwnLogIsEnough: tests("lib", "commit::papers::clocks::lamport");
     FragmentsNotAwaited: tests("engine", "by_page::a_transaction_is_whole_or_absent_after_any_two_crashes");
     QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
     WatermarkNotStored: tests("engine", "presets::a_hole_in_the_log_is_refused_in_every_preset");
@@ -73,7 +73,7 @@ detectors! {
     StolenRangeLost: tests("engine", "stealing::"), SEEDS;
     StragglersNotDrained: tests("engine", "dependencies::an_acknowledged_reader_keeps_what_it_observed_passive"), SEEDS;
     NeedsForgotten: tests("lib", "commit::tests::held_up"), SEEDS;
-    BoundedLossNeverDue: tests("lib", "commit::levels");
+    BoundedLossNeverDue: tests("lib", "commit::core::levels");
     WrittenBeforeWrite: tests("engine", "written::a_written_commit_survives_a_kill");
     WrittenCountsAsDurable: tests("engine", "written::a_durable_commit_keeps_what_was_written_before");
     WrittenAlone: tests("engine", "written::a_written_commit_survives_a_kill");

@@ -1,5 +1,6 @@
 //! One behaviour at a time.
 
+use super::super::core::levels;
 use super::failure::in_time;
 use super::*;
 use crate::log::RecordKind;
@@ -149,10 +150,10 @@ fn only_the_gap_free_prefix_of_blocks_is_acknowledged() {
     let first = world.precommit(0, pending).expect("pre-commits");
     let second = world.precommit(0, pending).expect("pre-commits");
     // The second committer alone: it has to write the first one's block too before it may return.
-    world.commit.finish(second, pending).expect("commits");
+    world.commit.finish(second, &pending).expect("commits");
     assert!(world.durable_csns().is_superset(&[first.csn, second.csn].into()));
     assert!(world.commit.is_committed_ticket(first));
-    world.commit.finish(first, pending).expect("commits");
+    world.commit.finish(first, &pending).expect("commits");
     assert_eq!(world.commit.metrics().flushes.get(), 2, "flushes are never shared");
 }
 
@@ -162,12 +163,12 @@ fn a_read_only_transaction_waits_for_what_it_read() {
         let world = World::with(settings, Hooks::default());
         let lazy = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
         let pending = world.pending(lazy.csn, Durability::Durable, false);
-        world.commit.enqueue_read_only(LogId(0), pending).expect("queued");
+        world.commit.enqueue_read_only(LogId(0), &pending).expect("queued");
         let metrics = world.commit.metrics();
         eventually("both counted", || metrics.total_latency.merged().len() == 2);
         // The flusher counts one after the other.
         eventually("the writer's latency", || !metrics.commit_latency.merged().is_empty());
-        world.commit.finish_read_only(pending).expect("committed already");
+        world.commit.finish_read_only(&pending).expect("committed already");
         assert_eq!(world.commit.metrics().committed_writers.get(), 1);
         assert_eq!(world.commit.metrics().commit_latency.merged().len(), 1, "writers only");
         assert_eq!(world.commit.metrics().total_latency.merged().len(), 3);
@@ -449,13 +450,14 @@ fn a_later_block_that_completes_first_acknowledges_nothing() {
     );
     world.disk.complete_in_reverse();
     let core = &world.commit;
-    let writer = &core.durability.logs[0];
+    let (writer, queues) = (&core.durability.logs[0], &core.workers.as_ref().expect("they write").queues);
     let lead = world.commit.writes.try_become_leader(writer).expect("free");
     let tickets: Vec<_> = (0..2)
         .map(|_| {
             let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
             let block = writer.take_block().expect("just appended");
-            core.writes.submit(writer, block, Vec::new(), world.clock.now()).expect("the disk is whole");
+            let submitted = queues.submit(&core.writes, writer, block, Vec::new(), world.clock.now());
+            submitted.expect("the disk is whole");
             ticket
         })
         .collect();
@@ -550,7 +552,7 @@ fn cost_of_an_asynchronous_commit() {
                 let pending = world.pending(Csn::ZERO, level, false);
                 world
                     .commit
-                    .precommit(LogId(0), record, pending, || true)
+                    .precommit(LogId(0), record, &pending, || true)
                     .expect("pre-commits")
                     .expect("not withdrawn");
                 world.commit.end_of_transaction(LogId(0), pending.begun, pending.ready, false);

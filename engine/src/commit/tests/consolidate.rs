@@ -10,16 +10,15 @@ fn in_groups(preset: Preset) -> Settings {
 }
 
 fn waiting(world: &World) -> usize {
-    let log = &world.commit.durability.logs[0];
-    log.consolidation.as_ref().expect("in groups").waiting()
+    world.commit.appending.path.as_ref().expect("in groups").waiting()
 }
 
 /// Appends a record that no thread waits for.
-fn append(world: &World, preparing: impl FnOnce() -> bool + Send) -> Result<Option<Ticket>> {
+fn append(world: &World, preparing: impl FnMut() -> bool + Send) -> Result<Option<Ticket>> {
     let (body, kind) = (vec![3; world.body_bytes], RecordKind::Whole);
     let record = Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(0), kind };
     let pending = world.pending(Csn::ZERO, Durability::Durable, false);
-    world.commit.precommit(LogId(0), record, pending, preparing)
+    world.commit.precommit(LogId(0), record, &pending, preparing)
 }
 
 type Appended = std::thread::Result<Result<Option<Ticket>>>;

@@ -24,7 +24,7 @@ fn reading(world: &World, read: &[Csn], waits: bool) -> Pending {
 fn committed(world: &World, log: u32, read: &[Csn]) -> Ticket {
     let pending = reading(world, read, true);
     let ticket = world.precommit(log, pending).expect("pre-commits");
-    world.commit.finish(ticket, pending).expect("commits");
+    world.commit.finish(ticket, &pending).expect("commits");
     ticket
 }
 
@@ -94,11 +94,11 @@ fn a_reader_waits_for_each_version_that_it_read() {
     lazy(&world, 2, &[]);
     let read = [lazy(&world, 0, &[]).csn, lazy(&world, 1, &[]).csn];
     let pending = reading(&world, &read, false);
-    world.commit.enqueue_read_only(LogId(0), pending).expect("queued");
+    world.commit.enqueue_read_only(LogId(0), &pending).expect("queued");
     let tickets = world.commit.tickets_of_reader(LogId(0), &pending);
     assert_eq!(tickets.len(), 2);
     world.commit.wait(tickets, None).expect("commits");
-    world.commit.finish_read_only(pending).expect("committed already");
+    world.commit.finish_read_only(&pending).expect("committed already");
     // The straggler is counted, too, if the flusher has run: it writes everything below a lazy
     // commit.
     eventually("all counted", || world.commit.metrics().total_latency.merged().len() >= 4);
@@ -137,7 +137,7 @@ fn run(rule: Dependency, threads: u32, commits: u64) -> World {
                         let csn = Csn(newest.saturating_sub(random.below(12)));
                         // It can only have seen what is published.
                         let known = lists.lock().contains_key(&csn);
-                        if known && world.commit.may_be_waited_for(csn) {
+                        if known && world.commit.is_to_be_listed(csn) {
                             read.push(csn);
                         }
                     }
@@ -146,7 +146,7 @@ fn run(rule: Dependency, threads: u32, commits: u64) -> World {
                     let ticket = world.precommit(thread % 3, pending).expect("pre-commits");
                     lists.lock().insert(ticket.csn, read);
                     if waits {
-                        world.commit.finish(ticket, pending).expect("commits");
+                        world.commit.finish(ticket, &pending).expect("commits");
                         if i % 16 == 0 {
                             check(world, &lists.lock(), ticket.csn);
                         }

@@ -1,5 +1,6 @@
 //! Futures that wait for commits, and wakers that are not as they should be.
 
+use super::super::core::levels;
 use super::failure::in_time;
 use super::*;
 use std::sync::Barrier;

@@ -1,6 +1,6 @@
 //! Transactions that the dependency rule holds up: which, for how long, and how they are counted.
 
-use super::super::stragglers::IDLE_TIMEOUT;
+use super::super::papers::clocks::stragglers::IDLE_TIMEOUT;
 use super::*;
 use crate::base::settings::IdleLogs;
 
@@ -32,7 +32,7 @@ fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
     core.acknowledgments.count_rule_wait(ticket, &pending);
     let counted = (metrics.rule_waits.get(), metrics.false_waits.get());
     drop(lead);
-    world.commit.finish(ticket, pending).expect("commits");
+    world.commit.finish(ticket, &pending).expect("commits");
     counted
 }
 
@@ -53,7 +53,7 @@ fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
     let (core, metrics) = (&world.commit, world.commit.metrics());
     let pending = world.pending(Csn::ZERO, Durability::Durable, true);
     let ticket = world.precommit(0, pending).expect("pre-commits");
-    world.commit.finish(ticket, pending).expect("commits");
+    world.commit.finish(ticket, &pending).expect("commits");
     core.acknowledgments.count_held_up(ticket.csn, &pending.predecessors, || core.is_committed(ticket.csn));
     assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (1, 0));
 }
@@ -97,8 +97,8 @@ fn the_next_commit_of_an_idle_log_releases_the_others() {
     let world = World::with(settings, Hooks::default());
     let first = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("pre-commits");
     world.commit.wait([first], None).expect("commits");
-    let stragglers = &world.commit.durability.stragglers;
-    let needed = world.commit.durability.clocks().expect("the rule has clocks").needed_by(first.csn);
+    let rule = world.commit.clocks.as_ref().expect("the rule has clocks");
+    let (stragglers, needed) = (rule.stragglers(), rule.clocks().needed_by(first.csn));
     assert!(stragglers.are_behind(needed), "log 0 has no record");
     world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     assert!(!stragglers.are_behind(needed), "its new record is above");
@@ -107,7 +107,11 @@ fn the_next_commit_of_an_idle_log_releases_the_others() {
 
 #[test]
 fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
-    let settings = Settings { dependency: Some(Dependency::Csn), ..settings(Preset::Autonomous) };
+    let settings = Settings {
+        dependency: Some(Dependency::Csn),
+        count_false_waits: true,
+        ..settings(Preset::Autonomous)
+    };
     let world = World::with(settings, Hooks::default());
     let (core, metrics) = (&world.commit, world.commit.metrics());
     let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");

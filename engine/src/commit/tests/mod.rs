@@ -228,7 +228,7 @@ impl World {
         }
         let record =
             Record { body: &body, body_crc: crc(&body), operations: 1, gsn, kind: RecordKind::Whole };
-        Ok(self.commit.precommit(LogId(log), record, pending, || true)?.expect("not withdrawn"))
+        Ok(self.commit.precommit(LogId(log), record, &pending, || true)?.expect("not withdrawn"))
     }
 
     /// As [`World::precommit`], with a fragment in each of the first two logs.
@@ -254,7 +254,7 @@ impl World {
                 (LogId(log), Record { body, body_crc, operations: 1, gsn, kind })
             })
             .collect();
-        Ok(self.commit.precommit_fragments(&fragments, pending, || true)?.expect("not withdrawn"))
+        Ok(self.commit.precommit_fragments(&fragments, &pending, || true)?.expect("not withdrawn"))
     }
 
     /// Where there are clocks: that of a transaction that met its predecessors.
@@ -262,8 +262,7 @@ impl World {
         let (mut gsn, read) = (Gsn(0), pending.predecessors);
         if self.commit.goes_by_clocks() {
             pending.alone = true;
-            for csn in
-                read.all().unwrap_or_default().iter().filter(|csn| self.commit.may_be_waited_for(**csn))
+            for csn in read.all().unwrap_or_default().iter().filter(|csn| self.commit.is_to_be_listed(**csn))
             {
                 match self.commit.clock_of(*csn) {
                     Some((of, other)) => {
@@ -280,7 +279,7 @@ impl World {
     pub fn blocking(&self, log: u32, dsn: Csn) -> Result<Ticket> {
         let pending = self.pending(dsn, Durability::Durable, true);
         let ticket = self.precommit(log, pending)?;
-        self.commit.finish(ticket, pending).map(|()| ticket)
+        self.commit.finish(ticket, &pending).map(|()| ticket)
     }
 
     pub fn asynchronous(&self, log: u32, dsn: Csn, durability: Durability) -> Result<Ticket> {

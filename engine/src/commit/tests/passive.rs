@@ -22,8 +22,11 @@ fn a_drained_log_does_not_take_another_logs_clock() {
     let pending = world.pending(Csn::ZERO, Durability::Lazy, false);
     let (body, kind) = ([1; 40], RecordKind::Whole);
     let far = Record { body: &body, body_crc: crc(&body), operations: 1, gsn: Gsn(150), kind };
-    let far =
-        world.commit.precommit(LogId(1), far, pending, || true).expect("pre-commits").expect("not withdrawn");
+    let far = world
+        .commit
+        .precommit(LogId(1), far, &pending, || true)
+        .expect("pre-commits")
+        .expect("not withdrawn");
     assert_eq!(far.csn, last.next());
     let volatile = lazy(0);
     {
@@ -37,7 +40,7 @@ fn a_drained_log_does_not_take_another_logs_clock() {
         core.durability.settle(&core.durability.logs[0], &latch);
     }
     // What drew its clock beside the drain may be anywhere below that of the other log's record.
-    let clocks = core.durability.clocks().expect("the rule goes by them");
+    let clocks = core.clocks.as_ref().expect("the rule goes by them").clocks();
     assert!(clocks.holds_back(LogId(0), Gsn(150)), "a record that is not durable may be within reach");
     core.durability.rescan();
     assert!(world.commit.watermark() <= volatile.csn);
@@ -138,7 +141,7 @@ fn records_of_one_transaction_in_two_logs_are_fenced_once() {
         // Before a waiter could cause a fence.
         let durable = world.durable_csns();
         assert!(durable.contains(&ticket.csn) && durable.contains(&Csn(ticket.csn.0 - 1)), "{durable:?}");
-        world.commit.finish(ticket, pending).expect("commits");
+        world.commit.finish(ticket, &pending).expect("commits");
         (world.commit.metrics().fences.get(), world.commit.metrics().drained.get())
     };
     assert_eq!(fences(None), (1, 0));

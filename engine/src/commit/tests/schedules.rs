@@ -192,7 +192,7 @@ fn blocking_committers_are_woken_and_never_too_early() {
                     true => explored.precommit_divided(pending),
                     false => explored.precommit(log, pending),
                 };
-                world.commit.finish(ticket, pending).expect("commits");
+                world.commit.finish(ticket, &pending).expect("commits");
                 explored.acknowledged_early(ticket);
             }
         });
@@ -237,7 +237,7 @@ fn a_dependent_of_a_straggler_waits_until_it_is_fenced() {
                 }
                 let pending = explored.pending(Durability::Durable, true);
                 let ticket = explored.precommit(log, pending);
-                world.commit.finish(ticket, pending).expect("commits");
+                world.commit.finish(ticket, &pending).expect("commits");
                 explored.acknowledged_early(ticket);
             }
         });
@@ -284,7 +284,7 @@ fn a_committer_that_waits_for_its_cohort_is_woken() {
                 if core.writes.schedule.cohort_expected_until(core.durability.log(ticket.log)).is_some() {
                     WAITED.fetch_add(1, Ordering::Relaxed);
                 }
-                world.commit.finish(ticket, pending).expect("commits");
+                world.commit.finish(ticket, &pending).expect("commits");
                 explored.acknowledged_early(ticket);
             }
             explored.over.fetch_add(1, Ordering::Relaxed);

@@ -77,6 +77,6 @@ fn a_wait_for_log_space_ends() {
         assert_eq!(refused.kind(), ErrorKind::OutOfSpace);
         assert!(refused.to_string().contains("log_bytes_max"), "{refused}");
     });
-    assert!(world.clock.now().since(Nanos(0)) >= append::SPACE_WAIT);
+    assert!(world.clock.now().since(Nanos(0)) >= crate::commit::core::append::SPACE_WAIT);
     assert!(looks.load(Ordering::SeqCst) >= 499, "the last one is refused");
 }

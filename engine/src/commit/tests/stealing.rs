@@ -1,5 +1,6 @@
 //! Workers that write each other's bytes.
 
+use super::super::core::levels;
 use super::*;
 
 /// Two or more logs, workers that write and steal, and a clock that stands still: nothing is due by
@@ -51,7 +52,7 @@ impl World {
     fn end(&self, log: u32) {
         let begun = self.clock.now();
         self.commit.end_of_transaction(LogId(log), begun, begun, false);
-        self.commit.idle_times().worked(begun);
+        self.commit.worked(begun);
     }
 
     fn unsealed(&self, log: u32) -> usize {

@@ -11,6 +11,8 @@
 //! stored; where another thread left something unfenced a barrier covers all. With durable caches a
 //! stored record is durable, and the log is never dirty.
 
+use super::super::medium::{Fenced, Medium, Place};
+use super::super::stream::Log;
 use super::layout::{Entry, LogMemory};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, LogId};
@@ -47,19 +49,6 @@ struct Unfenced {
     by: u64,
 }
 
-/// The way in which a log became clean.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fenced {
-    /// The log was clean.
-    Nothing,
-    /// By a fence of the thread that had stored.
-    ByFence,
-    /// By a barrier in all threads.
-    ByBarrier,
-    /// What is stored is durable.
-    WhenStored,
-}
-
 impl LogMemory {
     /// The share of `log`, one of `logs`.
     #[must_use]
@@ -94,39 +83,10 @@ impl LogMemory {
 }
 
 impl MemoryBuffers {
-    /// Returns the number of buffers.
-    pub(in crate::log) fn count(&self) -> usize {
-        self.count
-    }
-
-    /// A free buffer for block `sequence`, if there is one. Nothing of the block it held before is
-    /// believed any more.
-    pub(in crate::log) fn take(&mut self, sequence: u64, previous_csn: Csn) -> Option<u32> {
-        let buffer = self.free.pop()?;
-        let entry = Entry { log: self.log, epoch: self.epoch, sequence, previous_csn };
-        let memory = &self.shared;
-        memory.memory.store(memory.layout.entry_offset(buffer), &memory.encode_entry(&entry));
-        // Before the first record: a crash that keeps some of the new records must not find the old
-        // entry.
-        if !planted::is(Bug::BufferEntryNotFenced) {
-            memory.memory.fence();
-        }
-        Some(buffer)
-    }
-
-    /// The block of `buffer` is durable in a segment, or there is none.
-    pub(in crate::log) fn give_back(&mut self, buffer: u32) {
-        self.free.push(buffer);
-    }
-
-    /// Copies the record `csn`, whole words, to byte `at` of `buffer`.
-    pub(in crate::log) fn insert(&mut self, buffer: u32, at: usize, record: &[u8], csn: Csn) {
-        if !self.needs_no_fence {
-            // Before the store, which may panic.
-            self.note_unfenced(csn);
-        }
-        let memory = &self.shared;
-        memory.memory.store(memory.layout.buffer_offset(buffer) + at as u64, record);
+    /// From now on the records of `log` go to these buffers, too. To be called before anything is
+    /// shared, and after what recovery appends again.
+    pub fn attach_to(self, log: &Log) {
+        log.attach_medium(Box::new(self));
     }
 
     fn note_unfenced(&mut self, csn: Csn) {
@@ -142,24 +102,56 @@ impl MemoryBuffers {
     fn oldest(&self) -> Option<&Unfenced> {
         self.unfenced.iter().min_by_key(|unfenced| unfenced.first)
     }
+}
 
-    /// At or below the first record that is not fenced.
-    pub(in crate::log) fn first_unfenced(&self) -> Option<Csn> {
+impl Medium for MemoryBuffers {
+    fn holds_records(&self) -> bool {
+        true
+    }
+
+    fn buffers(&self) -> Option<usize> {
+        Some(self.count)
+    }
+
+    fn take(&mut self, sequence: u64, previous_csn: Csn) -> Option<Place> {
+        let buffer = self.free.pop()?;
+        let entry = Entry { log: self.log, epoch: self.epoch, sequence, previous_csn };
+        let memory = &self.shared;
+        memory.memory.store(memory.layout.entry_offset(buffer), &memory.encode_entry(&entry));
+        // Before the first record: a crash that keeps some of the new records must not find the old
+        // entry.
+        if !planted::is(Bug::BufferEntryNotFenced) {
+            memory.memory.fence();
+        }
+        Some(Place::Buffer(buffer))
+    }
+
+    fn give_back(&mut self, buffer: u32) {
+        self.free.push(buffer);
+    }
+
+    fn insert(&mut self, buffer: u32, at: usize, record: &[u8], csn: Csn) {
+        if !self.needs_no_fence {
+            // Before the store, which may panic.
+            self.note_unfenced(csn);
+        }
+        let memory = &self.shared;
+        memory.memory.store(memory.layout.buffer_offset(buffer) + at as u64, record);
+    }
+
+    fn first_unfenced(&self) -> Option<Csn> {
         self.oldest().map(|unfenced| unfenced.first)
     }
 
-    /// Returns true if that is a record's own.
-    pub(in crate::log) fn knows_first_unfenced(&self) -> bool {
+    fn knows_first_unfenced(&self) -> bool {
         self.oldest().is_none_or(|unfenced| unfenced.is_known)
     }
 
-    /// The last record that is not fenced.
-    pub(in crate::log) fn last_unfenced(&self) -> Option<Csn> {
+    fn last_unfenced(&self) -> Option<Csn> {
         self.unfenced.iter().map(|unfenced| unfenced.last).max()
     }
 
-    /// Everything inserted is durable.
-    pub(in crate::log) fn fence(&mut self) -> Fenced {
+    fn fence(&mut self) -> Fenced {
         if self.needs_no_fence {
             return Fenced::WhenStored;
         }
@@ -175,9 +167,9 @@ impl MemoryBuffers {
         if own { Fenced::ByFence } else { Fenced::ByBarrier }
     }
 
-    /// Notes that the calling thread has fenced after its last insertion. If its records are not
-    /// kept apart from those of others, a barrier fences them all.
-    pub(in crate::log) fn fenced_own(&mut self) -> Fenced {
+    /// If the records of the thread are not kept apart from those of others, a barrier fences them
+    /// all.
+    fn fenced_own(&mut self) -> Fenced {
         let own = thread::number();
         if self.unfenced.iter().any(|unfenced| unfenced.by == own) {
             self.unfenced.retain(|left| left.by != own && !planted::is(Bug::FenceCoversOthers));
@@ -188,9 +180,8 @@ impl MemoryBuffers {
         if are_mixed { self.fence() } else { Fenced::Nothing }
     }
 
-    /// Every record up to `csn` is durable: by a barrier that began after it was inserted, or in a
-    /// segment.
-    pub(in crate::log) fn fenced_up_to(&mut self, csn: Csn) {
+    /// By a barrier that began after it was inserted, or in a segment.
+    fn fenced_up_to(&mut self, csn: Csn) {
         self.unfenced.retain_mut(|left| {
             if left.last > csn && left.first <= csn {
                 (left.first, left.is_known) = (csn.next(), false);

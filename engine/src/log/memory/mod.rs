@@ -32,7 +32,7 @@ mod found;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
-pub use buffers::{Fenced, MemoryBuffers};
+pub use buffers::MemoryBuffers;
 pub use found::find;
 pub use layout::{
     BUFFERS_EACH, LogMemory, MemoryId, MemoryState, buffer_bytes_that_fit, is_memory_file, needed_bytes,

@@ -1,5 +1,6 @@
 //! What the memory gives after crashes, word by word.
 
+use super::super::medium::{Fenced, Medium, Place};
 use super::layout::Entry;
 use super::*;
 use crate::base::DatabaseId;
@@ -86,7 +87,7 @@ fn headers(segment: Option<&Segment>) -> Vec<BlockHeader> {
 fn fill(disk: &SimulatedStorage, count: u64, fenced: u64) -> MemoryBuffers {
     let memory = prepare(disk, 1);
     let mut buffers = memory.buffers_of(LogId(0), 1, Epoch(3));
-    let buffer = buffers.take(1, Csn(0)).expect("all are free");
+    let buffer = buffers.take(1, Csn(0)).and_then(Place::buffer).expect("all are free");
     let mut at = BLOCK_HEADER_BYTES;
     for csn in 1..=count {
         let bytes = record(csn, 3, &vec![csn as u8; 40 + csn as usize * 7]);
@@ -104,7 +105,7 @@ fn records_of_two_threads_are_fenced_apart() {
     let disk = SimulatedStorage::new(1);
     let memory = prepare(&disk, 1);
     let mut buffers = memory.buffers_of(LogId(0), 1, Epoch(3));
-    let buffer = buffers.take(1, Csn(0)).expect("all are free");
+    let buffer = buffers.take(1, Csn(0)).and_then(Place::buffer).expect("all are free");
     let bytes = record(1, 3, b"a record");
     let at = |csn: u64| BLOCK_HEADER_BYTES + (csn as usize - 1) * bytes.len();
     buffers.insert(buffer, at(1), &bytes, Csn(1));
@@ -179,7 +180,7 @@ fn a_reused_buffer_is_never_taken_for_its_earlier_block() {
         let mut buffers = fill(&disk, 3, 3);
         // The block is in a segment now.
         buffers.give_back(0);
-        assert_eq!(buffers.take(2, Csn(3)), Some(0), "the one that was free last");
+        assert_eq!(buffers.take(2, Csn(3)), Some(Place::Buffer(0)), "the one that was free last");
         buffers.insert(0, BLOCK_HEADER_BYTES, &record(4, 3, &[4; 40]), Csn(4));
         let after = disk.crash(CrashKind::PowerCut, disk.operations(), seed);
         for header in headers(found(&look(&after), 0).as_ref()) {
@@ -243,7 +244,7 @@ fn a_buffer_that_is_used_again_never_shows_what_it_held_before() {
         buffers.give_back(0);
         let begun = disk.operations();
         let mut random = Random::from_seed(seed);
-        let buffer = buffers.take(4, Csn(30)).expect("it was given back");
+        let buffer = buffers.take(4, Csn(30)).and_then(Place::buffer).expect("it was given back");
         let bytes = record(31, 3, &[31; 47]);
         buffers.insert(buffer, BLOCK_HEADER_BYTES, &bytes, Csn(31));
         let at = begun + random.below((disk.operations() - begun) as u64 + 1) as usize;
@@ -265,12 +266,12 @@ fn records_of_other_epochs_or_below_the_last_block_are_ignored() {
     let memory = prepare(&disk, 1);
     let mut buffers = memory.buffers_of(LogId(0), 1, Epoch(3));
     for (epoch, csn) in [(2, 50), (3, 40), (3, 39)] {
-        let buffer = buffers.take(2, Csn(40)).expect("one is free");
+        let buffer = buffers.take(2, Csn(40)).and_then(Place::buffer).expect("one is free");
         buffers.insert(buffer, BLOCK_HEADER_BYTES, &record(csn, epoch, b"stale"), Csn(csn));
         assert!(found(&memory, 0).is_none(), "epoch {epoch}, csn {csn}");
         buffers.give_back(buffer);
     }
-    let buffer = buffers.take(2, Csn(40)).expect("one is free");
+    let buffer = buffers.take(2, Csn(40)).and_then(Place::buffer).expect("one is free");
     buffers.insert(buffer, BLOCK_HEADER_BYTES, &record(41, 3, b"next"), Csn(41));
     assert_eq!(headers(found(&memory, 0).as_ref())[0].previous_csn, Csn(40));
     assert!(found(&memory, 41).is_none(), "the checkpoint has it");
@@ -283,7 +284,7 @@ fn a_fence_of_another_thread_is_no_fence_but_a_barrier_is() {
     let disk = SimulatedStorage::new(1);
     let memory = prepare(&disk, 1);
     let mut buffers = memory.buffers_of(LogId(0), 1, Epoch(3));
-    let buffer = buffers.take(1, Csn(0)).expect("all are free");
+    let buffer = buffers.take(1, Csn(0)).and_then(Place::buffer).expect("all are free");
     let other = |buffers: &mut MemoryBuffers, at, csn| {
         std::thread::scope(|scope| {
             scope.spawn(|| buffers.insert(buffer, at, &record(csn, 3, b"left dirty"), Csn(csn)));

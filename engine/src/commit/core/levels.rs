@@ -1,0 +1,56 @@
+//! When is a record due that no thread waits for?
+//!
+//! | level | blocking | asynchronous |
+//! |---|---|---|
+//! | durable | never by a timer: the committer causes the write | at once, or an interval after the last write |
+//! | bounded loss | the same | before the loss window has passed |
+//! | written | it writes without a flush ([`super::written`]); durable as bounded loss | as bounded loss |
+//! | lazy | the same | never of its own accord; see `Commit::hasten` |
+//!
+//! Levels differ only in when a write is caused. Every write of a log block takes everything that
+//! the log holds, and is durable unless a committer of level written caused it. So a shared flush
+//! honours the strictest level (I15), and lazy records are written with others. What a commit needs
+//! of other logs is due when the commit is, at the levels durable and bounded loss
+//! ([`super::log_writer::FlushRequest`]): until then, recovery would discard the commit. A waiter,
+//! at any level, causes the writes that it needs (rule 5, I14).
+
+use super::axes::Axes;
+use crate::base::clock::Nanos;
+use crate::base::planted::{self, Bug};
+use crate::base::settings::Durability;
+use std::time::Duration;
+
+/// No write is due.
+pub const NEVER: Nanos = Nanos(u64::MAX);
+/// As soon as a thread can.
+pub const NOW: Nanos = Nanos(0);
+/// What is due within so long is written with what is due now, and a log that others need is
+/// written about so often. Measured: more often costs more CPU than it saves latency, see
+/// `docs/guide/commit.md`.
+pub const PACE: Duration = Duration::from_micros(200);
+
+/// `moment` plus `by`.
+pub fn after(moment: Nanos, by: Duration) -> Nanos {
+    Nanos(moment.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+/// When a record that was ready at `ready` is due, in a log whose last write began at `last_write`.
+///
+/// The interval does not follow the device: a write costs 15 to 25 us of processor time, whatever
+/// the device takes. Measured with two busy threads, writes every 50 us to a device of 15 us took
+/// a fifth of the throughput. A slow device groups by itself: a log has one write in flight.
+pub fn due(level: Durability, ready: Nanos, last_write: Nanos, axes: &Axes) -> Nanos {
+    match level {
+        Durability::Durable if axes.window_after_arrival => after(ready, axes.flush_interval),
+        Durability::Durable => ready.max(after(last_write, axes.flush_interval)),
+        // The last quarter is for the write itself.
+        Durability::BoundedLoss if planted::is(Bug::BoundedLossNeverDue) => NEVER,
+        Durability::BoundedLoss | Durability::Written => {
+            after(ready, axes.loss_window - axes.loss_window / 4)
+        }
+        Durability::Lazy => NEVER,
+    }
+}
+
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+mod tests;

@@ -1,0 +1,60 @@
+//! `auto`: the default. Group commit that adapts to the number of waiting threads.
+//!
+//! **After**: [`super::group`], with two differences:
+//! 1. *k* threads share a log (one log on two cores).
+//! 2. Where more than 4 threads for each processor wait, they leave writing to the flusher. A
+//!    leader has work of its own when its write is done, and gets to the next one late; a thread
+//!    that only writes does not.
+//!
+//! ```text
+//!   few waiters     append | cohort complete? lead: seal  write ==== durable | wake all | committed
+//!   very many       append | wake the flusher, sleep .............................. | committed
+//!   none            append, queue | flusher, an interval after the last write: seal  write ==== | committed
+//! ```
+//!
+//! With a log in mapped memory `auto` runs `papers::passive` instead.
+
+use super::Lead;
+use crate::base::clock::Nanos;
+use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::{Csn, Result};
+use crate::commit::core::levels::NOW;
+use crate::commit::core::log_writer::LogWriter;
+use crate::commit::core::pending::Ticket;
+use crate::commit::core::protocol::{Choices, Parts, Protocol};
+use crate::commit::core::writes::Writes;
+use std::sync::Arc;
+
+pub const CHOICES: Choices =
+    Choices { layout: Layout::ThreadsPerLog, writer: Writer::Leader, acknowledger: Acknowledger::Leader };
+
+/// See the module's text.
+pub struct Auto {
+    writes: Arc<Writes>,
+    lead: Lead,
+}
+
+impl Auto {
+    pub fn new(parts: &Parts<'_>) -> Auto {
+        Auto { writes: parts.writes.clone(), lead: Lead::new(parts.writes.clone(), parts.axes) }
+    }
+}
+
+impl Protocol for Auto {
+    fn appended(&self, log: &LogWriter, due: Nanos, _ready: Nanos) {
+        self.writes.flushers.of(log).wake_for(due);
+    }
+
+    fn wait(&self, ticket: Ticket, is_committer: bool, deadline: Option<Nanos>) -> Result<()> {
+        self.lead.wait(ticket, is_committer, deadline, |log| self.advance(log, ticket.csn, NOW))
+    }
+
+    fn advance(&self, log: &LogWriter, csn: Csn, by: Nanos) -> bool {
+        let writes = &self.writes;
+        if writes.schedule.delegates_to_flusher(log) && writes.flushers.are_running() {
+            writes.flushers.delegate(log, by);
+            return false;
+        }
+        self.lead.lead(log, csn)
+    }
+}
