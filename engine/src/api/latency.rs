@@ -1,6 +1,6 @@
 //! A latency distribution: figures for people, buckets for monitoring systems.
 
-use crate::base::metrics::LatencyHistogram;
+use hdrhistogram::Histogram;
 
 /// Parts of each power of two.
 const PARTS: usize = 4;
@@ -39,10 +39,9 @@ pub struct LatencySummary {
 }
 
 impl LatencySummary {
-    /// The summary of what a histogram has counted.
+    /// The summary of what a histogram of nanoseconds has counted.
     #[must_use]
-    pub(crate) fn of(histogram: &LatencyHistogram) -> LatencySummary {
-        let all = histogram.merged();
+    pub(crate) fn of(all: &Histogram<u64>) -> LatencySummary {
         let at = |quantile| all.value_at_quantile(quantile) as f64 / 1000.0;
         if all.is_empty() {
             return LatencySummary::default();

@@ -8,6 +8,7 @@ use super::table_counts::TableCounts;
 use crate::base::Csn;
 use crate::base::settings::{Acknowledger, Dependency, IdleLogs, Layout, Preset, Queue, Writer};
 use crate::checkpoint::{CheckpointTotals, ReplayEstimate};
+use crate::commit::metrics::Stage;
 use crate::commit::presets::Axes;
 use crate::commit::{Commit, CommitMetrics};
 use crate::device::mapped::MemoryFacts;
@@ -165,10 +166,10 @@ statistics! {
     /// Total time of these waits, in seconds.
     count row_wait_seconds: f64 = |s| s.counters.row_wait_ns.get() as f64 / 1e9;
     /// The times of these waits.
-    times lock_waits: LatencySummary = |s| LatencySummary::of(&s.counters.lock_waits);
+    times lock_waits: LatencySummary = |s| LatencySummary::of(&s.counters.lock_waits.merged());
     /// How long pessimistic transactions held locks and changed rows, from the first to the
     /// release.
-    times lock_holds: LatencySummary = |s| LatencySummary::of(&s.counters.lock_holds);
+    times lock_holds: LatencySummary = |s| LatencySummary::of(&s.counters.lock_holds.merged());
     /// Transactions that were chosen to abort because of a deadlock.
     count deadlocks: u64 = |s| s.counters.deadlocks.get();
     /// Waits that ended with a timeout, and requests of transactions that do not wait.
@@ -290,17 +291,17 @@ statistics! {
     /// Transactions per device write.
     level group_size_mean: f64 = |s| s.metrics.group_size();
     /// From begin to ready.
-    times execute: LatencySummary = |s| LatencySummary::of(&s.metrics.execute);
+    times execute: LatencySummary = |s| LatencySummary::of(&s.metrics.of_stage(Stage::Execute));
     /// From ready to committed, of transactions that wrote.
-    times commit: LatencySummary = |s| LatencySummary::of(&s.metrics.commit_latency);
+    times commit: LatencySummary = |s| LatencySummary::of(&s.metrics.of_stage(Stage::Commit));
     /// From ready to the begin of the write, of transactions that wrote.
-    times write_wait: LatencySummary = |s| LatencySummary::of(&s.metrics.wait);
+    times write_wait: LatencySummary = |s| LatencySummary::of(&s.metrics.of_stage(Stage::Wait));
     /// From begin to committed, of all.
-    times total: LatencySummary = |s| LatencySummary::of(&s.metrics.total_latency);
+    times total: LatencySummary = |s| LatencySummary::of(&s.metrics.of_stage(Stage::Total));
     /// One durable log write.
-    times flush: LatencySummary = |s| LatencySummary::of(&s.metrics.flush);
+    times flush: LatencySummary = |s| LatencySummary::of(&s.metrics.flush.merged());
     /// One round of acknowledgment.
-    times acknowledge: LatencySummary = |s| LatencySummary::of(&s.metrics.acknowledge);
+    times acknowledge: LatencySummary = |s| LatencySummary::of(&s.metrics.of_stage(Stage::Acknowledge));
 }
 
 impl Statistics {

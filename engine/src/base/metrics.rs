@@ -44,9 +44,12 @@ impl Counter {
 
 /// A histogram of nanoseconds, exact to 1 %, up to 100 s; larger values count as 100 s. A cell
 /// takes 30 KiB from its first value on; another digit would take ten times as much.
-#[derive(Debug, Default)]
-pub struct LatencyHistogram {
-    cells: [CachePadded<Mutex<Option<Histogram<u64>>>>; HISTOGRAM_CELLS],
+pub type LatencyHistogram = LatencyHistograms<1>;
+
+/// Histograms as [`LatencyHistogram`], of which each event counts in several: one lock for all.
+#[derive(Debug)]
+pub struct LatencyHistograms<const N: usize> {
+    cells: [CachePadded<Mutex<Option<[Histogram<u64>; N]>>>; HISTOGRAM_CELLS],
 }
 
 const HISTOGRAM_CELLS: usize = 4;
@@ -59,25 +62,46 @@ fn empty() -> Histogram<u64> {
         .expect("the bounds are constants that the library accepts")
 }
 
+impl<const N: usize> Default for LatencyHistograms<N> {
+    fn default() -> Self {
+        LatencyHistograms { cells: std::array::from_fn(|_| CachePadded::default()) }
+    }
+}
+
 impl LatencyHistogram {
     /// Counts one value.
     pub fn record_ns(&self, ns: u64) {
-        self.batch(|batch| batch.record_ns(ns));
-    }
-
-    /// Counts several values under one lock.
-    pub fn batch<R>(&self, f: impl FnOnce(&mut LatencyBatch<'_>) -> R) -> R {
-        let mut cell = self.cells[cell() % HISTOGRAM_CELLS].lock().unwrap_or_else(PoisonError::into_inner);
-        f(&mut LatencyBatch { histogram: cell.get_or_insert_with(empty) })
+        self.record_all(std::iter::once([Some(ns)]));
     }
 
     /// Everything counted so far, merged.
     #[must_use]
     pub fn merged(&self) -> Histogram<u64> {
+        self.merged_of(0)
+    }
+}
+
+impl<const N: usize> LatencyHistograms<N> {
+    /// Counts events, each with a value for some of the histograms.
+    pub fn record_all(&self, events: impl IntoIterator<Item = [Option<u64>; N]>) {
+        let mut cell = self.cells[cell() % HISTOGRAM_CELLS].lock().unwrap_or_else(PoisonError::into_inner);
+        let histograms = cell.get_or_insert_with(|| std::array::from_fn(|_| empty()));
+        for event in events {
+            for (histogram, ns) in histograms.iter_mut().zip(event) {
+                if let Some(ns) = ns {
+                    histogram.saturating_record(ns.clamp(1, LONGEST_NS));
+                }
+            }
+        }
+    }
+
+    /// Everything that the histogram with this number has counted so far, merged.
+    #[must_use]
+    pub fn merged_of(&self, number: usize) -> Histogram<u64> {
         let mut all = empty();
         for cell in &self.cells {
-            if let Some(histogram) = &*cell.lock().unwrap_or_else(PoisonError::into_inner) {
-                all.add(histogram).expect("equal bounds add");
+            if let Some(histograms) = &*cell.lock().unwrap_or_else(PoisonError::into_inner) {
+                all.add(&histograms[number]).expect("equal bounds add");
             }
         }
         all
@@ -86,22 +110,10 @@ impl LatencyHistogram {
     /// Forgets everything (between a warm-up and a measurement).
     pub fn reset(&self) {
         for cell in &self.cells {
-            if let Some(histogram) = &mut *cell.lock().unwrap_or_else(PoisonError::into_inner) {
-                histogram.reset();
+            if let Some(histograms) = &mut *cell.lock().unwrap_or_else(PoisonError::into_inner) {
+                histograms.iter_mut().for_each(Histogram::reset);
             }
         }
-    }
-}
-
-/// Access to one cell of a [`LatencyHistogram`] while it is locked.
-pub struct LatencyBatch<'a> {
-    histogram: &'a mut Histogram<u64>,
-}
-
-impl LatencyBatch<'_> {
-    /// Counts one value.
-    pub fn record_ns(&mut self, ns: u64) {
-        self.histogram.saturating_record(ns.clamp(1, LONGEST_NS));
     }
 }
 

@@ -270,20 +270,20 @@ impl Commit {
     }
 
     /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and
-    /// counts it.
+    /// counts it. Returns the time.
     ///
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
-    pub fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<()> {
+    pub fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<Nanos> {
         self.waiting.finish(ticket, pending)
     }
 
     /// Waits until a transaction of level written that pre-committed is written, and once in
-    /// `durable_every` commits until it is durable.
+    /// `durable_every` commits until it is durable. Returns the time.
     ///
     /// # Errors
     /// `OutcomeUnknown` if a write or flush failed.
-    pub fn finish_written(&self, ticket: Ticket) -> Result<()> {
+    pub fn finish_written(&self, ticket: Ticket) -> Result<Nanos> {
         self.waiting.finish_written(ticket)
     }
 
@@ -460,12 +460,12 @@ impl Commit {
     }
 
     /// To be called by a thread that uses `log` when it has ended a transaction that began at
-    /// `begun`: reaps and submits writes where workers do that, and gives up the CPU now and then,
-    /// unless it `waited` for the commit.
-    pub fn end_of_transaction(&self, log: LogId, begun: Nanos, now: Nanos, waited: bool) {
-        self.protocol.end_of_transaction(log, begun, now);
+    /// `begun` and was ready at `ready`: reaps and submits writes where workers do that, and gives
+    /// up the CPU now and then, unless it waited for the commit, until `committed`.
+    pub fn end_of_transaction(&self, log: LogId, begun: Nanos, ready: Nanos, committed: Option<Nanos>) {
+        self.protocol.end_of_transaction(log, begun, ready);
         self.acknowledging.acknowledge(&self.acknowledgments, &self.appending.axes, log);
-        workers::yield_now_and_then(&self.environment, &*self.protocol, log, now, waited);
+        workers::yield_now_and_then(&self.environment, &*self.protocol, log, ready, committed);
     }
 
     /// Returns the moment, to be given to [`Commit::worked`] later, if the idle time of threads is

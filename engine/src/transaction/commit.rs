@@ -82,17 +82,15 @@ impl ActiveTransaction {
         let waits = self.options.durability == Durability::Durable;
         match self.precommit(&system, waits)? {
             Precommitted::Written(ticket, pending, to_collect, late) => {
-                let is_written = pending.durability == Durability::Written;
-                if pending.waits {
-                    commit.finish(ticket, &pending)?;
-                } else if is_written {
-                    commit.finish_written(ticket)?;
-                }
+                let committed = match pending.durability {
+                    _ if pending.waits => Some(commit.finish(ticket, &pending)?),
+                    Durability::Written => Some(commit.finish_written(ticket)?),
+                    _ => None,
+                };
                 if let Some(late) = late {
                     late.release();
                 }
-                let waited = pending.waits || is_written;
-                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, waited);
+                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, committed);
                 system.versions.collect_after(to_collect);
                 commit.worked(pending.begun);
                 tracing::debug!(csn = ticket.csn.0, "committed");
@@ -121,7 +119,7 @@ impl ActiveTransaction {
         let _inside = commit.inside(USER);
         Ok(match self.precommit(&system, false)? {
             Precommitted::Written(ticket, pending, to_collect, _) => {
-                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, false);
+                commit.end_of_transaction(ticket.log, pending.begun, pending.ready, None);
                 system.versions.collect_after(to_collect);
                 commit.worked(pending.begun);
                 Submitted::Written(ticket)

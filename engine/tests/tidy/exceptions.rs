@@ -6,7 +6,9 @@ pub const UNORDERED: &[&str] = &[];
 /// Imports that look like one of a later file: importing file, imported file.
 pub const IMPORTS: &[&str] = &[
     "base::planted -> base",
+    "commit::core::acknowledge::queue::ring -> commit::core::acknowledge::queue",
     "commit::core::watermark -> commit::core",
+    "commit::papers::clocks::lamport -> commit::papers::clocks",
     "sync::backoff -> sync",
     "sync::consolidation -> sync",
     "sync::epoch -> sync::simulation",

@@ -6,7 +6,7 @@ use crate::base::metrics::LatencyHistogram;
 fn summary(values_us: &[u64]) -> LatencySummary {
     let histogram = LatencyHistogram::default();
     values_us.iter().for_each(|us| histogram.record_ns(us * 1000));
-    LatencySummary::of(&histogram)
+    LatencySummary::of(&histogram.merged())
 }
 
 #[test]
@@ -35,9 +35,9 @@ fn buckets_hold_every_value() {
 fn the_difference_has_only_later_values() {
     let histogram = LatencyHistogram::default();
     (0..1000).for_each(|_| histogram.record_ns(10_000));
-    let before = LatencySummary::of(&histogram);
+    let before = LatencySummary::of(&histogram.merged());
     (0..1000).for_each(|_| histogram.record_ns(1_000_000));
-    let after = LatencySummary::of(&histogram);
+    let after = LatencySummary::of(&histogram.merged());
     let later = after.since(&before);
     assert_eq!(later.count, 1000);
     assert!((later.mean_us - 1000.0).abs() < 20.0, "{later:?}");

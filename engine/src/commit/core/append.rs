@@ -376,6 +376,20 @@ impl Appending {
         mut record: Option<Room<'_>>,
         entry: bool,
     ) -> Result<LogGuard<'a>> {
+        match self.try_reserve(log, &mut record, entry)? {
+            Ok(latch) => Ok(latch),
+            Err(_) => self.await_room(log, record, entry),
+        }
+    }
+
+    /// As [`Appending::reserve`], where there was no room.
+    #[cold]
+    fn await_room<'a>(
+        &self,
+        log: &'a LogWriter,
+        mut record: Option<Room<'_>>,
+        entry: bool,
+    ) -> Result<LogGuard<'a>> {
         let environment = &self.environment;
         let mut space_wanted = None;
         loop {

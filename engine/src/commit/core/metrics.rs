@@ -12,7 +12,8 @@
 
 use crate::base::Csn;
 use crate::base::clock::Nanos;
-use crate::base::metrics::{Counter, LatencyBatch, LatencyHistogram};
+use crate::base::metrics::{Counter, LatencyHistogram, LatencyHistograms};
+use hdrhistogram::Histogram;
 use std::time::Duration;
 
 /// Counters and latencies of the commit layer. All values are totals since open (or the last
@@ -74,20 +75,27 @@ pub struct CommitMetrics {
     pub drained: Counter,
     /// Waits for log space, buffers or queue room before a CSN could be drawn.
     pub backpressure_waits: Counter,
-    /// Execution: begun to ready.
-    pub execute: LatencyHistogram,
-    /// Ready to the beginning of the write.
-    pub wait: LatencyHistogram,
     /// Duration of each durable write.
     pub flush: LatencyHistogram,
-    /// End of the write to committed.
-    pub acknowledge: LatencyHistogram,
-    /// Ready to committed; writers only.
-    pub commit_latency: LatencyHistogram,
-    /// Begun to committed; all.
-    pub total_latency: LatencyHistogram,
+    /// By [`Stage`].
+    stages: LatencyHistograms<5>,
     /// Commits that take at least so many nanoseconds are reported.
     slow_ns: Option<u64>,
+}
+
+/// A part of the time of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// Begun to committed; also without a record.
+    Total,
+    /// Begun to ready; also without a record.
+    Execute,
+    /// Ready to committed.
+    Commit,
+    /// Ready to the beginning of the write.
+    Wait,
+    /// End of the write to committed.
+    Acknowledge,
 }
 
 /// The moments of one transaction.
@@ -108,6 +116,18 @@ pub struct Moments {
 impl Moments {
     fn wrote(&self) -> bool {
         self.csn != Csn::ZERO
+    }
+
+    /// Returns the time of each [`Stage`], in their order.
+    fn by_stage(&self) -> [Option<u64>; 5] {
+        let of_writer = |ns| self.wrote().then_some(ns);
+        [
+            Some(span(self.begun, self.committed)),
+            Some(span(self.begun, self.ready)),
+            of_writer(span(self.ready, self.committed)),
+            of_writer(self.wait()),
+            of_writer(self.acknowledge()),
+        ]
     }
 
     /// From ready to the beginning of the write.
@@ -161,20 +181,17 @@ impl CommitMetrics {
 
     /// Clears the latencies, between a warm-up and a measurement. Counters keep their values.
     pub fn reset(&self) {
-        let histograms = [
-            &self.execute,
-            &self.wait,
-            &self.flush,
-            &self.acknowledge,
-            &self.commit_latency,
-            &self.total_latency,
-        ];
-        for histogram in histograms {
-            histogram.reset();
-        }
+        self.flush.reset();
+        self.stages.reset();
     }
 
-    /// Counts committed transactions; each histogram is locked once for all of them.
+    /// Returns the times of a stage.
+    #[must_use]
+    pub fn of_stage(&self, stage: Stage) -> Histogram<u64> {
+        self.stages.merged_of(stage as usize)
+    }
+
+    /// Counts committed transactions.
     pub fn count_committed(&self, transactions: &[Moments]) {
         if transactions.is_empty() {
             return;
@@ -182,20 +199,7 @@ impl CommitMetrics {
         let writers = transactions.iter().filter(|t| t.wrote()).count();
         self.committed.add(transactions.len() as u64);
         self.committed_writers.add(writers as u64);
-        let record = |histogram: &LatencyHistogram, ns: &dyn Fn(&Moments) -> Option<u64>| {
-            histogram.batch(|batch: &mut LatencyBatch<'_>| {
-                for ns in transactions.iter().filter_map(ns) {
-                    batch.record_ns(ns);
-                }
-            });
-        };
-        record(&self.total_latency, &|t| Some(span(t.begun, t.committed)));
-        record(&self.execute, &|t| Some(span(t.begun, t.ready)));
-        if writers > 0 {
-            record(&self.commit_latency, &|t| t.wrote().then(|| span(t.ready, t.committed)));
-            record(&self.wait, &|t| t.wrote().then(|| t.wait()));
-            record(&self.acknowledge, &|t| t.wrote().then(|| t.acknowledge()));
-        }
+        self.stages.record_all(transactions.iter().map(Moments::by_stage));
         if let Some(slow) = self.slow_ns {
             let is_slow = |t: &&Moments| t.wrote() && span(t.ready, t.committed) >= slow;
             transactions.iter().filter(is_slow).for_each(Moments::report);

@@ -118,8 +118,7 @@ fn complete(writes: &Writes, flights: &mut [Option<Flight<'_>>], done: &mut Vec<
     for Completion { token, buffer, .. } in done.drain(..) {
         match flights.get_mut(token as usize).and_then(Option::take) {
             Some(Flight { under_way, leader, sequence, .. }) => {
-                writes.complete(leader.log(), sequence, buffer, begun);
-                drop(under_way);
+                under_way.end(writes.complete(leader.log(), sequence, buffer, begun));
                 leaders.push(leader);
             }
             None => {

@@ -52,26 +52,31 @@ pub struct Waiting {
 
 impl Waiting {
     /// Waits until a transaction of level written, whose thread has just appended it, is written.
-    pub fn finish_written(&self, ticket: Ticket) -> Result<()> {
-        match self.written.wait(ticket)? {
-            true => self.await_committed(ticket, None),
-            false => Ok(()),
+    /// Returns the time.
+    pub fn finish_written(&self, ticket: Ticket) -> Result<Nanos> {
+        if self.written.wait(ticket)? {
+            self.await_committed(ticket, None)?;
         }
+        Ok(self.environment.clock.now())
     }
 
     /// Waits until a transaction whose thread has just appended it is committed, and counts it. A
     /// thread that holds locks waits for no group-commit cohort, which may be blocked by the locks.
-    pub fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<()> {
+    /// Returns the time.
+    pub fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<Nanos> {
         self.demand_others(ticket);
         self.protocol.wait(ticket, !pending.holds_locks, None)?;
-        if !self.queues_waiters {
-            self.acknowledgments.count_rule_wait(ticket, pending);
+        if !self.acknowledgments.is_committed(ticket) {
+            if !self.queues_waiters {
+                self.acknowledgments.count_rule_wait(ticket, pending);
+            }
+            self.await_others(ticket, None)?;
         }
-        self.await_others(ticket, None)?;
-        if !self.queues_waiters {
-            self.acknowledgments.count_one(self.durability.log(ticket.log), pending, ticket.csn);
-        }
-        Ok(())
+        Ok(match self.queues_waiters {
+            // The acknowledger counts it.
+            true => self.environment.clock.now(),
+            false => self.acknowledgments.count_one(self.durability.log(ticket.log), pending, ticket.csn),
+        })
     }
 
     /// Waits at level durable until everything that a transaction without writes read is committed,

@@ -79,16 +79,17 @@ impl Workers {
     }
 }
 
-/// Gives up the CPU now and then, unless the thread has slept since it asked to commit at `ready`.
+/// Gives up the CPU now and then, unless the thread has slept since it asked to commit at `ready`:
+/// then it waited until `committed`.
 pub fn yield_now_and_then(
     environment: &Environment,
     protocol: &dyn Protocol,
     log: LogId,
     ready: Nanos,
-    waited: bool,
+    committed: Option<Nanos>,
 ) {
     // A wait shorter than that was none: the device answered at once.
-    let slept = waited && environment.clock.now().since(ready) >= SLEPT;
+    let slept = committed.is_some_and(|committed| committed.since(ready) >= SLEPT);
     let yielded_at = YIELDED_AT.get();
     if slept || ready.0.wrapping_sub(yielded_at) < YIELD_EVERY_NS {
         return;

@@ -101,6 +101,12 @@ impl<'a> UnderWay<'a> {
     pub fn leave(self) {
         std::mem::forget(self);
     }
+
+    /// The write ended at `now`.
+    pub fn end(self, now: Nanos) {
+        self.log.write_ends(self.begun, now);
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for UnderWay<'_> {
@@ -219,7 +225,7 @@ impl Writes {
         let _guard = self.failure.guard("a thread writing a log");
         let block = block.finish();
         let begun = self.environment.clock.now();
-        let _under_way = UnderWay::begin(self, log, begun);
+        let under_way = UnderWay::begin(self, log, begun);
         self.count_submitted(log, block.len, counter);
         let write = match planted::is(Bug::LogWriteNotDurable) {
             true => File::write_at,
@@ -229,7 +235,7 @@ impl Writes {
         let retry =
             |error| if planted::is(Bug::FailedWriteRetried) { block.file.flush() } else { Err(error) };
         match written.or_else(retry) {
-            Ok(()) => self.complete(log, block.sequence, block.buffer, begun),
+            Ok(()) => under_way.end(self.complete(log, block.sequence, block.buffer, begun)),
             Err(error) => self.failure.fail_write(&*block.file, (log.id, block.first_csn), error),
         }
     }
@@ -257,15 +263,15 @@ impl Writes {
         self.environment.metrics.device_bytes.add(bytes as u64);
     }
 
-    /// Notes that block `sequence` of `log` is durable.
-    pub fn complete(&self, log: &LogWriter, sequence: u64, buffer: AlignedBuffer, begun: Nanos) {
+    /// Notes that block `sequence` of `log` is durable. Returns the time.
+    pub fn complete(&self, log: &LogWriter, sequence: u64, buffer: AlignedBuffer, begun: Nanos) -> Nanos {
         let now = self.environment.clock.now();
-        if self.environment.poison.is_raised() {
-            return;
+        if !self.environment.poison.is_raised() {
+            self.complete_block(log, sequence, Some(buffer), begun, now);
+            self.environment.metrics.flushes.add(1);
+            self.environment.metrics.flush.record_ns(now.0.saturating_sub(begun.0));
         }
-        self.complete_block(log, sequence, Some(buffer), begun, now);
-        self.environment.metrics.flushes.add(1);
-        self.environment.metrics.flush.record_ns(now.0.saturating_sub(begun.0));
+        now
     }
 
     /// Advances the log's durable CSN and its slot.

@@ -159,7 +159,8 @@ impl Writes {
             return self.failure.fail_write(&*file, (log.id, first_csn), error);
         }
         if planted::is(Bug::WrittenCountsAsDurable) {
-            return self.complete(log, sequence, buffer, begun);
+            self.complete(log, sequence, buffer, begun);
+            return;
         }
         let mut latch = log.log.lock();
         latch.give_back(buffer);

@@ -1,6 +1,7 @@
 //! One behaviour at a time.
 
 use super::super::core::levels;
+use super::super::metrics::Stage;
 use super::failure::in_time;
 use super::*;
 use crate::log::RecordKind;
@@ -18,7 +19,7 @@ fn a_blocking_commit_is_durable_when_it_returns() {
         }
         assert_eq!(world.commit.watermark(), Csn(11));
         assert_eq!(world.commit.metrics().committed.get(), 10);
-        assert_eq!(world.commit.metrics().commit_latency.merged().len(), 10);
+        assert_eq!(world.commit.metrics().of_stage(Stage::Commit).len(), 10);
         assert_eq!(world.commit.metrics().flushes.get(), 10);
         assert_eq!(world.commit.metrics().leader_flushes.get(), if waiters_write { 10 } else { 0 });
     }
@@ -165,13 +166,13 @@ fn a_read_only_transaction_waits_for_what_it_read() {
         let pending = world.pending(lazy.csn, Durability::Durable, false);
         world.commit.enqueue_read_only(LogId(0), &pending).expect("queued");
         let metrics = world.commit.metrics();
-        eventually("both counted", || metrics.total_latency.merged().len() == 2);
+        eventually("both counted", || metrics.of_stage(Stage::Total).len() == 2);
         // The flusher counts one after the other.
-        eventually("the writer's latency", || !metrics.commit_latency.merged().is_empty());
+        eventually("the writer's latency", || !metrics.of_stage(Stage::Commit).is_empty());
         world.commit.finish_read_only(&pending).expect("committed already");
         assert_eq!(world.commit.metrics().committed_writers.get(), 1);
-        assert_eq!(world.commit.metrics().commit_latency.merged().len(), 1, "writers only");
-        assert_eq!(world.commit.metrics().total_latency.merged().len(), 3);
+        assert_eq!(world.commit.metrics().of_stage(Stage::Commit).len(), 1, "writers only");
+        assert_eq!(world.commit.metrics().of_stage(Stage::Total).len(), 3);
     }
 }
 
@@ -555,7 +556,7 @@ fn cost_of_an_asynchronous_commit() {
                     .precommit(LogId(0), record, &pending, || true)
                     .expect("pre-commits")
                     .expect("not withdrawn");
-                world.commit.end_of_transaction(LogId(0), pending.begun, pending.ready, false);
+                world.commit.end_of_transaction(LogId(0), pending.begun, pending.ready, None);
             }
             let each = start.elapsed().as_nanos() / count;
             let metrics = world.commit.metrics();

@@ -28,7 +28,7 @@ fn world() -> World {
 }
 
 fn end(world: &World, log: u32) {
-    world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), false);
+    world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), None);
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_hanging_write_beside_a_failed_one_does_not_block_close() {
         let disk = world.disk.clone();
         disk.hold();
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
-        world.commit.end_of_transaction(LogId(0), world.clock.now(), world.clock.now(), false);
+        world.commit.end_of_transaction(LogId(0), world.clock.now(), world.clock.now(), None);
         eventually("under way", || disk.writes() == 1);
         world.commit.failure.fail(Error::new(ErrorKind::Io, "another write failed"));
         let theirs = world.clone();
@@ -178,7 +178,7 @@ fn what_was_in_a_queue_that_panicked_has_ended() {
     let writer = &world.commit.durability.logs[0];
     let ends = || {
         let now = world.clock.now();
-        world.commit.end_of_transaction(LogId(0), now, now, false);
+        world.commit.end_of_transaction(LogId(0), now, now, None);
         world.commit.flush_all()
     };
     // It may be the flusher that reaps.
@@ -242,7 +242,7 @@ fn what_a_thread_leaves_is_written_whether_it_ended_or_panicked() {
                         LogId(log),
                         theirs.clock.now(),
                         theirs.clock.now(),
-                        false,
+                        None,
                     );
                 }
                 assert!(!panics, "a transaction panics with bytes in the buffer");

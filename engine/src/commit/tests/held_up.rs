@@ -20,7 +20,8 @@ fn a_stricter_rule_waits_for_unrelated_commits() {
 /// Of a commit that depends on `read` of another log, is durable, and whose predecessors are not:
 /// held up, and falsely so.
 fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
-    let settings = Settings { dependency: Some(dependency), ..settings(Preset::Autonomous) };
+    let settings =
+        Settings { dependency: Some(dependency), count_false_waits: true, ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
     let (core, metrics) = (&world.commit, world.commit.metrics());
     let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");

@@ -279,7 +279,7 @@ impl World {
     pub fn blocking(&self, log: u32, dsn: Csn) -> Result<Ticket> {
         let pending = self.pending(dsn, Durability::Durable, true);
         let ticket = self.precommit(log, pending)?;
-        self.commit.finish(ticket, &pending).map(|()| ticket)
+        self.commit.finish(ticket, &pending).map(|_| ticket)
     }
 
     pub fn asynchronous(&self, log: u32, dsn: Csn, durability: Durability) -> Result<Ticket> {

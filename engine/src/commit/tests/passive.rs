@@ -79,7 +79,7 @@ fn a_fenced_straggler_releases_the_commits_it_held_up() {
     let held_up = world.asynchronous(1, straggler.csn, Durability::Durable).expect("room");
     world.blocking(0, Csn::ZERO).expect("commits");
     let now = world.clock.now();
-    world.commit.end_of_transaction(LogId(1), now, now, false);
+    world.commit.end_of_transaction(LogId(1), now, now, None);
     eventually("acknowledged", || world.commit.is_committed_ticket(held_up));
     eventually("counted", || world.commit.metrics().committed_writers.get() == 3);
 }

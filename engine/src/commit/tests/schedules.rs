@@ -212,7 +212,7 @@ fn waiters_for_lazy_records_are_never_stranded() {
             };
             let pending = world.pending(lazy.csn, Durability::Durable, false);
             let handle = explored.precommit(log, pending);
-            world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), false);
+            world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), None);
             if thread == 0 {
                 world.commit.wait_committed(handle.csn).expect("commits");
             }

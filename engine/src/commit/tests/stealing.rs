@@ -51,7 +51,7 @@ impl World {
 
     fn end(&self, log: u32) {
         let begun = self.clock.now();
-        self.commit.end_of_transaction(LogId(log), begun, begun, false);
+        self.commit.end_of_transaction(LogId(log), begun, begun, None);
         self.commit.worked(begun);
     }
 

@@ -40,7 +40,7 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
             }
             _ => Some(world.blocking(log, dsn).expect("commits")),
         };
-        world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), false);
+        world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), None);
         // Reading back everything is slow: now and then.
         if let Some(ticket) = told
             && (i % 16 == 0)

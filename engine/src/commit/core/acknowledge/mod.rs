@@ -398,18 +398,18 @@ impl Acknowledgments {
         self.count_held_up(entry.csn, &entry.predecessors, is_satisfied);
     }
 
-    /// Counts the transaction of `ticket`, whose thread waits, if the dependency rule holds it up.
+    /// Counts the transaction of `ticket`, whose thread waits, and which the dependency rule holds
+    /// up.
     pub fn count_rule_wait(&self, ticket: Ticket, pending: &Pending) {
-        if !self.is_committed(ticket) {
-            self.count_held_up(ticket.csn, &pending.predecessors, || self.durability.are_satisfied(ticket));
-        }
+        self.count_held_up(ticket.csn, &pending.predecessors, || self.durability.are_satisfied(ticket));
     }
 
-    /// Counts a transaction that its own thread acknowledges.
-    pub fn count_one(&self, log: &LogWriter, pending: &Pending, csn: Csn) {
+    /// Counts a transaction that its own thread acknowledges. Returns the time.
+    pub fn count_one(&self, log: &LogWriter, pending: &Pending, csn: Csn) -> Nanos {
         let Pending { begun, ready, .. } = *pending;
         let (write, committed) = (log.last_ended_write(), self.environment.clock.now());
         self.environment.metrics.count_committed(&[Moments { begun, ready, write, committed, csn }]);
+        committed
     }
 
     /// Returns whether the transaction of `ticket` is committed. If so, it counts as acknowledged.

@@ -11,8 +11,8 @@
 //!     | the thread is dirty ----------------------------------------| clean              | any worker of the group acknowledges
 //! ```
 //!
-//! The log's slot of the watermark (`core::watermark`) is both numbers that the paper keeps for each
-//! thread: the dirty bit (a CSN: dirty since that; infinity: clean) and how far the log is
+//! The log's slot of the watermark (`core::watermark`) is both numbers that the paper keeps for
+//! each thread: the dirty bit (a CSN: dirty since that; infinity: clean) and how far the log is
 //! durable. It is set before the record is stored and cleared after the fence, so the minimum over
 //! slots passes nothing that a crash could take away.
 //!
