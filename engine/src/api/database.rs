@@ -479,7 +479,7 @@ impl Database {
             return;
         }
         if let Some(commit) = self.inner.system.committed.running() {
-            commit.metrics().reset();
+            commit.inspect().metrics().reset();
         }
         self.inner.system.counters.reset();
     }

@@ -172,7 +172,7 @@ impl Engine {
 
     /// Returns the facts of the mapped memory that is used, or, in a read-only database, needed.
     pub(super) fn log_memory(&self) -> Option<MemoryFacts> {
-        let used = self.system.committed.running().and_then(|commit| commit.memory_facts());
+        let used = self.system.committed.running().and_then(|commit| commit.inspect().memory_facts());
         used.or_else(|| self.old_memory.facts.clone())
     }
 

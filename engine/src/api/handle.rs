@@ -65,7 +65,7 @@ impl CommitHandle {
     #[must_use]
     pub fn is_committed(&self) -> bool {
         !self.commit.process().is_forked()
-            && self.tickets().all(|ticket| self.commit.is_committed_ticket(ticket))
+            && self.tickets().all(|ticket| self.commit.progress().is_committed_ticket(ticket))
     }
 
     /// Waits until the transaction is committed, and causes the device writes that this needs.

@@ -79,7 +79,8 @@ pub(super) fn health(engine: &Engine) -> Health {
 
 /// What keeps commits waiting.
 fn add_commits(engine: &Engine, health: &mut Health) {
-    let standing = engine.system.committed.running().and_then(|commit| commit.standing_write(PATIENCE));
+    let standing =
+        engine.system.committed.running().and_then(|commit| commit.inspect().standing_write(PATIENCE));
     if let Some((log, since)) = standing {
         let what = format!("commits wait, because a write of log {log} does not complete");
         health.add_since(engine, since, &what, "look at the device, or at the store of objects");

@@ -108,7 +108,7 @@ impl Engine {
         if segments.is_disk_full() {
             self.store.disk_space().spare_for_log();
         }
-        self.system.commit().give_up_log();
+        self.system.commit().space().give_up_log();
     }
 
     /// Returns how long recovery would take for what a checkpoint can remove from the log, and how
@@ -142,7 +142,7 @@ impl Engine {
         let mut meters: Vec<Meter<'_>> = Vec::new();
         if let Some(writing) = &self.writing {
             meters.push(Box::new(|| self.replay_us(writing)));
-            let metrics = self.system.commit().metrics();
+            let metrics = self.system.commit().inspect().metrics();
             let most = self.settings.log_bytes_max / 4 * 3;
             let log_most = metrics.log_bytes.get() + most.saturating_sub(writing.segments.bytes_in_use());
             meters.push(Box::new(move || (metrics.log_bytes.get(), log_most)));

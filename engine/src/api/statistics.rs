@@ -112,20 +112,20 @@ statistics! {
     level flush_interval_us: u64 = |s| s.axes.flush_interval.as_micros() as u64;
     /// Duration of a recent durable write of the log, in microseconds; 0 before the first. With
     /// several logs, of the log whose writes take longest.
-    level mean_write_us: f64 = |s| s.commit.map_or(0.0, |commit| commit.mean_write().as_nanos() as f64 / 1e3);
+    level mean_write_us: f64 = |s| s.commit.map_or(0.0, |commit| commit.inspect().mean_write().as_nanos() as f64 / 1e3);
     /// Whether a thread that writes several logs at once flushes them together, as set or measured;
     /// none before it is measured.
-    fact shares_flush: Option<bool> = |s| s.commit.and_then(|commit| commit.shares_flush());
+    fact shares_flush: Option<bool> = |s| s.commit.and_then(|commit| commit.inspect().shares_flush());
     /// Flushes that made blocks of several logs durable.
     count shared_flushes: u64 = |s| s.metrics.shared_flushes.get();
     /// Length of a log's next buffer, in bytes; of the log with the longest.
-    level log_buffer_bytes: u64 = |s| s.commit.map_or(0, |commit| commit.log_buffer_bytes() as u64);
+    level log_buffer_bytes: u64 = |s| s.commit.map_or(0, |commit| commit.inspect().log_buffer_bytes() as u64);
     /// The threads that acknowledge transactions that no thread waits for.
     fact acknowledger: Acknowledger = |s| s.axes.acknowledger;
     /// Logs that workers acknowledge for each other, where workers acknowledge.
     fact acknowledgment_group: usize = |s| s.axes.acknowledgment_group;
     /// Logs that workers write for each other, where workers write; 1 otherwise.
-    fact stealing_group: usize = |s| s.commit.map_or(1, |commit| commit.stealing_group());
+    fact stealing_group: usize = |s| s.commit.map_or(1, |commit| commit.inspect().stealing_group());
     /// What a transaction waits for besides its own durable record.
     fact dependency: Dependency = |s| s.axes.dependency;
     /// What an idle log does to queued commits of other logs, where the rule goes by clocks.
@@ -215,7 +215,7 @@ statistics! {
     /// Bytes of log records written.
     count log_bytes: u64 = |s| s.metrics.log_bytes.get();
     /// Bytes of log segments that recovery would read.
-    level log_bytes_in_use: u64 = |s| s.commit.map_or(0, |commit| commit.segments().bytes_in_use());
+    level log_bytes_in_use: u64 = |s| s.commit.map_or(0, |commit| commit.space().segments().bytes_in_use());
     /// Bytes of log segments that are retained only for change feeds.
     level log_history_bytes: u64 = |s| s.commit.map_or(0, |commit| commit.feed_source().log_history_bytes());
     /// Estimated time of recovery if the process ended now, in seconds; 0 in a database that is
@@ -226,7 +226,7 @@ statistics! {
     /// Bytes written to the log device, padding included.
     count device_bytes: u64 = |s| s.metrics.device_bytes.get();
     /// Bytes written to the segments of each log, padding and blocks of other logs included.
-    count log_written_bytes: Vec<u64> = |s| s.commit.map_or_else(Vec::new, |commit| commit.written_bytes());
+    count log_written_bytes: Vec<u64> = |s| s.commit.map_or_else(Vec::new, |commit| commit.inspect().written_bytes());
     /// Writes to the log device.
     count device_writes: u64 = |s| s.metrics.device_writes.get();
     /// Device flushes asked for by commits.
@@ -319,8 +319,8 @@ impl Statistics {
         let mut sources = Sources {
             engine,
             commit,
-            axes: commit.map_or_else(|| Axes::of(&engine.settings), |commit| *commit.axes()),
-            metrics: commit.map_or_else(Arc::default, |commit| commit.metrics().clone()),
+            axes: commit.map_or_else(|| Axes::of(&engine.settings), |commit| *commit.inspect().axes()),
+            metrics: commit.map_or_else(Arc::default, |commit| commit.inspect().metrics().clone()),
             counters: &engine.system.counters,
             snapshots: Default::default(),
             replay: Default::default(),
@@ -349,13 +349,13 @@ fn is_disk_full(engine: &Engine) -> bool {
 fn durability_method(engine: &Engine) -> String {
     let method = engine.storage.durability().name();
     let Some(commit) = engine.system.committed.running() else { return method.to_string() };
-    if let Some(memory) = commit.memory_facts() {
+    if let Some(memory) = commit.inspect().memory_facts() {
         return format!(
             "{} in mapped memory ({}), survives {}",
             memory.primitive, memory.reason, memory.survives
         );
     }
-    match commit.axes().writer {
+    match commit.inspect().axes().writer {
         Writer::Worker => format!("{method} by the worker"),
         _ => method.to_string(),
     }

@@ -544,8 +544,8 @@ fn log(engine: &Engine, report: &mut VerifyReport, progress: &mut Progress) -> R
     report.add_files(files);
     let commit = engine.system.commit();
     // The watermark first: everything that it covers is then below the ends.
-    let watermark = commit.watermark_in_segments();
-    let running = Running { watermark, ends: commit.durable_ends() };
+    let watermark = commit.progress().watermark_in_segments();
+    let running = Running { watermark, ends: commit.progress().durable_ends() };
     let covered = || Checkpointer::covered(checkpointer);
     add_log((&*engine.storage, None, account), &manifest, Some(&running), &covered, report, progress)
 }

@@ -49,8 +49,10 @@ pub type LatencyHistogram = LatencyHistograms<1>;
 /// Histograms as [`LatencyHistogram`], of which each event counts in several: one lock for all.
 #[derive(Debug)]
 pub struct LatencyHistograms<const N: usize> {
-    cells: [CachePadded<Mutex<Option<[Histogram<u64>; N]>>>; HISTOGRAM_CELLS],
+    cells: [CachePadded<HistogramCell<N>>; HISTOGRAM_CELLS],
 }
+
+type HistogramCell<const N: usize> = Mutex<Option<[Histogram<u64>; N]>>;
 
 const HISTOGRAM_CELLS: usize = 4;
 

@@ -301,7 +301,7 @@ impl ReplayModel {
     }
 
     fn appended(&self) -> Committed {
-        let metrics = self.system.commit().metrics();
+        let metrics = self.system.commit().inspect().metrics();
         Committed { operations: metrics.operations.get(), record_bytes: metrics.log_bytes.get() }
     }
 
@@ -315,7 +315,7 @@ impl ReplayModel {
     #[must_use]
     pub fn estimate(&self) -> ReplayEstimate {
         let now = self.appended();
-        let log_bytes = self.system.commit().segments().file_bytes();
+        let log_bytes = self.system.commit().space().segments().file_bytes();
         let (pages, stored_pages) = self.changed_pages();
         let (work, mut rates) = {
             let state = self.state.lock();

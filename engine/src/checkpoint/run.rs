@@ -214,7 +214,7 @@ impl Checkpointer {
         // A close also drops blocks behind C: late blocks of an earlier epoch that no recovery
         // accepted.
         let recycled = if mode.closed_log.is_some() { Csn::MAX } else { covered };
-        if let Err(error) = self.system.commit().recycle(recycled, csn) {
+        if let Err(error) = self.system.commit().space().recycle(recycled, csn) {
             // The checkpoint is complete. Leftover segments are harmless.
             tracing::warn!(%error, "log segments that are not needed stay; the next checkpoint removes them");
         }

@@ -41,6 +41,7 @@ mod protocols;
 mod layout;
 pub mod presets;
 mod start;
+mod views;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -56,12 +57,12 @@ pub use core::predecessors::Predecessors;
 pub use core::waiters::WakerPlace;
 pub use layout::Shares;
 pub use start::Start;
+pub use views::{Inspection, Listing, LogSpace, Progress};
 
 use crate::base::clock::Nanos;
 use crate::base::settings::{Append, Durability as Level, Settings};
-use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, PageId, Result};
-use crate::device::mapped::MemoryFacts;
-use crate::log::{ChainEnd, DIRECTORY, SegmentPool};
+use crate::base::{Csn, Error, ErrorKind, LogId, Result};
+use crate::log::DIRECTORY;
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
@@ -74,7 +75,6 @@ use core::chunks::Pins;
 use core::durability::Durability;
 use core::environment::Environment;
 use core::failure::Failure;
-use core::log_writer::LogWriter;
 use core::medium::Medium;
 use core::protocol::{Parts, Protocol};
 use core::sharing::Sharing;
@@ -228,7 +228,7 @@ impl Commit {
 
     /// As [`Commit::precommit`], for a caller that holds what other threads need. If the log has no
     /// room, returns `None` instead of waiting. The caller then releases what it holds, calls
-    /// [`Commit::await_room`], and tries again.
+    /// [`LogSpace::await_room`], and tries again.
     ///
     /// # Errors
     /// `Poisoned`; `InvalidArgument` for a closed database.
@@ -244,29 +244,6 @@ impl Commit {
             true
         };
         self.appending.precommit_now(log, record, pending, &mut preparing).map(Option::flatten)
-    }
-
-    /// Waits until a record with a body of `body_len` bytes, whose committer waits, would find
-    /// room. Others may take it first.
-    ///
-    /// # Errors
-    /// As [`Commit::precommit`].
-    pub fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
-        self.appending
-            .reserve_record(self.durability.log(log), body_len, self.appending.axes.queues_waiters)
-            .map(drop)
-    }
-
-    /// The disk is full: has a checkpoint made if it would make room for pages, and waits for it.
-    /// False if there is no hope.
-    #[must_use]
-    pub fn await_checkpoint(&self) -> bool {
-        self.appending.await_checkpoint()
-    }
-
-    /// The disk is full: gives up segments, and has logs leave long ones for the next checkpoint.
-    pub fn give_up_log(&self) {
-        self.appending.give_up_log();
     }
 
     /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and
@@ -343,12 +320,6 @@ impl Commit {
         }
     }
 
-    /// Returns true if the transaction of `ticket` is committed.
-    #[must_use]
-    pub fn is_committed_ticket(&self, ticket: Ticket) -> bool {
-        self.acknowledgments.is_committed(ticket)
-    }
-
     /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, instead of
     /// the one that was left at `place`, and the writes that this needs are caused.
     pub fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
@@ -381,82 +352,14 @@ impl Commit {
         Ok(())
     }
 
-    /// Returns true if `csn` is committed (rule 7).
-    #[must_use]
-    pub fn is_committed(&self, csn: Csn) -> bool {
-        self.durability.is_committed(csn)
-    }
-
-    /// Returns whether transactions keep a list of their predecessors: the rule goes by lists, or
-    /// what lists would save is counted.
-    #[inline]
-    #[must_use]
-    pub fn lists_predecessors(&self) -> bool {
-        self.durability.asks_for_predecessors()
-    }
-
-    /// Returns whether a transaction that depends on `csn` is to list it.
-    #[inline]
-    #[must_use]
-    pub fn is_to_be_listed(&self, csn: Csn) -> bool {
-        self.lists_predecessors() && !self.durability.is_committed(csn)
-    }
-
     /// Has the flushers write, now, what W needs to pass `csn`: see `Waiting::hasten`.
     pub fn hasten(&self, csn: Csn, is_urgent: bool) -> bool {
         self.waiting.hasten(csn, is_urgent)
     }
 
-    /// The newest CSN that was drawn.
-    #[must_use]
-    pub fn newest_drawn(&self) -> Csn {
-        self.durability.watermark.newest_drawn()
-    }
-
-    /// Returns a CSN at or above every acknowledged one, early returns included (rule 10).
-    #[must_use]
-    pub fn newest_acknowledged(&self) -> Csn {
-        self.acknowledgments.newest_acknowledged()
-    }
-
-    /// W: every CSN strictly below is durable.
-    #[must_use]
-    pub fn watermark(&self) -> Csn {
-        self.durability.watermark.get()
-    }
-
-    /// The newest CSN below W, in one order with the pins of snapshots. None that is taken from now
-    /// on is older.
-    #[must_use]
-    pub fn newest_settled(&self) -> Csn {
-        self.durability.watermark.newest_settled()
-    }
-
-    /// Every CSN strictly below is durable in a segment: W, unless log buffers are mapped.
-    #[must_use]
-    pub fn watermark_in_segments(&self) -> Csn {
-        self.waiting.watermark_in_segments()
-    }
-
-    /// Returns the properties of the mapped memory that holds the log buffers, if they are mapped.
-    #[must_use]
-    pub fn memory_facts(&self) -> Option<MemoryFacts> {
-        self.medium.facts()
-    }
-
     /// Lets another owner map the memory of the log buffers, after [`Commit::close`].
     pub fn release_memory(&self) {
         self.medium.release();
-    }
-
-    /// Returns how far each log is durable in segments, for a check of what they hold.
-    #[must_use]
-    pub fn durable_ends(&self) -> Vec<ChainEnd> {
-        let ends = self.durability.logs.iter().map(|log: &LogWriter| {
-            let (sequence, last_csn) = log.log.lock().durable_end();
-            ChainEnd { log: log.id, epoch: self.environment.epoch, sequence, last_csn, dense: true }
-        });
-        ends.collect()
     }
 
     /// To be called by a thread that uses `log` when it has ended a transaction that began at
@@ -499,87 +402,10 @@ impl Commit {
         self.environment.poison.cause()
     }
 
-    /// The point on the axes that runs.
-    #[must_use]
-    pub fn axes(&self) -> &Axes {
-        &self.appending.axes
-    }
-
-    /// Logs that workers write for each other; 1 if they do not.
-    #[must_use]
-    pub fn stealing_group(&self) -> usize {
-        self.workers.as_ref().map_or(1, |workers| workers.queues.neighbours.group())
-    }
-
-    /// Returns the counters and latencies of commits.
-    #[must_use]
-    pub fn metrics(&self) -> &Arc<CommitMetrics> {
-        &self.environment.metrics
-    }
-
-    /// Returns the segments of all logs.
-    #[must_use]
-    pub fn segments(&self) -> &SegmentPool {
-        &self.environment.segments
-    }
-
-    /// Returns the bytes written to the segments of each log.
-    #[must_use]
-    pub fn written_bytes(&self) -> Vec<u64> {
-        self.durability.logs.iter().map(LogWriter::written_bytes).collect()
-    }
-
-    /// Recycles log space up to `covered`, which the durable checkpoint at `checkpoint` covers, and
-    /// wakes committers that wait for space.
-    ///
-    /// # Errors
-    /// I/O of the segment pool.
-    pub fn recycle(&self, covered: Csn, checkpoint: Csn) -> Result<()> {
-        let recycled = self.environment.segments.recycle(covered, checkpoint);
-        self.environment.space.notify_all();
-        recycled
-    }
-
     /// Returns what change feeds need.
     #[must_use]
     pub fn feed_source(&self) -> &Arc<FeedSource> {
         &self.feed_source
-    }
-
-    /// Returns whether transactions are to keep clocks.
-    #[must_use]
-    pub fn goes_by_clocks(&self) -> bool {
-        self.clocks.is_some()
-    }
-
-    /// Returns the GSN up to which all logs are durable.
-    #[must_use]
-    pub fn reach(&self) -> Gsn {
-        self.clocks.as_ref().map_or(Gsn(0), |clocks| clocks.reach())
-    }
-
-    /// Returns the GSN of a transaction that may not be committed, and its log. None if it cannot
-    /// list what it depends on: then a transaction that met it cannot either.
-    #[must_use]
-    pub fn clock_of(&self, csn: Csn) -> Option<(Gsn, LogId)> {
-        self.clocks.as_ref()?.clock_of(csn)
-    }
-
-    /// Returns the predecessors that the record of a transaction is to list at the end of its body,
-    /// if there are any.
-    #[inline]
-    #[must_use]
-    pub fn to_list<'a>(&self, pending: &'a Pending) -> Option<&'a [Csn]> {
-        let lists = self.durability.lists_predecessors() && !pending.predecessors.is_empty();
-        if lists { pending.predecessors.all() } else { None }
-    }
-
-    /// Returns the log of the changes of `page`, if the layout divides them by page.
-    #[inline]
-    #[must_use]
-    pub fn log_of_page(&self, page: PageId) -> Option<LogId> {
-        let logs = self.durability.logs.len() as u64;
-        self.durability.has_fragments().then_some(LogId((page.0 % logs) as u32))
     }
 
     /// As [`Commit::precommit`], for a transaction with several `fragments`, one for each of their
@@ -594,6 +420,44 @@ impl Commit {
         mut preparing: impl FnMut() -> bool + Send,
     ) -> Result<Option<Ticket>> {
         self.appending.precommit_fragments(fragments, pending, &mut preparing)
+    }
+
+    /// Returns how far commits have come.
+    #[inline]
+    #[must_use]
+    pub fn progress(&self) -> Progress<'_> {
+        Progress {
+            durability: &self.durability,
+            acknowledgments: &self.acknowledgments,
+            waiting: &self.waiting,
+            epoch: self.environment.epoch,
+        }
+    }
+
+    /// Returns what transactions have to note of those that they depend on.
+    #[inline]
+    #[must_use]
+    pub fn listing(&self) -> Listing<'_> {
+        Listing { durability: &self.durability, clocks: self.clocks.as_deref() }
+    }
+
+    /// Returns the space of the log.
+    #[must_use]
+    pub fn space(&self) -> LogSpace<'_> {
+        LogSpace { appending: &self.appending }
+    }
+
+    /// Returns facts and figures.
+    #[must_use]
+    pub fn inspect(&self) -> Inspection<'_> {
+        Inspection {
+            environment: &self.environment,
+            durability: &self.durability,
+            medium: &*self.medium,
+            sharing: &self.sharing,
+            axes: &self.appending.axes,
+            workers: self.workers.as_deref(),
+        }
     }
 
     /// Returns the calls of transactions with chunks, and of checkpoints beside them.
@@ -622,36 +486,12 @@ impl Commit {
         self.environment.poison.check_whole()
     }
 
-    /// Returns the log with a write that has not completed for `patience`, and since when.
-    #[must_use]
-    pub fn standing_write(&self, patience: Duration) -> Option<(LogId, Nanos)> {
-        self.durability.standing_write(self.environment.clock.now(), patience)
-    }
-
     /// Fails if no transaction can commit any more.
     ///
     /// # Errors
     /// `Poisoned`.
     pub fn check_commits(&self) -> Result<()> {
         self.environment.poison.check()
-    }
-
-    /// Returns what a write takes lately, of the log whose writes take longest.
-    #[must_use]
-    pub fn mean_write(&self) -> Duration {
-        self.durability.logs.iter().map(|log| log.cohort.mean_write()).max().unwrap_or_default()
-    }
-
-    /// Returns the length of a log's next buffer in bytes, the longest of all logs.
-    #[must_use]
-    pub fn log_buffer_bytes(&self) -> usize {
-        self.durability.logs.iter().map(|log| log.log.buffer_bytes()).max().unwrap_or(0)
-    }
-
-    /// Returns whether several logs share one flush at the moment; none if that is not known yet.
-    #[must_use]
-    pub fn shares_flush(&self) -> Option<bool> {
-        self.sharing.usual()
     }
 }
 
@@ -667,6 +507,9 @@ impl Drop for Commit {
 
 impl std::fmt::Debug for Commit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Commit").field("axes", self.axes()).field("w", &self.watermark()).finish()
+        f.debug_struct("Commit")
+            .field("axes", &self.appending.axes)
+            .field("w", &self.progress().watermark())
+            .finish()
     }
 }

@@ -75,7 +75,7 @@ impl ActiveTransaction {
         // Locking reads have no snapshot. That of a pessimistic transaction is taken when it is
         // needed, so that it contains the rows that were locked before.
         let snapshot = match options.locking {
-            Locking::Optimistic => system.descriptors.pin(id, || system.commit().newest_drawn()),
+            Locking::Optimistic => system.descriptors.pin(id, || system.commit().progress().newest_drawn()),
             Locking::Pessimistic => NO_SNAPSHOT,
         };
         system.in_progress.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +110,8 @@ impl ActiveTransaction {
             Isolation::Serializable => false,
         };
         if is_due {
-            let newest = self.system.descriptors.pin(self.id, || self.system.commit().newest_drawn());
+            let newest =
+                self.system.descriptors.pin(self.id, || self.system.commit().progress().newest_drawn());
             self.snapshot.set(newest);
         }
         View { snapshot: self.snapshot.get(), own: self.own }

@@ -162,16 +162,16 @@ impl ActiveTransaction {
         let alone = alone && self.chunks.is_none();
         let mut pending = Pending { alone, ..self.pending(waits) };
         if !pending.predecessors.is_empty() {
-            pending.predecessors.retain(|csn| commit.is_to_be_listed(csn));
+            pending.predecessors.retain(|csn| commit.listing().is_to_be_listed(csn));
         }
-        if let Some(predecessors) = commit.to_list(&pending) {
+        if let Some(predecessors) = commit.listing().to_list(&pending) {
             match &mut divided {
                 None => self.writes.redo.list_predecessors(predecessors),
                 Some(fragments) => fragments.list_predecessors(predecessors),
             }
         }
         if planted::is(Bug::StampedBeforeRecord) {
-            system.descriptors.set_ready(self.id, commit.newest_drawn());
+            system.descriptors.set_ready(self.id, commit.progress().newest_drawn());
         }
         if planted::is(Bug::LocksReleasedEarly) {
             self.release_locks();

@@ -143,20 +143,20 @@ impl Committed {
     #[inline]
     #[must_use]
     pub fn newest_drawn(&self) -> Csn {
-        self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.newest_drawn())
+        self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.progress().newest_drawn())
     }
 
     /// Returns a CSN at or above every acknowledged one.
     #[inline]
     #[must_use]
     pub fn newest_acknowledged(&self) -> Csn {
-        self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.newest_acknowledged())
+        self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.progress().newest_acknowledged())
     }
 
     /// Returns the newest CSN below the watermark, in one order with the pins of snapshots.
     #[must_use]
     pub(super) fn newest_settled(&self) -> Csn {
-        self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.newest_settled())
+        self.running().map_or_else(|| self.newest_at_rest(), |commit| commit.progress().newest_settled())
     }
 
     /// Returns the CSN below which every transaction is durable; without a limit during recovery,
@@ -164,7 +164,7 @@ impl Committed {
     #[must_use]
     pub fn watermark(&self) -> Csn {
         match self.state.get() {
-            Some(State::Running(commit)) => commit.watermark(),
+            Some(State::Running(commit)) => commit.progress().watermark(),
             Some(State::AtRest(newest)) => newest.next(),
             None => Csn::MAX,
         }
@@ -173,7 +173,8 @@ impl Committed {
     /// Returns whether `csn` is committed.
     #[inline]
     pub(super) fn is_committed(&self, csn: Csn) -> bool {
-        self.running().map_or_else(|| csn <= self.newest_at_rest(), |commit| commit.is_committed(csn))
+        self.running()
+            .map_or_else(|| csn <= self.newest_at_rest(), |commit| commit.progress().is_committed(csn))
     }
 
     /// Waits until `csn` is committed, and causes the writes that this needs.

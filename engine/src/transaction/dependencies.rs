@@ -21,7 +21,7 @@ pub(super) struct Dependencies {
 
 impl Dependencies {
     pub(super) fn new(system: &TransactionSystem) -> Dependencies {
-        let by_clocks = system.commit().goes_by_clocks();
+        let by_clocks = system.commit().listing().goes_by_clocks();
         Dependencies {
             dsn: Cell::new(Csn::ZERO),
             predecessors: Cell::default(),
@@ -44,10 +44,10 @@ impl Dependencies {
         }
         self.dsn.set(self.dsn.get().max(csn));
         let commit = system.commit();
-        if commit.is_to_be_listed(csn) {
+        if commit.listing().is_to_be_listed(csn) {
             let mut predecessors = self.predecessors.get();
             if predecessors.is_full() {
-                predecessors.retain(|csn| commit.is_to_be_listed(csn));
+                predecessors.retain(|csn| commit.listing().is_to_be_listed(csn));
             }
             if self.observe_version(system, csn) {
                 predecessors.add(csn);
@@ -65,7 +65,7 @@ impl Dependencies {
         }
         self.dsn.set(self.dsn.get().max(csn));
         let commit = system.commit();
-        if csn >= commit.watermark() && commit.lists_predecessors() {
+        if csn >= commit.progress().watermark() && commit.listing().lists_predecessors() {
             let mut predecessors = self.predecessors.get();
             predecessors.overflow();
             self.predecessors.set(predecessors);
@@ -85,7 +85,7 @@ impl Dependencies {
     pub(super) fn changed_leaf(&self, system: &TransactionSystem, page: PageId) {
         if let Some(clock) = &self.clock {
             observe_clock(system, clock, page);
-            let log = system.commit().log_of_page(page).unwrap_or(clock.home());
+            let log = system.commit().listing().log_of_page(page).unwrap_or(clock.home());
             clock.change_page(&system.page_clocks, page, log);
         }
     }
@@ -95,8 +95,8 @@ impl Dependencies {
     #[inline]
     fn observe_version(&self, system: &TransactionSystem, csn: Csn) -> bool {
         let Some(clock) = &self.clock else { return true };
-        let Some((gsn, log)) = system.commit().clock_of(csn) else { return false };
-        clock.raise(gsn, log, system.commit().reach());
+        let Some((gsn, log)) = system.commit().listing().clock_of(csn) else { return false };
+        clock.raise(gsn, log, system.commit().listing().reach());
         clock.observe_log(log);
         true
     }
@@ -114,7 +114,7 @@ impl Dependencies {
     pub(super) fn raise_changed(&self, system: &TransactionSystem, ticket: Ticket) {
         let Some(clock) = &self.clock else { return };
         // If the watermark has passed the CSN, no transaction needs to wait for it.
-        if let Some((gsn, log)) = system.commit().clock_of(ticket.csn) {
+        if let Some((gsn, log)) = system.commit().listing().clock_of(ticket.csn) {
             clock.raise_changed(&system.page_clocks, gsn, log);
         }
     }
@@ -127,5 +127,5 @@ impl Dependencies {
 
 #[cold]
 fn observe_clock(system: &TransactionSystem, clock: &TransactionClock, page: PageId) {
-    clock.observe_page(&system.page_clocks, page, system.commit().reach());
+    clock.observe_page(&system.page_clocks, page, system.commit().listing().reach());
 }

@@ -371,7 +371,7 @@ impl ActiveTransaction {
         }
         if planted::is(Bug::LockedReadIsOld) {
             self.lock_key(table, key, mode)?;
-            let old = Csn(self.system.commit().newest_drawn().0.saturating_sub(2));
+            let old = Csn(self.system.commit().progress().newest_drawn().0.saturating_sub(2));
             let view = View { snapshot: old, own: self.own };
             return Ok(self.system.read_entry(&table.tree, key, view, value)?.0);
         }

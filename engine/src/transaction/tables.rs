@@ -182,7 +182,7 @@ impl TransactionSystem {
             if let Some(done) = change(&mut self.catalog.lock(), &mut redo)? {
                 return Ok(done);
             }
-            self.committed.commit().await_room(self.log_of_thread(), redo.body().len())?;
+            self.committed.commit().space().await_room(self.log_of_thread(), redo.body().len())?;
         }
     }
 

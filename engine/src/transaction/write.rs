@@ -73,7 +73,7 @@ impl Waits {
             return Err(error);
         }
         self.for_space += 1;
-        if !system.commit().await_checkpoint() {
+        if !system.commit().space().await_checkpoint() {
             return Err(error);
         }
         Ok(())

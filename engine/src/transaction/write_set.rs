@@ -184,7 +184,7 @@ impl WriteSet {
     /// Directs the following redo to the log of `page`, if changes are divided by page.
     #[inline]
     pub(super) fn redo_of_leaf(&mut self, system: &TransactionSystem, page: PageId) {
-        if let Some(log) = system.commit().log_of_page(page) {
+        if let Some(log) = system.commit().listing().log_of_page(page) {
             self.redo.in_log(log);
         }
     }

@@ -451,7 +451,7 @@ impl Appending {
         Ok(())
     }
 
-    /// See [`super::Commit::await_checkpoint`].
+    /// See `LogSpace::await_checkpoint`.
     pub fn await_checkpoint(&self) -> bool {
         let segments = &self.environment.segments;
         if (self.environment.hooks.is_checkpoint_worthwhile)() || segments.can_give_up() {
@@ -462,7 +462,7 @@ impl Appending {
         false
     }
 
-    /// See [`super::Commit::give_up_log`].
+    /// See `LogSpace::give_up_log`.
     pub fn give_up_log(&self) {
         self.environment.segments.give_up();
         self.durability.logs.iter().for_each(|log| log.log.lock().leave_long_segment());

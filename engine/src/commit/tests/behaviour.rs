@@ -14,14 +14,17 @@ fn a_blocking_commit_is_durable_when_it_returns() {
         for _ in 0..10 {
             let ticket = world.blocking(0, Csn::ZERO).expect("commits");
             assert!(world.durable_csns().contains(&ticket.csn));
-            assert!(world.commit.is_committed_ticket(ticket) && world.commit.is_committed(ticket.csn));
-            assert!(world.commit.newest_acknowledged() >= ticket.csn);
+            assert!(
+                world.commit.progress().is_committed_ticket(ticket)
+                    && world.commit.progress().is_committed(ticket.csn)
+            );
+            assert!(world.commit.progress().newest_acknowledged() >= ticket.csn);
         }
-        assert_eq!(world.commit.watermark(), Csn(11));
-        assert_eq!(world.commit.metrics().committed.get(), 10);
-        assert_eq!(world.commit.metrics().of_stage(Stage::Commit).len(), 10);
-        assert_eq!(world.commit.metrics().flushes.get(), 10);
-        assert_eq!(world.commit.metrics().leader_flushes.get(), if waiters_write { 10 } else { 0 });
+        assert_eq!(world.commit.progress().watermark(), Csn(11));
+        assert_eq!(world.commit.inspect().metrics().committed.get(), 10);
+        assert_eq!(world.commit.inspect().metrics().of_stage(Stage::Commit).len(), 10);
+        assert_eq!(world.commit.inspect().metrics().flushes.get(), 10);
+        assert_eq!(world.commit.inspect().metrics().leader_flushes.get(), if waiters_write { 10 } else { 0 });
     }
 }
 
@@ -30,9 +33,9 @@ fn an_asynchronous_commit_is_flushed_without_further_calls() {
     for settings in all() {
         let world = World::with(settings, Hooks::default());
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
-        eventually("committed", || world.commit.metrics().committed.get() == 1);
+        eventually("committed", || world.commit.inspect().metrics().committed.get() == 1);
         assert!(world.durable_csns().contains(&ticket.csn));
-        assert!(world.commit.is_committed_ticket(ticket));
+        assert!(world.commit.progress().is_committed_ticket(ticket));
     }
 }
 
@@ -41,10 +44,10 @@ fn bounded_loss_is_flushed_in_time_and_the_flusher_sleeps() {
     for settings in all() {
         let world = World::with(settings, Hooks::default());
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::BoundedLoss).expect("pre-commits");
-        assert!(world.commit.newest_acknowledged() >= ticket.csn, "it was acknowledged");
+        assert!(world.commit.progress().newest_acknowledged() >= ticket.csn, "it was acknowledged");
         eventually("durable", || world.durable_csns().contains(&ticket.csn));
-        eventually("counted", || world.commit.metrics().committed.get() == 1);
-        let wake_ups = || world.commit.metrics().flusher_wake_ups.get();
+        eventually("counted", || world.commit.inspect().metrics().committed.get() == 1);
+        let wake_ups = || world.commit.inspect().metrics().flusher_wake_ups.get();
         eventually("no flusher wakes any more", || {
             let before = wake_ups();
             std::thread::sleep(Duration::from_millis(200));
@@ -78,7 +81,7 @@ fn a_lazy_commit_causes_no_write_until_it_is_awaited() {
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(world.disk.writes(), 0);
-        assert!(!world.commit.is_committed(ticket.csn));
+        assert!(!world.commit.progress().is_committed(ticket.csn));
         world.commit.wait_committed(ticket.csn).expect("a reader causes the write");
         assert!(world.durable_csns().contains(&ticket.csn));
     }
@@ -91,13 +94,13 @@ fn a_record_that_was_demanded_before_it_was_there_is_written() {
     for settings in all() {
         let world = World::with(settings.clone(), Hooks::default());
         world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("commits");
-        eventually("the first is durable", || world.commit.watermark() == Csn(2));
+        eventually("the first is durable", || world.commit.progress().watermark() == Csn(2));
         world.commit.durability.logs[0].flush_request.lower_due(levels::NOW);
         std::thread::sleep(Duration::from_millis(2));
         world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("commits");
         eventually(&format!("written: {settings:?}"), || {
             world.commit.durability.rescan();
-            world.commit.watermark() == Csn(3)
+            world.commit.progress().watermark() == Csn(3)
         });
     }
 }
@@ -129,8 +132,8 @@ fn a_durable_asynchronous_commit_flushes_a_lazy_dependency() {
     let world = World::new(Preset::Autonomous, 2);
     let lazy = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     let ticket = world.asynchronous(0, lazy.csn, Durability::Durable).expect("pre-commits");
-    eventually("both committed", || world.commit.metrics().committed.get() == 2);
-    assert!(world.commit.is_committed_ticket(ticket) && world.durable_csns().contains(&lazy.csn));
+    eventually("both committed", || world.commit.inspect().metrics().committed.get() == 2);
+    assert!(world.commit.progress().is_committed_ticket(ticket) && world.durable_csns().contains(&lazy.csn));
 }
 
 #[test]
@@ -138,8 +141,11 @@ fn a_hardened_commit_above_an_unrelated_straggler_is_committed() {
     let world = World::new(Preset::Autonomous, 2);
     let straggler = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     let ticket = world.blocking(0, Csn::ZERO).expect("commits");
-    assert!(ticket.csn >= world.commit.watermark(), "W stands before the straggler");
-    assert!(world.commit.is_committed(ticket.csn) && !world.commit.is_committed(straggler.csn));
+    assert!(ticket.csn >= world.commit.progress().watermark(), "W stands before the straggler");
+    assert!(
+        world.commit.progress().is_committed(ticket.csn)
+            && !world.commit.progress().is_committed(straggler.csn)
+    );
     assert_eq!(world.durable_csns(), [ticket.csn].into());
 }
 
@@ -153,9 +159,9 @@ fn only_the_gap_free_prefix_of_blocks_is_acknowledged() {
     // The second committer alone: it has to write the first one's block too before it may return.
     world.commit.finish(second, &pending).expect("commits");
     assert!(world.durable_csns().is_superset(&[first.csn, second.csn].into()));
-    assert!(world.commit.is_committed_ticket(first));
+    assert!(world.commit.progress().is_committed_ticket(first));
     world.commit.finish(first, &pending).expect("commits");
-    assert_eq!(world.commit.metrics().flushes.get(), 2, "flushes are never shared");
+    assert_eq!(world.commit.inspect().metrics().flushes.get(), 2, "flushes are never shared");
 }
 
 #[test]
@@ -165,14 +171,14 @@ fn a_read_only_transaction_waits_for_what_it_read() {
         let lazy = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
         let pending = world.pending(lazy.csn, Durability::Durable, false);
         world.commit.enqueue_read_only(LogId(0), &pending).expect("queued");
-        let metrics = world.commit.metrics();
+        let metrics = world.commit.inspect().metrics();
         eventually("both counted", || metrics.of_stage(Stage::Total).len() == 2);
         // The flusher counts one after the other.
         eventually("the writer's latency", || !metrics.of_stage(Stage::Commit).is_empty());
         world.commit.finish_read_only(&pending).expect("committed already");
-        assert_eq!(world.commit.metrics().committed_writers.get(), 1);
-        assert_eq!(world.commit.metrics().of_stage(Stage::Commit).len(), 1, "writers only");
-        assert_eq!(world.commit.metrics().of_stage(Stage::Total).len(), 3);
+        assert_eq!(world.commit.inspect().metrics().committed_writers.get(), 1);
+        assert_eq!(world.commit.inspect().metrics().of_stage(Stage::Commit).len(), 1, "writers only");
+        assert_eq!(world.commit.inspect().metrics().of_stage(Stage::Total).len(), 3);
     }
 }
 
@@ -186,7 +192,7 @@ fn a_failed_write_reaches_its_batch_and_later_commits() {
         let kinds: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> =
                 (0..3).map(|_| scope.spawn(|| world.blocking(0, Csn::ZERO).map_err(|e| e.kind()))).collect();
-            eventually("all pre-committed", || world.commit.newest_drawn() >= Csn(3));
+            eventually("all pre-committed", || world.commit.progress().newest_drawn() >= Csn(3));
             world.disk.release();
             threads.into_iter().map(|t| t.join().expect("no panic")).collect()
         });
@@ -195,8 +201,8 @@ fn a_failed_write_reaches_its_batch_and_later_commits() {
         assert!(kinds.iter().all(Result::is_err), "{kinds:?}");
         let later = world.blocking(0, Csn::ZERO).expect_err("poisoned");
         assert_eq!(later.kind(), ErrorKind::Poisoned);
-        assert_eq!(world.commit.watermark(), Csn(2), "W is frozen");
-        assert!(world.commit.is_committed_ticket(before), "what was durable stays committed");
+        assert_eq!(world.commit.progress().watermark(), Csn(2), "W is frozen");
+        assert!(world.commit.progress().is_committed_ticket(before), "what was durable stays committed");
         assert_eq!(world.commit.poisoned().map(|e| e.kind()), Some(ErrorKind::Io));
         assert_eq!(world.commit.wait_committed(Csn(2)).map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
         assert_eq!(world.commit.close().map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
@@ -211,7 +217,7 @@ fn an_asynchronous_commit_that_fails_is_reported_to_waiters() {
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
         let error = world.commit.wait([ticket], None).expect_err("the disk fails");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
-        assert_eq!(world.commit.metrics().committed.get(), 0);
+        assert_eq!(world.commit.inspect().metrics().committed.get(), 0);
     }
 }
 
@@ -238,7 +244,7 @@ fn close_flushes_commits_in_flight_and_refuses_new_ones() {
         let durable = world.durable_csns();
         assert!(tickets.iter().all(|t| durable.contains(&t.csn)));
         assert!(tickets.iter().all(|t| world.commit.wait([*t], None).is_ok()));
-        assert_eq!(world.commit.metrics().committed.get(), 3);
+        assert_eq!(world.commit.inspect().metrics().committed.get(), 3);
         assert_eq!(
             world.blocking(0, Csn::ZERO).map_err(|e| e.kind()).expect_err("closed"),
             ErrorKind::InvalidArgument
@@ -293,7 +299,7 @@ fn a_leader_gathers_until_there_are_enough_and_not_alone() {
             }
         });
     });
-    assert_eq!(world.commit.metrics().flushes.get(), 1);
+    assert_eq!(world.commit.inspect().metrics().flushes.get(), 1);
 }
 
 /// It slept until the device had completed the write in flight, although three buffers were free.
@@ -328,13 +334,13 @@ fn per_transaction_writes_one_block_after_the_other() {
         for _ in 0..3 {
             scope.spawn(|| world.blocking(0, Csn::ZERO).expect("commits"));
         }
-        eventually("all are appended", || world.commit.newest_drawn() == Csn(3));
+        eventually("all are appended", || world.commit.progress().newest_drawn() == Csn(3));
         std::thread::sleep(Duration::from_millis(20));
         let begun = world.disk.writes();
         world.disk.release();
         assert_eq!(begun, 1, "writes at a time");
     });
-    assert_eq!(world.commit.metrics().flushes.get(), 3, "and none is shared");
+    assert_eq!(world.commit.inspect().metrics().flushes.get(), 3, "and none is shared");
 }
 
 /// A commit after a pause was written at once, and took no place in the queue.
@@ -354,10 +360,10 @@ fn queued_opens_a_window_with_the_first_arrival() {
         assert_eq!(world.disk.writes(), 0, "before the window ends");
         world.clock.advance(Duration::from_micros(250));
         committer.join().expect("no panic");
-        eventually("both in one write", || world.commit.is_committed_ticket(second));
+        eventually("both in one write", || world.commit.progress().is_committed_ticket(second));
     });
-    assert_eq!(world.commit.metrics().flushes.get(), 1);
-    eventually("each is counted once", || world.commit.metrics().committed.get() == 2);
+    assert_eq!(world.commit.inspect().metrics().flushes.get(), 1);
+    eventually("each is counted once", || world.commit.inspect().metrics().committed.get() == 2);
 }
 
 #[test]
@@ -369,7 +375,7 @@ fn queued_writes_no_more_often_than_its_interval() {
     for _ in 0..5 {
         world.blocking(0, Csn::ZERO).expect("commits");
     }
-    let flushes = world.commit.metrics().flushes.get();
+    let flushes = world.commit.inspect().metrics().flushes.get();
     assert!(start.elapsed() >= interval * 4, "{flushes} flushes in {:?}", start.elapsed());
     // A reader is not a committer: it does not wait for the interval.
     let lazy = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
@@ -387,7 +393,7 @@ fn workers_acknowledge_their_group_and_the_flusher_the_rest() {
     let clock = Clock::manual();
     clock.advance(Duration::from_millis(1));
     let world = World::with_clock(settings, Hooks::default(), clock);
-    let metrics = world.commit.metrics();
+    let metrics = world.commit.inspect().metrics();
     let tickets: Vec<_> = (0..3)
         .map(|log| world.asynchronous(log, Csn::ZERO, Durability::Lazy).expect("pre-commits"))
         .collect();
@@ -398,7 +404,7 @@ fn workers_acknowledge_their_group_and_the_flusher_the_rest() {
     assert_eq!(metrics.committed.get(), 2, "logs 0 and 1 are a group");
     world.clock.advance(Duration::from_millis(2));
     eventually("log 2 by the flusher", || metrics.committed.get() == 3);
-    assert!(tickets.iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
+    assert!(tickets.iter().all(|ticket| world.commit.progress().is_committed_ticket(*ticket)));
 }
 
 #[test]
@@ -413,7 +419,7 @@ fn a_full_queue_is_emptied_by_the_committer_that_finds_it_full() {
             world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
         }
         world.commit.close().expect("the disk is whole");
-        assert_eq!(world.commit.metrics().committed.get(), 5_000);
+        assert_eq!(world.commit.inspect().metrics().committed.get(), 5_000);
     }
 }
 
@@ -424,7 +430,9 @@ fn a_full_queue_holds_up_committers_until_it_has_room() {
         world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     }
     world.commit.flush_all().expect("the disk is whole");
-    eventually("all are counted", || world.commit.metrics().committed.get() == QUEUE_ENTRIES as u64);
+    eventually("all are counted", || {
+        world.commit.inspect().metrics().committed.get() == QUEUE_ENTRIES as u64
+    });
 }
 
 /// An early version built the lead before it knew whether it was free; dropping it released the
@@ -464,14 +472,14 @@ fn a_later_block_that_completes_first_acknowledges_nothing() {
         .collect();
     assert!(core.writes.reap(writer, true));
     core.acknowledgments.publish();
-    assert_eq!(world.commit.watermark(), Csn(1));
-    assert!(!tickets.iter().any(|t| world.commit.is_committed_ticket(*t)));
-    assert_eq!(world.commit.metrics().committed.get(), 0);
+    assert_eq!(world.commit.progress().watermark(), Csn(1));
+    assert!(!tickets.iter().any(|t| world.commit.progress().is_committed_ticket(*t)));
+    assert_eq!(world.commit.inspect().metrics().committed.get(), 0);
     assert!(core.writes.reap(writer, true));
     core.acknowledgments.publish();
     drop(lead);
-    assert!(tickets.iter().all(|t| world.commit.is_committed_ticket(*t)));
-    assert_eq!(world.commit.metrics().committed.get(), 2);
+    assert!(tickets.iter().all(|t| world.commit.progress().is_committed_ticket(*t)));
+    assert_eq!(world.commit.inspect().metrics().committed.get(), 2);
 }
 
 /// Regression: the caller of a flush returned before the writing thread had published the block,
@@ -484,10 +492,10 @@ fn what_a_flush_found_durable_is_acknowledged() {
     let lead = world.commit.writes.try_become_leader(writer).expect("free");
     let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     let block = writer.take_block().expect("just appended");
-    core.writes.write_inline(writer, block, &world.commit.metrics().leader_flushes);
-    assert!(world.commit.newest_acknowledged() < ticket.csn, "it has not published");
+    core.writes.write_inline(writer, block, &world.commit.inspect().metrics().leader_flushes);
+    assert!(world.commit.progress().newest_acknowledged() < ticket.csn, "it has not published");
     world.commit.flush_all().expect("the disk is whole");
-    assert_eq!(world.commit.newest_acknowledged(), ticket.csn);
+    assert_eq!(world.commit.progress().newest_acknowledged(), ticket.csn);
     drop(lead);
 }
 
@@ -523,8 +531,8 @@ fn commit_one(world: &World, thread: u32, told: &Mutex<Vec<Ticket>>) -> bool {
     let log = thread % world.commit.durability.logs.len() as u32;
     let outcome = || {
         world.asynchronous(log, Csn::ZERO, Durability::Lazy)?;
-        let handle = world.asynchronous(log, world.commit.newest_drawn(), Durability::Durable)?;
-        let ticket = world.blocking(log, world.commit.newest_drawn())?;
+        let handle = world.asynchronous(log, world.commit.progress().newest_drawn(), Durability::Durable)?;
+        let ticket = world.blocking(log, world.commit.progress().newest_drawn())?;
         told.lock().push(ticket);
         world.commit.wait([handle], None)?;
         told.lock().push(handle);
@@ -559,7 +567,7 @@ fn cost_of_an_asynchronous_commit() {
                 world.commit.end_of_transaction(LogId(0), pending.begun, pending.ready, None);
             }
             let each = start.elapsed().as_nanos() / count;
-            let metrics = world.commit.metrics();
+            let metrics = world.commit.inspect().metrics();
             let (flushes, waits) = (metrics.flushes.get(), metrics.backpressure_waits.get());
             println!(
                 "{name}, {:?}, {level:?}: {each} ns, {flushes} flushes, {waits} waits for room",
@@ -596,10 +604,10 @@ fn a_shared_flush_serves_and_fails_all_its_logs() {
     };
     let (first, tickets) = begun(&world);
     world.commit.wait(tickets.into_iter().chain([first]), None).expect("the disk is whole");
-    assert!(world.commit.metrics().shared_flushes.get() >= 1);
+    assert!(world.commit.inspect().metrics().shared_flushes.get() >= 1);
     assert!(world.disk.writes() < 5, "{} flushes for five blocks", world.disk.writes());
     assert_eq!(world.durable_csns().len(), 5);
-    assert_eq!(world.commit.shares_flush(), Some(true));
+    assert_eq!(world.commit.inspect().shares_flush(), Some(true));
 
     let world = World::with(settings, Hooks::default());
     world.disk.fail_from_write(2);
@@ -607,9 +615,9 @@ fn a_shared_flush_serves_and_fails_all_its_logs() {
     for ticket in tickets {
         let error = world.commit.wait([ticket], None).expect_err("the flush fails");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
-        assert!(!world.commit.is_committed_ticket(ticket));
+        assert!(!world.commit.progress().is_committed_ticket(ticket));
     }
-    assert!(world.commit.is_committed_ticket(first));
-    assert_eq!(world.commit.watermark(), Csn(2));
+    assert!(world.commit.progress().is_committed_ticket(first));
+    assert_eq!(world.commit.progress().watermark(), Csn(2));
     assert_eq!(world.durable_csns().len(), 1);
 }

@@ -37,7 +37,7 @@ fn a_worker_at_a_full_unit_writes_and_acknowledges_all_logs() {
     let others: Vec<_> = (1..3)
         .map(|log| world.asynchronous(log, Csn::ZERO, Durability::Durable).expect("pre-commits"))
         .collect();
-    let (writes, committed) = (world.disk.writes(), world.commit.metrics().committed.get());
+    let (writes, committed) = (world.disk.writes(), world.commit.inspect().metrics().committed.get());
     let mut tickets = others;
     while world.commit.durability.logs[0].log.unsealed_bytes() < 4096 {
         end(&world, 0);
@@ -47,8 +47,8 @@ fn a_worker_at_a_full_unit_writes_and_acknowledges_all_logs() {
     // A worker of another log.
     end(&world, 2);
     assert_eq!(world.disk.writes(), writes + 3, "one write of each log");
-    assert!(tickets.iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
-    let counted = world.commit.metrics().committed.get() - committed;
+    assert!(tickets.iter().all(|ticket| world.commit.progress().is_committed_ticket(*ticket)));
+    let counted = world.commit.inspect().metrics().committed.get() - committed;
     assert_eq!(counted, tickets.len() as u64, "acknowledged by the worker that wrote");
 }
 
@@ -57,10 +57,10 @@ fn a_worker_collects_when_the_interval_has_passed() {
     let world = world();
     let ticket = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("pre-commits");
     end(&world, 0);
-    assert!(!world.commit.is_committed_ticket(ticket));
+    assert!(!world.commit.progress().is_committed_ticket(ticket));
     world.clock.advance(Duration::from_secs(2));
     end(&world, 0);
-    assert!(world.commit.is_committed_ticket(ticket));
+    assert!(world.commit.progress().is_committed_ticket(ticket));
 }
 
 #[test]
@@ -73,5 +73,5 @@ fn a_failed_write_of_one_log_stops_the_round() {
     world.clock.advance(Duration::from_secs(2));
     end(&world, 0);
     assert!(world.commit.check_commits().is_err());
-    assert!(tickets.iter().any(|ticket| !world.commit.is_committed_ticket(*ticket)));
+    assert!(tickets.iter().any(|ticket| !world.commit.progress().is_committed_ticket(*ticket)));
 }

@@ -56,10 +56,10 @@ fn the_holder_of_the_latch_appends_for_a_group() {
         let mut csns: Vec<u64> = members.into_iter().map(csn).collect();
         csns.sort_unstable();
         assert_eq!(csns, (2..=1 + MEMBERS as u64).collect::<Vec<_>>());
-        assert_eq!(world.commit.metrics().consolidated.get(), MEMBERS as u64);
+        assert_eq!(world.commit.inspect().metrics().consolidated.get(), MEMBERS as u64);
         world.commit.flush_all().expect("the disk is whole");
         assert_eq!(world.durable_csns().len(), 1 + MEMBERS);
-        eventually("acknowledged", || world.commit.metrics().committed.get() == 1 + MEMBERS as u64);
+        eventually("acknowledged", || world.commit.inspect().metrics().committed.get() == 1 + MEMBERS as u64);
     }
 }
 
@@ -69,7 +69,7 @@ fn a_member_may_withdraw() {
     let (holder, members) = beside_members(&world, 1, || append(&world, || false));
     assert!(matches!(holder, Ok(Ok(Some(_)))));
     assert!(members.iter().all(|member| matches!(member, Ok(Ok(None)))));
-    assert_eq!(world.commit.newest_drawn(), Csn(1));
+    assert_eq!(world.commit.progress().newest_drawn(), Csn(1));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_panic_of_the_holder_leaves_the_outcome_unknown() {
         |member: &Appended| matches!(member, Ok(Err(error)) if error.kind() == ErrorKind::OutcomeUnknown);
     assert!(members.iter().all(unknown), "{members:?}");
     // The record of the holder is whole, and nothing is left in the array.
-    assert_eq!((waiting(&world), world.commit.newest_drawn()), (0, Csn(1)));
+    assert_eq!((waiting(&world), world.commit.progress().newest_drawn()), (0, Csn(1)));
     world.commit.flush_all().expect("the disk is whole");
     assert_eq!(world.durable_csns().len(), 1);
 }
@@ -118,8 +118,8 @@ fn members_without_room_wait_for_it_alone() {
         }
     });
     world.commit.flush_all().expect("the disk is whole");
-    assert!(world.commit.metrics().backpressure_waits.get() > 0, "no record had to wait");
-    assert_eq!(world.commit.newest_drawn(), Csn(8 * each));
+    assert!(world.commit.inspect().metrics().backpressure_waits.get() > 0, "no record had to wait");
+    assert_eq!(world.commit.progress().newest_drawn(), Csn(8 * each));
     assert_eq!(world.durable_csns().len() as u64, 8 * each);
 }
 

@@ -41,10 +41,12 @@ fn a_commit_waits_for_what_it_read_and_not_for_what_lies_below() {
     let read = lazy(&world, 1, &[]);
     let ticket = committed(&world, 0, &[read.csn]);
     assert_eq!(world.durable_csns(), [read.csn, ticket.csn].into(), "the straggler's log was written");
-    assert_eq!(world.commit.watermark(), straggler.csn);
-    assert!(world.commit.is_committed(ticket.csn) && world.commit.is_committed(read.csn));
-    assert!(!world.commit.is_committed(straggler.csn));
-    assert_eq!(world.commit.metrics().false_waits.get(), 0);
+    assert_eq!(world.commit.progress().watermark(), straggler.csn);
+    assert!(
+        world.commit.progress().is_committed(ticket.csn) && world.commit.progress().is_committed(read.csn)
+    );
+    assert!(!world.commit.progress().is_committed(straggler.csn));
+    assert_eq!(world.commit.inspect().metrics().false_waits.get(), 0);
 }
 
 #[test]
@@ -58,9 +60,9 @@ fn a_chain_is_committed_when_its_last_link_is_durable() {
         chain.push(lazy(&world, link % 3, &[last, other]));
     }
     lazy(&world, 2, &[]);
-    assert!(chain.iter().all(|ticket| !world.commit.is_committed_ticket(*ticket)));
+    assert!(chain.iter().all(|ticket| !world.commit.progress().is_committed_ticket(*ticket)));
     world.commit.wait_committed(chain[60].csn).expect("commits");
-    assert!(chain.iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
+    assert!(chain.iter().all(|ticket| world.commit.progress().is_committed_ticket(*ticket)));
     let durable = world.durable_csns();
     assert!(chain.iter().all(|ticket| durable.contains(&ticket.csn)));
 }
@@ -72,7 +74,7 @@ fn a_reader_of_a_durable_version_waits_for_its_reads() {
     let between = lazy(&world, 0, &[straggler.csn]);
     let behind = committed(&world, 0, &[]);
     assert_eq!(world.durable_csns(), [between.csn, behind.csn].into(), "the straggler's log was written");
-    assert!(!world.commit.is_committed_ticket(between));
+    assert!(!world.commit.progress().is_committed_ticket(between));
     let last = committed(&world, 2, &[between.csn]);
     assert!(world.durable_csns().is_superset(&[straggler.csn, last.csn].into()));
 }
@@ -83,10 +85,12 @@ fn a_reader_of_too_many_versions_waits_for_the_watermark() {
     let straggler = lazy(&world, 1, &[]);
     let read: Vec<Csn> = (0..20).map(|_| lazy(&world, 0, &[]).csn).collect();
     let ticket = committed(&world, 0, &read);
-    assert!(world.commit.watermark() > ticket.dsn && world.durable_csns().contains(&straggler.csn));
+    assert!(
+        world.commit.progress().watermark() > ticket.dsn && world.durable_csns().contains(&straggler.csn)
+    );
     // What it does not list others cannot look through.
     let last = committed(&world, 1, &[ticket.csn]);
-    assert!(world.commit.is_committed_ticket(last));
+    assert!(world.commit.progress().is_committed_ticket(last));
 }
 
 #[test]
@@ -102,7 +106,7 @@ fn a_reader_waits_for_each_version_that_it_read() {
     world.commit.finish_read_only(&pending).expect("committed already");
     // The straggler is counted, too, if the flusher has run: it writes everything below a lazy
     // commit.
-    eventually("all counted", || world.commit.metrics().of_stage(Stage::Total).len() >= 4);
+    eventually("all counted", || world.commit.inspect().metrics().of_stage(Stage::Total).len() >= 4);
 }
 
 #[test]
@@ -117,7 +121,7 @@ fn those_behind_one_that_is_held_up_are_acknowledged() {
     let behind = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     world.disk.release();
     world.commit.wait([held_up, behind], None).expect("commits");
-    eventually("all counted", || world.commit.metrics().committed_writers.get() == 3);
+    eventually("all counted", || world.commit.inspect().metrics().committed_writers.get() == 3);
 }
 
 /// Threads commit with random predecessors. Whenever a commit is acknowledged, all that it lists,
@@ -132,13 +136,13 @@ fn run(rule: Dependency, threads: u32, commits: u64) -> World {
             scope.spawn(move || {
                 let mut random = Random::from_seed(u64::from(thread) + 7);
                 for i in 0..commits {
-                    let newest = world.commit.newest_drawn().0;
+                    let newest = world.commit.progress().newest_drawn().0;
                     let mut read = Vec::new();
                     for _ in 0..random.below(9) {
                         let csn = Csn(newest.saturating_sub(random.below(12)));
                         // It can only have seen what is published.
                         let known = lists.lock().contains_key(&csn);
-                        if known && world.commit.is_to_be_listed(csn) {
+                        if known && world.commit.listing().is_to_be_listed(csn) {
                             read.push(csn);
                         }
                     }
@@ -173,8 +177,10 @@ fn check(world: &World, lists: &BTreeMap<Csn, Vec<Csn>>, csn: Csn) {
 fn acknowledged_means_durable_with_all_that_is_listed() {
     for rule in [Dependency::Exact, Dependency::Gsn, Dependency::GsnRfa] {
         let world = run(rule, 6, depth(1200).min(300));
-        let metrics = world.commit.metrics();
-        eventually("all counted", || metrics.committed_writers.get() == world.commit.newest_drawn().0);
+        let metrics = world.commit.inspect().metrics();
+        eventually("all counted", || {
+            metrics.committed_writers.get() == world.commit.progress().newest_drawn().0
+        });
     }
 }
 
@@ -183,14 +189,20 @@ fn by_clocks_a_busy_log_holds_back_and_an_idle_one_does_not() {
     let world = world_by(Dependency::Gsn, 3);
     let first = committed(&world, 0, &[]);
     let second = committed(&world, 0, &[]);
-    assert!(world.commit.is_committed_ticket(first) && world.commit.is_committed_ticket(second));
+    assert!(
+        world.commit.progress().is_committed_ticket(first)
+            && world.commit.progress().is_committed_ticket(second)
+    );
     // Its clock is behind, so later commits of other logs need it written.
     let straggler = lazy(&world, 1, &[]);
     let third = committed(&world, 0, &[]);
     assert!(world.durable_csns().contains(&straggler.csn), "its GSN is not above");
     // A record drawn after a scan has a GSN above everything that was there.
     let later = lazy(&world, 2, &[]);
-    assert!(world.commit.is_committed_ticket(third) && !world.commit.is_committed_ticket(later));
+    assert!(
+        world.commit.progress().is_committed_ticket(third)
+            && !world.commit.progress().is_committed_ticket(later)
+    );
 }
 
 #[test]

@@ -49,7 +49,11 @@ fn a_write_that_never_completes_is_given_up() {
             assert!(matches!(kind, ErrorKind::OutcomeUnknown | ErrorKind::Poisoned), "{what}: {kind:?}");
         }
         std::thread::sleep(Duration::from_millis(5));
-        assert!(!world.commit.is_committed_ticket(told.0) && world.commit.is_committed(before.csn), "{what}");
+        assert!(
+            !world.commit.progress().is_committed_ticket(told.0)
+                && world.commit.progress().is_committed(before.csn),
+            "{what}"
+        );
     }
 }
 
@@ -73,7 +77,10 @@ fn a_panic_in_a_write_wakes_the_waiters_behind_it() {
         let durable = world.durable_csns();
         let is_kept = |told: &Ticket| durable.contains(&told.csn);
         assert!(told.into_iter().flatten().flatten().all(|told| is_kept(&told)), "{what}");
-        assert!(world.commit.check_whole().is_err() && world.commit.is_committed(before.csn), "{what}");
+        assert!(
+            world.commit.check_whole().is_err() && world.commit.progress().is_committed(before.csn),
+            "{what}"
+        );
     }
 }
 
@@ -96,7 +103,7 @@ fn a_hanging_write_beside_a_failed_one_does_not_block_close() {
         let theirs = world.clone();
         let closed = in_time(&what, move || theirs.commit.close());
         assert_eq!(closed.expect_err("poisoned").kind(), ErrorKind::Poisoned, "{what}");
-        assert!(!world.commit.is_committed_ticket(ticket));
+        assert!(!world.commit.progress().is_committed_ticket(ticket));
         disk.release();
     }
 }
@@ -250,8 +257,10 @@ fn what_a_thread_leaves_is_written_whether_it_ended_or_panicked() {
             assert_eq!(thread.join().is_err(), panics);
             tickets.extend(receive);
         }
-        eventually(&what, || tickets.iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
-        eventually(&what, || world.commit.metrics().committed.get() == tickets.len() as u64);
+        eventually(&what, || {
+            tickets.iter().all(|ticket| world.commit.progress().is_committed_ticket(*ticket))
+        });
+        eventually(&what, || world.commit.inspect().metrics().committed.get() == tickets.len() as u64);
         assert!(world.commit.poisoned().is_none());
         let durable = world.durable_csns();
         assert!(tickets.iter().all(|ticket| durable.contains(&ticket.csn)), "{what}");

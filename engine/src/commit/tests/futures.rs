@@ -53,7 +53,11 @@ fn a_waker_is_called_by_the_late_acknowledger() {
         .collect();
     let write = |log: usize| {
         let block = core.durability.logs[log].take_block().expect("one");
-        core.writes.write_inline(&core.durability.logs[log], block, &world.commit.metrics().leader_flushes);
+        core.writes.write_inline(
+            &core.durability.logs[log],
+            block,
+            &world.commit.inspect().metrics().leader_flushes,
+        );
     };
     let first = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
     let second = world.asynchronous(1, first.csn, Durability::Durable).expect("room");

@@ -23,7 +23,7 @@ fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
     let settings =
         Settings { dependency: Some(dependency), count_false_waits: true, ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
-    let (core, metrics) = (&world.commit, world.commit.metrics());
+    let (core, metrics) = (&world.commit, world.commit.inspect().metrics());
     let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     let pending = world.pending(if read { other.csn } else { Csn::ZERO }, Durability::Durable, true);
     let ticket = world.precommit(0, pending).expect("pre-commits");
@@ -51,11 +51,12 @@ fn a_wait_for_unrelated_commits_alone_is_false() {
 fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
     let settings = Settings { dependency: Some(Dependency::Exact), ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
-    let (core, metrics) = (&world.commit, world.commit.metrics());
+    let (core, metrics) = (&world.commit, world.commit.inspect().metrics());
     let pending = world.pending(Csn::ZERO, Durability::Durable, true);
     let ticket = world.precommit(0, pending).expect("pre-commits");
     world.commit.finish(ticket, &pending).expect("commits");
-    core.acknowledgments.count_held_up(ticket.csn, &pending.predecessors, || core.is_committed(ticket.csn));
+    core.acknowledgments
+        .count_held_up(ticket.csn, &pending.predecessors, || core.progress().is_committed(ticket.csn));
     assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (1, 0));
 }
 
@@ -65,7 +66,7 @@ fn beside_an_idle_log(idle_logs: IdleLogs) -> (Duration, u64) {
     let dependency = Some(Dependency::Gsn);
     let settings = Settings { dependency, idle_logs, ..settings(Preset::Autonomous) };
     let world = World::with(settings, Hooks::default());
-    let committed = || world.commit.metrics().committed_writers.get();
+    let committed = || world.commit.inspect().metrics().committed_writers.get();
     let mut shortest = Duration::MAX;
     for n in 1..=5 {
         let begun = world.clock.now();
@@ -74,7 +75,7 @@ fn beside_an_idle_log(idle_logs: IdleLogs) -> (Duration, u64) {
         eventually("acknowledged", || committed() == n);
         shortest = shortest.min(world.clock.now().since(begun));
     }
-    (shortest, world.commit.metrics().barriers.get())
+    (shortest, world.commit.inspect().metrics().barriers.get())
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn the_next_commit_of_an_idle_log_releases_the_others() {
     assert!(stragglers.are_behind(needed), "log 0 has no record");
     world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     assert!(!stragglers.are_behind(needed), "its new record is above");
-    eventually("acknowledged", || world.commit.metrics().committed_writers.get() == 2);
+    eventually("acknowledged", || world.commit.inspect().metrics().committed_writers.get() == 2);
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
         ..settings(Preset::Autonomous)
     };
     let world = World::with(settings, Hooks::default());
-    let (core, metrics) = (&world.commit, world.commit.metrics());
+    let (core, metrics) = (&world.commit, world.commit.inspect().metrics());
     let other = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     for n in 0..10 {
         let read = if n % 2 == 0 { other.csn } else { Csn::ZERO };
@@ -144,7 +145,7 @@ fn a_bounded_loss_commit_is_not_held_up_by_a_lazy_one() {
             let first = world.asynchronous(0, Csn::ZERO, Durability::BoundedLoss).expect("room");
             let second = world.asynchronous(0, first.csn, Durability::BoundedLoss).expect("room");
             // To ask for it causes nothing.
-            eventually("as durable as was promised", || world.commit.is_committed_ticket(second));
+            eventually("as durable as was promised", || world.commit.progress().is_committed_ticket(second));
         }
     }
 }
@@ -219,6 +220,6 @@ fn a_log_without_writes_releases_the_commits_it_held_up() {
         drop(lead);
         core.durability.watermark.settle(LogId(2), None, &latch);
         drop(latch);
-        eventually("acknowledged", || world.commit.metrics().committed_writers.get() == 2);
+        eventually("acknowledged", || world.commit.inspect().metrics().committed_writers.get() == 2);
     }
 }

@@ -30,6 +30,7 @@ mod stealing;
 #[cfg(not(feature = "shuttle"))]
 mod stress;
 
+use super::core::log_writer::LogWriter;
 use super::start::QUEUE_ENTRIES;
 use super::*;
 use crate::base::checksum::crc;
@@ -38,7 +39,7 @@ use crate::base::depth::spread;
 use crate::base::settings::{
     Acknowledger, Append, Dependency, Durability, MethodSetting, Preset, Queue, Writer,
 };
-use crate::base::{Epoch, SegmentId};
+use crate::base::{Epoch, Gsn, SegmentId};
 use crate::device::Storage;
 use crate::log::memory::LogMemory;
 use crate::log::memory::{MemoryId, MemoryState, find, needed_bytes};
@@ -223,7 +224,7 @@ impl World {
     pub fn precommit(&self, log: u32, mut pending: Pending) -> Result<Ticket> {
         let gsn = self.meet(LogId(log), &mut pending);
         let mut body = vec![log as u8; self.body_bytes];
-        for csn in self.commit.to_list(&pending).unwrap_or_default() {
+        for csn in self.commit.listing().to_list(&pending).unwrap_or_default() {
             body.extend(csn.0.to_le_bytes());
         }
         let record =
@@ -240,7 +241,7 @@ impl World {
                 let mut body = crate::log::Fragment { number, count: 2 }.encode().to_vec();
                 body.resize(self.body_bytes, number as u8);
                 if number == 0 {
-                    for csn in self.commit.to_list(&pending).unwrap_or_default() {
+                    for csn in self.commit.listing().to_list(&pending).unwrap_or_default() {
                         body.extend(csn.0.to_le_bytes());
                     }
                 }
@@ -260,11 +261,15 @@ impl World {
     /// Where there are clocks: that of a transaction that met its predecessors.
     fn meet(&self, log: LogId, pending: &mut Pending) -> Gsn {
         let (mut gsn, read) = (Gsn(0), pending.predecessors);
-        if self.commit.goes_by_clocks() {
+        if self.commit.listing().goes_by_clocks() {
             pending.alone = true;
-            for csn in read.all().unwrap_or_default().iter().filter(|csn| self.commit.is_to_be_listed(**csn))
+            for csn in read
+                .all()
+                .unwrap_or_default()
+                .iter()
+                .filter(|csn| self.commit.listing().is_to_be_listed(**csn))
             {
-                match self.commit.clock_of(*csn) {
+                match self.commit.listing().clock_of(*csn) {
                     Some((of, other)) => {
                         gsn = gsn.max(of);
                         pending.alone &= other == log;

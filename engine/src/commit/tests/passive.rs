@@ -43,7 +43,7 @@ fn a_drained_log_does_not_take_another_logs_clock() {
     let clocks = core.clocks.as_ref().expect("the rule goes by them").clocks();
     assert!(clocks.holds_back(LogId(0), Gsn(150)), "a record that is not durable may be within reach");
     core.durability.rescan();
-    assert!(world.commit.watermark() <= volatile.csn);
+    assert!(world.commit.progress().watermark() <= volatile.csn);
     // A waiter for it causes the fence.
     world.commit.wait([volatile], None).expect("commits");
     assert!(world.durable_csns().contains(&volatile.csn));
@@ -60,11 +60,15 @@ fn what_was_committed_before_a_failure_can_be_read_after_it() {
         } else {
             let ticket = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
             let block = core.durability.logs[0].take_block().expect("just appended");
-            core.writes.write_inline(&core.durability.logs[0], block, &world.commit.metrics().leader_flushes);
+            core.writes.write_inline(
+                &core.durability.logs[0],
+                block,
+                &world.commit.inspect().metrics().leader_flushes,
+            );
             ticket
         };
         core.failure.fail(Error::new(ErrorKind::Io, "a write failed"));
-        assert!(world.commit.is_committed_ticket(ticket), "{preset}");
+        assert!(world.commit.progress().is_committed_ticket(ticket), "{preset}");
         world.commit.wait_committed(ticket.csn).unwrap_or_else(|error| panic!("{preset}: {error}"));
     }
 }
@@ -80,8 +84,8 @@ fn a_fenced_straggler_releases_the_commits_it_held_up() {
     world.blocking(0, Csn::ZERO).expect("commits");
     let now = world.clock.now();
     world.commit.end_of_transaction(LogId(1), now, now, None);
-    eventually("acknowledged", || world.commit.is_committed_ticket(held_up));
-    eventually("counted", || world.commit.metrics().committed_writers.get() == 3);
+    eventually("acknowledged", || world.commit.progress().is_committed_ticket(held_up));
+    eventually("counted", || world.commit.inspect().metrics().committed_writers.get() == 3);
 }
 
 /// Regression: one log held W back with a record outside mapped memory, and another with an
@@ -102,7 +106,7 @@ fn a_block_is_demanded_beside_a_fence() {
     world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("room");
     let ticket = world.asynchronous(2, Csn::ZERO, Durability::Lazy).expect("room");
     world.commit.waiting.demand_others(ticket);
-    eventually("written", || world.commit.is_committed_ticket(ticket));
+    eventually("written", || world.commit.progress().is_committed_ticket(ticket));
 }
 
 /// A thread that fences for others acknowledges nothing, so a committer with a full queue does.
@@ -142,7 +146,7 @@ fn records_of_one_transaction_in_two_logs_are_fenced_once() {
         let durable = world.durable_csns();
         assert!(durable.contains(&ticket.csn) && durable.contains(&Csn(ticket.csn.0 - 1)), "{durable:?}");
         world.commit.finish(ticket, &pending).expect("commits");
-        (world.commit.metrics().fences.get(), world.commit.metrics().drained.get())
+        (world.commit.inspect().metrics().fences.get(), world.commit.inspect().metrics().drained.get())
     };
     assert_eq!(fences(None), (1, 0));
     assert_eq!(fences(Some(MemoryFence::Latched)), (2, 0));
@@ -202,7 +206,7 @@ fn a_panic_under_the_latch_acknowledges_no_waiter() {
         core.durability.settle(&core.durability.logs[0], &core.durability.logs[0].log.lock());
         core.durability.rescan();
         let durable = world.durable_csns();
-        assert!((1..world.commit.watermark().0).all(|csn| durable.contains(&Csn(csn))));
+        assert!((1..world.commit.progress().watermark().0).all(|csn| durable.contains(&Csn(csn))));
         let is_kept = |told: Result<Ticket>| told.is_ok_and(|ticket| durable.contains(&ticket.csn));
         if let Ok(first) = first {
             assert!(is_kept(first) && is_kept(second));

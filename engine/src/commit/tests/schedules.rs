@@ -53,7 +53,7 @@ impl Explored {
     }
 
     fn pending(&self, durability: Durability, waits: bool) -> Pending {
-        self.world.pending(self.world.commit.newest_drawn(), durability, waits)
+        self.world.pending(self.world.commit.progress().newest_drawn(), durability, waits)
     }
 
     fn note(&self, ticket: Ticket, divided: bool) -> Ticket {
@@ -113,10 +113,11 @@ fn explore(settings: &Settings, count: u32, prepare: fn(&Explored), script: fn(&
         }
         let commit = &explored.world.commit;
         commit.close().expect("the disk is whole");
-        assert!(commit.watermark() > commit.newest_drawn());
+        assert!(commit.progress().watermark() > commit.progress().newest_drawn());
         // The first fragment of each has a CSN, too.
-        let told = commit.metrics().committed_writers.get() + explored.divided.load(Ordering::Relaxed);
-        assert_eq!(told, commit.newest_drawn().0);
+        let told =
+            commit.inspect().metrics().committed_writers.get() + explored.divided.load(Ordering::Relaxed);
+        assert_eq!(told, commit.progress().newest_drawn().0);
     });
 }
 

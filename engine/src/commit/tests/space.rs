@@ -10,7 +10,7 @@ impl World {
 
     fn free_log(&self) {
         self.commit.environment.segments.pretend_full(false);
-        self.commit.recycle(Csn::MAX, Csn::MAX).expect("recycles");
+        self.commit.space().recycle(Csn::MAX, Csn::MAX).expect("recycles");
     }
 }
 
@@ -34,7 +34,7 @@ fn a_full_log_asks_for_space_and_continues_with_it() {
     std::thread::scope(|scope| {
         let committer = scope.spawn(|| world.blocking(0, Csn::ZERO));
         eventually("asked", || looks.load(Ordering::SeqCst) > 0);
-        assert_eq!(world.commit.newest_drawn(), Csn(0), "nothing is drawn before there is space");
+        assert_eq!(world.commit.progress().newest_drawn(), Csn(0), "nothing is drawn before there is space");
         world.free_log();
         committer.join().expect("no panic").expect("commits");
     });

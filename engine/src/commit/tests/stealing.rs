@@ -65,18 +65,20 @@ fn a_worker_writes_its_neighbours_bytes_in_the_same_write() {
     let world = world(settings(3));
     world.warm(3);
     let (own, first, second) = (world.fill(0, 2100), world.fill(1, 1200), world.fill(2, 1200));
-    let before = world.commit.metrics().device_writes.get();
+    let before = world.commit.inspect().metrics().device_writes.get();
     world.end(0);
     assert_eq!((0..3).map(|log| world.unsealed(log)).collect::<Vec<_>>(), [0, 0, 0]);
-    assert_eq!(world.commit.metrics().device_writes.get(), before + 1, "one write for three logs");
-    assert_eq!(world.commit.metrics().stolen_blocks.get(), 2);
-    assert!(!world.commit.is_committed(own.csn) && !world.commit.is_committed(first.csn));
+    assert_eq!(world.commit.inspect().metrics().device_writes.get(), before + 1, "one write for three logs");
+    assert_eq!(world.commit.inspect().metrics().stolen_blocks.get(), 2);
+    assert!(
+        !world.commit.progress().is_committed(own.csn) && !world.commit.progress().is_committed(first.csn)
+    );
     // A waiter for the owner's record reaps the helper's write.
     world.commit.wait([first], None).expect("commits");
-    assert!([own, first, second].iter().all(|ticket| world.commit.is_committed_ticket(*ticket)));
+    assert!([own, first, second].iter().all(|ticket| world.commit.progress().is_committed_ticket(*ticket)));
     assert!(world.durable_csns().is_superset(&[own.csn, first.csn, second.csn].into()));
-    assert!(world.commit.watermark() > second.csn);
-    assert_eq!(world.commit.metrics().committed.get(), world.commit.newest_drawn().0);
+    assert!(world.commit.progress().watermark() > second.csn);
+    assert_eq!(world.commit.inspect().metrics().committed.get(), world.commit.progress().newest_drawn().0);
 }
 
 #[test]
@@ -112,7 +114,7 @@ fn what_is_written_because_it_is_due_takes_neighbours_along() {
     world.end(0);
     assert_eq!((world.unsealed(0), world.unsealed(1)), (0, 0));
     world.commit.wait([own], None).expect("commits");
-    assert!(world.commit.watermark() > own.csn);
+    assert!(world.commit.progress().watermark() > own.csn);
 }
 
 /// Full buffers are sealed ahead: behind the oldest, which is written, the next has its place
@@ -133,7 +135,7 @@ fn nothing_is_stolen_behind_a_block_that_is_not_the_newest() {
     world.commit.wait(all.iter().copied(), None).expect("commits");
     let csns = all.iter().map(|ticket| ticket.csn).collect();
     assert!(world.durable_csns().is_superset(&csns), "{csns:?}");
-    assert!(world.commit.metrics().stolen_blocks.get() <= 1);
+    assert!(world.commit.inspect().metrics().stolen_blocks.get() <= 1);
 }
 
 #[test]
@@ -173,18 +175,18 @@ fn a_stolen_block_that_completes_early_is_parked() {
     world.end(1);
     let (own, stolen) = (world.fill(0, 2100), world.fill(1, 2100));
     world.end(0);
-    assert_eq!(world.commit.metrics().stolen_blocks.get(), 1);
+    assert_eq!(world.commit.inspect().metrics().stolen_blocks.get(), 1);
     let core = &world.commit;
     let lead = world.commit.writes.try_become_leader(&core.durability.logs[0]).expect("free");
     assert!(core.writes.reap(&core.durability.logs[0], true));
     core.acknowledgments.publish();
     drop(lead);
-    assert!(world.commit.is_committed(own.csn), "the helper's own record");
+    assert!(world.commit.progress().is_committed(own.csn), "the helper's own record");
     assert!(core.durability.logs[1].log.durable_csn() < first.csn, "parked behind the owner's own block");
-    assert!(!world.commit.is_committed(stolen.csn) && !world.durable_csns().contains(&stolen.csn));
+    assert!(!world.commit.progress().is_committed(stolen.csn) && !world.durable_csns().contains(&stolen.csn));
     world.commit.wait([first], None).expect("commits");
     assert!(
-        world.commit.is_committed_ticket(stolen),
+        world.commit.progress().is_committed_ticket(stolen),
         "the thread that completed the first block acknowledged both"
     );
 }
@@ -204,10 +206,10 @@ fn a_flusher_reaps_what_the_worker_submitted() {
     assert_eq!(log.in_flight(), 1, "the worker has submitted its write");
     // The disk of these tests completes a write at one look of three, unless a thread waits.
     for _ in 0..6 {
-        let before = world.commit.metrics().flusher_flushes.get();
+        let before = world.commit.inspect().metrics().flusher_flushes.get();
         world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
         writes.flushers.delegate(log, levels::NOW);
-        eventually("written", || world.commit.metrics().flusher_flushes.get() > before);
+        eventually("written", || world.commit.inspect().metrics().flusher_flushes.get() > before);
         eventually("the flusher has resigned", || !log.has_leader());
     }
     assert!(log.log.durable_csn() >= first.csn, "the worker's write, and what was written after it");
@@ -218,7 +220,7 @@ fn a_failed_write_of_helper_or_owner_reaches_both() {
     for victim_fails in [false, true] {
         let world = world(settings(2));
         world.warm(2);
-        let before = world.commit.metrics().committed.get();
+        let before = world.commit.inspect().metrics().committed.get();
         let mut tickets = Vec::new();
         if victim_fails {
             tickets.push(world.fill(1, 4096));
@@ -226,7 +228,7 @@ fn a_failed_write_of_helper_or_owner_reaches_both() {
         }
         tickets.extend([world.fill(0, 2100), world.fill(1, 2100)]);
         world.end(0);
-        assert_eq!(world.commit.metrics().stolen_blocks.get(), 1);
+        assert_eq!(world.commit.inspect().metrics().stolen_blocks.get(), 1);
         world.disk.fail_from_write(1);
         let error = world.commit.wait([tickets[0]], None).expect_err("its write fails");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
@@ -241,9 +243,9 @@ fn a_failed_write_of_helper_or_owner_reaches_both() {
         for ticket in tickets {
             let error = world.commit.wait([ticket], None).expect_err("nothing is acknowledged");
             assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
-            assert!(!world.commit.is_committed(ticket.csn));
+            assert!(!world.commit.progress().is_committed(ticket.csn));
         }
-        assert_eq!(world.commit.metrics().committed.get(), before);
+        assert_eq!(world.commit.inspect().metrics().committed.get(), before);
         assert_eq!(world.blocking(0, Csn::ZERO).expect_err("poisoned").kind(), ErrorKind::Poisoned);
     }
 }
@@ -267,10 +269,10 @@ fn an_idle_log_holds_nothing_back_so_no_barrier_is_needed() {
     let world = World::new(Preset::Autonomous, 3);
     world.blocking(1, Csn::ZERO).expect("commits");
     for _ in 0..50 {
-        let ticket = world.blocking(0, world.commit.newest_drawn()).expect("commits");
-        assert!(world.commit.watermark() > ticket.csn);
+        let ticket = world.blocking(0, world.commit.progress().newest_drawn()).expect("commits");
+        assert!(world.commit.progress().watermark() > ticket.csn);
     }
-    assert_eq!(world.commit.metrics().device_writes.get(), 51, "and no log is written for it");
+    assert_eq!(world.commit.inspect().metrics().device_writes.get(), 51, "and no log is written for it");
 }
 
 /// Percent of transactions after which a worker acknowledges, with eight workers.
@@ -300,13 +302,13 @@ fn acknowledgments(odds: u32) -> u64 {
             let log = &commit.durability.logs[0];
             let leader = commit.writes.try_become_leader(log);
             let block = log.take_block().expect("just appended");
-            commit.writes.write_inline(log, block, &commit.metrics().leader_flushes);
+            commit.writes.write_inline(log, block, &commit.inspect().metrics().leader_flushes);
             commit.durability.rescan();
             drop(leader);
-            let before = commit.metrics().committed.get();
+            let before = commit.inspect().metrics().committed.get();
             world.end(0);
-            at_once += u64::from(commit.metrics().committed.get() > before);
-            assert!(commit.is_committed_ticket(ticket));
+            at_once += u64::from(commit.inspect().metrics().committed.get() > before);
+            assert!(commit.progress().is_committed_ticket(ticket));
         }
         done.wait();
         at_once * 100 / rounds
@@ -328,7 +330,7 @@ fn a_forced_commit_is_acknowledged_with_its_write() {
     let clock = Clock::manual();
     clock.advance(Duration::from_millis(1));
     let world = World::with_clock(settings, Hooks::default(), clock);
-    let metrics = world.commit.metrics();
+    let metrics = world.commit.inspect().metrics();
     while metrics.idle_flushes.get() == 0 {
         world.clock.advance(Duration::from_secs(1));
         // Only a thread that sleeps is idle, whatever its clock says.
@@ -336,6 +338,6 @@ fn a_forced_commit_is_acknowledged_with_its_write() {
         world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
         world.end(0);
     }
-    let all = world.commit.newest_drawn().0;
+    let all = world.commit.progress().newest_drawn().0;
     eventually("acknowledged, while time stands still", || metrics.committed.get() == all);
 }

@@ -25,7 +25,7 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
     let mut last = None;
     for i in 0..commits {
         // Mostly the newest there is, as under contention; sometimes nothing.
-        let dsn = if random.chance(1, 4) { Csn::ZERO } else { world.commit.newest_drawn() };
+        let dsn = if random.chance(1, 4) { Csn::ZERO } else { world.commit.progress().newest_drawn() };
         let told = match random.below(8) {
             0 => {
                 let level = [Durability::Durable, Durability::BoundedLoss, Durability::Lazy];
@@ -45,7 +45,7 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
         if let Some(ticket) = told
             && (i % 16 == 0)
         {
-            let w = world.commit.watermark();
+            let w = world.commit.progress().watermark();
             let durable = world.durable_csns();
             assert!(durable.contains(&ticket.csn), "{ticket:?} was acknowledged");
             let closed = w.0.max(ticket.dsn.0 + 1);
@@ -68,7 +68,7 @@ fn acknowledged_means_durable_with_all_it_depends_on() {
     for writer in [Writer::Worker, Writer::Leader] {
         let settings = Settings { logs: 3, writer: Some(writer), ..settings(Preset::Autonomous) };
         let world = run(settings, 6, depth(200).max(64), Duration::from_micros(20));
-        assert!(world.commit.watermark() > world.commit.newest_drawn());
+        assert!(world.commit.progress().watermark() > world.commit.progress().newest_drawn());
     }
 }
 
@@ -78,7 +78,7 @@ fn acknowledged_means_durable_for_records_appended_in_groups() {
     for preset in [Preset::Group, Preset::Pipelined] {
         let settings = Settings { append: Append::Consolidated, ..settings(preset) };
         let world = run(settings, 8, depth(200).max(64), Duration::ZERO);
-        assert_eq!(world.durable_csns().len() as u64, world.commit.newest_drawn().0, "{preset}");
+        assert_eq!(world.durable_csns().len() as u64, world.commit.progress().newest_drawn().0, "{preset}");
     }
 }
 
@@ -87,8 +87,10 @@ fn a_change_of_leaders_strands_no_follower() {
     for gather_max in [0, 1] {
         let settings = Settings { preset: Preset::Group, logs: 1, gather_max, ..Settings::default() };
         let world = run(settings, 16, depth(400).min(100), Duration::from_micros(200));
-        let metrics = world.commit.metrics();
-        eventually("all counted", || metrics.committed_writers.get() == world.commit.newest_drawn().0);
+        let metrics = world.commit.inspect().metrics();
+        eventually("all counted", || {
+            metrics.committed_writers.get() == world.commit.progress().newest_drawn().0
+        });
         // Also where a leader waits for no follower: it writes what arrived during the previous
         // write.
         assert!(metrics.group_size() > 1.0, "{}", metrics.group_size());
@@ -111,13 +113,13 @@ fn committers_released_by_a_write_are_in_the_next_one() {
             });
             eventually("the first write has begun", || world.disk.writes() == 1);
             scope.spawn(|| world.blocking(0, Csn::ZERO).expect("commits"));
-            eventually("the second waits", || world.commit.newest_drawn() == Csn(2));
+            eventually("the second waits", || world.commit.progress().newest_drawn() == Csn(2));
             // So long a write is worth as long a wait, and that does not end before the first is
             // back.
             world.clock.advance(Duration::from_millis(100));
             world.disk.release();
         });
-        assert_eq!(world.commit.metrics().flushes.get(), 2, "{preset:?}");
+        assert_eq!(world.commit.inspect().metrics().flushes.get(), 2, "{preset:?}");
     }
 }
 
@@ -127,9 +129,9 @@ fn a_slow_device_groups_by_itself() {
     world.disk.set_delay(Duration::from_millis(3));
     eventually("the writes are known to be slow", || {
         world.blocking(0, Csn::ZERO).expect("commits");
-        world.commit.mean_write() >= Duration::from_millis(2)
+        world.commit.inspect().mean_write() >= Duration::from_millis(2)
     });
-    let metrics = world.commit.metrics();
+    let metrics = world.commit.inspect().metrics();
     let flushes = metrics.flushes.get();
     for _ in 0..300 {
         world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
@@ -145,7 +147,7 @@ fn log_buffers_follow_a_device_that_changes_its_speed() {
     const RECORDS: u64 = 10_000;
     let mut world = World::new(Preset::Pipelined, 1);
     world.body_bytes = 500;
-    let first = world.commit.log_buffer_bytes();
+    let first = world.commit.inspect().log_buffer_bytes();
     world.disk.hold();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -153,21 +155,21 @@ fn log_buffers_follow_a_device_that_changes_its_speed() {
                 world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
             }
         });
-        eventually("a full buffer", || world.commit.metrics().backpressure_waits.get() > 0);
+        eventually("a full buffer", || world.commit.inspect().metrics().backpressure_waits.get() > 0);
         world.disk.release();
     });
     world.commit.flush_all().expect("the disk is whole");
-    let longest = world.commit.log_buffer_bytes();
+    let longest = world.commit.inspect().log_buffer_bytes();
     assert!(longest > first && longest <= Settings::default().log_buffer_bytes(), "{longest}");
     let mut commits = 0;
-    while world.commit.log_buffer_bytes() >= longest {
+    while world.commit.inspect().log_buffer_bytes() >= longest {
         world.blocking(0, Csn::ZERO).expect("commits");
         commits += 1;
         assert!(commits <= 3000, "they stay long");
     }
     assert_eq!(
         world.durable_csns().len() as u64,
-        world.commit.newest_drawn().0,
+        world.commit.progress().newest_drawn().0,
         "nothing is lost on the way"
     );
 }
@@ -180,13 +182,13 @@ fn threads_that_come_and_go_leave_nothing_behind() {
             for thread in 0..4 {
                 let world = &world;
                 scope.spawn(move || {
-                    let dsn = world.commit.newest_drawn();
+                    let dsn = world.commit.progress().newest_drawn();
                     world.asynchronous(thread % 2, dsn, Durability::Durable).expect("pre-commits");
                 });
             }
         });
         let expected = u64::from(round + 1) * 4;
-        eventually("flushed without them", || world.commit.metrics().committed.get() == expected);
+        eventually("flushed without them", || world.commit.inspect().metrics().committed.get() == expected);
     }
 }
 
@@ -198,9 +200,9 @@ fn w_never_passes_a_csn_that_is_not_durable() {
         for log in 0..4 {
             let (world, stop) = (&world, &stop);
             scope.spawn(move || {
-                while !stop.load(Ordering::SeqCst) && world.commit.newest_drawn() < Csn(20_000) {
+                while !stop.load(Ordering::SeqCst) && world.commit.progress().newest_drawn() < Csn(20_000) {
                     world
-                        .asynchronous(log, world.commit.newest_drawn(), Durability::Durable)
+                        .asynchronous(log, world.commit.progress().newest_drawn(), Durability::Durable)
                         .expect("pre-commits");
                     std::thread::sleep(Duration::from_micros(50));
                 }
@@ -256,7 +258,7 @@ fn many_waiters_leave_writing_to_the_flusher() {
     let world = World::new(Preset::Auto, 1);
     world.disk.set_delay(Duration::from_micros(200));
     let flushes = || {
-        let metrics = world.commit.metrics();
+        let metrics = world.commit.inspect().metrics();
         (metrics.leader_flushes.get(), metrics.flusher_flushes.get())
     };
     let max_leader_waiters = 32 * crate::sync::thread::processors();
@@ -279,5 +281,5 @@ fn many_waiters_leave_writing_to_the_flusher() {
     let (by_leaders, by_flusher) = flushes();
     commit(1);
     assert!(flushes().0 > by_leaders && flushes().1 <= by_flusher + 2, "{:?}", flushes());
-    assert_eq!(world.commit.metrics().committed.get(), 50 * (max_leader_waiters as u64 + 9));
+    assert_eq!(world.commit.inspect().metrics().committed.get(), 50 * (max_leader_waiters as u64 + 9));
 }
