@@ -4,12 +4,12 @@
 use crate::objects;
 use crate::place::Place;
 use crate::progress::Progress;
+use crate::raw_writes::{RawWrites, SCRATCH, raw_durable_write};
 use crate::reads::{self, Pattern, ReadLine, SEQUENTIAL_BYTES};
 use crate::report::Floor;
 use crate::rows::fill;
 use anyhow::Result;
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::device::probe::{RawWrites, raw_durable_write};
 use quenchdb::internals::device::{AlignedBuffer, File, OpenMode, Storage};
 use serde::Serialize;
 use std::sync::Arc;
@@ -103,8 +103,6 @@ pub(crate) struct Scratch<'a> {
     storage: &'a Arc<dyn Storage>,
     pub(crate) file: Arc<dyn File>,
 }
-
-const SCRATCH: &str = "quench-bench.tmp";
 
 impl<'a> Scratch<'a> {
     /// Not zeros: a device may store zeros without any write.

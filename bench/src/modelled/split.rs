@@ -31,10 +31,6 @@ impl SplitStorage {
         let is_log = path.split('/').next() == Some(DIRECTORY);
         if is_log { &*self.log } else { &*self.data }
     }
-
-    fn parts(&self) -> [&dyn Storage; 2] {
-        [&*self.data, &*self.log]
-    }
 }
 
 impl Storage for SplitStorage {
@@ -70,7 +66,6 @@ impl Storage for SplitStorage {
             fua: data.fua && log.fua,
             append_only: log.append_only,
             extent_bytes: data.extent_bytes,
-            // A result of a probe applies only to the same pair of devices.
             device_number: data.device_number.rotate_left(13) ^ log.device_number,
             io_uring: log.io_uring,
             direct_io: log.direct_io,
@@ -80,14 +75,6 @@ impl Storage for SplitStorage {
     /// Returns the method of the log, which makes commits durable.
     fn durability(&self) -> DurabilityMethod {
         self.log.durability()
-    }
-
-    fn set_durability(&self, method: DurabilityMethod) {
-        for part in self.parts() {
-            if part.facts().volatile_cache {
-                part.set_durability(method);
-            }
-        }
     }
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {

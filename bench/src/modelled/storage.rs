@@ -40,16 +40,8 @@ impl ModelledStorage {
             DeviceTrust::Device => false,
             _ => true,
         };
-        if volatile_cache {
-            inner.set_durability(DurabilityMethod::Dsync);
-        }
         let method = if volatile_cache { DurabilityMethod::Dsync } else { inner.durability() };
-        let shared = Shared {
-            device,
-            clock: Clock::real(),
-            method: Mutex::new(method),
-            files: Mutex::new(Files::default()),
-        };
+        let shared = Shared { device, clock: Clock::real(), method, files: Mutex::new(Files::default()) };
         ModelledStorage { inner, volatile_cache, shared: Arc::new(shared) }
     }
 
@@ -91,7 +83,7 @@ impl Storage for ModelledStorage {
     /// Reports `io_uring`, because the queue is asynchronous with any storage inside.
     fn facts(&self) -> DeviceFacts {
         let (inner, name) = (self.inner.facts(), self.shared.device.figures().name);
-        // A probe of the device inside does not apply to this one.
+        // Its flushes are not those of the device inside.
         let number = |number: u64, byte: u8| number.rotate_left(7) ^ u64::from(byte);
         DeviceFacts {
             name: name.into(),
@@ -104,12 +96,7 @@ impl Storage for ModelledStorage {
     }
 
     fn durability(&self) -> DurabilityMethod {
-        self.shared.method()
-    }
-
-    fn set_durability(&self, method: DurabilityMethod) {
-        *locked(&self.shared.method) = method;
-        self.inner.set_durability(method);
+        self.shared.method
     }
 
     fn own_memory(&self) -> Option<PathBuf> {

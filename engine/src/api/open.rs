@@ -8,14 +8,13 @@ use super::typed::TypedTables;
 use super::{maintenance, monitor, ownership, refuse};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
-use crate::base::settings::{MethodSetting, Preset, Settings, Writer};
+use crate::base::settings::{Settings, Writer};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Result};
 use crate::buffer::{Pool, ReadAheadThread};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel, StoredPages};
 use crate::commit::{Commit, Hooks, Start, presets};
-use crate::device::probe::{self, ProbeReport};
 use crate::device::topology::NumaNodes;
-use crate::device::{DurabilityMethod, File, Storage};
+use crate::device::{File, Storage};
 use crate::feed::CountedEpochs;
 use crate::log::{DIRECTORY, segment_id};
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
@@ -25,7 +24,6 @@ use crate::sync::{Mutex, Ours};
 use crate::transaction::{Limits, TransactionSystem};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Called now and then during long work, with a text that names the work and its unit
 /// (`log bytes scanned`), how much is done, and how much there is.
@@ -187,8 +185,7 @@ struct Files {
 
 fn open_newest(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Files> {
     let lock = storage.lock(!settings.read_only)?;
-    let (claimed, file, mut manifest) = open_or_create(&**storage, settings)?;
-    choose_method(storage, settings, &mut manifest)?;
+    let (claimed, file, manifest) = open_or_create(&**storage, settings)?;
     let store = match claimed {
         Some(pages) => PageStore::open(storage, &manifest, pages)?,
         None => {
@@ -413,43 +410,6 @@ fn always_bytes(settings: &Settings) -> u64 {
 
 fn cores() -> usize {
     crate::sync::thread::processors()
-}
-
-/// How long the probe measures each method.
-const PROBE_TIME: Duration = Duration::from_millis(25);
-
-/// Measures how writes are made durable best, where that matters and is not set. The manifest keeps
-/// the result for as long as the database stays on the same device.
-fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: &mut Manifest) -> Result<()> {
-    let facts = storage.facts();
-    // A store of objects has one method.
-    let asks = settings.preset == Preset::Autonomous && settings.writer.is_none() && !facts.append_only;
-    if asks && settings.durability_method.is_none() && !settings.read_only {
-        let chosen = match ProbeReport::decode(&manifest.probe, facts.device_number) {
-            Some(method) => method,
-            None => match probe::choose(storage, cores(), PROBE_TIME) {
-                Ok(report) => {
-                    tracing::info!(?report, "durability methods measured beside busy threads");
-                    manifest.probe = report.encode(facts.device_number);
-                    report.chosen
-                }
-                // A database on a full disk, for example, is opened all the same. The next open
-                // measures.
-                Err(error) => {
-                    tracing::warn!(%error, "durability methods could not be measured");
-                    MethodSetting::Flusher
-                }
-            },
-        };
-        settings.durability_method = Some(chosen);
-    }
-    if facts.volatile_cache {
-        storage.set_durability(match settings.durability_method {
-            Some(MethodSetting::WorkerFlush) => DurabilityMethod::WriteThenFlush,
-            _ => DurabilityMethod::Dsync,
-        });
-    }
-    Ok(())
 }
 
 /// The file of pages, if the database is opened for writing.

@@ -4,7 +4,7 @@ use super::ownership::{LOG_MEMORY, holds_database, no_database};
 use crate::backup::{BACKUP_PATH, RESTORING_PATH};
 use crate::base::settings::Settings;
 use crate::base::{Error, Location, Result};
-use crate::device::ownership::{DIRECT_PROBE, LOST_AND_FOUND, METHOD_PROBE};
+use crate::device::ownership::LOST_AND_FOUND;
 use crate::device::{LOCK_PATH, MONITOR_PATH, Storage};
 use crate::log::DIRECTORY;
 use crate::store::{MANIFEST_PATH, PAGES_DIRECTORY, READERS_PATH};
@@ -54,6 +54,3 @@ pub(super) const OWN_FILES: [&str; 8] = [
     MONITOR_PATH,
     LOST_AND_FOUND,
 ];
-
-/// Files that an interrupted open leaves.
-pub(super) const PROBES: [&str; 2] = [DIRECT_PROBE, METHOD_PROBE];

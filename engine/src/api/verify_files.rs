@@ -1,8 +1,9 @@
 //! What verify says about files: the copies of the manifest, and the log.
 
-use super::refuse::{OWN_FILES, PROBES};
+use super::refuse::OWN_FILES;
 use crate::backup::BACKUP_PATH;
 use crate::base::{DatabaseId, Error, ErrorKind, Result, SegmentId};
+use crate::device::ownership::DIRECT_PROBE;
 use crate::device::{OpenMode, Storage};
 use crate::log::{DIRECTORY, SegmentContent, content_of, database_of, path_of, segment_id};
 use crate::recovery::unreadable_log;
@@ -83,7 +84,7 @@ impl FoundFiles {
         };
         // An unreadable directory is an error of the open.
         for name in storage.list("").unwrap_or_default().iter().filter(|name| !is_own(name)) {
-            let what = match PROBES.contains(&name.as_str()) {
+            let what = match name == DIRECT_PROBE {
                 true => "an interrupted open left it: remove it",
                 false => "no file of this database: move it away",
             };

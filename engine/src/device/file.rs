@@ -20,7 +20,7 @@ use super::uring_read::ManyReads;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, NotInherited, Process};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -55,9 +55,8 @@ pub struct FileStorage {
     create: bool,
     /// The content of the lock file, when the lock was taken.
     note_found: Mutex<Vec<u8>>,
-    method: Arc<AtomicU8>,
-    /// The method that suits the file system, unless the settings say otherwise.
-    usual_method: DurabilityMethod,
+    /// The method that suits the file system.
+    method: DurabilityMethod,
     /// RWF_DSYNC was refused: flush after the write instead.
     dsync_refused: Arc<AtomicBool>,
 }
@@ -94,8 +93,7 @@ impl FileStorage {
             ring_refused: AtomicBool::new(false),
             create,
             note_found: Mutex::default(),
-            method: Arc::new(AtomicU8::new(method as u8)),
-            usual_method: method,
+            method,
             dsync_refused: Arc::new(AtomicBool::new(false)),
         })
     }
@@ -200,7 +198,7 @@ impl FileStorage {
             path: path.to_string(),
             direct,
             failed: Mutex::new(false),
-            method: self.method.clone(),
+            method: self.method,
             dsync_refused: self.dsync_refused.clone(),
             many: self.facts.io_uring.is_ok().then(ManyReads::default),
         }))
@@ -318,12 +316,7 @@ impl Storage for FileStorage {
     }
 
     fn durability(&self) -> DurabilityMethod {
-        DurabilityMethod::from_code(self.method.load(Ordering::Relaxed))
-    }
-
-    fn set_durability(&self, method: DurabilityMethod) {
-        let method = if method == DurabilityMethod::Dsync { self.usual_method } else { method };
-        self.method.store(method as u8, Ordering::Relaxed);
+        self.method
     }
 
     /// On ext4 a flush of any file empties the cache of the device, and a write over what is there
@@ -378,7 +371,7 @@ struct RealFile {
     direct: bool,
     /// A durable write through the page cache has failed: see [`RealFile::flush_cache`].
     failed: Mutex<bool>,
-    method: Arc<AtomicU8>,
+    method: DurabilityMethod,
     dsync_refused: Arc<AtomicBool>,
     /// `None` without io_uring.
     many: Option<ManyReads>,
@@ -589,7 +582,7 @@ impl File for RealFile {
             self.write_at(offset, bytes)?;
             return self.flush_cache();
         }
-        let method = DurabilityMethod::from_code(self.method.load(Ordering::Relaxed));
+        let method = self.method;
         if method == DurabilityMethod::Dsync && !self.dsync_refused.load(Ordering::Relaxed) {
             match self.write_all(offset, bytes, ReadWriteFlags::DSYNC) {
                 // Refused before anything was written: the flag is not known here.

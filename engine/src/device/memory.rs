@@ -125,8 +125,6 @@ impl Storage for MemoryStorage {
         DurabilityMethod::Plain
     }
 
-    fn set_durability(&self, _method: DurabilityMethod) {}
-
     fn write_queue(&self, _depth: usize) -> Result<Box<dyn WriteQueue>> {
         Ok(Box::new(BlockingQueue::new()))
     }

@@ -41,7 +41,6 @@ mod direct_probe;
 pub mod file;
 pub mod memory;
 pub mod counted;
-pub mod probe;
 #[cfg(any(test, feature = "internals"))]
 mod fault_counts;
 #[cfg(feature = "object-storage")]
@@ -51,6 +50,7 @@ pub mod simulated;
 
 pub use buffer::{AlignedBuffer, SECTOR_BYTES};
 pub(crate) use directory_lock::LOCK_PATH;
+#[cfg(any(test, feature = "internals", feature = "object-storage"))]
 pub use durability_method::DurabilityMethod;
 pub use facts::DeviceFacts;
 pub(crate) use monitor::{MONITOR_PATH, MonitorSocket, ask};

@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `LOCK` | nothing, or the number of a process |
 //! | `.quench-direct-probe` | zeros, at most a sector |
-//! | `quench-probe.tmp` | zeros, and a counter at the beginning of a sector |
 //!
 //! `monitor.sock` appears when the database is open, so an interrupted creation does not leave it.
 
@@ -21,13 +20,8 @@ pub(crate) const LOST_AND_FOUND: &str = "lost+found";
 /// The file that is written to try direct I/O where there are no files without a name.
 pub(crate) const DIRECT_PROBE: &str = ".quench-direct-probe";
 
-/// The file that a measurement of the device writes.
-pub(crate) const METHOD_PROBE: &str = "quench-probe.tmp";
-
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
-/// Bytes of a counter at the beginning of a sector of `quench-probe.tmp`.
-const COUNTER_BYTES: usize = 8;
 
 /// To read a file of any program, of any length.
 const TO_READ: OpenMode = OpenMode { create: false, read_only: true, direct: false };
@@ -43,20 +37,8 @@ pub(crate) fn is_own(storage: &dyn Storage, name: &str, kind: EntryKind) -> Resu
         (DIRECT_PROBE, EntryKind::File) => {
             read_short(storage, name, |bytes| bytes.iter().all(|byte| *byte == 0))
         }
-        (METHOD_PROBE, EntryKind::File) => is_method_probe(storage),
         _ => Ok(false),
     }
-}
-
-/// Returns whether `quench-probe.tmp`, which exists, is a probe's. A link or a directory is not.
-///
-/// # Errors
-/// I/O.
-pub(super) fn is_method_probe(storage: &dyn Storage) -> Result<bool> {
-    let is_probe = |at: usize, byte: u8| byte == 0 || at % SECTOR_BYTES < COUNTER_BYTES;
-    let entries = storage.entries("")?;
-    let is_file = entries.iter().any(|(name, kind)| name == METHOD_PROBE && *kind == EntryKind::File);
-    Ok(is_file && all_bytes(&*storage.open(METHOD_PROBE, TO_READ)?, is_probe)?)
 }
 
 /// Returns whether a file holds at most `len_max` bytes, all of them zero.

@@ -132,10 +132,6 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// Returns how `write_durable_at` makes bytes durable.
     fn durability(&self) -> DurabilityMethod;
 
-    /// Changes the method, before files are opened for writing. A storage on which another method
-    /// does the same for less may use that instead of DSYNC.
-    fn set_durability(&self, method: DurabilityMethod);
-
     /// Returns a queue of at most `depth` writes in flight, for one user at a time. If resources
     /// for a queue are short, the queue performs each write while it is submitted.
     ///

@@ -68,9 +68,6 @@ impl Storage for Interleaved {
     fn durability(&self) -> DurabilityMethod {
         self.0.durability()
     }
-    fn set_durability(&self, method: DurabilityMethod) {
-        self.0.set_durability(method);
-    }
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
         self.0.write_queue(depth)
     }

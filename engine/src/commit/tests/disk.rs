@@ -238,7 +238,6 @@ impl Storage for Disk {
     fn durability(&self) -> DurabilityMethod {
         DurabilityMethod::Dsync
     }
-    fn set_durability(&self, _method: DurabilityMethod) {}
     fn shares_flush(&self, _directory: &str) -> bool {
         true
     }

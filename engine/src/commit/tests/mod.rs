@@ -35,9 +35,7 @@ use super::*;
 use crate::base::checksum::crc;
 use crate::base::clock::{Clock, Nanos, WaitTimer};
 use crate::base::depth::spread;
-use crate::base::settings::{
-    Acknowledger, Append, Dependency, Durability, MethodSetting, Preset, Queue, Writer,
-};
+use crate::base::settings::{Acknowledger, Append, Dependency, Durability, Preset, Queue, Writer};
 use crate::base::{Epoch, SegmentId};
 use crate::device::Storage;
 use crate::log::memory::LogMemory;
@@ -73,8 +71,7 @@ pub fn settings(preset: Preset) -> Settings {
 pub fn all() -> Vec<Settings> {
     let writes = |preset: &Preset| *preset != Preset::Passive;
     let mut all: Vec<_> = Preset::ALL.into_iter().filter(writes).map(settings).collect();
-    let worker =
-        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
+    let worker = settings(Preset::Autonomous);
     let (csn, exact) = (Some(Dependency::Csn), Some(Dependency::Exact));
     let workers = Some(Acknowledger::Workers);
     all.extend([

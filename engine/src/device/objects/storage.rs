@@ -426,8 +426,6 @@ impl Storage for ObjectStorage {
         DurabilityMethod::Plain
     }
 
-    fn set_durability(&self, _method: DurabilityMethod) {}
-
     fn requests(&self) -> Option<ObjectRequests> {
         Some(*self.shared.requests.lock())
     }

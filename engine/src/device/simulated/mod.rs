@@ -49,7 +49,6 @@ use crate::base::{Error, Location, Result};
 use change::Change;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl SimulatedStorage {
     fn note_of(&self, path: &str) -> Option<storage::Note> {
@@ -118,11 +117,7 @@ impl Storage for SimulatedStorage {
     }
 
     fn durability(&self) -> DurabilityMethod {
-        DurabilityMethod::from_code(self.shared.method.load(Ordering::Relaxed))
-    }
-
-    fn set_durability(&self, method: DurabilityMethod) {
-        self.shared.method.store(method as u8, Ordering::Relaxed);
+        self.device().method()
     }
 
     fn shares_flush(&self, _directory: &str) -> bool {

@@ -435,7 +435,11 @@ fn crashes_count_what_they_did() {
 }
 
 fn on(cache: Cache, direct_io: bool) -> (SimulatedStorage, Arc<dyn File>) {
-    let storage = SimulatedStorage::on_device(Device { cache, direct_io, extent_bytes: None }, 1);
+    on_device(Device { cache, direct_io, ..Device::default() })
+}
+
+fn on_device(device: Device) -> (SimulatedStorage, Arc<dyn File>) {
+    let storage = SimulatedStorage::on_device(device, 1);
     let file = storage.open("a", MODE).expect("created");
     file.zero_extend(4 * SECTOR_BYTES as u64).expect("extended");
     storage.flush_directory("").expect("flushed");
@@ -516,8 +520,7 @@ fn durable_cache_loses_only_writes_in_flight_and_lengths() {
 
 #[test]
 fn buffered_file_uses_the_page_cache_on_any_device() {
-    let storage =
-        SimulatedStorage::on_device(Device { cache: Cache::Durable, direct_io: true, extent_bytes: None }, 1);
+    let storage = SimulatedStorage::on_device(Device { cache: Cache::Durable, ..Device::default() }, 1);
     let file = storage.open("a", OpenMode { direct: false, ..MODE }).expect("created");
     file.zero_extend(SECTOR_BYTES as u64).expect("extended");
     storage.flush_directory("").expect("flushed");
@@ -552,8 +555,8 @@ fn buffered_durable_writes_flush_and_fail_permanently() {
 
 #[test]
 fn a_write_with_a_flush_behind_it_can_be_cut_between_the_two() {
-    let (storage, file) = on(Cache::VolatileWithFua, true);
-    storage.set_durability(DurabilityMethod::WriteThenFlush);
+    let device = Device { cache: Cache::VolatileWithFua, flushes_each_write: true, ..Device::default() };
+    let (storage, file) = on_device(device);
     let (before, flushes) = (storage.operations(), storage.flushes());
     file.write_durable_at(0, &[1; SECTOR_BYTES]).expect("written");
     assert_eq!((storage.operations() - before, storage.flushes() - flushes), (2, 1));

@@ -265,10 +265,6 @@ impl Storage for Replacing {
         self.disk.durability()
     }
 
-    fn set_durability(&self, method: DurabilityMethod) {
-        self.disk.set_durability(method);
-    }
-
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
         self.disk.write_queue(depth)
     }
