@@ -111,7 +111,7 @@ impl<'a> Scratch<'a> {
         bytes: u64,
         progress: Progress<'_>,
     ) -> Result<Scratch<'a>> {
-        let file = storage.open(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
+        let file = storage.small_file(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
         let scratch = Scratch { storage, file };
         let mut buffer = AlignedBuffer::zeroed(SEQUENTIAL_BYTES);
         let mut random = Random::from_seed(1);
@@ -128,7 +128,7 @@ impl<'a> Scratch<'a> {
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
         // The next measurement overwrites a file that stays.
-        let _ = self.storage.remove(SCRATCH);
+        let _ = self.storage.remove_small_file(SCRATCH);
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) const SCRATCH: &str = "quench-bench.tmp";
 
 impl Scratch {
     fn new(storage: &Arc<dyn Storage>, len: u64) -> Result<Scratch> {
-        let file = storage.open(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
+        let file = storage.small_file(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
         let scratch = Scratch { storage: storage.clone(), file };
         scratch.file.zero_extend(len)?;
         Ok(scratch)
@@ -40,7 +40,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         // The next measurement overwrites a file that stays.
-        let _ = self.storage.remove(SCRATCH);
+        let _ = self.storage.remove_small_file(SCRATCH);
     }
 }
 
@@ -121,6 +121,6 @@ mod tests {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let raw = raw_durable_write(&storage, 5000, 3, Duration::from_millis(5)).expect("memory");
         assert!(raw.latency.len() >= 3 && raw.writes_per_second > 0.0);
-        assert!(storage.list("").expect("memory").is_empty());
+        assert!(storage.names().expect("memory").is_empty());
     }
 }

@@ -2,7 +2,9 @@
 
 use quenchdb::DeviceTrust;
 use quenchdb::internals::device::file::FileStorage;
-use quenchdb::internals::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage, WriteQueue, WriteRequest};
+use quenchdb::internals::device::{
+    AlignedBuffer, Directory, OpenMode, SECTOR_BYTES, Storage, WriteQueue, WriteRequest,
+};
 use std::sync::Mutex;
 
 const DEPTH: u64 = 8;

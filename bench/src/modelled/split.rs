@@ -1,16 +1,16 @@
 //! A storage whose log is on a modelled device of its own, as in a server with a disk for the log.
 //!
 //! ```text
-//!   log/…       ─▶ modelled device ─▶ the same directory, or memory of its own
+//!   segments    ─▶ modelled device ─▶ the same directory, or memory of its own
 //!   all others  ─▶ the device of the data
 //! ```
 
 use super::storage::ModelledStorage;
 use quenchdb::internals::base::Result;
 use quenchdb::internals::device::{
-    Completion, DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue, WriteRequest,
+    Completion, DeviceFacts, Directory, DurabilityMethod, File, ManifestStore, Names, OpenMode, Roles,
+    Segments, Storage, WriteQueue, WriteRequest,
 };
-use quenchdb::internals::log::DIRECTORY;
 use std::sync::Arc;
 
 /// See the module.
@@ -26,34 +26,46 @@ impl SplitStorage {
     pub fn new(data: Arc<dyn Storage>, log: Arc<ModelledStorage>) -> SplitStorage {
         SplitStorage { data, log }
     }
+}
 
-    fn of(&self, path: &str) -> &dyn Storage {
-        let is_log = path.split('/').next() == Some(DIRECTORY);
-        if is_log { &*self.log } else { &*self.data }
+impl Roles for SplitStorage {
+    fn manifest(&self, mode: OpenMode) -> Result<ManifestStore> {
+        self.data.manifest(mode)
+    }
+
+    fn segments(&self) -> &dyn Segments {
+        self.log.segments()
+    }
+
+    fn pages(&self, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.data.pages(mode)
+    }
+
+    fn small_file(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.data.small_file(name, mode)
+    }
+
+    fn remove_small_file(&self, name: &str) -> Result<()> {
+        self.data.remove_small_file(name)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        self.data.names()
+    }
+
+    fn flush_names(&self, of: Names) -> Result<()> {
+        match of {
+            Names::Segments => self.log.flush_names(of),
+            Names::Root | Names::Pages => self.data.flush_names(of),
+        }
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.data.directory()
     }
 }
 
 impl Storage for SplitStorage {
-    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        self.of(path).open(path, mode)
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        self.of(path).remove(path)
-    }
-
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        self.of(directory).list(directory)
-    }
-
-    fn create_directory(&self, path: &str) -> Result<()> {
-        self.of(path).create_directory(path)
-    }
-
-    fn flush_directory(&self, directory: &str) -> Result<()> {
-        self.of(directory).flush_directory(directory)
-    }
-
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         self.data.lock(exclusive)
     }

@@ -13,7 +13,8 @@ use quenchdb::internals::base::clock::Clock;
 use quenchdb::internals::base::{Location, Result};
 use quenchdb::internals::device::mapped::{MapOptions, MappedMemory};
 use quenchdb::internals::device::{
-    DeviceFacts, DurabilityMethod, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue,
+    DeviceFacts, Directory, DurabilityMethod, EntryKind, File, OpenMode, ReadDone, ReadRequest, Storage,
+    WriteQueue,
 };
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ const ZERO_CHUNK_BYTES: u64 = 1 << 20;
 /// See the module.
 #[derive(Debug)]
 pub struct ModelledStorage {
-    inner: Arc<dyn Storage>,
+    inner: Arc<dyn Directory>,
     volatile_cache: bool,
     shared: Arc<Shared>,
 }
@@ -34,7 +35,7 @@ impl ModelledStorage {
     /// Gives `inner` the speed of `device`. The cache is volatile if one of both caches is, unless
     /// `trust` decides.
     #[must_use]
-    pub fn new(inner: Arc<dyn Storage>, device: Device, trust: DeviceTrust) -> ModelledStorage {
+    pub fn new(inner: Arc<dyn Directory>, device: Device, trust: DeviceTrust) -> ModelledStorage {
         let volatile_cache = match trust {
             DeviceTrust::Auto => device.figures().flush_ns.is_some() || inner.facts().volatile_cache,
             DeviceTrust::Device => false,
@@ -51,7 +52,7 @@ impl ModelledStorage {
     }
 }
 
-impl Storage for ModelledStorage {
+impl Directory for ModelledStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let inner = self.inner.open(path, mode)?;
         let number = new_number();
@@ -63,8 +64,8 @@ impl Storage for ModelledStorage {
         self.inner.remove(path)
     }
 
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        self.inner.list(directory)
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
+        self.inner.entries(directory)
     }
 
     fn create_directory(&self, path: &str) -> Result<()> {
@@ -75,7 +76,9 @@ impl Storage for ModelledStorage {
         let shared = &self.shared;
         shared.until(shared.device.flushed(shared.clock.now()), || self.inner.flush_directory(directory))
     }
+}
 
+impl Storage for ModelledStorage {
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         self.inner.lock(exclusive)
     }

@@ -14,9 +14,8 @@ use crate::buffer::{Pool, ReadAheadThread};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel, StoredPages};
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::topology::NumaNodes;
-use crate::device::{File, Storage};
+use crate::device::{File, Names, Storage};
 use crate::feed::CountedEpochs;
-use crate::log::{DIRECTORY, segment_id};
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
@@ -421,7 +420,7 @@ fn open_or_create(
     settings: &mut Settings,
 ) -> Result<(Claimed, ManifestFile, Manifest)> {
     if !holds_database(storage, settings).map_err(no_database)? {
-        if storage.pins().is_none() {
+        if storage.directory().is_some() {
             remove_blank_segments(storage)?;
             // A memory-mapped log holds the id of its database, which a creation that is cut short
             // must not draw again: there the manifest comes first.
@@ -452,23 +451,19 @@ fn open_or_create(
 /// Makes the files of a database that exists when recovery publishes its first manifest. Until then
 /// they are what an interrupted creation leaves.
 fn make_files(storage: &dyn Storage, settings: &Settings) -> Result<(Claimed, ManifestFile, Manifest)> {
-    storage.create_directory(DIRECTORY)?;
+    storage.segments().prepare()?;
     let manifest = Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
     // Made before anything is flushed: one flush of the file system's journal serves all.
     let file = ManifestFile::prepare(storage)?;
     PageStore::create(storage, manifest.database, settings.page_bytes)?;
-    storage.flush_directory("")?;
+    storage.flush_names(Names::Root)?;
     Ok((Some(PageStore::claim(storage)?), file, manifest))
 }
 
 /// Removes the segments of a creation that was interrupted.
 fn remove_blank_segments(storage: &dyn Storage) -> Result<()> {
-    for name in storage.list(DIRECTORY)? {
-        if segment_id(&name)?.is_some() {
-            storage.remove(&format!("{DIRECTORY}/{name}"))?;
-        }
-    }
-    Ok(())
+    let segments = storage.segments();
+    segments.list()?.into_iter().try_for_each(|id| segments.remove(id))
 }
 
 /// Returns `error`, or for a missing file that there is no database.

@@ -12,9 +12,9 @@ use crate::store::{MANIFEST_PATH, PAGES_DIRECTORY, READERS_PATH};
 /// Refuses what can be refused before any file, the lock file included, is created in the
 /// directory.
 pub(super) fn early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
-    let names = storage.list("")?;
+    let names = storage.names()?;
     copies(&names, settings.read_only)?;
-    if storage.pins().is_none() {
+    if storage.directory().is_some() {
         return holds_database(storage, settings).map(drop);
     }
     // A store of objects says the rest itself.

@@ -95,7 +95,7 @@ use crate::base::clock::Nanos;
 use crate::base::settings::{Durability as Level, Settings};
 use crate::base::{Csn, Error, ErrorKind, Gsn, LogId, PageId, Result};
 use crate::device::mapped::MemoryFacts;
-use crate::log::{ChainEnd, DIRECTORY, SegmentPool};
+use crate::log::{ChainEnd, SegmentPool};
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
@@ -160,7 +160,7 @@ impl Commit {
             // The page cache reports the error of one write to another's flush.
             axes.writes_in_flight = 1;
         }
-        let sharing = Arc::new(Sharing::new(axes.shared_flush, start.storage.shares_flush(DIRECTORY)));
+        let sharing = Arc::new(Sharing::new(axes.shared_flush, start.storage.shares_flush()));
         let writes = Arc::new(start::components(settings, start, &axes));
         let Writes { environment, durability, acknowledgments, failure, .. } = &*writes;
         let mapped = (environment.clone(), durability.clone(), acknowledgments.clone());

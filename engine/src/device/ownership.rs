@@ -10,7 +10,7 @@
 
 use super::buffer::SECTOR_BYTES;
 use super::directory_lock::{self, LOCK_PATH};
-use super::storage::{EntryKind, File, OpenMode, Storage};
+use super::storage::{Directory, EntryKind, File, OpenMode};
 use crate::base::Result;
 
 /// The directory that `mkfs` makes in a file system: the directory of the database, or a directory
@@ -30,12 +30,12 @@ const TO_READ: OpenMode = OpenMode { create: false, read_only: true, direct: fal
 ///
 /// # Errors
 /// I/O.
-pub(crate) fn is_own(storage: &dyn Storage, name: &str, kind: EntryKind) -> Result<bool> {
+pub(crate) fn is_own(directory: &dyn Directory, name: &str, kind: EntryKind) -> Result<bool> {
     match (name, kind) {
         (LOST_AND_FOUND, EntryKind::Directory) => Ok(true),
-        (LOCK_PATH, EntryKind::File) => read_short(storage, name, directory_lock::is_own),
+        (LOCK_PATH, EntryKind::File) => read_short(directory, name, directory_lock::is_own),
         (DIRECT_PROBE, EntryKind::File) => {
-            read_short(storage, name, |bytes| bytes.iter().all(|byte| *byte == 0))
+            read_short(directory, name, |bytes| bytes.iter().all(|byte| *byte == 0))
         }
         _ => Ok(false),
     }
@@ -45,8 +45,8 @@ pub(crate) fn is_own(storage: &dyn Storage, name: &str, kind: EntryKind) -> Resu
 ///
 /// # Errors
 /// I/O.
-pub(crate) fn is_blank(storage: &dyn Storage, path: &str, len_max: u64) -> Result<bool> {
-    let file = storage.open(path, TO_READ)?;
+pub(crate) fn is_blank(directory: &dyn Directory, path: &str, len_max: u64) -> Result<bool> {
+    let file = directory.open(path, TO_READ)?;
     Ok(file.len()? <= len_max && all_bytes(&*file, |_, byte| byte == 0)?)
 }
 
@@ -54,8 +54,8 @@ pub(crate) fn is_blank(storage: &dyn Storage, path: &str, len_max: u64) -> Resul
 ///
 /// # Errors
 /// I/O.
-pub(crate) fn content(storage: &dyn Storage, path: &str, len_max: usize) -> Result<Option<Vec<u8>>> {
-    let file = storage.open(path, TO_READ)?;
+pub(crate) fn content(directory: &dyn Directory, path: &str, len_max: usize) -> Result<Option<Vec<u8>>> {
+    let file = directory.open(path, TO_READ)?;
     let len = file.len()?;
     if len > len_max as u64 {
         return Ok(None);
@@ -66,8 +66,8 @@ pub(crate) fn content(storage: &dyn Storage, path: &str, len_max: usize) -> Resu
 }
 
 /// Returns whether a file has at most a sector, and `is_own` is true of its bytes.
-fn read_short(storage: &dyn Storage, path: &str, is_own: impl Fn(&[u8]) -> bool) -> Result<bool> {
-    Ok(content(storage, path, SECTOR_BYTES)?.is_some_and(|bytes| is_own(&bytes)))
+fn read_short(directory: &dyn Directory, path: &str, is_own: impl Fn(&[u8]) -> bool) -> Result<bool> {
+    Ok(content(directory, path, SECTOR_BYTES)?.is_some_and(|bytes| is_own(&bytes)))
 }
 
 /// Returns whether `holds` is true of each byte of a file and its offset.

@@ -1,7 +1,9 @@
 //! A storage that runs an action before each of its operations.
 
 use quenchdb::internals::base::{Location, Result};
-use quenchdb::internals::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
+use quenchdb::internals::device::{
+    DeviceFacts, Directory, DurabilityMethod, EntryKind, File, OpenMode, Storage, WriteQueue,
+};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -36,12 +38,12 @@ pub fn set_interrupt(action: Option<Interrupt>) {
 
 /// A storage that runs this thread's action before its operations.
 #[derive(Debug)]
-pub struct Interleaved(pub Arc<dyn Storage>);
+pub struct Interleaved(pub Arc<dyn Directory>);
 
 #[derive(Debug)]
 struct InterleavedFile(Arc<dyn File>);
 
-impl Storage for Interleaved {
+impl Directory for Interleaved {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         interrupt(Step::Other);
         Ok(Arc::new(InterleavedFile(self.0.open(path, mode)?)))
@@ -49,9 +51,9 @@ impl Storage for Interleaved {
     fn remove(&self, path: &str) -> Result<()> {
         self.0.remove(path)
     }
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
         interrupt(Step::Other);
-        self.0.list(directory)
+        self.0.entries(directory)
     }
     fn create_directory(&self, path: &str) -> Result<()> {
         self.0.create_directory(path)
@@ -59,6 +61,9 @@ impl Storage for Interleaved {
     fn flush_directory(&self, directory: &str) -> Result<()> {
         self.0.flush_directory(directory)
     }
+}
+
+impl Storage for Interleaved {
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         self.0.lock(exclusive)
     }

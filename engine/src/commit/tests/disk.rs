@@ -4,7 +4,8 @@
 use crate::base::clock::Clock;
 use crate::base::{Error, Location, Result};
 use crate::device::{
-    Completion, DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue, WriteRequest,
+    Completion, DeviceFacts, Directory, DurabilityMethod, EntryKind, File, OpenMode, Storage, WriteQueue,
+    WriteRequest,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -196,7 +197,7 @@ impl File for DiskFile {
     }
 }
 
-impl Storage for Disk {
+impl Directory for Disk {
     fn open(&self, path: &str, _mode: OpenMode) -> Result<Arc<dyn File>> {
         let mut files = self.shared.files.lock().expect("no panic");
         let file = files.entry(path.to_string()).or_insert_with(|| {
@@ -209,10 +210,11 @@ impl Storage for Disk {
         self.shared.files.lock().expect("no panic").remove(path);
         Ok(())
     }
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
         let files = self.shared.files.lock().expect("no panic");
         let prefix = format!("{directory}/");
-        Ok(files.keys().filter_map(|p| p.strip_prefix(&prefix)).map(String::from).collect())
+        let names = files.keys().filter_map(|path| path.strip_prefix(&prefix));
+        Ok(names.map(|name| (name.to_string(), EntryKind::File)).collect())
     }
     fn create_directory(&self, _path: &str) -> Result<()> {
         Ok(())
@@ -220,6 +222,9 @@ impl Storage for Disk {
     fn flush_directory(&self, _directory: &str) -> Result<()> {
         Ok(())
     }
+}
+
+impl Storage for Disk {
     fn lock(&self, _exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         Ok(Box::new(()))
     }
@@ -238,7 +243,7 @@ impl Storage for Disk {
     fn durability(&self) -> DurabilityMethod {
         DurabilityMethod::Dsync
     }
-    fn shares_flush(&self, _directory: &str) -> bool {
+    fn shares_flush(&self) -> bool {
         true
     }
     fn flush_together(&self, files: &[Arc<dyn File>]) -> Result<()> {

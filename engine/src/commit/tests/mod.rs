@@ -291,7 +291,10 @@ impl World {
         let left = crate::device::memory::MemoryStorage::new();
         let mode = crate::device::OpenMode { create: true, read_only: false, direct: false };
         for (path, bytes) in files {
-            left.open(&path, mode).expect("memory").write_at(0, &bytes).expect("memory");
+            crate::device::Directory::open(&left, &path, mode)
+                .expect("memory")
+                .write_at(0, &bytes)
+                .expect("memory");
         }
         let left: Arc<dyn Storage> = Arc::new(left);
         let memory = mapped.and_then(|mapped| {

@@ -5,9 +5,9 @@ use super::device::Reach;
 use super::faults::{EIO, OperationKind};
 use super::journaled_disk::failure;
 use super::storage::SimulatedStorage;
-use super::written::PAGES;
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::DurabilityMethod;
+use crate::device::directory::PAGES_PATH;
+use crate::device::durability_method::DurabilityMethod;
 use crate::device::locks::LockHandle;
 use crate::device::memory::missing;
 use crate::device::storage::{File, Storage};
@@ -35,7 +35,7 @@ impl SimulatedFile {
     }
 
     fn stores_extents(&self) -> bool {
-        self.storage.device().extent_bytes.is_some() && *self.path == *PAGES
+        self.storage.device().extent_bytes.is_some() && *self.path == *PAGES_PATH
     }
 
     fn write(&self, kind: OperationKind, offset: u64, bytes: &[u8], reach: Reach) -> Result<()> {

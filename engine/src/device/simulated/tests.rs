@@ -492,7 +492,7 @@ fn fua_write_hardens_itself_and_flush_hardens_all() {
 fn durable_cache_loses_only_writes_in_flight_and_lengths() {
     let (storage, file) = on(Cache::Durable, true);
     assert_eq!((storage.facts().volatile_cache, storage.durability()), (false, DurabilityMethod::Plain));
-    assert!(!storage.shares_flush(""), "there is nothing to flush");
+    assert!(!storage.shares_flush(), "there is nothing to flush");
     let before = storage.flushes();
     file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
     file.write_durable_at(SECTOR_BYTES as u64, &[2; SECTOR_BYTES]).expect("written");
@@ -532,7 +532,7 @@ fn buffered_file_uses_the_page_cache_on_any_device() {
 fn buffered_durable_writes_flush_and_fail_permanently() {
     for cache in [Cache::Volatile, Cache::VolatileWithFua, Cache::Durable] {
         let (storage, file) = on(cache, false);
-        assert!(storage.facts().direct_io.is_err() && !file.is_direct() && !storage.shares_flush(""));
+        assert!(storage.facts().direct_io.is_err() && !file.is_direct() && !storage.shares_flush());
         let before = (storage.flushes(), storage.operations());
         file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
         assert!(is_sometimes_lost(&left_of(&storage, 0, 1)), "{cache:?}: of the page cache");

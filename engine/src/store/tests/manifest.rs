@@ -3,9 +3,9 @@
 use super::*;
 use crate::base::random::Random;
 use crate::base::{Epoch, LogId, TableId, checksum};
-use crate::device::SECTOR_BYTES;
 use crate::device::simulated::{Mishap, MishapKind};
-use crate::store::manifest::file::MANIFEST_PATH;
+use crate::device::{Directory, SECTOR_BYTES};
+use crate::store::manifest::MANIFEST_PATH;
 use crate::store::manifest::format::{NeededMemory, SLOT_BYTES};
 
 fn full() -> Manifest {
