@@ -32,7 +32,7 @@ impl Scratch {
     fn new(storage: &Arc<dyn Storage>, len: u64) -> Result<Scratch> {
         let file = storage.small_file(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
         let scratch = Scratch { storage: storage.clone(), file };
-        scratch.file.zero_extend(len)?;
+        scratch.file.zero_extend(len, &mut |_| ())?;
         Ok(scratch)
     }
 }

@@ -19,6 +19,7 @@ use quenchdb::internals::device::{
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Bytes of zeros in one write.
 const ZERO_CHUNK_BYTES: u64 = 1 << 20;
@@ -171,9 +172,9 @@ impl File for ModelledFile {
         self.shared.until(done, || self.inner.flush())
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
         let (shared, old) = (&self.shared, self.inner.len()?);
-        self.inner.zero_extend(len)?;
+        self.inner.zero_extend(len, rest)?;
         let mut left = len.saturating_sub(old);
         if !shared.device.figures().zeros_are_written {
             left = left.min(1);

@@ -32,7 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Bytes of zeros in one write when a file is extended.
+/// Bytes of zeros in one write when space is reserved.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of zeros in one write beside commits: a commit's write waits for less than its own time.
 const SMALL_ZERO_CHUNK_BYTES: usize = 64 << 10;
@@ -418,19 +418,6 @@ impl RealFile {
         flushed
     }
 
-    fn extend(&self, len: u64, chunk_bytes: usize, rest: &mut dyn FnMut(Duration)) -> Result<()> {
-        let old = self.len()?;
-        if old == 0 {
-            file_system::overwrite_in_place(&self.fd);
-        }
-        if old < len {
-            // A full disk says so at once, and not after it has been filled with zeros.
-            self.allocate(FallocateFlags::KEEP_SIZE, old, len)?;
-        }
-        self.write_zeros(old, len, chunk_bytes, rest)?;
-        self.flush()
-    }
-
     fn write_zeros(
         &self,
         from: u64,
@@ -596,12 +583,17 @@ impl File for RealFile {
         }
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
-        self.extend(len, ZERO_CHUNK_BYTES, &mut |_| ())
-    }
-
-    fn zero_extend_paced(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
-        self.extend(len, SMALL_ZERO_CHUNK_BYTES, rest)
+    fn zero_extend(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        let old = self.len()?;
+        if old == 0 {
+            file_system::overwrite_in_place(&self.fd);
+        }
+        if old < len {
+            // A full disk says so at once, and not after it has been filled with zeros.
+            self.allocate(FallocateFlags::KEEP_SIZE, old, len)?;
+        }
+        self.write_zeros(old, len, SMALL_ZERO_CHUNK_BYTES, rest)?;
+        self.flush()
     }
 
     fn reserve(&self, from: u64, to: u64) -> Result<()> {

@@ -233,7 +233,7 @@ impl File for MemoryFile {
         Ok(())
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         let mut bytes = self.bytes.lock();
         if bytes.len() < len as usize {
             bytes.resize(len as usize, 0);

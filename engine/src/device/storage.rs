@@ -451,22 +451,13 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn flush(&self) -> Result<()>;
 
     /// Makes the file `len` bytes long with zeros written (not just allocated) from its old end,
-    /// durably, so that a later overwrite changes no metadata.
+    /// durably, so that a later overwrite changes no metadata. The writes are small, beside
+    /// commits; calls `rest` after each with the time that it took, so that the caller can pause. A
+    /// storage without writes need not call it.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
-    fn zero_extend(&self, len: u64) -> Result<()>;
-
-    /// As [`File::zero_extend`], in small writes beside commits. Calls `rest` after each write with
-    /// the time that it took, so that the caller can pause. A storage without writes need not call
-    /// it.
-    ///
-    /// # Errors
-    /// As [`File::zero_extend`].
-    fn zero_extend_paced(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
-        let _ = rest;
-        self.zero_extend(len)
-    }
+    fn zero_extend(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()>;
 
     /// Reserves space for the bytes `from..to`, so that a later write there cannot fail on a full
     /// disk, and makes the file at least `to` bytes long. Existing bytes stay; new bytes read as
@@ -474,7 +465,10 @@ pub trait File: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
-    fn reserve(&self, from: u64, to: u64) -> Result<()>;
+    fn reserve(&self, from: u64, to: u64) -> Result<()> {
+        let _ = from;
+        self.zero_extend(to, &mut |_| ())
+    }
 
     /// The bytes `from..to` are not needed any more: until they are written again, a read may
     /// return anything. Not durable by itself. Lets a storage free space.
@@ -505,18 +499,22 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// Locks the file until the handle is dropped or the process ends. Returns false if another
     /// handle, of this or another process, has the lock. The lock is advisory and independent of
     /// [`File::claim`]. Other processes see the lock, reads and writes of one thread in their
-    /// order.
+    /// order. Only files of a [`Directory`] can be locked.
     ///
     /// # Errors
     /// I/O.
-    fn try_lock(&self) -> Result<bool>;
+    fn try_lock(&self) -> Result<bool> {
+        Ok(true)
+    }
 
     /// Returns whether another handle has the file locked. May briefly block other attempts to
     /// lock.
     ///
     /// # Errors
     /// I/O.
-    fn is_locked(&self) -> Result<bool>;
+    fn is_locked(&self) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight and
     /// writes no more.

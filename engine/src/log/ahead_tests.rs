@@ -92,7 +92,7 @@ fn filled() -> SlowStore {
     let storage = ObjectStorage::new(Arc::new(store.clone()), store.facts(), Options::default());
     let _lock = storage.lock(true).expect("free");
     let file = storage.segments().create(SegmentId(1)).expect("new");
-    file.zero_extend(1 << 20).expect("no fault");
+    file.zero_extend(1 << 20, &mut |_| ()).expect("no fault");
     storage.flush_names(Names::Segments).expect("no fault");
     for _ in 0..8 {
         file.write_durable_at(0, &vec![7; 128 << 10]).expect("no fault");

@@ -74,7 +74,7 @@ pub fn move_to_segment(
     let len = only_there.iter().map(|block| block.device_bytes() as u64).sum::<u64>();
     let file = storage.segments().create(memory.id)?;
     let moved = (|| {
-        file.zero_extend(len.next_multiple_of(SECTOR_BYTES as u64))?;
+        file.zero_extend(len.next_multiple_of(SECTOR_BYTES as u64), &mut |_| ())?;
         let mut at = 0;
         for block in &only_there {
             let bytes = block.read()?;

@@ -6,6 +6,7 @@ use quenchdb::internals::device::{
 };
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The kind of operation that follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,8 +102,8 @@ impl File for InterleavedFile {
         interrupt(Step::Other);
         self.0.flush()
     }
-    fn zero_extend(&self, len: u64) -> Result<()> {
-        self.0.zero_extend(len)
+    fn zero_extend(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        self.0.zero_extend(len, rest)
     }
     fn reserve(&self, from: u64, to: u64) -> Result<()> {
         self.0.reserve(from, to)

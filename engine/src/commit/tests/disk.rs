@@ -172,7 +172,7 @@ impl File for DiskFile {
         bytes.durable = bytes.visible.clone();
         Ok(())
     }
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         if self.shared.holds_growth.load(Ordering::SeqCst) {
             self.shared.growing.fetch_add(1, Ordering::SeqCst);
             self.shared.await_release();
@@ -181,13 +181,6 @@ impl File for DiskFile {
     }
     fn reserve(&self, _from: u64, _to: u64) -> Result<()> {
         Ok(())
-    }
-    /// A file of this disk is visible to its test only.
-    fn try_lock(&self) -> Result<bool> {
-        Ok(true)
-    }
-    fn is_locked(&self) -> Result<bool> {
-        Ok(false)
     }
     fn set_len(&self, len: u64) -> Result<()> {
         let mut bytes = self.bytes.lock().expect("no panic");

@@ -136,26 +136,14 @@ impl File for OpenSegmentFile {
         Ok(())
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         self.segment.make_room(len)?;
         self.len.fetch_max(len, Ordering::Relaxed);
         Ok(())
     }
 
-    fn reserve(&self, _from: u64, to: u64) -> Result<()> {
-        self.zero_extend(to)
-    }
-
     fn set_len(&self, len: u64) -> Result<()> {
         self.len.store(len, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn try_lock(&self) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn is_locked(&self) -> Result<bool> {
-        Ok(false)
     }
 }

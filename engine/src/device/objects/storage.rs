@@ -38,6 +38,7 @@ use crate::sync::Mutex;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// See the module's text. Clones share it.
 #[derive(Clone, Debug)]
@@ -551,13 +552,8 @@ impl File for PagesObject {
         self.shared.to_write()?.publish(None)
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         self.extents.extend(len);
-        Ok(())
-    }
-
-    fn reserve(&self, _from: u64, to: u64) -> Result<()> {
-        self.extents.extend(to);
         Ok(())
     }
 
@@ -569,13 +565,5 @@ impl File for PagesObject {
     fn set_len(&self, len: u64) -> Result<()> {
         self.extents.set_len(len);
         Ok(())
-    }
-
-    fn try_lock(&self) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn is_locked(&self) -> Result<bool> {
-        Ok(false)
     }
 }

@@ -13,6 +13,7 @@ use crate::device::memory::missing;
 use crate::device::storage::{File, Storage};
 use crate::sync::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What discarded bytes read as.
 const GARBAGE: u8 = 0xdb;
@@ -126,7 +127,7 @@ impl File for SimulatedFile {
         )
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         let old = self.len()?;
         if old >= len {
             return self.flush();

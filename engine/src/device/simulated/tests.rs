@@ -10,7 +10,7 @@ const MODE: OpenMode = OpenMode { create: true, read_only: false, direct: true }
 fn with_file() -> (SimulatedStorage, Arc<dyn File>) {
     let storage = SimulatedStorage::new(1);
     let file = storage.open("a", MODE).expect("created");
-    file.zero_extend(4 * SECTOR_BYTES as u64).expect("extended");
+    file.zero_extend(4 * SECTOR_BYTES as u64, &mut |_| ()).expect("extended");
     storage.flush_directory("").expect("flushed");
     (storage, file)
 }
@@ -441,7 +441,7 @@ fn on(cache: Cache, direct_io: bool) -> (SimulatedStorage, Arc<dyn File>) {
 fn on_device(device: Device) -> (SimulatedStorage, Arc<dyn File>) {
     let storage = SimulatedStorage::on_device(device, 1);
     let file = storage.open("a", MODE).expect("created");
-    file.zero_extend(4 * SECTOR_BYTES as u64).expect("extended");
+    file.zero_extend(4 * SECTOR_BYTES as u64, &mut |_| ()).expect("extended");
     storage.flush_directory("").expect("flushed");
     (storage, file)
 }
@@ -522,7 +522,7 @@ fn durable_cache_loses_only_writes_in_flight_and_lengths() {
 fn buffered_file_uses_the_page_cache_on_any_device() {
     let storage = SimulatedStorage::on_device(Device { cache: Cache::Durable, ..Device::default() }, 1);
     let file = storage.open("a", OpenMode { direct: false, ..MODE }).expect("created");
-    file.zero_extend(SECTOR_BYTES as u64).expect("extended");
+    file.zero_extend(SECTOR_BYTES as u64, &mut |_| ()).expect("extended");
     storage.flush_directory("").expect("flushed");
     file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
     assert!(!file.is_direct() && is_sometimes_lost(&left_of(&storage, 0, 1)));

@@ -184,7 +184,7 @@ impl SegmentPool {
     }
 
     fn fill(&self, file: &dyn File, len: u64) -> Result<()> {
-        file.zero_extend_paced(len, &mut |took| self.rest(took))
+        file.zero_extend(len, &mut |took| self.rest(took))
     }
 
     /// Makes the name of a new segment durable. Before the first segments are taken one flush makes

@@ -53,7 +53,7 @@ fn fill(pool: &SegmentPool, csns: &[u64]) {
 fn found(pool: &SegmentPool, id: u64) -> Segment {
     let id = SegmentId(id);
     let file = pool.storage.segments().create(id).expect("a healthy disk");
-    file.zero_extend(SEGMENT_BYTES).expect("a healthy disk");
+    file.zero_extend(SEGMENT_BYTES, &mut |_| ()).expect("a healthy disk");
     Segment { id, file, len: SEGMENT_BYTES, uses: 0 }
 }
 

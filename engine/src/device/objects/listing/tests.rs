@@ -23,7 +23,7 @@ fn put(store: &MemoryStore, name: &str, bytes: usize) {
 
 fn segment(storage: &ObjectStorage, blocks: u64) {
     let file = storage.segments().create(SegmentId(1)).expect("new");
-    file.zero_extend(64 << 10).expect("no fault");
+    file.zero_extend(64 << 10, &mut |_| ()).expect("no fault");
     storage.flush_names(Names::Segments).expect("no fault");
     (0..blocks).for_each(|block| file.write_durable_at(block * 4096, &[7; 4096]).expect("no fault"));
 }

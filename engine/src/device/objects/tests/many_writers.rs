@@ -66,7 +66,7 @@ fn late_block_without_a_fence_is_not_reported() {
     let zombie = connect();
     let lock = zombie.lock(true).expect("free");
     let file = zombie.segments().create(SegmentId(1)).expect("new");
-    file.zero_extend(64 << 10).expect("no fault");
+    file.zero_extend(64 << 10, &mut |_| ()).expect("no fault");
     zombie.flush_names(Names::Segments).expect("no fault");
     file.write_durable_at(0, &[1; 4096]).expect("still the writer");
     let successor = connect();

@@ -147,7 +147,7 @@ fn every_write_of_a_writer_that_has_ended_is_reported() {
         let (client, storage) = connect();
         let lock = storage.lock(true).expect("free");
         let file = storage.segments().create(SegmentId(1)).expect("new");
-        file.zero_extend(64 << 10).expect("no fault");
+        file.zero_extend(64 << 10, &mut |_| ()).expect("no fault");
         storage.flush_names(Names::Segments).expect("no fault");
         client.hold_requests();
         // The second one is sent again, and ends after the first one has failed.
