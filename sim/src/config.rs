@@ -305,7 +305,10 @@ impl Config {
         let fault = fault.or_in_process(seed, 4);
         Config {
             seed,
-            device: Device::any(&mut Random::from_seed(seed ^ DEVICE)),
+            device: Device {
+                flushes_each_write: seed.is_multiple_of(5),
+                ..Device::any(&mut Random::from_seed(seed ^ DEVICE))
+            },
             settings,
             tight,
             threads,

@@ -6,6 +6,7 @@
 //! | with FUA | is in the cache | goes through the cache alone: other cached writes stay volatile |
 //! | cache that is durable, or none | is durable | is the same as a completed write |
 //! | any, without direct I/O | is in the page cache | is a write, then a flush of the file |
+//! | any, with `flushes_each_write` | as above | is a write, then a flush of the file |
 //!
 //! A file's length is metadata: on any device it is durable only after a flush, as are bytes beyond
 //! the old end. A DSYNC write makes both durable by itself.
