@@ -4,12 +4,12 @@
 use crate::objects;
 use crate::place::Place;
 use crate::progress::Progress;
+use crate::raw_writes::{RawWrites, SCRATCH, raw_durable_write};
 use crate::reads::{self, Pattern, ReadLine, SEQUENTIAL_BYTES};
 use crate::report::Floor;
 use crate::rows::fill;
 use anyhow::Result;
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::device::probe::{RawWrites, raw_durable_write};
 use quenchdb::internals::device::{AlignedBuffer, File, OpenMode, Storage};
 use serde::Serialize;
 use std::sync::Arc;
@@ -104,8 +104,6 @@ pub(crate) struct Scratch<'a> {
     pub(crate) file: Arc<dyn File>,
 }
 
-const SCRATCH: &str = "quench-bench.tmp";
-
 impl<'a> Scratch<'a> {
     /// Not zeros: a device may store zeros without any write.
     pub(crate) fn new(
@@ -113,7 +111,7 @@ impl<'a> Scratch<'a> {
         bytes: u64,
         progress: Progress<'_>,
     ) -> Result<Scratch<'a>> {
-        let file = storage.open(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
+        let file = storage.small_file(SCRATCH, OpenMode { create: true, read_only: false, direct: true })?;
         let scratch = Scratch { storage, file };
         let mut buffer = AlignedBuffer::zeroed(SEQUENTIAL_BYTES);
         let mut random = Random::from_seed(1);
@@ -130,7 +128,7 @@ impl<'a> Scratch<'a> {
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
         // The next measurement overwrites a file that stays.
-        let _ = self.storage.remove(SCRATCH);
+        let _ = self.storage.remove_small_file(SCRATCH);
     }
 }
 

@@ -12,7 +12,7 @@
 //! | [`population`], [`load`] | fill tables, and recognize tables that were filled before |
 //! | [`reopen`], [`ledger`] | open a database after a close or a kill, and check its rows |
 //! | [`bulk`], [`scan`], [`soak`] | load fast; read a whole table; measure space after hours |
-//! | [`device`], [`reads`] | measure the floors: a raw durable write, a raw read |
+//! | [`device`], [`raw_writes`], [`reads`] | measure the floors: a raw durable write, a raw read |
 //! | [`sweep`] | measure random writes by size and threads |
 //! | [`sizes`] | reads sizes with units, and groups digits |
 //! | [`place`], [`modelled`] | a directory, memory, or a device with a modelled speed |
@@ -43,6 +43,7 @@ pub mod activity;
 pub mod series;
 pub mod watch;
 pub mod modelled;
+pub mod raw_writes;
 pub mod objects;
 pub mod place;
 pub mod arrivals;

@@ -1,12 +1,12 @@
 //! The floor of a store of objects: appends or puts, one after the other, without a database.
 
+use crate::raw_writes::{RawWrites, time_writes};
 use anyhow::{Context, Result, anyhow};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::Storage;
 use quenchdb::internals::device::objects::{
     MANIFEST_NAME, ObjectStore, Options, Request, StoreFacts, connect, open_url, perform,
 };
-use quenchdb::internals::device::probe::{RawWrites, time_writes};
 use quenchdb::{Error, ErrorKind};
 use std::sync::Arc;
 use std::time::Duration;

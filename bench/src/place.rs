@@ -7,7 +7,7 @@ use crate::objects;
 use anyhow::{Result, bail};
 use quenchdb::internals::device::file::FileStorage;
 use quenchdb::internals::device::memory::MemoryStorage;
-use quenchdb::internals::device::{OpenMode, Storage};
+use quenchdb::internals::device::{Directory, LOG_DIRECTORY, OpenMode, Storage};
 use quenchdb::{Builder, Database, DeviceTrust};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,7 +101,7 @@ impl Place {
         match (&self.modelled, &self.url) {
             (Some(storage), _) => Ok(storage.clone()),
             (None, Some(url)) => objects::storage(url),
-            (None, None) => inner_storage(self.directory.as_deref(), self.trust),
+            (None, None) => Ok(inner_storage(self.directory.as_deref(), self.trust)?),
         }
     }
 
@@ -136,8 +136,8 @@ impl Place {
         Ok(self.storage()?.facts().name)
     }
 
-    /// Returns the bytes of the files in `directory` of the database: their blocks on the file
-    /// system, or their length in memory.
+    /// Returns the bytes of the files in `directory` of the database, `log` or `pages`: their
+    /// blocks on the file system, or their length in memory.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -147,15 +147,20 @@ impl Place {
         }
         let (storage, mut bytes) = (self.storage()?, 0);
         let mode = OpenMode { create: false, read_only: true, direct: false };
-        for name in storage.list(directory)? {
-            bytes += storage.open(&format!("{directory}/{name}"), mode)?.len()?;
+        match directory {
+            LOG_DIRECTORY => {
+                for id in storage.segments().list()? {
+                    bytes += storage.segments().open(id, mode)?.len()?;
+                }
+            }
+            _ => bytes += storage.pages(mode)?.len()?,
         }
         Ok(bytes)
     }
 }
 
 /// Returns the storage of a directory on its own device, or of new memory.
-fn inner_storage(directory: Option<&Path>, trust: DeviceTrust) -> Result<Arc<dyn Storage>> {
+fn inner_storage(directory: Option<&Path>, trust: DeviceTrust) -> Result<Arc<dyn Directory>> {
     Ok(match directory {
         Some(directory) => Arc::new(FileStorage::open(directory, trust, true, true)?),
         None => Arc::new(MemoryStorage::new()),

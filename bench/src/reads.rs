@@ -6,7 +6,6 @@ use crate::place::Place;
 use anyhow::{Result, anyhow};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
-use quenchdb::internals::store::PAGES_PATH;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -169,7 +168,7 @@ fn floor_of(
     readers: usize,
     duration: Duration,
 ) -> Result<ReadLine> {
-    let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: true })?;
+    let file = storage.pages(OpenMode { create: false, read_only: true, direct: true })?;
     let (before, began) = (storage.requests(), Instant::now());
     let line = measure(&*file, pattern, bytes, readers, duration)?;
     let received = storage.requests().zip(before).map(|(now, then)| now.since(&then).received_bytes);

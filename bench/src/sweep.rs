@@ -7,11 +7,11 @@
 use crate::device::Scratch;
 use crate::place::Place;
 use crate::progress::Progress;
+use crate::raw_writes::time_writes;
 use crate::rows::fill;
 use anyhow::{Result, bail};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::AlignedBuffer;
-use quenchdb::internals::device::probe::time_writes;
 use serde::Serialize;
 use std::time::Duration;
 

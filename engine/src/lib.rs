@@ -97,7 +97,7 @@ mod typed;
 pub use api::*;
 pub use base::settings::{
     Acknowledger, Append, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryCache,
-    MemoryFence, MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
+    MemoryFence, MemoryStore, Preset, Queue, Settings, Writer,
 };
 pub use base::{Csn, Error, ErrorKind, Location, LogId, PageId, Result, SegmentId, TableKind, TableTypes};
 #[cfg(feature = "derive")]

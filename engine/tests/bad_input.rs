@@ -116,7 +116,7 @@ const FILE_LIMIT: usize = 64 << 10;
 /// that number, and refuses the rest.
 fn cut_write(path: &Path) {
     use quenchdb::internals::device::file::FileStorage;
-    use quenchdb::internals::device::{AlignedBuffer, OpenMode, Storage};
+    use quenchdb::internals::device::{AlignedBuffer, Directory, OpenMode};
     for direct in [false, true] {
         let storage = FileStorage::open(path, quenchdb::DeviceTrust::Auto, true, true).expect("a directory");
         let mode = OpenMode { create: true, read_only: false, direct };

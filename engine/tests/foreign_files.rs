@@ -62,13 +62,12 @@ fn with_file(path: &str, content: &[u8]) -> TempDir {
 }
 
 /// Names of a database's files.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 10] = [
     "MANIFEST",
     "LOCK",
     "monitor.sock",
     "log-memory",
     ".quench-direct-probe",
-    "quench-probe.tmp",
     "pages/data",
     "log/00000001.seg",
     "log/00000007.seg",
@@ -295,14 +294,8 @@ fn foreign_names_in_a_database_stay_and_it_works() {
     for preset in [Preset::Auto, Preset::Autonomous] {
         let directory = tempfile::tempdir().expect("space");
         put(directory.path(), "a");
-        let names = [
-            "monitor.sock",
-            ".quench-direct-probe",
-            "quench-probe.tmp",
-            "log/00000003.seg",
-            "log/00000900.seg",
-            "readers/00",
-        ];
+        let names =
+            ["monitor.sock", ".quench-direct-probe", "log/00000003.seg", "log/00000900.seg", "readers/00"];
         std::fs::create_dir_all(directory.path().join("readers")).expect("space");
         names.iter().for_each(|name| std::fs::write(directory.path().join(name), IMPORTANT).expect("free"));
         let link = directory.path().join("log/00000901.seg");

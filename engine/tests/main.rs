@@ -54,7 +54,6 @@ mod objects_refused;
 mod parts;
 mod passive;
 mod presets;
-mod probe;
 mod queues;
 mod reader_processes;
 mod readers;

@@ -3,7 +3,7 @@
 use quenchdb::DeviceTrust;
 use quenchdb::internals::device::file::FileStorage;
 use quenchdb::internals::device::{
-    AlignedBuffer, DurabilityMethod, OpenMode, SECTOR_BYTES, Storage, WriteQueue, WriteRequest,
+    AlignedBuffer, Directory, OpenMode, SECTOR_BYTES, Storage, WriteQueue, WriteRequest,
 };
 use std::sync::Mutex;
 
@@ -45,9 +45,7 @@ fn writes_of_a_thread_that_ends_are_written_all_the_same() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let storage =
         FileStorage::open(directory.path(), DeviceTrust::Flush, true, true).expect("a directory of ours");
-    let dsync = DurabilityMethod::Dsync;
-    for (method, sectors) in [(dsync, 64), (DurabilityMethod::WriteThenFlush, 1), (dsync, 1)] {
-        storage.set_durability(method);
+    for sectors in [64, 1] {
         let queue = Mutex::new(storage.write_queue(DEPTH as usize).expect("a queue"));
         (0..40).for_each(|number| round(&storage, &queue, sectors * SECTOR_BYTES, number));
     }

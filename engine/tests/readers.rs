@@ -119,7 +119,7 @@ fn a_reader_stays_at_its_checkpoint_between_any_steps() {
     let mut held = 0;
     for seed in 0..12 {
         let disk = SimulatedStorage::new(seed);
-        let plain: Arc<dyn Storage> = Arc::new(disk.clone());
+        let plain = Arc::new(disk.clone());
         let writer = Rc::new(RefCell::new(Writer::new(&disk, plain.clone(), seed)));
         (0..3).for_each(|_| writer.borrow_mut().step());
         let mut random = Random::from_seed(seed ^ 77);
@@ -165,7 +165,7 @@ fn a_reader_stays_at_its_checkpoint_between_any_steps() {
 fn passing_readers_stay_at_their_checkpoints_within_steps() {
     for seed in 100..110 {
         let disk = SimulatedStorage::new(seed);
-        let plain: Arc<dyn Storage> = Arc::new(disk.clone());
+        let plain = Arc::new(disk.clone());
         let mut writer = Writer::new(&disk, Arc::new(Interleaved(plain.clone())), seed);
         writer.step();
         let readers: Rc<RefCell<Vec<Database>>> = Rc::default();

@@ -95,7 +95,7 @@ fn extra_files_are_remarks_with_their_lengths() {
         let disk = database(closed);
         assert!(extra_files(&try_verify(&disk).expect("whole")).is_empty());
         let whole = try_verify(&disk).expect("whole").files.expect("at rest");
-        for path in ["notes.txt", "quench-probe.tmp", "log/notes.txt", "pages/old", "log/1.seg"] {
+        for path in ["notes.txt", ".quench-direct-probe", "log/notes.txt", "pages/old", "log/1.seg"] {
             disk.write_file(path, b"1234567");
         }
         // A killed process leaves its socket.
@@ -103,7 +103,7 @@ fn extra_files_are_remarks_with_their_lengths() {
         let report = try_verify(&disk).expect("whole");
         assert_eq!(report.class(), VerifyClass::Sound, "{report:#?}");
         let files = report.files.as_ref().expect("at rest");
-        let named = ["log/1.seg", "log/notes.txt", "notes.txt", "quench-probe.tmp", "pages/old"];
+        let named = ["log/1.seg", "log/notes.txt", ".quench-direct-probe", "notes.txt", "pages/old"];
         assert_eq!(extra_files(&report), named);
         assert!(files.extra_files.iter().all(|extra| extra.bytes == 7), "{files:#?}");
         assert_eq!((files.log_segments, files.log_bytes), (whole.log_segments, whole.log_bytes));

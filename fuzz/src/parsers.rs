@@ -11,7 +11,7 @@ use quenchdb::internals::base::encoding::Reader;
 use quenchdb::internals::checkpoint::{decode_catalog, decode_catalog_prefix, encode_catalog};
 use quenchdb::internals::device::mapped::MapOptions;
 use quenchdb::internals::device::simulated::SimulatedStorage;
-use quenchdb::internals::device::{OpenMode, SECTOR_BYTES, Storage};
+use quenchdb::internals::device::{Directory, OpenMode, SECTOR_BYTES, Storage};
 use quenchdb::internals::log;
 use quenchdb::internals::log::memory::{MemoryState, find};
 use quenchdb::internals::log::{

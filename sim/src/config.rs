@@ -10,9 +10,7 @@ use quenchdb::internals::device::simulated::{
     Device, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
 use quenchdb::internals::sync::simulation;
-use quenchdb::{
-    Compression, Dependency, IdleLogs, MemoryCache, MemoryFence, MethodSetting, Settings, Writer,
-};
+use quenchdb::{Compression, Dependency, IdleLogs, MemoryCache, MemoryFence, Settings, Writer};
 use std::time::Duration;
 
 /// The configuration of a seed.
@@ -217,11 +215,8 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
             drawn = other;
         }
     };
-    use MethodSetting::{Flusher, WorkerDsync, WorkerFlush};
-    // With `autonomous` this also says which thread writes.
-    perhaps(&|settings, n| {
-        settings.durability_method = [None, Some(WorkerFlush), Some(WorkerDsync), Some(Flusher)][n]
-    });
+    // Draws nothing, so that each seed keeps the draws that follow.
+    perhaps(&|_, _| ());
     perhaps(&|settings, n| {
         settings.compression = [Compression::None, Compression::Zstd, Compression::Lz4, Compression::Lz4][n]
     });
@@ -310,7 +305,10 @@ impl Config {
         let fault = fault.or_in_process(seed, 4);
         Config {
             seed,
-            device: Device::any(&mut Random::from_seed(seed ^ DEVICE)),
+            device: Device {
+                flushes_each_write: seed.is_multiple_of(5),
+                ..Device::any(&mut Random::from_seed(seed ^ DEVICE))
+            },
             settings,
             tight,
             threads,

@@ -76,6 +76,9 @@ enum Command {
         /// Crashes of the first run, as when the seed failed.
         #[arg(long, default_value_t = POINTS)]
         points: u64,
+        /// Never interrupt a thread, as `traces --uninterrupted`.
+        #[arg(long)]
+        uninterrupted: bool,
     },
     /// Prints for each seed the number of its disk operations and a hash over them, to compare two
     /// builds with diff; exit code 1 if a seed failed.
@@ -124,7 +127,10 @@ fn main() -> anyhow::Result<()> {
                 std::process::exit(1);
             }
         }
-        Command::Replay { seed, points } => {
+        Command::Replay { seed, points, uninterrupted } => {
+            if uninterrupted {
+                schedule::leave_uninterrupted();
+            }
             quenchdb::internals::sync::simulation::remember_places();
             let figures = history::run(seed, points, Some(&mut |line| println!("{line}")));
             println!("{}", serde_json::to_string_pretty(&figures)?);

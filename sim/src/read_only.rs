@@ -67,7 +67,9 @@ mod tests {
     use super::*;
     use quenchdb::internals::base::random::Random;
     use quenchdb::internals::device::simulated::CrashKind;
-    use quenchdb::internals::device::{AlignedBuffer, OpenMode, SECTOR_BYTES, Storage, WriteRequest};
+    use quenchdb::internals::device::{
+        AlignedBuffer, Directory, OpenMode, SECTOR_BYTES, Storage, WriteRequest,
+    };
 
     /// A write of the killed process completed between the two opens, and the simulation blamed the
     /// engine.

@@ -71,7 +71,7 @@ impl Trace {
 mod tests {
     use super::*;
     use quenchdb::internals::device::simulated::SimulatedStorage;
-    use quenchdb::internals::device::{OpenMode, Storage};
+    use quenchdb::internals::device::{Directory, OpenMode};
 
     #[test]
     fn actions_stand_among_operations_and_a_crash_before_its_first() {

@@ -19,7 +19,7 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Shared {
     pub(super) device: Device,
     pub(super) clock: Clock,
-    pub(super) method: Mutex<DurabilityMethod>,
+    pub(super) method: DurabilityMethod,
     pub(super) files: Mutex<Files>,
 }
 
@@ -37,13 +37,9 @@ pub(super) fn new_number() -> RawFd {
 }
 
 impl Shared {
-    pub(super) fn method(&self) -> DurabilityMethod {
-        *locked(&self.method)
-    }
-
     /// Returns when a write that begins `now` completes.
     pub(super) fn written(&self, now: Nanos, bytes: usize, durable: bool) -> Nanos {
-        if durable && self.method() != DurabilityMethod::Plain {
+        if durable && self.method != DurabilityMethod::Plain {
             self.device.durable(now, bytes as u64)
         } else {
             self.device.completion(now, Access::Write, bytes as u64)

@@ -1,16 +1,16 @@
 //! A storage whose log is on a modelled device of its own, as in a server with a disk for the log.
 //!
 //! ```text
-//!   log/…       ─▶ modelled device ─▶ the same directory, or memory of its own
+//!   segments    ─▶ modelled device ─▶ the same directory, or memory of its own
 //!   all others  ─▶ the device of the data
 //! ```
 
 use super::storage::ModelledStorage;
 use quenchdb::internals::base::Result;
 use quenchdb::internals::device::{
-    Completion, DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue, WriteRequest,
+    Completion, DeviceFacts, Directory, DurabilityMethod, File, ManifestStore, Names, OpenMode, Roles,
+    Segments, Storage, WriteQueue, WriteRequest,
 };
-use quenchdb::internals::log::DIRECTORY;
 use std::sync::Arc;
 
 /// See the module.
@@ -26,38 +26,46 @@ impl SplitStorage {
     pub fn new(data: Arc<dyn Storage>, log: Arc<ModelledStorage>) -> SplitStorage {
         SplitStorage { data, log }
     }
+}
 
-    fn of(&self, path: &str) -> &dyn Storage {
-        let is_log = path.split('/').next() == Some(DIRECTORY);
-        if is_log { &*self.log } else { &*self.data }
+impl Roles for SplitStorage {
+    fn manifest(&self, mode: OpenMode) -> Result<ManifestStore> {
+        self.data.manifest(mode)
     }
 
-    fn parts(&self) -> [&dyn Storage; 2] {
-        [&*self.data, &*self.log]
+    fn segments(&self) -> &dyn Segments {
+        self.log.segments()
+    }
+
+    fn pages(&self, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.data.pages(mode)
+    }
+
+    fn small_file(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.data.small_file(name, mode)
+    }
+
+    fn remove_small_file(&self, name: &str) -> Result<()> {
+        self.data.remove_small_file(name)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        self.data.names()
+    }
+
+    fn flush_names(&self, of: Names) -> Result<()> {
+        match of {
+            Names::Segments => self.log.flush_names(of),
+            Names::Root | Names::Pages => self.data.flush_names(of),
+        }
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.data.directory()
     }
 }
 
 impl Storage for SplitStorage {
-    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        self.of(path).open(path, mode)
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        self.of(path).remove(path)
-    }
-
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        self.of(directory).list(directory)
-    }
-
-    fn create_directory(&self, path: &str) -> Result<()> {
-        self.of(path).create_directory(path)
-    }
-
-    fn flush_directory(&self, directory: &str) -> Result<()> {
-        self.of(directory).flush_directory(directory)
-    }
-
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         self.data.lock(exclusive)
     }
@@ -70,7 +78,6 @@ impl Storage for SplitStorage {
             fua: data.fua && log.fua,
             append_only: log.append_only,
             extent_bytes: data.extent_bytes,
-            // A result of a probe applies only to the same pair of devices.
             device_number: data.device_number.rotate_left(13) ^ log.device_number,
             io_uring: log.io_uring,
             direct_io: log.direct_io,
@@ -80,14 +87,6 @@ impl Storage for SplitStorage {
     /// Returns the method of the log, which makes commits durable.
     fn durability(&self) -> DurabilityMethod {
         self.log.durability()
-    }
-
-    fn set_durability(&self, method: DurabilityMethod) {
-        for part in self.parts() {
-            if part.facts().volatile_cache {
-                part.set_durability(method);
-            }
-        }
     }
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {

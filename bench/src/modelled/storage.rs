@@ -13,11 +13,13 @@ use quenchdb::internals::base::clock::Clock;
 use quenchdb::internals::base::{Location, Result};
 use quenchdb::internals::device::mapped::{MapOptions, MappedMemory};
 use quenchdb::internals::device::{
-    DeviceFacts, DurabilityMethod, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue,
+    DeviceFacts, Directory, DurabilityMethod, EntryKind, File, OpenMode, ReadDone, ReadRequest, Storage,
+    WriteQueue,
 };
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Bytes of zeros in one write.
 const ZERO_CHUNK_BYTES: u64 = 1 << 20;
@@ -25,7 +27,7 @@ const ZERO_CHUNK_BYTES: u64 = 1 << 20;
 /// See the module.
 #[derive(Debug)]
 pub struct ModelledStorage {
-    inner: Arc<dyn Storage>,
+    inner: Arc<dyn Directory>,
     volatile_cache: bool,
     shared: Arc<Shared>,
 }
@@ -34,22 +36,14 @@ impl ModelledStorage {
     /// Gives `inner` the speed of `device`. The cache is volatile if one of both caches is, unless
     /// `trust` decides.
     #[must_use]
-    pub fn new(inner: Arc<dyn Storage>, device: Device, trust: DeviceTrust) -> ModelledStorage {
+    pub fn new(inner: Arc<dyn Directory>, device: Device, trust: DeviceTrust) -> ModelledStorage {
         let volatile_cache = match trust {
             DeviceTrust::Auto => device.figures().flush_ns.is_some() || inner.facts().volatile_cache,
             DeviceTrust::Device => false,
             _ => true,
         };
-        if volatile_cache {
-            inner.set_durability(DurabilityMethod::Dsync);
-        }
         let method = if volatile_cache { DurabilityMethod::Dsync } else { inner.durability() };
-        let shared = Shared {
-            device,
-            clock: Clock::real(),
-            method: Mutex::new(method),
-            files: Mutex::new(Files::default()),
-        };
+        let shared = Shared { device, clock: Clock::real(), method, files: Mutex::new(Files::default()) };
         ModelledStorage { inner, volatile_cache, shared: Arc::new(shared) }
     }
 
@@ -59,7 +53,7 @@ impl ModelledStorage {
     }
 }
 
-impl Storage for ModelledStorage {
+impl Directory for ModelledStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let inner = self.inner.open(path, mode)?;
         let number = new_number();
@@ -71,8 +65,8 @@ impl Storage for ModelledStorage {
         self.inner.remove(path)
     }
 
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        self.inner.list(directory)
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
+        self.inner.entries(directory)
     }
 
     fn create_directory(&self, path: &str) -> Result<()> {
@@ -83,7 +77,9 @@ impl Storage for ModelledStorage {
         let shared = &self.shared;
         shared.until(shared.device.flushed(shared.clock.now()), || self.inner.flush_directory(directory))
     }
+}
 
+impl Storage for ModelledStorage {
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         self.inner.lock(exclusive)
     }
@@ -91,7 +87,7 @@ impl Storage for ModelledStorage {
     /// Reports `io_uring`, because the queue is asynchronous with any storage inside.
     fn facts(&self) -> DeviceFacts {
         let (inner, name) = (self.inner.facts(), self.shared.device.figures().name);
-        // A probe of the device inside does not apply to this one.
+        // Its flushes are not those of the device inside.
         let number = |number: u64, byte: u8| number.rotate_left(7) ^ u64::from(byte);
         DeviceFacts {
             name: name.into(),
@@ -104,12 +100,7 @@ impl Storage for ModelledStorage {
     }
 
     fn durability(&self) -> DurabilityMethod {
-        self.shared.method()
-    }
-
-    fn set_durability(&self, method: DurabilityMethod) {
-        *locked(&self.shared.method) = method;
-        self.inner.set_durability(method);
+        self.shared.method
     }
 
     fn own_memory(&self) -> Option<PathBuf> {
@@ -181,9 +172,9 @@ impl File for ModelledFile {
         self.shared.until(done, || self.inner.flush())
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
         let (shared, old) = (&self.shared, self.inner.len()?);
-        self.inner.zero_extend(len)?;
+        self.inner.zero_extend(len, rest)?;
         let mut left = len.saturating_sub(old);
         if !shared.device.figures().zeros_are_written {
             left = left.min(1);

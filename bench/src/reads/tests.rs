@@ -4,6 +4,7 @@ use super::*;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::objects::simulated::SimulatedStore;
 use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options};
+use quenchdb::internals::device::{Directory, Roles};
 use std::sync::Arc;
 
 fn file(bytes: u64) -> Arc<dyn File> {
@@ -41,7 +42,7 @@ fn bytes_that_no_request_returned_do_not_count() {
     let storage = ObjectStorage::new(client.clone(), client.facts(), Options::default());
     let _lock = storage.lock(true).expect("free");
     let mode = OpenMode { create: true, read_only: false, direct: true };
-    let pages = storage.open(PAGES_PATH, mode).expect("new");
+    let pages = storage.pages(mode).expect("new");
     pages.set_len(64 << 20).expect("no fault");
     let measure = || floor_of(&storage, Pattern::Random, 1 << 20, 1, Duration::from_millis(5));
     assert_eq!(measure().expect("no fault").bytes_per_second, 0.0);

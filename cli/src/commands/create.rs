@@ -86,7 +86,7 @@ fn directory_of(place: &Path) -> Option<PathBuf> {
 }
 
 /// Files of a database in its directory; the lock goes last.
-const FILES: [&str; 4] = ["MANIFEST", "monitor.sock", ".quench-direct-probe", "quench-probe.tmp"];
+const FILES: [&str; 3] = ["MANIFEST", "monitor.sock", ".quench-direct-probe"];
 /// Its directories, and how the names of the files in them end.
 const DIRECTORIES: [(&str, &str); 3] = [("pages", "data"), ("log", ".seg"), ("readers", "")];
 /// Most attempts: a thread of the open database may make a file in a directory meanwhile.

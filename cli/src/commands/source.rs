@@ -77,7 +77,7 @@ pub fn is_url(place: &Path) -> bool {
 pub fn require_empty(place: &Path) -> Result<()> {
     if is_url(place) {
         let storage = quench_bench::objects::storage(&place.to_string_lossy())?;
-        let is_empty = storage.list("").with_context(|| format!("cannot read {}", shown(place)))?.is_empty();
+        let is_empty = storage.names().with_context(|| format!("cannot read {}", shown(place)))?.is_empty();
         return if is_empty { Ok(()) } else { bail!("{} holds a database; give a new prefix", shown(place)) };
     }
     std::fs::create_dir_all(place).with_context(|| format!("cannot create {}", place.display()))?;

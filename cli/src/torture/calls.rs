@@ -226,16 +226,8 @@ pub fn kill_traced(strace: u32) {
 
 /// Returns all paths of the database that a child may open. strace knows no prefixes.
 fn paths_of(database: &Path) -> Vec<PathBuf> {
-    const FILES: [&str; 8] = [
-        "LOCK",
-        "MANIFEST",
-        "pages",
-        "pages/data",
-        "log",
-        "readers",
-        ".quench-direct-probe",
-        "quench-probe.tmp",
-    ];
+    const FILES: [&str; 7] =
+        ["LOCK", "MANIFEST", "pages", "pages/data", "log", "readers", ".quench-direct-probe"];
     // A new database replaces the old one long before it has more segments.
     let segments = (1..=SEGMENTS).map(|n| database.join(format!("log/{n:08}.seg")));
     std::iter::once(database.to_path_buf())

@@ -14,7 +14,6 @@ use crate::parse::parse_preset;
 use anyhow::{Result, anyhow};
 use quench_bench::rows::fill;
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::base::settings::MethodSetting;
 use quenchdb::{CommitHandle, Database, Durability, Preset, Table, Transaction};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -40,19 +39,11 @@ pub struct ChildArgs {
     log_memory: Option<PathBuf>,
     #[arg(long)]
     no_io_uring: bool,
-    #[arg(long, value_parser = parse_method)]
-    method: Option<MethodSetting>,
     #[arg(long)]
     steps: Option<u64>,
     /// Checks the acknowledgments on standard input before it works.
     #[arg(long)]
     pub check: bool,
-}
-
-/// Parses the name of a durability method.
-pub fn parse_method(name: &str) -> Result<MethodSetting, String> {
-    let named = MethodSetting::ALL.into_iter().find(|(_, known)| *known == name);
-    named.map(|(method, _)| method).ok_or_else(|| format!("there is no method {name}"))
 }
 
 /// How a child opens its database.
@@ -64,8 +55,6 @@ pub struct Way<'a> {
     pub log_memory: Option<&'a Path>,
     /// Whether the engine may use io_uring.
     pub io_uring: bool,
-    /// How writes are made durable. `None`: a probe chooses.
-    pub method: Option<MethodSetting>,
 }
 
 /// Opens with small bounds, so that checkpoints and segment changes happen within a second.
@@ -74,7 +63,6 @@ pub fn open(directory: &Path, way: Way<'_>) -> quenchdb::Result<Database> {
     let settings = quenchdb::Settings::default().with(|s| {
         s.preset = way.preset;
         s.io_uring = way.io_uring;
-        s.durability_method = way.method;
         // A segment is full after a few milliseconds.
         s.log_buffer_bytes = if log_memory.is_some() { 64 << 10 } else { 0 };
         s.log_memory = log_memory;
@@ -264,12 +252,8 @@ pub fn run(args: &ChildArgs) -> Result<Outcome> {
 
 /// Opens the database as the arguments say.
 pub fn open_as(args: &ChildArgs) -> Result<Database> {
-    let way = Way {
-        preset: args.preset,
-        log_memory: args.log_memory.as_deref(),
-        io_uring: !args.no_io_uring,
-        method: args.method,
-    };
+    let way =
+        Way { preset: args.preset, log_memory: args.log_memory.as_deref(), io_uring: !args.no_io_uring };
     Ok(open(&args.directory, way)?)
 }
 

@@ -16,7 +16,6 @@ use check::{Acknowledged, Findings};
 use child::{ChildArgs, Way};
 use quenchdb::Preset;
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::base::settings::MethodSetting;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
@@ -123,16 +122,8 @@ fn remove(directory: &Path) -> Result<()> {
 }
 
 /// Names in the directory of a database.
-const OWN_NAMES: [&str; 8] = [
-    "LOCK",
-    "MANIFEST",
-    "monitor.sock",
-    "log",
-    "pages",
-    "readers",
-    ".quench-direct-probe",
-    "quench-probe.tmp",
-];
+const OWN_NAMES: [&str; 7] =
+    ["LOCK", "MANIFEST", "monitor.sock", "log", "pages", "readers", ".quench-direct-probe"];
 
 /// Returns whether a directory holds nothing but a database, or what an interrupted creation left.
 fn is_database(directory: &Path) -> bool {
@@ -281,8 +272,7 @@ impl Torture<'_> {
     /// Recovers, checks, and recovers again.
     fn check(&self) -> Result<Findings> {
         let io_uring = self.io_uring();
-        let way =
-            Way { preset: self.args.preset, log_memory: self.memory.as_deref(), io_uring, method: None };
+        let way = Way { preset: self.args.preset, log_memory: self.memory.as_deref(), io_uring };
         check::check_twice(&self.database, way, &self.acknowledged)
     }
 
@@ -517,8 +507,6 @@ pub struct CheckArgs {
     preset: Preset,
     #[arg(long)]
     no_io_uring: bool,
-    #[arg(long, value_parser = child::parse_method)]
-    method: Option<MethodSetting>,
 }
 
 /// Checks the database against the acknowledgments on standard input.
@@ -528,8 +516,7 @@ pub fn run_check(args: &CheckArgs) -> Result<Outcome> {
         let line = line.context("cannot read the acknowledgments on standard input")?;
         anyhow::ensure!(acknowledged.line(&line), "`{line}` is no line of a torture-child");
     }
-    let (io_uring, method) = (!args.no_io_uring, args.method);
-    let way = Way { preset: args.preset, log_memory: None, io_uring, method };
+    let way = Way { preset: args.preset, log_memory: None, io_uring: !args.no_io_uring };
     let findings = check::check_twice(&args.directory, way, &acknowledged)?;
     print_json(&json!({
         "acknowledged": acknowledged.len(),

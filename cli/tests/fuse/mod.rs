@@ -16,14 +16,9 @@ use std::process::{Output, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Flags for the writing thread, the interface, and the durability method: threads with DSYNC,
-/// io_uring with DSYNC, io_uring with linked flushes.
-const WRITE_METHODS: [&[&str]; 4] = [
-    &["--preset", "auto", "--no-io-uring"],
-    &["--preset", "auto"],
-    &["--preset", "autonomous", "--method", "worker-dsync"],
-    &["--preset", "autonomous", "--method", "worker-flush"],
-];
+/// Flags for the writing thread and the interface: threads without and with io_uring, and workers.
+const WRITE_METHODS: [&[&str]; 3] =
+    [&["--preset", "auto", "--no-io-uring"], &["--preset", "auto"], &["--preset", "autonomous"]];
 /// Longest time of a child process; one that takes longer hangs.
 const CHILD_TIME_MAX: Duration = Duration::from_secs(60);
 const SIGKILL: i32 = 9;

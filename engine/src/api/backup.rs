@@ -232,7 +232,12 @@ impl Database {
             place @ Place::Url(_) => place.directory(),
             _ => None,
         };
-        self.inner.storage.directory().map(Path::to_path_buf).or_else(url)
+        self.inner
+            .storage
+            .directory()
+            .and_then(|directory| directory.path())
+            .map(Path::to_path_buf)
+            .or_else(url)
     }
 
     fn manifest_at_rest(&self) -> Result<crate::store::Manifest> {

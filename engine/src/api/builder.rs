@@ -8,7 +8,7 @@ use super::verify::{self, VerifyReport};
 use crate::base::Result;
 use crate::base::settings::{
     Acknowledger, Append, Compression, Dependency, DeviceTrust, IdleLogs, Layout, MemoryCache, MemoryFence,
-    MemoryStore, MethodSetting, Preset, Queue, Settings, Writer,
+    MemoryStore, Preset, Queue, Settings, Writer,
 };
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
@@ -117,7 +117,6 @@ impl Builder {
 impl Builder {
     setters! {
         device_trust: DeviceTrust = device_trust,
-        durability_method: MethodSetting = Some(durability_method),
         io_uring: bool = io_uring,
         object_cache: impl Into<PathBuf> = Some(object_cache.into()),
         object_cache_bytes: u64 = object_cache_bytes,

@@ -109,7 +109,7 @@ pub(super) fn open(
     if let Some(needed) = needed {
         let found = find_needed(storage, settings, manifest.database, &needed, "salvage the database")?;
         found.make_durable();
-        memories.old.found = find(&found, (manifest.epoch, manifest.covered), next_id(storage)?)?;
+        memories.old.found = find(&found, (manifest.epoch, manifest.covered), next_id(storage.segments())?)?;
         if settings.read_only {
             manifest.log_memory = Some(needed);
             memories.old.facts = Some(found.mapped().facts());

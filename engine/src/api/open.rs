@@ -8,16 +8,14 @@ use super::typed::TypedTables;
 use super::{maintenance, monitor, ownership, refuse};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
-use crate::base::settings::{MethodSetting, Preset, Settings, Writer};
+use crate::base::settings::{Settings, Writer};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Result};
 use crate::buffer::{Pool, ReadAheadThread};
 use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel, StoredPages};
 use crate::commit::{Commit, Hooks, Start, presets};
-use crate::device::probe::{self, ProbeReport};
 use crate::device::topology::NumaNodes;
-use crate::device::{DurabilityMethod, File, Storage};
+use crate::device::{File, Names, Storage};
 use crate::feed::CountedEpochs;
-use crate::log::{DIRECTORY, segment_id};
 use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
@@ -25,7 +23,6 @@ use crate::sync::{Mutex, Ours};
 use crate::transaction::{Limits, TransactionSystem};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Called now and then during long work, with a text that names the work and its unit
 /// (`log bytes scanned`), how much is done, and how much there is.
@@ -187,8 +184,7 @@ struct Files {
 
 fn open_newest(storage: &Arc<dyn Storage>, settings: &mut Settings) -> Result<Files> {
     let lock = storage.lock(!settings.read_only)?;
-    let (claimed, file, mut manifest) = open_or_create(&**storage, settings)?;
-    choose_method(storage, settings, &mut manifest)?;
+    let (claimed, file, manifest) = open_or_create(&**storage, settings)?;
     let store = match claimed {
         Some(pages) => PageStore::open(storage, &manifest, pages)?,
         None => {
@@ -415,43 +411,6 @@ fn cores() -> usize {
     crate::sync::thread::processors()
 }
 
-/// How long the probe measures each method.
-const PROBE_TIME: Duration = Duration::from_millis(25);
-
-/// Measures how writes are made durable best, where that matters and is not set. The manifest keeps
-/// the result for as long as the database stays on the same device.
-fn choose_method(storage: &Arc<dyn Storage>, settings: &mut Settings, manifest: &mut Manifest) -> Result<()> {
-    let facts = storage.facts();
-    // A store of objects has one method.
-    let asks = settings.preset == Preset::Autonomous && settings.writer.is_none() && !facts.append_only;
-    if asks && settings.durability_method.is_none() && !settings.read_only {
-        let chosen = match ProbeReport::decode(&manifest.probe, facts.device_number) {
-            Some(method) => method,
-            None => match probe::choose(storage, cores(), PROBE_TIME) {
-                Ok(report) => {
-                    tracing::info!(?report, "durability methods measured beside busy threads");
-                    manifest.probe = report.encode(facts.device_number);
-                    report.chosen
-                }
-                // A database on a full disk, for example, is opened all the same. The next open
-                // measures.
-                Err(error) => {
-                    tracing::warn!(%error, "durability methods could not be measured");
-                    MethodSetting::Flusher
-                }
-            },
-        };
-        settings.durability_method = Some(chosen);
-    }
-    if facts.volatile_cache {
-        storage.set_durability(match settings.durability_method {
-            Some(MethodSetting::WorkerFlush) => DurabilityMethod::WriteThenFlush,
-            _ => DurabilityMethod::Dsync,
-        });
-    }
-    Ok(())
-}
-
 /// The file of pages, if the database is opened for writing.
 type Claimed = Option<Arc<dyn File>>;
 
@@ -461,7 +420,7 @@ fn open_or_create(
     settings: &mut Settings,
 ) -> Result<(Claimed, ManifestFile, Manifest)> {
     if !holds_database(storage, settings).map_err(no_database)? {
-        if storage.pins().is_none() {
+        if storage.directory().is_some() {
             remove_blank_segments(storage)?;
             // A memory-mapped log holds the id of its database, which a creation that is cut short
             // must not draw again: there the manifest comes first.
@@ -492,23 +451,19 @@ fn open_or_create(
 /// Makes the files of a database that exists when recovery publishes its first manifest. Until then
 /// they are what an interrupted creation leaves.
 fn make_files(storage: &dyn Storage, settings: &Settings) -> Result<(Claimed, ManifestFile, Manifest)> {
-    storage.create_directory(DIRECTORY)?;
+    storage.segments().prepare()?;
     let manifest = Manifest::new(DatabaseId(Random::from_entropy().next_u64()), settings.page_bytes as u32);
     // Made before anything is flushed: one flush of the file system's journal serves all.
     let file = ManifestFile::prepare(storage)?;
     PageStore::create(storage, manifest.database, settings.page_bytes)?;
-    storage.flush_directory("")?;
+    storage.flush_names(Names::Root)?;
     Ok((Some(PageStore::claim(storage)?), file, manifest))
 }
 
 /// Removes the segments of a creation that was interrupted.
 fn remove_blank_segments(storage: &dyn Storage) -> Result<()> {
-    for name in storage.list(DIRECTORY)? {
-        if segment_id(&name)?.is_some() {
-            storage.remove(&format!("{DIRECTORY}/{name}"))?;
-        }
-    }
-    Ok(())
+    let segments = storage.segments();
+    segments.list()?.into_iter().try_for_each(|id| segments.remove(id))
 }
 
 /// Returns `error`, or for a missing file that there is no database.

@@ -18,9 +18,9 @@
 use crate::base::settings::Settings;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::ownership::{LOST_AND_FOUND, is_blank, is_own};
-use crate::device::{EntryKind, Storage};
+use crate::device::{Directory, EntryKind, OpenMode, Storage};
 use crate::log::memory::is_memory_file;
-use crate::log::{self, DIRECTORY, SegmentContent, segment_id};
+use crate::log::{self, DIRECTORY, SegmentContent, path_of, segment_id};
 use crate::store::{
     LOST_MANIFEST_ADVICE, MANIFEST_PATH, ManifestState, PAGES_DIRECTORY, PAGES_PATH, PagesState,
     READERS_PATH, manifest_state, pages_state,
@@ -61,19 +61,17 @@ pub(super) fn holds_database(storage: &dyn Storage, settings: &Settings) -> Resu
 
 /// Returns the content of the manifest. Only files are opened: a pipe would block.
 fn look_at_manifest(storage: &dyn Storage) -> Result<ManifestState> {
-    if storage.pins().is_some() {
-        return manifest_state(storage);
-    }
-    match kind_of(storage, MANIFEST_PATH)? {
+    let Some(directory) = storage.directory() else { return manifest_state(storage) };
+    match kind_of(directory, MANIFEST_PATH)? {
         None => Ok(ManifestState::Missing),
         Some(EntryKind::File | EntryKind::Link) => manifest_state(storage),
         Some(EntryKind::Directory | EntryKind::Other) => Ok(ManifestState::Foreign),
     }
 }
 
-/// Returns the kind of an entry of the directory, if it exists. A store of objects is not asked.
-fn kind_of(storage: &dyn Storage, name: &str) -> Result<Option<EntryKind>> {
-    let entries = storage.entries("")?;
+/// Returns the kind of an entry of the directory, if it exists.
+fn kind_of(directory: &dyn Directory, name: &str) -> Result<Option<EntryKind>> {
+    let entries = directory.entries("")?;
     Ok(entries.into_iter().find(|(other, _)| other == name).map(|(_, kind)| kind))
 }
 
@@ -90,34 +88,47 @@ fn foreign_file(path: String) -> Error {
         .at(Location::File { path, offset: 0 })
 }
 
-/// Returns the first file that only a database that was complete has.
+/// Returns the first part that only a database that was complete has. In a directory only files are
+/// opened.
 fn find_data(storage: &dyn Storage) -> Result<Option<String>> {
     let is_file = |kind| matches!(kind, EntryKind::File | EntryKind::Link);
-    for (name, kind) in entries_below(storage, PAGES_DIRECTORY)? {
+    let Some(directory) = storage.directory() else {
+        if pages_state(storage)? == PagesState::Written {
+            return Ok(Some(PAGES_PATH.into()));
+        }
+        for id in storage.segments().list()? {
+            let segment = storage.segments().open(id, TO_LOOK)?;
+            if log::content_of(&*segment)? == SegmentContent::Blocks {
+                return Ok(Some(path_of(id)));
+            }
+        }
+        return Ok(None);
+    };
+    for (name, kind) in entries_below(directory, PAGES_DIRECTORY)? {
         let is_pages = format!("{PAGES_DIRECTORY}/{name}") == PAGES_PATH && is_file(kind);
         if is_pages && pages_state(storage)? == PagesState::Written {
             return Ok(Some(PAGES_PATH.into()));
         }
     }
-    for (name, kind) in entries_below(storage, DIRECTORY)? {
+    for (name, kind) in entries_below(directory, DIRECTORY)? {
         let path = format!("{DIRECTORY}/{name}");
         // An impossible number is an error of a complete database.
         let is_segment = is_file(kind) && !matches!(segment_id(&name), Ok(None));
-        if is_segment && log::content_of(storage, &path)? == SegmentContent::Blocks {
+        if is_segment && log::content_of(&*directory.open(&path, TO_LOOK)?)? == SegmentContent::Blocks {
             return Ok(Some(path));
         }
     }
     Ok(None)
 }
 
+/// How to open a file to look at it.
+const TO_LOOK: OpenMode = OpenMode { create: false, read_only: true, direct: false };
+
 /// Returns the entries of a subdirectory; none of something else with its name.
-fn entries_below(storage: &dyn Storage, directory: &str) -> Result<Vec<(String, EntryKind)>> {
-    if storage.pins().is_some() {
-        return storage.entries(directory);
-    }
-    match kind_of(storage, directory)? {
-        // A storage without directories lists files only.
-        None | Some(EntryKind::Directory) => storage.entries(directory),
+fn entries_below(directory: &dyn Directory, name: &str) -> Result<Vec<(String, EntryKind)>> {
+    match kind_of(directory, name)? {
+        // A storage without subdirectories lists files only.
+        None | Some(EntryKind::Directory) => directory.entries(name),
         Some(_) => Ok(Vec::new()),
     }
 }
@@ -128,25 +139,25 @@ fn find_foreign(
     manifest: ManifestState,
     settings: &Settings,
 ) -> Result<Option<String>> {
-    if storage.pins().is_some() {
+    let Some(directory) = storage.directory() else {
         // A store of objects refuses those of others itself.
         return Ok((manifest == ManifestState::Foreign).then(|| MANIFEST_PATH.into()));
-    }
-    for (name, kind) in storage.entries("")? {
+    };
+    for (name, kind) in directory.entries("")? {
         let is_ours = match (name.as_str(), kind) {
             (MANIFEST_PATH, EntryKind::File) => manifest == ManifestState::Blank,
             (PAGES_DIRECTORY | DIRECTORY | READERS_PATH, EntryKind::Directory) => true,
-            (name, EntryKind::File) if is_log_memory(name, settings) => is_memory_file(storage, name)?,
-            (name, kind) => is_own(storage, name, kind)?,
+            (name, EntryKind::File) if is_log_memory(name, settings) => is_memory_file(directory, name)?,
+            (name, kind) => is_own(directory, name, kind)?,
         };
         if !is_ours {
             return Ok(Some(name));
         }
     }
-    for directory in [PAGES_DIRECTORY, DIRECTORY, READERS_PATH] {
-        for (name, kind) in entries_below(storage, directory)? {
-            if !is_left_below(storage, directory, &name, kind)? {
-                return Ok(Some(format!("{directory}/{name}")));
+    for below in [PAGES_DIRECTORY, DIRECTORY, READERS_PATH] {
+        for (name, kind) in entries_below(directory, below)? {
+            if !is_left_below(directory, below, &name, kind)? {
+                return Ok(Some(format!("{below}/{name}")));
             }
         }
     }
@@ -154,13 +165,13 @@ fn find_foreign(
 }
 
 /// Returns whether an interrupted creation, or `mkfs`, left an entry of a subdirectory.
-fn is_left_below(storage: &dyn Storage, directory: &str, name: &str, kind: EntryKind) -> Result<bool> {
-    let path = format!("{directory}/{name}");
+fn is_left_below(directory: &dyn Directory, below: &str, name: &str, kind: EntryKind) -> Result<bool> {
+    let path = format!("{below}/{name}");
     match kind {
         EntryKind::Directory => Ok(name == LOST_AND_FOUND),
-        EntryKind::File if path == PAGES_PATH => Ok(pages_state(storage)? == PagesState::Blank),
-        EntryKind::File if directory == DIRECTORY && matches!(segment_id(name), Ok(Some(_))) => {
-            is_blank(storage, &path, log::FIRST_SEGMENT_BYTES)
+        EntryKind::File if path == PAGES_PATH => Ok(pages_state(directory)? == PagesState::Blank),
+        EntryKind::File if below == DIRECTORY && matches!(segment_id(name), Ok(Some(_))) => {
+            is_blank(directory, &path, log::FIRST_SEGMENT_BYTES)
         }
         _ => Ok(false),
     }

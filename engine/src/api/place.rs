@@ -68,7 +68,7 @@ impl Place {
         match self {
             Place::Directory(path) => Some(path.clone()),
             Place::Url(url) => url.strip_prefix("file://").map(PathBuf::from),
-            Place::Storage(storage) => storage.0.directory().map(Path::to_path_buf),
+            Place::Storage(storage) => storage.0.directory()?.path().map(Path::to_path_buf),
         }
     }
 

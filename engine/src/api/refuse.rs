@@ -4,7 +4,7 @@ use super::ownership::{LOG_MEMORY, holds_database, no_database};
 use crate::backup::{BACKUP_PATH, RESTORING_PATH};
 use crate::base::settings::Settings;
 use crate::base::{Error, Location, Result};
-use crate::device::ownership::{DIRECT_PROBE, LOST_AND_FOUND, METHOD_PROBE};
+use crate::device::ownership::LOST_AND_FOUND;
 use crate::device::{LOCK_PATH, MONITOR_PATH, Storage};
 use crate::log::DIRECTORY;
 use crate::store::{MANIFEST_PATH, PAGES_DIRECTORY, READERS_PATH};
@@ -12,9 +12,9 @@ use crate::store::{MANIFEST_PATH, PAGES_DIRECTORY, READERS_PATH};
 /// Refuses what can be refused before any file, the lock file included, is created in the
 /// directory.
 pub(super) fn early(storage: &dyn Storage, settings: &Settings) -> Result<()> {
-    let names = storage.list("")?;
+    let names = storage.names()?;
     copies(&names, settings.read_only)?;
-    if storage.pins().is_none() {
+    if storage.directory().is_some() {
         return holds_database(storage, settings).map(drop);
     }
     // A store of objects says the rest itself.
@@ -54,6 +54,3 @@ pub(super) const OWN_FILES: [&str; 8] = [
     MONITOR_PATH,
     LOST_AND_FOUND,
 ];
-
-/// Files that an interrupted open leaves.
-pub(super) const PROBES: [&str; 2] = [DIRECT_PROBE, METHOD_PROBE];

@@ -592,7 +592,8 @@ pub(super) fn run_refused(
 ) -> Result<VerifyReport> {
     let is_damage = error.kind() == ErrorKind::Corruption;
     // A store of objects that does not answer says nothing about the database.
-    let is_file = matches!(error.kind(), ErrorKind::Io | ErrorKind::NotFound) && storage.pins().is_none();
+    let is_file =
+        matches!(error.kind(), ErrorKind::Io | ErrorKind::NotFound) && storage.directory().is_some();
     if !is_damage && !is_file {
         return Err(error);
     }

@@ -1,11 +1,12 @@
 //! What verify says about files: the copies of the manifest, and the log.
 
-use super::refuse::{OWN_FILES, PROBES};
+use super::refuse::OWN_FILES;
 use crate::backup::BACKUP_PATH;
 use crate::base::{DatabaseId, Error, ErrorKind, Result, SegmentId};
-use crate::device::{OpenMode, Storage};
-use crate::log::{DIRECTORY, SegmentContent, content_of, database_of, path_of, segment_id};
-use crate::recovery::unreadable_log;
+use crate::device::ownership::DIRECT_PROBE;
+use crate::device::{Directory, OpenMode, Storage};
+use crate::log::{DIRECTORY, database_of, path_of, segment_id};
+use crate::recovery::{is_foreign, unreadable_log};
 use crate::store::{Manifest, ManifestCopy, manifest_copies};
 use std::path::Path;
 
@@ -39,6 +40,8 @@ pub struct ExtraFile {
 
 /// How to open a file to look at it.
 const TO_LOOK: OpenMode = OpenMode { create: false, read_only: true, direct: true };
+/// How to open a file to ask for its length.
+const TO_ASK: OpenMode = OpenMode { direct: false, ..TO_LOOK };
 
 /// The files as they were found.
 pub(super) struct FoundFiles {
@@ -64,60 +67,75 @@ impl FoundFiles {
         };
         let mut found = FoundFiles { report, problems: Vec::new(), denied: false };
         let database = at_rest.then_some(manifest.database);
-        match storage.list(DIRECTORY) {
-            Ok(names) => names.iter().for_each(|name| found.add_segment(storage, name, database)),
-            Err(error) => found.add_problem(&error),
-        }
-        // `Place::objects` lists those of a store of objects.
-        if storage.pins().is_none() {
-            found.add_extra_files(storage, manifest);
+        match storage.directory() {
+            Some(directory) => {
+                match directory.list(DIRECTORY) {
+                    Ok(names) => names.iter().for_each(|name| found.add_log_file(directory, name, database)),
+                    Err(error) => found.add_problem(&error),
+                }
+                found.add_extra_files(directory, manifest);
+            }
+            // `Place::objects` lists the other objects of a store.
+            None => match storage.segments().list() {
+                Ok(ids) => ids.into_iter().for_each(|id| found.add_segment(storage, id, database)),
+                Err(error) => found.add_problem(&error),
+            },
         }
         Ok(found)
     }
 
     /// Looks for files in the directory and in that of the pages that are not of this database.
-    fn add_extra_files(&mut self, storage: &dyn Storage, manifest: &Manifest) {
+    fn add_extra_files(&mut self, directory: &dyn Directory, manifest: &Manifest) {
         let memory = manifest.log_memory.as_ref().and_then(|memory| Path::new(&memory.path).file_name());
         let is_own = |name: &str| {
             OWN_FILES.contains(&name) || name == BACKUP_PATH || memory.is_some_and(|memory| memory == name)
         };
         // An unreadable directory is an error of the open.
-        for name in storage.list("").unwrap_or_default().iter().filter(|name| !is_own(name)) {
-            let what = match PROBES.contains(&name.as_str()) {
+        for name in directory.list("").unwrap_or_default().iter().filter(|name| !is_own(name)) {
+            let what = match name == DIRECT_PROBE {
                 true => "an interrupted open left it: remove it",
                 false => "no file of this database: move it away",
             };
-            self.report.add_extra_file(storage, name.clone(), what);
+            self.report.add_extra_file(directory, name.clone(), what);
         }
-        for name in storage.list("pages").unwrap_or_default().iter().filter(|name| *name != "data") {
+        for name in directory.list("pages").unwrap_or_default().iter().filter(|name| *name != "data") {
             self.report.add_extra_file(
-                storage,
+                directory,
                 format!("pages/{name}"),
                 "no file of this database: move it away",
             );
         }
     }
 
-    /// Adds a segment, or an extra file in the directory of segments. With `database`, a segment of
-    /// another database is an extra file.
-    fn add_segment(&mut self, storage: &dyn Storage, name: &str, database: Option<DatabaseId>) {
-        let path = format!("{DIRECTORY}/{name}");
-        let look = || {
-            let file = storage.open(&path, TO_LOOK)?;
+    /// Adds a file in the directory of segments.
+    fn add_log_file(&mut self, directory: &dyn Directory, name: &str, database: Option<DatabaseId>) {
+        match segment_id(name) {
+            Ok(Some(id)) => self.add_segment(directory, id, database),
+            Ok(None) => self.add_foreign(directory, format!("{DIRECTORY}/{name}")),
+            Err(error) => self.add_problem(&error),
+        }
+    }
+
+    fn add_foreign(&mut self, directory: &dyn Directory, path: String) {
+        self.report.add_extra_file(directory, path, "no log segment: move it away");
+    }
+
+    /// Adds a segment. With `database`, a segment of another database is an extra file, as is a
+    /// file of another program with the name of one.
+    fn add_segment(&mut self, storage: &dyn Storage, id: SegmentId, database: Option<DatabaseId>) {
+        let look = || -> Result<_> {
+            let file = storage.segments().open(id, TO_LOOK)?;
             let of = database_of(&*file);
-            // A store of objects has no files of other programs with such names.
-            let is_foreign = of.is_none()
-                && storage.pins().is_none()
-                && content_of(storage, &path)? == SegmentContent::Foreign;
+            let is_foreign = of.is_none() && is_foreign(storage, id)?;
             let other = database.is_some_and(|id| of.is_some_and(|of| of != id));
             Ok((!is_foreign).then_some((file.len()?, other)))
         };
-        match segment_id(name).and_then(|id| id.map_or(Ok(None), |_| look())) {
-            Ok(None) => self.report.add_extra_file(storage, path, "no log segment: move it away"),
+        match look() {
+            Ok(None) => storage.directory().into_iter().for_each(|at| self.add_foreign(at, path_of(id))),
             Ok(Some((bytes, true))) => {
                 let what =
                     "a log segment of another database: move it away, because an open for writing refuses it";
-                self.report.extra_files.push(ExtraFile { path, bytes, what: what.into() });
+                self.report.extra_files.push(ExtraFile { path: path_of(id), bytes, what: what.into() });
             }
             Ok(Some((bytes, false))) => {
                 self.report.log_segments += 1;
@@ -139,13 +157,14 @@ impl FilesReport {
     /// Adds log segments that would never be removed while the database is open.
     pub(super) fn add_leaked(&mut self, storage: &dyn Storage, leaked: &[SegmentId]) {
         for id in leaked {
-            self.add_extra_file(storage, path_of(*id), "an obsolete log segment: the next open removes it");
+            let (path, what) = (path_of(*id), "an obsolete log segment: the next open removes it");
+            let bytes = storage.segments().open(*id, TO_ASK).and_then(|file| file.len()).unwrap_or(0);
+            self.extra_files.push(ExtraFile { path, bytes, what: what.into() });
         }
     }
 
-    fn add_extra_file(&mut self, storage: &dyn Storage, path: String, what: &str) {
-        let mode = OpenMode { direct: false, ..TO_LOOK };
-        let bytes = storage.open(&path, mode).and_then(|file| file.len()).unwrap_or(0);
+    fn add_extra_file(&mut self, directory: &dyn Directory, path: String, what: &str) {
+        let bytes = directory.open(&path, TO_ASK).and_then(|file| file.len()).unwrap_or(0);
         self.extra_files.push(ExtraFile { path, bytes, what: what.into() });
     }
 

@@ -23,7 +23,7 @@
 use crate::base::checksum::crc;
 use crate::base::encoding::{Reader, put_bytes, put_varint};
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, PageId, Result};
-use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{AlignedBuffer, File, Names, OpenMode, SECTOR_BYTES, Storage};
 use crate::store::{BlockRef, Manifest};
 use std::fmt;
 use std::sync::Arc;
@@ -98,8 +98,9 @@ impl Description {
     /// # Errors
     /// `OutOfSpace`; I/O.
     pub fn begin(storage: &dyn Storage) -> Result<Arc<dyn File>> {
-        let file = storage.open(BACKUP_PATH, OpenMode { create: true, read_only: false, direct: true })?;
-        storage.flush_directory("")?;
+        let file =
+            storage.small_file(BACKUP_PATH, OpenMode { create: true, read_only: false, direct: true })?;
+        storage.flush_names(Names::Root)?;
         Ok(file)
     }
 
@@ -125,7 +126,7 @@ impl Description {
     /// `Unsupported` for a newer format; I/O.
     pub fn read(storage: &dyn Storage) -> Result<Description> {
         let mode = OpenMode { create: false, read_only: true, direct: true };
-        let file = storage.open(BACKUP_PATH, mode).map_err(|error| match error.kind() {
+        let file = storage.small_file(BACKUP_PATH, mode).map_err(|error| match error.kind() {
             ErrorKind::NotFound => Error::new(ErrorKind::NotFound, "there is no backup in this directory"),
             _ => error,
         })?;

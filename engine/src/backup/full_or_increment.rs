@@ -164,7 +164,6 @@ fn at_rest(manifest: &Manifest) -> Manifest {
         covered: manifest.checkpoint,
         first_csn: manifest.checkpoint.next(),
         next_csn: manifest.checkpoint.next(),
-        probe: Vec::new(),
         log_memory: None,
         epochs: Vec::new(),
         history: Vec::new(),

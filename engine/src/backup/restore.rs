@@ -6,7 +6,7 @@ use super::target::{RESTORING_PATH, error_of, refuse_unless_empty};
 use crate::base::random::Random;
 use crate::base::settings::Compression;
 use crate::base::{Csn, DatabaseId, Epoch, Error, Location, PageId, Result};
-use crate::device::{OpenMode, Storage};
+use crate::device::{Names, OpenMode, Storage};
 use crate::store::{BlockRef, Manifest, ManifestFile, PageStore, StoreCopy, StoredImage};
 use crate::tree::image::validate_image_of;
 use std::path::PathBuf;
@@ -116,8 +116,9 @@ pub fn restore_pages(
 /// `AlreadyExists` or `InvalidArgument` if the target is not empty; I/O.
 pub fn begin_restore(target: &dyn Storage) -> Result<()> {
     refuse_unless_empty(target)?;
-    target.open(RESTORING_PATH, OpenMode { create: true, read_only: false, direct: true })?.flush()?;
-    target.flush_directory("")
+    let mode = OpenMode { create: true, read_only: false, direct: true };
+    target.small_file(RESTORING_PATH, mode)?.flush()?;
+    target.flush_names(Names::Root)
 }
 
 /// The database can be opened from now on.
@@ -125,8 +126,8 @@ pub fn begin_restore(target: &dyn Storage) -> Result<()> {
 /// # Errors
 /// I/O.
 pub fn finish_restore(target: &dyn Storage) -> Result<()> {
-    target.remove(RESTORING_PATH)?;
-    target.flush_directory("")
+    target.remove_small_file(RESTORING_PATH)?;
+    target.flush_names(Names::Root)
 }
 
 /// K4. CSNs and epochs continue those of the source, so that both mean the same in messages and in

@@ -4,7 +4,7 @@ use super::description::{BACKUP_PATH, Description};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::ownership::is_own;
 use crate::device::{LOCK_PATH, Storage};
-use crate::log::{DIRECTORY as LOG_DIRECTORY, segment_id};
+use crate::log::DIRECTORY as LOG_DIRECTORY;
 use crate::store::{MANIFEST_PATH, PAGES_DIRECTORY, PAGES_PATH};
 
 /// The file that marks the directory of a database while it is being restored.
@@ -20,24 +20,25 @@ pub(super) fn error_of(whose: &str) -> impl Fn(Error) -> Error + Copy {
 /// first failure is the one that matters. What stays is recognised as incomplete (K3), because the
 /// marks go after all else. In a store of objects nothing can be removed this way.
 pub fn clear(storage: &dyn Storage) {
-    let names = |directory: &str| storage.list(directory).unwrap_or_default();
-    let is_marked = names("").iter().any(|name| [RESTORING_PATH, BACKUP_PATH].contains(&name.as_str()));
+    let Some(directory) = storage.directory() else { return };
+    let names = || directory.list("").unwrap_or_default();
+    let is_marked = names().iter().any(|name| [RESTORING_PATH, BACKUP_PATH].contains(&name.as_str()));
     // Without a mark another process may have begun to use the directory.
     if is_marked {
-        let _ = storage.remove(MANIFEST_PATH);
-        let _ = storage.remove(PAGES_PATH);
-        for name in names(LOG_DIRECTORY).iter().filter(|name| matches!(segment_id(name), Ok(Some(_)))) {
-            let _ = storage.remove(&format!("{LOG_DIRECTORY}/{name}"));
+        let _ = directory.remove(MANIFEST_PATH);
+        let _ = directory.remove(PAGES_PATH);
+        for id in storage.segments().list().unwrap_or_default() {
+            let _ = storage.segments().remove(id);
         }
-        for directory in [PAGES_DIRECTORY, LOG_DIRECTORY] {
-            let _ = storage.remove_directory(directory);
+        for subdirectory in [PAGES_DIRECTORY, LOG_DIRECTORY] {
+            let _ = directory.remove_directory(subdirectory);
         }
-        let _ = storage.flush_directory("");
-        let _ = storage.remove(RESTORING_PATH);
-        let _ = storage.remove(BACKUP_PATH);
+        let _ = directory.flush_directory("");
+        let _ = directory.remove(RESTORING_PATH);
+        let _ = directory.remove(BACKUP_PATH);
     }
-    if names("").iter().all(|name| name == LOCK_PATH) {
-        let _ = storage.remove(LOCK_PATH);
+    if names().iter().all(|name| name == LOCK_PATH) {
+        let _ = directory.remove(LOCK_PATH);
     }
 }
 
@@ -48,7 +49,7 @@ const EMPTY_ADVICE: &str = "choose an empty directory";
 /// # Errors
 /// `AlreadyExists` or `InvalidArgument` with the name of what the directory contains; I/O.
 pub fn refuse_unless_empty(storage: &dyn Storage) -> Result<()> {
-    let names = storage.list("")?;
+    let names = storage.names()?;
     let has = |name: &str| names.iter().any(|other| other == name);
     let place = |path: &str| Location::File { path: path.into(), offset: 0 };
     if has(BACKUP_PATH) {
@@ -69,9 +70,10 @@ pub fn refuse_unless_empty(storage: &dyn Storage) -> Result<()> {
         let error = Error::new(ErrorKind::AlreadyExists, what).with_advice(EMPTY_ADVICE);
         return Err(error.at(place(MANIFEST_PATH)));
     }
-    for (name, kind) in storage.entries("")? {
+    let Some(directory) = storage.directory() else { return Ok(()) };
+    for (name, kind) in directory.entries("")? {
         // Our own lock, or what a process left that was killed while it probed the device.
-        if !is_own(storage, &name, kind)? {
+        if !is_own(directory, &name, kind)? {
             let what = format!("the directory holds other files ({name})");
             return Err(Error::invalid(what).with_advice(EMPTY_ADVICE).at(place(&name)));
         }

@@ -247,9 +247,6 @@ pub struct Settings {
     // The device, and the cache of a store of objects.
     /// What a device flush is expected to do. Default `Auto`.
     pub device_trust: DeviceTrust,
-    /// How writes become durable. `None`: with `autonomous` and no `writer` the result of a probe
-    /// at the first open for writing, otherwise DSYNC. Default `None`.
-    pub durability_method: Option<MethodSetting>,
     /// Use io_uring where the kernel has it. Default true.
     pub io_uring: bool,
     /// A local directory that keeps pages of a database in a store of objects. Losing it loses
@@ -292,27 +289,6 @@ pub(crate) const QUEUE_ENTRIES_DEFAULT: usize = 32_768;
 const QUEUE_ENTRIES_MAX: u64 = (100 << 20) / 64;
 /// What one of them takes: its entry, and places for two in the rings by CSN.
 const QUEUED_BYTES: u64 = 128;
-
-/// An override of the durability method that the probe would choose.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
-pub enum MethodSetting {
-    /// The worker submits a DSYNC write.
-    WorkerDsync,
-    /// The worker submits a write with a linked flush.
-    WorkerFlush,
-    /// One sleeping flusher thread writes for all logs.
-    Flusher,
-}
-
-impl MethodSetting {
-    /// All methods, with their names.
-    pub const ALL: [(MethodSetting, &'static str); 3] = [
-        (MethodSetting::WorkerDsync, "worker-dsync"),
-        (MethodSetting::WorkerFlush, "worker-flush"),
-        (MethodSetting::Flusher, "flusher"),
-    ];
-}
 
 impl Default for Settings {
     fn default() -> Self {
@@ -365,7 +341,6 @@ impl Default for Settings {
             slow_commit_log: None,
             monitor: true,
             device_trust: DeviceTrust::Auto,
-            durability_method: None,
             io_uring: true,
             object_cache: None,
             object_cache_bytes: 4 << 30,

@@ -62,7 +62,6 @@ pub use views::{Inspection, Listing, LogSpace, Progress};
 use crate::base::clock::Nanos;
 use crate::base::settings::{Append, Durability as Level, Settings};
 use crate::base::{Csn, Error, ErrorKind, LogId, Result};
-use crate::log::DIRECTORY;
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::task::Waker;
@@ -133,7 +132,7 @@ impl Commit {
             // The page cache reports the error of one write to another's flush.
             axes.writes_in_flight = 1;
         }
-        let sharing = Arc::new(Sharing::new(axes.shared_flush, start.storage.shares_flush(DIRECTORY)));
+        let sharing = Arc::new(Sharing::new(axes.shared_flush, start.storage.shares_flush()));
         let Components { writes, medium, workers, clocks } = start::components(settings, start, &axes);
         let Writes { environment, durability, acknowledgments, failure, .. } = &*writes;
         let parts =

@@ -9,8 +9,8 @@ use super::core::axes::Gather;
 use super::core::protocol::Choices;
 use super::{layout, protocols};
 use crate::base::settings::{
-    Acknowledger, Append, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, MethodSetting, Preset,
-    Queue, Settings, Writer,
+    Acknowledger, Append, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence, Preset, Queue, Settings,
+    Writer,
 };
 use crate::base::{Error, Location, Result};
 
@@ -24,8 +24,7 @@ impl Axes {
     pub fn of(settings: &Settings) -> Axes {
         let Choices { layout, writer, acknowledger } = protocols::choices(settings);
         let layout = settings.layout.unwrap_or(layout);
-        // A device that does better with workers' writes does not make logs that belong to pages
-        // theirs.
+        // Logs that belong to pages are not those of workers.
         let writer =
             if layout == Layout::ByPage && writer == Writer::Worker { Writer::Leader } else { writer };
         let writer = settings.writer.unwrap_or(writer);
@@ -132,14 +131,6 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     }
     check_append(settings, writer, logs)?;
     check_dependency(settings, &axes, logs)?;
-    let is_named = settings.writer.is_some() || preset_is_worker(settings, writer);
-    if let Some(method) = settings.durability_method.filter(|_| is_named)
-        && (writer == Writer::Worker) == (method == MethodSetting::Flusher)
-    {
-        let names = MethodSetting::ALL.into_iter().find(|(named, _)| *named == method);
-        let method = names.map_or("", |(_, name)| name);
-        return refuse("durability_method", format!("{method} contradicts writer = {writer}"));
-    }
     check_memory(settings, writer)?;
     layout::check_room(settings, logs)
 }
@@ -182,11 +173,6 @@ fn check_dependency(settings: &Settings, axes: &Axes, logs: usize) -> Result<()>
         }
         None => Ok(()),
     }
-}
-
-/// Returns whether the preset itself has workers write.
-fn preset_is_worker(settings: &Settings, writer: Writer) -> bool {
-    settings.preset == Preset::Autonomous && writer == Writer::Worker
 }
 
 /// Refuses settings that do not fit logs of pages.

@@ -1,7 +1,7 @@
 //! A file that counts its reads and writes: the traffic of the page store.
 //!
 //! Every method calls the inner file. Only successful operations count. Left out on purpose:
-//! [`File::read_ahead`], which the page store does not use, and writes through a
+//! [`File::read_ahead`] and locks, which the page store does not use, and writes through a
 //! [`WriteQueue`](super::WriteQueue), which use the descriptor and not [`File`]; their submitter
 //! counts them.
 
@@ -98,12 +98,8 @@ impl File for CountedFile {
         self.inner.flush()
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
-        self.inner.zero_extend(len)
-    }
-
-    fn zero_extend_paced(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
-        self.inner.zero_extend_paced(len, rest)
+    fn zero_extend(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        self.inner.zero_extend(len, rest)
     }
 
     fn reserve(&self, from: u64, to: u64) -> Result<()> {
@@ -120,14 +116,6 @@ impl File for CountedFile {
 
     fn claim(&self) -> Result<()> {
         self.inner.claim()
-    }
-
-    fn try_lock(&self) -> Result<bool> {
-        self.inner.try_lock()
-    }
-
-    fn is_locked(&self) -> Result<bool> {
-        self.inner.is_locked()
     }
 
     fn unclaim(&self) {

@@ -8,19 +8,21 @@ use super::blocking_queue::BlockingQueue;
 use super::buffer::AlignedBuffer;
 use super::descriptors;
 use super::direct_probe::{is_direct, probe_direct};
+use super::directory::{MANIFEST_PATH, PAGES_DIRECTORY};
 use super::directory_lock::{DirectoryLock, leave_note, note_of};
 use super::durability_method::DurabilityMethod;
 use super::facts::{self, DeviceFacts};
 use super::file_system;
 use super::monitor::{MONITOR_PATH, MonitorSocket};
-use super::storage::{EntryKind, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue};
+use super::segment_names::LOG_DIRECTORY;
+use super::storage::{Directory, EntryKind, File, OpenMode, ReadDone, ReadRequest, Storage, WriteQueue};
 use super::thread_queue::ThreadQueue;
 use super::uring::UringQueue;
 use super::uring_read::ManyReads;
 use crate::base::planted::{self, Bug};
 use crate::base::settings::DeviceTrust;
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, NotInherited, Process};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
@@ -30,14 +32,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Bytes of zeros in one write when a file is extended.
+/// Bytes of zeros in one write when space is reserved.
 const ZERO_CHUNK_BYTES: usize = 1 << 20;
 /// Bytes of zeros in one write beside commits: a commit's write waits for less than its own time.
 const SMALL_ZERO_CHUNK_BYTES: usize = 64 << 10;
 
 /// Directories in the database's. Each may be a mount point, or a link to a directory of another
 /// disk.
-const PARTS: [&str; 2] = ["log", "pages"];
+const PARTS: [&str; 2] = [LOG_DIRECTORY, PAGES_DIRECTORY];
 
 /// See the module's text.
 #[derive(Debug)]
@@ -55,9 +57,8 @@ pub struct FileStorage {
     create: bool,
     /// The content of the lock file, when the lock was taken.
     note_found: Mutex<Vec<u8>>,
-    method: Arc<AtomicU8>,
-    /// The method that suits the file system, unless the settings say otherwise.
-    usual_method: DurabilityMethod,
+    /// The method that suits the file system.
+    method: DurabilityMethod,
     /// RWF_DSYNC was refused: flush after the write instead.
     dsync_refused: Arc<AtomicBool>,
 }
@@ -94,8 +95,7 @@ impl FileStorage {
             ring_refused: AtomicBool::new(false),
             create,
             note_found: Mutex::default(),
-            method: Arc::new(AtomicU8::new(method as u8)),
-            usual_method: method,
+            method,
             dsync_refused: Arc::new(AtomicBool::new(false)),
         })
     }
@@ -104,7 +104,7 @@ impl FileStorage {
         self.direct_io.get_or_init(|| probe_direct(&self.directory, self.create))
     }
 
-    fn path(&self, path: &str) -> PathBuf {
+    fn path_of(&self, path: &str) -> PathBuf {
         self.directory.join(path)
     }
 
@@ -131,14 +131,14 @@ impl FileStorage {
                 .with_advice("put the directory back, or close the database and open it where it is now");
         }
         let hint = match error.kind() {
-            std::io::ErrorKind::PermissionDenied => describe_access(&self.path(path)),
+            std::io::ErrorKind::PermissionDenied => describe_access(&self.path_of(path)),
             _ => String::new(),
         };
         Error::io(format!("cannot {what}{hint}"), error).at(self.location(path))
     }
 
     fn location(&self, path: &str) -> Location {
-        Location::File { path: self.path(path).display().to_string(), offset: 0 }
+        Location::File { path: self.path_of(path).display().to_string(), offset: 0 }
     }
 }
 
@@ -169,7 +169,7 @@ impl FileStorage {
     /// Opens a file with `O_DIRECT`, if it works and is wanted.
     fn open_with(&self, path: &str, flags: OFlags, direct: bool) -> Result<Arc<dyn File>> {
         let direct = direct && self.direct_io().is_ok();
-        let open = |flags| descriptors::open(&self.path(path), flags, Mode::from_raw_mode(0o644));
+        let open = |flags| descriptors::open(&self.path_of(path), flags, Mode::from_raw_mode(0o644));
         let opened = match direct {
             true => open(flags | OFlags::DIRECT).and_then(is_direct).map(|fd| (fd, true)),
             false => Err(Errno::INVAL),
@@ -200,14 +200,14 @@ impl FileStorage {
             path: path.to_string(),
             direct,
             failed: Mutex::new(false),
-            method: self.method.clone(),
+            method: self.method,
             dsync_refused: self.dsync_refused.clone(),
             many: self.facts.io_uring.is_ok().then(ManyReads::default),
         }))
     }
 }
 
-impl Storage for FileStorage {
+impl Directory for FileStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let access = if mode.read_only { OFlags::RDONLY } else { OFlags::RDWR };
         let create = if mode.create { OFlags::CREATE } else { OFlags::empty() };
@@ -219,33 +219,16 @@ impl Storage for FileStorage {
     }
 
     fn remove(&self, path: &str) -> Result<()> {
-        match std::fs::remove_file(self.path(path)) {
+        match std::fs::remove_file(self.path_of(path)) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(self.error("remove a file", path, e)),
             _ => Ok(()),
         }
     }
 
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        descriptors::take_standard();
-        let entries = match std::fs::read_dir(self.path(directory)) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(|e| self.error("list a directory", directory, e))?,
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(|e| self.error("list a directory", directory, e))?;
-            if directory.is_empty() || entry.file_type().is_ok_and(|kind| kind.is_file()) {
-                names.push(entry.file_name().to_string_lossy().into_owned());
-            }
-        }
-        names.sort();
-        Ok(names)
-    }
-
     fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
         let failed = |error| self.error("list a directory", directory, error);
         descriptors::take_standard();
-        let entries = match std::fs::read_dir(self.path(directory)) {
+        let entries = match std::fs::read_dir(self.path_of(directory)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(failed)?,
         };
@@ -259,7 +242,7 @@ impl Storage for FileStorage {
     }
 
     fn create_directory(&self, path: &str) -> Result<()> {
-        match std::fs::create_dir(self.path(path)) {
+        match std::fs::create_dir(self.path_of(path)) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
                 Err(self.error("create a directory", path, e))
             }
@@ -268,7 +251,7 @@ impl Storage for FileStorage {
     }
 
     fn remove_directory(&self, path: &str) -> Result<()> {
-        match std::fs::remove_dir(self.path(path)) {
+        match std::fs::remove_dir(self.path_of(path)) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 Err(self.error("remove a directory", path, e))
             }
@@ -276,32 +259,35 @@ impl Storage for FileStorage {
         }
     }
 
-    fn directory(&self) -> Option<&Path> {
+    fn path(&self) -> Option<&Path> {
         Some(&self.directory)
     }
 
     fn flush_directory(&self, directory: &str) -> Result<()> {
-        descriptors::open_to_read(&self.path(directory))
+        descriptors::open_to_read(&self.path_of(directory))
             .and_then(|file| file.sync_all())
             .map_err(|e| self.error("flush a directory", directory, e))
     }
+}
 
+impl Storage for FileStorage {
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         let lock = DirectoryLock::take(&self.directory, exclusive)?;
         (*self.note_found.lock()).clone_from(&lock.found);
         Ok(Box::new(lock))
     }
 
-    fn note_durable(&self, path: &str) {
-        let noted = note_of(&self.path(path)).and_then(|note| leave_note(&self.directory, &note));
+    fn note_durable(&self) {
+        let noted = note_of(&self.path_of(MANIFEST_PATH)).and_then(|note| leave_note(&self.directory, &note));
         if let Err(error) = noted {
             tracing::debug!(%error, "the next open writes the manifest again");
         }
     }
 
-    fn is_noted_durable(&self, path: &str) -> bool {
+    fn is_noted_durable(&self) -> bool {
         let found = self.note_found.lock();
-        note_of(&self.path(path)).is_ok_and(|note| found.as_slice() == format!("{note}\n").as_bytes())
+        note_of(&self.path_of(MANIFEST_PATH))
+            .is_ok_and(|note| found.as_slice() == format!("{note}\n").as_bytes())
     }
 
     fn monitor(&self) -> Result<Option<MonitorSocket>> {
@@ -318,18 +304,13 @@ impl Storage for FileStorage {
     }
 
     fn durability(&self) -> DurabilityMethod {
-        DurabilityMethod::from_code(self.method.load(Ordering::Relaxed))
-    }
-
-    fn set_durability(&self, method: DurabilityMethod) {
-        let method = if method == DurabilityMethod::Dsync { self.usual_method } else { method };
-        self.method.store(method as u8, Ordering::Relaxed);
+        self.method
     }
 
     /// On ext4 a flush of any file empties the cache of the device, and a write over what is there
     /// changes nothing else. On XFS it may, if the file shares blocks with a copy.
-    fn shares_flush(&self, directory: &str) -> bool {
-        let known = file_system::magic(&self.path(directory)) == file_system::EXT4_MAGIC;
+    fn shares_flush(&self) -> bool {
+        let known = file_system::magic(&self.path_of(LOG_DIRECTORY)) == file_system::EXT4_MAGIC;
         known && self.direct_io().is_ok() && self.durability() != DurabilityMethod::Plain
     }
 
@@ -378,7 +359,7 @@ struct RealFile {
     direct: bool,
     /// A durable write through the page cache has failed: see [`RealFile::flush_cache`].
     failed: Mutex<bool>,
-    method: Arc<AtomicU8>,
+    method: DurabilityMethod,
     dsync_refused: Arc<AtomicBool>,
     /// `None` without io_uring.
     many: Option<ManyReads>,
@@ -435,19 +416,6 @@ impl RealFile {
         let flushed = self.flush();
         *failed = flushed.is_err();
         flushed
-    }
-
-    fn extend(&self, len: u64, chunk_bytes: usize, rest: &mut dyn FnMut(Duration)) -> Result<()> {
-        let old = self.len()?;
-        if old == 0 {
-            file_system::overwrite_in_place(&self.fd);
-        }
-        if old < len {
-            // A full disk says so at once, and not after it has been filled with zeros.
-            self.allocate(FallocateFlags::KEEP_SIZE, old, len)?;
-        }
-        self.write_zeros(old, len, chunk_bytes, rest)?;
-        self.flush()
     }
 
     fn write_zeros(
@@ -589,7 +557,7 @@ impl File for RealFile {
             self.write_at(offset, bytes)?;
             return self.flush_cache();
         }
-        let method = DurabilityMethod::from_code(self.method.load(Ordering::Relaxed));
+        let method = self.method;
         if method == DurabilityMethod::Dsync && !self.dsync_refused.load(Ordering::Relaxed) {
             match self.write_all(offset, bytes, ReadWriteFlags::DSYNC) {
                 // Refused before anything was written: the flag is not known here.
@@ -615,12 +583,17 @@ impl File for RealFile {
         }
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
-        self.extend(len, ZERO_CHUNK_BYTES, &mut |_| ())
-    }
-
-    fn zero_extend_paced(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
-        self.extend(len, SMALL_ZERO_CHUNK_BYTES, rest)
+    fn zero_extend(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        let old = self.len()?;
+        if old == 0 {
+            file_system::overwrite_in_place(&self.fd);
+        }
+        if old < len {
+            // A full disk says so at once, and not after it has been filled with zeros.
+            self.allocate(FallocateFlags::KEEP_SIZE, old, len)?;
+        }
+        self.write_zeros(old, len, SMALL_ZERO_CHUNK_BYTES, rest)?;
+        self.flush()
     }
 
     fn reserve(&self, from: u64, to: u64) -> Result<()> {

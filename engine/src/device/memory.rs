@@ -8,7 +8,7 @@ use super::durability_method::DurabilityMethod;
 use super::facts::DeviceFacts;
 use super::locks::{FileLocks, LockHandle};
 use super::mapped::{MapOptions, MappedMemory, MemoryFacts, Primitive, Survives, map_file};
-use super::storage::{File, OpenMode, Storage, WriteQueue};
+use super::storage::{Directory, EntryKind, File, OpenMode, Storage, WriteQueue};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -34,8 +34,11 @@ impl MemoryStorage {
     }
 }
 
-/// Returns the names of the files directly in `directory` among `paths`.
-pub(super) fn names_in<'a>(directory: &str, paths: impl Iterator<Item = &'a String>) -> Vec<String> {
+/// Returns the files directly in `directory` among `paths`.
+pub(super) fn files_in<'a>(
+    directory: &str,
+    paths: impl Iterator<Item = &'a String>,
+) -> Vec<(String, EntryKind)> {
     let inside = |path: &'a String| {
         if directory.is_empty() {
             Some(path.as_str())
@@ -43,7 +46,8 @@ pub(super) fn names_in<'a>(directory: &str, paths: impl Iterator<Item = &'a Stri
             path.strip_prefix(directory)?.strip_prefix('/')
         }
     };
-    paths.filter_map(inside).filter(|name| !name.contains('/')).map(str::to_string).collect()
+    let names = paths.filter_map(inside).filter(|name| !name.contains('/'));
+    names.map(|name| (name.to_string(), EntryKind::File)).collect()
 }
 
 pub(super) fn missing(path: &str) -> Error {
@@ -77,7 +81,7 @@ pub(super) fn lock_in_process(locked: &Arc<AtomicBool>, exclusive: bool) -> Resu
     Err(Error::new(ErrorKind::Busy, "the database is open in this process"))
 }
 
-impl Storage for MemoryStorage {
+impl Directory for MemoryStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let mut files = self.files.lock();
         if !files.contains_key(path) && !mode.create {
@@ -92,8 +96,8 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        Ok(names_in(directory, self.files.lock().keys()))
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
+        Ok(files_in(directory, self.files.lock().keys()))
     }
 
     fn create_directory(&self, _path: &str) -> Result<()> {
@@ -103,7 +107,9 @@ impl Storage for MemoryStorage {
     fn flush_directory(&self, _directory: &str) -> Result<()> {
         Ok(())
     }
+}
 
+impl Storage for MemoryStorage {
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         lock_in_process(&self.locked, exclusive)
     }
@@ -124,8 +130,6 @@ impl Storage for MemoryStorage {
     fn durability(&self) -> DurabilityMethod {
         DurabilityMethod::Plain
     }
-
-    fn set_durability(&self, _method: DurabilityMethod) {}
 
     fn write_queue(&self, _depth: usize) -> Result<Box<dyn WriteQueue>> {
         Ok(Box::new(BlockingQueue::new()))
@@ -229,7 +233,7 @@ impl File for MemoryFile {
         Ok(())
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         let mut bytes = self.bytes.lock();
         if bytes.len() < len as usize {
             bytes.resize(len as usize, 0);

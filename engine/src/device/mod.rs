@@ -1,8 +1,9 @@
 //! Rank 2: how bytes become durable.
 //!
-//! Everything above sees two traits. A [`Storage`] is a directory of the database; a [`File`] is
-//! one file in it. Which kind of storage it is (a real directory, memory, a simulated disk) is
-//! decided once, at open.
+//! Everything above sees a [`Storage`], which has the parts of a database by their [`Roles`]: the
+//! manifest, the segments of the log, the pages. Where a part is a file, it is a [`File`]. A
+//! storage is a [`Directory`] with files (a real one, memory, a simulated disk) or a store of
+//! objects; that is decided once, at open.
 //!
 //! # What an implementation promises
 //! 1. A read or write that returns `Ok` moved all bytes; a short transfer is continued or is an
@@ -29,6 +30,8 @@ mod monitor;
 // Tools and tests use more of it.
 #[cfg_attr(not(feature = "internals"), allow(dead_code))]
 mod storage;
+mod segment_names;
+mod directory;
 mod object_list;
 mod locks;
 mod blocking_queue;
@@ -41,7 +44,6 @@ mod direct_probe;
 pub mod file;
 pub mod memory;
 pub mod counted;
-pub mod probe;
 #[cfg(any(test, feature = "internals"))]
 mod fault_counts;
 #[cfg(feature = "object-storage")]
@@ -50,17 +52,21 @@ pub mod objects;
 pub mod simulated;
 
 pub use buffer::{AlignedBuffer, SECTOR_BYTES};
+pub use directory::{MANIFEST_PATH, PAGES_DIRECTORY, PAGES_PATH};
 pub(crate) use directory_lock::LOCK_PATH;
+#[cfg(any(test, feature = "internals", feature = "object-storage"))]
 pub use durability_method::DurabilityMethod;
 pub use facts::DeviceFacts;
 pub(crate) use monitor::{MONITOR_PATH, MonitorSocket, ask};
 pub use object_list::{LogObject, LogRecords, ObjectContent, ObjectList, ObjectState, StoredObject};
 pub use requests::ObjectRequests;
+pub use segment_names::{LOG_DIRECTORY, check_new, id_of, next_id, path_of};
 pub use space_refusal::SpaceRefusal;
 #[cfg(feature = "object-storage")]
 pub use storage::WriteEnded;
 pub use storage::{
-    Completion, EntryKind, File, OpenMode, Pin, ReadAhead, ReadRequest, Storage, WriteQueue, WriteRequest,
+    Completion, Directory, EntryKind, File, ManifestStore, Names, OpenMode, Pin, ReadAhead, ReadRequest,
+    Roles, Storage, WriteQueue, WriteRequest,
 };
 #[cfg(any(feature = "internals", feature = "object-storage"))]
-pub use storage::{Pins, ReadDone};
+pub use storage::{Pins, ReadDone, Register, Segments};

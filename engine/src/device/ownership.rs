@@ -5,13 +5,12 @@
 //! |---|---|
 //! | `LOCK` | nothing, or the number of a process |
 //! | `.quench-direct-probe` | zeros, at most a sector |
-//! | `quench-probe.tmp` | zeros, and a counter at the beginning of a sector |
 //!
 //! `monitor.sock` appears when the database is open, so an interrupted creation does not leave it.
 
 use super::buffer::SECTOR_BYTES;
 use super::directory_lock::{self, LOCK_PATH};
-use super::storage::{EntryKind, File, OpenMode, Storage};
+use super::storage::{Directory, EntryKind, File, OpenMode};
 use crate::base::Result;
 
 /// The directory that `mkfs` makes in a file system: the directory of the database, or a directory
@@ -21,13 +20,8 @@ pub(crate) const LOST_AND_FOUND: &str = "lost+found";
 /// The file that is written to try direct I/O where there are no files without a name.
 pub(crate) const DIRECT_PROBE: &str = ".quench-direct-probe";
 
-/// The file that a measurement of the device writes.
-pub(crate) const METHOD_PROBE: &str = "quench-probe.tmp";
-
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
-/// Bytes of a counter at the beginning of a sector of `quench-probe.tmp`.
-const COUNTER_BYTES: usize = 8;
 
 /// To read a file of any program, of any length.
 const TO_READ: OpenMode = OpenMode { create: false, read_only: true, direct: false };
@@ -36,35 +30,23 @@ const TO_READ: OpenMode = OpenMode { create: false, read_only: true, direct: fal
 ///
 /// # Errors
 /// I/O.
-pub(crate) fn is_own(storage: &dyn Storage, name: &str, kind: EntryKind) -> Result<bool> {
+pub(crate) fn is_own(directory: &dyn Directory, name: &str, kind: EntryKind) -> Result<bool> {
     match (name, kind) {
         (LOST_AND_FOUND, EntryKind::Directory) => Ok(true),
-        (LOCK_PATH, EntryKind::File) => read_short(storage, name, directory_lock::is_own),
+        (LOCK_PATH, EntryKind::File) => read_short(directory, name, directory_lock::is_own),
         (DIRECT_PROBE, EntryKind::File) => {
-            read_short(storage, name, |bytes| bytes.iter().all(|byte| *byte == 0))
+            read_short(directory, name, |bytes| bytes.iter().all(|byte| *byte == 0))
         }
-        (METHOD_PROBE, EntryKind::File) => is_method_probe(storage),
         _ => Ok(false),
     }
-}
-
-/// Returns whether `quench-probe.tmp`, which exists, is a probe's. A link or a directory is not.
-///
-/// # Errors
-/// I/O.
-pub(super) fn is_method_probe(storage: &dyn Storage) -> Result<bool> {
-    let is_probe = |at: usize, byte: u8| byte == 0 || at % SECTOR_BYTES < COUNTER_BYTES;
-    let entries = storage.entries("")?;
-    let is_file = entries.iter().any(|(name, kind)| name == METHOD_PROBE && *kind == EntryKind::File);
-    Ok(is_file && all_bytes(&*storage.open(METHOD_PROBE, TO_READ)?, is_probe)?)
 }
 
 /// Returns whether a file holds at most `len_max` bytes, all of them zero.
 ///
 /// # Errors
 /// I/O.
-pub(crate) fn is_blank(storage: &dyn Storage, path: &str, len_max: u64) -> Result<bool> {
-    let file = storage.open(path, TO_READ)?;
+pub(crate) fn is_blank(directory: &dyn Directory, path: &str, len_max: u64) -> Result<bool> {
+    let file = directory.open(path, TO_READ)?;
     Ok(file.len()? <= len_max && all_bytes(&*file, |_, byte| byte == 0)?)
 }
 
@@ -72,8 +54,8 @@ pub(crate) fn is_blank(storage: &dyn Storage, path: &str, len_max: u64) -> Resul
 ///
 /// # Errors
 /// I/O.
-pub(crate) fn content(storage: &dyn Storage, path: &str, len_max: usize) -> Result<Option<Vec<u8>>> {
-    let file = storage.open(path, TO_READ)?;
+pub(crate) fn content(directory: &dyn Directory, path: &str, len_max: usize) -> Result<Option<Vec<u8>>> {
+    let file = directory.open(path, TO_READ)?;
     let len = file.len()?;
     if len > len_max as u64 {
         return Ok(None);
@@ -84,8 +66,8 @@ pub(crate) fn content(storage: &dyn Storage, path: &str, len_max: usize) -> Resu
 }
 
 /// Returns whether a file has at most a sector, and `is_own` is true of its bytes.
-fn read_short(storage: &dyn Storage, path: &str, is_own: impl Fn(&[u8]) -> bool) -> Result<bool> {
-    Ok(content(storage, path, SECTOR_BYTES)?.is_some_and(|bytes| is_own(&bytes)))
+fn read_short(directory: &dyn Directory, path: &str, is_own: impl Fn(&[u8]) -> bool) -> Result<bool> {
+    Ok(content(directory, path, SECTOR_BYTES)?.is_some_and(|bytes| is_own(&bytes)))
 }
 
 /// Returns whether `holds` is true of each byte of a file and its offset.

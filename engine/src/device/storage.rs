@@ -1,4 +1,4 @@
-//! The two traits through which the engine uses a device, and the requests of their queues.
+//! The traits through which the engine uses a device, and the requests of their queues.
 
 use super::buffer::AlignedBuffer;
 use super::durability_method::DurabilityMethod;
@@ -6,7 +6,7 @@ use super::facts::DeviceFacts;
 use super::mapped::{self, MapOptions, MappedMemory};
 use super::monitor::MonitorSocket;
 use super::requests::ObjectRequests;
-use crate::base::{Account, Location, Result};
+use crate::base::{Account, Location, Result, SegmentId};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,74 +37,8 @@ pub enum EntryKind {
     Other,
 }
 
-/// A directory that holds one database. Paths are relative, with `/`, of at most two parts
-/// (`log/000001.seg`).
-pub trait Storage: Send + Sync + std::fmt::Debug {
-    /// Opens or creates a file. A created file's existence is durable after
-    /// [`Storage::flush_directory`].
-    ///
-    /// # Errors
-    /// `NotFound` without `create`; I/O.
-    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>>;
-
-    /// Removes a file; a missing one is not an error.
-    ///
-    /// # Errors
-    /// I/O.
-    fn remove(&self, path: &str) -> Result<()>;
-
-    /// Names (not paths) of the files in `directory` (`""` is the root), sorted. A missing
-    /// directory is empty. In the root of a real directory all other entries are listed too, so
-    /// that a foreign directory can be refused.
-    ///
-    /// # Errors
-    /// I/O.
-    fn list(&self, directory: &str) -> Result<Vec<String>>;
-
-    /// Returns all entries of `directory`, sorted by name. A storage without directories has files
-    /// only.
-    ///
-    /// # Errors
-    /// I/O.
-    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
-        let names = self.list(directory)?;
-        Ok(names.into_iter().map(|name| (name, EntryKind::File)).collect())
-    }
-
-    /// Creates a file, for direct I/O, which must not exist. A storage that no other program writes
-    /// to need not check that.
-    ///
-    /// # Errors
-    /// `AlreadyExists` for anything of this name, which stays as it is; I/O.
-    fn create_new(&self, path: &str) -> Result<Arc<dyn File>> {
-        self.open(path, OpenMode { create: true, read_only: false, direct: true })
-    }
-
-    /// Creates a directory; an existing one is not an error.
-    ///
-    /// # Errors
-    /// I/O.
-    fn create_directory(&self, path: &str) -> Result<()>;
-
-    /// Removes an empty directory. Storages without directories do nothing.
-    ///
-    /// # Errors
-    /// I/O.
-    fn remove_directory(&self, _path: &str) -> Result<()> {
-        Ok(())
-    }
-
-    /// Returns the real directory, if the storage is one.
-    fn directory(&self) -> Option<&Path> {
-        None
-    }
-
-    /// Makes creations and removals in `directory` durable.
-    ///
-    /// # Errors
-    /// I/O; not to be retried and believed.
-    fn flush_directory(&self, directory: &str) -> Result<()>;
-
+/// What holds one database: its parts, by what they are for, and the device below them.
+pub trait Storage: Roles + Send + Sync + std::fmt::Debug {
     /// Takes the database's lock, until the returned value is dropped: exclusive for a writer,
     /// shared for readers.
     ///
@@ -112,17 +46,14 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     /// `Busy` if another process (or another handle of this one) holds it.
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>>;
 
-    /// Notes, for the next holder of the exclusive lock, that all writes to a file are durable. The
-    /// caller has the lock, and writes to the file no more. If the note cannot be made or is lost,
-    /// nothing is wrong.
-    fn note_durable(&self, path: &str) {
-        let _ = path;
-    }
+    /// Notes, for the next holder of the exclusive lock, that all writes to the manifest are
+    /// durable. The caller has the lock, and writes to the manifest no more. If the note cannot be
+    /// made or is lost, nothing is wrong.
+    fn note_durable(&self) {}
 
     /// Returns whether the previous holder of the exclusive lock, which the caller has, made such a
-    /// note, and nothing was written to the file since.
-    fn is_noted_durable(&self, path: &str) -> bool {
-        let _ = path;
+    /// note, and nothing was written to the manifest since.
+    fn is_noted_durable(&self) -> bool {
         false
     }
 
@@ -131,10 +62,6 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
 
     /// Returns how `write_durable_at` makes bytes durable.
     fn durability(&self) -> DurabilityMethod;
-
-    /// Changes the method, before files are opened for writing. A storage on which another method
-    /// does the same for less may use that instead of DSYNC.
-    fn set_durability(&self, method: DurabilityMethod);
 
     /// Returns a queue of at most `depth` writes in flight, for one user at a time. If resources
     /// for a queue are short, the queue performs each write while it is submitted.
@@ -152,13 +79,12 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
         self.write_queue(depth)
     }
 
-    /// Returns whether [`Storage::flush_together`] is one flush for any number of files of
-    /// `directory`.
-    fn shares_flush(&self, _directory: &str) -> bool {
+    /// Returns whether [`Storage::flush_together`] is one flush for any number of segments.
+    fn shares_flush(&self) -> bool {
         false
     }
 
-    /// Makes the completed writes to `files`, all of one directory, durable.
+    /// Makes the completed writes to segments durable.
     ///
     /// # Errors
     /// I/O; then none of these writes counts as durable.
@@ -203,6 +129,204 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     fn map_memory(&self, path: &Path, options: MapOptions) -> Result<Arc<dyn MappedMemory>> {
         mapped::map_file(path, options)
     }
+}
+
+/// The parts of a database, by what they are for.
+pub trait Roles {
+    /// Opens the manifest, or with `create` makes one.
+    ///
+    /// # Errors
+    /// `NotFound` without `create`; I/O.
+    fn manifest(&self, mode: OpenMode) -> Result<ManifestStore>;
+
+    /// Returns the segments of the log.
+    fn segments(&self) -> &dyn Segments;
+
+    /// Opens the pages, or with `create` makes a place for them.
+    ///
+    /// # Errors
+    /// `NotFound` without `create`; I/O.
+    fn pages(&self, mode: OpenMode) -> Result<Arc<dyn File>>;
+
+    /// Opens a small file that says something of the whole, or with `create` makes one: the
+    /// description of a backup, the mark of a restore.
+    ///
+    /// # Errors
+    /// `NotFound` without `create`; I/O.
+    fn small_file(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>>;
+
+    /// Removes a small file; a missing one is not an error.
+    ///
+    /// # Errors
+    /// I/O.
+    fn remove_small_file(&self, name: &str) -> Result<()>;
+
+    /// Returns the names of the manifest and of the small files that are there, sorted. In a
+    /// directory these are all entries, so that a foreign directory can be refused.
+    ///
+    /// # Errors
+    /// I/O.
+    fn names(&self) -> Result<Vec<String>>;
+
+    /// Makes creations and removals durable.
+    ///
+    /// # Errors
+    /// I/O; not to be retried and believed.
+    fn flush_names(&self, of: Names) -> Result<()>;
+
+    /// Returns the directory that has the parts as files; `None` of a store of objects.
+    fn directory(&self) -> Option<&dyn Directory>;
+}
+
+/// Which names [`Roles::flush_names`] makes durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Names {
+    /// The manifest, the small files, and what holds segments and pages.
+    Root,
+    /// The segments.
+    Segments,
+    /// The file of pages.
+    Pages,
+}
+
+/// How a storage keeps the manifest.
+#[derive(Clone, Debug)]
+pub enum ManifestStore {
+    /// In a file, whose user makes sure that it is never half of a manifest.
+    File(Arc<dyn File>),
+    /// In a register.
+    Register(Arc<dyn Register>),
+}
+
+impl ManifestStore {
+    /// Returns the place of its first byte, for error messages.
+    #[must_use]
+    pub fn location(&self) -> Location {
+        match self {
+            ManifestStore::File(file) => file.location(0),
+            ManifestStore::Register(register) => register.location(),
+        }
+    }
+}
+
+/// A few bytes that are replaced in one step, durably.
+pub trait Register: Send + Sync + std::fmt::Debug {
+    /// Returns its place, for error messages.
+    fn location(&self) -> Location;
+
+    /// Returns what was put last.
+    ///
+    /// # Errors
+    /// I/O.
+    fn read(&self) -> Result<Vec<u8>>;
+
+    /// Replaces the content.
+    ///
+    /// # Errors
+    /// `Io` if nothing was replaced, and never will be; others say nothing about the content.
+    fn replace(&self, bytes: &[u8]) -> Result<()>;
+}
+
+/// The segments of the log.
+pub trait Segments {
+    /// Makes a place for segments; an existing one is not an error.
+    ///
+    /// # Errors
+    /// I/O.
+    fn prepare(&self) -> Result<()>;
+
+    /// Returns the numbers of all segments.
+    ///
+    /// # Errors
+    /// `Corruption` for a number that no segment gets; I/O.
+    fn list(&self) -> Result<Vec<SegmentId>>;
+
+    /// Opens a segment.
+    ///
+    /// # Errors
+    /// `NotFound`; I/O.
+    fn open(&self, id: SegmentId, mode: OpenMode) -> Result<Arc<dyn File>>;
+
+    /// Creates a segment, for direct I/O, which must not exist. A storage that no other program
+    /// writes to need not check that.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for anything of this name, which stays as it is; I/O.
+    fn create(&self, id: SegmentId) -> Result<Arc<dyn File>>;
+
+    /// Removes a segment; a missing one is not an error.
+    ///
+    /// # Errors
+    /// I/O.
+    fn remove(&self, id: SegmentId) -> Result<()>;
+}
+
+/// A directory that holds one database: see `directory` for its files. Paths are relative, with
+/// `/`, of at most two parts (`log/000001.seg`).
+pub trait Directory: Storage {
+    /// Opens or creates a file. A created file's existence is durable after
+    /// [`Directory::flush_directory`].
+    ///
+    /// # Errors
+    /// `NotFound` without `create`; I/O.
+    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>>;
+
+    /// Creates a file, for direct I/O, which must not exist. A directory that no other program
+    /// writes to need not check that.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for anything of this name, which stays as it is; I/O.
+    fn create_new(&self, path: &str) -> Result<Arc<dyn File>> {
+        self.open(path, OpenMode { create: true, read_only: false, direct: true })
+    }
+
+    /// Removes a file; a missing one is not an error.
+    ///
+    /// # Errors
+    /// I/O.
+    fn remove(&self, path: &str) -> Result<()>;
+
+    /// Returns names (not paths) and kinds of all entries of `directory` (`""` is the root), sorted
+    /// by name. A missing directory is empty. A storage without subdirectories has files only.
+    ///
+    /// # Errors
+    /// I/O.
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>>;
+
+    /// Returns the names of the files in `directory`, sorted; in the root of all entries.
+    ///
+    /// # Errors
+    /// I/O.
+    fn list(&self, directory: &str) -> Result<Vec<String>> {
+        let mut entries = self.entries(directory)?;
+        entries.retain(|(_, kind)| directory.is_empty() || *kind == EntryKind::File);
+        Ok(entries.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// Creates a directory; an existing one is not an error.
+    ///
+    /// # Errors
+    /// I/O.
+    fn create_directory(&self, path: &str) -> Result<()>;
+
+    /// Removes an empty directory. Storages without subdirectories do nothing.
+    ///
+    /// # Errors
+    /// I/O.
+    fn remove_directory(&self, _path: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the path of the real directory, if it is one.
+    fn path(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Makes creations and removals in `directory` durable.
+    ///
+    /// # Errors
+    /// I/O; not to be retried and believed.
+    fn flush_directory(&self, directory: &str) -> Result<()>;
 }
 
 /// A pin: it keeps the content of one moment for a reader, while a writer continues.
@@ -253,6 +377,7 @@ pub type WriteEnded = Box<dyn FnOnce(Result<()>) + Send>;
 pub type ReadDone<'d> = dyn FnMut(usize, &mut ReadRequest<'_>) + 'd;
 
 /// One file. All methods may be called from many threads.
+#[allow(clippy::len_without_is_empty)]
 pub trait File: Send + Sync + std::fmt::Debug {
     /// Returns the place of byte `offset`, for error messages.
     fn location(&self, offset: u64) -> Location;
@@ -262,14 +387,6 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// I/O.
     fn len(&self) -> Result<u64>;
-
-    /// True if the file has no bytes.
-    ///
-    /// # Errors
-    /// I/O.
-    fn is_empty(&self) -> Result<bool> {
-        Ok(self.len()? == 0)
-    }
 
     /// Returns what is written so far, of a file that is in several places while it is written: a
     /// file for each place, whose bytes keep their offsets when more is written. `None` if the
@@ -320,11 +437,6 @@ pub trait File: Send + Sync + std::fmt::Debug {
         done(self.write_durable_at(offset, bytes));
     }
 
-    /// Returns whether a write at byte 0 replaces the whole content in one step, durably.
-    fn replaces_atomically(&self) -> bool {
-        false
-    }
-
     /// Returns whether an error of kind [`Io`](crate::base::ErrorKind::Io) of a write says that
     /// nothing was written, and never will be, and of a flush, that the bytes are still known and
     /// the next flush may make them durable. Of other files, an error says nothing about the bytes.
@@ -339,22 +451,13 @@ pub trait File: Send + Sync + std::fmt::Debug {
     fn flush(&self) -> Result<()>;
 
     /// Makes the file `len` bytes long with zeros written (not just allocated) from its old end,
-    /// durably, so that a later overwrite changes no metadata.
+    /// durably, so that a later overwrite changes no metadata. The writes are small, beside
+    /// commits; calls `rest` after each with the time that it took, so that the caller can pause. A
+    /// storage without writes need not call it.
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
-    fn zero_extend(&self, len: u64) -> Result<()>;
-
-    /// As [`File::zero_extend`], in small writes beside commits. Calls `rest` after each write with
-    /// the time that it took, so that the caller can pause. A storage without writes need not call
-    /// it.
-    ///
-    /// # Errors
-    /// As [`File::zero_extend`].
-    fn zero_extend_paced(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
-        let _ = rest;
-        self.zero_extend(len)
-    }
+    fn zero_extend(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()>;
 
     /// Reserves space for the bytes `from..to`, so that a later write there cannot fail on a full
     /// disk, and makes the file at least `to` bytes long. Existing bytes stay; new bytes read as
@@ -362,7 +465,10 @@ pub trait File: Send + Sync + std::fmt::Debug {
     ///
     /// # Errors
     /// `OutOfSpace`; I/O.
-    fn reserve(&self, from: u64, to: u64) -> Result<()>;
+    fn reserve(&self, from: u64, to: u64) -> Result<()> {
+        let _ = from;
+        self.zero_extend(to, &mut |_| ())
+    }
 
     /// The bytes `from..to` are not needed any more: until they are written again, a read may
     /// return anything. Not durable by itself. Lets a storage free space.
@@ -393,18 +499,22 @@ pub trait File: Send + Sync + std::fmt::Debug {
     /// Locks the file until the handle is dropped or the process ends. Returns false if another
     /// handle, of this or another process, has the lock. The lock is advisory and independent of
     /// [`File::claim`]. Other processes see the lock, reads and writes of one thread in their
-    /// order.
+    /// order. Only files of a [`Directory`] can be locked.
     ///
     /// # Errors
     /// I/O.
-    fn try_lock(&self) -> Result<bool>;
+    fn try_lock(&self) -> Result<bool> {
+        Ok(true)
+    }
 
     /// Returns whether another handle has the file locked. May briefly block other attempts to
     /// lock.
     ///
     /// # Errors
     /// I/O.
-    fn is_locked(&self) -> Result<bool>;
+    fn is_locked(&self) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Ends [`File::claim`] before the handle is dropped. The caller has no write in flight and
     /// writes no more.

@@ -1,12 +1,12 @@
 //! Scanning a log in a store of objects: what is read together, and ahead.
 
 use super::{Batch, Scan, ScanOptions, ScannedBlock, database_of, scan};
-use crate::base::{Csn, DatabaseId};
+use crate::base::{Csn, DatabaseId, SegmentId};
 use crate::device::objects::simulated::{SimulatedClient, SimulatedStore};
 use crate::device::objects::{
     Done, Failure, FailureKind, ObjectStorage, ObjectStore, Options, Request, StoreFacts,
 };
-use crate::device::{OpenMode, Storage};
+use crate::device::{Names, OpenMode, Roles, Storage};
 use crate::sync::Mutex;
 use crate::{Database, ErrorKind, Settings};
 use std::sync::Arc;
@@ -91,10 +91,9 @@ fn filled() -> SlowStore {
     let store = SlowStore { inner: SimulatedStore::immediate(1).client(), gets: Arc::default() };
     let storage = ObjectStorage::new(Arc::new(store.clone()), store.facts(), Options::default());
     let _lock = storage.lock(true).expect("free");
-    let mode = OpenMode { create: true, read_only: false, direct: true };
-    let file = storage.open("log/00000001.seg", mode).expect("new");
-    file.zero_extend(1 << 20).expect("no fault");
-    storage.flush_directory("log").expect("no fault");
+    let file = storage.segments().create(SegmentId(1)).expect("new");
+    file.zero_extend(1 << 20, &mut |_| ()).expect("no fault");
+    storage.flush_names(Names::Segments).expect("no fault");
     for _ in 0..8 {
         file.write_durable_at(0, &vec![7; 128 << 10]).expect("no fault");
     }
@@ -136,8 +135,8 @@ fn blocks_of_all_lanes_are_read_together() {
     let storage = store.storage();
     let _lock = storage.lock(true).expect("takes over");
     let mode = OpenMode { create: false, read_only: true, direct: true };
-    let names = storage.list("log").expect("no fault").into_iter();
-    let mut files = names.map(|name| storage.open(&format!("log/{name}"), mode).expect("there"));
+    let ids = storage.segments().list().expect("no fault").into_iter();
+    let mut files = ids.map(|id| storage.segments().open(id, mode).expect("there"));
     let database = files.find_map(|file| database_of(&*file)).expect("a block");
     let (covered, threads, read_only, piece_bytes, keep_bytes) = (Csn::ZERO, 1, true, 64 << 10, 0);
     let options = ScanOptions { database, covered, threads, read_only, piece_bytes, keep_bytes };

@@ -24,7 +24,7 @@ use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, Result};
-use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{AlignedBuffer, File, SECTOR_BYTES};
 
 /// Size of a block's header.
 pub const BLOCK_HEADER_BYTES: usize = 80;
@@ -74,13 +74,13 @@ pub enum SegmentContent {
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Returns what a file contains. A segment whose first sector was never written counts as blank, so
-/// that all of a file is read only if it begins with something unknown.
+/// Returns what a file contains, which is not open for direct I/O. A segment whose first sector was
+/// never written counts as blank, so that all of a file is read only if it begins with something
+/// unknown.
 ///
 /// # Errors
 /// I/O.
-pub fn content_of(storage: &dyn Storage, path: &str) -> Result<SegmentContent> {
-    let file = storage.open(path, OpenMode { create: false, read_only: true, direct: false })?;
+pub fn content_of(file: &dyn File) -> Result<SegmentContent> {
     let (len, mut piece) = (file.len()?, vec![0; PIECE_BYTES]);
     let (mut offset, mut part) = (0, SECTOR_BYTES);
     while offset < len {

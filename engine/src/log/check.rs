@@ -23,13 +23,12 @@
 //! A segment is read a piece at a time; what cannot be read costs its own sectors only.
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, unknown_format};
-use super::names::{DIRECTORY, id_of, path_of};
 use super::pieces::Pieces;
 use super::record::{Record, RecordHeader};
 use super::segment::Segment;
 use crate::base::account::Account;
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
-use crate::device::{OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{LOG_DIRECTORY, OpenMode, SECTOR_BYTES, Storage};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -178,12 +177,10 @@ pub fn read_contents(
 ) -> Result<LogContents> {
     let mut contents = LogContents::default();
     let mut segments = Vec::from_iter(memory.cloned());
-    for name in storage.list(DIRECTORY)? {
-        let mode = OpenMode { create: false, read_only: true, direct: true };
-        let open = |id| storage.open(&path_of(id), mode).and_then(|file| Ok((id, file.len()?, file)));
-        match id_of(&name).and_then(|id| id.map(open).transpose()) {
-            Ok(Some((id, len, file))) => segments.push(Segment { id, file, len, uses: 0 }),
-            Ok(None) => {}
+    let mode = OpenMode { create: false, read_only: true, direct: true };
+    for id in storage.segments().list()? {
+        match storage.segments().open(id, mode).and_then(|file| Ok((file.len()?, file))) {
+            Ok((len, file)) => segments.push(Segment { id, file, len, uses: 0 }),
             Err(error) => contents.note_unreadable(error),
         }
     }
@@ -430,7 +427,7 @@ impl LogContents {
         match before_next.or(behind).or_else(carried) {
             Some(location) => damage(location, "here should be a block, and there is no valid header"),
             None => damage(
-                Location::File { path: DIRECTORY.into(), offset: 0 },
+                Location::File { path: LOG_DIRECTORY.into(), offset: 0 },
                 "no segment holds it: a log segment is missing, cannot be read, or was overwritten",
             ),
         }

@@ -28,7 +28,6 @@
 //! There is no segment header: the first block of a segment says what it holds, so that switching
 //! segments costs no write of its own.
 
-mod names;
 mod fragment;
 mod part;
 mod record;
@@ -56,6 +55,7 @@ mod tests;
 #[cfg(all(test, feature = "object-storage", not(any(loom, feature = "shuttle"))))]
 mod ahead_tests;
 
+pub use crate::device::{LOG_DIRECTORY as DIRECTORY, id_of as segment_id, next_id, path_of};
 #[cfg(feature = "internals")]
 pub use block::BLOCK_HEADER_BYTES;
 pub use block::{SegmentContent, content_of, database_of};
@@ -67,7 +67,6 @@ pub use dump::{DumpedRecord, dump};
 pub use follow::{FollowedBlock, Follower, LogView};
 pub use fragment::{FRAGMENTS_MAX, Fragment};
 pub use medium::Fenced;
-pub use names::{DIRECTORY, id_of as segment_id, next_id, path_of};
 pub use part::{Part, RecordKind, counting_bytes};
 pub use reader::{Scan, ScanOptions, ScannedSegment, scan, scan_what_is_readable};
 pub use record::{

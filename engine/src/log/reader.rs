@@ -21,7 +21,6 @@
 
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader, NotABlock, unknown_format};
 use super::chain::{Chain, chains};
-use super::names::{DIRECTORY, id_of, path_of};
 use super::pieces::Pieces;
 use super::record::RecordFacts;
 use super::scanned::{LeftOut, ScannedBlock, Source, leave_out};
@@ -129,10 +128,9 @@ fn scan_with(
     left_out: LeftOut<'_>,
 ) -> Result<Scan> {
     let mut segments = Vec::from_iter(memory.cloned());
-    for name in storage.list(DIRECTORY)? {
-        let Some(id) = id_of(&name)? else { continue };
-        let mode = OpenMode { create: false, read_only: options.read_only, direct: true };
-        match storage.open(&path_of(id), mode).and_then(|file| Ok((file.len()?, file))) {
+    let mode = OpenMode { create: false, read_only: options.read_only, direct: true };
+    for id in storage.segments().list()? {
+        match storage.segments().open(id, mode).and_then(|file| Ok((file.len()?, file))) {
             Ok((len, file)) => segments.push(Segment { id, file, len, uses: 0 }),
             Err(error) => leave_out(left_out, error)?,
         }

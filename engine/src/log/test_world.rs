@@ -1,7 +1,7 @@
 //! Two logs in memory for tests, whose blocks the test writes itself.
 
 use super::*;
-use crate::base::{Csn, DatabaseId, Epoch, Gsn, LogId, TableId};
+use crate::base::{Csn, DatabaseId, Epoch, Gsn, LogId, SegmentId, TableId};
 use crate::device::memory::MemoryStorage;
 use crate::device::{OpenMode, SECTOR_BYTES, Storage};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct World {
 
 /// A block that was sealed, without its buffer.
 pub struct Sealed {
-    pub path: String,
+    pub segment: SegmentId,
     pub offset: u64,
     pub len: usize,
     pub log: LogId,
@@ -93,7 +93,7 @@ impl World {
         let block = block.finish();
         block.file.write_at(block.offset, &block.buffer[..block.len]).expect("memory");
         let sealed = Sealed {
-            path: names::path_of(block.segment),
+            segment: block.segment,
             offset: block.offset,
             len: block.len,
             log: block.log(),
@@ -113,7 +113,7 @@ impl World {
 
     pub fn damage(&self, block: &Sealed, at: u64) {
         let mode = OpenMode { create: false, read_only: false, direct: true };
-        let file = self.storage.open(&block.path, mode).expect("there");
+        let file = self.storage.segments().open(block.segment, mode).expect("there");
         let offset = block.offset + at / SECTOR_BYTES as u64 * SECTOR_BYTES as u64;
         let mut sector = crate::device::AlignedBuffer::zeroed(SECTOR_BYTES);
         file.read_at(offset, &mut sector).expect("memory");

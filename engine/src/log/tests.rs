@@ -18,13 +18,13 @@ fn a_stolen_block_is_its_owners_wherever_it_lies() {
     let (helper, piggybacked) = world.piggyback();
     let piggybacked = piggybacked.expect("there is room");
     assert_eq!(
-        (piggybacked.path.as_str(), piggybacked.offset),
-        (helper.path.as_str(), helper.offset + helper.len as u64)
+        (piggybacked.segment, piggybacked.offset),
+        (helper.segment, helper.offset + helper.len as u64)
     );
-    assert_ne!(piggybacked.path, first.path);
+    assert_ne!(piggybacked.segment, first.segment);
     assert_eq!((piggybacked.log, piggybacked.sequence), (LogId(1), 2));
     let later = world.append(1, 100);
-    assert_eq!(world.seal(1).path, first.path, "the owner goes on in its own segment");
+    assert_eq!(world.seal(1).segment, first.segment, "the owner goes on in its own segment");
     assert_eq!(world.found(1), (vec![mine.0, theirs.0, later.0], 0));
     assert_eq!(world.found(0), (vec![own.0], 0));
     let scanned = world.scan();
@@ -68,7 +68,7 @@ fn a_segment_stays_for_the_records_it_carries() {
     // The helper fills its segment with nothing above.
     while {
         world.append(0, 20_000);
-        world.seal(0).path == helper.path
+        world.seal(0).segment == helper.segment
     } {}
     let last_own = Csn(world.next - 2);
     let in_use = world.segments.bytes_in_use();
@@ -86,7 +86,7 @@ fn the_highest_csn_of_a_segment_may_be_a_carried_one() {
     let (helper, piggybacked) = world.piggyback();
     assert!(piggybacked.is_some());
     world.append(0, 40_000);
-    assert_ne!(world.seal(0).path, helper.path, "the next segment");
+    assert_ne!(world.seal(0).segment, helper.segment, "the next segment");
     let in_use = world.segments.bytes_in_use();
     world.segments.recycle(Csn(highest.0 - 1), Csn(highest.0 - 1)).expect("memory");
     assert_eq!(world.segments.bytes_in_use(), in_use, "the theirs record is not covered");
@@ -179,9 +179,9 @@ fn a_block_is_longer_than_a_segment_only_for_one_long_record() {
         // None is being made.
         world.segments.await_ready(3).expect("memory");
         let mode = OpenMode { create: false, read_only: true, direct: false };
-        let len = |name: &String| world.storage.open(&format!("log/{name}"), mode)?.len();
-        let names = world.storage.list(DIRECTORY).expect("memory");
-        names.iter().map(|name| len(name).expect("there")).collect()
+        let segments = world.storage.segments();
+        let len = |id| segments.open(id, mode)?.len();
+        segments.list().expect("memory").into_iter().map(|id| len(id).expect("there")).collect()
     };
     let records: Vec<u64> = (0..300).map(|_| world.append(0, 1000).0).collect();
     assert!(world.segments.bytes_in_use() <= (300 * 1024 / SEGMENT_BYTES + 2) * SEGMENT_BYTES);
@@ -272,12 +272,12 @@ fn a_lost_piggybacked_block_is_located_among_the_helpers_blocks() {
         world.seal(log)
     };
     let (of_peer, mine) = ([block(0), block(0)], [block(1), block(1), block(1)]);
-    let file = |path: &str| {
+    let file = |segment| {
         let mode = OpenMode { create: false, read_only: false, direct: false };
-        world.storage.open(path, mode).expect("there")
+        world.storage.segments().open(segment, mode).expect("there")
     };
     let shift = |block: &Sealed, to: u64| {
-        let (file, mut bytes) = (file(&block.path), vec![0; 4096]);
+        let (file, mut bytes) = (file(block.segment), vec![0; 4096]);
         file.read_at(block.offset, &mut bytes).expect("memory");
         file.write_at(block.offset, &[0; 4096]).expect("memory");
         file.write_at(to, &bytes).expect("memory");
@@ -285,13 +285,13 @@ fn a_lost_piggybacked_block_is_located_among_the_helpers_blocks() {
     // Mine are side by side without the second, which was piggybacked between the peer's.
     shift(&mine[2], mine[1].offset);
     shift(&of_peer[1], of_peer[1].offset + 4096);
-    file(&of_peer[1].path).write_at(of_peer[1].offset, &[0x77; 4096]).expect("memory");
+    file(of_peer[1].segment).write_at(of_peer[1].offset, &[0x77; 4096]).expect("memory");
     let wanted = Wanted { database: DATABASE, covered: Csn::ZERO, memory: None, last_sequence: &|_, _| 5 };
     let contents = read_contents(&*world.storage, None, &wanted, &mut |_, _| (), &mut |_, _| ());
     let end = ChainEnd { log: LOG, epoch: Epoch(1), sequence: 3, last_csn: Csn(5), dense: true };
     let told = contents.expect("readable").damages(&[end], Csn::ZERO);
     assert_eq!(told.iter().map(|damage| damage.blocks).collect::<Vec<_>>(), [(2, 2)]);
-    let place = Location::File { path: of_peer[1].path.clone(), offset: of_peer[1].offset };
+    let place = Location::File { path: path_of(of_peer[1].segment), offset: of_peer[1].offset };
     assert_eq!(told[0].location, place, "{}", told[0]);
 }
 

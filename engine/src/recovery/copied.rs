@@ -15,9 +15,9 @@
 //! log, and read with it.
 
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, Result};
-use crate::device::Storage;
+use crate::device::{LOG_DIRECTORY, Storage};
 use crate::log::memory::{LogMemory, find};
-use crate::log::{DIRECTORY, Scan, Segment, next_id};
+use crate::log::{Scan, Segment, next_id};
 use crate::store::{EpochEntry, Manifest, ManifestFile, NeededMemory};
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl CopiedLog {
             let at = backup.checkpoint;
             return Err(Error::invalid(format!("CSN {to} is before the last backup, which is at CSN {at}")));
         }
-        if storage.list(DIRECTORY)?.is_empty() {
+        if storage.segments().list()?.is_empty() {
             return Err(no_log());
         }
         let newer = match ManifestFile::open(&*storage, true) {
@@ -141,7 +141,7 @@ fn undecided(epoch: Epoch, source: &Manifest) -> Error {
             "use a later backup",
         )
     };
-    let place = Location::File { path: DIRECTORY.into(), offset: 0 };
+    let place = Location::File { path: LOG_DIRECTORY.into(), offset: 0 };
     Error::invalid(format!("{what} ({epoch:?})")).with_advice(advice).at(place)
 }
 
@@ -149,12 +149,12 @@ fn undecided(epoch: Epoch, source: &Manifest) -> Error {
 fn read_memory(memory: &LogMemory, source: &Manifest, storage: &dyn Storage) -> Result<Option<Segment>> {
     match memory.newest_epoch() {
         Some(epoch) if epoch > source.epoch => Err(undecided(epoch, source)),
-        _ => find(memory, (source.epoch, source.covered), next_id(storage)?),
+        _ => find(memory, (source.epoch, source.covered), next_id(storage.segments())?),
     }
 }
 
 pub(super) fn no_log() -> Error {
-    let place = Location::File { path: DIRECTORY.into(), offset: 0 };
+    let place = Location::File { path: LOG_DIRECTORY.into(), offset: 0 };
     Error::new(ErrorKind::NotFound, "there is no log in this directory").at(place)
 }
 

@@ -6,7 +6,8 @@ use super::segments::{append_again, move_to_segment, segment_files};
 use super::select::Decided;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, ErrorKind, LogId, Result, SegmentId};
-use crate::log::{BufferSize, DIRECTORY, Log, Scan, ScanOptions, ScannedSegment, SegmentPool};
+use crate::device::Names;
+use crate::log::{BufferSize, Log, Scan, ScanOptions, ScannedSegment, SegmentPool};
 use crate::store::{Manifest, ManifestFile, is_noted_durable};
 use std::sync::Arc;
 
@@ -49,14 +50,14 @@ impl Recovery<'_> {
     ) -> Result<Recovered> {
         let _span = tracing::info_span!("recovery", clean = manifest.clean).entered();
         let start = self.clock.now();
-        self.storage.create_directory(DIRECTORY)?;
+        self.storage.segments().prepare()?;
         let is_new = manifest.generation == 0;
         let is_noted = manifest.clean && is_noted_durable(&**self.storage);
         if !is_new && !is_noted {
             // A segment that a killed process had just made has a name that a power cut could still
             // take away.
-            self.storage.flush_directory("")?;
-            self.storage.flush_directory(DIRECTORY)?;
+            self.storage.flush_names(Names::Root)?;
+            self.storage.flush_names(Names::Segments)?;
         }
         self.load_checkpoint(&manifest)?;
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };

@@ -37,3 +37,4 @@ pub use copied::CopiedLog;
 pub use memory::replay_limits;
 pub use replay::Recovery;
 pub use report::RecoveryReport;
+pub use segments::is_foreign;

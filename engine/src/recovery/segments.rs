@@ -1,10 +1,9 @@
 //! The segment files of a recovery: those it finds, those it writes.
 
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Result, SegmentId};
-use crate::device::{OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{Names, OpenMode, SECTOR_BYTES, Storage};
 use crate::log::{
-    DIRECTORY, Log, LogGuard, Reserve, Scan, ScannedBlock, Segment, SegmentContent, content_of, path_of,
-    record_bytes,
+    Log, LogGuard, Reserve, Scan, ScannedBlock, Segment, SegmentContent, content_of, path_of, record_bytes,
 };
 
 /// A record to be appended again: its CSN and its bytes.
@@ -23,11 +22,9 @@ pub struct SegmentFiles {
 /// because it would remove that segment as obsolete, and leaves alone what is no segment.
 pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseId) -> Result<SegmentFiles> {
     let mut found = SegmentFiles::default();
-    for name in storage.list(DIRECTORY)? {
-        let Some(id) = crate::log::segment_id(&name)? else { continue };
-        let mode = OpenMode { create: false, read_only, direct: true };
-        let path = path_of(id);
-        let file = storage.open(&path, mode)?;
+    let mode = OpenMode { create: false, read_only, direct: true };
+    for id in storage.segments().list()? {
+        let file = storage.segments().open(id, mode)?;
         let len = file.len()?;
         let of = if read_only { None } else { crate::log::database_of(&*file) };
         if let Some(other) = of.filter(|other| *other != database) {
@@ -35,8 +32,11 @@ pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseI
                 format!("a log segment of another database ({other}) is in the log of this one ({database})");
             return Err(Error::invalid(what).with_advice("move it away; to replay it on a backup, restore with the directory it came from as the log").at(file.location(0)));
         }
-        if of.is_none() && !read_only && is_foreign(storage, &path)? {
-            tracing::warn!(path, "a file that is no log segment has the name of one: move it away");
+        if of.is_none() && !read_only && is_foreign(storage, id)? {
+            tracing::warn!(
+                path = path_of(id),
+                "a file that is no log segment has the name of one: move it away"
+            );
             found.foreign.push(id);
         } else {
             found.own.push(Segment { id, file, len, uses: 0 });
@@ -47,8 +47,12 @@ pub fn segment_files(storage: &dyn Storage, read_only: bool, database: DatabaseI
 
 /// Returns whether a file with the name of a segment is of another program. In a store of objects
 /// no other program has such names.
-fn is_foreign(storage: &dyn Storage, path: &str) -> Result<bool> {
-    Ok(storage.pins().is_none() && content_of(storage, path)? == SegmentContent::Foreign)
+pub fn is_foreign(storage: &dyn Storage, id: SegmentId) -> Result<bool> {
+    if storage.directory().is_none() {
+        return Ok(false);
+    }
+    let to_look = OpenMode { create: false, read_only: true, direct: false };
+    Ok(content_of(&*storage.segments().open(id, to_look)?)? == SegmentContent::Foreign)
 }
 
 /// Writes the blocks that only mapped memory holds to a segment, durably. Returns the segment and
@@ -68,21 +72,20 @@ pub fn move_to_segment(
     let only_there: Vec<&ScannedBlock> = all.filter(|block| block.segment() == memory.id).collect();
     let Some(max_csn) = only_there.iter().map(|block| block.last_csn()).max() else { return Ok(None) };
     let len = only_there.iter().map(|block| block.device_bytes() as u64).sum::<u64>();
-    let path = path_of(memory.id);
-    let file = storage.create_new(&path)?;
+    let file = storage.segments().create(memory.id)?;
     let moved = (|| {
-        file.zero_extend(len.next_multiple_of(SECTOR_BYTES as u64))?;
+        file.zero_extend(len.next_multiple_of(SECTOR_BYTES as u64), &mut |_| ())?;
         let mut at = 0;
         for block in &only_there {
             let bytes = block.read()?;
             file.write_durable_at(at, &bytes)?;
             at += bytes.len() as u64;
         }
-        storage.flush_directory(DIRECTORY)
+        storage.flush_names(Names::Segments)
     })();
     if let Err(error) = moved {
         // Half a segment must not keep the space that is missing.
-        let _ = storage.remove(&path);
+        let _ = storage.segments().remove(memory.id);
         return Err(error);
     }
     tracing::info!(blocks = only_there.len(), bytes = len, "moved from mapped memory to a log segment");

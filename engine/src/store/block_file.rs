@@ -13,11 +13,6 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The file of the page store, in the database directory.
-pub const PAGES_PATH: &str = "pages/data";
-/// Its directory.
-pub const PAGES_DIRECTORY: &str = "pages";
-
 /// Adjacent images are read with one read of at most this many bytes.
 const READ_BYTES_MAX: usize = 1 << 20;
 

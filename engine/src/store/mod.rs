@@ -61,13 +61,14 @@ mod space_map;
 #[cfg(test)]
 mod tests;
 
+pub use crate::device::{PAGES_DIRECTORY, PAGES_PATH};
 pub use allocator::{Demand, ReservedFor};
 #[cfg(feature = "internals")]
 pub use blob::BlobRef;
 #[cfg(feature = "internals")]
 pub use block::BLOCK_HEADER_BYTES;
 pub use block::{BlockRef, ImageKind};
-pub use block_file::{PAGES_DIRECTORY, PAGES_PATH, StoredImage};
+pub use block_file::StoredImage;
 pub use checkpoint_writer::{FinishedCheckpoint, Heat, ImageWriter, OpenCheckpoint, Written};
 pub use compact::Relocation;
 pub use copy::StoreCopy;

@@ -4,7 +4,7 @@ use super::allocator::Allocator;
 use super::allocator::free::FreeSpace;
 use super::blob;
 use super::block::{self, BlockNumber, references_per_block};
-use super::block_file::{BlockFile, PAGES_DIRECTORY, PAGES_PATH};
+use super::block_file::BlockFile;
 use super::manifest::{Manifest, ManifestFile, ReaderSlot, Readers, StoreRoot, open_newest_checkpoint};
 use super::mapping::Images;
 use super::mapping::load::load_mapping;
@@ -12,7 +12,7 @@ use super::mapping::table::Mapping;
 use super::pack::Packing;
 use super::page_store::PageStore;
 use crate::base::{DatabaseId, Error, ErrorKind, Location, Result};
-use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
+use crate::device::{AlignedBuffer, File, Names, OpenMode, PAGES_PATH, SECTOR_BYTES, Storage};
 use std::sync::Arc;
 
 impl PageStore {
@@ -22,15 +22,14 @@ impl PageStore {
     /// # Errors
     /// `OutOfSpace`; I/O.
     pub fn create(storage: &dyn Storage, database: DatabaseId, page_bytes: usize) -> Result<Arc<PageStore>> {
-        storage.create_directory(PAGES_DIRECTORY)?;
-        let file = storage.open(PAGES_PATH, OpenMode { create: true, read_only: false, direct: true })?;
+        let file = storage.pages(OpenMode { create: true, read_only: false, direct: true })?;
         file.claim()?;
         file.set_len(0)?;
         let mut header = AlignedBuffer::zeroed(page_bytes);
         block::seal_file_header(&mut header, database);
         file.write_at(0, &header)?;
         file.flush()?;
-        storage.flush_directory(PAGES_DIRECTORY)?;
+        storage.flush_names(Names::Pages)?;
         let file = BlockFile::new(file, database, page_bytes);
         let per_part = references_per_block(page_bytes);
         let images = Images::new(Mapping::empty(page_bytes), per_part, None, Vec::new());
@@ -54,7 +53,7 @@ impl PageStore {
     /// # Errors
     /// `NotFound`; `Busy` if another process has it, or writes of a killed process do not end; I/O.
     pub fn claim(storage: &dyn Storage) -> Result<Arc<dyn File>> {
-        let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only: false, direct: true })?;
+        let file = storage.pages(OpenMode { create: false, read_only: false, direct: true })?;
         // A write of a killed process must not arrive in a block that is used again.
         file.claim()?;
         Ok(file)
@@ -194,7 +193,7 @@ const LOOKED_AT_BYTES: usize = 256 << 10;
 /// # Errors
 /// I/O.
 pub fn pages_state(storage: &dyn Storage) -> Result<PagesState> {
-    let file = match storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: false }) {
+    let file = match storage.pages(OpenMode { create: false, read_only: true, direct: false }) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(PagesState::Missing),
         Err(error) => return Err(error),
@@ -218,7 +217,7 @@ fn extent_blocks(storage: &dyn Storage, page_bytes: usize) -> Option<u64> {
 
 fn open_to_read(storage: &dyn Storage) -> Result<Arc<dyn File>> {
     let mode = OpenMode { create: false, read_only: true, direct: true };
-    storage.open(PAGES_PATH, mode).map_err(|error| match error.kind() {
+    storage.pages(mode).map_err(|error| match error.kind() {
         ErrorKind::NotFound => PageStore::missing_file(),
         _ => error,
     })

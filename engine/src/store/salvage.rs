@@ -9,7 +9,6 @@
 
 use super::block::references_per_block;
 use super::block::{self, BLOCK_HEADER_BYTES, BlockKind, BlockNumber, BlockRef, FoundBlock, ImageKind};
-use super::block_file::PAGES_PATH;
 use super::manifest::{Manifest, ManifestFile};
 use super::mapping::table::decode_references;
 use super::pack::{self, Codecs};
@@ -72,7 +71,7 @@ impl SalvageScan {
                 None
             }
         };
-        let file = storage.open(PAGES_PATH, OpenMode { create: false, read_only: true, direct: true })?;
+        let file = storage.pages(OpenMode { create: false, read_only: true, direct: true })?;
         let known = manifest.as_ref().map(|manifest| (manifest.database, manifest.page_bytes as usize));
         let (database, page_bytes) = match known {
             Some(known) => known,
@@ -316,13 +315,14 @@ fn read_what_can_be(file: &dyn File, offset: u64, bytes: &mut [u8]) -> usize {
 mod tests {
     use super::*;
     use crate::device::simulated::{Fault, FaultKind, OperationKind, SimulatedStorage};
+    use crate::device::{PAGES_PATH, Roles};
 
     #[test]
     fn unreadable_sector_affects_no_other_sector() {
         let disk = SimulatedStorage::new(1);
         disk.write_file(PAGES_PATH, &[7; 4 * SECTOR_BYTES]);
         let mode = OpenMode { create: false, read_only: true, direct: true };
-        let file = disk.open(PAGES_PATH, mode).expect("there");
+        let file = disk.pages(mode).expect("there");
         // All at once, and then the third alone.
         for after in [0, 3] {
             disk.inject(Fault { operation: OperationKind::Read, after, kind: FaultKind::Once, error: 5 });

@@ -1,9 +1,12 @@
 //! A storage that runs an action before each of its operations.
 
 use quenchdb::internals::base::{Location, Result};
-use quenchdb::internals::device::{DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue};
+use quenchdb::internals::device::{
+    DeviceFacts, Directory, DurabilityMethod, EntryKind, File, OpenMode, Storage, WriteQueue,
+};
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The kind of operation that follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,12 +39,12 @@ pub fn set_interrupt(action: Option<Interrupt>) {
 
 /// A storage that runs this thread's action before its operations.
 #[derive(Debug)]
-pub struct Interleaved(pub Arc<dyn Storage>);
+pub struct Interleaved(pub Arc<dyn Directory>);
 
 #[derive(Debug)]
 struct InterleavedFile(Arc<dyn File>);
 
-impl Storage for Interleaved {
+impl Directory for Interleaved {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         interrupt(Step::Other);
         Ok(Arc::new(InterleavedFile(self.0.open(path, mode)?)))
@@ -49,9 +52,9 @@ impl Storage for Interleaved {
     fn remove(&self, path: &str) -> Result<()> {
         self.0.remove(path)
     }
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
         interrupt(Step::Other);
-        self.0.list(directory)
+        self.0.entries(directory)
     }
     fn create_directory(&self, path: &str) -> Result<()> {
         self.0.create_directory(path)
@@ -59,6 +62,9 @@ impl Storage for Interleaved {
     fn flush_directory(&self, directory: &str) -> Result<()> {
         self.0.flush_directory(directory)
     }
+}
+
+impl Storage for Interleaved {
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         self.0.lock(exclusive)
     }
@@ -67,9 +73,6 @@ impl Storage for Interleaved {
     }
     fn durability(&self) -> DurabilityMethod {
         self.0.durability()
-    }
-    fn set_durability(&self, method: DurabilityMethod) {
-        self.0.set_durability(method);
     }
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
         self.0.write_queue(depth)
@@ -99,8 +102,8 @@ impl File for InterleavedFile {
         interrupt(Step::Other);
         self.0.flush()
     }
-    fn zero_extend(&self, len: u64) -> Result<()> {
-        self.0.zero_extend(len)
+    fn zero_extend(&self, len: u64, rest: &mut dyn FnMut(Duration)) -> Result<()> {
+        self.0.zero_extend(len, rest)
     }
     fn reserve(&self, from: u64, to: u64) -> Result<()> {
         self.0.reserve(from, to)

@@ -70,7 +70,6 @@ impl ObjectsConfig {
 fn fitting(mut draw: impl FnMut() -> Settings) -> Settings {
     loop {
         let mut settings = draw();
-        settings.durability_method = None;
         settings.log_memory_bytes = 0;
         let logs = presets::log_count(&settings, processors());
         let is_valid = settings.validate().is_ok() && presets::check(&settings, logs).is_ok();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::modelled::{Device, Figures};
 use quenchdb::DeviceTrust;
+use quenchdb::internals::base::SegmentId;
 use quenchdb::internals::device::memory::MemoryStorage;
 use quenchdb::internals::device::{AlignedBuffer, SECTOR_BYTES};
 use std::time::{Duration, Instant};
@@ -13,21 +14,28 @@ const CREATE: OpenMode = OpenMode { create: true, read_only: false, direct: true
 const DISK: Duration = Duration::from_micros(4_600);
 
 /// Returns the data, the log and both, with the log on a slow disk.
-fn split() -> (Arc<dyn Storage>, Arc<dyn Storage>, SplitStorage) {
-    let (data, log) = (Arc::new(MemoryStorage::new()), Arc::new(MemoryStorage::new()));
+fn split() -> (MemoryStorage, MemoryStorage, SplitStorage) {
+    let (data, log) = (MemoryStorage::new(), MemoryStorage::new());
     let device = Device::new(Figures::named("sim:disk-170iops").expect("a model"), 1);
-    let modelled = ModelledStorage::new(log.clone(), device, DeviceTrust::Auto);
-    (data.clone(), log, SplitStorage::new(data, Arc::new(modelled)))
+    let modelled = ModelledStorage::new(Arc::new(log.clone()), device, DeviceTrust::Auto);
+    let split = SplitStorage::new(Arc::new(data.clone()), Arc::new(modelled));
+    (data, log, split)
 }
 
 #[test]
-fn only_files_of_the_log_are_on_the_log_device() {
+fn only_segments_are_on_the_log_device() {
     let (data, log, storage) = split();
-    let files = ["log/a", "logs", "pages/a"].map(|path| storage.open(path, CREATE).expect("memory"));
-    assert_eq!((log.list("log").expect("memory"), log.list("").expect("memory")), (vec!["a".into()], vec![]));
-    assert_eq!(data.list("pages").expect("memory"), ["a"]);
-    assert_eq!(data.list("log").expect("memory"), Vec::<String>::new());
-    assert_eq!(storage.list("log").expect("memory"), ["a"]);
+    let segment = SegmentId(1);
+    let files = [
+        storage.segments().create(segment).expect("memory"),
+        storage.small_file("logs", CREATE).expect("memory"),
+        storage.pages(CREATE).expect("memory"),
+    ];
+    assert_eq!(log.segments().list().expect("memory"), [segment]);
+    assert_eq!(log.names().expect("memory"), Vec::<String>::new());
+    assert_eq!(data.names().expect("memory"), ["logs"]);
+    assert!(data.segments().list().expect("memory").is_empty());
+    assert_eq!(storage.segments().list().expect("memory"), [segment]);
     let took = files.map(|file| {
         let began = Instant::now();
         file.write_durable_at(0, &[1; 4096]).expect("memory");
@@ -42,9 +50,9 @@ fn only_files_of_the_log_are_on_the_log_device() {
 fn one_queue_writes_to_both_devices() {
     let (_, _, storage) = split();
     let mut queue = storage.write_queue(4).expect("memory");
-    for (token, path) in [(1u64, "log/a"), (2, "pages/a")] {
-        let (file, buffer) =
-            (storage.open(path, CREATE).expect("memory"), AlignedBuffer::zeroed(SECTOR_BYTES));
+    let segment = storage.segments().create(SegmentId(1)).expect("memory");
+    for (token, file) in [(1u64, segment), (2, storage.pages(CREATE).expect("memory"))] {
+        let buffer = AlignedBuffer::zeroed(SECTOR_BYTES);
         let request = WriteRequest { file, offset: 0, buffer, len: SECTOR_BYTES, durable: true, token };
         queue.submit(request).expect("memory");
     }

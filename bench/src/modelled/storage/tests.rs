@@ -96,7 +96,7 @@ fn zeros_take_bandwidth_on_volumes_one_request_on_object_stores() {
     let zeroed = |name| {
         let file = modelled(name, DeviceTrust::Auto).open("f", CREATE).expect("memory");
         let began = Instant::now();
-        file.zero_extend(4 << 20).expect("memory");
+        file.zero_extend(4 << 20, &mut |_| ()).expect("memory");
         assert_eq!(file.len().expect("memory"), 4 << 20);
         began.elapsed()
     };

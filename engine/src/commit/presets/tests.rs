@@ -55,11 +55,10 @@ fn auto_uses_mapped_memory_that_it_is_given() {
 fn contradictions_are_refused_with_the_reason() {
     use Preset::{Autonomous, Group, Passive, PerTransaction, Pipelined, Restricted};
     let window = Duration::from_millis(1);
-    let flusher = Some(MethodSetting::Flusher);
     let worker = Some(Writer::Worker);
     let no_file = Settings { log_memory: None, ..settings(Passive) };
     let by_page = |preset| Settings { layout: Some(Layout::ByPage), ..settings(preset) };
-    let cases: [(Settings, &[&str]); 20] = [
+    let cases: [(Settings, &[&str]); 19] = [
         (
             Settings {
                 memory_fence: Some(MemoryFence::Latched),
@@ -99,10 +98,6 @@ fn contradictions_are_refused_with_the_reason() {
         (
             Settings { dependency: Some(Dependency::LogOrder), logs: 2, ..settings(Autonomous) },
             &["`dependency`", "2 logs"],
-        ),
-        (
-            Settings { writer: worker, durability_method: flusher, ..settings(Autonomous) },
-            &["`durability_method`", "flusher contradicts writer = worker"],
         ),
         (
             Settings { writer: Some(Writer::Committer), logs: 2, ..settings(Group) },

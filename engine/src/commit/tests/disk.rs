@@ -4,7 +4,8 @@
 use crate::base::clock::Clock;
 use crate::base::{Error, Location, Result};
 use crate::device::{
-    Completion, DeviceFacts, DurabilityMethod, File, OpenMode, Storage, WriteQueue, WriteRequest,
+    Completion, DeviceFacts, Directory, DurabilityMethod, EntryKind, File, OpenMode, Storage, WriteQueue,
+    WriteRequest,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -171,7 +172,7 @@ impl File for DiskFile {
         bytes.durable = bytes.visible.clone();
         Ok(())
     }
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         if self.shared.holds_growth.load(Ordering::SeqCst) {
             self.shared.growing.fetch_add(1, Ordering::SeqCst);
             self.shared.await_release();
@@ -181,13 +182,6 @@ impl File for DiskFile {
     fn reserve(&self, _from: u64, _to: u64) -> Result<()> {
         Ok(())
     }
-    /// A file of this disk is visible to its test only.
-    fn try_lock(&self) -> Result<bool> {
-        Ok(true)
-    }
-    fn is_locked(&self) -> Result<bool> {
-        Ok(false)
-    }
     fn set_len(&self, len: u64) -> Result<()> {
         let mut bytes = self.bytes.lock().expect("no panic");
         bytes.visible.resize(len as usize, 0);
@@ -196,7 +190,7 @@ impl File for DiskFile {
     }
 }
 
-impl Storage for Disk {
+impl Directory for Disk {
     fn open(&self, path: &str, _mode: OpenMode) -> Result<Arc<dyn File>> {
         let mut files = self.shared.files.lock().expect("no panic");
         let file = files.entry(path.to_string()).or_insert_with(|| {
@@ -209,10 +203,11 @@ impl Storage for Disk {
         self.shared.files.lock().expect("no panic").remove(path);
         Ok(())
     }
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
         let files = self.shared.files.lock().expect("no panic");
         let prefix = format!("{directory}/");
-        Ok(files.keys().filter_map(|p| p.strip_prefix(&prefix)).map(String::from).collect())
+        let names = files.keys().filter_map(|path| path.strip_prefix(&prefix));
+        Ok(names.map(|name| (name.to_string(), EntryKind::File)).collect())
     }
     fn create_directory(&self, _path: &str) -> Result<()> {
         Ok(())
@@ -220,6 +215,9 @@ impl Storage for Disk {
     fn flush_directory(&self, _directory: &str) -> Result<()> {
         Ok(())
     }
+}
+
+impl Storage for Disk {
     fn lock(&self, _exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         Ok(Box::new(()))
     }
@@ -238,8 +236,7 @@ impl Storage for Disk {
     fn durability(&self) -> DurabilityMethod {
         DurabilityMethod::Dsync
     }
-    fn set_durability(&self, _method: DurabilityMethod) {}
-    fn shares_flush(&self, _directory: &str) -> bool {
+    fn shares_flush(&self) -> bool {
         true
     }
     fn flush_together(&self, files: &[Arc<dyn File>]) -> Result<()> {

@@ -88,8 +88,7 @@ fn a_panic_in_a_write_wakes_the_waiters_behind_it() {
 #[test]
 fn a_hanging_write_beside_a_failed_one_does_not_block_close() {
     let background = |preset| Settings { writer: Some(Writer::Background), ..settings(preset) };
-    let worker =
-        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
+    let worker = settings(Preset::Autonomous);
     for settings in [background(Preset::Group), background(Preset::Autonomous), worker] {
         let what = format!("{settings:?}");
         let settings = Settings { write_deadline: Duration::from_millis(200), ..settings };
@@ -176,8 +175,7 @@ fn has_ended(writer: &LogWriter) -> bool {
 /// The same of a worker, whose writes are reaped later.
 #[test]
 fn what_was_in_a_queue_that_panicked_has_ended() {
-    let worker =
-        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
+    let worker = settings(Preset::Autonomous);
     let world = World::with(worker, Hooks::default());
     let disk = &world.disk;
     disk.panic_at_write(disk.writes() + 1);

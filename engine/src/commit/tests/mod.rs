@@ -36,9 +36,7 @@ use super::*;
 use crate::base::checksum::crc;
 use crate::base::clock::{Clock, Nanos, WaitTimer};
 use crate::base::depth::spread;
-use crate::base::settings::{
-    Acknowledger, Append, Dependency, Durability, MethodSetting, Preset, Queue, Writer,
-};
+use crate::base::settings::{Acknowledger, Append, Dependency, Durability, Preset, Queue, Writer};
 use crate::base::{Epoch, Gsn, SegmentId};
 use crate::device::Storage;
 use crate::log::memory::LogMemory;
@@ -74,8 +72,7 @@ pub fn settings(preset: Preset) -> Settings {
 pub fn all() -> Vec<Settings> {
     let writes = |preset: &Preset| *preset != Preset::Passive;
     let mut all: Vec<_> = Preset::ALL.into_iter().filter(writes).map(settings).collect();
-    let worker =
-        Settings { durability_method: Some(MethodSetting::WorkerDsync), ..settings(Preset::Autonomous) };
+    let worker = settings(Preset::Autonomous);
     let (csn, exact) = (Some(Dependency::Csn), Some(Dependency::Exact));
     let workers = Some(Acknowledger::Workers);
     all.extend([
@@ -298,7 +295,10 @@ impl World {
         let left = crate::device::memory::MemoryStorage::new();
         let mode = crate::device::OpenMode { create: true, read_only: false, direct: false };
         for (path, bytes) in files {
-            left.open(&path, mode).expect("memory").write_at(0, &bytes).expect("memory");
+            crate::device::Directory::open(&left, &path, mode)
+                .expect("memory")
+                .write_at(0, &bytes)
+                .expect("memory");
         }
         let left: Arc<dyn Storage> = Arc::new(left);
         let memory = mapped.and_then(|mapped| {

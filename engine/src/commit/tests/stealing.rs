@@ -8,7 +8,6 @@ use super::*;
 fn settings(logs: usize) -> Settings {
     Settings {
         logs,
-        durability_method: Some(MethodSetting::WorkerDsync),
         stealing_group: Some(logs),
         flush_unit_bytes: 4096,
         flush_interval: Some(Duration::from_secs(1)),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::device::memory::MemoryStorage;
-use crate::device::{OpenMode, Storage};
+use crate::device::{Directory, OpenMode};
 
 #[cfg(not(miri))]
 #[test]

@@ -35,7 +35,7 @@ fn failed_buffered_durable_write_fails_all_later_ones() {
         path: "f".into(),
         direct: false,
         failed: Mutex::new(false),
-        method: Arc::new(AtomicU8::new(DurabilityMethod::Plain as u8)),
+        method: DurabilityMethod::Plain,
         dsync_refused: Arc::new(AtomicBool::new(false)),
         many: None,
     };

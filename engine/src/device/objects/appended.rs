@@ -22,17 +22,17 @@
 //! 4. Nothing is written before the register names the segment (O10).
 
 use super::body::{Form, ObjectId, SegmentEntry};
-use super::frame::{FRAME_BYTES, Frame, FrameKind};
-use super::open_segment::{OpenSegment, Write, Writer};
+use super::frame::FRAME_BYTES;
+use super::open_segment::{OpenSegment, Write, Writer, admit, decide_elsewhere, intruder};
 use super::patience::{Patience, error_of, may_end, place, read};
-use super::register::{fenced, later_claim};
+use super::register::later_claim;
 use super::request::{Failure, FailureKind, Request, Version};
 use super::segment_reader::Part;
 use super::store::{Outcome, perform};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::SECTOR_BYTES;
-use crate::sync::{Event, Mutex, thread};
+use crate::sync::{Event, Mutex};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -127,9 +127,7 @@ impl AppendedSegment {
 
     fn begin(self: &Arc<Self>, write: Write) {
         let mut state = self.state.lock();
-        if let Err(error) =
-            super::open_segment::admit(&self.path, state.is_registered, state.failure.as_ref())
-        {
+        if let Err(error) = admit(&self.path, state.is_registered, state.failure.as_ref()) {
             drop(state);
             return (write.done)(Err(error));
         }
@@ -188,22 +186,10 @@ impl AppendedSegment {
         }
     }
 
-    /// Decides what became of a failed append in a thread of its own, because that waits and reads.
     fn decide_elsewhere(self: &Arc<Self>, lane: usize, write: Write, failure: Failure) {
-        let (this, slot) = (self.clone(), Arc::new(Mutex::new(Some(write))));
-        let taken = slot.clone();
-        let spawned = thread::spawn("quench-append", move || {
-            let write = taken.lock().take();
-            if let Some(write) = write {
-                this.decide(lane, write, failure);
-            }
-        });
-        if let Err(error) = spawned
-            && let Some(write) = slot.lock().take()
-        {
-            let error = Error::io("no thread to find out what became of an append", error);
-            self.fail(write, error.with_kind(ErrorKind::OutcomeUnknown));
-        }
+        let this = self.clone();
+        let decide = move |write| this.decide(lane, write, failure);
+        decide_elsewhere("quench-append", write, decide, |write, error| self.fail(write, error));
     }
 
     fn decide(self: &Arc<Self>, lane: usize, write: Write, failure: Failure) {
@@ -311,19 +297,6 @@ fn resolve(writer: &Writer, lane: &Lane, body: &Bytes, mut failure: Failure) -> 
         match perform(&*writer.store, lane.append(body)) {
             Ok(reply) => return Ok(Resolved::Durable(reply.version)),
             Err(later) => failure = later,
-        }
-    }
-}
-
-/// Returns the error for bytes that this writer did not append.
-fn intruder(writer: &Writer, name: &str, offset: u64, there: &[u8]) -> Error {
-    match Frame::decode(there) {
-        Some(fence) if fence.kind == FrameKind::Fence && fence.identity == writer.header.identity => {
-            fenced(writer.header.epoch, fence.epoch)
-        }
-        _ => {
-            let what = "the log object holds other bytes than this process appended";
-            Error::corruption(what).at(place(name, offset))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! A database in a store of objects: log, pages and manifest without a disk.
 //!
-//! Everything above sees a [`Storage`](super::Storage) as for a directory. Below it stands one
+//! Everything above sees a [`Storage`](super::Storage), as of a directory. Below it stands one
 //! trait, [`ObjectStore`], with requests that take effect as a whole, possibly late, or never.
 //!
 //! ```text

@@ -21,8 +21,7 @@
 //!    without an answer, and then reports that the block is not there.
 
 use super::body::{Form, OWNER_BYTES, ObjectId, SegmentEntry, owner};
-use super::frame::{Frame, FrameKind};
-use super::open_segment::{OpenSegment, Write, Writer, admit};
+use super::open_segment::{OpenSegment, Write, Writer, admit, decide_elsewhere, intruder};
 use super::patience::{Patience, error_of, may_end, place, read};
 use super::register::{MANIFEST_NAME, fenced};
 use super::request::{Condition, Failure, FailureKind, Request};
@@ -241,27 +240,13 @@ impl NumberedSegment {
         }
     }
 
-    /// Decides what became of a failed creation in a thread of its own, because that waits and
-    /// reads.
     fn decide_elsewhere(self: &Arc<Self>, number: u64, write: Write, failure: Failure) {
-        let (this, slot) = (self.clone(), Arc::new(Mutex::new(Some(write))));
-        let taken = slot.clone();
-        let spawned = thread::spawn("quench-create", move || {
-            let write = taken.lock().take();
-            if let Some(write) = write {
-                match this.resolve(number, &write.body, failure) {
-                    Ok(()) => this.created(number, write),
-                    Err(error) => this.fail(write, error),
-                }
-            }
-        });
-        if let Err(error) = spawned {
-            let write = slot.lock().take();
-            let error = Error::io("no thread to find out what became of a block", error);
-            write.into_iter().for_each(|write| {
-                self.fail(write, error.duplicate().with_kind(ErrorKind::OutcomeUnknown));
-            });
-        }
+        let this = self.clone();
+        let decide = move |write: Write| match this.resolve(number, &write.body, failure) {
+            Ok(()) => this.created(number, write),
+            Err(error) => this.fail(write, error),
+        };
+        decide_elsewhere("quench-create", write, decide, |write, error| self.fail(write, error));
     }
 
     /// Finds out what became of the creation of object `number`, and sends it again until that is
@@ -281,7 +266,7 @@ impl NumberedSegment {
             if !is_known {
                 match read(store, &name, None, most) {
                     Ok(there) if there.body == *body => return Ok(()),
-                    Ok(there) => return Err(self.intruder(&name, &there.body)),
+                    Ok(there) => return Err(intruder(&self.writer, &name, 0, &there.body)),
                     Err(absent) if absent.kind == FailureKind::Absent => {}
                     Err(failure) => return Err(unknown(&failure)),
                 }
@@ -295,18 +280,6 @@ impl NumberedSegment {
                 Ok(_) => return Ok(()),
                 Err(later) => failure = later,
             }
-        }
-    }
-
-    /// Returns the error for an object of this name that this writer did not create.
-    fn intruder(&self, name: &str, there: &[u8]) -> Error {
-        let header = &self.writer.header;
-        match Frame::decode(there) {
-            Some(fence) if fence.kind == FrameKind::Fence && fence.identity == header.identity => {
-                fenced(header.epoch, fence.epoch)
-            }
-            _ => Error::corruption("the log object holds other bytes than this process wrote")
-                .at(place(name, 0)),
         }
     }
 

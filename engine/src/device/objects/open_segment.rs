@@ -1,16 +1,18 @@
 //! A segment of the log that its writer fills, whatever objects hold it.
 
 use super::body::SegmentEntry;
-use super::frame::Frame;
+use super::frame::{Frame, FrameKind};
 use super::patience::place;
+use super::register::fenced;
 use super::segment_reader::{Part, SegmentReader, read_parts};
 use super::store::{ObjectStore, StoreFacts};
 use super::waiting::wait_for;
 use super::watch::Watch;
 use crate::base::planted::{self, Bug};
-use crate::base::{Error, Location, Result};
+use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{File, WriteEnded};
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, thread};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +70,43 @@ pub(super) fn admit(path: &str, is_registered: bool, failure: Option<&Error>) ->
         None => {
             let what = "the segment is not durable yet: its directory was not flushed";
             Err(Error::invalid(what).at(place(path, 0)))
+        }
+    }
+}
+
+/// Calls `decide` with a failed write in a thread of its own, because that waits and reads; without
+/// a thread, `fail`.
+pub(super) fn decide_elsewhere(
+    name: &'static str,
+    write: Write,
+    decide: impl FnOnce(Write) + Send + 'static,
+    fail: impl FnOnce(Write, Error),
+) {
+    let slot = Arc::new(Mutex::new(Some(write)));
+    let taken = slot.clone();
+    let spawned = thread::spawn(name, move || {
+        let write = taken.lock().take();
+        if let Some(write) = write {
+            decide(write);
+        }
+    });
+    if let Err(error) = spawned
+        && let Some(write) = slot.lock().take()
+    {
+        let error = Error::io("no thread to find out what became of a block", error);
+        fail(write, error.with_kind(ErrorKind::OutcomeUnknown));
+    }
+}
+
+/// Returns the error for bytes that this writer did not write.
+pub(super) fn intruder(writer: &Writer, name: &str, offset: u64, there: &[u8]) -> Error {
+    match Frame::decode(there) {
+        Some(fence) if fence.kind == FrameKind::Fence && fence.identity == writer.header.identity => {
+            fenced(writer.header.epoch, fence.epoch)
+        }
+        _ => {
+            let what = "the log object holds other bytes than this process wrote";
+            Error::corruption(what).at(place(name, offset))
         }
     }
 }
@@ -136,26 +175,14 @@ impl File for OpenSegmentFile {
         Ok(())
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         self.segment.make_room(len)?;
         self.len.fetch_max(len, Ordering::Relaxed);
         Ok(())
     }
 
-    fn reserve(&self, _from: u64, to: u64) -> Result<()> {
-        self.zero_extend(to)
-    }
-
     fn set_len(&self, len: u64) -> Result<()> {
         self.len.store(len, Ordering::Relaxed);
         Ok(())
-    }
-
-    fn try_lock(&self) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn is_locked(&self) -> Result<bool> {
-        Ok(false)
     }
 }

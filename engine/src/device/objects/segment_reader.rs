@@ -201,23 +201,11 @@ impl File for SegmentReader {
         Ok(())
     }
 
-    fn zero_extend(&self, _len: u64) -> Result<()> {
-        Err(self.refuse())
-    }
-
-    fn reserve(&self, _from: u64, _to: u64) -> Result<()> {
+    fn zero_extend(&self, _len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         Err(self.refuse())
     }
 
     fn set_len(&self, _len: u64) -> Result<()> {
         Err(self.refuse())
-    }
-
-    fn try_lock(&self) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn is_locked(&self) -> Result<bool> {
-        Ok(false)
     }
 }

@@ -105,23 +105,11 @@ impl File for SmallFile {
         }
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         self.change(|content| content.resize(content.len().max(len as usize), 0))
-    }
-
-    fn reserve(&self, _from: u64, to: u64) -> Result<()> {
-        self.zero_extend(to)
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
         self.change(|content| content.resize(len as usize, 0))
-    }
-
-    fn try_lock(&self) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn is_locked(&self) -> Result<bool> {
-        Ok(false)
     }
 }

@@ -1,11 +1,11 @@
-//! A database in a store of objects, seen as a directory.
+//! A database in a store of objects.
 //!
-//! | path | object |
+//! | part | objects |
 //! |---|---|
-//! | `MANIFEST` | `manifest`, with what the device must know: see `body` |
-//! | `log/00000001.seg` … | `log/<epoch>-<number>`, several for each segment |
-//! | `pages/data` | `pages/<epoch>-<number>`: see `extents` |
-//! | another one without a directory | `files/<epoch>-<number>`: see `files` |
+//! | the manifest | `manifest`, with what the device must know: see `body` |
+//! | the segments | `log/<epoch>-<number>`, several for each segment |
+//! | the pages | `pages/<epoch>-<number>`: see `extents` |
+//! | a small file | `files/<epoch>-<number>`: see `files` |
 //!
 //! The lock of a database is a claim. It is never refused: a writer that is still alive ends at its
 //! next append or put. See [`Session`].
@@ -28,19 +28,17 @@ use super::session::Session;
 use super::small_file::SmallFile;
 use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
-use crate::base::{Account, Error, ErrorKind, Location, Result};
+use crate::base::{Account, Error, ErrorKind, Location, Result, SegmentId};
 use crate::device::{
-    DeviceFacts, DurabilityMethod, File, ObjectList, ObjectRequests, OpenMode, Pin, Pins, ReadDone,
-    ReadRequest, Storage, WriteQueue,
+    DeviceFacts, Directory, DurabilityMethod, File, MANIFEST_PATH, ManifestStore, Names, ObjectList,
+    ObjectRequests, OpenMode, PAGES_PATH, Pin, Pins, ReadDone, ReadRequest, Register, Roles, Segments,
+    Storage, WriteQueue, check_new, path_of,
 };
 use crate::sync::Mutex;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-const MANIFEST: &str = "MANIFEST";
-const LOG: &str = "log";
-const PAGES: &str = "pages/data";
+use std::time::Duration;
 
 /// See the module's text. Clones share it.
 #[derive(Clone, Debug)]
@@ -288,106 +286,104 @@ fn missing(path: &str) -> Error {
     Error::new(ErrorKind::NotFound, "the file does not exist").at(place(path, 0))
 }
 
-/// Returns whether `path` is that of a small file.
-fn is_small_file(path: &str) -> bool {
-    !path.contains('/')
+impl Roles for ObjectStorage {
+    fn manifest(&self, mode: OpenMode) -> Result<ManifestStore> {
+        if !mode.create && self.shared.body()?.contents.is_empty() {
+            return Err(missing(MANIFEST_PATH));
+        }
+        Ok(ManifestStore::Register(Arc::new(ManifestObject { shared: self.shared.clone() })))
+    }
+
+    fn segments(&self) -> &dyn Segments {
+        self
+    }
+
+    fn pages(&self, mode: OpenMode) -> Result<Arc<dyn File>> {
+        if mode.create {
+            self.shared.to_write()?;
+        }
+        let extents = self.shared.extents()?;
+        if !mode.create && extents.len() == 0 {
+            return Err(missing(PAGES_PATH));
+        }
+        Ok(Arc::new(PagesObject { shared: self.shared.clone(), extents }))
+    }
+
+    fn small_file(&self, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+        self.shared.open_file(name, mode.create)
+    }
+
+    fn remove_small_file(&self, name: &str) -> Result<()> {
+        self.shared.to_write()?.remove_file(name);
+        Ok(())
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let body = self.shared.body()?;
+        let mut names: Vec<String> = match self.shared.session() {
+            Some(session) => session.file_paths(),
+            None => body.files.into_iter().map(|file| file.path).collect(),
+        };
+        if !body.contents.is_empty() {
+            names.push(MANIFEST_PATH.into());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn flush_names(&self, of: Names) -> Result<()> {
+        match of {
+            Names::Segments if !planted::is(Bug::UnregisteredSegment) => {
+                self.shared.to_write()?.publish(None)
+            }
+            Names::Root => self.shared.session().map_or(Ok(()), |session| session.publish_files()),
+            Names::Segments | Names::Pages => Ok(()),
+        }
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        None
+    }
 }
 
-/// Returns the number of a segment.
-fn segment_number(path: &str) -> Option<u64> {
-    path.strip_prefix("log/")?.strip_suffix(".seg")?.parse().ok()
+impl Segments for ObjectStorage {
+    fn prepare(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn list(&self) -> Result<Vec<SegmentId>> {
+        let numbers = match self.shared.session() {
+            Some(session) => session.segment_numbers(),
+            None => self.shared.body()?.segments.iter().map(|entry| entry.number).collect(),
+        };
+        let checked = |number| check_new(SegmentId(number)).map(|()| SegmentId(number));
+        numbers.into_iter().map(checked).collect()
+    }
+
+    fn open(&self, id: SegmentId, _mode: OpenMode) -> Result<Arc<dyn File>> {
+        let path = path_of(id);
+        let found = match self.shared.session() {
+            Some(session) => session.open_segment(id.0, &path),
+            None => self.shared.peek_segment(id.0, &path)?,
+        };
+        found.ok_or_else(|| missing(&path))
+    }
+
+    fn create(&self, id: SegmentId) -> Result<Arc<dyn File>> {
+        let (path, session) = (path_of(id), self.shared.to_write()?);
+        match session.open_segment(id.0, &path) {
+            Some(file) => Ok(file),
+            None => session.create_segment(id.0, &path),
+        }
+    }
+
+    fn remove(&self, id: SegmentId) -> Result<()> {
+        self.shared.to_write()?.remove_segment(id.0);
+        Ok(())
+    }
 }
 
 impl Storage for ObjectStorage {
-    fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
-        let shared = &self.shared;
-        if path == MANIFEST {
-            if !mode.create && shared.body()?.contents.is_empty() {
-                return Err(missing(path));
-            }
-            return Ok(Arc::new(ManifestObject { shared: shared.clone() }));
-        }
-        if path == PAGES {
-            if mode.create {
-                shared.to_write()?;
-            }
-            let extents = shared.extents()?;
-            if !mode.create && extents.len() == 0 {
-                return Err(missing(path));
-            }
-            return Ok(Arc::new(PagesObject { shared: shared.clone(), extents }));
-        }
-        let Some(number) = segment_number(path) else {
-            if is_small_file(path) {
-                return shared.open_file(path, mode.create);
-            }
-            if !mode.create {
-                return Err(missing(path));
-            }
-            let what = "a database in a store of objects has no such file";
-            return Err(Error::new(ErrorKind::Unsupported, what).at(place(path, 0)));
-        };
-        let session = if mode.create { Some(shared.to_write()?) } else { shared.session() };
-        let found = match &session {
-            Some(session) => session.open_segment(number, path),
-            None => shared.peek_segment(number, path)?,
-        };
-        match (found, session) {
-            (Some(file), _) => Ok(file),
-            (None, Some(session)) if mode.create => session.create_segment(number, path),
-            (None, _) => Err(missing(path)),
-        }
-    }
-
-    fn remove(&self, path: &str) -> Result<()> {
-        match segment_number(path) {
-            Some(number) => self.shared.to_write()?.remove_segment(number),
-            None if is_small_file(path) => self.shared.to_write()?.remove_file(path),
-            None => {
-                let what = "this file of a database in a store of objects cannot be removed";
-                return Err(Error::new(ErrorKind::Unsupported, what).at(place(path, 0)));
-            }
-        }
-        Ok(())
-    }
-
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        let file_name = |number: u64| format!("{number:08}.seg");
-        let body = || self.shared.body();
-        Ok(match directory {
-            LOG => match self.shared.session() {
-                Some(session) => session.segment_numbers().into_iter().map(file_name).collect(),
-                None => body()?.segments.iter().map(|entry| file_name(entry.number)).collect(),
-            },
-            "pages" if self.shared.extents()?.len() > 0 => vec!["data".into()],
-            "" => {
-                let body = body()?;
-                let mut names: Vec<String> = match self.shared.session() {
-                    Some(session) => session.file_paths(),
-                    None => body.files.into_iter().map(|file| file.path).collect(),
-                };
-                if !body.contents.is_empty() {
-                    names.push(MANIFEST.into());
-                }
-                names.sort_unstable();
-                names
-            }
-            _ => Vec::new(),
-        })
-    }
-
-    fn create_directory(&self, _path: &str) -> Result<()> {
-        Ok(())
-    }
-
-    fn flush_directory(&self, directory: &str) -> Result<()> {
-        match directory {
-            LOG if !planted::is(Bug::UnregisteredSegment) => self.shared.to_write()?.publish(None),
-            "" => self.shared.session().map_or(Ok(()), |session| session.publish_files()),
-            _ => Ok(()),
-        }
-    }
-
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         let shared = self.shared.clone();
         if exclusive {
@@ -425,8 +421,6 @@ impl Storage for ObjectStorage {
     fn durability(&self) -> DurabilityMethod {
         DurabilityMethod::Plain
     }
-
-    fn set_durability(&self, _method: DurabilityMethod) {}
 
     fn requests(&self) -> Option<ObjectRequests> {
         Some(*self.shared.requests.lock())
@@ -489,78 +483,28 @@ impl Pins for ObjectStorage {
     }
 }
 
-/// The file `MANIFEST`.
+/// The manifest without what the device keeps beside it.
 #[derive(Debug)]
 struct ManifestObject {
     shared: Arc<Shared>,
 }
 
-impl File for ManifestObject {
-    fn location(&self, offset: u64) -> Location {
-        place(MANIFEST_NAME, offset)
+impl Register for ManifestObject {
+    fn location(&self) -> Location {
+        place(MANIFEST_NAME, 0)
     }
 
-    fn len(&self) -> Result<u64> {
-        let len = self.shared.body()?.contents.len() as u64;
-        Ok(len.next_multiple_of(crate::device::SECTOR_BYTES as u64))
+    fn read(&self) -> Result<Vec<u8>> {
+        Ok(self.shared.body()?.contents.to_vec())
     }
 
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let contents = self.shared.body()?.contents;
-        buffer.fill(0);
-        let from = contents.get(offset as usize..).unwrap_or_default();
-        let len = from.len().min(buffer.len());
-        buffer[..len].copy_from_slice(&from[..len]);
-        Ok(())
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.write_durable_at(offset, bytes)
-    }
-
-    /// Replaces all of it.
-    fn write_durable_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        if offset != 0 {
-            return Err(Error::invalid("the manifest is replaced as a whole").at(self.location(offset)));
-        }
+    /// Fails with `OutcomeUnknown` if the put may have taken effect, or may still.
+    fn replace(&self, bytes: &[u8]) -> Result<()> {
         self.shared.to_write()?.publish(Some(Bytes::copy_from_slice(bytes)))
-    }
-
-    fn replaces_atomically(&self) -> bool {
-        true
-    }
-
-    /// The register reports `OutcomeUnknown` if its put may have taken effect, or may still.
-    fn knows_outcome(&self) -> bool {
-        true
-    }
-
-    fn flush(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn zero_extend(&self, _len: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn reserve(&self, _from: u64, _to: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn set_len(&self, _len: u64) -> Result<()> {
-        Ok(())
-    }
-
-    fn try_lock(&self) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn is_locked(&self) -> Result<bool> {
-        Ok(false)
     }
 }
 
-/// The file `pages/data`.
+/// The pages as a file.
 #[derive(Debug)]
 struct PagesObject {
     shared: Arc<Shared>,
@@ -569,7 +513,7 @@ struct PagesObject {
 
 impl File for PagesObject {
     fn location(&self, offset: u64) -> Location {
-        place(PAGES, offset)
+        place(PAGES_PATH, offset)
     }
 
     fn len(&self) -> Result<u64> {
@@ -608,13 +552,8 @@ impl File for PagesObject {
         self.shared.to_write()?.publish(None)
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         self.extents.extend(len);
-        Ok(())
-    }
-
-    fn reserve(&self, _from: u64, to: u64) -> Result<()> {
-        self.extents.extend(to);
         Ok(())
     }
 
@@ -626,13 +565,5 @@ impl File for PagesObject {
     fn set_len(&self, len: u64) -> Result<()> {
         self.extents.set_len(len);
         Ok(())
-    }
-
-    fn try_lock(&self) -> Result<bool> {
-        Ok(true)
-    }
-
-    fn is_locked(&self) -> Result<bool> {
-        Ok(false)
     }
 }

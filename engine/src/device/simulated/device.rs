@@ -6,6 +6,7 @@
 //! | with FUA | is in the cache | goes through the cache alone: other cached writes stay volatile |
 //! | cache that is durable, or none | is durable | is the same as a completed write |
 //! | any, without direct I/O | is in the page cache | is a write, then a flush of the file |
+//! | any, with `flushes_each_write` | as above | is a write, then a flush of the file |
 //!
 //! A file's length is metadata: on any device it is durable only after a flush, as are bytes beyond
 //! the old end. A DSYNC write makes both durable by itself.
@@ -38,11 +39,13 @@ pub struct Device {
     /// The device stores the file of pages in extents of so many bytes. Then a write to bytes of
     /// that file that were written before and not discarded since is an error.
     pub extent_bytes: Option<u64>,
+    /// Each durable write is followed by a flush of the file, as on btrfs.
+    pub flushes_each_write: bool,
 }
 
 impl Default for Device {
     fn default() -> Device {
-        Device { cache: Cache::default(), direct_io: true, extent_bytes: None }
+        Device { cache: Cache::default(), direct_io: true, extent_bytes: None, flushes_each_write: false }
     }
 }
 
@@ -65,7 +68,7 @@ impl Device {
     pub fn any(random: &mut Random) -> Device {
         let caches = [Cache::Volatile, Cache::Volatile, Cache::VolatileWithFua, Cache::Durable];
         let cache = caches[random.below(caches.len() as u64) as usize];
-        Device { cache, direct_io: random.chance(3, 4), extent_bytes: None }
+        Device { cache, direct_io: random.chance(3, 4), ..Device::default() }
     }
 
     pub(super) fn facts(self) -> DeviceFacts {
@@ -81,9 +84,13 @@ impl Device {
         }
     }
 
-    /// Returns the durability method that an open chooses by default.
+    /// Returns how a write becomes durable, as `device::file_system` chooses it.
     pub(super) fn method(self) -> DurabilityMethod {
-        if self.cache == Cache::Durable { DurabilityMethod::Plain } else { DurabilityMethod::Dsync }
+        match self.cache {
+            _ if self.flushes_each_write => DurabilityMethod::WriteThenFlush,
+            Cache::Durable => DurabilityMethod::Plain,
+            Cache::Volatile | Cache::VolatileWithFua => DurabilityMethod::Dsync,
+        }
     }
 
     /// Returns the reach of a plain write, direct or through the page cache.

@@ -5,14 +5,15 @@ use super::device::Reach;
 use super::faults::{EIO, OperationKind};
 use super::journaled_disk::failure;
 use super::storage::SimulatedStorage;
-use super::written::PAGES;
 use crate::base::{Error, ErrorKind, Location, Result};
-use crate::device::DurabilityMethod;
+use crate::device::directory::PAGES_PATH;
+use crate::device::durability_method::DurabilityMethod;
 use crate::device::locks::LockHandle;
 use crate::device::memory::missing;
 use crate::device::storage::{File, Storage};
 use crate::sync::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What discarded bytes read as.
 const GARBAGE: u8 = 0xdb;
@@ -35,7 +36,7 @@ impl SimulatedFile {
     }
 
     fn stores_extents(&self) -> bool {
-        self.storage.device().extent_bytes.is_some() && *self.path == *PAGES
+        self.storage.device().extent_bytes.is_some() && *self.path == *PAGES_PATH
     }
 
     fn write(&self, kind: OperationKind, offset: u64, bytes: &[u8], reach: Reach) -> Result<()> {
@@ -126,7 +127,7 @@ impl File for SimulatedFile {
         )
     }
 
-    fn zero_extend(&self, len: u64) -> Result<()> {
+    fn zero_extend(&self, len: u64, _rest: &mut dyn FnMut(Duration)) -> Result<()> {
         let old = self.len()?;
         if old >= len {
             return self.flush();

@@ -39,26 +39,26 @@ pub use disk::CrashKind;
 pub use faults::{EVENT_NAMES, Fault, FaultKind, Mishap, MishapKind, OperationKind};
 pub use storage::SimulatedStorage;
 
+use super::directory::MANIFEST_PATH;
 use super::durability_method::DurabilityMethod;
 use super::facts::DeviceFacts;
 use super::mapped::{MapOptions, MappedMemory, map_file};
-use super::memory::{OWN_MEMORY, lock_in_process, missing, names_in};
-use super::storage::{File, OpenMode, Storage, WriteQueue};
+use super::memory::{OWN_MEMORY, files_in, lock_in_process, missing};
+use super::storage::{Directory, EntryKind, File, OpenMode, Storage, WriteQueue};
 use crate::base::settings::MemoryCache;
 use crate::base::{Error, Location, Result};
 use change::Change;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl SimulatedStorage {
-    fn note_of(&self, path: &str) -> Option<storage::Note> {
-        let content = self.read_file(path)?;
-        Some((path.to_string(), crate::base::checksum::crc(&content)))
+    /// Returns what stands for the content of the manifest.
+    fn note(&self) -> Option<storage::Note> {
+        self.read_file(MANIFEST_PATH).map(|content| crate::base::checksum::crc(&content))
     }
 }
 
-impl Storage for SimulatedStorage {
+impl Directory for SimulatedStorage {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         let exists = self.shared.disk.lock().now.visible(path).is_some();
         if exists {
@@ -76,9 +76,9 @@ impl Storage for SimulatedStorage {
         self.change(OperationKind::Remove, path, 0, Change::Remove { path: path.into() })
     }
 
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
         self.inspect(OperationKind::Read, directory, 0, 0)?;
-        Ok(names_in(directory, self.files().iter()))
+        Ok(files_in(directory, self.files().iter()))
     }
 
     fn create_directory(&self, path: &str) -> Result<()> {
@@ -93,24 +93,26 @@ impl Storage for SimulatedStorage {
             Change::FlushDirectory { directory: directory.into() },
         )
     }
+}
 
+impl Storage for SimulatedStorage {
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         let lock = lock_in_process(&self.shared.locked, exclusive)?;
         if exclusive {
             let mut notes = self.shared.notes.lock();
-            *self.shared.note_found.lock() = notes.last().and_then(|(_, note)| note.clone());
+            *self.shared.note_found.lock() = notes.last().and_then(|(_, note)| *note);
             notes.push((self.operations(), None));
         }
         Ok(lock)
     }
 
-    fn note_durable(&self, path: &str) {
-        self.shared.notes.lock().push((self.operations(), self.note_of(path)));
+    fn note_durable(&self) {
+        self.shared.notes.lock().push((self.operations(), self.note()));
     }
 
-    fn is_noted_durable(&self, path: &str) -> bool {
+    fn is_noted_durable(&self) -> bool {
         let found = self.shared.note_found.lock();
-        found.is_some() && *found == self.note_of(path)
+        found.is_some() && *found == self.note()
     }
 
     fn facts(&self) -> DeviceFacts {
@@ -118,14 +120,10 @@ impl Storage for SimulatedStorage {
     }
 
     fn durability(&self) -> DurabilityMethod {
-        DurabilityMethod::from_code(self.shared.method.load(Ordering::Relaxed))
+        self.device().method()
     }
 
-    fn set_durability(&self, method: DurabilityMethod) {
-        self.shared.method.store(method as u8, Ordering::Relaxed);
-    }
-
-    fn shares_flush(&self, _directory: &str) -> bool {
+    fn shares_flush(&self) -> bool {
         self.device().direct_io && self.durability() != DurabilityMethod::Plain
     }
 

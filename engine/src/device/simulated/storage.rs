@@ -16,7 +16,6 @@ use crate::sync::atomic::AtomicBool;
 use crate::sync::thread;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 /// A simulated disk: see the text of `device::simulated`. Cloning shares the disk.
@@ -32,18 +31,15 @@ pub(super) struct Shared {
     /// Not part of the disk: file locks end with their process.
     pub(super) file_locks: Arc<FileLocks>,
     pub(super) device: Device,
-    /// The code of a `DurabilityMethod`. An atomic of the standard library, so that reading it is
-    /// no scheduling point of the simulation.
-    pub(super) method: AtomicU8,
-    /// Notes of durable files, by the number of operations before. Not part of the disk, so that
-    /// they are no operations.
+    /// Notes that the manifest is durable, by the number of operations before. Not part of the
+    /// disk, so that they are no operations.
     pub(super) notes: Mutex<Vec<(usize, Option<Note>)>>,
     /// What the holder of the lock found.
     pub(super) note_found: Mutex<Option<Note>>,
 }
 
-/// A note that a file is durable: its path, and the checksum of its content.
-pub(super) type Note = (String, u32);
+/// A note that the manifest is durable: the checksum of its content.
+pub(super) type Note = u32;
 
 /// The pause before an operation is retried.
 const RETRY_PAUSE: Duration = Duration::from_micros(1);
@@ -102,11 +98,9 @@ impl SimulatedStorage {
         };
         let locked = Arc::new(AtomicBool::new(false));
         let file_locks = Arc::default();
-        let (disk, method) = (Mutex::new(disk), AtomicU8::new(device.method() as u8));
+        let disk = Mutex::new(disk);
         let (notes, note_found) = (Mutex::default(), Mutex::default());
-        SimulatedStorage {
-            shared: Arc::new(Shared { disk, locked, file_locks, device, method, notes, note_found }),
-        }
+        SimulatedStorage { shared: Arc::new(Shared { disk, locked, file_locks, device, notes, note_found }) }
     }
 
     /// Returns the number of operations in the journal. A crash at this number keeps all of them.
@@ -132,8 +126,7 @@ impl SimulatedStorage {
         let crashed = SimulatedStorage::on(disk, random.next_u64());
         crashed.shared.disk.lock().faults.counts = counts;
         let notes = self.shared.notes.lock();
-        let note =
-            notes.iter().rev().find(|(before, _)| *before <= operations).and_then(|(_, note)| note.clone());
+        let note = notes.iter().rev().find(|(before, _)| *before <= operations).and_then(|(_, note)| *note);
         // A power cut may take it away: it is in the page cache.
         if kind == CrashKind::Kill || seed.is_multiple_of(2) {
             crashed.shared.notes.lock().push((0, note));

@@ -10,7 +10,7 @@ const MODE: OpenMode = OpenMode { create: true, read_only: false, direct: true }
 fn with_file() -> (SimulatedStorage, Arc<dyn File>) {
     let storage = SimulatedStorage::new(1);
     let file = storage.open("a", MODE).expect("created");
-    file.zero_extend(4 * SECTOR_BYTES as u64).expect("extended");
+    file.zero_extend(4 * SECTOR_BYTES as u64, &mut |_| ()).expect("extended");
     storage.flush_directory("").expect("flushed");
     (storage, file)
 }
@@ -435,9 +435,13 @@ fn crashes_count_what_they_did() {
 }
 
 fn on(cache: Cache, direct_io: bool) -> (SimulatedStorage, Arc<dyn File>) {
-    let storage = SimulatedStorage::on_device(Device { cache, direct_io, extent_bytes: None }, 1);
+    on_device(Device { cache, direct_io, ..Device::default() })
+}
+
+fn on_device(device: Device) -> (SimulatedStorage, Arc<dyn File>) {
+    let storage = SimulatedStorage::on_device(device, 1);
     let file = storage.open("a", MODE).expect("created");
-    file.zero_extend(4 * SECTOR_BYTES as u64).expect("extended");
+    file.zero_extend(4 * SECTOR_BYTES as u64, &mut |_| ()).expect("extended");
     storage.flush_directory("").expect("flushed");
     (storage, file)
 }
@@ -488,7 +492,7 @@ fn fua_write_hardens_itself_and_flush_hardens_all() {
 fn durable_cache_loses_only_writes_in_flight_and_lengths() {
     let (storage, file) = on(Cache::Durable, true);
     assert_eq!((storage.facts().volatile_cache, storage.durability()), (false, DurabilityMethod::Plain));
-    assert!(!storage.shares_flush(""), "there is nothing to flush");
+    assert!(!storage.shares_flush(), "there is nothing to flush");
     let before = storage.flushes();
     file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
     file.write_durable_at(SECTOR_BYTES as u64, &[2; SECTOR_BYTES]).expect("written");
@@ -516,10 +520,9 @@ fn durable_cache_loses_only_writes_in_flight_and_lengths() {
 
 #[test]
 fn buffered_file_uses_the_page_cache_on_any_device() {
-    let storage =
-        SimulatedStorage::on_device(Device { cache: Cache::Durable, direct_io: true, extent_bytes: None }, 1);
+    let storage = SimulatedStorage::on_device(Device { cache: Cache::Durable, ..Device::default() }, 1);
     let file = storage.open("a", OpenMode { direct: false, ..MODE }).expect("created");
-    file.zero_extend(SECTOR_BYTES as u64).expect("extended");
+    file.zero_extend(SECTOR_BYTES as u64, &mut |_| ()).expect("extended");
     storage.flush_directory("").expect("flushed");
     file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
     assert!(!file.is_direct() && is_sometimes_lost(&left_of(&storage, 0, 1)));
@@ -529,7 +532,7 @@ fn buffered_file_uses_the_page_cache_on_any_device() {
 fn buffered_durable_writes_flush_and_fail_permanently() {
     for cache in [Cache::Volatile, Cache::VolatileWithFua, Cache::Durable] {
         let (storage, file) = on(cache, false);
-        assert!(storage.facts().direct_io.is_err() && !file.is_direct() && !storage.shares_flush(""));
+        assert!(storage.facts().direct_io.is_err() && !file.is_direct() && !storage.shares_flush());
         let before = (storage.flushes(), storage.operations());
         file.write_at(0, &[1; SECTOR_BYTES]).expect("written");
         assert!(is_sometimes_lost(&left_of(&storage, 0, 1)), "{cache:?}: of the page cache");
@@ -552,8 +555,8 @@ fn buffered_durable_writes_flush_and_fail_permanently() {
 
 #[test]
 fn a_write_with_a_flush_behind_it_can_be_cut_between_the_two() {
-    let (storage, file) = on(Cache::VolatileWithFua, true);
-    storage.set_durability(DurabilityMethod::WriteThenFlush);
+    let device = Device { cache: Cache::VolatileWithFua, flushes_each_write: true, ..Device::default() };
+    let (storage, file) = on_device(device);
     let (before, flushes) = (storage.operations(), storage.flushes());
     file.write_durable_at(0, &[1; SECTOR_BYTES]).expect("written");
     assert_eq!((storage.operations() - before, storage.flushes() - flushes), (2, 1));

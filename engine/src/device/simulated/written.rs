@@ -5,9 +5,6 @@ use super::device::SECTOR;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// The engine's name for the file of pages.
-pub(super) const PAGES: &str = "pages/data";
-
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct WrittenPages {

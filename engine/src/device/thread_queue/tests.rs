@@ -1,7 +1,7 @@
 //! Unit tests of `thread_queue`.
 
 use super::super::file::FileStorage;
-use super::super::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage};
+use super::super::{AlignedBuffer, Directory, File, OpenMode, SECTOR_BYTES};
 use super::*;
 use crate::base::settings::DeviceTrust;
 

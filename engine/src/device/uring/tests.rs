@@ -1,7 +1,7 @@
 //! Unit tests of `uring`.
 
 use super::super::file::FileStorage;
-use super::super::{File, OpenMode, SECTOR_BYTES, Storage};
+use super::super::{Directory, File, OpenMode, SECTOR_BYTES};
 use super::*;
 use crate::base::settings::DeviceTrust;
 use std::sync::Arc;

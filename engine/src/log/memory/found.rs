@@ -5,9 +5,8 @@ use crate::base::checksum::crc;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Epoch, ErrorKind, Result, SegmentId};
 use crate::device::memory::MemoryStorage;
-use crate::device::{AlignedBuffer, OpenMode, Storage};
+use crate::device::{AlignedBuffer, Roles};
 use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader, block_bytes};
-use crate::log::names::path_of;
 use crate::log::record::Record;
 use crate::log::segment::Segment;
 
@@ -21,8 +20,7 @@ use crate::log::segment::Segment;
 /// # Errors
 /// `Unsupported` for records that this build does not know.
 pub fn find(memory: &LogMemory, (epoch, covered): (Epoch, Csn), id: SegmentId) -> Result<Option<Segment>> {
-    let storage = MemoryStorage::new();
-    let file = storage.open(&path_of(id), OpenMode { create: true, read_only: false, direct: false })?;
+    let file = MemoryStorage::new().segments().create(id)?;
     let mut len = 0;
     for buffer in 0..memory.layout.buffers {
         if let Some((header, block)) = block_in(memory, buffer, epoch)?

@@ -45,7 +45,7 @@ use crate::base::encoding::Reader;
 use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, Location, LogId, Result};
 use crate::device::mapped::MappedMemory;
 use crate::device::ownership::is_blank;
-use crate::device::{OpenMode, Storage};
+use crate::device::{Directory, OpenMode};
 use std::sync::Arc;
 
 const HEADER_BYTES: u64 = 4096;
@@ -341,15 +341,15 @@ fn has_mark(start: &[u8]) -> bool {
     has_header || table.chunks(ENTRY_BYTES).any(|entry| entry.get(4..8) == Some(&mark))
 }
 
-/// Returns whether a file of the storage is a memory of ours, or blank.
+/// Returns whether a file of the directory is a memory of ours, or blank.
 ///
 /// # Errors
 /// I/O.
-pub fn is_memory_file(storage: &dyn Storage, path: &str) -> Result<bool> {
-    let file = storage.open(path, OpenMode { create: false, read_only: true, direct: false })?;
+pub fn is_memory_file(directory: &dyn Directory, path: &str) -> Result<bool> {
+    let file = directory.open(path, OpenMode { create: false, read_only: true, direct: false })?;
     let mut start = vec![0; file.len()?.min(PIECE_BYTES as u64) as usize];
     file.read_at(0, &mut start)?;
-    Ok(has_mark(&start) || is_blank(storage, path, u64::MAX)?)
+    Ok(has_mark(&start) || is_blank(directory, path, u64::MAX)?)
 }
 
 /// The valid header of the higher generation.

@@ -11,7 +11,7 @@ use crate::base::{Csn, Epoch, ErrorKind, Gsn, Location, LogId, SegmentId};
 use crate::device::mapped::MapOptions;
 use crate::device::mapped::MappedMemory;
 use crate::device::simulated::{CrashKind, SimulatedStorage};
-use crate::device::{AlignedBuffer, OpenMode, Storage};
+use crate::device::{AlignedBuffer, Storage};
 use crate::log::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use crate::log::record::{DependencyRule, RecordHeader, record_bytes};
 use crate::log::{RecordKind, ScanOptions, Segment, scan};
@@ -423,8 +423,7 @@ fn an_earlier_state_in_memory_of_a_whole_block_does_not_count() {
         let _buffers = fill(&disk, seen, seen);
         let memory = found(&look(&disk), 0).expect("some records");
         let storage: Arc<dyn Storage> = Arc::new(disk);
-        let mode = OpenMode { create: true, read_only: false, direct: true };
-        let file = storage.open("log/00000001.seg", mode).expect("simulated");
+        let file = storage.segments().create(SegmentId(1)).expect("simulated");
         let mut bytes = AlignedBuffer::zeroed(written.len as usize);
         written.file.read_at(0, &mut bytes).expect("in memory");
         file.write_at(0, &bytes).expect("simulated");

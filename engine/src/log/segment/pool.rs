@@ -1,6 +1,5 @@
 //! The pool: gives segments to logs and takes full ones back.
 
-use super::super::names::{DIRECTORY, id_of};
 use super::file::{OpenBlocks, Readable, Segment};
 use super::history::{Covering, FeedId, History, Retained};
 use super::state::{Retired, State};
@@ -351,10 +350,8 @@ impl SegmentPool {
     /// # Errors
     /// I/O.
     pub fn leaked(&self) -> Result<Vec<SegmentId>> {
-        let files = || -> Result<BTreeSet<SegmentId>> {
-            let names = self.storage.list(DIRECTORY)?;
-            names.iter().filter_map(|name| id_of(name).transpose()).collect()
-        };
+        let files =
+            || -> Result<BTreeSet<SegmentId>> { Ok(BTreeSet::from_iter(self.storage.segments().list()?)) };
         // Before what is known: a file is known before it is made.
         let mut leaked = files()?;
         leaked.retain(|id| !self.state.lock().knows(*id));

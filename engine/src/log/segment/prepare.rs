@@ -1,11 +1,10 @@
 //! The preparer: a thread that creates segments before logs need them.
 
-use super::super::names::{DIRECTORY, check_new, path_of};
 use super::file::Segment;
 use super::pool::SegmentPool;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result, SegmentId};
-use crate::device::{File, SpaceRefusal};
+use crate::device::{File, Names, SpaceRefusal, check_new};
 use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
@@ -148,7 +147,7 @@ impl SegmentPool {
         let (id, file) = self.create()?;
         let result = self.fill(&*file, len).and_then(|()| self.make_name_durable());
         // Half a segment must not keep the space that is missing.
-        let stays = result.is_err() && self.storage.remove(&path_of(id)).is_err();
+        let stays = result.is_err() && self.storage.segments().remove(id).is_err();
         let mut state = self.state.lock();
         state.making = None;
         if stays {
@@ -172,7 +171,7 @@ impl SegmentPool {
                 state.making = Some(id);
                 id
             };
-            let made = check_new(id).and_then(|()| self.storage.create_new(&path_of(id)));
+            let made = check_new(id).and_then(|()| self.storage.segments().create(id));
             match made {
                 Ok(file) => return Ok((id, file)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -185,7 +184,7 @@ impl SegmentPool {
     }
 
     fn fill(&self, file: &dyn File, len: u64) -> Result<()> {
-        file.zero_extend_paced(len, &mut |took| self.rest(took))
+        file.zero_extend(len, &mut |took| self.rest(took))
     }
 
     /// Makes the name of a new segment durable. Before the first segments are taken one flush makes
@@ -202,7 +201,10 @@ impl SegmentPool {
     }
 
     pub(super) fn flush_names(&self) -> Result<()> {
-        if planted::is(Bug::SegmentNameNotFlushed) { Ok(()) } else { self.storage.flush_directory(DIRECTORY) }
+        if planted::is(Bug::SegmentNameNotFlushed) {
+            return Ok(());
+        }
+        self.storage.flush_names(Names::Segments)
     }
 
     /// Leaves the device to commits, unless a thread waits for the segment, or will soon.

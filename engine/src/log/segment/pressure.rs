@@ -6,11 +6,11 @@
 //!        └ a refusal, or too long
 //! ```
 
-use super::super::names::path_of;
 use super::pool::SegmentPool;
 use super::state::State;
 use crate::base::clock::{Nanos, WaitTimer};
 use crate::base::{Error, ErrorKind, Location};
+use crate::device::path_of;
 use std::time::Duration;
 
 /// The state when a thread began to wait for log space.

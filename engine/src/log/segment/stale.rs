@@ -10,11 +10,11 @@
 //!
 //! Nothing of this is written to again. A file that could not be removed stays excess.
 
-use super::super::names::{DIRECTORY, path_of};
 use super::file::{OpenBlocks, Segment};
 use super::pool::SegmentPool;
 use super::state::Retired;
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
+use crate::device::Names;
 
 impl SegmentPool {
     /// Takes over a segment found by recovery; it is removed once a checkpoint covers `max_csn`.
@@ -181,7 +181,7 @@ impl SegmentPool {
     fn remove(&self, ids: &[SegmentId]) -> (usize, Result<()>) {
         let (mut removed, mut result) = (0, Ok(()));
         for id in ids {
-            match self.storage.remove(&path_of(*id)) {
+            match self.storage.segments().remove(*id) {
                 Ok(()) => {
                     removed += 1;
                     self.state.lock().excess.retain(|other| other != id);
@@ -191,7 +191,7 @@ impl SegmentPool {
         }
         if removed > 0 {
             // A file system may keep the space until then.
-            result = result.and(self.storage.flush_directory(DIRECTORY));
+            result = result.and(self.storage.flush_names(Names::Segments));
             let mut state = self.state.lock();
             if state.attempts.disk_full.take().is_some() {
                 // There is space now.

@@ -9,8 +9,8 @@ use crate::base::clock::Clock;
 use crate::base::clock::WaitTimer;
 use crate::base::{Csn, Error, ErrorKind, Result, SegmentId};
 use crate::device::simulated::{Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage};
-use crate::device::{OpenMode, SpaceRefusal, Storage};
-use crate::log::names::path_of;
+use crate::device::{OpenMode, Roles, SpaceRefusal};
+use crate::log::path_of;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,9 +52,8 @@ fn fill(pool: &SegmentPool, csns: &[u64]) {
 
 fn found(pool: &SegmentPool, id: u64) -> Segment {
     let id = SegmentId(id);
-    let mode = OpenMode { create: true, read_only: false, direct: true };
-    let file = pool.storage.open(&path_of(id), mode).expect("a healthy disk");
-    file.zero_extend(SEGMENT_BYTES).expect("a healthy disk");
+    let file = pool.storage.segments().create(id).expect("a healthy disk");
+    file.zero_extend(SEGMENT_BYTES, &mut |_| ()).expect("a healthy disk");
     Segment { id, file, len: SEGMENT_BYTES, uses: 0 }
 }
 
@@ -536,7 +535,7 @@ fn trimming_leaves_two_short_segments() {
     assert!(left.contains(&full[0].id.0), "a block of it is still to be written");
     let lens = |id: &u64| {
         let mode = OpenMode { create: false, read_only: true, direct: true };
-        disk.open(&path_of(SegmentId(*id)), mode).expect("there").len().expect("a healthy disk")
+        disk.segments().open(SegmentId(*id), mode).expect("there").len().expect("a healthy disk")
     };
     let short: Vec<u64> = left.iter().filter(|id| **id != full[0].id.0).map(lens).collect();
     assert_eq!(short, [FIRST_BYTES; 2], "{left:?}, in use were {active:?}");

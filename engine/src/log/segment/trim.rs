@@ -4,7 +4,6 @@
 //! other before it gives back the first. If history is retained, RETAINED and ACTIVE segments stay,
 //! too.
 
-use super::super::names::path_of;
 use super::file::Segment;
 use super::pool::{FIRST_BYTES, SegmentPool};
 use super::state::State;
@@ -56,7 +55,7 @@ impl SegmentPool {
     /// no metadata.
     fn cut(&self, id: SegmentId, len: u64) -> Result<Segment> {
         let mode = OpenMode { create: false, read_only: false, direct: true };
-        let file = self.storage.open(&path_of(id), mode)?;
+        let file = self.storage.segments().open(id, mode)?;
         let short = FIRST_BYTES.min(self.segment_bytes).next_multiple_of(SECTOR_BYTES as u64);
         if self.state.lock().history.is_kept() {
             // Old blocks in it would look like history.

@@ -1,9 +1,9 @@
 //! The copies of the manifest, as they are on the device: for a check of the files.
 
-use super::file::{MANIFEST_PATH, open_file, read_manifest, slot_offset};
+use super::file::{open_store, read_manifest, slot_offset};
 use super::format::Manifest;
 use crate::base::Result;
-use crate::device::Storage;
+use crate::device::{MANIFEST_PATH, ManifestStore, Storage};
 
 /// A copy of the manifest.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,23 +18,29 @@ pub struct ManifestCopy {
     pub problem: Option<String>,
 }
 
-/// Returns both copies, or the only one where the file is replaced in one step. No process may be
+/// Returns both copies, or the only one of a register. No process may be
 /// publishing meanwhile.
 ///
 /// # Errors
 /// `NotFound`; I/O while opening the file.
 pub fn manifest_copies(storage: &dyn Storage) -> Result<Vec<ManifestCopy>> {
-    let file = open_file(storage, false, true)?;
-    let slots = if file.replaces_atomically() { 1 } else { 2 };
-    let copy = |slot| {
-        let read = read_manifest(&*file, slot).and_then(|bytes| Manifest::decode(&bytes));
+    let read: Vec<(u64, Result<Manifest>)> = match open_store(storage, false, true)? {
+        ManifestStore::Register(register) => {
+            vec![(0, register.read().and_then(|bytes| Manifest::decode(&bytes)))]
+        }
+        ManifestStore::File(file) => {
+            let decode = |slot| read_manifest(&*file, slot).and_then(|bytes| Manifest::decode(&bytes));
+            [0, 1].map(|slot| (slot_offset(slot), decode(slot))).into()
+        }
+    };
+    let copy = |(offset, read): (u64, Result<Manifest>)| {
         let (generation, problem) = match read {
             Ok(manifest) => (manifest.generation, None),
             Err(error) => (0, Some(error.to_string())),
         };
-        ManifestCopy { offset: slot_offset(slot), generation, problem }
+        ManifestCopy { offset, generation, problem }
     };
-    let mut copies: Vec<ManifestCopy> = (0..slots).map(copy).collect();
+    let mut copies: Vec<ManifestCopy> = read.into_iter().map(copy).collect();
     let newest = copies.iter().map(|copy| copy.generation).max().unwrap_or(0);
     for copy in copies.iter_mut().filter(|copy| copy.problem.is_none() && copy.generation < newest) {
         let what = format!("it is older: generation {}, the newest is {newest}", copy.generation);

@@ -41,20 +41,20 @@
 //!   written again.
 //!   The note itself need not be durable: after a power cut everything that is read is.
 //!
-//! On a device that replaces a file in one step ([`File::replaces_atomically`]) there is only
-//! slot 0, and what is read is durable: N1 holds by itself, and N2, N3 and N7 ask for nothing.
+//! A storage that keeps the manifest in a [`Register`](ManifestStore::Register) replaces it in one
+//! step, and what is read there is durable: N1 holds by itself, and N2, N3, N5 and N7 ask for
+//! nothing.
 
 use super::format::{Manifest, SLOT_BYTES};
 use super::reader_slots;
 use crate::base::planted::{self, Bug};
-use crate::base::{Error, ErrorKind, Result};
-use crate::device::{AlignedBuffer, File, OpenMode, SECTOR_BYTES, Storage, ownership};
+use crate::base::{Error, ErrorKind, Location, Result};
+use crate::device::{
+    AlignedBuffer, File, MANIFEST_PATH, ManifestStore, Names, OpenMode, SECTOR_BYTES, Storage, ownership,
+};
 use crate::sync::Mutex;
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-/// The file, in the database directory.
-pub const MANIFEST_PATH: &str = "MANIFEST";
 /// Space that each slot has at least, in bytes.
 const RESERVED_BYTES: usize = 16 << 10;
 
@@ -76,8 +76,12 @@ pub enum ManifestState {
 /// # Errors
 /// I/O.
 pub fn manifest_state(storage: &dyn Storage) -> Result<ManifestState> {
-    let file = match open_file(storage, false, true) {
-        Ok(file) => file,
+    let file = match open_store(storage, false, true) {
+        Ok(ManifestStore::File(file)) => file,
+        Ok(ManifestStore::Register(register)) => {
+            let is_ours = Manifest::begins(&register.read()?);
+            return Ok(if is_ours { ManifestState::Written } else { ManifestState::Foreign });
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(ManifestState::Missing),
         Err(error) => return Err(error),
     };
@@ -92,7 +96,10 @@ pub fn manifest_state(storage: &dyn Storage) -> Result<ManifestState> {
         }
     }
     // A file of others may begin with zeros, or end before the first sector does.
-    if is_blank && ownership::is_blank(storage, MANIFEST_PATH, 2 * SLOT_BYTES as u64)? {
+    if is_blank
+        && let Some(directory) = storage.directory()
+        && ownership::is_blank(directory, MANIFEST_PATH, 2 * SLOT_BYTES as u64)?
+    {
         return Ok(ManifestState::Blank);
     }
     Ok(ManifestState::Foreign)
@@ -117,10 +124,10 @@ struct Newest {
     failure: Option<Error>,
 }
 
-/// The open manifest file.
+/// The open manifest.
 #[derive(Debug)]
 pub struct ManifestFile {
-    file: Arc<dyn File>,
+    store: ManifestStore,
     newest: Mutex<Newest>,
 }
 
@@ -132,7 +139,7 @@ impl ManifestFile {
     /// `OutOfSpace`; I/O.
     pub fn create(storage: &dyn Storage, first: &Manifest) -> Result<ManifestFile> {
         let manifest_file = ManifestFile::prepare(storage)?;
-        storage.flush_directory("")?;
+        storage.flush_names(Names::Root)?;
         manifest_file.publish(first)?;
         Ok(manifest_file)
     }
@@ -143,23 +150,23 @@ impl ManifestFile {
     /// # Errors
     /// `OutOfSpace`; I/O.
     pub fn prepare(storage: &dyn Storage) -> Result<ManifestFile> {
-        let file = open_file(storage, true, false)?;
-        file.set_len(0)?;
-        file.set_len(2 * SLOT_BYTES as u64)?;
-        if !file.replaces_atomically() {
+        let store = open_store(storage, true, false)?;
+        if let ManifestStore::File(file) = &store {
+            file.set_len(0)?;
+            file.set_len(2 * SLOT_BYTES as u64)?;
             // Written, not only reserved: then a publication changes no metadata. The first one
             // makes them durable.
             let zeros = AlignedBuffer::zeroed(RESERVED_BYTES);
             [0, 1].into_iter().try_for_each(|slot| file.write_at(slot_offset(slot), &zeros))?;
         }
         let newest = Newest { generation: 0, reserved: RESERVED_BYTES, failed: false, failure: None };
-        Ok(ManifestFile { file, newest: Mutex::new(newest) })
+        Ok(ManifestFile { store, newest: Mutex::new(newest) })
     }
 
     /// Notes for the next open that both slots hold the newest manifest durably (N8). To be called
     /// by a close, after which nothing is published.
     pub fn note_durable(storage: &dyn Storage) {
-        storage.note_durable(MANIFEST_PATH);
+        storage.note_durable();
     }
 
     /// Opens the file and reads the newest manifest. Unless `read_only`, both slots contain it
@@ -169,20 +176,20 @@ impl ManifestFile {
     /// `NotFound`; `Corruption` that names both slots if neither is valid; `Unsupported` if either
     /// is of a newer version; I/O, also if neither is valid because one cannot be read.
     pub fn open(storage: &dyn Storage, read_only: bool) -> Result<(ManifestFile, Manifest)> {
-        let file = open_file(storage, false, read_only)?;
-        let Found { slot, manifest, bytes, alone, is_in_both } = find_newest(&*file)?;
+        let store = open_store(storage, false, read_only)?;
+        let Found { slot, manifest, bytes, alone, is_in_both } = find_newest(&store)?;
         let is_durable = is_in_both && is_noted_durable(storage);
-        if !read_only && !file.replaces_atomically() && !is_durable {
+        if let (ManifestStore::File(file), false, false) = (&store, read_only, is_durable) {
             // N7.
             let other = 1 - slot;
             let order = if planted::is(Bug::NewestSlotNotFirst) { [other, slot] } else { [slot, other] };
-            write_slots(&*file, &bytes, &order)?;
+            write_slots(&**file, &bytes, &order)?;
         }
         // N3. A reader that comes from now on finds this manifest.
         let read = if read_only { 0 } else { reader_slots::highest_read(storage, &manifest) };
         let generation = (manifest.generation + u64::from(alone)).max(read);
         let newest = Newest { generation, reserved: bytes.len(), failed: false, failure: None };
-        let opened = ManifestFile { file, newest: Mutex::new(newest) };
+        let opened = ManifestFile { store, newest: Mutex::new(newest) };
         if !read_only {
             opened.make_room(&mut opened.newest.lock(), Manifest::slot_bytes(&bytes))?;
         }
@@ -196,7 +203,7 @@ impl ManifestFile {
     #[cfg(test)]
     pub fn read(&self) -> Result<Manifest> {
         let _no_publication = self.newest.lock();
-        find_newest(&*self.file).map(|found| found.manifest)
+        find_newest(&self.store).map(|found| found.manifest)
     }
 
     /// Reads the newest manifest beside a process that may be publishing (N6).
@@ -204,15 +211,15 @@ impl ManifestFile {
     /// # Errors
     /// As [`ManifestFile::open`].
     pub fn read_beside_writer(storage: &dyn Storage) -> Result<Manifest> {
-        let file = open_file(storage, false, true)?;
-        let mut read = find_newest(&*file);
+        let store = open_store(storage, false, true)?;
+        let mut read = find_newest(&store);
         for _ in 1..TORN_READS_MAX {
             match &read {
                 Err(error) if error.kind() == ErrorKind::Corruption => {}
                 _ => break,
             }
             crate::sync::thread::sleep(TORN_READ_PAUSE);
-            read = find_newest(&*file);
+            read = find_newest(&store);
         }
         read.map(|found| found.manifest)
     }
@@ -231,9 +238,7 @@ impl ManifestFile {
     /// Reserves the space of N5 for a manifest of `len` bytes. A full disk need not have more than
     /// `len`.
     fn make_room(&self, newest: &mut Newest, len: usize) -> Result<()> {
-        if self.file.replaces_atomically() {
-            return Ok(());
-        }
+        let ManifestStore::File(file) = &self.store else { return Ok(()) };
         let wanted = len.saturating_mul(2).next_multiple_of(SECTOR_BYTES).clamp(RESERVED_BYTES, SLOT_BYTES);
         if newest.reserved >= wanted {
             return Ok(());
@@ -241,7 +246,7 @@ impl ManifestFile {
         let reserve = |bytes: usize| {
             [0, 1].into_iter().try_for_each(|slot| {
                 let from = slot_offset(slot);
-                self.file.reserve(from, from + bytes as u64)
+                file.reserve(from, from + bytes as u64)
             })
         };
         match reserve(wanted) {
@@ -260,7 +265,7 @@ impl ManifestFile {
 
     /// Returns whether this error of [`ManifestFile::publish`] says that nothing was written.
     pub fn is_unwritten(&self, error: &Error) -> bool {
-        self.file.knows_outcome() && error.kind() == ErrorKind::Io
+        matches!(self.store, ManifestStore::Register(_)) && error.kind() == ErrorKind::Io
     }
 
     /// Replaces the manifest; sets its `generation` and returns it. After `Ok` the new manifest is
@@ -268,8 +273,8 @@ impl ManifestFile {
     ///
     /// # Errors
     /// `InvalidArgument` or `OutOfSpace` if the manifest cannot be encoded or has no space: nothing
-    /// was written, and later publications may succeed. So it is after an `Io` of a file that knows
-    /// the outcome of a write. Other I/O: the new manifest may or may not be the durable one, and
+    /// was written, and later publications may succeed. So it is after an `Io` of a register. Other
+    /// I/O: the new manifest may or may not be the durable one, and
     /// `Poisoned` after that (N4).
     pub fn publish(&self, manifest: &Manifest) -> Result<u64> {
         let mut newest = self.newest.lock();
@@ -279,17 +284,15 @@ impl ManifestFile {
                 Some(failure) => Error::after(ErrorKind::Poisoned, what, failure),
                 None => Error::new(ErrorKind::Poisoned, what),
             };
-            return Err(error.at(self.file.location(0)));
+            return Err(error.at(self.store.location()));
         }
         let generation = newest.generation + 1;
         let bytes = Manifest { generation, ..manifest.clone() }.encode()?;
-        let mut buffer = AlignedBuffer::zeroed(bytes.len());
-        buffer[..bytes.len()].copy_from_slice(&bytes);
+        let buffer = aligned(&bytes);
         self.make_room(&mut newest, bytes.len())?;
         // Set before writing: any early end of this call, a panic included, ends publishing.
         newest.failed = true;
-        let slots: &[usize] = if planted::is(Bug::SecondSlotSkipped) { &[0] } else { &[0, 1] };
-        if let Err(error) = write_slots(&*self.file, &buffer, slots) {
+        if let Err(error) = self.replace(&buffer) {
             if self.is_unwritten(&error) {
                 newest.failed = false;
                 return Err(error);
@@ -300,10 +303,26 @@ impl ManifestFile {
         (newest.generation, newest.failed) = (generation, false);
         Ok(generation)
     }
+
+    fn replace(&self, bytes: &[u8]) -> Result<()> {
+        match &self.store {
+            ManifestStore::Register(register) => register.replace(bytes),
+            ManifestStore::File(file) if planted::is(Bug::SecondSlotSkipped) => {
+                write_slots(&**file, bytes, &[0])
+            }
+            ManifestStore::File(file) => write_slots(&**file, bytes, &[0, 1]),
+        }
+    }
 }
 
-pub(super) fn open_file(storage: &dyn Storage, create: bool, read_only: bool) -> Result<Arc<dyn File>> {
-    storage.open(MANIFEST_PATH, OpenMode { create, read_only, direct: true })
+pub(super) fn open_store(storage: &dyn Storage, create: bool, read_only: bool) -> Result<ManifestStore> {
+    storage.manifest(OpenMode { create, read_only, direct: true })
+}
+
+fn aligned(bytes: &[u8]) -> AlignedBuffer {
+    let mut buffer = AlignedBuffer::zeroed(bytes.len());
+    buffer[..bytes.len()].copy_from_slice(bytes);
+    buffer
 }
 
 pub(super) fn slot_offset(slot: usize) -> u64 {
@@ -313,16 +332,12 @@ pub(super) fn slot_offset(slot: usize) -> u64 {
 /// Returns whether the process that closed the database left the file as it is, durable (N8).
 #[must_use]
 pub fn is_noted_durable(storage: &dyn Storage) -> bool {
-    storage.is_noted_durable(MANIFEST_PATH) || planted::is(Bug::ManifestBelievedDurable)
+    storage.is_noted_durable() || planted::is(Bug::ManifestBelievedDurable)
 }
 
 /// Writes the slots one after the other, each when the one before is durable. A flush, and not a
-/// durable write: the file may be a sparse copy, and longer than before. A file that is replaced in
-/// one step has only slot 0.
+/// durable write: the file may be a sparse copy, and longer than before.
 fn write_slots(file: &dyn File, bytes: &[u8], slots: &[usize]) -> Result<()> {
-    if file.replaces_atomically() {
-        return file.write_durable_at(slot_offset(0), bytes);
-    }
     slots.iter().try_for_each(|slot| {
         file.write_at(slot_offset(*slot), bytes)?;
         file.flush()
@@ -355,7 +370,7 @@ pub(super) fn read_manifest(file: &dyn File, slot: usize) -> Result<AlignedBuffe
 
 /// The newest manifest.
 struct Found {
-    /// Its slot.
+    /// Its slot; 0 of a register.
     slot: usize,
     manifest: Manifest,
     /// The bytes that it was decoded from.
@@ -366,16 +381,18 @@ struct Found {
     is_in_both: bool,
 }
 
-fn find_newest(file: &dyn File) -> Result<Found> {
-    let read = |slot| {
-        let bytes = read_manifest(file, slot)?;
-        let manifest =
-            Manifest::decode(&bytes).map_err(|error| error.at(file.location(slot_offset(slot))))?;
+fn find_newest(store: &ManifestStore) -> Result<Found> {
+    let found = |slot, bytes: AlignedBuffer, place: Location| {
+        let manifest = Manifest::decode(&bytes).map_err(|error| error.at(place))?;
         Ok::<_, Error>(Found { slot, manifest, bytes, alone: false, is_in_both: false })
     };
-    if file.replaces_atomically() {
-        return read(0);
-    }
+    let file = match store {
+        ManifestStore::File(file) => file,
+        ManifestStore::Register(register) => {
+            return found(0, aligned(&register.read()?), register.location());
+        }
+    };
+    let read = |slot| found(slot, read_manifest(&**file, slot)?, file.location(slot_offset(slot)));
     match (read(0), read(1)) {
         (Ok(zero), Ok(one)) => match zero.manifest.generation.cmp(&one.manifest.generation) {
             Ordering::Less => Ok(one),

@@ -19,7 +19,7 @@
 //! Body, v = varint: database id 8 bytes, page bytes v, epoch v, reserved epoch v, clean 1 byte,
 //! checkpoint csn v, covered csn v, first csn v, next csn v, next table v; directory: count v, 8
 //! bytes each; pages v; catalog: 0, or 1 with first 8 bytes, length v, crc 4 bytes; codecs of page
-//! images, a bit each, v; probe: length v and bytes; memory-mapped log: 0, or 1 with id 8 bytes,
+//! images, a bit each, v; unused: length v and bytes; memory-mapped log: 0, or 1 with id 8 bytes,
 //! path: length v and bytes; epochs: count v, each: epoch v, first csn v, frontier v, last csn v,
 //! accepted: count v, each: log v, sequence v; voids: count v, each: gap to the previous range v,
 //! length - 1 v. If history is retained for change feeds, behind that: count v, for each checkpoint
@@ -35,8 +35,6 @@ use crate::base::{Csn, DatabaseId, Epoch, Error, ErrorKind, LogId, Result, Table
 
 /// Space for one slot.
 pub const SLOT_BYTES: usize = 1 << 20;
-/// Longest cached probe result.
-pub const PROBE_BYTES_MAX: usize = 4096;
 /// Every generation is below, so that adding to one never overflows.
 pub const GENERATION_LIMIT: u64 = 1 << 63;
 
@@ -125,8 +123,6 @@ pub struct Manifest {
     pub next_table: TableId,
     /// The page images.
     pub store: StoreRoot,
-    /// The device's probe result, in its own format; empty if there is none.
-    pub probe: Vec<u8>,
     /// Mapped memory with records of `epoch` that are in no segment. `None` if the database was
     /// closed.
     pub log_memory: Option<NeededMemory>,
@@ -155,7 +151,6 @@ impl Manifest {
             next_csn: Csn(1),
             next_table: TableId(1),
             store: StoreRoot::default(),
-            probe: Vec::new(),
             log_memory: None,
             epochs: Vec::new(),
             history: Vec::new(),
@@ -260,7 +255,7 @@ impl Manifest {
             out.extend_from_slice(&catalog.crc.to_le_bytes());
         }
         put_varint(out, self.store.codecs.0);
-        put_bytes(out, &self.probe);
+        put_bytes(out, &[]);
         out.push(self.log_memory.is_some().into());
         if let Some(memory) = &self.log_memory {
             out.extend_from_slice(&memory.id.to_le_bytes());
@@ -345,7 +340,6 @@ impl Manifest {
             (self.first_csn <= self.next_csn, "the next CSN is below the epoch's first"),
             (self.checkpoint < self.next_csn, "the next CSN is in the checkpoint already"),
             (self.covered <= self.checkpoint, "more of the log is covered than is in the checkpoint"),
-            (self.probe.len() <= PROBE_BYTES_MAX, "the probe result is too long"),
             (!(self.clean && self.log_memory.is_some()), "it was closed, and needs mapped memory"),
             (self.store.directory.len() <= DIRECTORY_BLOCKS_MAX, "the directory is too long"),
             (self.store.catalog.is_none_or(|blob| blob.len <= BLOB_BYTES_MAX), "the catalog is too long"),
@@ -414,7 +408,7 @@ fn decode_body(body: &[u8]) -> Option<Manifest> {
         manifest.store.catalog = Some(BlobRef { first: BlockRef(r.u64()?), len: r.varint()?, crc: r.u32()? });
     }
     manifest.store.codecs = Codecs(r.varint()?);
-    manifest.probe = r.bytes()?.to_vec();
+    r.bytes()?;
     if flag(r)? {
         let (id, path) = (r.u64()?, String::from_utf8(r.bytes()?.to_vec()).ok()?);
         manifest.log_memory = Some(NeededMemory { id, path });

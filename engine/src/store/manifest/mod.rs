@@ -7,11 +7,10 @@ pub mod file;
 mod copies;
 pub mod readers;
 
+pub use crate::device::MANIFEST_PATH;
 pub use copies::{ManifestCopy, manifest_copies};
 pub use csn_set::CsnSet;
-pub use file::{
-    LOST_MANIFEST_ADVICE, MANIFEST_PATH, ManifestFile, ManifestState, is_noted_durable, manifest_state,
-};
+pub use file::{LOST_MANIFEST_ADVICE, ManifestFile, ManifestState, is_noted_durable, manifest_state};
 #[cfg(feature = "internals")]
 pub use format::SLOT_BYTES;
 pub use format::{AcceptedEnd, EpochEntry, Manifest, NeededMemory, StoreRoot};

@@ -64,7 +64,7 @@ use super::format::{GENERATION_LIMIT, Manifest};
 use crate::base::checksum::crc;
 use crate::base::encoding::Reader;
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, Result};
-use crate::device::{File, OpenMode, Storage};
+use crate::device::{Directory, File, OpenMode, Storage};
 use crate::sync::atomic::{Ordering, fence};
 use std::sync::Arc;
 
@@ -146,12 +146,12 @@ fn is_own(slot: &dyn File) -> Result<bool> {
     Ok(bytes.starts_with(&MAGIC) || bytes.iter().all(|byte| *byte == 0))
 }
 
-pub(super) fn lock_free_slot(storage: &dyn Storage) -> Result<Arc<dyn File>> {
-    storage.create_directory(READERS_PATH)?;
+pub(super) fn lock_free_slot(directory: &dyn Directory) -> Result<Arc<dyn File>> {
+    directory.create_directory(READERS_PATH)?;
     for _ in 0..ATTEMPTS {
         for number in 0..READERS_MAX {
             let mode = OpenMode { create: true, read_only: false, direct: false };
-            let file = storage.open(&format!("{READERS_PATH}/{number:02}"), mode)?;
+            let file = directory.open(&format!("{READERS_PATH}/{number:02}"), mode)?;
             if file.try_lock()? && is_own(&*file)? {
                 return Ok(file);
             }
@@ -201,15 +201,16 @@ impl Readers {
 
 fn list(storage: &dyn Storage, database: DatabaseId) -> Result<Vec<CheckpointReader>> {
     fence(Ordering::SeqCst);
-    let names = storage.list(READERS_PATH)?;
-    Ok(names.iter().filter_map(|name| look(storage, database, &format!("{READERS_PATH}/{name}"))).collect())
+    let Some(directory) = storage.directory() else { return Ok(Vec::new()) };
+    let names = directory.list(READERS_PATH)?;
+    Ok(names.iter().filter_map(|name| look(directory, database, &format!("{READERS_PATH}/{name}"))).collect())
 }
 
 /// Returns the reader with this slot. Looks at the lock first, see the module's text.
-fn look(storage: &dyn Storage, database: DatabaseId, path: &str) -> Option<CheckpointReader> {
+fn look(directory: &dyn Directory, database: DatabaseId, path: &str) -> Option<CheckpointReader> {
     let mode = OpenMode { create: false, read_only: true, direct: false };
     let read = || -> Result<Option<CheckpointReader>> {
-        let slot = storage.open(path, mode)?;
+        let slot = directory.open(path, mode)?;
         if !slot.is_locked()? {
             return Ok(None);
         }

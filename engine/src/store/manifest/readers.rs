@@ -17,7 +17,13 @@ const ANNOUNCEMENTS_MAX: u32 = 1000;
 /// `Busy` if all slots are taken, or checkpoints come faster than the manifest can be read;
 /// `Corruption` and `Unsupported` of the manifest; I/O.
 pub fn open_newest_checkpoint(storage: &dyn Storage) -> Result<(Manifest, ReaderSlot)> {
-    let file = lock_free_slot(storage)?;
+    let Some(directory) = storage.directory() else {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "a store of objects has pins and no slots of readers",
+        ));
+    };
+    let file = lock_free_slot(directory)?;
     let mut manifest = ManifestFile::read_beside_writer(storage)?;
     for _ in 0..ANNOUNCEMENTS_MAX {
         let process = crate::sync::thread::process_id();

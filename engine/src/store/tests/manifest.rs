@@ -3,9 +3,9 @@
 use super::*;
 use crate::base::random::Random;
 use crate::base::{Epoch, LogId, TableId, checksum};
-use crate::device::SECTOR_BYTES;
 use crate::device::simulated::{Mishap, MishapKind};
-use crate::store::manifest::file::MANIFEST_PATH;
+use crate::device::{Directory, SECTOR_BYTES};
+use crate::store::manifest::MANIFEST_PATH;
 use crate::store::manifest::format::{NeededMemory, SLOT_BYTES};
 
 fn full() -> Manifest {
@@ -36,11 +36,15 @@ fn full() -> Manifest {
             pages: 44,
             catalog: Some(BlobRef { first: BlockRef(5 << 24), len: 100, crc: 3 }),
         },
-        probe: b"fua 85us".to_vec(),
         epochs: vec![entry(2, 90, 120), entry(5, 121, 299)],
         history: vec![(Csn(80), Csn(85)), (Csn(90), Csn(100))],
         ..Manifest::new(DATABASE, PAGE as u32)
     }
+}
+
+/// Returns `manifest` with mapped memory at a path of so many bytes.
+fn with_path_of(bytes: usize, manifest: Manifest) -> Manifest {
+    Manifest { log_memory: Some(NeededMemory { id: 1, path: "p".repeat(bytes) }), ..manifest }
 }
 
 fn created() -> (SimulatedStorage, ManifestFile) {
@@ -241,7 +245,7 @@ fn crash_in_a_publication_leaves_the_old_or_new_manifest() {
 #[test]
 fn second_interrupted_publication_never_goes_back() {
     // Longer than a sector: others are there whole or not at all.
-    let long = Manifest { probe: vec![7; 2000], ..full() };
+    let long = with_path_of(2000, full());
     let (disk, file) = created();
     let before = disk.operations();
     file.publish(&long).expect("publishes");
@@ -275,8 +279,7 @@ fn long() -> Manifest {
 fn a_long_manifest_is_read_to_its_end() {
     for more in [0, 1, 1000, 3000] {
         let (disk, file) = created();
-        let mut long = long();
-        long.probe = vec![7; more];
+        let long = with_path_of(more, long());
         file.publish(&long).expect("fits");
         assert_eq!(ManifestFile::open(&disk, false).expect("whole").1, long);
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::base::TableId;
-use crate::device::{DeviceFacts, DurabilityMethod, File, WriteQueue};
+use crate::device::{DeviceFacts, Directory, DurabilityMethod, EntryKind, File, WriteQueue};
 use crate::store::manifest::open_newest_checkpoint;
 use crate::store::manifest::reader_slots::{READERS_MAX, READERS_PATH};
 use crate::store::{Manifest, ManifestFile, Readers};
@@ -229,7 +229,7 @@ struct Replacing {
     opened: AtomicUsize,
 }
 
-impl Storage for Replacing {
+impl Directory for Replacing {
     fn open(&self, path: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
         if path == MANIFEST_PATH && self.opened.fetch_add(1, Ordering::Relaxed) > 0 {
             self.disk.write_file(path, &self.bytes);
@@ -241,8 +241,8 @@ impl Storage for Replacing {
         self.disk.remove(path)
     }
 
-    fn list(&self, directory: &str) -> Result<Vec<String>> {
-        self.disk.list(directory)
+    fn entries(&self, directory: &str) -> Result<Vec<(String, EntryKind)>> {
+        self.disk.entries(directory)
     }
 
     fn create_directory(&self, path: &str) -> Result<()> {
@@ -252,7 +252,9 @@ impl Storage for Replacing {
     fn flush_directory(&self, directory: &str) -> Result<()> {
         self.disk.flush_directory(directory)
     }
+}
 
+impl Storage for Replacing {
     fn lock(&self, exclusive: bool) -> Result<Box<dyn Send + Sync>> {
         self.disk.lock(exclusive)
     }
@@ -263,10 +265,6 @@ impl Storage for Replacing {
 
     fn durability(&self) -> DurabilityMethod {
         self.disk.durability()
-    }
-
-    fn set_durability(&self, method: DurabilityMethod) {
-        self.disk.set_durability(method);
     }
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {

@@ -4,8 +4,8 @@ use super::super::request::Condition;
 use super::super::tests::memory_store::MemoryStore;
 use super::super::{ObjectStorage, Options, perform};
 use super::*;
-use crate::base::ErrorKind;
-use crate::device::{File, OpenMode, Pins, Storage};
+use crate::base::{ErrorKind, SegmentId};
+use crate::device::{File, Names, OpenMode, Pins, Roles, Storage};
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ fn put(store: &MemoryStore, name: &str, bytes: usize) {
 }
 
 fn segment(storage: &ObjectStorage, blocks: u64) {
-    let file = storage.open("log/00000001.seg", CREATE).expect("new");
-    file.zero_extend(64 << 10).expect("no fault");
-    storage.flush_directory("log").expect("no fault");
+    let file = storage.segments().create(SegmentId(1)).expect("new");
+    file.zero_extend(64 << 10, &mut |_| ()).expect("no fault");
+    storage.flush_names(Names::Segments).expect("no fault");
     (0..blocks).for_each(|block| file.write_durable_at(block * 4096, &[7; 4096]).expect("no fault"));
 }
 
@@ -58,7 +58,7 @@ fn pages_are_live_pinned_recent_or_orphans() {
     let store = MemoryStore::new(true);
     let first = connect(&store);
     std::mem::forget(first.lock(true).expect("free"));
-    let pages = first.open("pages/data", CREATE).expect("new");
+    let pages = first.pages(CREATE).expect("new");
     write_pages(&*pages, 0, 8192);
     write_pages(&*pages, 0, 4096);
     let second = connect(&store);
@@ -69,7 +69,7 @@ fn pages_are_live_pinned_recent_or_orphans() {
     assert_eq!(live(&found[older]), (4096, ObjectState::Used));
     assert_eq!(live(&found[newer]), (4096, ObjectState::Used));
     let view = second.hold().expect("there is a manifest");
-    let pages = second.open("pages/data", CREATE).expect("there");
+    let pages = second.pages(CREATE).expect("there");
     write_pages(&*pages, 0, 4096);
     // Late uploads: of the writer before, and of this one.
     put(&store, "pages/000001-00000099", 100);
@@ -137,8 +137,8 @@ fn blocks_behind_a_fence_are_ignored() {
     assert_eq!(facts(of(2)), (Some(1), None, Some(2), None, LogRecords::Unknown));
     assert_eq!(facts(of(3)), (Some(1), None, Some(3), Some(2), LogRecords::Absent));
     assert_eq!(facts(of(4)), (Some(1), None, Some(4), None, LogRecords::Ignored));
-    second.remove("log/00000001.seg").expect("there");
-    second.flush_directory("log").expect("no fault");
+    second.segments().remove(SegmentId(1)).expect("there");
+    second.flush_names(Names::Segments).expect("no fault");
     let fence = &list(&store)["log/000001-00000001/00000003"];
     assert_eq!((log(fence).fenced_by, fence.state), (Some(2), ObjectState::Fence));
     drop(lock);
@@ -151,7 +151,7 @@ fn files_and_foreign_objects_are_distinguished() {
     let store = MemoryStore::new(true);
     let storage = connect(&store);
     let _lock = storage.lock(true).expect("free");
-    let file = storage.open("BACKUP", CREATE).expect("new");
+    let file = storage.small_file("BACKUP", CREATE).expect("new");
     file.write_durable_at(0, b"of monday").expect("no fault");
     for name in ["notes.txt", "log/readme", "probe/7/object", "pages/1/2"] {
         put(&store, name, 3);
@@ -182,7 +182,7 @@ fn objects_that_the_manifest_names_are_missed() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     let storage = connect(&store);
     let _lock = storage.lock(true).expect("free");
-    write_pages(&*storage.open("pages/data", CREATE).expect("new"), 0, 4096);
+    write_pages(&*storage.pages(CREATE).expect("new"), 0, 4096);
     let name = store.names().into_iter().find(|name| name.starts_with("pages/")).expect("put");
     store.remove(&name);
     assert_eq!(connect(&store).list_objects().expect("readable").missing, [name]);

@@ -65,16 +65,15 @@ fn late_block_without_a_fence_is_not_reported() {
     let connect = || ObjectStorage::new(Arc::new(store.clone()), store.facts(), options);
     let zombie = connect();
     let lock = zombie.lock(true).expect("free");
-    let mode = OpenMode { create: true, read_only: false, direct: true };
-    let file = zombie.open("log/00000001.seg", mode).expect("new");
-    file.zero_extend(64 << 10).expect("no fault");
-    zombie.flush_directory("log").expect("no fault");
+    let file = zombie.segments().create(SegmentId(1)).expect("new");
+    file.zero_extend(64 << 10, &mut |_| ()).expect("no fault");
+    zombie.flush_names(Names::Segments).expect("no fault");
     file.write_durable_at(0, &[1; 4096]).expect("still the writer");
     let successor = connect();
     let _theirs = successor.lock(true).expect("claims it");
     let fence = fences(&store, &[56]).pop_first().expect("a fence that passes");
-    successor.remove("log/00000001.seg").expect("no fault");
-    successor.flush_directory("log").expect("no fault");
+    successor.segments().remove(SegmentId(1)).expect("no fault");
+    successor.flush_names(Names::Segments).expect("no fault");
     let begun = std::time::Instant::now();
     while store.names().contains(&fence) {
         assert!(begun.elapsed() < Duration::from_secs(20), "the fence goes with its segment");

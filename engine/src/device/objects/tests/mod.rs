@@ -8,9 +8,10 @@ use super::simulated::{Fault, FaultKind, SimulatedStore, StoreOptions};
 use super::{
     Done, Failure, FailureKind, MANIFEST_NAME, ObjectStorage, ObjectStore, Options, Request, StoreFacts,
 };
+use crate::base::SegmentId;
 use crate::base::depth::is_deep;
 use crate::base::settings::Settings;
-use crate::device::{AlignedBuffer, OpenMode, Storage, WriteRequest};
+use crate::device::{AlignedBuffer, Names, OpenMode, Roles, Storage, WriteRequest};
 use crate::{Database, ErrorKind};
 use memory_store::MemoryStore;
 use std::sync::Arc;
@@ -115,7 +116,7 @@ fn queued_writes_of_pages_share_an_object() {
     let storage = ObjectStorage::new(Arc::new(store.clone()), store.facts(), Options::default());
     let _lock = storage.lock(true).expect("free");
     let mode = OpenMode { create: true, read_only: false, direct: true };
-    let file = storage.open("pages/data", mode).expect("new");
+    let file = storage.pages(mode).expect("new");
     let mut queue = storage.write_queue(4).expect("any depth");
     let mut done = Vec::new();
     for token in 0..20 {
@@ -145,10 +146,9 @@ fn every_write_of_a_writer_that_has_ended_is_reported() {
         };
         let (client, storage) = connect();
         let lock = storage.lock(true).expect("free");
-        let mode = OpenMode { create: true, read_only: false, direct: true };
-        let file = storage.open("log/00000001.seg", mode).expect("new");
-        file.zero_extend(64 << 10).expect("no fault");
-        storage.flush_directory("log").expect("no fault");
+        let file = storage.segments().create(SegmentId(1)).expect("new");
+        file.zero_extend(64 << 10, &mut |_| ()).expect("no fault");
+        storage.flush_names(Names::Segments).expect("no fault");
         client.hold_requests();
         // The second one is sent again, and ends after the first one has failed.
         let lost = Fault { prefix: "log/".into(), after: 1, ..Fault::once(FaultKind::LostRequest) };

@@ -7,13 +7,12 @@ use crate::base::settings::{Preset, Queue, Settings};
 use crate::base::{DatabaseId, Epoch, Gsn, LogId, SegmentId};
 use crate::commit::core::environment::Hooks;
 use crate::commit::start::{Start, components};
+use crate::device::Storage;
 use crate::device::mapped::{MappedMemory, MemoryFacts, Primitive, Survives};
 use crate::device::memory::MemoryStorage;
-use crate::device::{OpenMode, Storage};
 use crate::log::memory::{LogMemory, MemoryId, needed_bytes};
 use crate::log::{
-    BufferSize, DependencyRule, Log, RecordHeader, RecordKind, Reserve, Segment, SegmentPool, path_of,
-    record_bytes,
+    BufferSize, DependencyRule, Log, RecordHeader, RecordKind, Reserve, Segment, SegmentPool, record_bytes,
 };
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread;
@@ -111,8 +110,7 @@ impl World {
         };
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let segments = SegmentPool::new(storage.clone(), SEGMENT_BYTES, 1 << 30, 0).expect("memory");
-        let mode = OpenMode { create: true, read_only: false, direct: false };
-        let file = storage.open(&path_of(SegmentId(1)), mode).expect("memory");
+        let file = storage.segments().create(SegmentId(1)).expect("memory");
         // Instead of the thread that prepares segments.
         segments.put_back(Segment { id: SegmentId(1), file, len: SEGMENT_BYTES, uses: 0 });
         let fenced = std::array::from_fn(|_| AtomicBool::new(false));

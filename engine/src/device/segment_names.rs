@@ -1,10 +1,10 @@
 //! What are segments called?
 
+use super::storage::Segments;
 use crate::base::{Error, Location, Result, SegmentId};
-use crate::device::Storage;
 
 /// The directory of the segments.
-pub const DIRECTORY: &str = "log";
+pub const LOG_DIRECTORY: &str = "log";
 
 /// Numbers of segments are below this. Counting from 1 never gets there, and arithmetic on numbers
 /// that are found cannot overflow.
@@ -13,7 +13,7 @@ const LIMIT: u64 = 1 << 62;
 /// The path of a segment.
 #[must_use]
 pub fn path_of(id: SegmentId) -> String {
-    format!("{DIRECTORY}/{}", name_of(id))
+    format!("{LOG_DIRECTORY}/{}", name_of(id))
 }
 
 /// The segment number in a file name, if it is one.
@@ -40,7 +40,7 @@ fn name_of(id: SegmentId) -> String {
 ///
 /// # Errors
 /// As [`id_of`].
-pub(super) fn check_new(id: SegmentId) -> Result<()> {
+pub fn check_new(id: SegmentId) -> Result<()> {
     check(id, &name_of(id))
 }
 
@@ -49,20 +49,15 @@ fn check(id: SegmentId, name: &str) -> Result<()> {
         return Ok(());
     }
     let what = "no log segment gets so high a number: a file was renamed, or is not of this database";
-    Err(Error::corruption(what).at(Location::File { path: format!("{DIRECTORY}/{name}"), offset: 0 }))
+    Err(Error::corruption(what).at(Location::File { path: format!("{LOG_DIRECTORY}/{name}"), offset: 0 }))
 }
 
 /// A number that no segment has.
 ///
 /// # Errors
 /// As [`id_of`]; I/O.
-pub fn next_id(storage: &dyn Storage) -> Result<SegmentId> {
-    let mut next = SegmentId(1);
-    for name in storage.list(DIRECTORY)? {
-        if let Some(id) = id_of(&name)? {
-            next = next.max(SegmentId(id.0 + 1));
-        }
-    }
+pub fn next_id(segments: &dyn Segments) -> Result<SegmentId> {
+    let next = segments.list()?.into_iter().map(|id| SegmentId(id.0 + 1)).max().unwrap_or(SegmentId(1));
     check_new(next)?;
     Ok(next)
 }

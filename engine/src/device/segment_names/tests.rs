@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::base::ErrorKind;
-use crate::device::OpenMode;
 use crate::device::memory::MemoryStorage;
+use crate::device::storage::Roles;
 
 #[test]
 fn a_number_beyond_the_limit_is_refused_with_the_file_name() {
@@ -19,16 +19,15 @@ fn a_number_beyond_the_limit_is_refused_with_the_file_name() {
         assert!(error.to_string().contains(&format!("log/{name}")), "{error}");
     }
     let storage = MemoryStorage::new();
-    assert_eq!(next_id(&storage).expect("no file"), SegmentId(1));
+    assert_eq!(next_id(storage.segments()).expect("no file"), SegmentId(1));
     let make = |id| {
-        let mode = OpenMode { create: true, read_only: false, direct: false };
-        storage.open(&path_of(SegmentId(id)), mode).expect("memory");
+        storage.segments().create(SegmentId(id)).expect("memory");
     };
     make(3);
     make(LIMIT - 2);
-    assert_eq!(next_id(&storage).expect("the last one"), SegmentId(LIMIT - 1));
+    assert_eq!(next_id(storage.segments()).expect("the last one"), SegmentId(LIMIT - 1));
     make(LIMIT - 1);
-    let error = next_id(&storage).expect_err("a file that the next open would refuse");
+    let error = next_id(storage.segments()).expect_err("a file that the next open would refuse");
     assert_eq!(error.kind(), ErrorKind::Corruption, "{error}");
 }
 
