@@ -10,7 +10,7 @@
 //! `logs` overrides the number. Threads are spread over the logs in the order of their first use;
 //! with `restricted` the first `threads_per_log` of them share the first log, and so on. A
 //! transaction has all its records in its thread's log, except by page: then each change is in the
-//! log of the page that it changed ([`super::fragments`]). A log takes its first segment and buffer
+//! log of the page that it changed (`papers::by_page`). A log takes its first segment and buffer
 //! when it is first used.
 //!
 //! On a machine with several NUMA nodes each node has as many of the logs, side by side, so that

@@ -3,7 +3,7 @@
 //!
 //! A GSN is a Lamport clock. A transaction is committed when its record is durable and every log is
 //! durable up to its GSN. With RFA a transaction that only met what was last changed through its
-//! own log waits for no other log; see [`super::clocks`] for both.
+//! own log waits for no other log; see [`lamport`] for both.
 //!
 //! Different from the papers: recovery knows nothing of clocks. Records list their predecessors as
 //! by the exact rule, whose recovered set contains everything that this rule acknowledges, because

@@ -3,7 +3,7 @@
 //!
 //! No published system has it: Milliscale leaves open how a transaction can avoid waiting for what
 //! it does not depend on at low cost. Here each record lists its open predecessors (most have
-//! none), and [`super::undecided`] keeps these lists for the transactions above W. A question is
+//! none), and [`undecided`] keeps these lists for the transactions above W. A question is
 //! answered by following the lists; no queue is searched.
 //!
 //! A transaction that cannot list its predecessors needs W above its DSN.
