@@ -147,7 +147,7 @@ impl Listing<'_> {
     /// if there are any.
     #[inline]
     #[must_use]
-    pub fn to_list<'p>(&self, pending: &'p Pending) -> Option<&'p [Csn]> {
+    pub fn listed_in<'p>(&self, pending: &'p Pending) -> Option<&'p [Csn]> {
         let lists = self.durability.lists_predecessors() && !pending.predecessors.is_empty();
         if lists { pending.predecessors.all() } else { None }
     }

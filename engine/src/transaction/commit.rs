@@ -164,7 +164,7 @@ impl ActiveTransaction {
         if !pending.predecessors.is_empty() {
             pending.predecessors.retain(|csn| commit.listing().is_to_be_listed(csn));
         }
-        if let Some(predecessors) = commit.listing().to_list(&pending) {
+        if let Some(predecessors) = commit.listing().listed_in(&pending) {
             match &mut divided {
                 None => self.writes.redo.list_predecessors(predecessors),
                 Some(fragments) => fragments.list_predecessors(predecessors),

@@ -221,7 +221,7 @@ impl World {
     pub fn precommit(&self, log: u32, mut pending: Pending) -> Result<Ticket> {
         let gsn = self.meet(LogId(log), &mut pending);
         let mut body = vec![log as u8; self.body_bytes];
-        for csn in self.commit.listing().to_list(&pending).unwrap_or_default() {
+        for csn in self.commit.listing().listed_in(&pending).unwrap_or_default() {
             body.extend(csn.0.to_le_bytes());
         }
         let record =
@@ -238,7 +238,7 @@ impl World {
                 let mut body = crate::log::Fragment { number, count: 2 }.encode().to_vec();
                 body.resize(self.body_bytes, number as u8);
                 if number == 0 {
-                    for csn in self.commit.listing().to_list(&pending).unwrap_or_default() {
+                    for csn in self.commit.listing().listed_in(&pending).unwrap_or_default() {
                         body.extend(csn.0.to_le_bytes());
                     }
                 }

@@ -32,7 +32,8 @@ mod found;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
-pub use buffers::MemoryBuffers;
+#[cfg(all(test, not(any(loom, feature = "shuttle"))))]
+use buffers::MemoryBuffers;
 pub use found::find;
 pub use layout::{
     BUFFERS_EACH, LogMemory, MemoryId, MemoryState, buffer_bytes_that_fit, is_memory_file, needed_bytes,
