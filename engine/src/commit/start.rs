@@ -106,9 +106,11 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
     let (judge, clocks) = judge(axes, count, ring);
     let durability = Arc::new(Durability::new(logs, judge, first_csn, ring));
     let (flushers, wakers) = (Arc::new(Flushers::new(axes.flushers(count))), Arc::new(Wakers::default()));
-    let (all, of) = ((environment.clone(), durability.clone()), (flushers.clone(), wakers.clone()));
-    let acknowledgments = Arc::new(Acknowledgments::new(all.0, all.1, of.0, of.1, axes, entries));
-    let (all, of) = ((environment.clone(), durability.clone()), (flushers.clone(), wakers.clone()));
+    let shared = || (environment.clone(), durability.clone(), flushers.clone(), wakers.clone());
+    let of = shared();
+    let acknowledgments = Arc::new(Acknowledgments::new(of.0, of.1, of.2, of.3, axes, entries));
+    let of = shared();
+    let failure = Arc::new(Failure::new(of.0, of.1, of.2, of.3));
     let workers = (axes.writer == Writer::Worker).then(|| {
         let (queues, idle) = (WorkerQueues::new(axes, count), IdleTimes::new(clock.clone(), axes.idle_max));
         Arc::new(Workers { queues: Arc::new(queues), idle })
@@ -125,7 +127,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
         None => Arc::new(Files),
     };
     let writes = Arc::new(Writes {
-        failure: Arc::new(Failure::new(all.0, all.1, of.0, of.1)),
+        failure,
         schedule: Arc::new(Schedule::new(axes, clock, durability.clone())),
         deadline: Arc::new(WriteDeadline::new(settings.write_deadline)),
         acknowledgments,

@@ -113,15 +113,15 @@ impl Listing<'_> {
     /// what lists would save is counted.
     #[inline]
     #[must_use]
-    pub fn lists_predecessors(&self) -> bool {
-        self.durability.asks_for_predecessors()
+    pub fn keeps_predecessors(&self) -> bool {
+        self.durability.keeps_predecessors()
     }
 
     /// Returns whether a transaction that depends on `csn` is to list it.
     #[inline]
     #[must_use]
     pub fn is_to_be_listed(&self, csn: Csn) -> bool {
-        self.lists_predecessors() && !self.durability.is_committed(csn)
+        self.keeps_predecessors() && !self.durability.is_committed(csn)
     }
 
     /// Returns whether transactions are to keep clocks.

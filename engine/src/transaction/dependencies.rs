@@ -65,7 +65,7 @@ impl Dependencies {
         }
         self.dsn.set(self.dsn.get().max(csn));
         let commit = system.commit();
-        if csn >= commit.progress().watermark() && commit.listing().lists_predecessors() {
+        if csn >= commit.progress().watermark() && commit.listing().keeps_predecessors() {
             let mut predecessors = self.predecessors.get();
             predecessors.overflow();
             self.predecessors.set(predecessors);

@@ -84,9 +84,9 @@ impl Durability {
         self.lists_predecessors
     }
 
-    /// Returns whether anyone asks on which transactions above W another one depends.
+    /// Returns whether it is kept on which transactions above W another one depends.
     #[inline]
-    pub fn asks_for_predecessors(&self) -> bool {
+    pub fn keeps_predecessors(&self) -> bool {
         self.judge.above.is_some()
     }
 
@@ -148,7 +148,7 @@ impl Durability {
     /// its body.
     #[inline]
     pub fn rule_of(&self, on: DependsOn<'_>) -> DependencyRule {
-        if self.lists_predecessors { self.judge.rule.named(on) } else { DependencyRule::Dsn }
+        self.judge.rule.named(on)
     }
 
     /// Returns whether `csn` is committed by the rule in force (rule 7).

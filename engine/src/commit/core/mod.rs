@@ -5,11 +5,11 @@
 //!
 //! | trait | says | by default |
 //! |---|---|---|
-//! | [`protocol::Protocol`] | which thread writes a log, and how a committer waits | a page, see `pages` |
+//! | [`protocol::Protocol`] | which thread writes a log, how a committer waits | one of `pages` |
 //! | [`rule::Rule`] | what a transaction waits for whose record is durable | log order, DSN |
 //! | [`rule::Above`] | what the transactions above W depend on | that is not kept |
 //! | [`medium::Medium`] | when an appended record is durable | with its block in a file |
-//! | [`writes::QueuedWrites`] | which thread completes writes that are left in flight | there are none |
+//! | [`writes::QueuedWrites`] | which thread completes writes left in flight | there are none |
 //! | [`append::AppendPath`] | what a committer does that finds the latch taken | it waits |
 //!
 //! Items are `pub` for the rest of the commit layer; the module is private to it.

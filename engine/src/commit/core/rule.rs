@@ -10,11 +10,11 @@
 //!
 //! | rule | the transaction is committed when its record is durable and |
 //! |---|---|
-//! | log order ([`super::by_watermark`]) | nothing else: in one log, its dependencies lie before it |
-//! | CSN | its own CSN is below W |
+//! | log order | nothing else: in one log, its dependencies lie before it |
+//! | CSN (like log order and DSN: [`super::by_watermark`]) | its own CSN is below W |
 //! | DSN | its DSN is below W |
 //! | `papers::exact` | its direct predecessors are committed by the same rule |
-//! | `papers::clocks` | all logs are durable up to its clock, or (RFA) it depends on its own log only |
+//! | `papers::clocks` | all logs are durable up to its clock; or (RFA) it depends on its own log |
 //!
 //! A transaction without a record has no CSN: it waits for its DSN, or for the versions that it
 //! read.

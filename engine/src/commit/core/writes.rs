@@ -39,10 +39,10 @@ pub struct Writes {
     pub queued: Arc<dyn QueuedWrites>,
 }
 
-/// Writes that a thread left in flight, in a queue, for whichever thread needs them to complete.
-/// [`LogWriter::in_flight`] counts what is left in them, and
-/// [`LogWriter::is_only_carried`] says that all writes of a log are in those of others. Each method
-/// has the answer of a database without queues.
+/// Queues in which a thread leaves writes in flight, for whichever thread needs them to complete.
+/// [`LogWriter::in_flight`] counts the writes in the queue of a log. [`LogWriter::is_only_carried`]
+/// says that a log has blocks in flight, and all of them in writes of other logs. Each method has
+/// the answer of a database without queues.
 pub trait QueuedWrites: Send + Sync {
     /// Completes what the queue of `log` has finished; with `wait`, at least one write. The caller
     /// leads. Returns whether there was any.

@@ -278,20 +278,6 @@ impl Undecided {
         Some(if kind == NEEDS_WATERMARK { Needs::UpTo(first) } else { Needs::Listed(listed) })
     }
 
-    /// Returns true if `csn` is committed.
-    #[inline]
-    fn is_known_committed(&self, csn: Csn, facts: &dyn Facts) -> bool {
-        if csn < facts.watermark() {
-            return true;
-        }
-        match self.said(csn) {
-            Known::Committed(_) => true,
-            Known::Nothing => false,
-            Known::Drawn(log, Needs::Listed(listed)) if listed.is_empty() => csn <= facts.durable(log),
-            Known::Drawn(..) => self.resolve(csn, facts),
-        }
-    }
-
     /// Follows the chain of `root` down to what is not committed, or until `root` is found
     /// committed. Goes down one predecessor at a time and marks what it finds, so it comes to an
     /// end.
@@ -430,7 +416,15 @@ impl Above for Undecided {
 
     #[inline]
     fn is_committed(&self, csn: Csn, facts: &dyn Facts) -> bool {
-        self.is_known_committed(csn, facts)
+        if csn < facts.watermark() {
+            return true;
+        }
+        match self.said(csn) {
+            Known::Committed(_) => true,
+            Known::Nothing => false,
+            Known::Drawn(log, Needs::Listed(listed)) if listed.is_empty() => csn <= facts.durable(log),
+            Known::Drawn(..) => self.resolve(csn, facts),
+        }
     }
 }
 
