@@ -109,6 +109,30 @@ fn without_snapshots_memory_for_versions_is_hardly_refused() {
     }
 }
 
+/// Regression: a busy machine stopped a thread within a transaction. Transactions that began waited
+/// some milliseconds for it; then writers did not wait at all, and were refused.
+#[test]
+fn a_transaction_that_stands_still_for_a_moment_is_waited_for() {
+    let (db, table) = open(&SimulatedStorage::new(3));
+    let mut written = (0..ROWS).cycle();
+    let (begun, other) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let snapshot = db.begin_read().expect("free");
+            begun.send(()).expect("it is waited for");
+            while db.statistics().version_waits == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            std::thread::sleep(Duration::from_millis(400));
+            drop(snapshot);
+        });
+        other.recv().expect("it begins");
+        for _ in 0..1000 {
+            change(&db, &table, written.by_ref().take(4)).expect("the other transaction ends soon");
+        }
+    });
+}
+
 #[test]
 fn the_holder_of_a_long_snapshot_is_refused_without_delay() {
     let (db, table) = open(&SimulatedStorage::new(3));

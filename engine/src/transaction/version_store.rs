@@ -29,15 +29,19 @@ use crate::sync::thread;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// The oldest snapshot when a wait for old versions last ended without success; 0 if none has. The
+/// next such wait does not wait for it again.
+#[derive(Debug, Default)]
+struct Outlasted(AtomicU64);
+
 /// Epochs that have to pass before all deferred frees have run, and a few more for threads that are
 /// in an epoch.
 const FREE_ROUNDS: usize = 16;
-/// How often a writer waits for threads in an epoch if that was not enough, and how long each time.
+/// How often a writer waits if that was not enough, and how long each time: for threads in an
+/// epoch, and for transactions of other threads, whose snapshots keep versions. A busy machine may
+/// stop such a thread for some hundred milliseconds.
 const RECLAIM_WAITS: usize = 1000;
 const RECLAIM_WAIT: Duration = Duration::from_millis(1);
-/// How often a writer waits for transactions of other threads, whose snapshots keep versions, to
-/// end.
-const WAITS_FOR_OTHERS: usize = 100;
 /// How long a writer waits for a checkpoint that holds versions and makes no progress.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
 /// Charges are lowered when so many bytes are charged and free, and at least half of what is
@@ -139,9 +143,10 @@ pub struct VersionStore {
     counters: Arc<TransactionCounters>,
     views: CheckpointViews,
     backlog: Backlog,
-    /// The oldest snapshot when a transaction last waited for old versions without success; 0 if
-    /// none has.
-    outwaited: AtomicU64,
+    /// The snapshot that outlasted the wait of a beginning transaction.
+    outlasted_throttle: Outlasted,
+    /// The snapshot that outlasted the wait of a writer, which is much longer.
+    outlasted_reclaim: Outlasted,
     /// When charges were lowered last; 0 if never.
     charges_lowered: AtomicU64,
     /// When writers were first left without memory for versions, since there was some; 0 if there
@@ -169,7 +174,8 @@ impl VersionStore {
             counters,
             views: CheckpointViews::default(),
             backlog: Backlog::default(),
-            outwaited: AtomicU64::new(0),
+            outlasted_throttle: Outlasted::default(),
+            outlasted_reclaim: Outlasted::default(),
             charges_lowered: AtomicU64::new(0),
             full_since: AtomicU64::new(0),
         }
@@ -358,7 +364,7 @@ impl VersionStore {
             let until = Nanos(self.clock.now().0 + THROTTLE_STEP.as_nanos() as u64);
             self.garbage.collect_until(&self.slots, &self.horizon(), || self.clock.now() >= until);
             run_deferred_frees();
-            if self.slots.part_of_last_quarter() == 0 || !self.may_advance() {
+            if self.slots.part_of_last_quarter() == 0 || !self.may_advance(&self.outlasted_throttle) {
                 return;
             }
             if step == 0 {
@@ -366,22 +372,22 @@ impl VersionStore {
             }
             thread::sleep(THROTTLE_STEP);
         }
-        self.note_outwaited(oldest);
+        self.note_outlasted(&self.outlasted_throttle, oldest);
     }
 
-    /// Returns whether more versions may soon be given back: what keeps them is a commit that is
-    /// not durable yet, or a snapshot of another thread that has not outlasted a wait before.
-    fn may_advance(&self) -> bool {
+    /// Returns whether more versions may soon be given back: a commit that is not durable yet keeps
+    /// them, or a snapshot of another thread that has not outlasted such a wait before.
+    fn may_advance(&self, outlasted: &Outlasted) -> bool {
         let bound = self.horizon().bound;
         let oldest = self.descriptors.oldest_pin(bound);
         oldest == bound
-            || !self.descriptors.is_own_pin(oldest) && self.outwaited.load(Ordering::Relaxed) != oldest.0
+            || !self.descriptors.is_own_pin(oldest) && outlasted.0.load(Ordering::Relaxed) != oldest.0
     }
 
     /// Notes that a thread waited, without success, while `oldest` was the oldest snapshot.
-    fn note_outwaited(&self, oldest: Csn) {
+    fn note_outlasted(&self, outlasted: &Outlasted, oldest: Csn) {
         if self.descriptors.oldest_pin(self.horizon().bound) == oldest {
-            self.outwaited.store(oldest.0, Ordering::Relaxed);
+            outlasted.0.store(oldest.0, Ordering::Relaxed);
         }
     }
 
@@ -401,21 +407,21 @@ impl VersionStore {
             tracing::debug!(%error, "versions stay: their transactions cannot become durable");
         }
         let oldest = self.descriptors.oldest_pin(newest);
-        for wait in 0..RECLAIM_WAITS {
+        for _ in 0..RECLAIM_WAITS {
             // The bound is read first, so that the collection below covers what was acknowledged by
             // then.
             let up_to_date = self.horizon().bound >= newest;
             self.collect_all_pruning(Pruning::Now);
             run_deferred_frees();
             let all_done = up_to_date && self.slots.frees_pending() == 0;
-            if self.has_room() || all_done && (wait >= WAITS_FOR_OTHERS || !self.may_advance()) {
+            if self.has_room() || all_done && !self.may_advance(&self.outlasted_reclaim) {
                 break;
             }
             // A thread that is in an epoch may need this processor.
             thread::sleep(RECLAIM_WAIT);
         }
         if !self.has_room() {
-            self.note_outwaited(oldest);
+            self.note_outlasted(&self.outlasted_reclaim, oldest);
             self.note_full();
         }
         ended
