@@ -21,6 +21,7 @@ pub mod allocation_failure;
 pub mod account;
 pub mod metrics;
 pub mod planted;
+pub mod scale;
 pub mod axes;
 pub mod settings;
 

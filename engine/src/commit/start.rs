@@ -27,6 +27,7 @@ use super::papers::exact::Exact;
 use super::papers::exact::undecided::Undecided;
 use super::papers::passive::mapped::MappedLogs;
 use crate::base::clock::Clock;
+use crate::base::scale::SCALE;
 use crate::base::settings::{Dependency, QUEUE_ENTRIES_DEFAULT, Settings, Writer};
 use crate::base::{Csn, Epoch, LogId};
 use crate::device::Storage;
@@ -37,11 +38,11 @@ use crate::sync::atomic::AtomicBool;
 use crate::sync::{Event, Process};
 use std::sync::Arc;
 
-/// Most queue entries of all logs together, by default. A model checker pays for every word.
-pub(super) const QUEUE_ENTRIES: usize = if cfg!(feature = "shuttle") { 64 } else { QUEUE_ENTRIES_DEFAULT };
+/// Most queue entries of all logs together, by default.
+pub(super) const QUEUE_ENTRIES: usize = SCALE.queue_entries;
 /// All queues of this size or less together take at most this part of all memory.
 const QUEUE_PART: u64 = 128;
-const QUEUE_ENTRIES_PER_LOG_MIN: usize = if cfg!(feature = "shuttle") { 16 } else { 1024 };
+const QUEUE_ENTRIES_PER_LOG_MIN: usize = SCALE.queue_entries_per_log_min;
 
 /// The input of [`super::Commit::start`].
 pub struct Start {

@@ -10,10 +10,11 @@
 //! buffers, before a committer has to wait for one. A fast device gets short buffers, which stay in
 //! the processor's caches. A buffer of another length is given up when it comes back.
 
+use crate::base::scale::SCALE;
 use crate::device::SECTOR_BYTES;
 
 /// Blocks that say that less would do.
-const CALM: u32 = if cfg!(feature = "simulation") { 8 } else { 1024 };
+const CALM: u32 = SCALE.calm_blocks;
 const LEAST: usize = 64 << 10;
 
 /// The length of a log's next buffer, between two bounds.

@@ -26,6 +26,7 @@ use super::record::RecordFacts;
 use super::scanned::{LeftOut, ScannedBlock, Source, leave_out};
 use super::segment::Segment;
 use crate::base::planted::{self, Bug};
+use crate::base::scale::SCALE;
 use crate::base::{Csn, DatabaseId, Epoch, Error, Location, Result};
 use crate::device::{OpenMode, SECTOR_BYTES, Storage};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ use crate::sync::{Mutex, thread};
 use std::sync::Arc;
 
 /// A log with fewer bytes is read sooner than another thread is there.
-const BYTES_PER_THREAD: u64 = if cfg!(test) { 64 << 10 } else { 1 << 20 };
+const BYTES_PER_THREAD: u64 = SCALE.recovery_bytes_per_thread;
 
 /// Options of a scan.
 #[derive(Clone, Copy, Debug)]

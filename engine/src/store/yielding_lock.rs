@@ -3,11 +3,12 @@
 //! Every page fault and every page that becomes dirty takes the store's lock, so no thread may hold
 //! it while it walks a whole table. Tests count the items examined during one hold.
 
+use crate::base::scale::SCALE;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard, thread};
 
 /// Items examined during one hold, where there may be many: a few microseconds of work.
-pub(super) const SLICE: usize = if cfg!(test) { 64 } else { 1024 };
+pub(super) const SLICE: usize = SCALE.lock_slice;
 
 /// Yields between two slices, at most, until the waiting threads have had the lock.
 const YIELDS_MAX: usize = 100;

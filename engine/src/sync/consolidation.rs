@@ -24,6 +24,7 @@
 
 use super::atomic::{AtomicBool, AtomicU32, Ordering};
 use super::{Backoff, Mutex, thread};
+use crate::base::scale::SCALE;
 use crossbeam_utils::CachePadded;
 use std::ptr::NonNull;
 
@@ -31,7 +32,7 @@ use std::ptr::NonNull;
 const PLACES: usize = 4;
 
 /// Pauses of a waiting thread before it waits for the latch.
-const PAUSES: u32 = if cfg!(loom) { 1 } else { 16 };
+const PAUSES: u32 = SCALE.consolidation_pauses;
 
 /// A latch with a consolidation array.
 pub trait Latch: 'static {

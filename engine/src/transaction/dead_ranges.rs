@@ -31,6 +31,7 @@ use super::descriptor::Stamp;
 use super::view::View;
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
+use crate::base::scale::SCALE;
 use crate::sync::Mutex;
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::epoch::{EpochCell, Guard, pin};
@@ -46,7 +47,7 @@ const CLAIMS_MAX: usize = 8;
 const BOUNDS_BYTES_MAX: usize = 512;
 /// Tombstones in a row that are worth a range, and one more for each so many ranges of the table:
 /// recording one copies the list.
-const RUN_MIN: usize = if cfg!(feature = "simulation") { 2 } else { 16 };
+const RUN_MIN: usize = SCALE.dead_run_min;
 const RANGES_PER_ROW: usize = 8;
 
 /// A place between keys.

@@ -8,19 +8,16 @@
 //! Clocks live beside the pages, in chunks that are created when a page in them is first changed.
 //! Without such a rule there are none.
 
+use crate::base::scale::SCALE;
 use crate::base::{Account, Charge, Gsn, LogId, PageId};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock};
 
 /// Pages of a chunk.
-const CHUNK: usize = if cfg!(loom) { 2 } else { 4096 };
+const CHUNK: usize = SCALE.clock_chunk;
 /// Chunks. Pages beyond them share clocks.
-const CHUNKS: usize = match () {
-    () if cfg!(loom) => 1,
-    () if cfg!(any(miri, feature = "shuttle")) => 16,
-    () => 16_384,
-};
+const CHUNKS: usize = SCALE.clock_chunks;
 const LOG_BITS: u32 = 8;
 /// Room for the leaves that a transaction changes.
 const LEAVES_FIRST: usize = 16;

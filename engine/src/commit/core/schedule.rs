@@ -10,13 +10,14 @@ use super::levels::{self, NEVER, NOW, PACE};
 use super::log_writer::LogWriter;
 use crate::base::Csn;
 use crate::base::clock::{Clock, Nanos};
+use crate::base::scale::SCALE;
 use crate::base::settings::Writer;
 use crate::sync::thread;
 use std::sync::Arc;
 
 /// Threads that wait, for each processor, above which a thread that only writes does better than a
 /// leader. Measured, see `docs/guide/commit.md`.
-const LEADER_WAITERS_MAX: usize = if cfg!(feature = "simulation") { 1 } else { 4 };
+const LEADER_WAITERS_MAX: usize = SCALE.leader_waiters_max;
 
 /// See the module's text.
 pub struct Schedule {

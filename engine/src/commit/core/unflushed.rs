@@ -1,6 +1,7 @@
 //! Blocks of a log that are written and not durable: those that were written without a flush, for
 //! commits of level written. See `written`.
 
+use crate::base::scale::SCALE;
 use crate::base::{Csn, Result};
 use crate::device::File;
 use crate::log::LogGuard;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Blocks of a log that may be written and not durable. A write at this bound flushes first.
-pub const UNFLUSHED_MAX: u32 = if cfg!(feature = "simulation") { 8 } else { 1024 };
+pub const UNFLUSHED_MAX: u32 = SCALE.unflushed_blocks_max;
 
 /// Time between two looks of a thread that waits for a flush, in case that commits have stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(10);

@@ -38,27 +38,18 @@
 //! ([`Watermark::has_room`]), so in practice no entry is overwritten.
 
 use crate::base::planted::{self, Bug};
+use crate::base::scale::SCALE;
 use crate::base::{Csn, LogId};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 
 /// CSNs that may be drawn and undecided at a time, at least.
-const RING_SIZE_MIN: u64 = match () {
-    () if cfg!(any(loom, miri, feature = "shuttle")) => 64,
-    () if cfg!(feature = "simulation") => 256,
-    () => 65_536,
-};
+const RING_SIZE_MIN: u64 = SCALE.ring_size_min;
 /// Draws that may be between the look at [`Watermark::has_room`] and the draw: at most one per log.
-const DRAWS_IN_PROGRESS: u64 = match () {
-    () if cfg!(any(loom, miri, feature = "shuttle")) => 32,
-    () if cfg!(feature = "simulation") => 64,
-    () => 256,
-};
+const DRAWS_IN_PROGRESS: u64 = SCALE.draws_in_progress;
 /// CSNs that are drawn at once, at most.
 pub const DRAWN_AT_ONCE_MAX: usize = 256;
 const INFINITY: u64 = u64::MAX;
-
-const _: () = assert!(RING_SIZE_MIN.is_power_of_two() && RING_SIZE_MIN > DRAWS_IN_PROGRESS);
 
 /// How many CSNs may be drawn and undecided at a time, a power of two; and so the length of rings
 /// with a place for each of them.

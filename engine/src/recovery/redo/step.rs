@@ -2,6 +2,7 @@
 
 use crate::base::Csn;
 use crate::base::planted::{self, Bug};
+use crate::base::scale::SCALE;
 use crate::log::Operation;
 use crate::recovery::chunks::Earlier;
 
@@ -33,7 +34,7 @@ pub struct Effort {
 /// Ranges of keys for each thread: enough that none waits long for the others at the end.
 const RANGES_PER_THREAD: usize = 8;
 /// Below this many operations threads cost more than they save.
-pub(super) const PARALLEL_AT: usize = if cfg!(test) { 16 } else { 4096 };
+pub(super) const PARALLEL_AT: usize = SCALE.parallel_redo_min;
 /// Bytes of a step.
 pub const STEP_BYTES: usize = 40;
 const _: () = assert!(STEP_BYTES == size_of::<Step<'_>>());

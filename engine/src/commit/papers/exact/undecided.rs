@@ -33,6 +33,7 @@
 //!    argument, it takes the unlisted predecessors, too.
 
 use crate::base::planted::{self, Bug};
+use crate::base::scale::SCALE;
 use crate::base::{Csn, LogId};
 use crate::commit::core::pending::DependsOn;
 use crate::commit::core::predecessors::{PREDECESSORS, Predecessors};
@@ -41,17 +42,9 @@ use crate::commit::core::watermark::{Latched, RingSize};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Lines of all logs together.
-const LINES: usize = match () {
-    () if cfg!(loom) => 2,
-    () if cfg!(any(miri, feature = "shuttle", feature = "simulation")) => 32,
-    () => 8192,
-};
-/// Two under loom, so that one is written over at once.
-const LINES_PER_LOG_MIN: usize = match () {
-    () if cfg!(loom) => 2,
-    () if cfg!(any(miri, feature = "shuttle", feature = "simulation")) => 16,
-    () => 128,
-};
+const LINES: usize = SCALE.undecided_lines;
+/// Lines of one log, at least.
+const LINES_PER_LOG_MIN: usize = SCALE.undecided_lines_per_log_min;
 /// Transactions of one chain that are looked at before the way is forgotten and found again.
 const DEPTH: usize = 16;
 /// Transactions that are looked at to find whose records a waiter needs.

@@ -13,6 +13,7 @@
 use crate::base::Csn;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
+use crate::base::scale::SCALE;
 use crate::base::settings::{Durability as Level, MemoryFence};
 use crate::commit::core::acknowledge::Acknowledgments;
 use crate::commit::core::axes::Axes;
@@ -33,13 +34,7 @@ const SCAN_AT_LEAST: u64 = 1024;
 
 /// Pauses, about a microsecond in all, in which a thread that fences beside the latch may finish
 /// before a barrier interrupts all threads.
-const PAUSES: u32 = if cfg!(loom) {
-    0
-} else if cfg!(feature = "shuttle") {
-    1
-} else {
-    6
-};
+const PAUSES: u32 = SCALE.fence_pauses;
 
 /// See the module's text.
 pub struct MappedLogs {
