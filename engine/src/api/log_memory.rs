@@ -109,7 +109,7 @@ pub(super) fn open(
     if let Some(needed) = needed {
         let found = find_needed(storage, settings, manifest.database, &needed, "salvage the database")?;
         found.make_durable();
-        memories.old.found = find(&found, (manifest.epoch, manifest.covered), next_id(storage.segments())?)?;
+        memories.old.found = find(&found, manifest.epoch, manifest.covered, next_id(storage.segments())?)?;
         if settings.read_only {
             manifest.log_memory = Some(needed);
             memories.old.facts = Some(found.mapped().facts());
@@ -118,7 +118,7 @@ pub(super) fn open(
     }
     if let Some(path) = settings.log_memory.clone().filter(|_| uses) {
         let old = old.filter(|old| old.mapped().facts().path == placed(storage, &path));
-        let used = prepare(storage, settings, manifest.database, &path, old, (logs, buffer_bytes))?;
+        let used = prepare(storage, settings, manifest.database, &path, old, logs, buffer_bytes)?;
         settings.log_buffer_bytes = used.buffer_bytes as usize;
         let path = placed(storage, &path).into_os_string().into_string();
         let path = path.map_err(|_| {
@@ -199,7 +199,8 @@ fn prepare(
     database: DatabaseId,
     path: &Path,
     old: Option<LogMemory>,
-    (logs, said): (usize, u64),
+    logs: usize,
+    said: u64,
 ) -> Result<Used> {
     let wanted = settings.log_buffer_bytes() as u64;
     let budget = settings.memory_bytes / LOG_MEMORY_PART;

@@ -11,7 +11,7 @@ use crate::base::random::Random;
 use crate::base::settings::{Settings, Writer};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Result};
 use crate::buffer::{Pool, ReadAheadThread};
-use crate::checkpoint::{self, Checkpointer, Evictor, ReadCost, ReplayModel, StoredPages};
+use crate::checkpoint::{self, Checkpointer, CheckpointerParts, Evictor, ReadCost, ReplayModel, StoredPages};
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::topology::NumaNodes;
 use crate::device::{File, Names, Storage};
@@ -311,15 +311,16 @@ impl Parts {
         let replay = self.replay_model(recovered.report);
         let database = recovered.manifest.database;
         let epochs = Arc::new(CountedEpochs::of(&recovered.manifest));
-        let checkpointer = Checkpointer::new(
-            self.system.clone(),
-            self.pool.clone(),
-            self.store.clone(),
-            self.storage.clone(),
-            (self.evictor.imager(), replay.clone()),
-            (file, recovered.manifest),
-            self.clock.clone(),
-        );
+        let parts = CheckpointerParts {
+            system: self.system.clone(),
+            pool: self.pool.clone(),
+            store: self.store.clone(),
+            storage: self.storage.clone(),
+            imager: self.evictor.imager(),
+            replay: replay.clone(),
+            clock: self.clock.clone(),
+        };
+        let checkpointer = Checkpointer::new(parts, file, recovered.manifest);
         let writing = Writing { checkpointer, segments: recovered.segments, replay, database, epochs };
         Ok(self.finish(Some(writing), None, logs, recovered.report))
     }

@@ -162,7 +162,8 @@ impl Eviction {
     /// how many pages it passed.
     pub(super) fn next_candidates(
         &self,
-        (frames, fairness): (&FrameTable, &Fairness),
+        frames: &FrameTable,
+        fairness: &Fairness,
         most: usize,
         steps: u64,
         candidates: &mut Vec<PageId>,

@@ -194,7 +194,7 @@ impl PageMemory {
     /// `most`. Returns how many pages it passed; a pass in which every page had its second chance
     /// is twice [`FrameTable::page_count`].
     pub fn next_candidates(&self, most: usize, steps: u64, candidates: &mut Vec<PageId>) -> u64 {
-        self.eviction.next_candidates((&self.frames, &self.fairness), most, steps, candidates)
+        self.eviction.next_candidates(&self.frames, &self.fairness, most, steps, candidates)
     }
 
     /// Returns the error for a descent that never arrives, because the pages that it needs push

@@ -68,6 +68,18 @@ impl Drop for Running<'_> {
     }
 }
 
+/// The parts of the engine that a checkpoint involves.
+#[allow(missing_docs, reason = "each field is named by its type")]
+pub struct CheckpointerParts {
+    pub system: Arc<TransactionSystem>,
+    pub pool: Arc<Pool>,
+    pub store: Arc<PageStore>,
+    pub storage: Arc<dyn Storage>,
+    pub imager: Arc<Imager>,
+    pub replay: Arc<ReplayModel>,
+    pub clock: Clock,
+}
+
 /// Makes checkpoints, one at a time.
 pub struct Checkpointer {
     pub(super) system: Arc<TransactionSystem>,
@@ -114,15 +126,8 @@ impl std::fmt::Debug for Checkpointer {
 
 impl Checkpointer {
     /// A checkpointer that continues from `manifest`. Registers itself for structure changes.
-    pub fn new(
-        system: Arc<TransactionSystem>,
-        pool: Arc<Pool>,
-        store: Arc<PageStore>,
-        storage: Arc<dyn Storage>,
-        (imager, replay): (Arc<Imager>, Arc<ReplayModel>),
-        (file, manifest): (ManifestFile, Manifest),
-        clock: Clock,
-    ) -> Checkpointer {
+    pub fn new(parts: CheckpointerParts, file: ManifestFile, manifest: Manifest) -> Checkpointer {
+        let CheckpointerParts { system, pool, store, storage, imager, replay, clock } = parts;
         let hook = imager.clone();
         system.set_structure_hook(Box::new(move |participants| hook.hand_over(participants)));
         let csn = AtomicU64::new(manifest.checkpoint.0);

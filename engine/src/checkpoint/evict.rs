@@ -469,7 +469,7 @@ impl Work {
         });
         match claimed {
             Some((claimed, pending @ Pending { purpose: Purpose::Leave(newest), .. })) => {
-                self.complete_leaving(claimed, (newest, pending), written, leaving);
+                self.complete_leaving(claimed, newest, pending, written, leaving);
             }
             Some((claimed, Pending { purpose: Purpose::Checkpoint(epoch), .. })) => {
                 self.complete_checkpoint_image(&claimed, epoch, written);
@@ -493,7 +493,8 @@ impl Work {
     fn complete_leaving<'p>(
         &self,
         claimed: Claimed<'p>,
-        (newest, pending): (Csn, Pending),
+        newest: Csn,
+        pending: Pending,
         written: &Written,
         leaving: &mut Leaving<'p>,
     ) {

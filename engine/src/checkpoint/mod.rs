@@ -49,7 +49,7 @@ mod run;
 #[cfg(feature = "internals")]
 pub use catalog_blob::encode_catalog;
 pub use catalog_blob::{StoredCatalog, TableRecord, decode_catalog, decode_catalog_prefix};
-pub use checkpointer::{CheckpointReport, CheckpointTotals, Checkpointer};
+pub use checkpointer::{CheckpointReport, CheckpointTotals, Checkpointer, CheckpointerParts};
 pub use evict::{Evictor, buffer_bytes};
 pub use replay_model::{
     MeasuredReplay, ReadCost, ReplayEstimate, ReplayLimits, ReplayModel, ReplayRates, ReplayWork,

@@ -97,7 +97,7 @@ impl Checkpointer {
         let written = self.finish_pages(prepared, frees_paused, mode.pacer)?;
         let (csn, counts, next_table) = (written.csn, written.counts, written.next_table);
         let finished = self.wait_durable(written)?;
-        self.publish(published, (csn, next_table), finished, mode.closed_log)?;
+        self.publish(published, csn, next_table, finished, mode.closed_log)?;
         self.replay.checkpointed(committed);
         self.release(published, mode)?;
 
@@ -159,7 +159,8 @@ impl Checkpointer {
     fn publish(
         &self,
         published: &mut Published,
-        (csn, next_table): (Csn, TableId),
+        csn: Csn,
+        next_table: TableId,
         finished: FinishedCheckpoint,
         closed_log: Option<&SegmentPool>,
     ) -> Result<()> {

@@ -68,7 +68,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use core::acknowledge::Acknowledgments;
-use core::append::{AppendPath, Appending};
+use core::append::{AppendNow, AppendPath, Appending};
 use core::axes::Axes;
 use core::chunks::Pins;
 use core::durability::Durability;
@@ -242,7 +242,10 @@ impl Commit {
             preparing();
             true
         };
-        self.appending.precommit_now(log, record, pending, &mut preparing).map(Option::flatten)
+        match self.appending.precommit_now(log, record, pending, &mut preparing)? {
+            AppendNow::Appended(ticket) => Ok(Some(ticket)),
+            AppendNow::Withdrawn | AppendNow::NoRoom => Ok(None),
+        }
     }
 
     /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and

@@ -107,11 +107,13 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
     let (judge, clocks) = judge(axes, count, ring);
     let durability = Arc::new(Durability::new(logs, judge, first_csn, ring));
     let (flushers, wakers) = (Arc::new(Flushers::new(axes.flushers(count))), Arc::new(Wakers::default()));
-    let shared = || (environment.clone(), durability.clone(), flushers.clone(), wakers.clone());
-    let of = shared();
-    let acknowledgments = Arc::new(Acknowledgments::new(of.0, of.1, of.2, of.3, axes, entries));
-    let of = shared();
-    let failure = Arc::new(Failure::new(of.0, of.1, of.2, of.3));
+    let failure = Arc::new(Failure {
+        environment: environment.clone(),
+        durability: durability.clone(),
+        flushers: flushers.clone(),
+        wakers: wakers.clone(),
+    });
+    let acknowledgments = Arc::new(Acknowledgments::new(&failure, axes, entries));
     let workers = (axes.writer == Writer::Worker).then(|| {
         let (queues, idle) = (WorkerQueues::new(axes, count), IdleTimes::new(clock.clone(), axes.idle_max));
         Arc::new(Workers { queues: Arc::new(queues), idle })
@@ -122,8 +124,8 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
     };
     let medium: Arc<dyn Medium> = match memory {
         Some(memory) => {
-            let of = (environment.clone(), durability.clone(), acknowledgments.clone());
-            Arc::new(MappedLogs::new(of.0, of.1, of.2, memory, axes))
+            let (environment, durability) = (environment.clone(), durability.clone());
+            Arc::new(MappedLogs::new(environment, durability, acknowledgments.clone(), memory, axes))
         }
         None => Arc::new(Files),
     };

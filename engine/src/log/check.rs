@@ -376,7 +376,7 @@ impl LogContents {
                     let first = previous.map_or(header.sequence - 1, |before| before.header.sequence + 1);
                     let lower = previous.map_or(covered, |before| before.header.last_csn);
                     let csns = (lower, header.previous_csn.next());
-                    all.push(self.hole(end, (first, header.sequence - 1), csns, (previous, Some(found))));
+                    all.push(self.hole(end, (first, header.sequence - 1), csns, previous, Some(found)));
                 }
             }
             previous = Some(found);
@@ -387,7 +387,7 @@ impl LogContents {
             let first = if previous.is_some() { last + 1 } else { end.sequence };
             let lower = previous.map_or(covered, |found| found.header.last_csn);
             let csns = (lower, end.last_csn.next());
-            all.push(self.hole(end, (first, end.sequence), csns, (previous, None)));
+            all.push(self.hole(end, (first, end.sequence), csns, previous, None));
         }
     }
 
@@ -397,7 +397,8 @@ impl LogContents {
         end: &ChainEnd,
         blocks: (u64, u64),
         csns: (Csn, Csn),
-        (previous, next): (Option<&Found>, Option<&Found>),
+        previous: Option<&Found>,
+        next: Option<&Found>,
     ) -> LogDamage {
         let named = self.broken.iter().find(|broken| {
             let header = &broken.header;

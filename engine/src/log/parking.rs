@@ -52,7 +52,8 @@ impl ParkingLot {
     pub(super) fn depart(
         &mut self,
         sequence: u64,
-        (first_csn, last_csn): (Csn, Csn),
+        first_csn: Csn,
+        last_csn: Csn,
         buffer: Option<u32>,
         open: Option<OpenBlock>,
     ) {

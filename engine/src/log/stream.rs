@@ -600,8 +600,8 @@ impl LogGuard<'_> {
         state.last_sealed_csn = filling.last_csn;
         state.next_sequence += 1;
         state.size.sealed(block_bytes(payload_len));
-        let csns = (header.first_csn, header.last_csn);
-        state.in_flight.depart(header.sequence, csns, filling.place.buffer(), Some(place.open));
+        let BlockHeader { sequence, first_csn, last_csn, .. } = header;
+        state.in_flight.depart(sequence, first_csn, last_csn, filling.place.buffer(), Some(place.open));
         log.unsealed.store(0, Ordering::SeqCst);
         self.publish_size();
         SealedBlock {

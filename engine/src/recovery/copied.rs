@@ -149,7 +149,7 @@ fn undecided(epoch: Epoch, source: &Manifest) -> Error {
 fn read_memory(memory: &LogMemory, source: &Manifest, storage: &dyn Storage) -> Result<Option<Segment>> {
     match memory.newest_epoch() {
         Some(epoch) if epoch > source.epoch => Err(undecided(epoch, source)),
-        _ => find(memory, (source.epoch, source.covered), next_id(storage.segments())?),
+        _ => find(memory, source.epoch, source.covered, next_id(storage.segments())?),
     }
 }
 

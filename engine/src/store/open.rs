@@ -34,7 +34,7 @@ impl PageStore {
         let per_part = references_per_block(page_bytes);
         let images = Images::new(Mapping::empty(page_bytes), per_part, None, Vec::new());
         let blocks = Allocator::new(FreeSpace::with_extents(1, extent_blocks(storage, page_bytes)));
-        Ok(Arc::new(Self::with(file, images, blocks, Packing::default(), (None, None))))
+        Ok(Arc::new(Self::with(file, images, blocks, Packing::default(), None, None)))
     }
 
     /// Returns the error for a database without its file of pages.
@@ -71,9 +71,9 @@ impl PageStore {
         file: Arc<dyn File>,
     ) -> Result<Arc<PageStore>> {
         let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
-        let readers = (Some(Readers::new(storage.clone(), database)), None);
+        let readers = Some(Readers::new(storage.clone(), database));
         let extents = extent_blocks(&**storage, page_bytes);
-        let store = Self::open_with(file, database, page_bytes, (&manifest.store, extents), readers)?;
+        let store = Self::open_with(file, database, page_bytes, &manifest.store, extents, readers, None)?;
         // Before the first block is written: content of older checkpoints that a reader has is not
         // free.
         let generations = store.space.generations_read();
@@ -100,7 +100,7 @@ impl PageStore {
         root: &StoreRoot,
     ) -> Result<Arc<PageStore>> {
         let file = open_to_read(storage)?;
-        Self::open_with(file, database, page_bytes, (root, None), (None, None)).map(Arc::new)
+        Self::open_with(file, database, page_bytes, root, None, None, None).map(Arc::new)
     }
 
     /// Opens the page store as of the newest durable checkpoint, beside the process that writes to
@@ -130,9 +130,9 @@ impl PageStore {
         slot: ReaderSlot,
     ) -> Result<(Manifest, Arc<PageStore>)> {
         let (database, page_bytes) = (manifest.database, manifest.page_bytes as usize);
-        let readers = (Some(Readers::new(storage.clone(), database)), Some(slot));
+        let readers = Some(Readers::new(storage.clone(), database));
         let file = open_to_read(&**storage)?;
-        let store = Self::open_with(file, database, page_bytes, (&manifest.store, None), readers)?;
+        let store = Self::open_with(file, database, page_bytes, &manifest.store, None, readers, Some(slot))?;
         Ok((manifest, Arc::new(store)))
     }
 
@@ -140,8 +140,10 @@ impl PageStore {
         file: Arc<dyn File>,
         database: DatabaseId,
         page_bytes: usize,
-        (root, extent_blocks): (&StoreRoot, Option<u64>),
-        readers: (Option<Readers>, Option<ReaderSlot>),
+        root: &StoreRoot,
+        extent_blocks: Option<u64>,
+        readers: Option<Readers>,
+        slot: Option<ReaderSlot>,
     ) -> Result<PageStore> {
         let mut header = AlignedBuffer::zeroed(page_bytes);
         file.read_at(0, &mut header)?;
@@ -166,7 +168,7 @@ impl PageStore {
         }
         let packing = Packing::with(root.codecs);
         let images = Images::new(mapping, references_per_block(page_bytes), root.catalog, catalog_blocks);
-        Ok(Self::with(file, images, Allocator::new(free), packing, readers))
+        Ok(Self::with(file, images, Allocator::new(free), packing, readers, slot))
     }
 }
 

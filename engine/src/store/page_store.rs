@@ -298,9 +298,9 @@ impl PageStore {
         images: Images,
         blocks: Allocator,
         packing: Packing,
-        readers: (Option<Readers>, Option<ReaderSlot>),
+        readers: Option<Readers>,
+        slot: Option<ReaderSlot>,
     ) -> PageStore {
-        let (readers, slot) = readers;
         file.is_held.store(slot.is_some(), Ordering::SeqCst);
         let file = Arc::new(file);
         let extent_blocks = blocks.free.bitmap.extents.as_ref().map(Extents::len);

@@ -178,7 +178,7 @@ impl ActiveTransaction {
             system.locks.waiters.released(self.id);
             planted::linger(Bug::LocksReleasedEarly);
         }
-        let ticket = self.append_validated(system, (log, gsn), divided.as_ref(), &pending)?;
+        let ticket = self.append_validated(system, log, gsn, divided.as_ref(), &pending)?;
         // From here on nothing can fail (invariant I2).
         self.dependencies.raise_changed(system, ticket);
         let late = pending.holds_locks.then(|| self.hold_late(ticket.csn));
@@ -232,7 +232,8 @@ impl ActiveTransaction {
     fn append_validated(
         &mut self,
         system: &TransactionSystem,
-        (log, gsn): (LogId, Gsn),
+        log: LogId,
+        gsn: Gsn,
         divided: Option<&Fragments>,
         pending: &Pending,
     ) -> Result<Ticket> {
@@ -244,7 +245,7 @@ impl ActiveTransaction {
         {
             return Ok(ticket);
         }
-        self.append_marked(system, (log, gsn), divided, pending)
+        self.append_marked(system, log, gsn, divided, pending)
     }
 
     /// Marks and validates what was read, and appends the record once no other transaction
@@ -253,7 +254,8 @@ impl ActiveTransaction {
     fn append_marked(
         &self,
         system: &TransactionSystem,
-        (log, gsn): (LogId, Gsn),
+        log: LogId,
+        gsn: Gsn,
         divided: Option<&Fragments>,
         pending: &Pending,
     ) -> Result<Ticket> {

@@ -76,7 +76,8 @@ impl DeadRun {
     pub(super) fn visit(
         &mut self,
         table: &TableState,
-        (begin, key): (Bound<&[u8]>, &[u8]),
+        begin: Bound<&[u8]>,
+        key: &[u8],
         view: View,
         back: bool,
         guard: &Guard,

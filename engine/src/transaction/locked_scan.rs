@@ -22,7 +22,7 @@ impl LockingReader for ScanningTransaction<'_> {
     }
 
     fn await_row(&mut self, key: &[u8], stamp: u64, holder: DescriptorId) -> Result<()> {
-        self.active.await_row(&self.table, key, (stamp, holder), &mut self.seen, &mut self.request)?;
+        self.active.await_row(&self.table, key, stamp, holder, &mut self.seen, &mut self.request)?;
         if self.seen.is_none() {
             // The wait is over. The next one may be for another row.
             self.active.end_request(&self.table, &self.request, true);

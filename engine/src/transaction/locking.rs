@@ -89,7 +89,7 @@ impl ActiveTransaction {
             check_commits: &|| system.committed.check_commits(),
         };
         let in_table = InTable { id: table.id, name: &table.name, locks: &table.locks };
-        let ended = system.locks.waiters.wait(&self.waiter(), (in_table, access), &mut request.place, &look);
+        let ended = system.locks.waiters.wait(&self.waiter(), in_table, access, &mut request.place, &look);
         system.committed.check_whole()?;
         let waited = system.clock.now().0.saturating_sub(began.0);
         counters.row_waits.add(1);
@@ -285,7 +285,7 @@ impl ActiveTransaction {
             && !planted::is(Bug::LockedReadPasses)
         {
             drop(guard);
-            self.await_row(table, key, (entry.stamp, other), seen, request)?;
+            self.await_row(table, key, entry.stamp, other, seen, request)?;
             return Ok(None);
         }
         let outcome = system.resolve(view, entry.stamp, entry.held(), value, &guard);
@@ -317,7 +317,8 @@ impl ActiveTransaction {
         &self,
         table: &Arc<TableState>,
         key: &[u8],
-        (stamp, holder): (u64, DescriptorId),
+        stamp: u64,
+        holder: DescriptorId,
         seen: &mut Option<(u64, RowHolder)>,
         request: &mut Request,
     ) -> Result<()> {

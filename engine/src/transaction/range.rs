@@ -400,7 +400,7 @@ impl RangeCursor {
         let mut at = begin;
         loop {
             let Some(from) = self.skip_locked(view, reader, at, back)? else { return Ok(()) };
-            let next = self.copy_resolved(system, view, reader, (&from, &interval), back)?;
+            let next = self.copy_resolved(system, view, reader, &from, &interval, back)?;
             let this = &mut self.ends[usize::from(back)];
             let key = this.batch.iter().last().map(|entry| entry.key.to_vec());
             match (key, next) {
@@ -480,7 +480,8 @@ impl RangeCursor {
         system: &TransactionSystem,
         view: View,
         reader: &mut dyn LockingReader,
-        (from, interval): (&Bound<Vec<u8>>, &Interval),
+        from: &Bound<Vec<u8>>,
+        interval: &Interval,
         back: bool,
     ) -> Result<Option<Bound<Vec<u8>>>> {
         'again: loop {
@@ -490,7 +491,7 @@ impl RangeCursor {
             for (index, entry) in this.batch.iter().enumerate() {
                 if let Some(Tombstone::Dead { .. }) = Tombstone::of(entry.meta, system, view, &guard) {
                     let begin = if index == 0 { as_slice(from) } else { Bound::Included(entry.key) };
-                    this.dead.visit(&self.table, (begin, entry.key), view, back, &guard);
+                    this.dead.visit(&self.table, begin, entry.key, view, back, &guard);
                 } else {
                     this.dead.end(&self.table, Bound::Excluded(entry.key), back, &guard);
                 }
@@ -558,7 +559,7 @@ impl RangeCursor {
                 if let Some(Tombstone::Dead { csn, .. }) = Tombstone::of(entry.meta, system, view, &guard) {
                     observe(Observed::Version(csn))?;
                     let begin = if index == 0 { from } else { Bound::Included(entry.key) };
-                    if this.dead.visit(&self.table, (begin, entry.key), view, back, &guard) {
+                    if this.dead.visit(&self.table, begin, entry.key, view, back, &guard) {
                         next = Some(Bound::Included(entry.key.to_vec()));
                         break;
                     }

@@ -183,7 +183,8 @@ impl TransactionSystem {
             descriptors.clone(),
             large_values.clone(),
             Arc::clone(&committed),
-            (pool.clone(), clock.clone()),
+            pool.clone(),
+            clock.clone(),
             Arc::clone(&counters),
         );
         TransactionSystem {

@@ -160,7 +160,8 @@ impl VersionStore {
         descriptors: Arc<Descriptors>,
         large_values: Arc<LargeValues>,
         committed: Arc<Committed>,
-        (pool, clock): (Arc<Pool>, Clock),
+        pool: Arc<Pool>,
+        clock: Clock,
         counters: Arc<TransactionCounters>,
     ) -> VersionStore {
         VersionStore {

@@ -36,9 +36,7 @@ impl Tree {
         batch: &mut LeafBatch,
         buffer: &mut ScanBuffer,
     ) -> Result<Option<Vec<u8>>> {
-        scan(self, batch, |latched, batch| {
-            try_scan_forward(self, from, limit.max(1), latched, (batch, buffer))
-        })
+        scan(self, batch, |latched, batch| try_scan_forward(self, from, limit.max(1), latched, batch, buffer))
     }
 
     /// [`Tree::scan_forward`] with the leaf, which is brought into memory, latched: a writer of the
@@ -53,7 +51,7 @@ impl Tree {
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>> {
         let mut buffer = ScanBuffer::default();
-        scan(self, batch, |_, batch| try_scan_forward(self, from, limit.max(1), true, (batch, &mut buffer)))
+        scan(self, batch, |_, batch| try_scan_forward(self, from, limit.max(1), true, batch, &mut buffer))
     }
 
     /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, descending, none after
@@ -70,7 +68,7 @@ impl Tree {
         buffer: &mut ScanBuffer,
     ) -> Result<Option<Vec<u8>>> {
         scan(self, batch, |latched, batch| {
-            try_scan_backward(self, from, limit.max(1), latched, (batch, buffer))
+            try_scan_backward(self, from, limit.max(1), latched, batch, buffer)
         })
     }
 }
@@ -94,7 +92,8 @@ fn try_scan_forward(
     from: Bound<&[u8]>,
     limit: usize,
     latched: bool,
-    (batch, buffer): (&mut LeafBatch, &mut ScanBuffer),
+    batch: &mut LeafBatch,
+    buffer: &mut ScanBuffer,
 ) -> Result<Option<Vec<u8>>, Interrupt> {
     let (key, excluded) = match from {
         Bound::Included(key) => (key, false),
@@ -125,7 +124,8 @@ fn try_scan_backward(
     from: Bound<&[u8]>,
     limit: usize,
     latched: bool,
-    (batch, buffer): (&mut LeafBatch, &mut ScanBuffer),
+    batch: &mut LeafBatch,
+    buffer: &mut ScanBuffer,
 ) -> Result<Option<Vec<u8>>, Interrupt> {
     let target = match from {
         Bound::Included(key) => Target::At(key),

@@ -59,6 +59,15 @@ pub struct TypedTable<K, V: Value> {
     pub(super) keys: PhantomData<fn() -> K>,
 }
 
+/// The value of a row before a change.
+#[derive(Clone, Copy)]
+enum Before<'a, T: ?Sized> {
+    /// It has not been read.
+    NotRead,
+    /// It has been read; none if the row did not exist.
+    Read(Option<&'a T>),
+}
+
 impl<K, V: Value> Clone for TypedTable<K, V> {
     fn clone(&self) -> Self {
         TypedTable { shared: self.shared.clone(), keys: PhantomData }
@@ -234,7 +243,7 @@ impl<K: Key, V: Value> TypedTable<K, V> {
     /// `AlreadyExists` if another row has a key of a unique index; `InvalidArgument` if an index
     /// is not open; as [`Transaction::insert`].
     pub fn insert(&self, tx: &mut Transaction, key: impl AsKey<K>, value: &V::Borrowed) -> Result<()> {
-        self.put(tx, &key.to_key(), None, value)
+        self.put(tx, &key.to_key(), Before::NotRead, value)
     }
 
     /// Sets `key` to `value` and returns the value before, if there was one.
@@ -249,7 +258,7 @@ impl<K: Key, V: Value> TypedTable<K, V> {
     ) -> Result<Option<V::Owned>> {
         let key = key.to_key();
         let before = self.read_to_change(tx, &key)?;
-        self.put(tx, &key, Some(before.as_ref().map(Borrow::borrow)), value)?;
+        self.put(tx, &key, Before::Read(before.as_ref().map(Borrow::borrow)), value)?;
         Ok(before)
     }
 
@@ -258,7 +267,7 @@ impl<K: Key, V: Value> TypedTable<K, V> {
     /// # Errors
     /// As [`TypedTable::insert`].
     pub fn remove(&self, tx: &mut Transaction, key: impl AsKey<K>) -> Result<bool> {
-        self.delete(tx, &key.to_key(), None)
+        self.delete(tx, &key.to_key(), Before::NotRead)
     }
 
     /// Deletes `key` and returns its value, if there was one.
@@ -269,7 +278,7 @@ impl<K: Key, V: Value> TypedTable<K, V> {
         let key = key.to_key();
         let before = self.read_to_change(tx, &key)?;
         if let Some(before) = &before {
-            self.delete(tx, &key, Some(Some(before.borrow())))?;
+            self.delete(tx, &key, Before::Read(Some(before.borrow())))?;
         }
         Ok(before)
     }
@@ -300,8 +309,8 @@ impl<K: Key, V: Value> TypedTable<K, V> {
         let before = before.as_ref().map(Borrow::borrow);
         let after = f(before);
         match &after {
-            Some(value) => self.put(tx, &key, Some(before), value.borrow())?,
-            None if before.is_some() => drop(self.delete(tx, &key, Some(before))?),
+            Some(value) => self.put(tx, &key, Before::Read(before), value.borrow())?,
+            None if before.is_some() => drop(self.delete(tx, &key, Before::Read(before))?),
             None => {}
         }
         Ok(after)
@@ -320,7 +329,7 @@ impl<K: Key, V: Value> TypedTable<K, V> {
         let key = key.to_key();
         let is_absent = tx.read_to_change(self.untyped(), &key)?.is_none();
         if is_absent {
-            self.put(tx, &key, Some(None), value)?;
+            self.put(tx, &key, Before::Read(None), value)?;
         }
         Ok(is_absent)
     }
@@ -359,8 +368,8 @@ impl<K: Key, V: Value> TypedTable<K, V> {
         let before = before.map(|value| decode_value::<V>(table, &key, &value)).transpose()?;
         let before = before.as_ref().map(Borrow::borrow);
         match new {
-            Some(value) => self.put(tx, &key, Some(before), value)?,
-            None if before.is_some() => drop(self.delete(tx, &key, Some(before))?),
+            Some(value) => self.put(tx, &key, Before::Read(before), value)?,
+            None if before.is_some() => drop(self.delete(tx, &key, Before::Read(before))?),
             None => {}
         }
         Ok(true)
@@ -423,7 +432,7 @@ impl<K: Key, V: Value> TypedTable<K, V> {
 
     /// Deletes all rows between two bounds, and returns their number.
     pub(super) fn remove_between(&self, tx: &mut Transaction, range: impl KeyRange) -> Result<u64> {
-        tx.remove_each(self.untyped(), range, |tx, key| self.delete(tx, key, None))
+        tx.remove_each(self.untyped(), range, |tx, key| self.delete(tx, key, Before::NotRead))
     }
 
     fn pop(&self, tx: &mut Transaction, last: bool) -> Result<Option<(K, V::Owned)>> {
@@ -431,7 +440,7 @@ impl<K: Key, V: Value> TypedTable<K, V> {
             let Some(key) = tx.end_key(self.untyped(), last)? else { return Ok(None) };
             // At read committed another transaction may have deleted the row meanwhile.
             let Some(before) = self.read_to_change(tx, &key)? else { continue };
-            if self.delete(tx, &key, Some(Some(before.borrow())))? {
+            if self.delete(tx, &key, Before::Read(Some(before.borrow())))? {
                 return Ok(Some((decode_key(self.untyped(), &key)?, before)));
             }
         }
@@ -442,12 +451,12 @@ impl<K: Key, V: Value> TypedTable<K, V> {
         before.map(|value| decode_value::<V>(self.untyped(), key, &value)).transpose()
     }
 
-    /// Sets `key` to `value`. `before` is the value before, if it has been read.
+    /// Sets `key` to `value`.
     fn put(
         &self,
         tx: &mut Transaction,
         key: &[u8],
-        before: Option<Option<&V::Borrowed>>,
+        before: Before<'_, V::Borrowed>,
         value: &V::Borrowed,
     ) -> Result<()> {
         let bytes = encode_value::<V>(self.untyped(), value)?;
@@ -455,7 +464,7 @@ impl<K: Key, V: Value> TypedTable<K, V> {
     }
 
     /// Deletes `key`. Returns whether it existed.
-    fn delete(&self, tx: &mut Transaction, key: &[u8], before: Option<Option<&V::Borrowed>>) -> Result<bool> {
+    fn delete(&self, tx: &mut Transaction, key: &[u8], before: Before<'_, V::Borrowed>) -> Result<bool> {
         self.change(tx, key, before, None, |tx, table| tx.remove(table, key))
     }
 
@@ -464,7 +473,7 @@ impl<K: Key, V: Value> TypedTable<K, V> {
         &self,
         tx: &mut Transaction,
         key: &[u8],
-        before: Option<Option<&V::Borrowed>>,
+        before: Before<'_, V::Borrowed>,
         after: Option<&V::Borrowed>,
         change: impl FnOnce(&mut Transaction, &Table) -> Result<T>,
     ) -> Result<T> {
@@ -476,8 +485,8 @@ impl<K: Key, V: Value> TypedTable<K, V> {
         };
         let read;
         let before = match before {
-            Some(before) => before,
-            None => {
+            Before::Read(before) => before,
+            Before::NotRead => {
                 read = self.read_to_change(tx, key)?;
                 read.as_ref().map(Borrow::borrow)
             }
@@ -503,7 +512,7 @@ impl<K: Key> TypedTable<K, i64> {
         let key = key.to_key();
         let before = self.read_to_change(tx, &key)?;
         let sum = crate::api::sum_of(self.untyped(), before.unwrap_or(0), delta)?;
-        self.put(tx, &key, Some(before.as_ref()), &sum)?;
+        self.put(tx, &key, Before::Read(before.as_ref()), &sum)?;
         Ok(sum)
     }
 }

@@ -109,6 +109,15 @@ pub struct Appending {
     pub path: Option<Box<dyn AppendPath>>,
 }
 
+/// The result of [`Appending::precommit_now`].
+pub enum AppendNow {
+    Appended(Ticket),
+    /// `preparing` withdrew the transaction.
+    Withdrawn,
+    /// The log has no room now.
+    NoRoom,
+}
+
 impl Appending {
     /// Appends the record of a transaction; waits for room.
     pub fn precommit(
@@ -126,20 +135,23 @@ impl Appending {
         Ok(self.precommit_reserved(log, latch, record, pending, preparing))
     }
 
-    /// As `precommit`, without waiting: returns `None` if there is no room.
+    /// As `precommit`, without waiting for room.
     pub fn precommit_now(
         &self,
         log: LogId,
         record: Record<'_>,
         pending: &Pending,
         preparing: Preparing<'_>,
-    ) -> Result<Option<Option<Ticket>>> {
+    ) -> Result<AppendNow> {
         let log = self.durability.log(log);
         let bytes = record_bytes(record.body.len());
         let mut large = large_buffer(log, bytes);
         match self.try_reserve(log, &mut Some((bytes, &mut large)), self.takes_entry(pending))? {
-            Ok(latch) => Ok(Some(self.precommit_reserved(log, latch, record, pending, preparing))),
-            Err(_) => Ok(None),
+            Ok(latch) => Ok(match self.precommit_reserved(log, latch, record, pending, preparing) {
+                Some(ticket) => AppendNow::Appended(ticket),
+                None => AppendNow::Withdrawn,
+            }),
+            Err(_) => Ok(AppendNow::NoRoom),
         }
     }
 
@@ -198,7 +210,7 @@ impl Appending {
     ) -> Appended {
         let was_empty = !log.has_unwritten();
         let (on, alone) = (pending.depends_on(), pending.alone);
-        let header = self.append_record(log, latch, record, (on, alone), |csn| pending.dsn_of(csn));
+        let header = self.append_record(log, latch, record, on, alone, |csn| pending.dsn_of(csn));
         self.medium.appended(pending, log, latch);
         let due = if pending.waits {
             self.joined(log, &header, pending, latch);
@@ -218,7 +230,8 @@ impl Appending {
         log: &LogWriter,
         latch: &mut LogGuard<'_>,
         record: Record<'_>,
-        (on, alone): (DependsOn<'_>, bool),
+        on: DependsOn<'_>,
+        alone: bool,
         dsn_of: impl FnOnce(Csn) -> Csn,
     ) -> RecordHeader {
         // As of before the draw: a stored watermark must not cover the record that holds it (rule
@@ -257,7 +270,7 @@ impl Appending {
             log.cohort.joined(header.csn, latch);
         }
         if self.axes.queues_waiters {
-            self.acknowledgments.push(log.id, (header.csn, header.dsn), pending, latch);
+            self.acknowledgments.push(log.id, header.csn, header.dsn, pending, latch);
         }
     }
 
@@ -286,7 +299,7 @@ impl Appending {
         let Pending { durability, ready, .. } = *pending;
         let RecordHeader { csn, dsn, watermark, .. } = *header;
         let required = self.durability.required_for_queued(csn, dsn, on);
-        self.acknowledgments.push(log.id, (csn, dsn), pending, latch);
+        self.acknowledgments.push(log.id, csn, dsn, pending, latch);
         match durability {
             _ if required < watermark => {}
             Level::Durable => self.durability.require_watermark(log, required),
@@ -340,7 +353,7 @@ impl Appending {
             return Ok(());
         }
         let latch = self.reserve(log, None, true)?;
-        acknowledgments.push(log.id, (Csn::ZERO, pending.dsn), pending, &latch);
+        acknowledgments.push(log.id, Csn::ZERO, pending.dsn, pending, &latch);
         let required = durability.required_for_queued(Csn::ZERO, pending.dsn, pending.depends_on());
         durability.require_watermark(log, required);
         drop(latch);

@@ -24,7 +24,7 @@
 //! 2. A transaction waits before it appends a chunk until W has passed its [`AHEAD`]th before: so
 //!    neither log buffers fill up with chunks, nor has recovery many of them to append again.
 
-use super::append::{Appending, Preparing};
+use super::append::{AppendNow, Appending, Preparing};
 use super::levels;
 use super::pending::{DependsOn, Pending, Record, Ticket};
 use crate::base::planted::{self, Bug};
@@ -115,12 +115,13 @@ impl ChunkLog<'_> {
         let pending = &Pending { dsn: pending.dsn.max(chunks.newest), ..*pending };
         loop {
             let begun = chunks.pins.begin_commit(chunks.pin)?;
-            let ended = appending.precommit_now(chunks.log, record, pending, preparing)?;
-            if let Some(ticket) = ended {
-                if let Some(ticket) = ticket {
+            match appending.precommit_now(chunks.log, record, pending, preparing)? {
+                AppendNow::Appended(ticket) => {
                     begun.committed(ticket.csn);
+                    return Ok(Some(ticket));
                 }
-                return Ok(ticket);
+                AppendNow::Withdrawn => return Ok(None),
+                AppendNow::NoRoom => {}
             }
             // The pin can be revoked meanwhile: the space may be what it keeps.
             drop(begun);
@@ -151,7 +152,7 @@ impl Appending {
         let log = self.durability.log(log);
         let mut latch = self.reserve_record(log, record.body.len(), false)?;
         let (header, is_durable) = self.environment.latched(|| {
-            let header = self.append_record(log, &mut latch, record, (DependsOn::Chunk, true), |_| previous);
+            let header = self.append_record(log, &mut latch, record, DependsOn::Chunk, true, |_| previous);
             let is_durable = self.medium.harden(log, &mut latch);
             if !is_durable {
                 log.flush_request.lower_due(levels::NOW);

@@ -11,22 +11,13 @@ use std::sync::Arc;
 
 /// Raises the poison and wakes every thread, so that each finds it.
 pub struct Failure {
-    environment: Arc<Environment>,
-    durability: Arc<Durability>,
-    flushers: Arc<Flushers>,
-    wakers: Arc<Wakers>,
+    pub(in crate::commit) environment: Arc<Environment>,
+    pub(in crate::commit) durability: Arc<Durability>,
+    pub(in crate::commit) flushers: Arc<Flushers>,
+    pub(in crate::commit) wakers: Arc<Wakers>,
 }
 
 impl Failure {
-    pub fn new(
-        environment: Arc<Environment>,
-        durability: Arc<Durability>,
-        flushers: Arc<Flushers>,
-        wakers: Arc<Wakers>,
-    ) -> Failure {
-        Failure { environment, durability, flushers, wakers }
-    }
-
     /// A write or flush failed: from here on nothing is acknowledged.
     pub fn fail(&self, error: Error) {
         self.environment.poison.raise(error);
@@ -34,7 +25,7 @@ impl Failure {
     }
 
     /// The write to `file` of a block of `log` that begins with the record of `csn` failed.
-    pub fn fail_write(&self, file: &dyn File, (log, csn): (LogId, Csn), error: Error) {
+    pub fn fail_write(&self, file: &dyn File, log: LogId, csn: Csn, error: Error) {
         match file.knows_outcome() && error.kind() == ErrorKind::Io {
             true => self.environment.poison.raise_unwritten(error, log, csn),
             false => self.environment.poison.raise(error),

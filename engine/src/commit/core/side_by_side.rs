@@ -110,8 +110,8 @@ fn complete(writes: &Writes, flights: &mut [Option<Flight<'_>>], done: &mut Vec<
     let mut leaders = Vec::with_capacity(done.len());
     for Completion { token, result, .. } in done.iter() {
         if let (Err(error), Some(Some(flight))) = (result, flights.get(*token as usize)) {
-            let begin = (flight.leader.log().id, flight.first_csn);
-            writes.failure.fail_write(&*flight.file, begin, error.duplicate());
+            let log = flight.leader.log().id;
+            writes.failure.fail_write(&*flight.file, log, flight.first_csn, error.duplicate());
         }
     }
     writes.fail_if_any_failed(done);

@@ -236,7 +236,7 @@ impl Writes {
             |error| if planted::is(Bug::FailedWriteRetried) { block.file.flush() } else { Err(error) };
         match written.or_else(retry) {
             Ok(()) => under_way.end(self.complete(log, block.sequence, block.buffer, begun)),
-            Err(error) => self.failure.fail_write(&*block.file, (log.id, block.first_csn), error),
+            Err(error) => self.failure.fail_write(&*block.file, log.id, block.first_csn, error),
         }
     }
 

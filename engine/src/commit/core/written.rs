@@ -156,7 +156,7 @@ impl Writes {
         self.count_submitted(log, block.len, &self.environment.metrics.unflushed_writes);
         let SealedBlock { file, offset, buffer, len, sequence, first_csn, last_csn, .. } = block;
         if let Err(error) = file.write_at(offset, &buffer[..len]) {
-            return self.failure.fail_write(&*file, (log.id, first_csn), error);
+            return self.failure.fail_write(&*file, log.id, first_csn, error);
         }
         if planted::is(Bug::WrittenCountsAsDurable) {
             self.complete(log, sequence, buffer, begun);
@@ -188,7 +188,7 @@ impl Writes {
             match flush.run() {
                 Ok(()) => self.complete_flushed(log, &flush.blocks, begun),
                 Err((block, error)) => {
-                    self.failure.fail_write(&*block.file, (log.id, block.first_csn), error);
+                    self.failure.fail_write(&*block.file, log.id, block.first_csn, error);
                 }
             }
             drop(under_way);

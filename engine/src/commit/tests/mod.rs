@@ -304,7 +304,7 @@ impl World {
         let memory = mapped.and_then(|mapped| {
             let left = LogMemory::look(Arc::new(mapped)).expect("ours");
             let MemoryState::Formatted(DATABASE, left) = left else { panic!("{left:?}") };
-            find(&left, (Epoch(1), Csn::ZERO), SegmentId(1 << 30)).expect("readable")
+            find(&left, Epoch(1), Csn::ZERO, SegmentId(1 << 30)).expect("readable")
         });
         let options = crate::log::ScanOptions {
             database: DATABASE,

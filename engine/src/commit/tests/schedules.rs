@@ -49,7 +49,7 @@ impl Explored {
     }
 
     fn is_by_page(&self) -> bool {
-        self.world.commit.durability.is_by_page()
+        self.world.commit.durability.has_fragments()
     }
 
     fn pending(&self, durability: Durability, waits: bool) -> Pending {

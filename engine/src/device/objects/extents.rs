@@ -28,6 +28,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The bytes of an object that is to be uploaded.
+struct Upload {
+    number: u64,
+    body: Bytes,
+}
+
 /// The engine's name for the file.
 const PATH: &str = "pages/data";
 /// Pending bytes, in extents, at which a write waits.
@@ -236,7 +242,7 @@ impl Extents {
     }
 
     /// Makes an object of pending bytes that no upload has, at most about an extent's worth.
-    fn assemble(&self, state: &mut State) -> Option<(u64, Bytes)> {
+    fn assemble(&self, state: &mut State) -> Option<Upload> {
         if state.idle_bytes == 0 {
             return None;
         }
@@ -252,10 +258,10 @@ impl Extents {
         }
         state.idle_bytes -= body.len() as u64;
         state.uploads.insert(number, body.len() as u64);
-        Some((number, body.into()))
+        Some(Upload { number, body: body.into() })
     }
 
-    fn start(self: &Arc<Self>, (number, body): (u64, Bytes)) {
+    fn start(self: &Arc<Self>, Upload { number, body }: Upload) {
         let id = ObjectId { epoch: self.epoch, number };
         if planted::is(Bug::ExtentNamedEarly) {
             let request = Request::Put { name: id.pages_name(), body, condition: Condition::Always };

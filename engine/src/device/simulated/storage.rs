@@ -277,7 +277,7 @@ impl SimulatedStorage {
     pub(super) fn change(&self, kind: OperationKind, path: &str, offset: u64, change: Change) -> Result<()> {
         let (mut fate, releases) = self.fate(kind, path, offset, change.bytes());
         if let Ok(Fate::Mishap(mishap)) = fate {
-            self.delay_operation((mishap, releases), path, offset, Some(&change))?;
+            self.delay_operation(mishap, releases, path, offset, Some(&change))?;
         }
         let delay = {
             let mut disk = self.shared.disk.lock();
@@ -303,7 +303,7 @@ impl SimulatedStorage {
     pub(super) fn inspect(&self, kind: OperationKind, path: &str, offset: u64, bytes: usize) -> Result<()> {
         let (fate, releases) = self.fate(kind, path, offset, bytes);
         if let Fate::Mishap(mishap) = fate? {
-            self.delay_operation((mishap, releases), path, offset, None)?;
+            self.delay_operation(mishap, releases, path, offset, None)?;
             if mishap == MishapKind::Rot {
                 self.shared.disk.lock().rot(path, offset, bytes);
             }
@@ -353,7 +353,8 @@ impl SimulatedStorage {
     /// time the mishap struck: a thread that sees the strike may release the operation at once.
     fn delay_operation(
         &self,
-        (mishap, releases): (MishapKind, u64),
+        mishap: MishapKind,
+        releases: u64,
         path: &str,
         offset: u64,
         change: Option<&Change>,

@@ -19,7 +19,7 @@ use crate::log::segment::Segment;
 ///
 /// # Errors
 /// `Unsupported` for records that this build does not know.
-pub fn find(memory: &LogMemory, (epoch, covered): (Epoch, Csn), id: SegmentId) -> Result<Option<Segment>> {
+pub fn find(memory: &LogMemory, epoch: Epoch, covered: Csn, id: SegmentId) -> Result<Option<Segment>> {
     let file = MemoryStorage::new().segments().create(id)?;
     let mut len = 0;
     for buffer in 0..memory.layout.buffers {

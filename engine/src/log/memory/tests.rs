@@ -67,7 +67,7 @@ fn record(csn: u64, epoch: u32, body: &[u8]) -> Vec<u8> {
 
 fn found(memory: &LogMemory, covered: u64) -> Option<Segment> {
     memory.make_durable();
-    find(memory, (Epoch(3), Csn(covered)), SegmentId(9)).expect("readable")
+    find(memory, Epoch(3), Csn(covered), SegmentId(9)).expect("readable")
 }
 
 fn headers(segment: Option<&Segment>) -> Vec<BlockHeader> {
@@ -275,7 +275,7 @@ fn records_of_other_epochs_or_below_the_last_block_are_ignored() {
     buffers.insert(buffer, BLOCK_HEADER_BYTES, &record(41, 3, b"next"), Csn(41));
     assert_eq!(headers(found(&memory, 0).as_ref())[0].previous_csn, Csn(40));
     assert!(found(&memory, 41).is_none(), "the checkpoint has it");
-    let later = find(&memory, (Epoch(4), Csn(0)), SegmentId(9)).expect("readable");
+    let later = find(&memory, Epoch(4), Csn(0), SegmentId(9)).expect("readable");
     assert!(later.is_none(), "a recovery has moved the blocks of epoch 3");
 }
 

@@ -42,7 +42,7 @@ impl World {
 fn writes_of_owner_and_helpers_complete_in_any_order() {
     loom::model(|| {
         let mut lot = ParkingLot::new();
-        (1..=3).for_each(|n| lot.depart(n, (Csn(n), Csn(n)), None, None));
+        (1..=3).for_each(|n| lot.depart(n, Csn(n), Csn(n), None, None));
         let world = Arc::new(World {
             lot: Mutex::new(lot),
             durable: AtomicU64::new(0),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 #[test]
 fn what_lands_early_waits_for_what_was_before_it() {
     let mut lot = ParkingLot::new();
-    (1..=3).for_each(|n| lot.depart(n, (Csn(10 * n), Csn(10 * n + 5)), None, None));
+    (1..=3).for_each(|n| lot.depart(n, Csn(10 * n), Csn(10 * n + 5), None, None));
     assert_eq!(lot.complete(3), None);
     assert_eq!(lot.complete(9), None, "never departed");
     assert_eq!(lot.complete(2), None);
@@ -20,7 +20,7 @@ proptest! {
     #[test]
     fn the_frontier_is_the_gap_free_prefix(order in Just((1..=20u64).collect::<Vec<_>>()).prop_shuffle()) {
         let mut lot = ParkingLot::new();
-        (1..=20).for_each(|n| lot.depart(n, (Csn(n), Csn(n)), None, None));
+        (1..=20).for_each(|n| lot.depart(n, Csn(n), Csn(n), None, None));
         let (mut completed, mut frontier) = (std::collections::BTreeSet::new(), 0);
         for sequence in order {
             completed.insert(sequence);

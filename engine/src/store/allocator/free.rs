@@ -165,16 +165,16 @@ impl FreeSpace {
 
     /// Takes at most `most` adjacent free blocks, or `None` if the file must grow first.
     pub fn allocate_run(&mut self, most: u64) -> Option<(BlockNumber, u64)> {
-        let run = self.bitmap.take_run(most)?;
-        self.occupy(run);
-        Some(run)
+        let (first, len) = self.bitmap.take_run(most)?;
+        self.occupy(first, len);
+        Some((first, len))
     }
 
     /// As [`FreeSpace::allocate_run`], of blocks before `bound`, for relocated images.
     pub fn allocate_before(&mut self, bound: u64, most: u64) -> Option<(BlockNumber, u64)> {
-        let run = self.bitmap.take_run_before(bound, most)?;
-        self.occupy(run);
-        Some(run)
+        let (first, len) = self.bitmap.take_run_before(bound, most)?;
+        self.occupy(first, len);
+        Some((first, len))
     }
 
     /// Frees a block that nothing refers to (F2), or one image of a pack, whose last image frees
@@ -243,7 +243,7 @@ impl FreeSpace {
         let lifetime = Lifetime { created: 0, gone: lost.map_or(committed, |reader| reader + 1) };
         let Some(generation) = self.pins.needing(lifetime) else { return };
         while let Some((first, len)) = self.bitmap.take_any_run(u64::MAX) {
-            self.occupy((first, len));
+            self.occupy(first, len);
             (first.0..first.0 + len)
                 .for_each(|number| self.keep(generation, Held { block: BlockNumber(number), lifetime }));
         }
@@ -291,7 +291,7 @@ impl FreeSpace {
         self.fills.occupy(block);
     }
 
-    fn occupy(&mut self, (first, len): (BlockNumber, u64)) {
+    fn occupy(&mut self, first: BlockNumber, len: u64) {
         (first.0..first.0 + len).for_each(|number| self.fills.occupy(BlockNumber(number)));
     }
 }

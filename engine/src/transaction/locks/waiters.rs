@@ -240,7 +240,8 @@ impl Waiters {
     pub fn wait(
         &self,
         waiter: &Waiter,
-        (table, access): (InTable<'_>, &Access<'_>),
+        table: InTable<'_>,
+        access: &Access<'_>,
         place: &mut Option<Place>,
         look: &Look<'_>,
     ) -> Result<()> {

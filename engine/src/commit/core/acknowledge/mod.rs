@@ -25,6 +25,7 @@ pub mod out_of_order;
 use super::axes::Axes;
 use super::durability::Durability;
 use super::environment::Environment;
+use super::failure::Failure;
 use super::flushers::Flushers;
 use super::levels;
 use super::log_writer::LogWriter;
@@ -53,8 +54,10 @@ pub const GRACE: Duration = Duration::from_millis(1);
 struct Waiting {
     queue: PendingQueue,
     out_of_order: OutOfOrder,
-    /// This log's durable CSN, and the version of all logs, when a worker last looked.
-    looked: [AtomicU64; 2],
+    /// This log's durable CSN when a worker last looked.
+    durable_csn_seen: AtomicU64,
+    /// The version of all logs when a worker last looked.
+    version_seen: AtomicU64,
     /// The newest CSN that was acknowledged before it was durable, at a level that allows it.
     returned_early: AtomicU64,
 }
@@ -89,27 +92,23 @@ pub struct Acknowledgments {
 }
 
 impl Acknowledgments {
-    pub fn new(
-        environment: Arc<Environment>,
-        durability: Arc<Durability>,
-        flushers: Arc<Flushers>,
-        wakers: Arc<Wakers>,
-        axes: &Axes,
-        entries: usize,
-    ) -> Acknowledgments {
+    /// The acknowledgments of the logs that `failure` stops, with `entries` in the queue of each.
+    pub fn new(failure: &Failure, axes: &Axes, entries: usize) -> Acknowledgments {
+        let Failure { environment, durability, flushers, wakers } = failure;
         let waiting = || Waiting {
             queue: PendingQueue::new(axes.queue, entries),
             out_of_order: OutOfOrder::default(),
-            looked: [AtomicU64::new(0), AtomicU64::new(0)],
+            durable_csn_seen: AtomicU64::new(0),
+            version_seen: AtomicU64::new(0),
             returned_early: AtomicU64::new(0),
         };
         Acknowledgments {
             waiting: durability.logs.iter().map(|_| waiting()).collect(),
             newest: AtomicU64::new(durability.watermark.get().0.saturating_sub(1)),
-            environment,
-            durability,
-            flushers,
-            wakers,
+            environment: environment.clone(),
+            durability: durability.clone(),
+            flushers: flushers.clone(),
+            wakers: wakers.clone(),
             acknowledger: axes.acknowledger,
             group: axes.acknowledgment_group,
             passes_out_of_order: axes.dependency == Dependency::Exact,
@@ -135,7 +134,7 @@ impl Acknowledgments {
     }
 
     /// Queues a transaction without a thread. The caller has asked for room.
-    pub fn push(&self, log: LogId, (csn, dsn): (Csn, Csn), pending: &Pending, latch: &LogGuard<'_>) {
+    pub fn push(&self, log: LogId, csn: Csn, dsn: Csn, pending: &Pending, latch: &LogGuard<'_>) {
         let Pending { predecessors, begun, ready, .. } = *pending;
         self.of(log).queue.push(Entry { csn, dsn, begun, ready, predecessors }, latch);
     }
@@ -237,12 +236,14 @@ impl Acknowledgments {
     }
 
     fn has_changed(&self, log: &LogWriter, version: u64) -> bool {
-        let (looked, now) = (&self.of(log.id).looked, [log.log.durable_csn().0, version]);
-        let news = looked.iter().zip(now).any(|(looked, now)| looked.load(Ordering::Relaxed) != now);
-        if news {
-            looked.iter().zip(now).for_each(|(looked, now)| looked.store(now, Ordering::Relaxed));
+        let (seen, durable_csn) = (self.of(log.id), log.log.durable_csn().0);
+        let has_changed = seen.durable_csn_seen.load(Ordering::Relaxed) != durable_csn
+            || seen.version_seen.load(Ordering::Relaxed) != version;
+        if has_changed {
+            seen.durable_csn_seen.store(durable_csn, Ordering::Relaxed);
+            seen.version_seen.store(version, Ordering::Relaxed);
         }
-        news
+        has_changed
     }
 
     fn acknowledge_logs(&self, logs: &[LogWriter], wait: bool) -> bool {

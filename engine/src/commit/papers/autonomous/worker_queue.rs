@@ -94,7 +94,8 @@ impl WorkerQueue {
     fn with<R>(
         &self,
         log: &LogWriter,
-        (environment, depth): (&Environment, usize),
+        environment: &Environment,
+        depth: usize,
         f: impl FnOnce(&mut dyn WriteQueue) -> Result<R>,
     ) -> Result<R> {
         let mut place = self.queue.lock();
@@ -174,7 +175,7 @@ impl WorkerQueues {
         let durable = !planted::is(Bug::LogWriteNotDurable);
         let request = WriteRequest { file, offset, buffer, len, durable, token: sequence };
         let mut is_in_flight = false;
-        let submitted = queue.with(log, (environment, self.depth), |queue| {
+        let submitted = queue.with(log, environment, self.depth, |queue| {
             let before = queue.in_flight();
             let submitted = queue.submit(request);
             is_in_flight = queue.in_flight() > before;
@@ -236,7 +237,7 @@ impl QueuedWrites for WorkerQueues {
     fn reap(&self, writes: &Writes, log: &LogWriter, wait: bool) -> bool {
         let (environment, queue) = (&*writes.environment, self.of(log));
         let mut done = Vec::new();
-        if let Err(error) = queue.with(log, (environment, self.depth), |queue| queue.reap(wait, &mut done)) {
+        if let Err(error) = queue.with(log, environment, self.depth, |queue| queue.reap(wait, &mut done)) {
             writes.failure.fail(error);
         }
         let any = !done.is_empty();

@@ -44,6 +44,13 @@ pub(super) struct Azure {
     pub is_open: bool,
 }
 
+/// An object, and where it lies.
+pub(super) struct Object<'a> {
+    pub place: &'a Place,
+    pub name: &'a str,
+    pub path: Path,
+}
+
 /// A request of our own.
 struct Own<'a> {
     kind: RequestKind,
@@ -115,7 +122,8 @@ impl Azure {
     }
 
     /// Creates an object that takes appends: see the module's text.
-    pub async fn create(&self, place: &Place, name: &str, path: &Path, body: &Bytes) -> Outcome {
+    pub async fn create(&self, object: &Object<'_>, body: &Bytes) -> Outcome {
+        let Object { place, name, ref path } = *object;
         let kind = RequestKind::Put;
         let headers =
             vec![(BLOB_TYPE, "AppendBlob".into()), (IF_NONE_MATCH, "*".into()), (CONTENT_LENGTH, "0".into())];
@@ -128,7 +136,7 @@ impl Azure {
             Err(failure) if failure.kind != FailureKind::Refused => return Err(failure),
             Err(_) | Ok(_) => {}
         }
-        match self.append(place, kind, (name, path), 0, body, None).await {
+        match self.append(object, kind, 0, body, None).await {
             // Another one has removed it in between.
             Err(failure) if failure.kind == FailureKind::Absent => {
                 Err(Failure { kind: FailureKind::Again, ..failure })
@@ -140,13 +148,13 @@ impl Azure {
     /// Appends to an object that has exactly `offset` bytes. `kind` is for the text of a failure.
     pub async fn append(
         &self,
-        place: &Place,
+        object: &Object<'_>,
         kind: RequestKind,
-        (name, path): (&str, &Path),
         offset: u64,
         body: &Bytes,
         version: Option<&Version>,
     ) -> Outcome {
+        let Object { place, name, ref path } = *object;
         let mut headers = vec![(OFFSET, offset.to_string()), (CONTENT_LENGTH, body.len().to_string())];
         headers.extend(version.map(|version| (IF_MATCH, version.0.clone())));
         let query = Some("comp=appendblock");

@@ -3,7 +3,7 @@
 use super::super::client::{Page, Place, age_of, empty_read};
 use super::super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 use super::super::store::Outcome;
-use super::azure::Azure;
+use super::azure::{Azure, Object};
 use super::failure::{failure, may_be_behind_the_end};
 use bytes::Bytes;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
@@ -12,13 +12,6 @@ use object_store::{
     GetOptions, GetRange, ObjectMeta, ObjectStore, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 use std::ops::Range;
-
-/// An object, and where it lies.
-struct Object<'a> {
-    place: &'a Place,
-    name: &'a str,
-    path: Path,
-}
 
 impl Azure {
     /// Sends a request once. Lists have [`Azure::page`].
@@ -29,10 +22,9 @@ impl Azure {
         let (name, path) = (object.name, &object.path);
         match request {
             Request::Put { body, condition, .. } => self.put(&object, body, condition).await,
-            Request::Create { body, .. } => self.create(place, name, path, body).await,
+            Request::Create { body, .. } => self.create(&object, body).await,
             Request::Append { offset, body, version, .. } => {
-                let kind = RequestKind::Append;
-                self.append(place, kind, (name, path), *offset, body, version.as_ref()).await
+                self.append(&object, RequestKind::Append, *offset, body, version.as_ref()).await
             }
             Request::Get { range, .. } => self.get(&object, range.clone()).await,
             Request::Head { .. } => self.head(&object, RequestKind::Head).await,

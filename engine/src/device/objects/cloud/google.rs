@@ -53,6 +53,13 @@ pub(super) struct Google {
     pub is_open: bool,
 }
 
+/// What a request is about, for the text of its failure.
+#[derive(Clone, Copy)]
+struct What<'a> {
+    kind: RequestKind,
+    name: &'a str,
+}
+
 impl Google {
     /// # Errors
     /// The settings are wrong or incomplete.
@@ -119,12 +126,12 @@ impl Google {
             (CONTENT_TYPE, "application/octet-stream".to_string()),
             (CONTENT_LENGTH, body.len().to_string()),
         ];
-        let what = (RequestKind::Put, name);
+        let what = What { kind: RequestKind::Put, name };
         let sent = self.send(place, what, Method::POST, url, headers, body.clone()).await;
         // A put needs nothing but the bucket.
         let response = sent.map_err(|failure| no_bucket(place, what, failure))?;
         let described = described(response).await;
-        let described = described.ok_or_else(|| place.say(FailureKind::Unknown, what.0, name, NO_JSON))?;
+        let described = described.ok_or_else(|| place.say(FailureKind::Unknown, what.kind, name, NO_JSON))?;
         Ok(Reply { len: body.len() as u64, ..reply_of(&described) })
     }
 
@@ -138,7 +145,7 @@ impl Google {
             let last = range.end.min(i64::MAX as u64).saturating_sub(1);
             (RANGE, format!("bytes={}-{last}", range.start))
         });
-        let what = (RequestKind::Get, name);
+        let what = What { kind: RequestKind::Get, name };
         let sent = self.request(place, what, Method::GET, url, headers.collect(), Bytes::new()).await?;
         let response = match self.http.execute(sent).await {
             Ok(response) => response,
@@ -149,7 +156,7 @@ impl Google {
                         let head = self.head(place, RequestKind::Get, name, key).await;
                         empty_read(place, name, range.start, head)
                     }
-                    None => Err(failure(place, what.0, name, &error)),
+                    None => Err(failure(place, what.kind, name, &error)),
                 };
             }
         };
@@ -159,7 +166,7 @@ impl Google {
         let age =
             header(DATE).and_then(|text| seconds_of(&text)).zip(written).map(|(now, written)| now - written);
         let age = age.map(|age| Duration::from_secs(u64::try_from(age).unwrap_or(0)));
-        let fail = |why| Err(place.say(FailureKind::Unknown, what.0, name, why));
+        let fail = |why| Err(place.say(FailureKind::Unknown, what.kind, name, why));
         let Ok(body) = response.into_body().bytes().await else {
             return fail("the connection ended before the last byte");
         };
@@ -178,7 +185,7 @@ impl Google {
     /// Asks for length and version.
     pub async fn head(&self, place: &Place, kind: RequestKind, name: &str, key: &str) -> Outcome {
         let url = self.url(None, Some(key), &[]);
-        let sent = self.send(place, (kind, name), Method::GET, url, Vec::new(), Bytes::new()).await?;
+        let sent = self.send(place, What { kind, name }, Method::GET, url, Vec::new(), Bytes::new()).await?;
         let described = described(sent).await;
         let described = described.ok_or_else(|| place.say(FailureKind::Unknown, kind, name, NO_JSON))?;
         Ok(reply_of(&described))
@@ -187,7 +194,7 @@ impl Google {
     /// Removes an object; an absent one is no failure.
     pub async fn delete(&self, place: &Place, name: &str, key: &str) -> Outcome {
         let url = self.url(None, Some(key), &[]);
-        let what = (RequestKind::Delete, name);
+        let what = What { kind: RequestKind::Delete, name };
         match self.send(place, what, Method::DELETE, url, Vec::new(), Bytes::new()).await {
             Err(failure) if failure.kind != FailureKind::Absent => Err(failure),
             _ => Ok(Reply::default()),
@@ -204,11 +211,11 @@ impl Google {
     ) -> std::result::Result<Page, Failure> {
         let mut query = vec![("prefix", prefix), ("fields", "items(name,size),nextPageToken")];
         query.extend(after.map(|token| ("pageToken", token)));
-        let what = (RequestKind::List, name);
+        let what = What { kind: RequestKind::List, name };
         let url = self.url(None, None, &query);
         let sent = self.send(place, what, Method::GET, url, Vec::new(), Bytes::new()).await;
         let response = sent.map_err(|failure| no_bucket(place, what, failure))?;
-        let unclear = || place.say(FailureKind::Unknown, what.0, name, NO_JSON);
+        let unclear = || place.say(FailureKind::Unknown, what.kind, name, NO_JSON);
         let described = described(response).await.ok_or_else(unclear)?;
         let listed = described["items"].as_array().into_iter().flatten().map(|item| {
             let key = item["name"].as_str().ok_or_else(unclear)?;
@@ -237,7 +244,7 @@ impl Google {
     async fn request(
         &self,
         place: &Place,
-        (kind, name): (RequestKind, &str),
+        What { kind, name }: What<'_>,
         method: Method,
         url: Option<Url>,
         headers: Vec<(HeaderName, String)>,
@@ -261,25 +268,25 @@ impl Google {
     async fn send(
         &self,
         place: &Place,
-        what: (RequestKind, &str),
+        what: What<'_>,
         method: Method,
         url: Option<Url>,
         headers: Vec<(HeaderName, String)>,
         body: Bytes,
     ) -> std::result::Result<HttpResponse, Failure> {
         let request = self.request(place, what, method, url, headers, body).await?;
-        self.http.execute(request).await.map_err(|error| failure(place, what.0, what.1, &error))
+        self.http.execute(request).await.map_err(|error| failure(place, what.kind, what.name, &error))
     }
 }
 
 const NO_JSON: &str = "the answer is no description of an object";
 
 /// A put or a list that misses something misses the bucket.
-fn no_bucket(place: &Place, (kind, name): (RequestKind, &str), failure: Failure) -> Failure {
+fn no_bucket(place: &Place, what: What<'_>, failure: Failure) -> Failure {
     match failure.kind {
         FailureKind::Absent => {
             let why = "there is no such bucket; create the bucket, or correct its name and the endpoint";
-            place.say(FailureKind::Denied, kind, name, why)
+            place.say(FailureKind::Denied, what.kind, what.name, why)
         }
         _ => failure,
     }

@@ -60,7 +60,7 @@ impl World {
                 check_commits: &|| Ok(()),
             };
             let table = InTable { id: TableId(1), name: &self.name, locks: &self.locks };
-            if let Err(error) = self.waiters.wait(waiter, (table, &access), &mut place, &look) {
+            if let Err(error) = self.waiters.wait(waiter, table, &access, &mut place, &look) {
                 break Err(error);
             }
         };
@@ -116,7 +116,7 @@ fn a_wait_checks_for_a_panic() {
     let table = InTable { id: TableId(1), name: &world.name, locks: &world.locks };
     let error = world
         .waiters
-        .wait(&World::waiter(me, 1, LONG), (table, &access), &mut place, &look)
+        .wait(&World::waiter(me, 1, LONG), table, &access, &mut place, &look)
         .expect_err("the check fails");
     assert_eq!(error.kind(), ErrorKind::Poisoned);
 }
@@ -254,7 +254,7 @@ fn a_woken_request_is_passed_a_few_times_only() {
     let mut place = None;
     world
         .waiters
-        .wait(&World::waiter(ids[0], 1, LONG), (table, &access), &mut place, &look)
+        .wait(&World::waiter(ids[0], 1, LONG), table, &access, &mut place, &look)
         .expect("nothing blocks it");
     for _ in 0..PASSES {
         assert_eq!(world.waiters.ahead_of(ids[1], TableId(1), &access, None, &|_| false), []);
