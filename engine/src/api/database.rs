@@ -394,7 +394,7 @@ impl Database {
     pub fn flush(&self) -> Result<()> {
         let _inside = self.enter()?;
         if let Some(commit) = self.inner.system.committed.running() {
-            commit.flush_all()?;
+            commit.waits().flush_all()?;
         }
         // Versions that were kept until their transactions were durable can be given back.
         self.inner.system.versions.collect_all();

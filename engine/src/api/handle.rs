@@ -74,7 +74,7 @@ impl CommitHandle {
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn wait(&self) -> Result<()> {
         self.commit.process().check()?;
-        self.commit.wait(self.tickets(), None)
+        self.commit.waits().wait(self.tickets(), None)
     }
 
     /// Waits at most `timeout` until the transaction is committed. `Ok(false)` means not yet.
@@ -83,7 +83,7 @@ impl CommitHandle {
     /// `OutcomeUnknown` if a write or flush failed.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<bool> {
         self.commit.process().check()?;
-        match self.commit.wait(self.tickets(), Some(timeout)) {
+        match self.commit.waits().wait(self.tickets(), Some(timeout)) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::Timeout => Ok(false),
             Err(error) => Err(error),
@@ -101,7 +101,7 @@ impl Future for CommitHandle {
         }
         // In turn: the waker waits at the first ticket that is not committed.
         for ticket in first.iter().chain(&*others) {
-            match commit.poll(*ticket, context.waker(), waker) {
+            match commit.waits().poll(*ticket, context.waker(), waker) {
                 Some(Ok(())) => {}
                 Some(failed) => return Poll::Ready(failed),
                 None => return Poll::Pending,

@@ -192,7 +192,7 @@ impl Checkpointer {
     }
 
     pub(super) fn poison_on_panic(&self) -> PoisonOnPanic<'_> {
-        self.system.commit().inside("a thread that made a checkpoint")
+        self.system.commit().failure().guard("a thread that made a checkpoint")
     }
 
     /// Waits for a running checkpoint, and refuses all further writes: the database is closed.

@@ -83,7 +83,7 @@ impl Checkpointer {
         let _span = tracing::info_span!("checkpoint", closing = mode.closed_log.is_some()).entered();
         // Under the lock of `published`: a thread that waited for it sees an earlier panic.
         let _inside = self.poison_on_panic();
-        self.system.commit().check_whole()?;
+        self.system.commit().failure().check_whole()?;
         // If the database was closed while this checkpoint waited, it would be marked as not
         // closed.
         published.check_open()?;
@@ -150,7 +150,7 @@ impl Checkpointer {
     /// Stage 3: waits until everything up to C is committed, then writes the mapping and flushes.
     fn wait_durable(&self, written: PagesWritten) -> Result<FinishedCheckpoint> {
         // Rule 3: nothing up to C may be lost once the log before C is gone.
-        self.system.commit().wait_watermark(written.csn)?;
+        self.system.commit().waits().wait_watermark(written.csn)?;
         self.system.commit().feed_source().write_history(written.csn)?;
         written.open.finish()
     }
@@ -171,7 +171,7 @@ impl Checkpointer {
             if close { csn } else { self.system.commit().chunks().cover(csn).max(manifest.covered) };
         // A thread that panicked may have left half a change in the pages, and no longer keeps its
         // chunks.
-        self.system.commit().check_whole()?;
+        self.system.commit().failure().check_whole()?;
         (manifest.checkpoint, manifest.covered) = (csn, covered);
         (manifest.next_csn, manifest.next_table) = (csn.next(), next_table);
         manifest.store = finished.root().clone();

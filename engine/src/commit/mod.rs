@@ -4,7 +4,7 @@
 //! ([`Commit::precommit`]): under its log's latch it draws a CSN and appends its redo record to a
 //! log buffer. From here on it cannot abort; its effects are visible, and its locks are released.
 //! Nothing is durable yet, so a transaction that reads or overwrites its versions depends on it. If
-//! the thread waits ([`Commit::finish`]), it causes a write of its log, as the protocol says, or
+//! the thread waits ([`Commit::waits`]), it causes a write of its log, as the protocol says, or
 //! sleeps until another thread has written. If not, the transaction is queued, and a flusher or a
 //! worker writes. A write takes everything that was appended so far. When it has completed, the
 //! transaction is *hardened*: the log's durable prefix has passed its record. The watermark W is
@@ -60,12 +60,10 @@ pub use start::Start;
 pub use views::{Inspection, Listing, LogSpace, Progress};
 
 use crate::base::clock::Nanos;
-use crate::base::settings::{Append, Durability as Level, Settings};
-use crate::base::{Csn, Error, ErrorKind, LogId, Result};
+use crate::base::settings::{Append, Settings};
+use crate::base::{Error, LogId, Result};
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
-use std::task::Waker;
-use std::time::Duration;
 
 use core::acknowledge::Acknowledgments;
 use core::append::{AppendNow, AppendPath, Appending};
@@ -248,115 +246,12 @@ impl Commit {
         }
     }
 
-    /// Waits until a transaction that pre-committed with [`Pending::waits`] is committed, and
-    /// counts it. Returns the time.
-    ///
-    /// # Errors
-    /// `OutcomeUnknown` if a write or flush failed.
-    pub fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<Nanos> {
-        self.waiting.finish(ticket, pending)
-    }
-
-    /// Waits until a transaction of level written that pre-committed is written, and once in
-    /// `durable_every` commits until it is durable. Returns the time.
-    ///
-    /// # Errors
-    /// `OutcomeUnknown` if a write or flush failed.
-    pub fn finish_written(&self, ticket: Ticket) -> Result<Nanos> {
-        self.waiting.finish_written(ticket)
-    }
-
-    /// Returns the level that a transaction of `level` has: written is durable where it would save
-    /// nothing.
-    #[inline]
-    #[must_use]
-    pub fn effective_level(&self, level: Level) -> Level {
-        self.waiting.written.effective(level)
-    }
-
-    /// Waits until the transactions of all `tickets` are committed, at most `timeout`.
-    ///
-    /// # Errors
-    /// `OutcomeUnknown` if a write or flush failed; `Timeout`: then it may be waited for again.
-    pub fn wait(&self, tickets: impl IntoIterator<Item = Ticket>, timeout: Option<Duration>) -> Result<()> {
-        let (deadline, _inside) =
-            (self.environment.deadline(timeout), self.inside("a thread that waited for a commit"));
-        tickets.into_iter().try_for_each(|ticket| self.waiting.await_committed(ticket, deadline))
-    }
-
-    /// Waits at level durable until everything that a read-write transaction without writes read is
-    /// committed, and counts it.
-    ///
-    /// # Errors
-    /// `Poisoned` if a write or flush failed.
-    pub fn finish_read_only(&self, pending: &Pending) -> Result<()> {
-        self.waiting.finish_read_only(pending)
-    }
-
-    /// Waits at level durable until everything that an aborted transaction observed is committed,
-    /// because its caller learns something of it.
-    ///
-    /// # Errors
-    /// `Poisoned` if that can no longer become durable.
-    pub fn acknowledge_observed(&self, pending: &Pending) -> Result<()> {
-        self.waiting.acknowledge_observed(pending)
-    }
-
     /// Queues a transaction without a record, to be counted when what it read is committed.
     ///
     /// # Errors
     /// As [`Commit::precommit`].
     pub fn enqueue_read_only(&self, log: LogId, pending: &Pending) -> Result<()> {
         self.appending.enqueue_read_only(log, pending)
-    }
-
-    /// Returns the tickets that a transaction without a record, queued from `log`, waits for.
-    #[must_use]
-    pub fn tickets_of_reader(&self, log: LogId, pending: &Pending) -> Vec<Ticket> {
-        let ticket = |dsn, is_exact| Ticket { log, csn: Csn::ZERO, dsn, is_exact };
-        match pending.predecessors.all() {
-            Some(read) if self.durability.lists_predecessors() => {
-                read.iter().map(|csn| ticket(*csn, true)).collect()
-            }
-            _ => vec![ticket(pending.dsn, false)],
-        }
-    }
-
-    /// For a future: the outcome if it is known; otherwise `waker` is woken when it is, instead of
-    /// the one that was left at `place`, and the writes that this needs are caused.
-    pub fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
-        self.waiting.poll(ticket, waker, place)
-    }
-
-    /// Waits until `csn`, whose version a transaction read, is committed. Causes the writes this
-    /// needs (rule 5). From then on it counts as acknowledged.
-    ///
-    /// # Errors
-    /// `Poisoned` if a write or flush failed; `InvalidArgument` if it was never drawn.
-    pub fn wait_committed(&self, csn: Csn) -> Result<()> {
-        self.waiting.await_version(csn)?;
-        self.acknowledgments.acknowledged_up_to(csn);
-        Ok(())
-    }
-
-    /// Waits until every CSN up to `csn` is durable, causing the writes that takes. From then on
-    /// they count as acknowledged.
-    ///
-    /// # Errors
-    /// `Poisoned` if a write or flush failed.
-    pub fn wait_watermark(&self, csn: Csn) -> Result<()> {
-        self.waiting.await_settled(csn, ErrorKind::Poisoned)?;
-        self.acknowledgments.acknowledged_up_to(csn);
-        if self.medium.is_durable_memory() {
-            // A thread that fences for others acknowledges nothing.
-            self.acknowledgments.publish();
-        }
-        Ok(())
-    }
-
-    /// Has the flushers write, now, what W needs to pass `csn`: see `Waiting::hasten`.
-    pub fn hasten(&self, csn: Csn, is_urgent: bool) -> bool {
-        self.waiting.hasten(csn, is_urgent)
     }
 
     /// Lets another owner map the memory of the log buffers, after [`Commit::close`].
@@ -390,14 +285,6 @@ impl Commit {
         }
     }
 
-    /// Makes everything that was drawn so far durable. From then on it counts as acknowledged.
-    ///
-    /// # Errors
-    /// `Poisoned` if a write or flush failed, now or earlier.
-    pub fn flush_all(&self) -> Result<()> {
-        self.waiting.flush_all()
-    }
-
     /// The first failed write or flush, if there was one.
     #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
     pub(super) fn poisoned(&self) -> Option<Error> {
@@ -422,6 +309,20 @@ impl Commit {
         mut preparing: impl FnMut() -> bool + Send,
     ) -> Result<Option<Ticket>> {
         self.appending.precommit_fragments(fragments, pending, &mut preparing)
+    }
+
+    /// Returns the calls that wait for commits.
+    #[inline]
+    #[must_use]
+    pub fn waits(&self) -> &Waiting {
+        &self.waiting
+    }
+
+    /// Returns the calls about the end of all commits: by a failure, or by a panic.
+    #[inline]
+    #[must_use]
+    pub fn failure(&self) -> &Failure {
+        &self.failure
     }
 
     /// Returns how far commits have come.
@@ -466,34 +367,6 @@ impl Commit {
     #[must_use]
     pub fn chunks(&self) -> ChunkLog<'_> {
         ChunkLog { appending: &self.appending, pins: &self.pins }
-    }
-
-    /// Returns a guard for the calling thread's work inside the engine. If a panic drops the guard,
-    /// commits stop, and the error names `role`.
-    #[inline]
-    pub fn inside(&self, role: &'static str) -> PoisonOnPanic<'_> {
-        self.failure.guard(role)
-    }
-
-    /// Stops commits, because the thread or task named `role` panicked inside the engine.
-    pub fn panicked(&self, role: &str) {
-        self.failure.panicked(role);
-    }
-
-    /// Refuses to make memory durable after a panic, which may have left something half done.
-    ///
-    /// # Errors
-    /// `Poisoned`.
-    pub fn check_whole(&self) -> Result<()> {
-        self.environment.poison.check_whole()
-    }
-
-    /// Fails if no transaction can commit any more.
-    ///
-    /// # Errors
-    /// `Poisoned`.
-    pub fn check_commits(&self) -> Result<()> {
-        self.environment.poison.check()
     }
 }
 

@@ -68,7 +68,7 @@ impl ActiveTransaction {
     /// `Busy` at the limit of open transactions.
     pub fn begin(system: &Arc<TransactionSystem>, options: TransactionOptions) -> Result<ActiveTransaction> {
         let begun = system.clock.now();
-        let durability = system.commit().effective_level(options.durability);
+        let durability = system.commit().waits().effective_level(options.durability);
         let options = TransactionOptions { durability, ..options };
         system.versions.throttle();
         let id = system.descriptors.take()?;

@@ -78,13 +78,13 @@ impl ActiveTransaction {
         let _span = tracing::debug_span!("commit", waits = true).entered();
         let system = self.system.clone();
         let commit = system.commit();
-        let _inside = commit.inside(USER);
+        let _inside = commit.failure().guard(USER);
         let waits = self.options.durability == Durability::Durable;
         match self.precommit(&system, waits)? {
             Precommitted::Written(ticket, pending, to_collect, late) => {
                 let committed = match pending.durability {
-                    _ if pending.waits => Some(commit.finish(ticket, &pending)?),
-                    Durability::Written => Some(commit.finish_written(ticket)?),
+                    _ if pending.waits => Some(commit.waits().finish(ticket, &pending)?),
+                    Durability::Written => Some(commit.waits().finish_written(ticket)?),
                     _ => None,
                 };
                 if let Some(late) = late {
@@ -97,7 +97,7 @@ impl ActiveTransaction {
                 Ok(ticket.csn)
             }
             Precommitted::ReadOnly(pending) => {
-                commit.finish_read_only(&pending)?;
+                commit.waits().finish_read_only(&pending)?;
                 commit.worked(pending.begun);
                 Ok(Csn::ZERO)
             }
@@ -116,7 +116,7 @@ impl ActiveTransaction {
         }
         let system = self.system.clone();
         let commit = system.commit();
-        let _inside = commit.inside(USER);
+        let _inside = commit.failure().guard(USER);
         Ok(match self.precommit(&system, false)? {
             Precommitted::Written(ticket, pending, to_collect, _) => {
                 commit.end_of_transaction(ticket.log, pending.begun, pending.ready, None);
@@ -128,7 +128,7 @@ impl ActiveTransaction {
                 let log = system.log_of_thread();
                 commit.enqueue_read_only(log, &pending)?;
                 commit.worked(pending.begun);
-                Submitted::ReadOnly(commit.tickets_of_reader(log, &pending))
+                Submitted::ReadOnly(commit.waits().tickets_of_reader(log, &pending))
             }
         })
     }

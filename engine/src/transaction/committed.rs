@@ -112,14 +112,14 @@ impl Committed {
     #[inline]
     #[must_use]
     pub fn inside(&self, thread: &'static str) -> Option<PoisonOnPanic<'_>> {
-        self.running().map(|commit| commit.inside(thread))
+        self.running().map(|commit| commit.failure().guard(thread))
     }
 
     /// Poisons the database because `thread` panicked inside the engine: nothing is acknowledged
     /// after that.
     pub fn panicked(&self, thread: &str) {
         if let Some(commit) = self.running() {
-            commit.panicked(thread);
+            commit.failure().panicked(thread);
         }
     }
 
@@ -128,7 +128,7 @@ impl Committed {
     /// # Errors
     /// `Poisoned` after a panic inside the engine.
     pub fn check_whole(&self) -> Result<()> {
-        self.running().map_or(Ok(()), |commit| commit.check_whole())
+        self.running().map_or(Ok(()), |commit| commit.failure().check_whole())
     }
 
     /// Fails if no transaction can commit any more.
@@ -136,7 +136,7 @@ impl Committed {
     /// # Errors
     /// `Poisoned`.
     pub fn check_commits(&self) -> Result<()> {
-        self.running().map_or(Ok(()), |commit| commit.check_commits())
+        self.running().map_or(Ok(()), |commit| commit.failure().check_commits())
     }
 
     /// Returns the newest CSN that was drawn; 0 during recovery.
@@ -183,7 +183,7 @@ impl Committed {
     /// `Poisoned`; `InvalidArgument` if `csn` was never drawn.
     pub fn wait(&self, csn: Csn) -> Result<()> {
         match self.running() {
-            Some(commit) => commit.wait_committed(csn),
+            Some(commit) => commit.waits().wait_committed(csn),
             None if csn <= self.newest_at_rest() => Ok(()),
             None => Err(never_drawn(csn)),
         }
@@ -194,7 +194,7 @@ impl Committed {
     /// # Errors
     /// `Poisoned`.
     pub fn wait_up_to(&self, csn: Csn) -> Result<()> {
-        self.running().map_or(Ok(()), |commit| commit.wait_watermark(csn))
+        self.running().map_or(Ok(()), |commit| commit.waits().wait_watermark(csn))
     }
 }
 

@@ -182,10 +182,10 @@ impl ActiveTransaction {
         let (system, pending) = (self.system.clone(), self.pending(true));
         drop(self);
         let commit = system.commit();
-        let _inside = commit.inside(USER);
+        let _inside = commit.failure().guard(USER);
         match pending.durability {
             Durability::Durable | Durability::Written if !planted::is(Bug::ErrorNotAwaited) => {
-                commit.acknowledge_observed(&pending)
+                commit.waits().acknowledge_observed(&pending)
             }
             _ => Ok(()),
         }
@@ -244,7 +244,7 @@ impl Drop for ActiveTransaction {
             match self.system.descriptors.progress(self.id) {
                 Progress::Active => {
                     let system = self.system.clone();
-                    let _inside = system.commit().inside("a thread that took a transaction back");
+                    let _inside = system.commit().failure().guard("a thread that took a transaction back");
                     self.abort_open();
                 }
                 stopped => self.end_after_panic(stopped),

@@ -106,7 +106,7 @@ impl TransactionSystem {
                 return Err(error);
             }
         };
-        self.committed.commit().finish(ticket, &pending)?;
+        self.committed.commit().waits().finish(ticket, &pending)?;
         Ok(table)
     }
 
@@ -123,7 +123,7 @@ impl TransactionSystem {
             Ok(Some(committed))
         });
         let (ticket, pending) = self.once_durable(name, dropped)?;
-        self.committed.commit().finish(ticket, &pending).map(drop)
+        self.committed.commit().waits().finish(ticket, &pending).map(drop)
     }
 
     /// Gives a table another name, durably. Its users continue.
@@ -141,7 +141,7 @@ impl TransactionSystem {
         });
         let of_new_name = renamed.as_ref().is_err_and(|error| error.kind() == ErrorKind::AlreadyExists);
         let (ticket, pending) = self.once_durable(if of_new_name { new_name } else { name }, renamed)?;
-        self.committed.commit().finish(ticket, &pending).map(drop)
+        self.committed.commit().waits().finish(ticket, &pending).map(drop)
     }
 
     /// Gives a table types, durably: with `replace` in place of those that it may have, otherwise
@@ -163,7 +163,7 @@ impl TransactionSystem {
         });
         let (table, committed) = self.once_durable(name, set)?;
         match committed {
-            Some((ticket, pending)) => drop(self.committed.commit().finish(ticket, &pending)?),
+            Some((ticket, pending)) => drop(self.committed.commit().waits().finish(ticket, &pending)?),
             None => self.committed.wait(table.named_csn())?,
         }
         Ok(table)
@@ -192,7 +192,7 @@ impl TransactionSystem {
         let taken = Taken(&self.descriptors, self.descriptors.take()?);
         // Dropped first: a panic must poison the database before a checkpoint that waits for the
         // descriptor continues.
-        let _inside = self.committed.commit().inside("a thread that changed the catalog");
+        let _inside = self.committed.commit().failure().guard("a thread that changed the catalog");
         let now = self.clock.now();
         let pending = Pending {
             dsn: Pending::EVERYTHING,

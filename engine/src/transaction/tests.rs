@@ -111,7 +111,7 @@ fn an_orphaned_change_is_invisible_and_blocks_no_writer() {
         put(&system, &table, key, b"again").expect("the row is free");
         assert_eq!(get(&system, &table, key), Some(b"again".to_vec()));
     }
-    system.commit().flush_all().expect("memory");
+    system.commit().waits().flush_all().expect("memory");
     // The next writers gave the orphaned versions back.
     must_give_all_back(&system);
 }
@@ -179,7 +179,7 @@ fn after_a_failed_rollback_writes_are_refused_and_others_run() {
         assert_eq!(get(&system, &table, key), None);
         put(&system, &table, key, b"other").expect("the row is free");
     }
-    system.commit().flush_all().expect("no panic");
+    system.commit().waits().flush_all().expect("no panic");
 }
 
 /// A call panicked after it had changed the page and before it had noted the change. Ending the
@@ -200,14 +200,14 @@ fn after_a_panic_in_a_call_others_see_the_value_before() {
         });
         std::panic::catch_unwind(half_done).expect_err("it panics");
         // While it is still there.
-        system.commit().check_whole().expect_err("nothing is acknowledged, and no checkpoint made");
+        system.commit().failure().check_whole().expect_err("nothing is acknowledged, and no checkpoint made");
         if commits {
             assert_eq!(tx.commit_async().expect_err("the outcome is unknown").kind(), ErrorKind::Poisoned);
         } else {
             drop(tx);
         }
         assert_eq!(get(&system, &table, b"a"), Some(b"old".to_vec()));
-        system.commit().check_whole().expect_err("nothing is acknowledged after that");
+        system.commit().failure().check_whole().expect_err("nothing is acknowledged after that");
     }
 }
 
@@ -237,7 +237,7 @@ fn a_writer_without_memory_waits_for_a_checkpoint() {
             n += 1;
             put(&system, &table, b"k", &n.to_le_bytes().repeat(125)).expect("it waits");
             // No other thread holds versions that are not durable.
-            system.commit().flush_all().expect("memory");
+            system.commit().waits().flush_all().expect("memory");
         }
     });
     // A snapshot may live for ever, so no writer waits for one. It keeps a version of every row.
@@ -413,7 +413,7 @@ fn more_rows_than_can_be_deleted(system: &Arc<TransactionSystem>, table: &Arc<Ta
     let rows = 2 * (VERSION_BYTES as usize / KEY_BYTES) as u32;
     for n in 0..rows {
         put(system, table, &long_key(n), b"").expect("no snapshot keeps versions");
-        system.commit().flush_all().expect("memory");
+        system.commit().waits().flush_all().expect("memory");
     }
     rows
 }

@@ -260,7 +260,7 @@ impl VersionStore {
             return false;
         }
         let (bytes, most) = self.slots.bytes();
-        self.committed.running().is_none_or(|commit| commit.hasten(newest, bytes >= most / 4))
+        self.committed.running().is_none_or(|commit| commit.waits().hasten(newest, bytes >= most / 4))
     }
 
     /// Notes that a snapshot of `csn` has ended, which may have kept many versions.

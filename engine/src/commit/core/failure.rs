@@ -5,7 +5,7 @@ use super::environment::Environment;
 use super::flushers::Flushers;
 use super::poison::panic_of;
 use super::waiters::Wakers;
-use crate::base::{Csn, Error, ErrorKind, LogId};
+use crate::base::{Csn, Error, ErrorKind, LogId, Result};
 use crate::device::File;
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ pub struct Failure {
 
 impl Failure {
     /// A write or flush failed: from here on nothing is acknowledged.
-    pub fn fail(&self, error: Error) {
+    pub(in crate::commit) fn fail(&self, error: Error) {
         self.environment.poison.raise(error);
         self.stop();
     }
 
     /// The write to `file` of a block of `log` that begins with the record of `csn` failed.
-    pub fn fail_write(&self, file: &dyn File, log: LogId, csn: Csn, error: Error) {
+    pub(in crate::commit) fn fail_write(&self, file: &dyn File, log: LogId, csn: Csn, error: Error) {
         match file.knows_outcome() && error.kind() == ErrorKind::Io {
             true => self.environment.poison.raise_unwritten(error, log, csn),
             false => self.environment.poison.raise(error),
@@ -48,8 +48,24 @@ impl Failure {
         self.fail(panic_of(role));
     }
 
+    /// Refuses to make memory durable after a panic, which may have left something half done.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn check_whole(&self) -> Result<()> {
+        self.environment.poison.check_whole()
+    }
+
+    /// Fails if no transaction can commit any more.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn check_commits(&self) -> Result<()> {
+        self.environment.poison.check()
+    }
+
     /// Wakes every thread and future that waits.
-    pub fn wake_all(&self) {
+    pub(in crate::commit) fn wake_all(&self) {
         for log in &self.durability.logs {
             log.event.notify_all();
             log.full.notify_all();
@@ -60,7 +76,8 @@ impl Failure {
         self.wakers.wake(|_| true);
     }
 
-    /// The calling thread works inside the engine until the result is dropped.
+    /// Returns a guard for the calling thread's work inside the engine. If a panic drops the guard,
+    /// commits stop, and the error names `role`.
     #[inline]
     pub fn guard(&self, role: &'static str) -> PoisonOnPanic<'_> {
         PoisonOnPanic { failure: self, role, unwinding: std::thread::panicking() }

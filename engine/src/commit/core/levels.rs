@@ -5,7 +5,7 @@
 //! | durable | never by a timer: the committer causes the write | at once, or an interval after the last write |
 //! | bounded loss | the same | before the loss window has passed |
 //! | written | it writes without a flush ([`super::written`]); durable as bounded loss | as bounded loss |
-//! | lazy | the same | never of its own accord; see `Commit::hasten` |
+//! | lazy | the same | never of its own accord; see `Waiting::hasten` |
 //!
 //! Levels differ only in when a write is caused. Every write of a log block takes everything that
 //! the log holds, and is durable unless a committer of level written caused it. So a shared flush

@@ -50,7 +50,7 @@ pub struct Pending {
     pub begun: Nanos,
     /// When it asked to commit.
     pub ready: Nanos,
-    /// Its thread calls `Commit::finish` next, so that no other thread need write or count
+    /// Its thread calls `Waiting::finish` next, so that no other thread need write or count
     /// it.
     pub waits: bool,
     /// Its thread keeps locks until the commit is durable.

@@ -39,20 +39,23 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// See the module's text.
 pub struct Waiting {
-    pub environment: Arc<Environment>,
-    pub durability: Arc<Durability>,
-    pub acknowledgments: Arc<Acknowledgments>,
-    pub writes: Arc<Writes>,
-    pub medium: Arc<dyn Medium>,
-    pub protocol: Arc<dyn Protocol>,
-    pub written: Written,
+    pub(in crate::commit) environment: Arc<Environment>,
+    pub(in crate::commit) durability: Arc<Durability>,
+    pub(in crate::commit) acknowledgments: Arc<Acknowledgments>,
+    pub(in crate::commit) writes: Arc<Writes>,
+    pub(in crate::commit) medium: Arc<dyn Medium>,
+    pub(in crate::commit) protocol: Arc<dyn Protocol>,
+    pub(in crate::commit) written: Written,
     /// A waiting committer has an entry in the queue, too, with which it is counted.
-    pub queues_waiters: bool,
+    pub(in crate::commit) queues_waiters: bool,
 }
 
 impl Waiting {
-    /// Waits until a transaction of level written, whose thread has just appended it, is written.
-    /// Returns the time.
+    /// Waits until a transaction of level written, whose thread has just appended it, is written,
+    /// and once in `durable_every` commits until it is durable. Returns the time.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if a write or flush failed.
     pub fn finish_written(&self, ticket: Ticket) -> Result<Nanos> {
         if self.written.wait(ticket)? {
             self.await_committed(ticket, None)?;
@@ -63,6 +66,9 @@ impl Waiting {
     /// Waits until a transaction whose thread has just appended it is committed, and counts it. A
     /// thread that holds locks waits for no group-commit cohort, which may be blocked by the locks.
     /// Returns the time.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if a write or flush failed.
     pub fn finish(&self, ticket: Ticket, pending: &Pending) -> Result<Nanos> {
         self.demand_others(ticket);
         self.protocol.wait(ticket, !pending.holds_locks, None)?;
@@ -81,6 +87,9 @@ impl Waiting {
 
     /// Waits at level durable until everything that a transaction without writes read is committed,
     /// and counts it.
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or flush failed.
     pub fn finish_read_only(&self, pending: &Pending) -> Result<()> {
         self.acknowledge_observed(pending)?;
         if matches!(pending.durability, Level::Durable | Level::Written) {
@@ -89,8 +98,11 @@ impl Waiting {
         Ok(())
     }
 
-    /// Waits at level durable until everything that a transaction observed is committed. From then
-    /// on that counts as acknowledged.
+    /// Waits at level durable until everything that a transaction observed is committed, because
+    /// its caller learns something of it. From then on that counts as acknowledged.
+    ///
+    /// # Errors
+    /// `Poisoned` if that can no longer become durable.
     pub fn acknowledge_observed(&self, pending: &Pending) -> Result<()> {
         if pending.durability == Level::Written && !planted::is(Bug::ReaderNotAwaited) {
             self.written.await_up_to(pending.dsn)?;
@@ -111,8 +123,64 @@ impl Waiting {
         Ok(())
     }
 
+    /// Returns the level that a transaction of `level` has: written is durable where it would save
+    /// nothing.
+    #[inline]
+    #[must_use]
+    pub fn effective_level(&self, level: Level) -> Level {
+        self.written.effective(level)
+    }
+
+    /// Returns the tickets that a transaction without a record, queued from `log`, waits for.
+    #[must_use]
+    pub fn tickets_of_reader(&self, log: LogId, pending: &Pending) -> Vec<Ticket> {
+        let ticket = |dsn, is_exact| Ticket { log, csn: Csn::ZERO, dsn, is_exact };
+        match pending.predecessors.all() {
+            Some(read) if self.durability.lists_predecessors() => {
+                read.iter().map(|csn| ticket(*csn, true)).collect()
+            }
+            _ => vec![ticket(pending.dsn, false)],
+        }
+    }
+
+    /// Waits until the transactions of all `tickets` are committed, at most `timeout`.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if a write or flush failed; `Timeout`: then it may be waited for again.
+    pub fn wait(&self, tickets: impl IntoIterator<Item = Ticket>, timeout: Option<Duration>) -> Result<()> {
+        let deadline = self.environment.deadline(timeout);
+        let _inside = self.writes.failure.guard("a thread that waited for a commit");
+        tickets.into_iter().try_for_each(|ticket| self.await_committed(ticket, deadline))
+    }
+
+    /// Waits until `csn`, whose version a transaction read, is committed. Causes the writes this
+    /// needs (rule 5). From then on it counts as acknowledged.
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or flush failed; `InvalidArgument` if it was never drawn.
+    pub fn wait_committed(&self, csn: Csn) -> Result<()> {
+        self.await_version(csn)?;
+        self.acknowledgments.acknowledged_up_to(csn);
+        Ok(())
+    }
+
+    /// Waits until every CSN up to `csn` is durable, causing the writes that takes. From then on
+    /// they count as acknowledged.
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or flush failed.
+    pub fn wait_watermark(&self, csn: Csn) -> Result<()> {
+        self.await_settled(csn, ErrorKind::Poisoned)?;
+        self.acknowledgments.acknowledged_up_to(csn);
+        if self.medium.is_durable_memory() {
+            // A thread that fences for others acknowledges nothing.
+            self.acknowledgments.publish();
+        }
+        Ok(())
+    }
+
     /// Waits until the transaction of `ticket` is committed.
-    pub fn await_committed(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
+    pub(in crate::commit) fn await_committed(&self, ticket: Ticket, deadline: Option<Nanos>) -> Result<()> {
         self.demand_others(ticket);
         self.protocol.wait(ticket, false, deadline)?;
         self.await_others(ticket, deadline)
@@ -128,14 +196,14 @@ impl Waiting {
     }
 
     /// Waits until W is above `csn`, and causes the writes this needs.
-    pub fn await_settled(&self, csn: Csn, kind: ErrorKind) -> Result<()> {
+    pub(in crate::commit) fn await_settled(&self, csn: Csn, kind: ErrorKind) -> Result<()> {
         let done = || csn < self.durability.watermark.get();
         self.await_progress(kind, None, &done, &|| self.advance_watermark(csn))
     }
 
     /// Waits until `csn`, which may not be drawn yet, is durable in a segment. Returns false at the
     /// deadline, or when the database is closed.
-    pub fn await_durable(&self, csn: Csn, deadline: Option<Nanos>) -> Result<bool> {
+    pub(in crate::commit) fn await_durable(&self, csn: Csn, deadline: Option<Nanos>) -> Result<bool> {
         let environment = &self.environment;
         loop {
             let woken = environment.progress.ticket();
@@ -166,7 +234,7 @@ impl Waiting {
     }
 
     /// Waits until everything up to `csn`, which is durable, is durable in segments.
-    pub fn await_in_segments(&self, csn: Csn) -> Result<()> {
+    pub(in crate::commit) fn await_in_segments(&self, csn: Csn) -> Result<()> {
         let environment = &self.environment;
         loop {
             let woken = environment.progress.ticket();
@@ -181,7 +249,7 @@ impl Waiting {
     }
 
     /// Returns a CSN below which everything is durable in segments.
-    pub fn watermark_in_segments(&self) -> Csn {
+    pub(in crate::commit) fn watermark_in_segments(&self) -> Csn {
         self.medium.watermark_in_segments().unwrap_or_else(|| self.durability.watermark.get())
     }
 
@@ -200,14 +268,17 @@ impl Waiting {
         })
     }
 
-    /// Waits until everything that was drawn is durable.
+    /// Waits until everything that was drawn is durable. From then on it counts as acknowledged.
+    ///
+    /// # Errors
+    /// `Poisoned` if a write or flush failed, now or earlier.
     pub fn flush_all(&self) -> Result<()> {
         self.await_settled(self.durability.watermark.newest_drawn(), ErrorKind::Poisoned)?;
         self.environment.poison.check()
     }
 
     /// Waits until `csn`, whose version a transaction read, is committed.
-    pub fn await_version(&self, csn: Csn) -> Result<()> {
+    pub(in crate::commit) fn await_version(&self, csn: Csn) -> Result<()> {
         let done = || self.durability.is_committed(csn);
         if done() {
             return Ok(());
@@ -245,7 +316,7 @@ impl Waiting {
     }
 
     /// Tries to advance W past `csn`. Returns false if other threads are at it.
-    pub fn advance_watermark(&self, csn: Csn) -> bool {
+    pub(in crate::commit) fn advance_watermark(&self, csn: Csn) -> bool {
         if self.medium.drain_behind(csn) {
             return true;
         }
@@ -311,7 +382,7 @@ impl Waiting {
     }
 
     /// Has the flushers write, now, what the transaction of `ticket` needs besides its own record.
-    pub fn demand_others(&self, ticket: Ticket) {
+    pub(in crate::commit) fn demand_others(&self, ticket: Ticket) {
         if self.medium.drain_for(ticket) {
             return;
         }
@@ -363,8 +434,8 @@ impl Waiting {
         hastens
     }
 
-    /// For a future: returns the outcome if it is known; otherwise leaves `waker` and causes the
-    /// writes that are needed.
+    /// For a future: returns the outcome if it is known. Otherwise wakes `waker` when it is, instead
+    /// of the one that was left at `place`, and causes the writes that are needed.
     pub fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
         if let Some(outcome) = self.outcome(ticket) {
             return Some(outcome);

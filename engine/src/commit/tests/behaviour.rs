@@ -82,7 +82,7 @@ fn a_lazy_commit_causes_no_write_until_it_is_awaited() {
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(world.disk.writes(), 0);
         assert!(!world.commit.progress().is_committed(ticket.csn));
-        world.commit.wait_committed(ticket.csn).expect("a reader causes the write");
+        world.commit.waits().wait_committed(ticket.csn).expect("a reader causes the write");
         assert!(world.durable_csns().contains(&ticket.csn));
     }
 }
@@ -111,7 +111,7 @@ fn waiting_for_ones_own_asynchronous_commit_does_not_deadlock() {
         for durability in [Durability::Durable, Durability::BoundedLoss, Durability::Lazy] {
             let world = World::with(settings.clone(), Hooks::default());
             let ticket = world.asynchronous(0, Csn::ZERO, durability).expect("pre-commits");
-            world.commit.wait([ticket], None).expect("commits");
+            world.commit.waits().wait([ticket], None).expect("commits");
             assert!(world.durable_csns().contains(&ticket.csn));
         }
     }
@@ -157,10 +157,10 @@ fn only_the_gap_free_prefix_of_blocks_is_acknowledged() {
     let first = world.precommit(0, pending).expect("pre-commits");
     let second = world.precommit(0, pending).expect("pre-commits");
     // The second committer alone: it has to write the first one's block too before it may return.
-    world.commit.finish(second, &pending).expect("commits");
+    world.commit.waits().finish(second, &pending).expect("commits");
     assert!(world.durable_csns().is_superset(&[first.csn, second.csn].into()));
     assert!(world.commit.progress().is_committed_ticket(first));
-    world.commit.finish(first, &pending).expect("commits");
+    world.commit.waits().finish(first, &pending).expect("commits");
     assert_eq!(world.commit.inspect().metrics().flushes.get(), 2, "flushes are never shared");
 }
 
@@ -175,7 +175,7 @@ fn a_read_only_transaction_waits_for_what_it_read() {
         eventually("both counted", || metrics.of_stage(Stage::Total).len() == 2);
         // The flusher counts one after the other.
         eventually("the writer's latency", || !metrics.of_stage(Stage::Commit).is_empty());
-        world.commit.finish_read_only(&pending).expect("committed already");
+        world.commit.waits().finish_read_only(&pending).expect("committed already");
         assert_eq!(world.commit.inspect().metrics().committed_writers.get(), 1);
         assert_eq!(world.commit.inspect().metrics().of_stage(Stage::Commit).len(), 1, "writers only");
         assert_eq!(world.commit.inspect().metrics().of_stage(Stage::Total).len(), 3);
@@ -204,7 +204,10 @@ fn a_failed_write_reaches_its_batch_and_later_commits() {
         assert_eq!(world.commit.progress().watermark(), Csn(2), "W is frozen");
         assert!(world.commit.progress().is_committed_ticket(before), "what was durable stays committed");
         assert_eq!(world.commit.poisoned().map(|e| e.kind()), Some(ErrorKind::Io));
-        assert_eq!(world.commit.wait_committed(Csn(2)).map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
+        assert_eq!(
+            world.commit.waits().wait_committed(Csn(2)).map_err(|e| e.kind()),
+            Err(ErrorKind::Poisoned)
+        );
         assert_eq!(world.commit.close().map_err(|e| e.kind()), Err(ErrorKind::Poisoned));
     }
 }
@@ -215,7 +218,7 @@ fn an_asynchronous_commit_that_fails_is_reported_to_waiters() {
         let world = World::with(settings, Hooks::default());
         world.disk.fail_from_write(1);
         let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
-        let error = world.commit.wait([ticket], None).expect_err("the disk fails");
+        let error = world.commit.waits().wait([ticket], None).expect_err("the disk fails");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
         assert_eq!(world.commit.inspect().metrics().committed.get(), 0);
     }
@@ -227,10 +230,10 @@ fn wait_gives_up_after_its_timeout_and_may_be_repeated() {
     world.disk.hold();
     let ticket = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     eventually("the flusher is at it", || world.disk.writes() == 1);
-    let error = world.commit.wait([ticket], Some(Duration::from_millis(5))).expect_err("held");
+    let error = world.commit.waits().wait([ticket], Some(Duration::from_millis(5))).expect_err("held");
     assert_eq!(error.kind(), ErrorKind::Timeout);
     world.disk.release();
-    world.commit.wait([ticket], Some(Duration::from_secs(60))).expect("commits");
+    world.commit.waits().wait([ticket], Some(Duration::from_secs(60))).expect("commits");
 }
 
 #[test]
@@ -243,7 +246,7 @@ fn close_flushes_commits_in_flight_and_refuses_new_ones() {
         world.commit.close().expect("closes");
         let durable = world.durable_csns();
         assert!(tickets.iter().all(|t| durable.contains(&t.csn)));
-        assert!(tickets.iter().all(|t| world.commit.wait([*t], None).is_ok()));
+        assert!(tickets.iter().all(|t| world.commit.waits().wait([*t], None).is_ok()));
         assert_eq!(world.commit.inspect().metrics().committed.get(), 3);
         assert_eq!(
             world.blocking(0, Csn::ZERO).map_err(|e| e.kind()).expect_err("closed"),
@@ -267,7 +270,7 @@ fn a_future_is_woken_when_its_transaction_is_committed() {
             let ticket = world.asynchronous(0, Csn::ZERO, level).expect("pre-commits");
             let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
             let mut place = WakerPlace::default();
-            while world.commit.poll(ticket, &waker, &mut place).is_none() {
+            while world.commit.waits().poll(ticket, &waker, &mut place).is_none() {
                 std::thread::park_timeout(Duration::from_secs(5));
             }
             assert!(world.durable_csns().contains(&ticket.csn));
@@ -320,7 +323,7 @@ fn a_full_buffer_is_sealed_and_the_next_one_filled() {
             (0..150 << 10).step_by(600).map(commit).fold(None, |_, ticket| Some(ticket)).expect("some")
         });
         world.disk.release();
-        world.commit.wait([first, last], None).expect("the disk is whole");
+        world.commit.waits().wait([first, last], None).expect("the disk is whole");
         assert_eq!(world.durable_csns().len() as u64, last.csn.0);
     }
 }
@@ -379,7 +382,7 @@ fn queued_writes_no_more_often_than_its_interval() {
     assert!(start.elapsed() >= interval * 4, "{flushes} flushes in {:?}", start.elapsed());
     // A reader is not a committer: it does not wait for the interval.
     let lazy = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
-    world.commit.wait_committed(lazy.csn).expect("commits");
+    world.commit.waits().wait_committed(lazy.csn).expect("commits");
 }
 
 #[test]
@@ -397,7 +400,7 @@ fn workers_acknowledge_their_group_and_the_flusher_the_rest() {
     let tickets: Vec<_> = (0..3)
         .map(|log| world.asynchronous(log, Csn::ZERO, Durability::Lazy).expect("pre-commits"))
         .collect();
-    world.commit.flush_all().expect("the disk is whole");
+    world.commit.waits().flush_all().expect("the disk is whole");
     // It leaves them to workers for a time, which stands still.
     assert_eq!(metrics.committed.get(), 0);
     world.commit.acknowledgments.acknowledge_group(LogId(1));
@@ -429,7 +432,7 @@ fn a_full_queue_holds_up_committers_until_it_has_room() {
     for _ in 0..QUEUE_ENTRIES {
         world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
     }
-    world.commit.flush_all().expect("the disk is whole");
+    world.commit.waits().flush_all().expect("the disk is whole");
     eventually("all are counted", || {
         world.commit.inspect().metrics().committed.get() == QUEUE_ENTRIES as u64
     });
@@ -494,7 +497,7 @@ fn what_a_flush_found_durable_is_acknowledged() {
     let block = writer.take_block().expect("just appended");
     core.writes.write_inline(writer, block, &world.commit.inspect().metrics().leader_flushes);
     assert!(world.commit.progress().newest_acknowledged() < ticket.csn, "it has not published");
-    world.commit.flush_all().expect("the disk is whole");
+    world.commit.waits().flush_all().expect("the disk is whole");
     assert_eq!(world.commit.progress().newest_acknowledged(), ticket.csn);
     drop(lead);
 }
@@ -534,7 +537,7 @@ fn commit_one(world: &World, thread: u32, told: &Mutex<Vec<Ticket>>) -> bool {
         let handle = world.asynchronous(log, world.commit.progress().newest_drawn(), Durability::Durable)?;
         let ticket = world.blocking(log, world.commit.progress().newest_drawn())?;
         told.lock().push(ticket);
-        world.commit.wait([handle], None)?;
+        world.commit.waits().wait([handle], None)?;
         told.lock().push(handle);
         Ok(())
     };
@@ -603,7 +606,7 @@ fn a_shared_flush_serves_and_fails_all_its_logs() {
         (first, tickets)
     };
     let (first, tickets) = begun(&world);
-    world.commit.wait(tickets.into_iter().chain([first]), None).expect("the disk is whole");
+    world.commit.waits().wait(tickets.into_iter().chain([first]), None).expect("the disk is whole");
     assert!(world.commit.inspect().metrics().shared_flushes.get() >= 1);
     assert!(world.disk.writes() < 5, "{} flushes for five blocks", world.disk.writes());
     assert_eq!(world.durable_csns().len(), 5);
@@ -613,7 +616,7 @@ fn a_shared_flush_serves_and_fails_all_its_logs() {
     world.disk.fail_from_write(2);
     let (first, tickets) = begun(&world);
     for ticket in tickets {
-        let error = world.commit.wait([ticket], None).expect_err("the flush fails");
+        let error = world.commit.waits().wait([ticket], None).expect_err("the flush fails");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
         assert!(!world.commit.progress().is_committed_ticket(ticket));
     }

@@ -72,6 +72,6 @@ fn a_failed_write_of_one_log_stops_the_round() {
     world.disk.fail_from_write(world.disk.writes() + 1);
     world.clock.advance(Duration::from_secs(2));
     end(&world, 0);
-    assert!(world.commit.check_commits().is_err());
+    assert!(world.commit.failure().check_commits().is_err());
     assert!(tickets.iter().any(|ticket| !world.commit.progress().is_committed_ticket(*ticket)));
 }

@@ -57,7 +57,7 @@ fn the_holder_of_the_latch_appends_for_a_group() {
         csns.sort_unstable();
         assert_eq!(csns, (2..=1 + MEMBERS as u64).collect::<Vec<_>>());
         assert_eq!(world.commit.inspect().metrics().consolidated.get(), MEMBERS as u64);
-        world.commit.flush_all().expect("the disk is whole");
+        world.commit.waits().flush_all().expect("the disk is whole");
         assert_eq!(world.durable_csns().len(), 1 + MEMBERS);
         eventually("acknowledged", || world.commit.inspect().metrics().committed.get() == 1 + MEMBERS as u64);
     }
@@ -95,7 +95,7 @@ fn a_panic_of_the_holder_leaves_the_outcome_unknown() {
     assert!(members.iter().all(unknown), "{members:?}");
     // The record of the holder is whole, and nothing is left in the array.
     assert_eq!((waiting(&world), world.commit.progress().newest_drawn()), (0, Csn(1)));
-    world.commit.flush_all().expect("the disk is whole");
+    world.commit.waits().flush_all().expect("the disk is whole");
     assert_eq!(world.durable_csns().len(), 1);
 }
 
@@ -117,7 +117,7 @@ fn members_without_room_wait_for_it_alone() {
             });
         }
     });
-    world.commit.flush_all().expect("the disk is whole");
+    world.commit.waits().flush_all().expect("the disk is whole");
     assert!(world.commit.inspect().metrics().backpressure_waits.get() > 0, "no record had to wait");
     assert_eq!(world.commit.progress().newest_drawn(), Csn(8 * each));
     assert_eq!(world.durable_csns().len() as u64, 8 * each);

@@ -25,7 +25,7 @@ fn reading(world: &World, read: &[Csn], waits: bool) -> Pending {
 fn committed(world: &World, log: u32, read: &[Csn]) -> Ticket {
     let pending = reading(world, read, true);
     let ticket = world.precommit(log, pending).expect("pre-commits");
-    world.commit.finish(ticket, &pending).expect("commits");
+    world.commit.waits().finish(ticket, &pending).expect("commits");
     ticket
 }
 
@@ -61,7 +61,7 @@ fn a_chain_is_committed_when_its_last_link_is_durable() {
     }
     lazy(&world, 2, &[]);
     assert!(chain.iter().all(|ticket| !world.commit.progress().is_committed_ticket(*ticket)));
-    world.commit.wait_committed(chain[60].csn).expect("commits");
+    world.commit.waits().wait_committed(chain[60].csn).expect("commits");
     assert!(chain.iter().all(|ticket| world.commit.progress().is_committed_ticket(*ticket)));
     let durable = world.durable_csns();
     assert!(chain.iter().all(|ticket| durable.contains(&ticket.csn)));
@@ -100,10 +100,10 @@ fn a_reader_waits_for_each_version_that_it_read() {
     let read = [lazy(&world, 0, &[]).csn, lazy(&world, 1, &[]).csn];
     let pending = reading(&world, &read, false);
     world.commit.enqueue_read_only(LogId(0), &pending).expect("queued");
-    let tickets = world.commit.tickets_of_reader(LogId(0), &pending);
+    let tickets = world.commit.waits().tickets_of_reader(LogId(0), &pending);
     assert_eq!(tickets.len(), 2);
-    world.commit.wait(tickets, None).expect("commits");
-    world.commit.finish_read_only(&pending).expect("committed already");
+    world.commit.waits().wait(tickets, None).expect("commits");
+    world.commit.waits().finish_read_only(&pending).expect("committed already");
     // The straggler is counted, too, if the flusher has run: it writes everything below a lazy
     // commit.
     eventually("all counted", || world.commit.inspect().metrics().of_stage(Stage::Total).len() >= 4);
@@ -120,7 +120,7 @@ fn those_behind_one_that_is_held_up_are_acknowledged() {
     let held_up = world.precommit(0, pending).expect("pre-commits");
     let behind = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     world.disk.release();
-    world.commit.wait([held_up, behind], None).expect("commits");
+    world.commit.waits().wait([held_up, behind], None).expect("commits");
     eventually("all counted", || world.commit.inspect().metrics().committed_writers.get() == 3);
 }
 
@@ -150,7 +150,8 @@ fn run(rule: Dependency, threads: u32, commits: u64) -> World {
                     let pending = reading(world, &read, waits);
                     let ticket = world.precommit(thread % 3, pending).expect("pre-commits");
                     lists.lock().insert(ticket.csn, read);
-                    let waited = waits.then(|| world.commit.finish(ticket, &pending).expect("commits"));
+                    let waited =
+                        waits.then(|| world.commit.waits().finish(ticket, &pending).expect("commits"));
                     if waits && i % 16 == 0 {
                         check(world, &lists.lock(), ticket.csn);
                     }
@@ -160,7 +161,7 @@ fn run(rule: Dependency, threads: u32, commits: u64) -> World {
             });
         }
     });
-    world.commit.flush_all().expect("the disk is whole");
+    world.commit.waits().flush_all().expect("the disk is whole");
     world
 }
 

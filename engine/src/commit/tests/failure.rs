@@ -33,7 +33,7 @@ fn a_write_that_never_completes_is_given_up() {
         let theirs = world.clone();
         let told = in_time(&what, move || {
             eventually("poisoned", || theirs.commit.poisoned().is_some());
-            (ticket, theirs.commit.wait([ticket], None))
+            (ticket, theirs.commit.waits().wait([ticket], None))
         });
         assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
         assert_eq!(told.1.expect_err("unknown").kind(), ErrorKind::OutcomeUnknown, "{what}");
@@ -78,7 +78,7 @@ fn a_panic_in_a_write_wakes_the_waiters_behind_it() {
         let is_kept = |told: &Ticket| durable.contains(&told.csn);
         assert!(told.into_iter().flatten().flatten().all(|told| is_kept(&told)), "{what}");
         assert!(
-            world.commit.check_whole().is_err() && world.commit.progress().is_committed(before.csn),
+            world.commit.failure().check_whole().is_err() && world.commit.progress().is_committed(before.csn),
             "{what}"
         );
     }
@@ -184,7 +184,7 @@ fn what_was_in_a_queue_that_panicked_has_ended() {
     let ends = || {
         let now = world.clock.now();
         world.commit.end_of_transaction(LogId(0), now, now, None);
-        world.commit.flush_all()
+        world.commit.waits().flush_all()
     };
     // It may be the flusher that reaps.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ends));
@@ -225,7 +225,10 @@ fn a_slow_device_is_not_given_up() {
     let theirs = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     eventually("given up", || world.commit.poisoned().is_some());
     world.disk.release();
-    assert_eq!(world.commit.wait([theirs], None).expect_err("unknown").kind(), ErrorKind::OutcomeUnknown);
+    assert_eq!(
+        world.commit.waits().wait([theirs], None).expect_err("unknown").kind(),
+        ErrorKind::OutcomeUnknown
+    );
 }
 
 #[test]

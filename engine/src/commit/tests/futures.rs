@@ -25,7 +25,7 @@ impl World {
     fn polled(&self, waker: &Waker) -> Ticket {
         self.disk.hold();
         let ticket = self.asynchronous(0, Csn::ZERO, Durability::Durable).expect("room");
-        assert!(self.commit.poll(ticket, waker, &mut WakerPlace::default()).is_none());
+        assert!(self.commit.waits().poll(ticket, waker, &mut WakerPlace::default()).is_none());
         ticket
     }
 }
@@ -65,7 +65,7 @@ fn a_waker_is_called_by_the_late_acknowledger() {
     core.acknowledgments.publish();
     let (woken, is_woken) = mpsc::channel();
     let waker = waker(move || woken.send(()).expect("the receiver exists"));
-    assert!(world.commit.poll(second, &waker, &mut WakerPlace::default()).is_none());
+    assert!(world.commit.waits().poll(second, &waker, &mut WakerPlace::default()).is_none());
     // Durable, and not published.
     write(0);
     core.acknowledgments.schedule(levels::NOW);
@@ -91,7 +91,7 @@ fn a_waker_that_blocks_holds_up_other_wakers_only() {
         world.disk.release();
         let theirs = world.clone();
         in_time(&what, move || {
-            theirs.commit.wait([first], None).expect("commits");
+            theirs.commit.waits().wait([first], None).expect("commits");
             theirs.blocking(0, Csn::ZERO).expect("commits");
         });
         assert!(second.try_recv().is_err(), "it is called behind the first");

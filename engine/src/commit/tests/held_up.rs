@@ -35,7 +35,7 @@ fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
     }
     let counted = (metrics.rule_waits.get(), metrics.false_waits.get());
     drop(lead);
-    world.commit.finish(ticket, &pending).expect("commits");
+    world.commit.waits().finish(ticket, &pending).expect("commits");
     counted
 }
 
@@ -56,7 +56,7 @@ fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
     let (core, metrics) = (&world.commit, world.commit.inspect().metrics());
     let pending = world.pending(Csn::ZERO, Durability::Durable, true);
     let ticket = world.precommit(0, pending).expect("pre-commits");
-    world.commit.finish(ticket, &pending).expect("commits");
+    world.commit.waits().finish(ticket, &pending).expect("commits");
     core.acknowledgments
         .count_held_up(ticket.csn, &pending.predecessors, || core.progress().is_committed(ticket.csn));
     assert_eq!((metrics.rule_waits.get(), metrics.false_waits.get()), (1, 0));
@@ -73,7 +73,7 @@ fn beside_an_idle_log(idle_logs: IdleLogs) -> (Duration, u64) {
     for n in 1..=5 {
         let begun = world.clock.now();
         let ticket = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("pre-commits");
-        world.commit.wait([ticket], None).expect("the record is durable, and its dependencies");
+        world.commit.waits().wait([ticket], None).expect("the record is durable, and its dependencies");
         eventually("acknowledged", || committed() == n);
         shortest = shortest.min(world.clock.now().since(begun));
     }
@@ -100,7 +100,7 @@ fn the_next_commit_of_an_idle_log_releases_the_others() {
     };
     let world = World::with(settings, Hooks::default());
     let first = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("pre-commits");
-    world.commit.wait([first], None).expect("commits");
+    world.commit.waits().wait([first], None).expect("commits");
     let rule = world.commit.clocks.as_ref().expect("the rule has clocks");
     let (stragglers, needed) = (rule.stragglers(), rule.clocks().needed_by(first.csn));
     assert!(stragglers.are_behind(needed), "log 0 has no record");

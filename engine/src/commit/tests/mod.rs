@@ -37,7 +37,7 @@ use crate::base::checksum::crc;
 use crate::base::clock::{Clock, Nanos, WaitTimer};
 use crate::base::depth::spread;
 use crate::base::settings::{Acknowledger, Append, Dependency, Durability, Preset, Queue, Writer};
-use crate::base::{Epoch, Gsn, SegmentId};
+use crate::base::{Csn, Epoch, ErrorKind, Gsn, SegmentId};
 use crate::device::Storage;
 use crate::log::memory::LogMemory;
 use crate::log::memory::{MemoryId, MemoryState, find, needed_bytes};
@@ -46,6 +46,8 @@ use crate::sync::Mutex;
 use disk::Disk;
 use mapped::Mapped;
 use std::collections::BTreeSet;
+use std::task::Waker;
+use std::time::Duration;
 
 /// A commit layer, its disk, and the tickets its callers hold.
 pub struct World {
@@ -281,7 +283,7 @@ impl World {
     pub fn blocking(&self, log: u32, dsn: Csn) -> Result<Ticket> {
         let pending = self.pending(dsn, Durability::Durable, true);
         let ticket = self.precommit(log, pending)?;
-        self.commit.finish(ticket, &pending).map(|_| ticket)
+        self.commit.waits().finish(ticket, &pending).map(|_| ticket)
     }
 
     pub fn asynchronous(&self, log: u32, dsn: Csn, durability: Durability) -> Result<Ticket> {

@@ -45,7 +45,7 @@ fn a_drained_log_does_not_take_another_logs_clock() {
     core.durability.rescan();
     assert!(world.commit.progress().watermark() <= volatile.csn);
     // A waiter for it causes the fence.
-    world.commit.wait([volatile], None).expect("commits");
+    world.commit.waits().wait([volatile], None).expect("commits");
     assert!(world.durable_csns().contains(&volatile.csn));
 }
 
@@ -69,7 +69,7 @@ fn what_was_committed_before_a_failure_can_be_read_after_it() {
         };
         core.failure.fail(Error::new(ErrorKind::Io, "a write failed"));
         assert!(world.commit.progress().is_committed_ticket(ticket), "{preset}");
-        world.commit.wait_committed(ticket.csn).unwrap_or_else(|error| panic!("{preset}: {error}"));
+        world.commit.waits().wait_committed(ticket.csn).unwrap_or_else(|error| panic!("{preset}: {error}"));
     }
 }
 
@@ -145,7 +145,7 @@ fn records_of_one_transaction_in_two_logs_are_fenced_once() {
         // Before a waiter could cause a fence.
         let durable = world.durable_csns();
         assert!(durable.contains(&ticket.csn) && durable.contains(&Csn(ticket.csn.0 - 1)), "{durable:?}");
-        world.commit.finish(ticket, &pending).expect("commits");
+        world.commit.waits().finish(ticket, &pending).expect("commits");
         (world.commit.inspect().metrics().fences.get(), world.commit.inspect().metrics().drained.get())
     };
     assert_eq!(fences(None), (1, 0));

@@ -193,7 +193,7 @@ fn blocking_committers_are_woken_and_never_too_early() {
                     true => explored.precommit_divided(pending),
                     false => explored.precommit(log, pending),
                 };
-                world.commit.finish(ticket, &pending).expect("commits");
+                world.commit.waits().finish(ticket, &pending).expect("commits");
                 explored.acknowledged_early(ticket);
             }
         });
@@ -215,9 +215,9 @@ fn waiters_for_lazy_records_are_never_stranded() {
             let handle = explored.precommit(log, pending);
             world.commit.end_of_transaction(LogId(log), world.clock.now(), world.clock.now(), None);
             if thread == 0 {
-                world.commit.wait_committed(handle.csn).expect("commits");
+                world.commit.waits().wait_committed(handle.csn).expect("commits");
             }
-            world.commit.wait([handle], None).expect("commits");
+            world.commit.waits().wait([handle], None).expect("commits");
             explored.acknowledged_early(handle);
             world.clock.advance(Duration::from_micros(300));
         });
@@ -238,7 +238,7 @@ fn a_dependent_of_a_straggler_waits_until_it_is_fenced() {
                 }
                 let pending = explored.pending(Durability::Durable, true);
                 let ticket = explored.precommit(log, pending);
-                world.commit.finish(ticket, &pending).expect("commits");
+                world.commit.waits().finish(ticket, &pending).expect("commits");
                 explored.acknowledged_early(ticket);
             }
         });
@@ -285,7 +285,7 @@ fn a_committer_that_waits_for_its_cohort_is_woken() {
                 if core.writes.schedule.cohort_expected_until(core.durability.log(ticket.log)).is_some() {
                     WAITED.fetch_add(1, Ordering::Relaxed);
                 }
-                world.commit.finish(ticket, &pending).expect("commits");
+                world.commit.waits().finish(ticket, &pending).expect("commits");
                 explored.acknowledged_early(ticket);
             }
             explored.over.fetch_add(1, Ordering::Relaxed);

@@ -73,7 +73,7 @@ fn a_worker_writes_its_neighbours_bytes_in_the_same_write() {
         !world.commit.progress().is_committed(own.csn) && !world.commit.progress().is_committed(first.csn)
     );
     // A waiter for the owner's record reaps the helper's write.
-    world.commit.wait([first], None).expect("commits");
+    world.commit.waits().wait([first], None).expect("commits");
     assert!([own, first, second].iter().all(|ticket| world.commit.progress().is_committed_ticket(*ticket)));
     assert!(world.durable_csns().is_superset(&[own.csn, first.csn, second.csn].into()));
     assert!(world.commit.progress().watermark() > second.csn);
@@ -112,7 +112,7 @@ fn what_is_written_because_it_is_due_takes_neighbours_along() {
     world.clock.advance(Duration::from_secs(2));
     world.end(0);
     assert_eq!((world.unsealed(0), world.unsealed(1)), (0, 0));
-    world.commit.wait([own], None).expect("commits");
+    world.commit.waits().wait([own], None).expect("commits");
     assert!(world.commit.progress().watermark() > own.csn);
 }
 
@@ -131,7 +131,7 @@ fn nothing_is_stolen_behind_a_block_that_is_not_the_newest() {
     all.push(world.fill(1, 0));
     world.clock.advance(Duration::from_secs(2));
     world.end(0);
-    world.commit.wait(all.iter().copied(), None).expect("commits");
+    world.commit.waits().wait(all.iter().copied(), None).expect("commits");
     let csns = all.iter().map(|ticket| ticket.csn).collect();
     assert!(world.durable_csns().is_superset(&csns), "{csns:?}");
     assert!(world.commit.inspect().metrics().stolen_blocks.get() <= 1);
@@ -183,7 +183,7 @@ fn a_stolen_block_that_completes_early_is_parked() {
     assert!(world.commit.progress().is_committed(own.csn), "the helper's own record");
     assert!(core.durability.logs[1].log.durable_csn() < first.csn, "parked behind the owner's own block");
     assert!(!world.commit.progress().is_committed(stolen.csn) && !world.durable_csns().contains(&stolen.csn));
-    world.commit.wait([first], None).expect("commits");
+    world.commit.waits().wait([first], None).expect("commits");
     assert!(
         world.commit.progress().is_committed_ticket(stolen),
         "the thread that completed the first block acknowledged both"
@@ -229,7 +229,7 @@ fn a_failed_write_of_helper_or_owner_reaches_both() {
         world.end(0);
         assert_eq!(world.commit.inspect().metrics().stolen_blocks.get(), 1);
         world.disk.fail_from_write(1);
-        let error = world.commit.wait([tickets[0]], None).expect_err("its write fails");
+        let error = world.commit.waits().wait([tickets[0]], None).expect_err("its write fails");
         assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
         // The other write would succeed now: it is not believed.
         world.disk.fail_from_write(0);
@@ -240,7 +240,7 @@ fn a_failed_write_of_helper_or_owner_reaches_both() {
             drop(lead);
         }
         for ticket in tickets {
-            let error = world.commit.wait([ticket], None).expect_err("nothing is acknowledged");
+            let error = world.commit.waits().wait([ticket], None).expect_err("nothing is acknowledged");
             assert_eq!(error.kind(), ErrorKind::OutcomeUnknown);
             assert!(!world.commit.progress().is_committed(ticket.csn));
         }
@@ -255,7 +255,7 @@ fn close_and_readers_complete_piggybacked_blocks() {
     world.warm(3);
     let (own, theirs) = (world.fill(0, 2100), world.fill(2, 2500));
     world.end(0);
-    world.commit.wait_committed(theirs.csn).expect("a reader finds the helper");
+    world.commit.waits().wait_committed(theirs.csn).expect("a reader finds the helper");
     let (later, stolen) = (world.fill(1, 2100), world.fill(2, 2500));
     world.end(1);
     world.commit.close().expect("closes");

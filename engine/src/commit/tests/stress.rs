@@ -16,7 +16,7 @@ fn run(settings: Settings, threads: u32, commits: u64, delay: Duration) -> World
             scope.spawn(move || committer(world, thread, thread % logs, commits));
         }
     });
-    world.commit.flush_all().expect("the disk is whole");
+    world.commit.waits().flush_all().expect("the disk is whole");
     world
 }
 
@@ -33,9 +33,9 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
                 last = Some(world.asynchronous(log, dsn, level).expect("pre-commits"));
                 None
             }
-            1 => last.inspect(|ticket: &Ticket| world.commit.wait([*ticket], None).expect("commits")),
+            1 => last.inspect(|ticket: &Ticket| world.commit.waits().wait([*ticket], None).expect("commits")),
             2 if dsn > Csn::ZERO => {
-                world.commit.wait_committed(dsn).expect("commits");
+                world.commit.waits().wait_committed(dsn).expect("commits");
                 None
             }
             _ => Some(world.blocking(log, dsn).expect("commits")),
@@ -136,7 +136,7 @@ fn a_slow_device_groups_by_itself() {
     for _ in 0..300 {
         world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
     }
-    world.commit.flush_all().expect("the disk is whole");
+    world.commit.waits().flush_all().expect("the disk is whole");
     assert!(metrics.flushes.get() - flushes <= 30, "it groups by itself");
 }
 
@@ -158,7 +158,7 @@ fn log_buffers_follow_a_device_that_changes_its_speed() {
         eventually("a full buffer", || world.commit.inspect().metrics().backpressure_waits.get() > 0);
         world.disk.release();
     });
-    world.commit.flush_all().expect("the disk is whole");
+    world.commit.waits().flush_all().expect("the disk is whole");
     let longest = world.commit.inspect().log_buffer_bytes();
     assert!(longest > first && longest <= Settings::default().log_buffer_bytes(), "{longest}");
     let mut commits = 0;
