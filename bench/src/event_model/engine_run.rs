@@ -2,7 +2,7 @@
 //! The same as inputs of the model.
 
 use super::costs::Costs;
-use super::input::{ModelInput, Protocol, Release, RowLocks, Rule};
+use super::input::{ModelInput, Protocol, RowLocks};
 use crate::driver::Run;
 use crate::modelled::Figures;
 use crate::place::Place;
@@ -11,7 +11,8 @@ use crate::report::Report;
 use crate::requests::Prices;
 use crate::ycsb::{self, Ycsb};
 use anyhow::{Result, anyhow};
-use quenchdb::{Database, DeviceTrust, Durability, Preset};
+use quenchdb::internals::commit::constants;
+use quenchdb::{Database, Dependency, DeviceTrust, Durability, LockRelease, Preset};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,8 +38,6 @@ const MEMORY_BYTES: u64 = 1 << 30;
 const LOG_BYTES_MAX: u64 = 1 << 50;
 /// Threads that wait for a modelled device compute the last 50 us of a wait.
 const MODELLED_SPIN_NS: f64 = 50_000.0;
-/// Asynchronous commits that wait to be acknowledged, of all logs together, and the least of one.
-const QUEUE_ENTRIES: (usize, usize) = (32_768, 1024);
 
 /// Runs the engine and returns its report.
 ///
@@ -126,14 +125,14 @@ pub(super) fn input_of(run: &EngineRun, costs: &Costs, log_bytes: u64) -> ModelI
     }
     let several = protocol.logs > 1;
     if !several {
-        protocol.rule = Rule::LogOrder;
+        protocol.dependency = Dependency::LogOrder;
     }
     protocol.blocking = blocking;
     protocol.cohort = blocking && !matches!(preset, Preset::PerTransaction | Preset::Queued);
-    let (all, least) = QUEUE_ENTRIES;
-    protocol.queue_entries = (all / protocol.logs).max(least).next_power_of_two();
+    let entries = constants::QUEUE_ENTRIES / protocol.logs;
+    protocol.queue_entries = entries.max(constants::QUEUE_ENTRIES_PER_LOG_MIN).next_power_of_two();
     // A transaction depends on the one before it in its row. The costs contain the row's lock.
-    let rows = RowLocks { rows: ROWS, h: 0.5, release: Release::PreCommit, locked_share: 0.0 };
+    let rows = RowLocks { rows: ROWS, h: 0.5, release: LockRelease::PreCommit, locked_share: 0.0 };
     let spin_ns = if run.directory.is_some() { 0.0 } else { MODELLED_SPIN_NS };
     ModelInput {
         workers: threads,

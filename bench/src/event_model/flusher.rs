@@ -1,8 +1,8 @@
 //! The threads that write logs for others, and the one that only acknowledges.
 
-use super::input::{Acknowledger, Writer};
 use super::world::{NEVER, Next, Stage, World};
 use super::writing::HORIZON_NS;
+use quenchdb::{Acknowledger, Writer};
 
 impl World<'_> {
     /// Returns the logs of flusher `number`.

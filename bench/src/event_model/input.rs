@@ -1,73 +1,9 @@
 //! What the model is asked: workers, processors, a protocol, a device, and the costs of each step.
 
 use super::costs::Costs;
+use quenchdb::internals::commit::constants;
+use quenchdb::{Acknowledger, Dependency, LockRelease, Queue, Writer};
 use serde::{Deserialize, Serialize};
-
-/// Which thread writes a log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Writer {
-    /// Each committer writes its own record, one after the other.
-    Committer,
-    /// The committer that leads a group.
-    Leader,
-    /// One thread for all logs.
-    Background,
-    /// One thread for each log.
-    FlusherPerLog,
-    /// Each worker, without waiting for the device.
-    Worker,
-    /// A record is durable when it is stored in memory that keeps it.
-    Memory,
-}
-
-/// Which thread acknowledges asynchronous commits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Acknowledger {
-    /// The thread that completed the write.
-    Leader,
-    /// A thread that does nothing else, beside the writing one.
-    Background,
-    /// Workers, between two transactions.
-    Workers,
-}
-
-/// What a transaction with a durable record waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Rule {
-    /// Nothing: one log orders transactions.
-    LogOrder,
-    /// All transactions with a lower CSN.
-    Csn,
-    /// All transactions up to the newest that it depends on.
-    Dsn,
-    /// The transaction that it depends on.
-    Exact,
-    /// All with a lower clock, if it touched what another log changed.
-    GsnRfa,
-}
-
-/// The queue of asynchronous commits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Queue {
-    /// Pushing and popping exclude each other.
-    Latched,
-    /// They do not.
-    LockFree,
-}
-
-/// When row locks are released.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Release {
-    /// When the record is in the log's buffer (early lock release).
-    PreCommit,
-    /// When the transaction is committed.
-    Commit,
-}
 
 /// A point on the axes of commit protocols.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -82,7 +18,7 @@ pub struct Protocol {
     /// Which thread acknowledges.
     pub acknowledger: Acknowledger,
     /// The dependency rule.
-    pub rule: Rule,
+    pub dependency: Dependency,
     /// The queue of asynchronous commits.
     pub queue: Queue,
     /// Workers wait for each commit.
@@ -129,7 +65,7 @@ pub struct RowLocks {
     /// Self-similar skew: the share of rows that gets the share 1 - h of the locks; 0.5 is uniform.
     pub h: f64,
     /// When locks are released.
-    pub release: Release,
+    pub release: LockRelease,
     /// The share of a transaction's execution that follows the lock.
     pub locked_share: f64,
 }
@@ -179,7 +115,7 @@ impl Default for Protocol {
             logs: 1,
             writer: Writer::Leader,
             acknowledger: Acknowledger::Leader,
-            rule: Rule::LogOrder,
+            dependency: Dependency::LogOrder,
             queue: Queue::LockFree,
             blocking: true,
             unit_bytes: 16 << 10,
@@ -189,14 +125,14 @@ impl Default for Protocol {
             siblings: 5,
             cohort: true,
             buffer_bytes: 1 << 20,
-            buffers: 4,
+            buffers: constants::BUFFERS as u64,
             in_flight: 2,
             steal_group: 1,
             ack_group: 2,
             ack_odds: 0,
             idle_us: 50.0,
-            queue_entries: 32_768,
-            pace_us: Some(200.0),
+            queue_entries: constants::QUEUE_ENTRIES,
+            pace_us: Some(constants::PACE.as_secs_f64() * 1e6),
         }
     }
 }
@@ -254,17 +190,17 @@ impl Protocol {
             cohort: false,
             ..base.clone()
         };
-        let own_logs = Protocol { logs: workers, rule: Rule::GsnRfa, ..background.clone() };
+        let own_logs = Protocol { logs: workers, dependency: Dependency::GsnRfa, ..background.clone() };
         let worker = Protocol {
             logs: workers,
             writer: Writer::Worker,
             acknowledger: Acknowledger::Workers,
-            rule: Rule::Dsn,
+            dependency: Dependency::Dsn,
             steal_group: workers.min(8),
             ..background.clone()
         };
         // As published: no timer, and rules by clocks.
-        let ours = Protocol { rule: Rule::GsnRfa, interval_us: 1e6, ..worker.clone() };
+        let ours = Protocol { dependency: Dependency::GsnRfa, interval_us: 1e6, ..worker.clone() };
         Some(match name {
             "per-transaction" => Protocol { writer: Writer::Committer, cohort: false, ..base },
             "group" => base,
@@ -276,7 +212,7 @@ impl Protocol {
                 logs: workers,
                 writer: Writer::Memory,
                 acknowledger: Acknowledger::Workers,
-                rule: Rule::Dsn,
+                dependency: Dependency::Dsn,
                 ack_odds: 1,
                 ..background
             },
@@ -298,7 +234,7 @@ impl Protocol {
             name: name.into(),
             logs,
             writer: Writer::FlusherPerLog,
-            rule: if logs > 1 { Rule::Dsn } else { Rule::LogOrder },
+            dependency: if logs > 1 { Dependency::Dsn } else { Dependency::LogOrder },
             blocking: false,
             cohort: false,
             interval_us: 1000.0,

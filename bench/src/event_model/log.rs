@@ -1,6 +1,7 @@
 //! A log: its latch, records that wait, writes in flight, and records that wait to be acknowledged.
 
 use super::record::{Flying, Record};
+use quenchdb::internals::commit::constants;
 use std::collections::VecDeque;
 
 /// A resource that one thread has at a time, in the order of requests. A waiting thread keeps its
@@ -55,10 +56,8 @@ pub(super) struct Cohort {
     pause: u32,
 }
 
-/// A write that takes less is over before a thread is asleep.
-const WRITE_MIN_NS: u64 = 20_000;
-const MISSES: u32 = 2;
-const PAUSE_MAX: u32 = 1024;
+const WRITE_MIN_NS: u64 = constants::WRITE_MIN.as_nanos() as u64;
+const WAIT_MAX_NS: u64 = constants::WAIT_MAX.as_nanos() as u64;
 
 impl Cohort {
     pub(super) fn joined(&mut self, thread: usize) {
@@ -77,17 +76,22 @@ impl Cohort {
             self.misses = 0;
         } else {
             self.misses += 1;
-            if self.misses >= MISSES {
-                self.pause = 1_u32.checked_shl(self.misses).unwrap_or(PAUSE_MAX).min(PAUSE_MAX);
+            if self.misses >= constants::MISSES {
+                self.pause =
+                    1_u32.checked_shl(self.misses).unwrap_or(constants::PAUSE_MAX).min(constants::PAUSE_MAX);
             }
         }
     }
 
     pub(super) fn completed(&mut self, took: u64, now: u64) {
-        self.mean_ns = if self.mean_ns == 0 { took } else { self.mean_ns - self.mean_ns / 8 + took / 8 };
+        self.mean_ns = if self.mean_ns == 0 {
+            took
+        } else {
+            self.mean_ns - self.mean_ns / constants::MEAN_OF + took / constants::MEAN_OF
+        };
         let there = self.arrived;
         let size = std::mem::take(&mut self.on_their_way) + there;
-        self.until = now + self.mean_ns.min(100_000_000);
+        self.until = now + self.mean_ns.min(WAIT_MAX_NS);
         let worthwhile = size > there.max(1) && self.mean_ns >= WRITE_MIN_NS && self.pause == 0;
         self.expected = if worthwhile { size } else { 0 };
     }

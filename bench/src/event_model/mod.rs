@@ -35,7 +35,7 @@ mod tests;
 pub use against::{Against, DEVICES, Devices, Line, Pair, against};
 pub use calibrate::{Calibration, calibrate};
 pub use costs::Costs;
-pub use input::{Acknowledger, ModelInput, Protocol, Queue, Release, RowLocks, Rule, Writer};
+pub use input::{ModelInput, Protocol, RowLocks};
 pub use limits::{Gain, Limits, limits};
 pub use report::{ModelReport, Utilization};
 pub use simulate::run;

@@ -14,10 +14,11 @@
 //! cores take from each other there, and the factor measured on this machine is left out.
 
 use super::costs::Costs;
-use super::input::{Acknowledger, ModelInput, Protocol, Release, RowLocks, Rule};
+use super::input::{ModelInput, Protocol, RowLocks};
 use super::report::ModelReport;
 use super::simulate::run;
 use anyhow::Result;
+use quenchdb::{Acknowledger, Dependency, LockRelease};
 use serde::{Deserialize, Serialize};
 
 /// One point of a series.
@@ -225,7 +226,7 @@ struct Hot {
     reads_only: bool,
 }
 
-fn with_locks(workers: usize, release: Release, hot: Hot, costs: &Costs) -> ModelInput {
+fn with_locks(workers: usize, release: LockRelease, hot: Hot, costs: &Costs) -> ModelInput {
     let locks = RowLocks { rows: hot.rows, h: hot.h, release, locked_share: 0.5 };
     ModelInput {
         workers,
@@ -251,8 +252,8 @@ fn released(
 ) -> Result<Vec<ModelSeries>> {
     let of = |release| move |x: f64| with_locks((x * per_x).round().max(1.0) as usize, release, hot, costs);
     Ok(vec![
-        figure.series(names[0], xs, of(Release::Commit))?,
-        figure.series(names[1], xs, of(Release::PreCommit))?,
+        figure.series(names[0], xs, of(LockRelease::Commit))?,
+        figure.series(names[1], xs, of(LockRelease::PreCommit))?,
     ])
 }
 
@@ -310,12 +311,12 @@ fn early_release<'f>(
         "ELR-F14" => whole(1)?,
         "ELR-F15" => whole(2)?,
         "ELR-F16" => whole(3)?,
-        "ELR-F17" => of_skews(Release::Commit)?,
+        "ELR-F17" => of_skews(LockRelease::Commit)?,
         "ELR-F18" => tpcb(0.5)?,
         "ELR-F19" => tpcb(0.4)?,
         "ELR-F20" => tpcb(0.35)?,
         "ELR-F21" => tpcb(0.2)?,
-        "ELR-F22" => of_skews(Release::PreCommit)?,
+        "ELR-F22" => of_skews(LockRelease::PreCommit)?,
         _ => return Ok(None),
     }))
 }
@@ -416,7 +417,7 @@ fn objects(figure: &Figure<'_>, costs: &Costs) -> Result<Vec<ModelSeries>> {
             let workers = x as usize;
             let mut protocol = Protocol::restricted(workers, if published { 2 } else { 1 }, "restricted");
             if !published && protocol.logs > 1 {
-                protocol.rule = Rule::Csn;
+                protocol.dependency = Dependency::Csn;
             }
             protocol.interval_us = 10_000.0;
             ModelInput {

@@ -1,6 +1,6 @@
 //! The loop over events, and the figures at its end.
 
-use super::input::{ModelInput, RowLocks, Writer};
+use super::input::{ModelInput, RowLocks};
 use super::report::{ModelReport, Utilization};
 use super::world::{Event, Next, Role, World};
 use crate::arrivals::{Arrivals, Clients, Gaps, Rate};
@@ -8,6 +8,7 @@ use crate::latencies::Counted;
 use crate::modelled::Figures;
 use crate::modelled::figures::{Curve, UNLIMITED};
 use anyhow::{Result, anyhow, bail};
+use quenchdb::{Dependency, Writer};
 
 /// Refuses what has no meaning.
 fn check(input: &ModelInput) -> Result<()> {
@@ -20,6 +21,9 @@ fn check(input: &ModelInput) -> Result<()> {
     let costs_nothing = input.costs.execute_ns <= 0.0 && input.rate_tps.is_none();
     if costs_nothing && !input.protocol.blocking {
         bail!("a closed loop of asynchronous transactions that take no time never ends; set execute_ns");
+    }
+    if input.protocol.writer == Writer::Collector || input.protocol.dependency == Dependency::Gsn {
+        bail!("the model has no writer = collector and no dependency = gsn; choose others");
     }
     if let Some(RowLocks { h, locked_share, .. }) = input.locks
         && !(0.0 < h && h <= 0.5 && (0.0..=1.0).contains(&locked_share))

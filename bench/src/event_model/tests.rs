@@ -1,6 +1,7 @@
 //! The model against closed forms.
 
 use super::*;
+use quenchdb::LockRelease;
 
 const DEVICE_500_US: &str = "sim:custom:write=500us";
 /// One write at a time.
@@ -120,7 +121,7 @@ fn closed_loop_stays_within_asymptotic_bounds() {
 /// One row: the lock is held while the holder executes and, without early release, flushes.
 #[test]
 fn hot_row_is_limited_by_the_time_of_its_lock() {
-    for (release, held_us) in [(Release::Commit, 100.0 + 500.0), (Release::PreCommit, 100.0)] {
+    for (release, held_us) in [(LockRelease::Commit, 100.0 + 500.0), (LockRelease::PreCommit, 100.0)] {
         let mut input = input("group", 64, 100.0, DEVICE_500_US);
         input.protocol.cohort = false;
         input.locks = Some(RowLocks { rows: 1, h: 0.5, release, locked_share: 1.0 });

@@ -5,17 +5,18 @@
 //!                                                  └─ asynchronous: reap, submit, acknowledge ─▶ next
 //! ```
 
-use super::input::{Acknowledger, Queue, Release, Rule, Writer};
 use super::record::Record;
 use super::world::{Next, Role, Stage, World};
 use super::writing::GRACE_NS;
+use quenchdb::internals::commit::constants;
+use quenchdb::{Acknowledger, Dependency, LockRelease, Queue, Writer};
 
 /// Time between two looks for completions by a worker, in nanoseconds.
-const POLL_EVERY_NS: u64 = 10_000;
+const POLL_EVERY_NS: u64 = constants::POLL_EVERY.as_nanos() as u64;
 /// A thread that waited so long for its commit has slept.
-const SLEPT_NS: u64 = 20_000;
+const SLEPT_NS: u64 = constants::SLEPT.as_nanos() as u64;
 /// The newest idle time of a worker counts for one part in so many in its average.
-const IDLE_WEIGHT: u64 = 8;
+const IDLE_WEIGHT: u64 = constants::IDLE_WEIGHT;
 
 impl World<'_> {
     fn log_of_thread(&self, thread: usize) -> usize {
@@ -153,7 +154,7 @@ impl World<'_> {
             return Some(Next::Sleep);
         }
         let (mut at, slower) = (self.now, self.slowdown());
-        if self.logs.len() > 1 && protocol.rule != Rule::GsnRfa {
+        if self.logs.len() > 1 && protocol.dependency != Dependency::GsnRfa {
             at = self.draw.pass(at, thread, costs.draw_ns * slower, costs.transfer_ns);
         }
         at = self.logs[log].latch.pass(at, thread, costs.latch_ns * slower, costs.transfer_ns);
@@ -217,15 +218,16 @@ impl World<'_> {
         let depends = self.depends();
         let recent = 1 + self.random.below(4 * self.threads.len() as u64);
         let held = record.row.map_or(0, |row| self.rows.predecessor(row));
-        record.need = match protocol.rule {
-            Rule::LogOrder => 0,
-            Rule::Csn => record.csn,
-            Rule::GsnRfa if depends || held > 0 => record.csn,
-            Rule::GsnRfa => 0,
-            Rule::Dsn | Rule::Exact if depends => held.max(record.csn.saturating_sub(recent)),
-            Rule::Dsn | Rule::Exact => held,
+        record.need = match protocol.dependency {
+            Dependency::LogOrder => 0,
+            Dependency::GsnRfa if depends || held > 0 => record.csn,
+            Dependency::GsnRfa => 0,
+            Dependency::Dsn | Dependency::Exact if depends => held.max(record.csn.saturating_sub(recent)),
+            Dependency::Dsn | Dependency::Exact => held,
+            // All with a lower CSN.
+            _ => record.csn,
         };
-        let keeps = self.input.locks.is_some_and(|locks| locks.release == Release::Commit);
+        let keeps = self.input.locks.is_some_and(|locks| locks.release == LockRelease::Commit);
         self.threads[thread].record = record;
         self.logs[log].unwritten.push_back(record);
         self.logs[log].unwritten_bytes += record.bytes;
@@ -286,7 +288,7 @@ impl World<'_> {
         if self.is_committed(log, &record) {
             self.tally.commits(record.begun, Some(record.ready), self.now);
             self.threads[thread].slept = self.now - record.ready >= SLEPT_NS;
-            if self.input.locks.is_some_and(|locks| locks.release == Release::Commit) {
+            if self.input.locks.is_some_and(|locks| locks.release == LockRelease::Commit) {
                 self.release_row(Some(thread), &record);
             }
             return self.next(thread);

@@ -6,7 +6,7 @@
 //! Woken threads go before those that yielded, as a scheduler prefers threads that slept. A thread
 //! keeps its core while it waits for a latch.
 
-use super::input::{ModelInput, Writer};
+use super::input::ModelInput;
 use super::log::{Latch, Log};
 use super::queue::EventQueue;
 use super::record::{Flying, Record};
@@ -15,6 +15,7 @@ use super::tally::Tally;
 use crate::arrivals::Arrivals;
 use crate::modelled::{Device, Figures};
 use quenchdb::internals::base::random::Random;
+use quenchdb::{Acknowledger, Writer};
 use std::collections::{BTreeSet, VecDeque};
 
 /// Something that happens.
@@ -187,7 +188,7 @@ impl<'a> World<'a> {
                 threads.len() - 1
             })
             .collect();
-        let beside = protocol.acknowledger == super::input::Acknowledger::Background;
+        let beside = protocol.acknowledger == Acknowledger::Background;
         let acknowledger = beside.then(|| {
             threads.push(Thread::new(Role::Acknowledger, Stage::Look));
             threads.len() - 1

@@ -4,25 +4,26 @@
 //!   seal ─▶ submit ─▶ device ─▶ durable prefix ─▶ watermark ─▶ waiters woken, queues acknowledged
 //! ```
 
-use super::input::{Acknowledger, Release, Rule, Writer};
 use super::record::{Flying, Record};
 use super::world::{NEVER, Next, World};
 use crate::modelled::Access;
 use quenchdb::internals::base::clock::Nanos;
+use quenchdb::internals::commit::constants;
+use quenchdb::{Acknowledger, Dependency, LockRelease, Queue, Writer};
 
 /// Writes are multiples of this.
 const BLOCK_BYTES: u64 = 4096;
 /// What is due within so long is written with what is due now, in nanoseconds.
-pub(super) const HORIZON_NS: u64 = 200_000;
+pub(super) const HORIZON_NS: u64 = constants::PACE.as_nanos() as u64;
 /// Time after which a flusher does what workers left, in nanoseconds.
-pub(super) const GRACE_NS: u64 = 1_000_000;
+pub(super) const GRACE_NS: u64 = constants::GRACE.as_nanos() as u64;
 
 fn padded(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK_BYTES).max(1) * BLOCK_BYTES
 }
 
 /// Most transactions that are acknowledged before other threads see it.
-const ACKNOWLEDGED_MOST: usize = 512;
+const ACKNOWLEDGED_MOST: usize = constants::ACKNOWLEDGMENT_BATCH;
 
 /// A block that was sealed: its log and flight.
 pub(super) type Sealed = (usize, u64);
@@ -39,7 +40,7 @@ impl World<'_> {
             return true;
         }
         let log = self.log_of[need as usize % self.log_of.len()] as usize;
-        self.input.protocol.rule == Rule::Exact && self.is_durable(log, need)
+        self.input.protocol.dependency == Dependency::Exact && self.is_durable(log, need)
     }
 
     pub(super) fn is_committed(&self, log: usize, record: &Record) -> bool {
@@ -159,7 +160,7 @@ impl World<'_> {
                 0
             }
             Acknowledger::Workers if std::mem::take(&mut self.forced) => self.acknowledge(0, self.logs.len()),
-            Acknowledger::Workers => {
+            _ => {
                 if self.logs.iter().any(|log| !log.hardened.is_empty()) {
                     self.acknowledge_at = self.acknowledge_at.min(self.now + GRACE_NS);
                     self.plan_flusher(0, self.acknowledge_at, None);
@@ -172,7 +173,7 @@ impl World<'_> {
     /// Acknowledges queued transactions of `first .. end`, a batch at most. Returns the time that
     /// this takes.
     pub(super) fn acknowledge(&mut self, first: usize, end: usize) -> u64 {
-        let (costs, latched) = (self.input.costs, self.input.protocol.queue == super::input::Queue::Latched);
+        let (costs, latched) = (self.input.costs, self.input.protocol.queue == Queue::Latched);
         let (mut took, mut left) = (costs.pass_ns, ACKNOWLEDGED_MOST);
         self.unfinished = false;
         let is_remote = self.input.protocol.acknowledger != Acknowledger::Workers;
@@ -215,7 +216,7 @@ impl World<'_> {
 
     /// Releases the row of a transaction that is committed, if it has kept it.
     fn release_at_commit(&mut self, record: &Record) {
-        if self.input.locks.is_some_and(|locks| locks.release == Release::Commit) {
+        if self.input.locks.is_some_and(|locks| locks.release == LockRelease::Commit) {
             self.release_row(None, record);
         }
     }

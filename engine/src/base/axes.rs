@@ -47,6 +47,14 @@ macro_rules! choices {
             }
         }
 
+        #[cfg(feature = "serde")]
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<$type, D::Error> {
+                let name = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
+                $type::from_name(&name).map_err(serde::de::Error::custom)
+            }
+        }
+
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.name())

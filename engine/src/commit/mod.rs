@@ -46,6 +46,19 @@ mod views;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+/// The constants of the protocols, for models of them.
+#[cfg(feature = "internals")]
+pub mod constants {
+    pub use super::core::acknowledge::{BATCH as ACKNOWLEDGMENT_BATCH, GRACE};
+    pub use super::core::cohort::{MEAN_OF, MISSES, PAUSE_MAX, WAIT_MAX, WRITE_MIN};
+    pub use super::core::levels::PACE;
+    pub use super::core::workers::SLEPT;
+    pub use super::papers::autonomous::POLL_EVERY;
+    pub use super::papers::autonomous::idle::WEIGHT as IDLE_WEIGHT;
+    pub use super::start::{QUEUE_ENTRIES, QUEUE_ENTRIES_PER_LOG_MIN};
+    pub use crate::log::BUFFERS;
+}
+
 pub use core::chunks::{ChunkLog, Chunks};
 pub use core::environment::Hooks;
 pub use core::failure::PoisonOnPanic;

@@ -39,10 +39,11 @@ use crate::sync::{Event, Process};
 use std::sync::Arc;
 
 /// Most queue entries of all logs together, by default.
-pub(super) const QUEUE_ENTRIES: usize = SCALE.queue_entries;
+pub const QUEUE_ENTRIES: usize = SCALE.queue_entries;
 /// All queues of this size or less together take at most this part of all memory.
 const QUEUE_PART: u64 = 128;
-const QUEUE_ENTRIES_PER_LOG_MIN: usize = SCALE.queue_entries_per_log_min;
+/// Queue entries of one log, at least.
+pub const QUEUE_ENTRIES_PER_LOG_MIN: usize = SCALE.queue_entries_per_log_min;
 
 /// The input of [`super::Commit::start`].
 pub struct Start {

@@ -43,7 +43,7 @@ use crate::sync::{Mutex, MutexGuard};
 use std::sync::Arc;
 
 /// Buffers of one log: one is filled while the others are in flight.
-const BUFFERS: usize = 4;
+pub const BUFFERS: usize = 4;
 
 /// True if a record may be appended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

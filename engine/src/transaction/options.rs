@@ -35,6 +35,8 @@ pub enum Locking {
 
 /// When a pessimistic transaction releases its locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum LockRelease {
     /// When the commit record is in the log buffer (*early lock release*). A transaction that then

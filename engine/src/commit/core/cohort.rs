@@ -32,15 +32,15 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Misses in a row after which it is not tried for a while.
-const MISSES: u32 = 2;
+pub const MISSES: u32 = 2;
 /// Writes for which it is not tried, at most.
-const PAUSE_MAX: u32 = 1024;
+pub const PAUSE_MAX: u32 = 1024;
 /// A write that takes less is over before a thread is asleep.
-const WRITE_MIN: Duration = Duration::from_micros(20);
+pub const WRITE_MIN: Duration = Duration::from_micros(20);
 /// No cohort is worth a longer wait, however slow the device is.
-const WAIT_MAX: Duration = Duration::from_millis(100);
+pub const WAIT_MAX: Duration = Duration::from_millis(100);
 /// The newest write counts for one part in so many in the mean.
-const MEAN_OF: u64 = 8;
+pub const MEAN_OF: u64 = 8;
 /// A smaller cohort lowers the peak by one part in so many of the difference.
 const PEAK_OF: u32 = 16;
 

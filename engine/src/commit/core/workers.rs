@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A thread that waited so long for its commit has slept.
-const SLEPT: Duration = Duration::from_micros(20);
+pub const SLEPT: Duration = Duration::from_micros(20);
 /// Time that a thread computes before it yields, in ns. Measured with 64 threads on 2 cores: with
 /// 200 us the flusher comes too late, and commits take twice as long; with less than 50 switching
 /// costs more than it saves.

@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Entries popped and counted at a time: bounds the memory of one acknowledgment.
-const BATCH: usize = 256;
+pub const BATCH: usize = 256;
 /// Time for which the first flusher leaves committed transactions to the workers, if workers
 /// acknowledge.
 pub const GRACE: Duration = Duration::from_millis(1);

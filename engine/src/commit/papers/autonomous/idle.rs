@@ -24,7 +24,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 /// The newest idle time of a thread counts for one part in so many in its average.
-const WEIGHT: u64 = 8;
+pub const WEIGHT: u64 = 8;
 
 thread_local! {
     static IDLE: Cell<Idle> = const { Cell::new(Idle { ended: 0, average: 0, sleeps: 0 }) };

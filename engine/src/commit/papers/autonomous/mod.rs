@@ -48,7 +48,7 @@ pub const CHOICES: Choices =
     Choices { layout: Layout::PerThread, writer: Writer::Worker, acknowledger: Acknowledger::Workers };
 
 /// Time between two looks for completions by a worker that has nothing to submit.
-const POLL_EVERY: Duration = Duration::from_micros(10);
+pub const POLL_EVERY: Duration = Duration::from_micros(10);
 
 /// The state of all workers.
 pub struct Workers {
