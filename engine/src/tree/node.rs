@@ -329,7 +329,9 @@ impl<'a> Node<'a> {
         if slot.head() != head {
             return slot.head().cmp(&head);
         }
-        if slot.suffix_len() <= 4 && suffix.len() <= 4 {
+        // If the heads are equal, and one of the two is not longer than its head, it is a prefix of
+        // the other one: behind its end there are only zeros.
+        if slot.suffix_len() <= 4 || suffix.len() <= 4 {
             return slot.suffix_len().cmp(&suffix.len());
         }
         self.page.compare(self.suffix_offset(slot), slot.suffix_len(), suffix)

@@ -39,6 +39,29 @@ fn interleaved_sequences_leave_leaves_full() {
     assert!(summary.leaf_fill >= 0.9, "{summary:?}");
 }
 
+/// The head of a short key is filled with zeros, which may be part of a longer key.
+#[test]
+fn keys_with_zeros_differ_from_shorter_keys() {
+    for prefix in [&b""[..], b"prefix"] {
+        let (tree, _) = tree(4096);
+        let mut keys = vec![prefix.to_vec()];
+        for at in 0..364 {
+            keys.extend([0, 1, 255].map(|byte| [&keys[at][..], &[byte]].concat()));
+        }
+        // In another order than that of the keys.
+        let is_there = |n: usize| n > 0 && !(n * 7).is_multiple_of(3);
+        (0..keys.len()).filter(|n| is_there(*n)).for_each(|n| put(&tree, &keys[n], 0, false, &[n as u8]));
+        for (n, key) in keys.iter().enumerate() {
+            let found = get(&tree, key).map(|(_, value)| value);
+            assert_eq!(found, is_there(n).then(|| vec![n as u8]), "{key:?}");
+        }
+        let rows = all(&tree, 50);
+        assert_eq!(rows.len(), (0..keys.len()).filter(|n| is_there(*n)).count());
+        assert!(rows.is_sorted());
+        tree.check_invariants().expect("sound");
+    }
+}
+
 #[test]
 fn too_long_keys_and_values_are_refused() {
     let (tree, _) = tree(4096);
