@@ -63,6 +63,7 @@ mod renames;
 mod restore_log;
 mod row_waits;
 mod salvage;
+mod scans;
 mod serializable;
 mod stamped_pages;
 mod stealing;

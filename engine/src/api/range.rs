@@ -116,6 +116,7 @@ impl<'a, S: Source> Range<'a, S> {
     }
 
     /// Returns the next row, key and value, without the copies that [`Iterator::next`] makes.
+    #[inline]
     pub fn next_row(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         self.step(false)
     }
@@ -125,6 +126,7 @@ impl<'a, S: Source> Range<'a, S> {
         self.step(true)
     }
 
+    #[inline]
     fn step(&mut self, back: bool) -> Option<Result<(&[u8], &[u8])>> {
         if self.failed {
             return None;

@@ -249,6 +249,40 @@ reads! {
         Range::new(reader, table, range)
     }
 
+    /// Calls `f` with key and value of each row in `range`, in the order of the keys. That is the
+    /// fastest way to read many rows: key and value are borrowed from a copy of the leaf. So `f` may
+    /// take its time and use the database. Ends with the first error of `f`.
+    ///
+    /// ```
+    /// # use quenchdb::Database;
+    /// # let db = Database::builder().open_in_memory()?;
+    /// # let table = db.create_table("words")?;
+    /// # db.transact(|tx| [("ant", "1"), ("bee", "22")].into_iter().try_for_each(|(key, value)| tx.insert(&table, key, value)))?;
+    /// let (snapshot, mut bytes) = (db.begin_read()?, 0);
+    /// snapshot.for_each(&table, .., |key, value| {
+    ///     bytes += key.len() + value.len();
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(bytes, 9);
+    /// # Ok::<(), quenchdb::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `get`; those of `f`.
+    fn for_each(
+        reader,
+        table: &Table,
+        range: impl KeyRange,
+        f: impl FnMut(&[u8], &[u8]) -> Result<()>
+    ) -> Result<()> {
+        let (mut rows, mut f) = (Range::new(reader, table, range), f);
+        while let Some(row) = rows.next_row() {
+            let (key, value) = row?;
+            f(key, value)?;
+        }
+        Ok(())
+    }
+
     /// Returns all rows of the table in the order of their keys, from both ends.
     ///
     /// ```

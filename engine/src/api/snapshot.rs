@@ -36,7 +36,12 @@ impl Source for Snapshot {
         self.snapshot.prefetch(&table.state, keys.iter().copied())
     }
 
+    #[inline]
     fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
+        self.snapshot.system().committed.check_usable()?;
+        if self.snapshot.advance(cursor, back) {
+            return Ok(true);
+        }
         let _inside = self.enter()?;
         self.snapshot.step(cursor, back)
     }

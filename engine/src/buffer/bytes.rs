@@ -176,16 +176,36 @@ impl<'a> PageBytes<'a> {
         out.reserve(len + WORD);
         let start = out.len();
         let spare = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-        let mut done = 0;
-        while done < len {
-            let bytes = self.get_u64(offset + done).to_le_bytes();
-            // SAFETY: `done < len`, so the 8 bytes end before `len + WORD`, which the spare
-            // capacity holds; `bytes` is a local, so the two cannot overlap.
-            unsafe { spare.add(done).copy_from_nonoverlapping(bytes.as_ptr(), WORD) };
-            done += WORD;
+        let put = |index: usize, word: u64| {
+            // SAFETY: `index` is below `len.div_ceil(WORD)`, so the 8 bytes end before
+            // `len + WORD`, which the spare capacity holds; the place need not be aligned.
+            unsafe { spare.add(index * WORD).cast::<u64>().write_unaligned(word.to_le()) };
+        };
+        let (words, shift) = (&self.words[offset / WORD..], 8 * (offset % WORD));
+        let count = len.div_ceil(WORD);
+        if shift == 0 {
+            let (fours, rest) = words[..count].as_chunks::<4>();
+            for (index, [a, b, c, d]) in fours.iter().enumerate() {
+                put(4 * index, load(a));
+                put(4 * index + 1, load(b));
+                put(4 * index + 2, load(c));
+                put(4 * index + 3, load(d));
+            }
+            for (index, word) in rest.iter().enumerate() {
+                put(4 * fours.len() + index, load(word));
+            }
+        } else if let [first, rest @ ..] = words {
+            // Each word is loaded once, although it goes to two places.
+            let mut low = load(first);
+            for index in 0..count {
+                let high = rest.get(index).map_or(0, load);
+                put(index, low >> shift | high << (64 - shift));
+                low = high;
+            }
         }
-        // SAFETY: the loop has initialised at least `len` bytes behind the old end, within the
-        // reserved capacity.
+        // SAFETY: the bytes lie in the page, so `words` has as many words as they need, and the
+        // loops have initialised at least `len` bytes behind the old end, within the reserved
+        // capacity.
         unsafe { out.set_len(start + len) };
     }
 

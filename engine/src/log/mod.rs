@@ -79,4 +79,6 @@ pub use scanned::load_all;
 pub use scanned::{Batch, LoadedBlock, ScannedBlock, load};
 pub use sealed::SealedBlock;
 pub use segment::{FIRST_BYTES as FIRST_SEGMENT_BYTES, FeedId, Readable, Segment, SegmentPool, SpaceTicket};
-pub use stream::{BUFFERS, Log, LogGuard, Reserve};
+#[cfg(feature = "internals")]
+pub use stream::BUFFERS;
+pub use stream::{Log, LogGuard, Reserve};

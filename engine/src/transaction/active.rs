@@ -288,7 +288,7 @@ impl ActiveTransaction {
 
     /// Moves a cursor, and remembers the interval up to the row that the caller gets.
     fn step_remembered(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
-        let from = cursor.remembered(back).is_none().then(|| cursor.bound(back).clone());
+        let from = cursor.remembered(back).is_none().then(|| cursor.bound(back).map(<[u8]>::to_vec));
         let is_row = self.step_seen(cursor, back)?;
         if planted::is(Bug::RangeForgotten) {
             if is_row {
@@ -297,11 +297,7 @@ impl ActiveTransaction {
             return Ok(is_row);
         }
         let mut reads = self.writes.reads.borrow_mut();
-        let reached = if is_row {
-            Bound::Included(cursor.row(back).0)
-        } else {
-            cursor.bound(!back).as_ref().map(Vec::as_slice)
-        };
+        let reached = if is_row { Bound::Included(cursor.row(back).0) } else { cursor.bound(!back) };
         match (cursor.remembered(back), from) {
             (Some(at), _) => reads.extend_interval(at, back, reached),
             (None, from) => {

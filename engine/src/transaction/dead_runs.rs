@@ -92,9 +92,12 @@ impl DeadRun {
     /// Ends the run before the bound `end` of the entries that were not passed.
     #[inline]
     pub(super) fn end(&mut self, table: &TableState, end: Bound<&[u8]>, back: bool, guard: &Guard) {
-        if self.passed == 0 {
-            return;
+        if self.passed > 0 {
+            self.end_run(table, end, back, guard);
         }
+    }
+
+    fn end_run(&mut self, table: &TableState, end: Bound<&[u8]>, back: bool, guard: &Guard) {
         let is_long = self.passed >= table.dead_ranges.run_min(guard);
         self.passed = 0;
         if is_long {

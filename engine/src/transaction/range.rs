@@ -18,8 +18,8 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Csn, PageId, Result};
 use crate::buffer::ScanBuffer;
 use crate::sync::atomic::{Ordering, fence};
-use crate::sync::epoch::pin;
-use crate::tree::{BatchEntry, Held, LeafBatch};
+use crate::sync::epoch::{Guard, pin};
+use crate::tree::{BatchEntry, EntryMeta, Held, LeafBatch};
 use std::cmp::Ordering as Order;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -55,8 +55,6 @@ pub struct RangeCursor {
     /// The lower end, which moves forward, and the upper end, which moves back.
     ends: [End; 2],
     batch_len: usize,
-    /// A value of the leaf, while its entry is resolved.
-    scratch: Vec<u8>,
     /// What each end has read, in the read set of a transaction.
     remembered: [Option<RememberedInterval>; 2],
     /// What each end has locked.
@@ -107,9 +105,10 @@ pub(super) enum Observed {
 /// One end of a cursor.
 #[derive(Debug)]
 struct End {
-    /// The cursor's bound, or the key returned last. The rows left lie between this and the other
-    /// end's bound.
-    bound: Bound<Vec<u8>>,
+    /// The cursor's bound, or the last key returned of an earlier batch: see [`End::bound`].
+    reached: Bound<Vec<u8>>,
+    /// The end has read a leaf.
+    is_used: bool,
     /// The entries copied from the current leaf.
     batch: LeafBatch,
     /// The rows among them that the view sees, in this end's direction.
@@ -129,7 +128,8 @@ impl End {
     fn new(bound: Bound<Vec<u8>>) -> End {
         End {
             next: Some(bound.clone()),
-            bound,
+            reached: bound,
+            is_used: false,
             batch: LeafBatch::default(),
             rows: Vec::new(),
             at: 0,
@@ -139,20 +139,49 @@ impl End {
         }
     }
 
-    fn finish(&mut self) {
+    /// Returns the cursor's bound, or the key returned last. The rows left lie between this and the
+    /// other end's bound.
+    fn bound(&self) -> Bound<&[u8]> {
+        match self.at.checked_sub(1) {
+            Some(last) => Bound::Excluded(self.batch.key(self.rows[last].index)),
+            None => as_slice(&self.reached),
+        }
+    }
+
+    /// Removes the rows of the batch.
+    fn clear(&mut self) {
+        if let Some(last) = self.at.checked_sub(1) {
+            let key = self.batch.key(self.rows[last].index);
+            match &mut self.reached {
+                Bound::Excluded(reached) => {
+                    reached.clear();
+                    reached.extend_from_slice(key);
+                }
+                reached => *reached = Bound::Excluded(key.to_vec()),
+            }
+        }
+        self.batch.clear();
         self.rows.clear();
         self.at = 0;
+        self.is_used = true;
+    }
+
+    fn finish(&mut self) {
+        self.clear();
         self.next = None;
     }
 
-    /// Moves the bound of an end to `key`.
-    fn move_bound(bound: &mut Bound<Vec<u8>>, key: &[u8]) {
-        if let Bound::Excluded(last) = bound {
-            last.clear();
-            last.extend_from_slice(key);
-        } else {
-            *bound = Bound::Excluded(key.to_vec());
+    /// Moves to the next row, if it is copied already.
+    #[inline]
+    fn advance(&mut self, other: &End, back: bool) -> bool {
+        let Some(row) = self.rows.get(self.at) else { return false };
+        // The rows of a batch lay before the bound of the other end when they were copied.
+        if other.is_used && !is_inside(self.batch.key(row.index), other.bound(), back) {
+            self.finish();
+            return false;
         }
+        self.at += 1;
+        true
     }
 }
 
@@ -162,10 +191,10 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 
 /// Returns whether a cursor that moves forward, or `back`, may reach `key` before the other end's
 /// bound.
-fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
+fn is_inside(key: &[u8], bound: Bound<&[u8]>, back: bool) -> bool {
     let (bound, included) = match bound {
-        Bound::Included(bound) => (bound.as_slice(), true),
-        Bound::Excluded(bound) => (bound.as_slice(), false),
+        Bound::Included(bound) => (bound, true),
+        Bound::Excluded(bound) => (bound, false),
         Bound::Unbounded => return true,
     };
     let outside = if back { Order::Less } else { Order::Greater };
@@ -177,21 +206,35 @@ fn is_inside(key: &[u8], bound: &Bound<Vec<u8>>, back: bool) -> bool {
 
 /// Returns whether a cursor that continues at `from`, forward or `back`, may reach a key before the
 /// bound `end`.
-fn may_reach(from: &Bound<Vec<u8>>, end: &Bound<Vec<u8>>, back: bool) -> bool {
+fn may_reach(from: &Bound<Vec<u8>>, end: Bound<&[u8]>, back: bool) -> bool {
     match from {
         Bound::Included(key) | Bound::Excluded(key) => is_inside(key, end, back),
         Bound::Unbounded => true,
     }
 }
 
-/// Returns the CSN that an entry depends on, and what the view sees of it, if it is a row. `value`
-/// is the visible value. None if the entry has to be read again.
-fn seen(outcome: Outcome, entry: BatchEntry<'_>, value: &[u8]) -> Option<(Csn, Option<Seen>)> {
-    Some(match outcome {
-        Outcome::Value(csn) if entry.meta.held() == Held::Value && value == entry.value => {
-            (csn, Some(Seen::Newest))
-        }
-        Outcome::Value(csn) => (csn, Some(Seen::Older(value.to_vec()))),
+/// Returns whether every view sees the value that an entry holds.
+#[inline]
+fn is_plain(system: &TransactionSystem, meta: EntryMeta) -> bool {
+    meta.held() == Held::Value && (meta.stamp == 0 || system.versions.slots.is_settled(meta.stamp))
+}
+
+/// Returns the CSN that an entry depends on, and what the view sees of it, if it is a row. None if
+/// the entry has to be read again.
+fn see(
+    system: &TransactionSystem,
+    view: View,
+    entry: BatchEntry<'_>,
+    guard: &Guard,
+) -> Option<(Csn, Option<Seen>)> {
+    let (stamp, held) = (entry.meta.stamp, entry.meta.held());
+    let (visibility, _) = view.visibility(stamp, &system.versions.slots, &system.descriptors, guard);
+    if let (Visibility::Visible(csn), Held::Value) = (visibility, held) {
+        return Some((csn, Some(Seen::Newest)));
+    }
+    let mut value = entry.value.to_vec();
+    Some(match system.resolve(view, stamp, held, &mut value, guard) {
+        Outcome::Value(csn) => (csn, Some(Seen::Older(value))),
         Outcome::Reference(csn) => (csn, Some(Seen::Large)),
         Outcome::Absent(csn) => (csn, None),
         Outcome::Retry => return None,
@@ -213,7 +256,6 @@ impl RangeCursor {
             table,
             ends,
             batch_len: FIRST_BATCH,
-            scratch: Vec::new(),
             remembered: [None; 2],
             locked: [None; 2],
             lock_len: 1,
@@ -230,8 +272,8 @@ impl RangeCursor {
     }
 
     /// Returns the bound of the end `back` or forward: the cursor's own, or the key returned last.
-    pub(super) fn bound(&self, back: bool) -> &Bound<Vec<u8>> {
-        &self.ends[usize::from(back)].bound
+    pub(super) fn bound(&self, back: bool) -> Bound<&[u8]> {
+        self.ends[usize::from(back)].bound()
     }
 
     /// Returns what the end `back` or forward has read, in the read set of its transaction.
@@ -260,15 +302,24 @@ impl RangeCursor {
         &self.table
     }
 
-    /// Returns whether the next step, `back` or not, needs only rows that are copied already.
-    #[must_use]
-    pub fn is_ahead(&self, back: bool) -> bool {
-        let end = &self.ends[usize::from(back)];
-        end.rows.get(end.at).is_some_and(|row| !matches!(row.value, Seen::Large))
+    /// Moves to the next row, `back` or not, if all of it is copied already.
+    #[inline]
+    pub(super) fn advance(&mut self, back: bool) -> bool {
+        let (this, other) = self.ends(back);
+        let is_copied = this.rows.get(this.at).is_some_and(|row| !matches!(row.value, Seen::Large));
+        is_copied && this.advance(other, back)
+    }
+
+    /// Returns the end that moves, and the other one.
+    #[inline]
+    fn ends(&mut self, back: bool) -> (&mut End, &End) {
+        let [lower, upper] = &mut self.ends;
+        if back { (upper, lower) } else { (lower, upper) }
     }
 
     /// Returns the current row, key and value, of the direction `back` or forward. Panics before
     /// the first step.
+    #[inline]
     #[must_use]
     pub fn row(&self, back: bool) -> (&[u8], &[u8]) {
         let end = &self.ends[usize::from(back)];
@@ -296,16 +347,14 @@ impl RangeCursor {
         loop {
             let [lower, upper] = &mut self.ends;
             let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
-            if let Some(row) = this.rows.get(this.at) {
-                let key = this.batch.entry(row.index).key;
-                if !is_inside(key, &other.bound, back) {
-                    this.finish();
+            if this.at < this.rows.len() {
+                if !this.advance(other, back) {
                     return Ok(false);
                 }
-                End::move_bound(&mut this.bound, key);
-                this.at += 1;
+                let row = &this.rows[this.at - 1];
                 if matches!(row.value, Seen::Large) && !self.skips_values {
                     this.large.clear();
+                    let key = this.batch.key(row.index);
                     let (found, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     observe(Observed::Version(csn))?;
                     // A view that moves (read committed) may not see the row any more, which is
@@ -322,9 +371,9 @@ impl RangeCursor {
                 Some(from) => this.dead.skip(&self.table, from, view, back, &mut may_skip)?,
                 None => None,
             };
-            match from.filter(|from| may_reach(from, &other.bound, back)) {
+            match from.filter(|from| may_reach(from, other.bound(), back)) {
                 Some(from) => self.fill(system, view, observe, &from, back)?,
-                None => this.dead.end(&self.table, as_slice(&other.bound), back, &pin()),
+                None => this.dead.end(&self.table, other.bound(), back, &pin()),
             }
             self.record_dead(system, view, back);
             if is_over {
@@ -347,11 +396,10 @@ impl RangeCursor {
         loop {
             let this = &mut self.ends[usize::from(back)];
             if let Some(row) = this.rows.get(this.at) {
-                let key = this.batch.entry(row.index).key;
-                End::move_bound(&mut this.bound, key);
                 this.at += 1;
                 if matches!(row.value, Seen::Large) && !self.skips_values {
                     this.large.clear();
+                    let key = this.batch.key(row.index);
                     let (_, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     reader.observe(Observed::Version(csn));
                 }
@@ -386,9 +434,8 @@ impl RangeCursor {
                 (None, _) => break None,
             }
         };
-        let [lower, upper] = &self.ends;
-        let other = if back { &lower.bound } else { &upper.bound };
-        let end = last.clone().map_or_else(|| other.clone(), Bound::Included);
+        let other = self.bound(!back).map(<[u8]>::to_vec);
+        let end = last.clone().map_or(other, Bound::Included);
         let interval = match back {
             false => Interval { from: begin.clone(), to: end.clone() },
             true => Interval { from: end.clone(), to: begin.clone() },
@@ -409,7 +456,7 @@ impl RangeCursor {
                     self.lock_len = (self.lock_len * 2).min(LARGEST_BATCH);
                     return Ok(());
                 }
-                (None, Some(next)) if may_reach(&next, &end, back) => at = next,
+                (None, Some(next)) if may_reach(&next, as_slice(&end), back) => at = next,
                 (None, _) => {
                     if last.is_none() {
                         this.dead.end(&self.table, as_slice(&end), back, &pin());
@@ -455,9 +502,7 @@ impl RangeCursor {
         let (tree, from) = (&self.table.tree, as_slice(from));
         let [lower, upper] = &mut self.ends;
         let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
-        this.batch.clear();
-        this.rows.clear();
-        this.at = 0;
+        this.clear();
         // Never from copies that were read ahead: the newest version counts.
         let copies = &mut ScanBuffer::default();
         let next = if back {
@@ -466,7 +511,7 @@ impl RangeCursor {
             tree.scan_forward(from, self.lock_len, &mut this.batch, copies)?.map(Bound::Included)
         };
         let is_wanted = |key: &[u8]| {
-            is_inside(key, &other.bound, back) && interval.is_none_or(|interval| interval.contains(key))
+            is_inside(key, other.bound(), back) && interval.is_none_or(|interval| interval.contains(key))
         };
         let wanted = this.batch.iter().take_while(|entry| is_wanted(entry.key)).count();
         this.batch.truncate(wanted);
@@ -495,7 +540,7 @@ impl RangeCursor {
                 } else {
                     this.dead.end(&self.table, Bound::Excluded(entry.key), back, &guard);
                 }
-                if entry.meta.stamp == 0 && entry.meta.held() == Held::Value {
+                if is_plain(system, entry.meta) {
                     this.rows.push(Ahead { index, value: Seen::Newest });
                     continue;
                 }
@@ -506,11 +551,7 @@ impl RangeCursor {
                     reader.await_row(entry.key, entry.meta.stamp, holder)?;
                     continue 'again;
                 }
-                self.scratch.clear();
-                self.scratch.extend_from_slice(entry.value);
-                let outcome =
-                    system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut self.scratch, &guard);
-                let Some((csn, value)) = seen(outcome, entry, &self.scratch) else {
+                let Some((csn, value)) = see(system, view, entry, &guard) else {
                     system.committed.check_whole()?;
                     continue 'again;
                 };
@@ -518,7 +559,9 @@ impl RangeCursor {
                     continue 'again;
                 }
                 reader.observe(Observed::Version(csn));
-                this.rows.extend(value.map(|value| Ahead { index, value }));
+                if let Some(value) = value {
+                    this.rows.push(Ahead { index, value });
+                }
             }
             reader.observe(Observed::Leaf(this.batch.leaf()));
             return Ok(next);
@@ -538,12 +581,10 @@ impl RangeCursor {
         let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
         let (tree, from) = (&self.table.tree, as_slice(from));
         this.read_ahead.advance(tree, from, back)?;
-        let copies = &mut this.read_ahead.copies;
         'again: loop {
             let guard = pin();
-            this.batch.clear();
-            this.rows.clear();
-            this.at = 0;
+            this.clear();
+            let copies = &mut this.read_ahead.copies;
             let mut next = if back {
                 tree.scan_backward(from, self.batch_len, &mut this.batch, copies)?.map(Bound::Excluded)
             } else {
@@ -551,9 +592,10 @@ impl RangeCursor {
                     .map(if planted::is(Bug::ScanSkipsAtBorder) { Bound::Excluded } else { Bound::Included })
             };
             observe(Observed::Leaf(this.batch.leaf()))?;
+            let end = other.bound();
             for (index, entry) in this.batch.iter().enumerate() {
-                if !is_inside(entry.key, &other.bound, back) {
-                    this.dead.end(&self.table, as_slice(&other.bound), back, &guard);
+                if !is_inside(entry.key, end, back) {
+                    this.dead.end(&self.table, end, back, &guard);
                     break;
                 }
                 if let Some(Tombstone::Dead { csn, .. }) = Tombstone::of(entry.meta, system, view, &guard) {
@@ -566,20 +608,18 @@ impl RangeCursor {
                     continue;
                 }
                 this.dead.end(&self.table, Bound::Excluded(entry.key), back, &guard);
-                if entry.meta.stamp == 0 && entry.meta.held() == Held::Value {
+                if is_plain(system, entry.meta) {
                     this.rows.push(Ahead { index, value: Seen::Newest });
                     continue;
                 }
-                self.scratch.clear();
-                self.scratch.extend_from_slice(entry.value);
-                let outcome =
-                    system.resolve(view, entry.meta.stamp, entry.meta.held(), &mut self.scratch, &guard);
-                let Some((csn, value)) = seen(outcome, entry, &self.scratch) else {
+                let Some((csn, value)) = see(system, view, entry, &guard) else {
                     system.committed.check_whole()?;
                     continue 'again;
                 };
                 observe(Observed::Version(csn))?;
-                this.rows.extend(value.map(|value| Ahead { index, value }));
+                if let Some(value) = value {
+                    this.rows.push(Ahead { index, value });
+                }
             }
             self.batch_len = (self.batch_len * 2).min(LARGEST_BATCH);
             this.next = next;

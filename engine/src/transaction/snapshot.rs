@@ -197,14 +197,21 @@ impl ReadSnapshot {
         table.tree.prefetch(keys)
     }
 
-    /// Moves a cursor to its next row, with `back` from the upper end. Returns false at the end.
+    /// Moves a cursor to its next row, if it has copied the whole row before.
+    #[inline]
+    pub fn advance(&self, cursor: &mut RangeCursor, back: bool) -> bool {
+        let is_row = cursor.advance(back);
+        cursor.count_row(is_row);
+        is_row
+    }
+
+    /// Moves a cursor to its next row, with `back` from the upper end, after
+    /// [`ReadSnapshot::advance`] has found none. Returns false at the end.
     ///
     /// # Errors
     /// As [`ReadSnapshot::get`].
     pub fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
-        if !cursor.is_ahead(back) {
-            self.touch(cursor.table())?;
-        }
+        self.touch(cursor.table())?;
         let mut newest = Csn::ZERO;
         let mut observe = |observed| {
             if let Observed::Version(csn) | Observed::DeadRange(csn) = observed {

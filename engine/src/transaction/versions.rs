@@ -282,6 +282,7 @@ impl Versions {
     }
 
     /// Returns whether every snapshot sees the value with this stamp word.
+    #[inline]
     #[must_use]
     pub fn is_settled(&self, word: u64) -> bool {
         match VersionHandle::from_word(word) {

@@ -101,9 +101,9 @@ fn try_scan_forward(
         Bound::Unbounded => (&[][..], false),
     };
     let leaf = tree.descend_to_leaf(Target::At(key), buffer)?;
-    batch.leaf = leaf.page_id();
     let _latch = if latched { leaf.latch()? } else { None };
     let node = leaf.node();
+    batch.begin(leaf.page_id(), node);
     let (slot, found) = node.search(key);
     let start = slot + usize::from(found && excluded);
     let count = node.count();
@@ -133,9 +133,9 @@ fn try_scan_backward(
         Bound::Unbounded => Target::Last,
     };
     let leaf = tree.descend_to_leaf(target, buffer)?;
-    batch.leaf = leaf.page_id();
     let _latch = if latched { leaf.latch()? } else { None };
     let node = leaf.node();
+    batch.begin(leaf.page_id(), node);
     let end = match target {
         Target::At(key) => {
             let (slot, found) = node.search(key);

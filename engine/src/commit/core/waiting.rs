@@ -434,8 +434,8 @@ impl Waiting {
         hastens
     }
 
-    /// For a future: returns the outcome if it is known. Otherwise wakes `waker` when it is, instead
-    /// of the one that was left at `place`, and causes the writes that are needed.
+    /// For a future: returns the outcome if it is known. Otherwise wakes `waker` when it is,
+    /// instead of the one that was left at `place`, and causes the writes that are needed.
     pub fn poll(&self, ticket: Ticket, waker: &Waker, place: &mut WakerPlace) -> Option<Result<()>> {
         if let Some(outcome) = self.outcome(ticket) {
             return Some(outcome);
