@@ -29,11 +29,13 @@ fn main() -> Result<(), Error> {
     let db = Database::builder()
         .storage(Arc::new(MemoryStorage::new()))
         .preset(Preset::Auto)
-        .layout(if logs == 1 { Layout::One } else { Layout::ThreadsPerLog })
         .logs(if logs == 1 { 0 } else { logs })
         .memory_bytes(256 << 20)
         .segment_bytes(1 << 20)
-        .log_buffer_bytes(64 << 10)
+        .lab(|lab| {
+            lab.layout = Some(if logs == 1 { Layout::One } else { Layout::ThreadsPerLog });
+            lab.log_buffer_bytes = 64 << 10;
+        })
         .open("in memory")?;
     let table = db.create_table("rows")?;
     for n in 0..transactions as u64 {

@@ -96,9 +96,12 @@ mod typed;
 
 pub use api::*;
 pub use base::settings::{
-    Acknowledger, Append, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryCache,
-    MemoryFence, MemoryStore, Preset, Queue, Settings, Writer,
+    Acknowledger, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryStore, Preset,
+    Queue, Settings, Writer,
 };
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub use base::settings::{Append, Lab, MemoryCache, MemoryFence};
 pub use base::{Csn, Error, ErrorKind, Location, LogId, PageId, Result, SegmentId, TableKind, TableTypes};
 #[cfg(feature = "derive")]
 pub use quenchdb_derive::{Key, TypeName};

@@ -10,7 +10,7 @@ fn small() -> quenchdb::Builder {
         .memory_bytes(MIB)
         .segment_bytes(64 << 10)
         .log_bytes_max(MIB)
-        .checkpoint_log_bytes(0)
+        .lab(|lab| lab.checkpoint_log_bytes = 0)
         .monitor(false)
 }
 

@@ -16,7 +16,7 @@ fn builder() -> quenchdb::Builder {
         .memory_bytes(16 << 20)
         .segment_bytes(1 << 20)
         .log_bytes_max(64 << 20)
-        .checkpoint_log_bytes(0)
+        .lab(|lab| lab.checkpoint_log_bytes = 0)
 }
 
 /// Returns every file below `directory` with its bytes, without the socket of a killed process.

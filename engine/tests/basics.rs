@@ -514,8 +514,8 @@ fn a_catalog_change_waiting_for_log_space_lets_checkpoints_run() {
     let db = Database::builder()
         .segment_bytes(64 << 10)
         .log_bytes_max(256 << 10)
-        .log_buffer_bytes(64 << 10)
-        .checkpoint_log_bytes(0)
+        .lab(|lab| lab.log_buffer_bytes = 64 << 10)
+        .lab(|lab| lab.checkpoint_log_bytes = 0)
         .open_in_memory()
         .expect("fits");
     // Each takes a block of its own, and the log holds 64.

@@ -29,16 +29,16 @@ fn protocols() -> Vec<Settings> {
     let mut all = Vec::new();
     for preset in presets {
         for rule in Dependency::ALL.into_iter().filter(|rule| *rule != Dependency::LogOrder) {
-            all.push(by_page(preset).with(|s| s.dependency = Some(rule)));
+            all.push(by_page(preset).with(|s| s.lab.dependency = Some(rule)));
         }
     }
-    all.push(by_page(Preset::Auto).with(|s| s.acknowledger = Some(Acknowledger::Workers)));
-    all.push(by_page(Preset::Autonomous).with(|s| s.acknowledger = Some(Acknowledger::Background)));
+    all.push(by_page(Preset::Auto).with(|s| s.lab.acknowledger = Some(Acknowledger::Workers)));
+    all.push(by_page(Preset::Autonomous).with(|s| s.lab.acknowledger = Some(Acknowledger::Background)));
     all
 }
 
 fn name(settings: &Settings) -> String {
-    format!("{} {:?} {:?}", settings.preset, settings.dependency, settings.acknowledger)
+    format!("{} {:?} {:?}", settings.preset, settings.lab.dependency, settings.lab.acknowledger)
 }
 
 fn row(transaction: u64, n: u64) -> [u8; 8] {
@@ -208,11 +208,11 @@ fn what_does_not_go_with_pages_is_refused_with_the_reason() {
     };
     let one = refused(by_page(Preset::Auto).with(|s| s.logs = 1));
     assert!(one.contains("by-page divides transactions between logs, and there is one"), "{one}");
-    let worker = refused(by_page(Preset::Auto).with(|s| s.writer = Some(Writer::Worker)));
+    let worker = refused(by_page(Preset::Auto).with(|s| s.lab.writer = Some(Writer::Worker)));
     assert!(worker.contains("a log belongs to pages"), "{worker}");
     let committer = refused(by_page(Preset::PerTransaction));
     assert!(committer.contains("writer = committer writes one"), "{committer}");
-    let order = refused(by_page(Preset::Auto).with(|s| s.dependency = Some(Dependency::LogOrder)));
+    let order = refused(by_page(Preset::Auto).with(|s| s.lab.dependency = Some(Dependency::LogOrder)));
     assert!(order.contains("log-order"), "{order}");
 }
 
@@ -220,7 +220,7 @@ fn what_does_not_go_with_pages_is_refused_with_the_reason() {
 /// others.
 #[test]
 fn long_transactions_large_values_and_savepoints_are_recovered() {
-    let settings = by_page(Preset::Autonomous).with(|s| s.chunk_bytes = 4096);
+    let settings = by_page(Preset::Autonomous).with(|s| s.lab.chunk_bytes = 4096);
     let (disk, db) = settings.create(3);
     let table = db.create_table("t").expect("new");
     let mut expected = BTreeMap::new();

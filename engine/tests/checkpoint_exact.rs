@@ -32,9 +32,9 @@ fn settings(preset: Preset, memory_bytes: u64) -> Settings {
         s.memory_bytes = memory_bytes;
         s.compression = Compression::None;
         s.segment_bytes = 256 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 32 << 20;
-        s.checkpoint_log_bytes = 0;
+        s.lab.checkpoint_log_bytes = 0;
     })
 }
 

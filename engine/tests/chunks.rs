@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 fn settings() -> Settings {
     tiny(16 << 20).with(|s| {
-        s.chunk_bytes = 512;
-        s.flush_unit_bytes = 0;
+        s.lab.chunk_bytes = 512;
+        s.lab.flush_unit_bytes = 0;
     })
 }
 
@@ -159,7 +159,7 @@ fn a_transaction_that_pins_too_much_log_is_given_up_alone() {
     let storage = Arc::new(MemoryStorage::default());
     let settings = settings().with(|s| {
         s.log_bytes_max = 1 << 20;
-        s.checkpoint_log_bytes = 256 << 10;
+        s.lab.checkpoint_log_bytes = 256 << 10;
     });
     let db = Database::builder().settings(settings).storage(storage).open("memory").expect("opens");
     let table = db.create_table("t").expect("new");
@@ -382,7 +382,7 @@ pub fn long_transactions_that_fill_the_log_commit_or_fail_clearly(preset: Preset
     let settings = settings().with(|s| {
         s.preset = preset;
         s.log_bytes_max = 1 << 20;
-        s.chunk_bytes = 0;
+        s.lab.chunk_bytes = 0;
     });
     let db = Database::builder().settings(settings).storage(storage).open("memory").expect("opens");
     let table = db.create_table("t").expect("new");

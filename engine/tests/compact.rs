@@ -278,7 +278,7 @@ fn the_file_stays_short_by_itself_while_rows_change_all_over_it() {
     const ROWS: u32 = 20_000;
     let disk = SimulatedStorage::new(1);
     let by_itself = settings(3 << 20, Compression::default()).with(|s| {
-        s.checkpoint_log_bytes = 1 << 30;
+        s.lab.checkpoint_log_bytes = 1 << 30;
         s.log_bytes_max = 1 << 31;
     });
     let by_itself = by_itself.with(|s| {

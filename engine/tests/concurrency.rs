@@ -20,7 +20,7 @@ fn settings(preset: Preset) -> Settings {
         s.memory_bytes = 64 << 20;
         s.segment_bytes = 256 << 10;
         s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
+        s.lab.checkpoint_log_bytes = 0;
         s.lock_wait = Duration::from_millis(50);
     })
 }
@@ -532,11 +532,11 @@ fn large_records_and_small_ones_share_a_log_that_is_often_full() {
     in_time("the test", 300, || {
         let settings = settings(Preset::Group).with(|s| {
             s.memory_bytes = 16 << 20;
-            s.log_buffer_bytes = 64 << 10;
+            s.lab.log_buffer_bytes = 64 << 10;
             s.segment_bytes = 64 << 10;
             s.log_bytes_max = 1 << 20;
-            s.transaction_bytes_max = 128 << 10;
-            s.checkpoint_log_bytes = 128 << 10;
+            s.lab.transaction_bytes_max = 128 << 10;
+            s.lab.checkpoint_log_bytes = 128 << 10;
         });
         let storage = Arc::new(SimulatedStorage::new(7));
         let db = Database::builder().settings(settings).storage(storage).open("x").expect("opens");

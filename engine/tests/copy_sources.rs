@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 fn passive() -> Settings {
-    small(Preset::Passive, 1).with(|s| s.log_memory_bytes = 1 << 20)
+    small(Preset::Passive, 1).with(|s| s.lab.log_memory_bytes = 1 << 20)
 }
 
 fn put(db: &Database, table: &Table, keys: std::ops::Range<u32>) {

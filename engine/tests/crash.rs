@@ -88,12 +88,12 @@ fn settings(seed: u64) -> Settings {
         // memory for everything.
         s.memory_bytes = if is_tight(seed) { 1 << 20 } else { 4 << 20 };
         s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 8 << 20;
-        s.checkpoint_log_bytes = if random.chance(1, 3) { 64 << 10 } else { 0 };
-        s.flush_unit_bytes = 4096;
+        s.lab.checkpoint_log_bytes = if random.chance(1, 3) { 64 << 10 } else { 0 };
+        s.lab.flush_unit_bytes = 4096;
         // Writes most transactions in chunks, or only those with long documents.
-        s.chunk_bytes = if random.chance(1, 2) || s.chunk_bytes > 0 { 512 } else { 0 };
+        s.lab.chunk_bytes = if random.chance(1, 2) || s.lab.chunk_bytes > 0 { 512 } else { 0 };
     })
 }
 
@@ -103,16 +103,16 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
     settings.clone().with(|s| {
         s.preset = other.preset;
         s.logs = other.logs;
-        s.layout = other.layout;
-        s.writer = other.writer;
-        s.acknowledger = other.acknowledger;
-        s.acknowledgment_odds = other.acknowledgment_odds;
-        s.stealing_group = other.stealing_group;
-        s.dependency = other.dependency;
-        s.append = other.append;
-        s.queue = other.queue;
-        s.shared_flush = other.shared_flush;
-        s.flush_interval = other.flush_interval;
+        s.lab.layout = other.lab.layout;
+        s.lab.writer = other.lab.writer;
+        s.lab.acknowledger = other.lab.acknowledger;
+        s.lab.acknowledgment_odds = other.lab.acknowledgment_odds;
+        s.lab.stealing_group = other.lab.stealing_group;
+        s.lab.dependency = other.lab.dependency;
+        s.lab.append = other.lab.append;
+        s.lab.queue = other.lab.queue;
+        s.lab.shared_flush = other.lab.shared_flush;
+        s.lab.flush_interval = other.lab.flush_interval;
         s.log_memory = other.log_memory;
     })
 }
@@ -239,7 +239,7 @@ static PROTOCOLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 fn count_protocol(settings: &Settings, operations: u64) {
     assert!(operations > 0);
-    let rule = settings.dependency.map_or("its own", Dependency::name);
+    let rule = settings.lab.dependency.map_or("its own", Dependency::name);
     let name = format!("{} {rule}", settings.preset);
     *PROTOCOLS.lock().expect("no panic").entry(name).or_default() += 1;
 }

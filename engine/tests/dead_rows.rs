@@ -18,7 +18,7 @@ const BATCH: u64 = 1000;
 const VISITED_MAX: u64 = 24;
 
 fn in_memory() -> Database {
-    Settings::default().with(|s| s.checkpoint_log_bytes = 0).open_in_memory()
+    Settings::default().with(|s| s.lab.checkpoint_log_bytes = 0).open_in_memory()
 }
 
 fn key(n: u64) -> [u8; 8] {

@@ -80,7 +80,7 @@ impl Meeting {
 }
 
 fn settings(preset: Preset, rule: Dependency) -> Settings {
-    small(preset, LOGS).with(|s| s.dependency = Some(rule))
+    small(preset, LOGS).with(|s| s.lab.dependency = Some(rule))
 }
 
 fn commit(
@@ -187,7 +187,8 @@ fn after_power_cut(
 fn judge(settings: &Settings, meeting: Meeting, by_way_of_another: bool, salt: (u64, u64)) {
     let after = after_power_cut(settings, meeting, by_way_of_another, salt);
     let has = |key: &str| after.contains_key(&("t".to_string(), key.into()));
-    let context = format!("{}, {:?}, {meeting:?}, {by_way_of_another}", settings.preset, settings.dependency);
+    let context =
+        format!("{}, {:?}, {meeting:?}, {by_way_of_another}", settings.preset, settings.lab.dependency);
     assert!(has("first"), "{context}: what was met is gone");
     assert!(has("last") || !meeting.writes(), "{context}: what was acknowledged is gone");
     assert!(has("between") || !by_way_of_another, "{context}: the transaction in between is gone");

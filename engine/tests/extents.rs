@@ -14,10 +14,10 @@ const EXTENT: u64 = 16 * PAGE;
 fn settings(compression: Compression) -> Settings {
     Settings::default().with(|s| {
         s.memory_bytes = 1 << 20;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.segment_bytes = 256 << 10;
         s.log_bytes_max = 32 << 20;
-        s.checkpoint_log_bytes = 1 << 20;
+        s.lab.checkpoint_log_bytes = 1 << 20;
         s.compression = compression;
     })
 }

@@ -27,7 +27,7 @@ fn settings(preset: Preset) -> Settings {
         s.page_bytes = 32768;
         s.log_bytes_max = 1 << 20;
         s.log_memory = (preset == Preset::Passive).then(|| "mapped-memory".into());
-        s.log_memory_bytes = if preset == Preset::Passive { 1 << 20 } else { 0 };
+        s.lab.log_memory_bytes = if preset == Preset::Passive { 1 << 20 } else { 0 };
     })
 }
 

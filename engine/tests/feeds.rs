@@ -193,9 +193,9 @@ fn lives(seed: u64) {
     let mut random = Random::from_seed(seed);
     let mut history = random.chance(2, 3);
     let mut settings = any_protocol(seed, &mut random).with(|s| {
-        (s.memory_bytes, s.segment_bytes, s.log_buffer_bytes) = (8 << 20, 64 << 10, 64 << 10);
-        (s.log_bytes_max, s.checkpoint_log_bytes, s.flush_unit_bytes) = (8 << 20, 0, 4096);
-        s.chunk_bytes = if random.chance(1, 2) { 512 } else { 0 };
+        (s.memory_bytes, s.segment_bytes, s.lab.log_buffer_bytes) = (8 << 20, 64 << 10, 64 << 10);
+        (s.log_bytes_max, s.lab.checkpoint_log_bytes, s.lab.flush_unit_bytes) = (8 << 20, 0, 4096);
+        s.lab.chunk_bytes = if random.chance(1, 2) { 512 } else { 0 };
         s.change_history_bytes = if history { 64 << 20 } else { 0 };
     });
     let mut disk = SimulatedStorage::new(seed);
@@ -230,12 +230,14 @@ fn lives(seed: u64) {
         if random.chance(1, 3) {
             let other = any_protocol(random.next_u64(), &mut random);
             settings = settings.with(|s| {
-                (s.preset, s.logs, s.layout, s.writer) =
-                    (other.preset, other.logs, other.layout, other.writer);
-                (s.acknowledger, s.dependency, s.queue) = (other.acknowledger, other.dependency, other.queue);
-                (s.stealing_group, s.shared_flush) = (other.stealing_group, other.shared_flush);
-                (s.acknowledgment_odds, s.append) = (other.acknowledgment_odds, other.append);
-                (s.flush_interval, s.log_memory) = (other.flush_interval, other.log_memory);
+                (s.preset, s.logs, s.lab.layout, s.lab.writer) =
+                    (other.preset, other.logs, other.lab.layout, other.lab.writer);
+                (s.lab.acknowledger, s.lab.dependency, s.lab.queue) =
+                    (other.lab.acknowledger, other.lab.dependency, other.lab.queue);
+                (s.lab.stealing_group, s.lab.shared_flush) =
+                    (other.lab.stealing_group, other.lab.shared_flush);
+                (s.lab.acknowledgment_odds, s.lab.append) = (other.lab.acknowledgment_odds, other.lab.append);
+                (s.lab.flush_interval, s.log_memory) = (other.lab.flush_interval, other.log_memory);
             });
         }
         // The log of the life before may be gone if that or this one retains none.
@@ -329,7 +331,8 @@ fn history_has_its_bound_and_says_where_it_begins() {
 
 #[test]
 fn stalled_feed_delays_no_commit_and_is_told() {
-    let settings = tiny(8 << 20).with(|s| (s.log_bytes_max, s.checkpoint_log_bytes) = (1 << 20, 256 << 10));
+    let settings =
+        tiny(8 << 20).with(|s| (s.log_bytes_max, s.lab.checkpoint_log_bytes) = (1 << 20, 256 << 10));
     let (_disk, db) = settings.create(1);
     let rows = db.create_table("rows").expect("new");
     let mut changes = db.changes(Csn::ZERO).expect("nothing was dropped");
@@ -351,7 +354,7 @@ fn stalled_feed_delays_no_commit_and_is_told() {
 #[test]
 fn chunks_of_a_stalled_feed_tell_that_it_fell_behind() {
     let settings = tiny(8 << 20).with(|s| {
-        (s.log_bytes_max, s.checkpoint_log_bytes, s.chunk_bytes) = (1 << 20, 256 << 10, 4096);
+        (s.log_bytes_max, s.lab.checkpoint_log_bytes, s.lab.chunk_bytes) = (1 << 20, 256 << 10, 4096);
     });
     let (_disk, db) = settings.create(1);
     let rows = db.create_table("rows").expect("new");
@@ -424,7 +427,7 @@ fn overwrites_are_whole_while_a_feed_runs() {
 
 #[test]
 fn long_transaction_is_returned_whole_and_once() {
-    let settings = tiny(8 << 20).with(|s| (s.chunk_bytes, s.change_history_bytes) = (4096, 4 << 20));
+    let settings = tiny(8 << 20).with(|s| (s.lab.chunk_bytes, s.change_history_bytes) = (4096, 4 << 20));
     let (disk, db) = settings.create(1);
     let rows = db.create_table("rows").expect("new");
     let long = |tx: &mut Transaction, from: u32| -> Result<()> {

@@ -13,12 +13,12 @@ fn settings(unit: usize, logs: usize) -> Settings {
     tiny(64 << 20).with(|s| {
         s.preset = Preset::Autonomous;
         s.logs = logs;
-        s.writer = Some(Writer::Worker);
-        s.acknowledger = Some(Acknowledger::Workers);
-        s.stealing_group = Some(1);
-        s.flush_interval = Some(Duration::from_secs(1));
-        s.idle_max = Duration::from_micros(50);
-        s.flush_unit_bytes = unit;
+        s.lab.writer = Some(Writer::Worker);
+        s.lab.acknowledger = Some(Acknowledger::Workers);
+        s.lab.stealing_group = Some(1);
+        s.lab.flush_interval = Some(Duration::from_secs(1));
+        s.lab.idle_max = Duration::from_micros(50);
+        s.lab.flush_unit_bytes = unit;
         s.segment_bytes = 1 << 20;
         s.log_bytes_max = 64 << 20;
     })
@@ -98,8 +98,8 @@ fn a_preempted_worker_fills_its_flush_units() {
 fn logs_that_are_left_to_their_workers_fill_their_units() {
     for unit in [4096, 16 << 10] {
         let settings = settings(unit, 2).with(|s| {
-            s.dependency = Some(Dependency::GsnRfa);
-            s.idle_logs = IdleLogs::Worker;
+            s.lab.dependency = Some(Dependency::GsnRfa);
+            s.lab.idle_logs = IdleLogs::Worker;
         });
         assert_units(unit, || busy(&settings.open_in_memory(), 2));
     }
@@ -111,10 +111,10 @@ fn logs_that_are_left_to_their_workers_fill_their_units() {
 fn logs_that_are_left_to_their_flushers_fill_their_buffers() {
     for (buffer, dependency) in [(8 << 10, Dependency::Csn), (32 << 10, Dependency::Dsn)] {
         let settings = settings(buffer, 2).with(|s| {
-            (s.preset, s.writer, s.acknowledger) = (Preset::Restricted, None, None);
-            (s.stealing_group, s.idle_max) = (None, Settings::default().idle_max);
-            (s.dependency, s.idle_logs) = (Some(dependency), IdleLogs::Flusher);
-            s.log_buffer_bytes = buffer;
+            (s.preset, s.lab.writer, s.lab.acknowledger) = (Preset::Restricted, None, None);
+            (s.lab.stealing_group, s.lab.idle_max) = (None, Settings::default().lab.idle_max);
+            (s.lab.dependency, s.lab.idle_logs) = (Some(dependency), IdleLogs::Flusher);
+            s.lab.log_buffer_bytes = buffer;
         });
         assert_units(buffer, || busy(&settings.open_in_memory(), 2));
     }

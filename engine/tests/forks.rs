@@ -16,7 +16,7 @@ fn builder() -> quenchdb::Builder {
         .memory_bytes(8 << 20)
         .segment_bytes(1 << 20)
         .log_bytes_max(64 << 20)
-        .checkpoint_log_bytes(0)
+        .lab(|lab| lab.checkpoint_log_bytes = 0)
 }
 
 fn put(db: &Database, table: &Table, key: &str) {
@@ -248,7 +248,7 @@ fn a_child_forked_beside_busy_threads_does_not_hang() {
 fn preset_builder(preset: Preset, path: &Path) -> quenchdb::Builder {
     let builder = builder().preset(preset);
     match preset {
-        Preset::Passive => builder.log_memory(path.join("memory")).log_memory_bytes(1 << 20),
+        Preset::Passive => builder.log_memory(path.join("memory")).lab(|lab| lab.log_memory_bytes = 1 << 20),
         _ => builder,
     }
 }

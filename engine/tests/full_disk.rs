@@ -24,7 +24,7 @@ fn settings(preset: Preset, memory_bytes: u64) -> Settings {
         s.logs = if preset == Preset::Group { 1 } else { 2 };
         s.version_bytes = 1 << 20;
         s.log_bytes_max = 1 << 20;
-        s.checkpoint_log_bytes = 512 << 10;
+        s.lab.checkpoint_log_bytes = 512 << 10;
     })
 }
 
@@ -496,7 +496,7 @@ fn full_disk_refuses_no_row_for_which_a_checkpoint_makes_room() {
                 s.preset = preset;
                 s.memory_bytes = 32 << 20;
                 s.segment_bytes = 1 << 20;
-                s.log_buffer_bytes = 64 << 10;
+                s.lab.log_buffer_bytes = 64 << 10;
             });
             let (first, all) = accepted(&settings, room, row_bytes, level);
             let context = format!("{preset:?}, rows of {row_bytes}, {level:?}: {first} of {all}");
@@ -518,7 +518,7 @@ fn a_checkpoint_stopped_by_a_full_disk_can_be_repeated() {
         for after in 0.. {
             let context = format!("{operation:?} {after}, rows of {fill}");
             let memory_bytes = if fill == COMPRESSIBLE { 1 << 20 } else { 8 << 20 };
-            let settings = settings(Preset::Group, memory_bytes).with(|s| s.checkpoint_log_bytes = 0);
+            let settings = settings(Preset::Group, memory_bytes).with(|s| s.lab.checkpoint_log_bytes = 0);
             let (disk, db, table) = start(after, &settings);
             let mut rows = Rows::new();
             disk.inject(Fault { operation, after, kind: FaultKind::Once, error: 28 });
@@ -603,7 +603,7 @@ fn open_small(path: &Path) -> Database {
         s.memory_bytes = 8 << 20;
         s.segment_bytes = 1 << 20;
         s.log_bytes_max = 8 << 20;
-        s.checkpoint_log_bytes = 4 << 20;
+        s.lab.checkpoint_log_bytes = 4 << 20;
     });
     settings.open_in(path)
 }

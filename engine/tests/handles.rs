@@ -12,7 +12,7 @@ fn builder() -> quenchdb::Builder {
         .memory_bytes(4 << 20)
         .segment_bytes(1 << 20)
         .log_bytes_max(64 << 20)
-        .checkpoint_log_bytes(0)
+        .lab(|lab| lab.checkpoint_log_bytes = 0)
 }
 
 fn put(db: &Database, table: &Table, key: &str, value: &str) {

@@ -46,7 +46,7 @@ fn settings(round: u64) -> Settings {
         s.memory_bytes = if round.is_multiple_of(3) { 8 << 20 } else { 64 << 20 };
         s.segment_bytes = 4 << 20;
         s.log_bytes_max = 256 << 20;
-        s.checkpoint_log_bytes = 8 << 20;
+        s.lab.checkpoint_log_bytes = 8 << 20;
         s.lock_wait = Duration::from_millis(20);
         s.logs = 1 + (round / 3 % 3) as usize;
     });
@@ -55,7 +55,7 @@ fn settings(round: u64) -> Settings {
         settings.log_memory = Some("mapped-memory".into());
     }
     for layout in [None, (round % 2 == 1).then_some(Layout::ByPage)] {
-        let changed = settings.clone().with(|s| s.layout = layout);
+        let changed = settings.clone().with(|s| s.lab.layout = layout);
         if quenchdb::internals::commit::presets::check(&changed, changed.logs).is_ok() {
             settings = changed;
         }
@@ -407,10 +407,10 @@ fn judged_lives(seed: u64, points: u64, modes: &[Mode]) -> (u64, u64) {
     let settings = crate::support::any_protocol(seed, &mut random).with(|s| {
         s.memory_bytes = 4 << 20;
         s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 8 << 20;
-        s.checkpoint_log_bytes = if random.chance(1, 2) { 64 << 10 } else { 0 };
-        s.flush_unit_bytes = 4096;
+        s.lab.checkpoint_log_bytes = if random.chance(1, 2) { 64 << 10 } else { 0 };
+        s.lab.flush_unit_bytes = 4096;
     });
     let open = |disk: &SimulatedStorage| settings.try_open(disk);
     let lists = Lists::default();

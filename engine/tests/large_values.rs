@@ -19,7 +19,7 @@ fn tight() -> Settings {
     Settings::default().with(|s| {
         s.memory_bytes = 1 << 20;
         s.segment_bytes = 256 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.compression = Compression::None;
     })
 }

@@ -16,10 +16,10 @@ fn settings(preset: Preset) -> Settings {
     Settings::default().with(|s| {
         s.preset = preset;
         s.memory_bytes = 1 << 20;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.segment_bytes = 256 << 10;
         s.log_bytes_max = 32 << 20;
-        s.checkpoint_log_bytes = 2 << 20;
+        s.lab.checkpoint_log_bytes = 2 << 20;
         s.compression = if preset == Preset::Autonomous { Compression::None } else { Compression::Lz4 };
     })
 }

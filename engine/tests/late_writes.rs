@@ -253,7 +253,7 @@ fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
 fn old_segments_a_close_cannot_remove_go_at_the_next_open() {
     let settings = (configurations::GROUP.settings)().with(|s| {
         s.logs = 1;
-        s.writer = None;
+        s.lab.writer = None;
     });
     let (disk, db) = settings.create(1);
     write(&db, 0, 150);

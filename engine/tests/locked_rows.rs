@@ -53,9 +53,9 @@ fn a_checkpoint_fits_on_a_full_disk_after_many_unlocks() {
         s.memory_bytes = 16 << 20;
         s.version_bytes = 2 << 20;
         s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 8 << 20;
-        s.checkpoint_log_bytes = 0;
+        s.lab.checkpoint_log_bytes = 0;
     });
     for commits in [false, true] {
         let disk = SimulatedStorage::new(1);

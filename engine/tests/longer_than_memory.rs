@@ -31,7 +31,7 @@ fn settings(compression: Compression) -> Settings {
         s.compression = compression;
         s.segment_bytes = 1 << 20;
         s.log_bytes_max = 64 << 20;
-        s.flush_unit_bytes = 0;
+        s.lab.flush_unit_bytes = 0;
     })
 }
 

@@ -33,7 +33,7 @@ fn settings() -> Settings {
         s.memory_bytes = MEMORY_BYTES;
         s.segment_bytes = 4 << 20;
         s.log_bytes_max = 256 << 20;
-        s.checkpoint_log_bytes = 64 << 20;
+        s.lab.checkpoint_log_bytes = 64 << 20;
     })
 }
 
@@ -336,7 +336,7 @@ fn large_values_take_no_more_than_the_database_was_given() {
 /// Kills the process during its work, with a log several times larger than memory.
 fn write_and_kill(directory: &Path) {
     let settings = settings().with(|s| {
-        s.checkpoint_log_bytes = 0;
+        s.lab.checkpoint_log_bytes = 0;
         s.recovery_seconds = 3600;
     });
     let db = Database::builder().settings(settings).open(directory).expect("opens");

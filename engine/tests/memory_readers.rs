@@ -7,7 +7,7 @@ use quenchdb::{Database, Preset, Settings, Writer};
 use std::collections::BTreeSet;
 
 fn settings(logs: usize) -> Settings {
-    small(Preset::Passive, logs).with(|s| s.log_memory_bytes = 1 << 20)
+    small(Preset::Passive, logs).with(|s| s.lab.log_memory_bytes = 1 << 20)
 }
 
 /// Without log memory.
@@ -30,7 +30,7 @@ fn settings_with_log_memory_read_a_database_without_any() {
     let auto = || settings(2).with(|s| s.preset = Preset::Auto);
     let by_writer = || {
         settings(2).with(|s| {
-            s.writer = Some(Writer::Memory);
+            s.lab.writer = Some(Writer::Memory);
             s.preset = Preset::Pipelined;
         })
     };

@@ -13,9 +13,9 @@ fn without() -> Settings {
 fn with(logs: usize, log_buffer_bytes: usize) -> Settings {
     let segment_bytes = log_buffer_bytes as u64;
     small(Preset::Passive, logs).with(|s| {
-        s.log_buffer_bytes = log_buffer_bytes;
+        s.lab.log_buffer_bytes = log_buffer_bytes;
         s.segment_bytes = segment_bytes;
-        s.log_memory_bytes = 1 << 20;
+        s.lab.log_memory_bytes = 1 << 20;
     })
 }
 

@@ -24,8 +24,8 @@ fn settings(logs: usize) -> Settings {
         s.logs = logs;
         s.log_bytes_max = 8 << 20;
         s.log_memory = Some(OWN.into());
-        s.log_memory_bytes = 1 << 20;
-        s.flush_unit_bytes = 0;
+        s.lab.log_memory_bytes = 1 << 20;
+        s.lab.flush_unit_bytes = 0;
     })
 }
 
@@ -34,7 +34,7 @@ fn plain() -> Settings {
     settings(1).with(|s| {
         s.preset = Preset::Group;
         s.log_memory = None;
-        s.log_memory_bytes = 0;
+        s.lab.log_memory_bytes = 0;
         s.logs = 0;
     })
 }
@@ -137,7 +137,7 @@ fn crash(seed: u64, memory: Memory) -> (u64, u64) {
     // None is what the preset uses.
     let is_latched = matches!(memory, Memory::FencedLatched | Memory::FencesLatchedIgnored);
     let fence = is_latched.then_some(MemoryFence::Latched);
-    let db = settings.with(|s| (s.memory_cache, s.memory_fence) = (cache, fence)).open(&disk);
+    let db = settings.with(|s| (s.lab.memory_cache, s.lab.memory_fence) = (cache, fence)).open(&disk);
     if !matches!(memory, Memory::Fenced | Memory::FencedLatched) {
         disk.ignore_fences();
     }
@@ -311,7 +311,7 @@ fn a_closed_database_leaves_its_mapped_memory_to_the_next() {
 fn whoever_acknowledges_everybody_is_told() {
     for acknowledger in Acknowledger::ALL {
         let disk = SimulatedStorage::new(1);
-        let settings = settings(2).with(|s| s.acknowledger = Some(acknowledger));
+        let settings = settings(2).with(|s| s.lab.acknowledger = Some(acknowledger));
         let db = settings.open(&disk);
         let table = db.create_table("t").expect("new");
         let before = db.statistics().committed;
@@ -363,7 +363,7 @@ fn a_straggler_is_drained_by_whoever_depends_on_it() {
 #[test]
 fn commits_write_a_buffer_themselves_if_all_are_full() {
     let disk = SimulatedStorage::new(1);
-    let db = settings(3).with(|s| s.log_memory_bytes = 1 << 20).open(&disk);
+    let db = settings(3).with(|s| s.lab.log_memory_bytes = 1 << 20).open(&disk);
     // Writing a buffer takes far longer than filling it.
     disk.set_delay(std::time::Duration::from_millis(5));
     let acknowledged = work(&db, &disk, 3, 120, 12_000);
@@ -377,7 +377,7 @@ fn commits_write_a_buffer_themselves_if_all_are_full() {
 #[test]
 fn a_failed_write_of_a_full_buffer_loses_nothing() {
     // Beside the latch, the failure may meet a commit between its record and its fence.
-    let latched = settings(1).with(|s| s.memory_fence = Some(MemoryFence::Latched));
+    let latched = settings(1).with(|s| s.lab.memory_fence = Some(MemoryFence::Latched));
     let (disk, db) = latched.create(1);
     let table = db.create_table("t").expect("new");
     disk.inject(Fault {
@@ -521,13 +521,21 @@ fn what_contradicts_what_is_there_is_refused_with_the_reason() {
     refused(Database::builder().preset(Preset::Passive), invalid, &["`log_memory`", "passive", "/dev/shm"]);
     let group = small().preset(Preset::Group).log_memory(&memory);
     refused(group, invalid, &["`log_memory`", "preset group"]);
-    refused(small().memory_cache(MemoryCache::Durable), invalid, &["`memory_cache`", "preset auto"]);
-    let tiny = on_files(&memory).logs(16).log_memory_bytes(1 << 20);
+    refused(
+        small().lab(|lab| lab.memory_cache = MemoryCache::Durable),
+        invalid,
+        &["`memory_cache`", "preset auto"],
+    );
+    let tiny = on_files(&memory).logs(16).lab(|lab| lab.log_memory_bytes = 1 << 20);
     refused(tiny, invalid, &["1048576", "16 logs", "are needed"]);
     std::fs::remove_file(&memory).expect("was made");
     let db = on_files(&memory).open(&database).expect("opens");
     db.close().expect("closes");
-    refused(on_files(&memory).log_memory_bytes(1 << 20), invalid, &["log_memory_bytes", "16777216"]);
+    refused(
+        on_files(&memory).lab(|lab| lab.log_memory_bytes = 1 << 20),
+        invalid,
+        &["log_memory_bytes", "16777216"],
+    );
     let other = on_files(&memory).open(directory.path().join("db2")).expect_err("another database's");
     assert!(other.kind() == invalid && other.to_string().contains("belongs to database"), "{other}");
     let db = on_files(&memory).open(&database).expect("its own");
@@ -544,7 +552,7 @@ fn a_killed_open_leaves_nothing_half_durable() {
     let first = SimulatedStorage::new(1);
     drop(settings(2).open(&first));
     killed_wherever_and_opened_again(&first, &settings(2));
-    let divided = settings(2).with(|s| s.log_buffer_bytes = 128 << 10);
+    let divided = settings(2).with(|s| s.lab.log_buffer_bytes = 128 << 10);
     let (killed, db) = settings(2).create(2);
     work(&db, &killed, 1, 2, 20);
     let second = killed.crash(CrashKind::Kill, killed.operations(), 1);
@@ -587,7 +595,7 @@ fn table_entries_of_buffers_of_another_length_are_ignored() {
     for (first, then) in [(64 << 10, 128 << 10), (128 << 10, 64 << 10)] {
         let with = |log_buffer_bytes| {
             settings(3).with(|s| {
-                s.log_buffer_bytes = log_buffer_bytes;
+                s.lab.log_buffer_bytes = log_buffer_bytes;
                 s.memory_bytes = 16 << 20;
             })
         };

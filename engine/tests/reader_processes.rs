@@ -20,7 +20,7 @@ fn builder() -> quenchdb::Builder {
         .memory_bytes(2 << 20)
         .segment_bytes(1 << 20)
         .log_bytes_max(64 << 20)
-        .checkpoint_log_bytes(0)
+        .lab(|lab| lab.checkpoint_log_bytes = 0)
 }
 
 /// A child process, killed when it is dropped.

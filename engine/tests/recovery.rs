@@ -75,7 +75,7 @@ fn crashed(preset: Preset) -> SimulatedStorage {
 /// took, and the rows after a power cut.
 fn overwrite_bytes(delta_logging: bool) -> (u64, Content) {
     const ROWS: u64 = 50;
-    let settings = settings(Preset::Group).with(|s| s.delta_logging = delta_logging);
+    let settings = settings(Preset::Group).with(|s| s.lab.delta_logging = delta_logging);
     let (disk, db) = settings.create(3);
     let table = db.create_table("rows").expect("a new table");
     let key = |n: u64| (n % ROWS).to_be_bytes();
@@ -95,7 +95,7 @@ fn overwrite_bytes(delta_logging: bool) -> (u64, Content) {
     disk.stop();
     let left = disk.crash(CrashKind::PowerCut, disk.operations(), 1);
     // Recovery reads either kind of record, whatever the setting is now.
-    let db = settings.with(|s| s.delta_logging = !delta_logging).open(&left);
+    let db = settings.with(|s| s.lab.delta_logging = !delta_logging).open(&left);
     (logged, content(&db))
 }
 
@@ -285,7 +285,7 @@ fn the_replay_estimate_is_exact_behind_a_partial_checkpoint() {
         let disk = SimulatedStorage::new(6);
         let compression = Compression::None;
         let settings = settings(preset).with(|s| {
-            s.chunk_bytes = 4096;
+            s.lab.chunk_bytes = 4096;
             s.compression = compression;
         });
         let db = settings.open(&disk);
@@ -329,7 +329,7 @@ fn the_replay_estimate_is_within_a_factor_of_two() {
     let open = |name: &str| {
         let settings = Settings::default().with(|s| {
             s.memory_bytes = 2 << 30;
-            s.checkpoint_log_bytes = 0;
+            s.lab.checkpoint_log_bytes = 0;
         });
         settings.open_in(at(name))
     };

@@ -22,9 +22,9 @@ fn settings() -> Settings {
     Settings::default().with(|s| {
         s.memory_bytes = MEMORY_BYTES;
         s.segment_bytes = 1 << 20;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 1 << 30;
-        s.checkpoint_log_bytes = 0;
+        s.lab.checkpoint_log_bytes = 0;
     })
 }
 

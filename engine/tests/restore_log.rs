@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 fn settings() -> Settings {
     tiny(1 << 20).with(|s| {
         // The longer half of the transactions is in chunks.
-        s.chunk_bytes = 512;
+        s.lab.chunk_bytes = 512;
     })
 }
 

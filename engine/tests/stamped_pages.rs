@@ -17,9 +17,9 @@ fn settings() -> Settings {
         s.memory_bytes = 8 << 20;
         s.version_bytes = 2 << 20;
         s.segment_bytes = 256 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 8 << 20;
-        s.checkpoint_log_bytes = 0;
+        s.lab.checkpoint_log_bytes = 0;
         s.compression = Compression::None;
     })
 }

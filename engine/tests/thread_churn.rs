@@ -33,21 +33,21 @@ fn protocols() -> Vec<(&'static str, Settings)> {
             s.logs = logs;
             s.memory_bytes = 8 << 20;
             s.segment_bytes = 256 << 10;
-            s.log_buffer_bytes = 64 << 10;
+            s.lab.log_buffer_bytes = 64 << 10;
             s.log_bytes_max = 8 << 20;
-            s.checkpoint_log_bytes = 1 << 20;
+            s.lab.checkpoint_log_bytes = 1 << 20;
         })
     };
     let passive = of(Preset::Passive, 3);
-    let workers = of(Preset::Autonomous, 3).with(|s| s.writer = Some(Writer::Worker));
+    let workers = of(Preset::Autonomous, 3).with(|s| s.lab.writer = Some(Writer::Worker));
     vec![
         ("autonomous", of(Preset::Autonomous, 3)),
         ("autonomous, workers write", workers),
         ("restricted", of(Preset::Restricted, 2)),
         ("passive", passive.with(|s| s.log_memory = Some("mapped-memory".into()))),
-        ("exact", of(Preset::Autonomous, 3).with(|s| s.dependency = Some(Dependency::Exact))),
-        ("gsn-rfa", of(Preset::Autonomous, 3).with(|s| s.dependency = Some(Dependency::GsnRfa))),
-        ("per thread, auto", of(Preset::Auto, 3).with(|s| s.layout = Some(Layout::PerThread))),
+        ("exact", of(Preset::Autonomous, 3).with(|s| s.lab.dependency = Some(Dependency::Exact))),
+        ("gsn-rfa", of(Preset::Autonomous, 3).with(|s| s.lab.dependency = Some(Dependency::GsnRfa))),
+        ("per thread, auto", of(Preset::Auto, 3).with(|s| s.lab.layout = Some(Layout::PerThread))),
     ]
 }
 

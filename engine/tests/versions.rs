@@ -22,7 +22,7 @@ fn open(disk: &SimulatedStorage) -> (Database, Table) {
         s.version_bytes = VERSION_BYTES;
         s.segment_bytes = 1 << 20;
         s.log_bytes_max = 256 << 20;
-        s.checkpoint_log_bytes = 0;
+        s.lab.checkpoint_log_bytes = 0;
     });
     let db = settings.open(disk);
     let table = db.create_table("t").expect("new");
@@ -174,7 +174,7 @@ fn deleted_at_once(db: &Database, table: &Table, rows: u64) -> Snapshot {
 fn in_memory() -> (Database, Table) {
     let settings = Settings::default().with(|s| {
         s.preset = Preset::Group;
-        s.checkpoint_log_bytes = 0;
+        s.lab.checkpoint_log_bytes = 0;
     });
     let db = Database::builder().settings(settings).storage(Arc::new(MemoryStorage::default()));
     let db = db.open("x").expect("opens");

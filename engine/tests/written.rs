@@ -24,9 +24,9 @@ fn all() -> Vec<Settings> {
         Dependency::ALL
             .into_iter()
             .filter(|rule| *rule != Dependency::LogOrder)
-            .map(|rule| small(Preset::Auto, 3).with(|s| s.dependency = Some(rule))),
+            .map(|rule| small(Preset::Auto, 3).with(|s| s.lab.dependency = Some(rule))),
     );
-    all.push(small(Preset::Auto, 3).with(|s| s.layout = Some(Layout::ByPage)));
+    all.push(small(Preset::Auto, 3).with(|s| s.lab.layout = Some(Layout::ByPage)));
     all.into_iter().map(|settings| settings.with(|s| s.loss_window = LONG)).collect()
 }
 
@@ -143,7 +143,7 @@ fn written_commits_become_durable_in_the_loss_window() {
 fn one_of_so_many_written_commits_is_durable() {
     let settings = small(Preset::Auto, 1).with(|s| {
         s.loss_window = LONG;
-        s.durable_every = 5;
+        s.lab.durable_every = 5;
     });
     let (disk, db) = settings.create(1);
     let table = db.create_table("rows").expect("new");

@@ -86,11 +86,11 @@ fn settings(script: &mut Script<'_>) -> Settings {
         s.logs = 1 + usize::from(byte >> 6 & 1);
         s.memory_bytes = if byte & 128 == 0 { 4 << 20 } else { 1 << 20 };
         s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 8 << 20;
-        s.checkpoint_log_bytes = 1 << 20;
-        s.flush_unit_bytes = 4096;
-        s.chunk_bytes = if byte & 32 == 0 { 0 } else { 512 };
+        s.lab.checkpoint_log_bytes = 1 << 20;
+        s.lab.flush_unit_bytes = 4096;
+        s.lab.chunk_bytes = if byte & 32 == 0 { 0 } else { 512 };
     });
     if quenchdb::internals::commit::presets::Axes::of(&settings).writer == quenchdb::Writer::Memory {
         settings.log_memory = Some("mapped-memory".into());

@@ -173,9 +173,9 @@ fn use_it(disk: &SimulatedStorage) {
     let settings = Settings::default().with(|s| {
         s.memory_bytes = 1 << 20;
         s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 1 << 20;
-        s.checkpoint_log_bytes = 256 << 10;
+        s.lab.checkpoint_log_bytes = 256 << 10;
     });
     let builder = || Database::builder().settings(settings.clone()).storage(Arc::new(disk.duplicate()));
     let _ = builder().verify("simulated", None);

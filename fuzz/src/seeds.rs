@@ -20,10 +20,10 @@ fn files(preset: Preset, chunks: usize) -> (BTreeMap<String, Vec<u8>>, Vec<u8>) 
         s.logs = 2;
         s.memory_bytes = 4 << 20;
         s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 4 << 20;
-        s.checkpoint_log_bytes = 1 << 20;
-        s.chunk_bytes = chunks;
+        s.lab.checkpoint_log_bytes = 1 << 20;
+        s.lab.chunk_bytes = chunks;
     });
     if preset == Preset::Passive {
         settings.log_memory = Some("mapped-memory".into());
@@ -185,7 +185,7 @@ fn copies() -> Vec<(&'static str, Vec<u8>)> {
         s.memory_bytes = 4 << 20;
         s.log_bytes_max = 4 << 20;
         s.segment_bytes = 64 << 10;
-        s.checkpoint_log_bytes = 1 << 20;
+        s.lab.checkpoint_log_bytes = 1 << 20;
     });
     let db = Database::builder().settings(settings).storage(Arc::new(disk.clone())).open("x").expect("opens");
     let table = db.create_table("t").expect("new");

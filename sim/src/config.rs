@@ -172,14 +172,14 @@ impl PlannedFault {
 fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     let us = Duration::from_micros;
     let mut sized = settings.with(|s| {
-        s.log_buffer_bytes = one_of(random, &[64 << 10, 100_000, 128 << 10, 256 << 10]);
+        s.lab.log_buffer_bytes = one_of(random, &[64 << 10, 100_000, 128 << 10, 256 << 10]);
         s.log_bytes_max = 8 << 20;
-        s.checkpoint_log_bytes = if random.chance(1, 3) { 64 << 10 } else { 0 };
-        s.flush_unit_bytes = one_of(random, &[4096, 4096, 5000, 16 << 10]);
-        s.chunk_bytes = if random.chance(1, 2) { 512 } else { 0 };
+        s.lab.checkpoint_log_bytes = if random.chance(1, 3) { 64 << 10 } else { 0 };
+        s.lab.flush_unit_bytes = one_of(random, &[4096, 4096, 5000, 16 << 10]);
+        s.lab.chunk_bytes = if random.chance(1, 2) { 512 } else { 0 };
         s.loss_window = one_of(random, &[us(1_000), us(10_000), us(10_000)]);
-        s.await_cohort = random.chance(3, 4);
-        s.queue_entries = one_of(random, &[1024, 32_768]);
+        s.lab.await_cohort = random.chance(3, 4);
+        s.lab.queue_entries = one_of(random, &[1024, 32_768]);
     });
     let mut perhaps = |set: fn(&mut Settings, u64)| {
         let mut other = sized.clone();
@@ -192,14 +192,14 @@ fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     // Sometimes so little that commits wait for checkpoints.
     perhaps(|settings, n| settings.log_bytes_max = if n == 0 { 1 << 20 } else { 8 << 20 });
     perhaps(|settings, n| {
-        settings.gather_window = Duration::from_micros([0, 0, 0, 300][n as usize]);
-        settings.gather_siblings = n as usize;
+        settings.lab.gather_window = Duration::from_micros([0, 0, 0, 300][n as usize]);
+        settings.lab.gather_siblings = n as usize;
     });
-    perhaps(|settings, n| settings.gather_max = [0, 0, 1, 3][n as usize]);
-    perhaps(|settings, n| settings.writes_in_flight = 1 + n as usize % 3);
-    perhaps(|settings, n| settings.acknowledgment_group = 1 + n as usize);
-    perhaps(|settings, n| settings.idle_max = Duration::from_micros([0, 50, 50, 2_000][n as usize]));
-    perhaps(|settings, n| settings.insertion_latency = Duration::from_micros(n / 2));
+    perhaps(|settings, n| settings.lab.gather_max = [0, 0, 1, 3][n as usize]);
+    perhaps(|settings, n| settings.lab.writes_in_flight = 1 + n as usize % 3);
+    perhaps(|settings, n| settings.lab.acknowledgment_group = 1 + n as usize);
+    perhaps(|settings, n| settings.lab.idle_max = Duration::from_micros([0, 50, 50, 2_000][n as usize]));
+    perhaps(|settings, n| settings.lab.insertion_latency = Duration::from_micros(n / 2));
     with_any_others(sized, random)
 }
 
@@ -222,19 +222,19 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
     });
     perhaps(&|settings, n| settings.segment_bytes = [64 << 10, 512 << 10, 128 << 10, 100 << 10][n]);
     perhaps(&|settings, n| {
-        let drawn = settings.flush_interval;
-        settings.flush_interval = [drawn, drawn, Some(us(100)), Some(us(2_000))][n];
+        let drawn = settings.lab.flush_interval;
+        settings.lab.flush_interval = [drawn, drawn, Some(us(100)), Some(us(2_000))][n];
     });
-    perhaps(&|settings, n| settings.acknowledgment_odds = [settings.acknowledgment_odds, 1, 0, 2][n]);
+    perhaps(&|settings, n| settings.lab.acknowledgment_odds = [settings.lab.acknowledgment_odds, 1, 0, 2][n]);
     // As many logs as processors divided by the threads per log.
     perhaps(&|settings, n| {
-        (settings.logs, settings.threads_per_log) = [(settings.logs, 2), (0, 1), (0, 2), (0, 3)][n]
+        (settings.logs, settings.lab.threads_per_log) = [(settings.logs, 2), (0, 1), (0, 2), (0, 3)][n]
     });
     perhaps(&|settings, n| settings.recovery_seconds = [5, 5, 1, 3_600][n]);
     perhaps(&|settings, n| settings.lock_wait = us([1_000_000, 1_000_000, 50_000, 1_000][n]));
     perhaps(&|settings, n| settings.write_deadline = Duration::from_secs([60, 60, 0, 3_600][n]));
     perhaps(&|settings, n| settings.version_bytes = [256 << 20, 256 << 20, 256 << 20, 128 << 10][n]);
-    perhaps(&|settings, n| settings.transaction_bytes_max = [0, 0, 0, 300 << 10][n]);
+    perhaps(&|settings, n| settings.lab.transaction_bytes_max = [0, 0, 0, 300 << 10][n]);
     perhaps(&|settings, n| settings.trim_log = n > 0);
     perhaps(&|settings, n| settings.change_history_bytes = [0, 0, 256 << 10, 16 << 20][n]);
     drawn
@@ -269,18 +269,18 @@ fn with_choices_of(seed: u64, settings: Settings) -> Settings {
     let flushers_write = presets::Axes::of(&settings).writer == Writer::FlusherPerLog;
     settings.with(|s| {
         let choices = [IdleLogs::Raise, IdleLogs::Barrier, IdleLogs::Hold];
-        s.idle_logs = if has_clocks { choices[(seed / 7 % 3) as usize] } else { IdleLogs::Raise };
-        if workers_write && s.idle_logs == IdleLogs::Barrier && (seed / 21).is_multiple_of(2) {
-            s.idle_logs = IdleLogs::Worker;
+        s.lab.idle_logs = if has_clocks { choices[(seed / 7 % 3) as usize] } else { IdleLogs::Raise };
+        if workers_write && s.lab.idle_logs == IdleLogs::Barrier && (seed / 21).is_multiple_of(2) {
+            s.lab.idle_logs = IdleLogs::Worker;
         }
         if flushers_write && (seed / 21).is_multiple_of(2) {
-            s.idle_logs = IdleLogs::Flusher;
+            s.lab.idle_logs = IdleLogs::Flusher;
         }
-        s.log_memory_bytes = bytes;
-        s.memory_cache = cache;
+        s.lab.log_memory_bytes = bytes;
+        s.lab.memory_cache = cache;
         let fence = if (seed / 3).is_multiple_of(2) { MemoryFence::Beside } else { MemoryFence::Latched };
-        s.memory_fence = (in_memory && cache == MemoryCache::Volatile).then_some(fence);
-        s.delta_logging = !seed.is_multiple_of(4);
+        s.lab.memory_fence = (in_memory && cache == MemoryCache::Volatile).then_some(fence);
+        s.lab.delta_logging = !seed.is_multiple_of(4);
     })
 }
 
@@ -297,7 +297,7 @@ impl Config {
         let settings = with_any_sizes(settings, &mut random);
         let settings = settings.with(|s| {
             s.page_bytes = page_bytes(seed, tight);
-            s.scan_buffer_from = scan_buffer_from(seed);
+            s.lab.scan_buffer_from = scan_buffer_from(seed);
         });
         let settings = with_choices_of(seed, settings);
         let fault =
@@ -328,7 +328,7 @@ impl Config {
             s.page_bytes = self.settings.page_bytes;
             s.memory_bytes = self.settings.memory_bytes;
             s.segment_bytes = 64 << 10;
-            s.scan_buffer_from = self.settings.scan_buffer_from;
+            s.lab.scan_buffer_from = self.settings.lab.scan_buffer_from;
         });
         let drawn = with_any_sizes(other, random);
         with_choices_of(self.seed, drawn)

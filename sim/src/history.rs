@@ -96,7 +96,7 @@ struct Crashed {
 
 impl History<'_> {
     fn run(&mut self) {
-        let rule = self.config.settings.dependency.map_or("its own", Dependency::name);
+        let rule = self.config.settings.lab.dependency.map_or("its own", Dependency::name);
         let protocol = format!("{} {rule}", self.config.settings.preset);
         let disk = SimulatedStorage::on_device(self.config.device, self.config.seed);
         let script = Script {

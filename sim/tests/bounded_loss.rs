@@ -23,7 +23,7 @@ const LAZY: u8 = 2;
 fn settings(seed: u64, preset: Preset) -> Settings {
     crate::support::small(preset, 1 + seed as usize / Preset::ALL.len() % 3).with(|s| {
         s.loss_window = LOSS_WINDOW;
-        s.checkpoint_log_bytes = if seed.is_multiple_of(2) { 64 << 10 } else { 0 };
+        s.lab.checkpoint_log_bytes = if seed.is_multiple_of(2) { 64 << 10 } else { 0 };
     })
 }
 

@@ -19,9 +19,9 @@ fn settings(seed: u64) -> Settings {
         // So small that pages must be evicted.
         s.memory_bytes = 1 << 20;
         s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 8 << 20;
-        s.checkpoint_log_bytes = 64 << 10;
+        s.lab.checkpoint_log_bytes = 64 << 10;
     })
 }
 

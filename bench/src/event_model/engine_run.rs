@@ -52,7 +52,7 @@ pub(super) fn run_engine(wanted: &EngineRun) -> Result<Report> {
     let mut builder = Database::builder()
         .preset(wanted.preset)
         .memory_bytes(MEMORY_BYTES)
-        .checkpoint_log_bytes(0)
+        .lab(|lab| lab.checkpoint_log_bytes = 0)
         .log_bytes_max(LOG_BYTES_MAX);
     if has_several_logs(wanted.preset) {
         builder = builder.logs(logs_of(wanted.preset, wanted.threads));

@@ -508,11 +508,13 @@ impl BenchArgs {
             .device_trust(self.trust())
             .memory_bytes(self.memory_bytes());
         let builder = match self.checkpoints() {
-            Checkpoints::None => builder.checkpoint_log_bytes(0).log_bytes_max(LOG_WITHOUT_END),
+            Checkpoints::None => {
+                builder.lab(|lab| lab.checkpoint_log_bytes = 0).log_bytes_max(LOG_WITHOUT_END)
+            }
             Checkpoints::Automatic | Checkpoints::Every(_) => builder,
         };
         let builder = match self.flush_unit {
-            Some(bytes) => builder.flush_unit_bytes(bytes),
+            Some(bytes) => builder.lab(|lab| lab.flush_unit_bytes = bytes),
             None => builder,
         };
         let builder = match &self.object_cache {

@@ -179,45 +179,46 @@ impl ProtocolArgs {
 
     /// Returns the builder with the given settings.
     pub fn apply(&self, builder: Builder) -> Builder {
-        fn with<T: Copy>(builder: Builder, given: Option<T>, set: impl Fn(Builder, T) -> Builder) -> Builder {
-            match given {
-                Some(value) => set(builder, value),
-                None => builder,
+        fn set<T>(setting: &mut T, given: Option<T>) {
+            if let Some(value) = given {
+                *setting = value;
             }
         }
-        let builder = with(builder, self.layout, Builder::layout);
-        let builder = with(builder, self.threads_per_log, Builder::threads_per_log);
-        let builder = with(builder, self.writer, Builder::writer);
-        let interval = self.flush_interval_us.map(Duration::from_micros);
-        let builder = with(builder, interval, Builder::flush_interval);
-        let builder = with(builder, self.in_flight, Builder::writes_in_flight);
-        let builder = with(builder, self.shared_flush, Builder::shared_flush);
-        let builder = with(builder, self.acknowledger, Builder::acknowledger);
-        let builder = with(builder, self.ack_group, Builder::acknowledgment_group);
-        let builder = with(builder, self.ack_odds, Builder::acknowledgment_odds);
-        let builder = with(builder, self.steal_group, Builder::stealing_group);
-        let builder = with(builder, self.idle_us.map(Duration::from_micros), Builder::idle_max);
-        let builder = with(builder, self.dependency, Builder::dependency);
-        let builder = with(builder, self.idle_logs, Builder::idle_logs);
-        let builder = with(builder, self.count_false_waits, Builder::count_false_waits);
-        let builder = with(builder, self.append, Builder::append);
-        let builder = with(builder, self.queue, Builder::queue);
-        let builder = with(builder, self.queue_entries, Builder::queue_entries);
-        let entries = self.queue_bytes.map(|bytes| bytes / QUEUE_ENTRY_BYTES);
-        let builder = with(builder, entries, Builder::queue_entries);
-        let builder = with(builder, self.await_cohort, Builder::await_cohort);
-        let builder = with(builder, self.log_memory_bytes, Builder::log_memory_bytes);
-        let builder = with(builder, self.memory_cache, Builder::memory_cache);
-        let builder = with(builder, self.memory_fence, Builder::memory_fence);
-        let builder = with(builder, self.memory_store, Builder::memory_store);
-        let latency = self.insertion_ns.map(Duration::from_nanos);
-        let builder = with(builder, latency, Builder::insertion_latency);
-        let builder = with(builder, self.window_us.map(Duration::from_micros), Builder::gather_window);
-        let builder = with(builder, self.siblings, Builder::gather_siblings);
-        let builder = with(builder, self.gather_max, Builder::gather_max);
-        let builder = with(builder, self.log_buffer, Builder::log_buffer_bytes);
-        let builder = with(builder, self.loss_window.map(Duration::from_millis), Builder::loss_window);
-        let builder = with(builder, self.durable_every, Builder::durable_every);
-        with(builder, self.delta, Builder::delta_logging)
+        let builder = match self.loss_window {
+            Some(ms) => builder.loss_window(Duration::from_millis(ms)),
+            None => builder,
+        };
+        builder.lab(|lab| {
+            set(&mut lab.layout, self.layout.map(Some));
+            set(&mut lab.threads_per_log, self.threads_per_log);
+            set(&mut lab.writer, self.writer.map(Some));
+            set(&mut lab.flush_interval, self.flush_interval_us.map(Duration::from_micros).map(Some));
+            set(&mut lab.writes_in_flight, self.in_flight);
+            set(&mut lab.shared_flush, self.shared_flush.map(Some));
+            set(&mut lab.acknowledger, self.acknowledger.map(Some));
+            set(&mut lab.acknowledgment_group, self.ack_group);
+            set(&mut lab.acknowledgment_odds, self.ack_odds);
+            set(&mut lab.stealing_group, self.steal_group.map(Some));
+            set(&mut lab.idle_max, self.idle_us.map(Duration::from_micros));
+            set(&mut lab.dependency, self.dependency.map(Some));
+            set(&mut lab.idle_logs, self.idle_logs);
+            set(&mut lab.count_false_waits, self.count_false_waits);
+            set(&mut lab.append, self.append);
+            set(&mut lab.queue, self.queue.map(Some));
+            set(&mut lab.queue_entries, self.queue_entries);
+            set(&mut lab.queue_entries, self.queue_bytes.map(|bytes| bytes / QUEUE_ENTRY_BYTES));
+            set(&mut lab.await_cohort, self.await_cohort);
+            set(&mut lab.log_memory_bytes, self.log_memory_bytes);
+            set(&mut lab.memory_cache, self.memory_cache);
+            set(&mut lab.memory_fence, self.memory_fence.map(Some));
+            set(&mut lab.memory_store, self.memory_store.map(Some));
+            set(&mut lab.insertion_latency, self.insertion_ns.map(Duration::from_nanos));
+            set(&mut lab.gather_window, self.window_us.map(Duration::from_micros));
+            set(&mut lab.gather_siblings, self.siblings);
+            set(&mut lab.gather_max, self.gather_max);
+            set(&mut lab.log_buffer_bytes, self.log_buffer);
+            set(&mut lab.durable_every, self.durable_every);
+            set(&mut lab.delta_logging, self.delta);
+        })
     }
 }

@@ -64,10 +64,10 @@ pub fn open(directory: &Path, way: Way<'_>) -> quenchdb::Result<Database> {
         s.preset = way.preset;
         s.io_uring = way.io_uring;
         // A segment is full after a few milliseconds.
-        s.log_buffer_bytes = if log_memory.is_some() { 64 << 10 } else { 0 };
+        s.lab.log_buffer_bytes = if log_memory.is_some() { 64 << 10 } else { 0 };
         s.log_memory = log_memory;
         s.segment_bytes = 1 << 20;
-        s.checkpoint_log_bytes = 8 << 20;
+        s.lab.checkpoint_log_bytes = 8 << 20;
         s.log_bytes_max = 256 << 20;
     });
     Database::builder().settings(settings).open(directory)

@@ -6,7 +6,7 @@ use super::open::{Progress, or_ignore};
 use super::place::Place;
 use crate::backup::{self, BackupReport, Chain, CompactReport, Source};
 use crate::base::clock::Clock;
-use crate::base::settings::Settings;
+use crate::base::settings::{Lab, Settings};
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::device::Storage;
 use crate::recovery::CopiedLog;
@@ -276,17 +276,18 @@ fn open_log(
 /// Returns the settings for replaying a log. The database is closed before any commit, so settings
 /// of commits do not matter, and the mapped memory in `settings` is the original's.
 fn settings_for_replay(settings: &Settings) -> Settings {
+    let checkpoint_log_bytes = settings.lab.checkpoint_log_bytes;
     Settings {
         memory_bytes: settings.memory_bytes,
         version_bytes: settings.version_bytes,
         compression: settings.compression,
         logs: 1,
         segment_bytes: settings.segment_bytes,
-        checkpoint_log_bytes: settings.checkpoint_log_bytes,
         log_bytes_max: settings.log_bytes_max,
         write_deadline: settings.write_deadline,
         device_trust: settings.device_trust,
         io_uring: settings.io_uring,
+        lab: Lab { checkpoint_log_bytes, ..Lab::default() },
         ..Settings::default()
     }
 }

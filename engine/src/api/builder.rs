@@ -6,10 +6,9 @@ use super::place::{OtherStorage, Place};
 use super::refuse;
 use super::verify::{self, VerifyReport};
 use crate::base::Result;
-use crate::base::settings::{
-    Acknowledger, Append, Compression, Dependency, DeviceTrust, IdleLogs, Layout, MemoryCache, MemoryFence,
-    MemoryStore, Preset, Queue, Settings, Writer,
-};
+#[cfg(any(test, feature = "internals"))]
+use crate::base::settings::Lab;
+use crate::base::settings::{Compression, DeviceTrust, Preset, Settings};
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
 use std::path::{Path, PathBuf};
@@ -48,90 +47,27 @@ impl Builder {
         recovery_seconds: u32 = recovery_seconds,
         log_bytes_max: u64 = log_bytes_max,
         loss_window: Duration = loss_window,
-        durable_every: u64 = durable_every,
         lock_wait: Duration = lock_wait,
         transact_wait: Duration = Some(transact_wait),
         slow_commit_log: Duration = Some(slow_commit_log),
+    }
+}
+
+/// Settings for operators.
+impl Builder {
+    setters! {
         monitor: bool = monitor,
-    }
-}
-
-/// Settings of memory.
-impl Builder {
-    setters! {
         version_bytes: u64 = version_bytes,
-    }
-}
-
-/// Settings of the commit protocol.
-impl Builder {
-    setters! {
         logs: usize = logs,
-        layout: Layout = Some(layout),
-        threads_per_log: usize = threads_per_log,
-        writer: Writer = Some(writer),
-        flush_interval: Duration = Some(flush_interval),
-        writes_in_flight: usize = writes_in_flight,
-        shared_flush: bool = Some(shared_flush),
-        acknowledger: Acknowledger = Some(acknowledger),
-        acknowledgment_group: usize = acknowledgment_group,
-        acknowledgment_odds: u32 = acknowledgment_odds,
-        stealing_group: usize = Some(stealing_group),
-        idle_max: Duration = idle_max,
-        dependency: Dependency = Some(dependency),
-        idle_logs: IdleLogs = idle_logs,
-        count_false_waits: bool = count_false_waits,
-        append: Append = append,
-        queue: Queue = Some(queue),
-        queue_entries: usize = queue_entries,
-        flush_unit_bytes: usize = flush_unit_bytes,
-        log_buffer_bytes: usize = log_buffer_bytes,
-    }
-}
-
-/// Settings of log space and checkpoints.
-impl Builder {
-    setters! {
         segment_bytes: u64 = segment_bytes,
-        checkpoint_log_bytes: u64 = checkpoint_log_bytes,
         trim_log: bool = trim_log,
         change_history_bytes: u64 = change_history_bytes,
-        delta_logging: bool = delta_logging,
-        transaction_bytes_max: usize = transaction_bytes_max,
-        chunk_bytes: usize = chunk_bytes,
-    }
-}
-
-/// Settings of group commit and waiting.
-impl Builder {
-    setters! {
-        await_cohort: bool = await_cohort,
-        gather_window: Duration = gather_window,
-        gather_siblings: usize = gather_siblings,
-        gather_max: usize = gather_max,
         write_deadline: Duration = write_deadline,
-    }
-}
-
-/// Settings of the device, and of the cache of a store of objects.
-impl Builder {
-    setters! {
         device_trust: DeviceTrust = device_trust,
         io_uring: bool = io_uring,
         object_cache: impl Into<PathBuf> = Some(object_cache.into()),
         object_cache_bytes: u64 = object_cache_bytes,
-    }
-}
-
-/// Settings of the log in mapped memory.
-impl Builder {
-    setters! {
         log_memory: impl Into<PathBuf> = Some(log_memory.into()),
-        log_memory_bytes: u64 = log_memory_bytes,
-        memory_cache: MemoryCache = memory_cache,
-        memory_fence: MemoryFence = Some(memory_fence),
-        memory_store: MemoryStore = Some(memory_store),
-        insertion_latency: Duration = insertion_latency,
     }
 }
 
@@ -262,6 +198,12 @@ impl Database {
 /// For the engine's own tools and tests.
 #[cfg(any(test, feature = "internals"))]
 impl Builder {
+    /// Changes settings that only experiments change.
+    pub fn lab(mut self, change: impl FnOnce(&mut Lab)) -> Builder {
+        change(&mut self.request.settings.lab);
+        self
+    }
+
     /// Sets where the database is stored, instead of in a directory. `open` then uses its path only
     /// in messages.
     pub fn storage(self, storage: Arc<dyn Storage>) -> Builder {

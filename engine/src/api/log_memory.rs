@@ -74,9 +74,9 @@ fn options(settings: &Settings, create: bool) -> MapOptions {
         read_only: settings.read_only,
         bytes: 0,
         new_bytes: NEW_BYTES,
-        cache: settings.memory_cache,
-        store: settings.memory_store,
-        latency: settings.insertion_latency,
+        cache: settings.lab.memory_cache,
+        store: settings.lab.memory_store,
+        latency: settings.lab.insertion_latency,
     }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn open(
     if let Some(path) = settings.log_memory.clone().filter(|_| uses) {
         let old = old.filter(|old| old.mapped().facts().path == placed(storage, &path));
         let used = prepare(storage, settings, manifest.database, &path, old, logs, buffer_bytes)?;
-        settings.log_buffer_bytes = used.buffer_bytes as usize;
+        settings.lab.log_buffer_bytes = used.buffer_bytes as usize;
         let path = placed(storage, &path).into_os_string().into_string();
         let path = path.map_err(|_| {
             setting("the path is not UTF-8 and cannot be stored in the manifest")
@@ -210,7 +210,7 @@ fn prepare(
         None => {
             let new_bytes = NEW_BYTES.max(needed_bytes(logs, wanted).next_multiple_of(1 << 20));
             let options =
-                MapOptions { bytes: settings.log_memory_bytes, new_bytes, ..options(settings, true) };
+                MapOptions { bytes: settings.lab.log_memory_bytes, new_bytes, ..options(settings, true) };
             let mapped = storage.map_memory(path, options)?;
             if let MemoryState::Formatted(of, _) = LogMemory::look(mapped.clone())?
                 && of != database
@@ -225,8 +225,8 @@ fn prepare(
         }
     };
     let bytes = mapped.bytes();
-    if settings.log_memory_bytes != 0 && settings.log_memory_bytes != bytes {
-        let what = format!("the memory-mapped log has {bytes} bytes, not {}", settings.log_memory_bytes);
+    if settings.lab.log_memory_bytes != 0 && settings.lab.log_memory_bytes != bytes {
+        let what = format!("the memory-mapped log has {bytes} bytes, not {}", settings.lab.log_memory_bytes);
         return Err(Error::invalid(what)
             .with_advice("set log_memory_bytes to its length, or close the database and remove the file")
             .at(Location::Setting("log_memory_bytes")));
@@ -240,7 +240,9 @@ fn prepare(
              {needed} are needed",
             BUFFERS_EACH.0
         );
-        Error::invalid(what).at(Location::Setting("log_memory_bytes"))
+        Error::invalid(what)
+            .with_advice("name a longer file, or set fewer logs")
+            .at(Location::Setting("log_memory"))
     })?;
     let used = Used { mapped, database, id, logs, buffer_bytes, budget };
     if is_new {

@@ -126,7 +126,7 @@ impl Engine {
     /// would be due as soon as this one ends.
     fn is_checkpoint_due(&self) -> bool {
         let Some(writing) = &self.writing else { return false };
-        let (segments, wanted) = (&writing.segments, self.settings.checkpoint_log_bytes);
+        let (segments, wanted) = (&writing.segments, self.settings.checkpoint_log_bytes());
         if segments.is_pressed() || wanted > 0 && segments.bytes_to_free() >= wanted {
             return true;
         }

@@ -92,8 +92,8 @@ fn open_once(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Re
         settings.log_memory = storage.own_memory();
     }
     presets::check(&settings, presets::log_count(&settings, cores()))?;
-    let asked_buffer_bytes = settings.log_buffer_bytes as u64;
-    settings.log_buffer_bytes = log_buffer_bytes(&settings);
+    let asked_buffer_bytes = settings.lab.log_buffer_bytes as u64;
+    settings.lab.log_buffer_bytes = log_buffer_bytes(&settings);
     if copied.is_none() {
         refuse::early(&*storage, &settings)?;
     }
@@ -160,7 +160,7 @@ fn pages_and_transactions(
     let pool = Pool::with_scan_buffers(
         page_bytes,
         settings.memory_bytes,
-        settings.scan_buffer_from,
+        settings.lab.scan_buffer_from,
         Arc::new(stored),
     )?;
     let transaction_bytes = settings.transaction_bytes(logs);
@@ -305,7 +305,7 @@ impl Parts {
             },
         )?;
         self.system.connect(commit, logs, NumaNodes::of_machine());
-        if self.settings.change_history_bytes > 0 || !self.settings.delta_logging {
+        if self.settings.change_history_bytes > 0 || !self.settings.lab.delta_logging {
             self.system.feeds().fetch_add(1, Ordering::SeqCst);
         }
         let replay = self.replay_model(recovered.report);
@@ -392,7 +392,7 @@ const LOG_BUFFER_BYTES_MIN: u64 = 64 << 10;
 fn log_buffer_bytes(settings: &Settings) -> usize {
     let buffers = LOG_BUFFERS * presets::log_count(settings, cores()) as u64;
     let fair = settings.memory_bytes / LOG_MEMORY_PART / buffers / 4096 * 4096;
-    let least = LOG_BUFFER_BYTES_MIN.max(settings.flush_unit_bytes as u64);
+    let least = LOG_BUFFER_BYTES_MIN.max(settings.lab.flush_unit_bytes as u64);
     settings.log_buffer_bytes().min(fair.max(least) as usize)
 }
 

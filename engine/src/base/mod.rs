@@ -22,6 +22,8 @@ pub mod account;
 pub mod metrics;
 pub mod planted;
 pub mod scale;
+// Tools and tests use more of it.
+#[cfg_attr(not(feature = "internals"), allow(dead_code))]
 pub mod axes;
 pub mod settings;
 

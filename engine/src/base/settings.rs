@@ -6,8 +6,11 @@ pub use super::axes::{
     Writer,
 };
 use super::error::{Error, ErrorKind, Location, Result};
+pub use lab::Lab;
 use std::path::PathBuf;
 use std::time::Duration;
+
+mod lab;
 
 /// How page images that are not expected to change soon are compressed. Each image names its
 /// method.
@@ -94,9 +97,8 @@ pub enum DeviceTrust {
 
 /// All settings of a database. `Database::builder()` makes them.
 ///
-/// Ten settings of general use come first, then those for special cases, in groups. Each line
-/// gives effect, unit, range and default. `None` or 0 leaves a choice to the engine where
-/// the line says so.
+/// Settings of general use come first, then those for operators. Each line gives effect, unit,
+/// range and default. `None` or 0 leaves a choice to the engine where the line says so.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
@@ -117,16 +119,13 @@ pub struct Settings {
     /// Longest recovery in seconds, 1 to 3600: automatic checkpoints keep the log short enough.
     /// Default 5.
     pub recovery_seconds: u32,
-    /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, two
-    /// for each log, and room for a transaction of `transaction_bytes_max` beside them. Default 2
-    /// GiB.
+    /// Log bytes at which commits wait for a checkpoint to free space; at least four segments, and
+    /// one more than two for each log. About two thirds of it are for the redo of one transaction.
+    /// Default 2 GiB.
     pub log_bytes_max: u64,
     /// With bounded loss, about how much a crash may lose, and with the level written a power cut,
     /// 1 ms to 60 s. Writes begin after three quarters of it. Default 10 ms.
     pub loss_window: Duration,
-    /// At level written, one commit in so many waits until it is durable, up to 1,000,000; 0: none.
-    /// Default 0.
-    pub durable_every: u64,
     /// How long a transaction waits for one row or lock before it fails with `LockTimeout`, up to
     /// 1 h. Default 1 s.
     pub lock_wait: Duration,
@@ -137,81 +136,17 @@ pub struct Settings {
     /// Reports, as a warning through `tracing`, each commit that takes at least so long from its
     /// record to its acknowledgment, with the time of each stage. Default `None`: no report.
     pub slow_commit_log: Option<Duration>,
+
+    // For operators.
     /// Answer other processes that ask for statistics, such as `quench top`, on the socket
     /// `monitor.sock` in the directory of the database. Default true.
     pub monitor: bool,
-
-    // Memory.
     /// Memory for old versions in bytes, 64 KiB to 16 TiB. Default 256 MiB.
     pub version_bytes: u64,
-
-    // The commit protocol.
-    /// Number of logs, 1 to 256; 0 chooses as `layout` says. Default 0.
+    /// Number of logs, 1 to 256; 0 leaves it to the preset. Default 0.
     pub logs: usize,
-    /// How threads share logs; `None` is the choice of the preset. Default `None`.
-    pub layout: Option<Layout>,
-    /// Threads that share a log with `layout = threads-per-log`, 1 to 64. Default 2.
-    pub threads_per_log: usize,
-    /// Which thread writes a log; `None` is the choice of the preset. Default `None`.
-    pub writer: Option<Writer>,
-    /// Time between two writes of a log without waiting commits, up to 1 s; with `queued` the
-    /// window that the first arrival opens, for waiting commits, too. `None` is 1 ms for `queued`
-    /// and `restricted`, 300 us for `auto`, 200 us otherwise. Default `None`.
-    pub flush_interval: Option<Duration>,
-    /// Writes of one log that a worker may have in flight, 1 to 3, where workers write. Default 2.
-    pub writes_in_flight: usize,
-    /// Whether a thread that writes several logs makes them durable with one flush, where the file
-    /// system allows that; `None` measures. Default `None`.
-    pub shared_flush: Option<bool>,
-    /// Which thread acknowledges commits without a waiter; `None` is the choice of the preset.
-    /// Default `None`.
-    pub acknowledger: Option<Acknowledger>,
-    /// Logs that workers acknowledge for each other, 1 to 64, where workers acknowledge. Default 2.
-    pub acknowledgment_group: usize,
-    /// A worker acknowledges after one transaction in this many, at random, where workers
-    /// acknowledge, 1 to 64; 0 is log2 of the threads that commit, at least 1. Default 1.
-    pub acknowledgment_odds: u32,
-    /// Logs whose waiting bytes a worker writes with its own, including its own, 0 to 64, where
-    /// workers write; 0 and 1 mean only its own. `None` is the number of CPUs that share a cache,
-    /// at most 8. Default `None`.
-    pub stealing_group: Option<usize>,
-    /// Idle time between transactions from which on a worker has each transaction written at once,
-    /// on average, where workers write; a shorter idle time does so with proportional probability.
-    /// Up to 10 ms; 0 is off. Default 50 us.
-    pub idle_max: Duration,
-    /// What a transaction with a durable record still waits for; `None` is the choice of the
-    /// preset. Default `None`.
-    pub dependency: Option<Dependency>,
-    /// What a log without recent commits does to queued commits of other logs, with `dependency =
-    /// gsn` or `gsn-rfa`; and, with any rule, whether only its own flusher writes it (`flusher`).
-    /// Default `raise`: nothing.
-    pub idle_logs: IdleLogs,
-    /// Counts transactions that the dependency rule makes wait although all that they depend on is
-    /// committed; with `csn` and `dsn` each commit then also lists its predecessors. Default false.
-    pub count_false_waits: bool,
-    /// What a committer does that finds the latch of the log taken; `consolidated` is for one log.
-    /// Default `latched`: it waits.
-    pub append: Append,
-    /// The queue of commits without a waiter; `None` is `lock-free`. Default `None`.
-    pub queue: Option<Queue>,
-    /// Unacknowledged commits without a waiter, of all logs together, beyond which commits wait:
-    /// 1024 to 1,638,400, which is 100 MiB. Up to 32,768, at most what fits in a 128th of the
-    /// memory, but at least 1024 a log; more has to fit in a quarter of it, 128 bytes each.
-    /// Default 32,768.
-    pub queue_entries: usize,
-    /// Waiting bytes at which a log without waiting commits is written (not for lazy commits
-    /// alone), 4096 to 1 MiB; 0 is 16 KiB, and with `restricted` a log buffer. Default 0.
-    pub flush_unit_bytes: usize,
-    /// Largest size of a log's buffers in bytes (in mapped memory their only size), 8 KiB (there 64
-    /// KiB) to 16 MiB; 0 is 1 MiB, and with `restricted` 512 KiB for each of `threads_per_log`.
-    /// Default 0.
-    pub log_buffer_bytes: usize,
-
-    // Log space and checkpoints.
     /// Size of a log segment in bytes, 64 KiB to 1 GiB. Default 16 MiB.
     pub segment_bytes: u64,
-    /// Log bytes after which a checkpoint starts automatically; 0 is never. Default 512 MiB.
-    pub checkpoint_log_bytes: u64,
     /// A clean close removes the log, except two short segments. `false` keeps its segments, so
     /// that a backup can be restored with the log of a database that was closed. Default true.
     pub trim_log: bool,
@@ -219,32 +154,9 @@ pub struct Settings {
     /// while the database is closed, up to 16 TiB; less than a segment more. With history, each
     /// value is logged whole. 0: only running feeds retain some. Default 0.
     pub change_history_bytes: u64,
-    /// An overwrite that keeps the length of a value logs only the range of bytes that it changes.
-    /// `false` logs each value whole. Recovery reads both. Default true.
-    pub delta_logging: bool,
-    /// Largest redo of one transaction in bytes, 4096 to 1 TiB; 0 is two thirds of what
-    /// `log_bytes_max` leaves beside the segments in use. Default 0.
-    pub transaction_bytes_max: usize,
-    /// Redo of an open transaction that stays in memory, in bytes, 512 to half of
-    /// `log_buffer_bytes`; beyond it the transaction writes chunks to its log. 0 is a quarter of
-    /// `log_buffer_bytes`. Default 0.
-    pub chunk_bytes: usize,
-
-    // Group commit and waiting.
-    /// A committer delays its group commit briefly, so that threads released by the previous write
-    /// can join, if that has paid off recently. Default true.
-    pub await_cohort: bool,
-    /// How long a leader gathers followers, up to 1 s. Default 0.
-    pub gather_window: Duration,
-    /// Other open transactions from which on a leader gathers. Default 5.
-    pub gather_siblings: usize,
-    /// With so many commits a leader waits for no more; 0 is no limit. Default 0.
-    pub gather_max: usize,
     /// Longest write of the log, 100 ms to 1 h; then the database fails as after a failed write. 0
     /// is no limit. Default 60 s.
     pub write_deadline: Duration,
-
-    // The device, and the cache of a store of objects.
     /// What a device flush is expected to do. Default `Auto`.
     pub device_trust: DeviceTrust,
     /// Use io_uring where the kernel has it. Default true.
@@ -254,31 +166,18 @@ pub struct Settings {
     pub object_cache: Option<PathBuf>,
     /// Largest size of that directory in bytes, 1 MiB to 16 TiB. Default 4 GiB.
     pub object_cache_bytes: u64,
-
-    // The log in mapped memory.
-    /// The file of the memory-mapped log. With `passive`, `auto` and `writer = memory` commits
-    /// become durable only there. Otherwise it names the place of the mapped log that an existing
+    /// The file of the memory-mapped log. With `passive` and `auto` commits become durable
+    /// only there. Otherwise it names the place of the mapped log that an existing
     /// database needs. Default `None`: the place that the database has stored, if it needs one.
     pub log_memory: Option<PathBuf>,
-    /// Length of that file in bytes, 1 MiB to 64 GiB, a multiple of 4096; 0 is the length of the
-    /// file, and 16 MiB for a new file. Default 0.
-    pub log_memory_bytes: u64,
-    /// What a power cut does to the processor's caches. Default `volatile`.
-    pub memory_cache: MemoryCache,
-    /// When a committer fences its record: under the log's latch, or beside it; `None` is `beside`.
-    /// Default `None`.
-    pub memory_fence: Option<MemoryFence>,
-    /// How cache lines reach the memory; `None` is the best way of the processor. Default `None`.
-    pub memory_store: Option<MemoryStore>,
-    /// Time added to each insertion into mapped memory, up to 1 ms, to emulate slower media.
-    /// Default 0.
-    pub insertion_latency: Duration,
 
-    // For tests.
-    /// Leaves after which a scan uses a scan buffer, whatever memory is free; `None` decides by
-    /// memory. For tests with small tables. Default `None`.
+    /// What only experiments change.
+    #[cfg(feature = "internals")]
     #[doc(hidden)]
-    pub scan_buffer_from: Option<u64>,
+    pub lab: Lab,
+    /// What only experiments change.
+    #[cfg(not(feature = "internals"))]
+    pub(crate) lab: Lab,
 }
 
 /// Largest `log_buffer_bytes`.
@@ -301,40 +200,12 @@ impl Default for Settings {
             version_bytes: 256 << 20,
             preset: Preset::default(),
             logs: 0,
-            layout: None,
-            threads_per_log: 2,
-            writer: None,
-            flush_interval: None,
-            writes_in_flight: 2,
-            shared_flush: None,
-            acknowledger: None,
-            acknowledgment_group: 2,
-            acknowledgment_odds: 1,
-            stealing_group: None,
-            idle_max: Duration::from_micros(50),
-            dependency: None,
-            idle_logs: IdleLogs::default(),
-            count_false_waits: false,
-            append: Append::default(),
-            queue: None,
-            queue_entries: QUEUE_ENTRIES_DEFAULT,
-            flush_unit_bytes: 0,
-            log_buffer_bytes: 0,
             segment_bytes: 16 << 20,
-            checkpoint_log_bytes: 512 << 20,
             recovery_seconds: 5,
             log_bytes_max: 2 << 30,
             trim_log: true,
             change_history_bytes: 0,
-            delta_logging: true,
-            transaction_bytes_max: 0,
-            chunk_bytes: 0,
-            await_cohort: true,
-            gather_window: Duration::ZERO,
-            gather_siblings: 5,
-            gather_max: 0,
             loss_window: Duration::from_millis(10),
-            durable_every: 0,
             write_deadline: Duration::from_secs(60),
             lock_wait: Duration::from_secs(1),
             transact_wait: None,
@@ -345,12 +216,7 @@ impl Default for Settings {
             object_cache: None,
             object_cache_bytes: 4 << 30,
             log_memory: None,
-            log_memory_bytes: 0,
-            memory_cache: MemoryCache::default(),
-            memory_fence: None,
-            memory_store: None,
-            insertion_latency: Duration::ZERO,
-            scan_buffer_from: None,
+            lab: Lab::default(),
         }
     }
 }
@@ -367,30 +233,30 @@ impl Settings {
     /// Returns the log bytes that `logs` logs need in use: each fills a segment, and takes the next
     /// one before it releases the full one.
     #[must_use]
-    pub fn bytes_of_segments_in_use(&self, logs: usize) -> u64 {
+    pub(crate) fn bytes_of_segments_in_use(&self, logs: usize) -> u64 {
         2 * logs as u64 * self.segment_bytes
     }
 
     /// Returns the largest redo of one transaction with `logs` logs, in bytes.
     #[must_use]
-    pub fn transaction_bytes(&self, logs: usize) -> usize {
-        if self.transaction_bytes_max != 0 {
-            return self.transaction_bytes_max;
+    pub(crate) fn transaction_bytes(&self, logs: usize) -> usize {
+        if self.lab.transaction_bytes_max != 0 {
+            return self.lab.transaction_bytes_max;
         }
         (self.log_bytes_beside_segments(logs) / 3 * 2).max(4096) as usize
     }
 
     /// Returns the redo of an open transaction that stays in memory, in bytes.
     #[must_use]
-    pub fn chunk_bytes(&self) -> usize {
-        if self.chunk_bytes != 0 { self.chunk_bytes } else { self.log_buffer_bytes() / 4 }
+    pub(crate) fn chunk_bytes(&self) -> usize {
+        if self.lab.chunk_bytes != 0 { self.lab.chunk_bytes } else { self.log_buffer_bytes() / 4 }
     }
 
     /// Returns the largest size of a log buffer, in bytes.
     #[must_use]
-    pub fn log_buffer_bytes(&self) -> usize {
-        match (self.log_buffer_bytes, self.preset) {
-            (0, Preset::Restricted) => (self.threads_per_log * (512 << 10)).min(LOG_BUFFER_BYTES_MAX),
+    pub(crate) fn log_buffer_bytes(&self) -> usize {
+        match (self.lab.log_buffer_bytes, self.preset) {
+            (0, Preset::Restricted) => (self.lab.threads_per_log * (512 << 10)).min(LOG_BUFFER_BYTES_MAX),
             (0, _) => 1 << 20,
             (bytes, _) => bytes,
         }
@@ -398,8 +264,8 @@ impl Settings {
 
     /// Returns the waiting bytes at which a log without waiting commits is written.
     #[must_use]
-    pub fn flush_unit_bytes(&self) -> usize {
-        match (self.flush_unit_bytes, self.preset) {
+    pub(crate) fn flush_unit_bytes(&self) -> usize {
+        match (self.lab.flush_unit_bytes, self.preset) {
             (0, Preset::Restricted) => self.log_buffer_bytes(),
             (0, _) => 16 << 10,
             (bytes, _) => bytes,
@@ -408,8 +274,8 @@ impl Settings {
 
     /// Returns the time between two writes of a log without waiting commits.
     #[must_use]
-    pub fn flush_interval(&self) -> Duration {
-        self.flush_interval.unwrap_or(match self.preset {
+    pub(crate) fn flush_interval(&self) -> Duration {
+        self.lab.flush_interval.unwrap_or(match self.preset {
             Preset::Queued | Preset::Restricted => Duration::from_millis(1),
             Preset::Auto if self.log_memory.is_none() => Duration::from_micros(300),
             _ => Duration::from_micros(200),
@@ -419,8 +285,14 @@ impl Settings {
     /// Returns the log bytes that a checkpoint may keep for chunks of transactions that it does not
     /// contain. The rest is for other transactions until the next checkpoint.
     #[must_use]
-    pub fn chunked_log_bytes(&self, logs: usize) -> u64 {
+    pub(crate) fn chunked_log_bytes(&self, logs: usize) -> u64 {
         self.log_bytes_beside_segments(logs) / 4 * 3
+    }
+
+    /// Returns the log bytes after which a checkpoint starts automatically; 0 is never.
+    #[must_use]
+    pub(crate) fn checkpoint_log_bytes(&self) -> u64 {
+        self.lab.checkpoint_log_bytes.min(self.log_bytes_max / 2)
     }
 
     fn log_bytes_beside_segments(&self, logs: usize) -> u64 {
@@ -464,15 +336,15 @@ impl Settings {
 
     fn validate_protocol(&self) -> Result<()> {
         within("logs", self.logs as u64, 0, 256)?;
-        within("threads_per_log", self.threads_per_log as u64, 1, 64)?;
-        within("writes_in_flight", self.writes_in_flight as u64, 1, 3)?;
-        within("acknowledgment_group", self.acknowledgment_group as u64, 1, 64)?;
-        within("acknowledgment_odds", self.acknowledgment_odds.into(), 0, 64)?;
-        within("stealing_group", self.stealing_group.unwrap_or(1) as u64, 0, 64)?;
-        within("queue_entries", self.queue_entries as u64, 1024, QUEUE_ENTRIES_MAX)?;
-        let bytes = self.queue_entries as u64 * QUEUED_BYTES;
-        if self.queue_entries > QUEUE_ENTRIES_DEFAULT && bytes > self.memory_bytes / 4 {
-            let entries = self.queue_entries;
+        within("threads_per_log", self.lab.threads_per_log as u64, 1, 64)?;
+        within("writes_in_flight", self.lab.writes_in_flight as u64, 1, 3)?;
+        within("acknowledgment_group", self.lab.acknowledgment_group as u64, 1, 64)?;
+        within("acknowledgment_odds", self.lab.acknowledgment_odds.into(), 0, 64)?;
+        within("stealing_group", self.lab.stealing_group.unwrap_or(1) as u64, 0, 64)?;
+        within("queue_entries", self.lab.queue_entries as u64, 1024, QUEUE_ENTRIES_MAX)?;
+        let bytes = self.lab.queue_entries as u64 * QUEUED_BYTES;
+        if self.lab.queue_entries > QUEUE_ENTRIES_DEFAULT && bytes > self.memory_bytes / 4 {
+            let entries = self.lab.queue_entries;
             let why = format!("{entries} take {bytes} bytes, more than a quarter of memory_bytes");
             return refuse("queue_entries", why);
         }
@@ -480,32 +352,32 @@ impl Settings {
     }
 
     fn validate_log(&self) -> Result<()> {
-        within_or_zero("flush_unit_bytes", self.flush_unit_bytes as u64, 4096, 1 << 20)?;
+        within_or_zero("flush_unit_bytes", self.lab.flush_unit_bytes as u64, 4096, 1 << 20)?;
         let buffer = self.log_buffer_bytes();
         let least = if self.log_memory.is_some() { 64 << 10 } else { 8 << 10 };
         within("log_buffer_bytes", buffer as u64, least, LOG_BUFFER_BYTES_MAX as u64)?;
-        if self.flush_unit_bytes > buffer {
+        if self.lab.flush_unit_bytes > buffer {
             return refuse("flush_unit_bytes", "larger than log_buffer_bytes");
         }
         within("segment_bytes", self.segment_bytes, 64 << 10, 1 << 30)?;
         multiple_of_sector("segment_bytes", self.segment_bytes)?;
-        within_or_zero("transaction_bytes_max", self.transaction_bytes_max as u64, 4096, 1 << 40)?;
-        within_or_zero("chunk_bytes", self.chunk_bytes as u64, 512, buffer as u64 / 2)?;
-        within_or_zero("log_memory_bytes", self.log_memory_bytes, 1 << 20, 64 << 30)?;
-        multiple_of_sector("log_memory_bytes", self.log_memory_bytes)
+        within_or_zero("transaction_bytes_max", self.lab.transaction_bytes_max as u64, 4096, 1 << 40)?;
+        within_or_zero("chunk_bytes", self.lab.chunk_bytes as u64, 512, buffer as u64 / 2)?;
+        within_or_zero("log_memory_bytes", self.lab.log_memory_bytes, 1 << 20, 64 << 30)?;
+        multiple_of_sector("log_memory_bytes", self.lab.log_memory_bytes)
     }
 
     fn validate_times(&self) -> Result<()> {
-        within("idle_max", microseconds(self.idle_max), 0, 10_000)?;
+        within("idle_max", microseconds(self.lab.idle_max), 0, 10_000)?;
         within("recovery_seconds", self.recovery_seconds.into(), 1, 3600)?;
-        within("durable_every", self.durable_every, 0, 1_000_000)?;
+        within("durable_every", self.lab.durable_every, 0, 1_000_000)?;
         within("loss_window", milliseconds(self.loss_window), 1, 60_000)?;
         if !self.write_deadline.is_zero() {
             within("write_deadline", milliseconds(self.write_deadline), 100, 3_600_000)?;
         }
-        within("gather_window", milliseconds(self.gather_window), 0, 1_000)?;
+        within("gather_window", milliseconds(self.lab.gather_window), 0, 1_000)?;
         within("flush_interval", milliseconds(self.flush_interval()), 0, 1_000)?;
-        within("insertion_latency", microseconds(self.insertion_latency), 0, 1_000)?;
+        within("insertion_latency", microseconds(self.lab.insertion_latency), 0, 1_000)?;
         within("lock_wait", milliseconds(self.lock_wait), 0, 3_600_000)?;
         within("transact_wait", milliseconds(self.transact_wait.unwrap_or_default()), 0, 3_600_000)
     }
@@ -523,16 +395,13 @@ impl Settings {
             );
             return refuse("log_bytes_max", what);
         }
-        if self.log_bytes_max - in_use < self.transaction_bytes_max as u64 {
-            let (bytes, max) = (self.transaction_bytes_max, self.log_bytes_max);
+        if self.log_bytes_max - in_use < self.lab.transaction_bytes_max as u64 {
+            let (bytes, max) = (self.lab.transaction_bytes_max, self.log_bytes_max);
             let what = format!(
                 "{bytes} is too large for log_bytes_max = {max}: the transaction would not fit beside the \
                  {in_use} bytes of segments in use"
             );
             return refuse("transaction_bytes_max", what);
-        }
-        if self.checkpoint_log_bytes > self.log_bytes_max / 2 {
-            return refuse("checkpoint_log_bytes", "more than half of log_bytes_max");
         }
         Ok(())
     }

@@ -40,8 +40,8 @@ pub fn log_count(settings: &Settings, cores: usize) -> usize {
     if settings.logs > 0 {
         return settings.logs;
     }
-    let by_threads = || cores.div_ceil(settings.threads_per_log.max(1));
-    let wanted = match settings.layout.unwrap_or(protocols::choices(settings).layout) {
+    let by_threads = || cores.div_ceil(settings.lab.threads_per_log.max(1));
+    let wanted = match settings.lab.layout.unwrap_or(protocols::choices(settings).layout) {
         Layout::One => return 1,
         Layout::PerThread => cores,
         Layout::ByPage => cores.max(2),
@@ -95,7 +95,7 @@ impl Shares {
 
 /// As many as have room in the log beside a large transaction.
 fn logs_with_room(settings: &Settings) -> usize {
-    let transaction = match settings.transaction_bytes_max as u64 {
+    let transaction = match settings.lab.transaction_bytes_max as u64 {
         0 => settings.log_bytes_max / 16,
         said => said,
     };

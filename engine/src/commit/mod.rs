@@ -156,7 +156,7 @@ impl Commit {
             writes: writes.clone(),
             medium: medium.clone(),
             protocol: protocol.clone(),
-            written: Written::new(writes.clone(), &*medium, settings.durable_every),
+            written: Written::new(writes.clone(), &*medium, settings.lab.durable_every),
             queues_waiters: axes.queues_waiters,
         });
         let path = || Box::new(Consolidated::default()) as Box<dyn AppendPath>;

@@ -23,50 +23,52 @@ impl Axes {
     #[must_use]
     pub fn of(settings: &Settings) -> Axes {
         let Choices { layout, writer, acknowledger } = protocols::choices(settings);
-        let layout = settings.layout.unwrap_or(layout);
+        let layout = settings.lab.layout.unwrap_or(layout);
         // Logs that belong to pages are not those of workers.
         let writer =
             if layout == Layout::ByPage && writer == Writer::Worker { Writer::Leader } else { writer };
-        let writer = settings.writer.unwrap_or(writer);
+        let writer = settings.lab.writer.unwrap_or(writer);
         let one_log = settings.logs == 1 || settings.logs == 0 && layout == Layout::One;
         let rule = if one_log { Dependency::LogOrder } else { Dependency::Dsn };
         let is_queued = settings.preset == Preset::Queued && writer == Writer::Background;
-        let most = u32::try_from(settings.gather_max).ok().filter(|most| *most > 0);
+        let most = u32::try_from(settings.lab.gather_max).ok().filter(|most| *most > 0);
         let flush_unit_bytes = settings.flush_unit_bytes();
         let fills_logs =
             settings.preset == Preset::Restricted && layout == Layout::ThreadsPerLog && settings.logs == 0;
         Axes {
             layout,
-            threads_in_a_row: if fills_logs { settings.threads_per_log } else { 1 },
+            threads_in_a_row: if fills_logs { settings.lab.threads_per_log } else { 1 },
             writer,
-            acknowledger: settings.acknowledger.unwrap_or(acknowledger),
-            acknowledgment_group: settings.acknowledgment_group,
-            acknowledgment_odds: settings.acknowledgment_odds,
-            stealing_group: settings.stealing_group,
-            idle_max: settings.idle_max,
-            dependency: settings.dependency.unwrap_or(rule),
-            idle_logs: settings.idle_logs,
-            counts_false_waits: settings.count_false_waits,
-            append: settings.append,
-            memory_fence: settings.memory_fence.unwrap_or(MemoryFence::Beside),
-            queue: settings.queue.unwrap_or(Queue::LockFree),
+            acknowledger: settings.lab.acknowledger.unwrap_or(acknowledger),
+            acknowledgment_group: settings.lab.acknowledgment_group,
+            acknowledgment_odds: settings.lab.acknowledgment_odds,
+            stealing_group: settings.lab.stealing_group,
+            idle_max: settings.lab.idle_max,
+            dependency: settings.lab.dependency.unwrap_or(rule),
+            idle_logs: settings.lab.idle_logs,
+            counts_false_waits: settings.lab.count_false_waits,
+            append: settings.lab.append,
+            memory_fence: settings.lab.memory_fence.unwrap_or(MemoryFence::Beside),
+            queue: settings.lab.queue.unwrap_or(Queue::LockFree),
             flush_interval: settings.flush_interval(),
             window_after_arrival: is_queued,
             queues_waiters: is_queued,
             one_record_a_block: writer == Writer::Committer,
             gather_max: most,
-            gather: (!settings.gather_window.is_zero())
-                .then_some(Gather { window: settings.gather_window, siblings: settings.gather_siblings }),
-            await_cohort: settings.await_cohort
-                && settings.gather_window.is_zero()
+            gather: (!settings.lab.gather_window.is_zero()).then_some(Gather {
+                window: settings.lab.gather_window,
+                siblings: settings.lab.gather_siblings,
+            }),
+            await_cohort: settings.lab.await_cohort
+                && settings.lab.gather_window.is_zero()
                 && !matches!(writer, Writer::Committer | Writer::Collector | Writer::Memory)
                 && !is_queued,
             delegates_when_crowded: settings.preset == Preset::Auto
                 && writer == Writer::Leader
-                && settings.writer.is_none(),
+                && settings.lab.writer.is_none(),
             flush_unit_bytes,
-            writes_in_flight: settings.writes_in_flight,
-            shared_flush: settings.shared_flush,
+            writes_in_flight: settings.lab.writes_in_flight,
+            shared_flush: settings.lab.shared_flush,
             loss_window: settings.loss_window,
         }
     }
@@ -82,51 +84,54 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
     let default = Settings::default();
     let refuse = |name, what: String| Err(Error::invalid(what).at(Location::Setting(name)));
     let preset = settings.preset.name();
-    if settings.layout == Some(Layout::One) && settings.logs > 1 {
+    if settings.lab.layout == Some(Layout::One) && settings.logs > 1 {
         return refuse("logs", format!("layout = one has one log, not {}", settings.logs));
     }
     check_by_page(&axes, logs)?;
-    if settings.threads_per_log != default.threads_per_log && layout != Layout::ThreadsPerLog {
+    if settings.lab.threads_per_log != default.lab.threads_per_log && layout != Layout::ThreadsPerLog {
         return refuse("threads_per_log", format!("layout = {layout} shares no log between so many threads"));
     }
-    if settings.threads_per_log != default.threads_per_log && settings.logs > 0 {
+    if settings.lab.threads_per_log != default.lab.threads_per_log && settings.logs > 0 {
         let what = format!("logs = {} says already how many share one", settings.logs);
         return refuse("threads_per_log", what);
     }
-    if !settings.gather_window.is_zero() && !matches!(writer, Writer::Leader | Writer::Worker) {
+    if !settings.lab.gather_window.is_zero() && !matches!(writer, Writer::Leader | Writer::Worker) {
         return refuse("gather_window", format!("no leader gathers with preset {preset}, writer = {writer}"));
     }
-    if settings.gather_max > 0 && !matches!(writer, Writer::Leader | Writer::Worker | Writer::Memory) {
+    if settings.lab.gather_max > 0 && !matches!(writer, Writer::Leader | Writer::Worker | Writer::Memory) {
         return refuse("gather_max", format!("no leader gathers with preset {preset}, writer = {writer}"));
     }
-    if settings.writes_in_flight != default.writes_in_flight && writer != Writer::Worker {
+    if settings.lab.writes_in_flight != default.lab.writes_in_flight && writer != Writer::Worker {
         let what = format!("writer = {writer} has one write of a log in flight; writer = worker has several");
         return refuse("writes_in_flight", what);
     }
-    if settings.acknowledgment_group != default.acknowledgment_group && acknowledger != Acknowledger::Workers
+    if settings.lab.acknowledgment_group != default.lab.acknowledgment_group
+        && acknowledger != Acknowledger::Workers
     {
         return refuse("acknowledgment_group", format!("acknowledger = {acknowledger} has no groups"));
     }
-    if settings.acknowledgment_odds != default.acknowledgment_odds && acknowledger != Acknowledger::Workers {
+    if settings.lab.acknowledgment_odds != default.lab.acknowledgment_odds
+        && acknowledger != Acknowledger::Workers
+    {
         return refuse("acknowledgment_odds", format!("acknowledger = {acknowledger} acknowledges always"));
     }
-    if settings.stealing_group.is_some_and(|group| group > 1) && writer != Writer::Worker {
+    if settings.lab.stealing_group.is_some_and(|group| group > 1) && writer != Writer::Worker {
         return refuse("stealing_group", format!("writer = {writer} steals nothing; writer = worker does"));
     }
-    if settings.stealing_group.is_some_and(|group| group > 1) && logs == 1 {
+    if settings.lab.stealing_group.is_some_and(|group| group > 1) && logs == 1 {
         return refuse("stealing_group", "there is one log, and nothing to steal".to_string());
     }
-    if settings.idle_max != default.idle_max && writer != Writer::Worker {
+    if settings.lab.idle_max != default.lab.idle_max && writer != Writer::Worker {
         return refuse("idle_max", format!("writer = {writer} does not look how idle workers are"));
     }
-    if settings.shared_flush.is_some() && (logs == 1 || writer == Writer::FlusherPerLog) {
+    if settings.lab.shared_flush.is_some() && (logs == 1 || writer == Writer::FlusherPerLog) {
         let what = match logs {
             1 => "there is one log".to_string(),
             _ => format!("with writer = {writer} no thread writes several logs"),
         };
         return refuse("shared_flush", format!("{what}: there is no flush to share"));
     }
-    if writer == Writer::Committer && logs > 1 && settings.writer.is_some() {
+    if writer == Writer::Committer && logs > 1 && settings.lab.writer.is_some() {
         return refuse("writer", format!("committer is for one log, there are {logs}"));
     }
     check_append(settings, writer, logs)?;
@@ -138,7 +143,7 @@ pub fn check(settings: &Settings, logs: usize) -> Result<()> {
 /// Refuses groups where they are not supported.
 fn check_append(settings: &Settings, writer: Writer, logs: usize) -> Result<()> {
     let refuse = |what: String| Err(Error::invalid(what).at(Location::Setting("append")));
-    match settings.append {
+    match settings.lab.append {
         Append::Latched => Ok(()),
         Append::Consolidated if logs > 1 => refuse(format!("consolidated is for one log, there are {logs}")),
         Append::Consolidated if writer == Writer::Memory => {
@@ -157,18 +162,18 @@ fn check_dependency(settings: &Settings, axes: &Axes, logs: usize) -> Result<()>
         return refuse("dependency", what);
     }
     let has_clocks = matches!(dependency, Dependency::Gsn | Dependency::GsnRfa);
-    let owner = match settings.idle_logs {
+    let owner = match settings.lab.idle_logs {
         IdleLogs::Worker => Some((Writer::Worker, "worker that writes it")),
         IdleLogs::Flusher => Some((Writer::FlusherPerLog, "flusher of its own")),
         IdleLogs::Raise | IdleLogs::Barrier | IdleLogs::Hold => None,
     };
-    if !matches!(settings.idle_logs, IdleLogs::Raise | IdleLogs::Flusher) && !has_clocks {
+    if !matches!(settings.lab.idle_logs, IdleLogs::Raise | IdleLogs::Flusher) && !has_clocks {
         let what = format!("dependency = {dependency} has no clocks that an idle log could hold back");
         return refuse("idle_logs", what);
     }
     match owner.filter(|(owner, _)| *owner != writer) {
         Some((_, owner)) => {
-            let choice = settings.idle_logs;
+            let choice = settings.lab.idle_logs;
             refuse("idle_logs", format!("{choice}: with writer = {writer} no log has a {owner}"))
         }
         None => Ok(()),
@@ -210,11 +215,13 @@ fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
             );
             return refuse("log_memory", what);
         }
-        if settings.memory_cache == MemoryCache::Durable && settings.memory_fence.is_some() {
+        if settings.lab.memory_cache == MemoryCache::Durable && settings.lab.memory_fence.is_some() {
             return refuse("memory_fence", "memory_cache = durable fences no record".to_string());
         }
-        let without_effect =
-            [("gather_max", settings.gather_max > 0), ("flush_interval", settings.flush_interval.is_some())];
+        let without_effect = [
+            ("gather_max", settings.lab.gather_max > 0),
+            ("flush_interval", settings.lab.flush_interval.is_some()),
+        ];
         if let Some((name, _)) = without_effect.into_iter().find(|(_, said)| *said) {
             let what = format!("writer = memory: a record is durable by itself, {name} would have no effect");
             return refuse(name, what);
@@ -222,11 +229,11 @@ fn check_memory(settings: &Settings, writer: Writer) -> Result<()> {
         return Ok(());
     }
     let only_there = [
-        ("log_memory_bytes", settings.log_memory_bytes > 0),
-        ("memory_cache", settings.memory_cache != default.memory_cache),
-        ("memory_fence", settings.memory_fence.is_some()),
-        ("memory_store", settings.memory_store.is_some()),
-        ("insertion_latency", !settings.insertion_latency.is_zero()),
+        ("log_memory_bytes", settings.lab.log_memory_bytes > 0),
+        ("memory_cache", settings.lab.memory_cache != default.lab.memory_cache),
+        ("memory_fence", settings.lab.memory_fence.is_some()),
+        ("memory_store", settings.lab.memory_store.is_some()),
+        ("insertion_latency", !settings.lab.insertion_latency.is_zero()),
     ];
     match only_there.into_iter().find(|(_, said)| *said) {
         Some((name, _)) if settings.log_memory.is_none() => {

@@ -53,7 +53,7 @@ pub fn start(
         (Writer::Background | Writer::FlusherPerLog, _) => Arc::new(flushed::Flushed(writes)),
         (Writer::Memory, _) => Arc::new(passive::Passive::new(parts)),
         (Writer::Collector, _) => Arc::new(collector::Collector::new(parts)),
-        (Writer::Leader, _) if settings.preset == Preset::Auto && settings.writer.is_none() => {
+        (Writer::Leader, _) if settings.preset == Preset::Auto && settings.lab.writer.is_none() => {
             Arc::new(auto::Auto::new(parts))
         }
         (Writer::Leader | Writer::Worker, _) => Arc::new(group::Group::new(parts)),

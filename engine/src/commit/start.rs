@@ -80,7 +80,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
     let Start { storage, logs, memory, segments, first_csn, epoch, clock, hooks } = start;
     let count = logs.len();
     let affordable = (settings.memory_bytes / QUEUE_PART / ENTRY_BYTES) as usize;
-    let most = match settings.queue_entries {
+    let most = match settings.lab.queue_entries {
         // `Settings::validate` has compared a larger queue with the memory.
         more if more > QUEUE_ENTRIES_DEFAULT => more,
         entries => QUEUE_ENTRIES.min(entries).min(affordable),

@@ -38,11 +38,10 @@ impl ActiveTransaction {
         let (system, writes) = (&self.system, &mut *self.writes);
         let (size, max) = (writes.redo.len() + more as u64, system.limits.transaction_bytes_max as u64);
         if size > max {
-            let what =
-                format!("the transaction would log {size} bytes, more than transaction_bytes_max = {max}");
+            let what = format!("the transaction would log {size} bytes; log_bytes_max leaves room for {max}");
             return Err(Error::new(ErrorKind::OutOfMemory, what)
-                .with_advice("commit in smaller transactions, or raise transaction_bytes_max")
-                .at(Location::Setting("transaction_bytes_max")));
+                .with_advice("commit in smaller transactions, or raise log_bytes_max")
+                .at(Location::Setting("log_bytes_max")));
         }
         if writes.redo.unwritten_len() == 0 {
             return Ok(());

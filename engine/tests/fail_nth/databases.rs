@@ -23,12 +23,12 @@ fn small(preset: Preset, logs: usize) -> Settings {
         s.memory_bytes = 2 << 20;
         s.version_bytes = 256 << 10;
         s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 1 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
+        s.lab.checkpoint_log_bytes = 0;
+        s.lab.flush_unit_bytes = 4096;
         s.log_memory = (preset == Preset::Passive).then(|| "mapped-memory".into());
-        s.log_memory_bytes = if preset == Preset::Passive { 1 << 20 } else { 0 };
+        s.lab.log_memory_bytes = if preset == Preset::Passive { 1 << 20 } else { 0 };
     })
 }
 
@@ -454,12 +454,12 @@ fn long_log(settings: &Settings) -> Before {
 
 fn stealing() -> Settings {
     small(Preset::Autonomous, 2).with(|s| {
-        s.writer = Some(Who::Worker);
-        s.acknowledger = Some(Acknowledger::Workers);
-        s.stealing_group = Some(2);
+        s.lab.writer = Some(Who::Worker);
+        s.lab.acknowledger = Some(Acknowledger::Workers);
+        s.lab.stealing_group = Some(2);
         // Lazy commits stay unwritten until another worker steals them.
-        s.flush_interval = Some(Duration::from_millis(500));
-        s.idle_max = Duration::ZERO;
+        s.lab.flush_interval = Some(Duration::from_millis(500));
+        s.lab.idle_max = Duration::ZERO;
     })
 }
 
@@ -546,14 +546,14 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "commit in chunks",
-        settings: || group().with(|s| s.chunk_bytes = 2048),
+        settings: || group().with(|s| s.lab.chunk_bytes = 2048),
         run: chunks,
         took_its_path: Some(in_chunks),
         ..PLAIN
     },
     Scenario {
         name: "commit in fragments by page",
-        settings: || small(Preset::Auto, 3).with(|s| s.layout = Some(Layout::ByPage)),
+        settings: || small(Preset::Auto, 3).with(|s| s.lab.layout = Some(Layout::ByPage)),
         run: fragments,
         took_its_path: Some(in_fragments),
         ..PLAIN
@@ -569,9 +569,9 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "shared flush",
         settings: || {
             small(Preset::Autonomous, 2).with(|s| {
-                s.writer = Some(Who::Background);
-                s.shared_flush = Some(true);
-                s.flush_interval = Some(Duration::from_millis(3));
+                s.lab.writer = Some(Who::Background);
+                s.lab.shared_flush = Some(true);
+                s.lab.flush_interval = Some(Duration::from_millis(3));
             })
         },
         run: together,

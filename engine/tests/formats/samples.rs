@@ -127,14 +127,14 @@ pub fn settings_in_memory() -> Settings {
     settings().with(|s| {
         s.preset = Preset::Passive;
         s.log_memory = log_memory;
-        s.log_memory_bytes = 1 << 20;
+        s.lab.log_memory_bytes = 1 << 20;
     })
 }
 
 fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
-    (settings.logs, settings.dependency) = (2, Some(Dependency::Exact));
-    settings.layout = Some(Layout::ByPage);
+    (settings.logs, settings.lab.dependency) = (2, Some(Dependency::Exact));
+    settings.lab.layout = Some(Layout::ByPage);
     let builder = settings.on(&disk);
     let mut sample =
         Sample { db: builder.open("simulated").expect("an empty disk"), expected: Content::new() };

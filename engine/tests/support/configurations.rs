@@ -20,9 +20,9 @@ const fn row(name: &'static str, settings: fn() -> Settings) -> Configuration {
 
 pub const WORKERS_LOG: Configuration = row("a worker's log", || {
     short(Preset::Autonomous, 1).with(|s| {
-        s.writer = Some(Writer::Worker);
-        s.acknowledger = Some(Acknowledger::Workers);
-        s.dependency = Some(Dependency::Dsn);
+        s.lab.writer = Some(Writer::Worker);
+        s.lab.acknowledger = Some(Acknowledger::Workers);
+        s.lab.dependency = Some(Dependency::Dsn);
     })
 });
 pub const AUTONOMOUS: Configuration = row("autonomous, 3 logs", || short(Preset::Autonomous, 3));
@@ -31,10 +31,10 @@ pub const GROUP: Configuration = row("group, 2 logs", || by_flusher(short(Preset
 pub const PIPELINED: Configuration = row("pipelined, 2 logs", || short(Preset::Pipelined, 2));
 pub const AUTO: Configuration = row("auto, 2 logs", || short(Preset::Auto, 2));
 pub const PASSIVE: Configuration =
-    row("passive, 3 logs", || short(Preset::Passive, 3).with(|s| s.flush_interval = None));
+    row("passive, 3 logs", || short(Preset::Passive, 3).with(|s| s.lab.flush_interval = None));
 pub const STEALING: Configuration = row("workers that steal", || stealing(Dependency::Dsn));
 pub const CHUNKS: Configuration =
-    row("long transactions in chunks", || small(Preset::Auto, 1).with(|s| s.chunk_bytes = 512));
+    row("long transactions in chunks", || small(Preset::Auto, 1).with(|s| s.lab.chunk_bytes = 512));
 pub const BY_PAGE: Configuration = row("by page", || by_page(Preset::Auto));
 pub const BY_PAGE_PASSIVE: Configuration = row("by page, in mapped memory", || by_page(Preset::Passive));
 
@@ -56,8 +56,8 @@ pub const ALL: [Configuration; 11] = [
 /// Returns settings whose records are written at once.
 fn short(preset: Preset, logs: usize) -> Settings {
     small(preset, logs).with(|s| {
-        s.flush_unit_bytes = 4096;
-        s.flush_interval = Some(Duration::ZERO);
+        s.lab.flush_unit_bytes = 4096;
+        s.lab.flush_interval = Some(Duration::ZERO);
         s.memory_bytes = 4 << 20;
         s.log_bytes_max = 8 << 20;
     })
@@ -66,20 +66,20 @@ fn short(preset: Preset, logs: usize) -> Settings {
 /// The flusher writes. A committer that writes for itself has no write in flight when the simulated
 /// disk is stopped.
 fn by_flusher(settings: Settings) -> Settings {
-    settings.with(|s| s.writer = Some(Writer::Background))
+    settings.with(|s| s.lab.writer = Some(Writer::Background))
 }
 
 /// Returns settings of two workers that write each other's records.
 pub fn stealing(dependency: Dependency) -> Settings {
     small(Preset::Autonomous, 2).with(|s| {
-        s.writer = Some(Writer::Worker);
-        s.acknowledger = Some(Acknowledger::Workers);
-        s.dependency = Some(dependency);
-        s.stealing_group = Some(2);
-        s.flush_unit_bytes = 4096;
+        s.lab.writer = Some(Writer::Worker);
+        s.lab.acknowledger = Some(Acknowledger::Workers);
+        s.lab.dependency = Some(dependency);
+        s.lab.stealing_group = Some(2);
+        s.lab.flush_unit_bytes = 4096;
         // So that a worker writes only when it has enough bytes, including its neighbour's.
-        s.flush_interval = Some(Duration::from_millis(500));
-        s.idle_max = Duration::ZERO;
+        s.lab.flush_interval = Some(Duration::from_millis(500));
+        s.lab.idle_max = Duration::ZERO;
         s.memory_bytes = 4 << 20;
         s.log_bytes_max = 8 << 20;
     })
@@ -87,5 +87,5 @@ pub fn stealing(dependency: Dependency) -> Settings {
 
 /// Returns settings of three logs between which a transaction is divided by page.
 pub fn by_page(preset: Preset) -> Settings {
-    small(preset, 3).with(|s| s.layout = Some(Layout::ByPage))
+    small(preset, 3).with(|s| s.lab.layout = Some(Layout::ByPage))
 }

@@ -141,7 +141,7 @@ pub fn small(preset: Preset, logs: usize) -> Settings {
     test_database::tiny(8 << 20).with(|s| {
         s.preset = preset;
         s.logs = logs;
-        s.flush_unit_bytes = 0;
+        s.lab.flush_unit_bytes = 0;
         s.log_memory = (preset == Preset::Passive).then(|| "mapped-memory".into());
     })
 }
@@ -150,13 +150,13 @@ pub fn small(preset: Preset, logs: usize) -> Settings {
 /// So lazy commits stay unwritten for a while.
 pub fn patient_workers(logs: usize) -> Settings {
     small(Preset::Autonomous, logs).with(|s| {
-        s.writer = Some(Writer::Worker);
-        s.acknowledger = Some(Acknowledger::Workers);
-        s.dependency = Some(Dependency::Exact);
-        s.stealing_group = Some(1);
-        s.flush_interval = Some(Duration::from_secs(1));
-        s.idle_max = Duration::ZERO;
-        s.flush_unit_bytes = 48 << 10;
+        s.lab.writer = Some(Writer::Worker);
+        s.lab.acknowledger = Some(Acknowledger::Workers);
+        s.lab.dependency = Some(Dependency::Exact);
+        s.lab.stealing_group = Some(1);
+        s.lab.flush_interval = Some(Duration::from_secs(1));
+        s.lab.idle_max = Duration::ZERO;
+        s.lab.flush_unit_bytes = 48 << 10;
     })
 }
 
@@ -199,23 +199,23 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
         let mut settings = Settings::default().with(|s| {
             s.preset = preset;
             s.logs = if steals { 2 } else { 1 } + random.below(3) as usize;
-            s.writer = if steals { Some(Writer::Worker) } else { sometimes(random, &WRITERS) };
+            s.lab.writer = if steals { Some(Writer::Worker) } else { sometimes(random, &WRITERS) };
             // By default the layout follows from the number of logs. Division by page has its own
             // code.
-            s.layout = (!steals && random.chance(1, 3)).then_some(Layout::ByPage);
-            s.acknowledger = sometimes(random, &Acknowledger::ALL);
-            s.stealing_group = if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) };
-            s.acknowledgment_odds = if random.chance(1, 8) { 3 } else { 1 };
-            s.dependency = Some(Dependency::ALL[pair / presets]);
-            s.queue = sometimes(random, &Queue::ALL);
-            s.shared_flush = sometimes(random, &[true, false]);
-            s.flush_interval = (!steals && random.chance(3, 4)).then_some(Duration::ZERO);
+            s.lab.layout = (!steals && random.chance(1, 3)).then_some(Layout::ByPage);
+            s.lab.acknowledger = sometimes(random, &Acknowledger::ALL);
+            s.lab.stealing_group = if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) };
+            s.lab.acknowledgment_odds = if random.chance(1, 8) { 3 } else { 1 };
+            s.lab.dependency = Some(Dependency::ALL[pair / presets]);
+            s.lab.queue = sometimes(random, &Queue::ALL);
+            s.lab.shared_flush = sometimes(random, &[true, false]);
+            s.lab.flush_interval = (!steals && random.chance(3, 4)).then_some(Duration::ZERO);
             s.log_bytes_max = 1 << 30;
         });
         if presets::Axes::of(&settings).writer == Writer::Memory {
             // The simulated disk's memory. With it no record waits for a flush.
             settings.log_memory = Some("mapped-memory".into());
-            settings.flush_interval = None;
+            settings.lab.flush_interval = None;
         }
         if presets::check(&settings, settings.logs).is_ok() {
             return with_append_of(number, with_collector(number, settings));
@@ -226,16 +226,16 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
 /// Has a worker collect all logs instead of the background thread, in every other configuration
 /// that allows it. Without a draw, so that all other choices of a seed stay what they were.
 fn with_collector(number: u64, settings: Settings) -> Settings {
-    let collects = settings.clone().with(|s| s.writer = Some(Writer::Collector));
+    let collects = settings.clone().with(|s| s.lab.writer = Some(Writer::Collector));
     let is_wanted =
-        settings.writer == Some(Writer::Background) && settings.logs > 1 && number.is_multiple_of(2);
+        settings.lab.writer == Some(Writer::Background) && settings.logs > 1 && number.is_multiple_of(2);
     if is_wanted && presets::check(&collects, collects.logs).is_ok() { collects } else { settings }
 }
 
 /// Has two of five configurations append in groups, where that is possible. Without a draw, so that
 /// all other choices of a seed stay what they were.
 fn with_append_of(number: u64, settings: Settings) -> Settings {
-    let in_groups = settings.clone().with(|s| s.append = Append::Consolidated);
+    let in_groups = settings.clone().with(|s| s.lab.append = Append::Consolidated);
     let fits = number % 5 < 2 && presets::check(&in_groups, in_groups.logs).is_ok();
     if fits { in_groups } else { settings }
 }

@@ -10,10 +10,10 @@ pub fn tiny(memory_bytes: u64) -> Settings {
     Settings::default().with(|s| {
         s.memory_bytes = memory_bytes;
         s.segment_bytes = 64 << 10;
-        s.log_buffer_bytes = 64 << 10;
+        s.lab.log_buffer_bytes = 64 << 10;
         s.log_bytes_max = 16 << 20;
-        s.checkpoint_log_bytes = 0;
-        s.flush_unit_bytes = 4096;
+        s.lab.checkpoint_log_bytes = 0;
+        s.lab.flush_unit_bytes = 4096;
     })
 }
 

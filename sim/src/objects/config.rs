@@ -70,7 +70,7 @@ impl ObjectsConfig {
 fn fitting(mut draw: impl FnMut() -> Settings) -> Settings {
     loop {
         let mut settings = draw();
-        settings.log_memory_bytes = 0;
+        settings.lab.log_memory_bytes = 0;
         let logs = presets::log_count(&settings, processors());
         let is_valid = settings.validate().is_ok() && presets::check(&settings, logs).is_ok();
         if is_valid && Axes::of(&settings).writer != Writer::Memory {

@@ -19,7 +19,9 @@ fn a_wrong_setting_is_named_with_its_range() {
 /// A buffer in mapped memory is the unit in which that is divided.
 #[test]
 fn log_buffers_may_be_short_except_in_mapped_memory() {
-    let of = |log_buffer_bytes, log_memory| Settings { log_buffer_bytes, log_memory, ..Settings::default() };
+    let of = |log_buffer_bytes, log_memory| {
+        Settings { log_memory, ..Settings::default() }.with(|s| s.lab.log_buffer_bytes = log_buffer_bytes)
+    };
     of(8 << 10, None).validate().expect("two sectors");
     of(4 << 10, None).validate().expect_err("no room for a block");
     of(8 << 10, Some("memory".into())).validate().expect_err("too short for mapped memory");
@@ -38,12 +40,12 @@ fn duration_beyond_64_bits_is_refused() {
     let cases = [
         ("loss_window", Settings { loss_window: milliseconds, ..base() }),
         ("write_deadline", Settings { write_deadline: milliseconds, ..base() }),
-        ("gather_window", Settings { gather_window: milliseconds, ..base() }),
-        ("flush_interval", Settings { flush_interval: Some(milliseconds), ..base() }),
+        ("gather_window", base().with(|s| s.lab.gather_window = milliseconds)),
+        ("flush_interval", base().with(|s| s.lab.flush_interval = Some(milliseconds))),
         ("lock_wait", Settings { lock_wait: milliseconds, ..base() }),
         ("transact_wait", Settings { transact_wait: Some(milliseconds), ..base() }),
-        ("idle_max", Settings { idle_max: microseconds, ..base() }),
-        ("insertion_latency", Settings { insertion_latency: microseconds, ..base() }),
+        ("idle_max", base().with(|s| s.lab.idle_max = microseconds)),
+        ("insertion_latency", base().with(|s| s.lab.insertion_latency = microseconds)),
     ];
     for (name, settings) in cases {
         let error = settings.validate().expect_err(name).to_string();
@@ -54,17 +56,16 @@ fn duration_beyond_64_bits_is_refused() {
 #[test]
 fn contradictions_are_named() {
     let base = Settings::default;
-    let small = || Settings { log_bytes_max: 64 << 20, checkpoint_log_bytes: 0, ..base() };
-    let cases: [(Settings, &[&str]); 5] = [
+    let small = || Settings { log_bytes_max: 64 << 20, ..base() };
+    let cases: [(Settings, &[&str]); 4] = [
         (Settings { log_bytes_max: 1 << 20, ..base() }, &["log_bytes_max", "segment_bytes"]),
-        (Settings { checkpoint_log_bytes: 2 << 30, ..base() }, &["checkpoint_log_bytes", "log_bytes_max"]),
         (
             Settings { preset: Preset::Autonomous, logs: 100, ..base() },
             &["log_bytes_max", "logs = 100", "segment_bytes = 16777216"],
         ),
         (Settings { logs: 2, ..small() }, &["log_bytes_max", "logs = 2", "segment_bytes = 16777216"]),
         (
-            Settings { transaction_bytes_max: 33 << 20, ..small() },
+            small().with(|s| s.lab.transaction_bytes_max = 33 << 20),
             &["transaction_bytes_max", "log_bytes_max = 67108864"],
         ),
     ];
@@ -72,8 +73,10 @@ fn contradictions_are_named() {
         let error = settings.validate().expect_err("contradiction").to_string();
         assert!(names.iter().all(|name| error.contains(name)), "{names:?}: {error}");
     }
-    Settings { transaction_bytes_max: 32 << 20, ..small() }.validate().expect("fits");
+    small().with(|s| s.lab.transaction_bytes_max = 32 << 20).validate().expect("fits");
     small().validate().expect("what is chosen fits");
+    let checkpoints = (small().checkpoint_log_bytes() >> 20, base().checkpoint_log_bytes() >> 20);
+    assert_eq!(checkpoints, (32, 512), "a small log has a checkpoint when it is half full");
     assert_eq!((small().transaction_bytes(1) >> 20, base().transaction_bytes(1) >> 20), (21, 1344));
 }
 

@@ -34,11 +34,11 @@ fn a_setting_moves_one_axis_and_the_rule_follows_the_logs() {
     let rule = |settings: Settings| Axes::of(&settings).dependency;
     assert_eq!(rule(Settings { logs: 2, ..settings(Preset::Group) }), Dependency::Dsn);
     assert_eq!(rule(Settings { logs: 1, ..settings(Preset::Autonomous) }), Dependency::LogOrder);
-    let said = Settings { dependency: Some(Dependency::Csn), ..settings(Preset::Autonomous) };
+    let said = settings(Preset::Autonomous).with(|s| s.lab.dependency = Some(Dependency::Csn));
     assert_eq!(rule(said), Dependency::Csn);
-    let writer = Settings { writer: Some(Writer::Worker), ..settings(Preset::Pipelined) };
+    let writer = settings(Preset::Pipelined).with(|s| s.lab.writer = Some(Writer::Worker));
     assert_eq!(Axes::of(&writer).acknowledger, Acknowledger::Background);
-    let latched = Settings { memory_fence: Some(MemoryFence::Latched), ..settings(Preset::Passive) };
+    let latched = settings(Preset::Passive).with(|s| s.lab.memory_fence = Some(MemoryFence::Latched));
     assert_eq!(Axes::of(&latched).memory_fence, MemoryFence::Latched);
 }
 
@@ -47,7 +47,7 @@ fn auto_uses_mapped_memory_that_it_is_given() {
     let given = Settings { log_memory: Some("/memory".into()), ..settings(Preset::Auto) };
     assert_eq!(Axes::of(&given), Axes::of(&settings(Preset::Passive)));
     check(&given, log_count(&given, 4)).expect("together");
-    let leader = Settings { writer: Some(Writer::Leader), ..given };
+    let leader = given.with(|s| s.lab.writer = Some(Writer::Leader));
     assert_eq!(Axes::of(&leader).writer, Writer::Leader);
 }
 
@@ -57,50 +57,53 @@ fn contradictions_are_refused_with_the_reason() {
     let window = Duration::from_millis(1);
     let worker = Some(Writer::Worker);
     let no_file = Settings { log_memory: None, ..settings(Passive) };
-    let by_page = |preset| Settings { layout: Some(Layout::ByPage), ..settings(preset) };
+    let by_page = |preset| settings(preset).with(|s| s.lab.layout = Some(Layout::ByPage));
     let cases: [(Settings, &[&str]); 19] = [
         (
-            Settings {
-                memory_fence: Some(MemoryFence::Latched),
-                memory_cache: MemoryCache::Durable,
-                ..settings(Passive)
-            },
+            settings(Passive).with(|s| {
+                s.lab.memory_fence = Some(MemoryFence::Latched);
+                s.lab.memory_cache = MemoryCache::Durable;
+            }),
             &["`memory_fence`", "memory_cache = durable"],
         ),
         (
-            Settings { memory_fence: Some(MemoryFence::Beside), ..settings(Group) },
+            settings(Group).with(|s| s.lab.memory_fence = Some(MemoryFence::Beside)),
             &["`memory_fence`", "preset group"],
         ),
         (Settings { logs: 1, ..by_page(Group) }, &["`logs`", "layout = by-page"]),
         (Settings { logs: 2, ..by_page(PerTransaction) }, &["`layout`", "writer = committer"]),
-        (Settings { writer: worker, ..by_page(Autonomous) }, &["`layout`", "writer = worker"]),
-        (Settings { threads_per_log: 3, ..by_page(Group) }, &["`threads_per_log`", "layout = by-page"]),
+        (by_page(Autonomous).with(|s| s.lab.writer = worker), &["`layout`", "writer = worker"]),
+        (by_page(Group).with(|s| s.lab.threads_per_log = 3), &["`threads_per_log`", "layout = by-page"]),
         (no_file, &["`log_memory`", "preset passive", "/dev/shm"]),
-        (Settings { gather_max: 3, ..settings(Passive) }, &["`gather_max`", "writer = memory"]),
-        (Settings { log_memory_bytes: 1 << 20, ..settings(Group) }, &["`log_memory_bytes`", "preset group"]),
-        (Settings { layout: Some(Layout::One), logs: 3, ..settings(Group) }, &["`logs`", "layout = one"]),
-        (Settings { threads_per_log: 3, ..settings(Group) }, &["`threads_per_log`", "layout = one"]),
+        (settings(Passive).with(|s| s.lab.gather_max = 3), &["`gather_max`", "writer = memory"]),
+        (settings(Group).with(|s| s.lab.log_memory_bytes = 1 << 20), &["`log_memory_bytes`", "preset group"]),
         (
-            Settings { threads_per_log: 3, logs: 2, ..settings(Restricted) },
+            Settings { logs: 3, ..settings(Group) }.with(|s| s.lab.layout = Some(Layout::One)),
+            &["`logs`", "layout = one"],
+        ),
+        (settings(Group).with(|s| s.lab.threads_per_log = 3), &["`threads_per_log`", "layout = one"]),
+        (
+            Settings { logs: 2, ..settings(Restricted) }.with(|s| s.lab.threads_per_log = 3),
             &["`threads_per_log`", "logs = 2"],
         ),
         (
-            Settings { gather_window: window, ..settings(PerTransaction) },
+            settings(PerTransaction).with(|s| s.lab.gather_window = window),
             &["`gather_window`", "per-transaction"],
         ),
-        (Settings { gather_window: window, ..settings(Pipelined) }, &["`gather_window`", "background"]),
-        (Settings { gather_max: 3, ..settings(PerTransaction) }, &["`gather_max`", "writer = committer"]),
-        (Settings { writes_in_flight: 3, ..settings(Group) }, &["`writes_in_flight`", "writer = leader"]),
+        (settings(Pipelined).with(|s| s.lab.gather_window = window), &["`gather_window`", "background"]),
+        (settings(PerTransaction).with(|s| s.lab.gather_max = 3), &["`gather_max`", "writer = committer"]),
+        (settings(Group).with(|s| s.lab.writes_in_flight = 3), &["`writes_in_flight`", "writer = leader"]),
         (
-            Settings { acknowledgment_group: 4, ..settings(Group) },
+            settings(Group).with(|s| s.lab.acknowledgment_group = 4),
             &["`acknowledgment_group`", "acknowledger = leader"],
         ),
         (
-            Settings { dependency: Some(Dependency::LogOrder), logs: 2, ..settings(Autonomous) },
+            Settings { logs: 2, ..settings(Autonomous) }
+                .with(|s| s.lab.dependency = Some(Dependency::LogOrder)),
             &["`dependency`", "2 logs"],
         ),
         (
-            Settings { writer: Some(Writer::Committer), logs: 2, ..settings(Group) },
+            Settings { logs: 2, ..settings(Group) }.with(|s| s.lab.writer = Some(Writer::Committer)),
             &["`writer`", "there are 2"],
         ),
     ];

@@ -280,12 +280,11 @@ fn a_future_is_woken_when_its_transaction_is_committed() {
 
 #[test]
 fn a_leader_gathers_until_there_are_enough_and_not_alone() {
-    let gather = Settings {
-        gather_window: Duration::from_secs(1),
-        gather_siblings: 2,
-        gather_max: 3,
-        ..settings(Preset::Group)
-    };
+    let gather = settings(Preset::Group).with(|s| {
+        s.lab.gather_window = Duration::from_secs(1);
+        s.lab.gather_siblings = 2;
+        s.lab.gather_max = 3;
+    });
     let hooks = Hooks { in_progress: Box::new(|| 1), ..Hooks::default() };
     // The clock stands still, so a leader that gathers alone would never write.
     let alone = World::with_clock(gather.clone(), hooks, Clock::manual());
@@ -309,8 +308,10 @@ fn a_leader_gathers_until_there_are_enough_and_not_alone() {
 #[test]
 fn a_full_buffer_is_sealed_and_the_next_one_filled() {
     for preset in [Preset::Group, Preset::Pipelined, Preset::Restricted, Preset::Auto] {
-        let settings =
-            Settings { log_buffer_bytes: 64 << 10, flush_unit_bytes: 16 << 10, ..settings(preset) };
+        let settings = settings(preset).with(|s| {
+            s.lab.log_buffer_bytes = 64 << 10;
+            s.lab.flush_unit_bytes = 16 << 10;
+        });
         let mut world = World::with(settings, Hooks::default());
         world.body_bytes = 500;
         world.disk.hold();
@@ -372,7 +373,7 @@ fn queued_opens_a_window_with_the_first_arrival() {
 #[test]
 fn queued_writes_no_more_often_than_its_interval() {
     let interval = Duration::from_millis(20);
-    let settings = Settings { flush_interval: Some(interval), ..settings(Preset::Queued) };
+    let settings = settings(Preset::Queued).with(|s| s.lab.flush_interval = Some(interval));
     let world = World::with(settings, Hooks::default());
     let start = std::time::Instant::now();
     for _ in 0..5 {
@@ -387,12 +388,10 @@ fn queued_writes_no_more_often_than_its_interval() {
 
 #[test]
 fn workers_acknowledge_their_group_and_the_flusher_the_rest() {
-    let settings = Settings {
-        logs: 3,
-        acknowledger: Some(Acknowledger::Workers),
-        acknowledgment_group: 2,
-        ..settings(Preset::Autonomous)
-    };
+    let settings = Settings { logs: 3, ..settings(Preset::Autonomous) }.with(|s| {
+        s.lab.acknowledger = Some(Acknowledger::Workers);
+        s.lab.acknowledgment_group = 2;
+    });
     let clock = Clock::manual();
     clock.advance(Duration::from_millis(1));
     let world = World::with_clock(settings, Hooks::default(), clock);
@@ -416,7 +415,7 @@ fn a_full_queue_is_emptied_by_the_committer_that_finds_it_full() {
     points.retain(|settings| Axes::of(settings).acknowledger != Acknowledger::Leader);
     assert!(points.len() >= 4);
     for settings in points {
-        let settings = Settings { queue_entries: 1024, ..settings };
+        let settings = settings.with(|s| s.lab.queue_entries = 1024);
         let world = World::with(settings, Hooks::default());
         for _ in 0..5_000 {
             world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
@@ -457,7 +456,7 @@ fn trying_for_a_lead_that_is_taken_does_not_release_it() {
 #[test]
 fn a_later_block_that_completes_first_acknowledges_nothing() {
     let world = World::with(
-        Settings { acknowledger: Some(Acknowledger::Leader), ..settings(Preset::Autonomous) },
+        settings(Preset::Autonomous).with(|s| s.lab.acknowledger = Some(Acknowledger::Leader)),
         Hooks::default(),
     );
     world.disk.complete_in_reverse();
@@ -582,14 +581,11 @@ fn cost_of_an_asynchronous_commit() {
 
 #[test]
 fn a_shared_flush_serves_and_fails_all_its_logs() {
-    let settings = Settings {
-        preset: Preset::Autonomous,
-        logs: 4,
-        writer: Some(Writer::Background),
-        shared_flush: Some(true),
-        flush_interval: Some(Duration::ZERO),
-        ..Settings::default()
-    };
+    let settings = Settings { preset: Preset::Autonomous, logs: 4, ..Settings::default() }.with(|s| {
+        s.lab.writer = Some(Writer::Background);
+        s.lab.shared_flush = Some(true);
+        s.lab.flush_interval = Some(Duration::ZERO);
+    });
     let world = World::with(settings.clone(), Hooks::default());
     let in_each = |world: &World| {
         (0..4)

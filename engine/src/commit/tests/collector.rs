@@ -3,14 +3,12 @@
 use super::*;
 
 fn settings() -> Settings {
-    Settings {
-        logs: 3,
-        writer: Some(Writer::Collector),
-        acknowledger: Some(Acknowledger::Leader),
-        flush_unit_bytes: 4096,
-        flush_interval: Some(Duration::from_secs(1)),
-        ..super::settings(Preset::Autonomous)
-    }
+    Settings { logs: 3, ..super::settings(Preset::Autonomous) }.with(|s| {
+        s.lab.writer = Some(Writer::Collector);
+        s.lab.acknowledger = Some(Acknowledger::Leader);
+        s.lab.flush_unit_bytes = 4096;
+        s.lab.flush_interval = Some(Duration::from_secs(1));
+    })
 }
 
 /// A world without flushers, whose clock stands still.

@@ -6,7 +6,7 @@ use std::thread::{ScopedJoinHandle, scope};
 const MEMBERS: usize = 3;
 
 fn in_groups(preset: Preset) -> Settings {
-    Settings { append: Append::Consolidated, logs: 1, ..settings(preset) }
+    Settings { logs: 1, ..settings(preset) }.with(|s| s.lab.append = Append::Consolidated)
 }
 
 fn waiting(world: &World) -> usize {
@@ -103,7 +103,7 @@ fn a_panic_of_the_holder_leaves_the_outcome_unknown() {
 #[test]
 fn members_without_room_wait_for_it_alone() {
     let mut world = World::with(
-        Settings { log_buffer_bytes: 64 << 10, ..in_groups(Preset::Pipelined) },
+        in_groups(Preset::Pipelined).with(|s| s.lab.log_buffer_bytes = 64 << 10),
         Hooks::default(),
     );
     world.body_bytes = 30_000;

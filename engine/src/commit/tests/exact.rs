@@ -11,7 +11,10 @@ fn world(logs: usize) -> World {
 }
 
 fn world_by(rule: Dependency, logs: usize) -> World {
-    World::with(Settings { dependency: Some(rule), logs, ..settings(Preset::Autonomous) }, Hooks::default())
+    World::with(
+        Settings { logs, ..settings(Preset::Autonomous) }.with(|s| s.lab.dependency = Some(rule)),
+        Hooks::default(),
+    )
 }
 
 fn reading(world: &World, read: &[Csn], waits: bool) -> Pending {

@@ -87,7 +87,7 @@ fn a_panic_in_a_write_wakes_the_waiters_behind_it() {
 /// A dying device: one write has failed, another never ends.
 #[test]
 fn a_hanging_write_beside_a_failed_one_does_not_block_close() {
-    let background = |preset| Settings { writer: Some(Writer::Background), ..settings(preset) };
+    let background = |preset| settings(preset).with(|s| s.lab.writer = Some(Writer::Background));
     let worker = settings(Preset::Autonomous);
     for settings in [background(Preset::Group), background(Preset::Autonomous), worker] {
         let what = format!("{settings:?}");
@@ -136,14 +136,14 @@ fn a_flush_that_failed_does_not_hang() {
 }
 
 fn flush_that_failed_does_not_hang(shared_flush: bool, panics: bool) {
-    let settings = Settings {
-        writer: Some(Writer::Background),
-        shared_flush: Some(shared_flush),
-        flush_interval: Some(Duration::ZERO),
-        write_deadline: Duration::from_secs(1),
-        logs: 4,
-        ..settings(Preset::Autonomous)
-    };
+    let settings =
+        Settings { write_deadline: Duration::from_secs(1), logs: 4, ..settings(Preset::Autonomous) }.with(
+            |s| {
+                s.lab.writer = Some(Writer::Background);
+                s.lab.shared_flush = Some(shared_flush);
+                s.lab.flush_interval = Some(Duration::ZERO);
+            },
+        );
     let world = World::with(settings, Hooks::default());
     if panics {
         world.disk.panic_at_write(2);
@@ -198,8 +198,10 @@ fn what_was_in_a_queue_that_panicked_has_ended() {
 #[test]
 fn log_buffers_of_any_length_come_back() {
     for preset in [Preset::Restricted, Preset::Group, Preset::Auto] {
-        let settings =
-            Settings { log_buffer_bytes: 1_000_000, flush_unit_bytes: 300_000, ..settings(preset) };
+        let settings = settings(preset).with(|s| {
+            s.lab.log_buffer_bytes = 1_000_000;
+            s.lab.flush_unit_bytes = 300_000;
+        });
         let mut world = World::with(settings, Hooks::default());
         world.body_bytes = 400_000;
         let world = Arc::new(world);

@@ -66,7 +66,8 @@ pub fn settings(preset: Preset) -> Settings {
     let several = matches!(preset, Preset::Autonomous | Preset::Restricted);
     // A scheduler that explores has no time that passes.
     let flush_interval = cfg!(feature = "shuttle").then_some(Duration::ZERO);
-    Settings { preset, logs: if several { 2 } else { 1 }, flush_interval, ..Settings::default() }
+    Settings { preset, logs: if several { 2 } else { 1 }, ..Settings::default() }
+        .with(|s| s.lab.flush_interval = flush_interval)
 }
 
 /// Every preset that writes, and points between them: each writer, acknowledger, rule and queue is
@@ -79,50 +80,42 @@ pub fn all() -> Vec<Settings> {
     let workers = Some(Acknowledger::Workers);
     all.extend([
         worker.clone(),
-        Settings { gather_max: 1, ..settings(Preset::Group) },
-        Settings { queue: Some(Queue::Latched), ..settings(Preset::Pipelined) },
-        Settings { append: Append::Consolidated, ..settings(Preset::Pipelined) },
-        Settings { acknowledger: Some(Acknowledger::Background), ..settings(Preset::Group) },
-        Settings { dependency: csn, writer: Some(Writer::Leader), ..settings(Preset::Autonomous) },
-        Settings {
-            writer: Some(Writer::Leader),
-            acknowledger: Some(Acknowledger::Leader),
-            ..settings(Preset::Autonomous)
-        },
-        Settings { dependency: csn, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
-        Settings {
-            acknowledger: workers,
-            queue: Some(Queue::Latched),
-            writes_in_flight: 3,
-            ..worker.clone()
-        },
-        Settings {
-            acknowledger: workers,
-            acknowledgment_odds: 3,
-            stealing_group: Some(2),
-            idle_max: Duration::ZERO,
-            ..worker.clone()
-        },
-        Settings {
-            writer: Some(Writer::Collector),
-            acknowledger: Some(Acknowledger::Leader),
-            ..settings(Preset::Autonomous)
-        },
-        Settings { dependency: csn, ..settings(Preset::Restricted) },
-        Settings { stealing_group: Some(2), flush_unit_bytes: 4096, ..worker.clone() },
-        Settings { dependency: exact, stealing_group: Some(2), ..worker.clone() },
-        Settings { dependency: exact, ..settings(Preset::Autonomous) },
-        Settings { dependency: exact, ..settings(Preset::Pipelined) },
-        Settings { dependency: Some(Dependency::Gsn), ..settings(Preset::Autonomous) },
-        Settings { dependency: Some(Dependency::Gsn), ..settings(Preset::Restricted) },
-        Settings { dependency: Some(Dependency::GsnRfa), acknowledger: workers, ..worker.clone() },
-        Settings { dependency: exact, acknowledger: workers, acknowledgment_group: 1, ..worker.clone() },
-        Settings { writer: Some(Writer::Background), acknowledger: workers, ..settings(Preset::Autonomous) },
-        Settings {
-            writer: Some(Writer::Background),
-            shared_flush: Some(true),
-            ..settings(Preset::Autonomous)
-        },
+        settings(Preset::Group).with(|s| s.lab.gather_max = 1),
+        settings(Preset::Pipelined).with(|s| s.lab.queue = Some(Queue::Latched)),
+        settings(Preset::Pipelined).with(|s| s.lab.append = Append::Consolidated),
+        settings(Preset::Group).with(|s| s.lab.acknowledger = Some(Acknowledger::Background)),
+        settings(Preset::Autonomous).with(|s| (s.lab.dependency, s.lab.writer) = (csn, Some(Writer::Leader))),
+        settings(Preset::Autonomous).with(|s| {
+            (s.lab.writer, s.lab.acknowledger) = (Some(Writer::Leader), Some(Acknowledger::Leader))
+        }),
+        worker
+            .clone()
+            .with(|s| (s.lab.dependency, s.lab.acknowledger, s.lab.acknowledgment_group) = (csn, workers, 1)),
+        worker.clone().with(|s| {
+            (s.lab.acknowledger, s.lab.queue, s.lab.writes_in_flight) = (workers, Some(Queue::Latched), 3)
+        }),
+        worker.clone().with(|s| {
+            (s.lab.acknowledger, s.lab.acknowledgment_odds, s.lab.stealing_group, s.lab.idle_max) =
+                (workers, 3, Some(2), Duration::ZERO)
+        }),
+        settings(Preset::Autonomous).with(|s| {
+            (s.lab.writer, s.lab.acknowledger) = (Some(Writer::Collector), Some(Acknowledger::Leader))
+        }),
+        settings(Preset::Restricted).with(|s| s.lab.dependency = csn),
+        worker.clone().with(|s| (s.lab.stealing_group, s.lab.flush_unit_bytes) = (Some(2), 4096)),
+        worker.clone().with(|s| (s.lab.dependency, s.lab.stealing_group) = (exact, Some(2))),
+        settings(Preset::Autonomous).with(|s| s.lab.dependency = exact),
+        settings(Preset::Pipelined).with(|s| s.lab.dependency = exact),
+        settings(Preset::Autonomous).with(|s| s.lab.dependency = Some(Dependency::Gsn)),
+        settings(Preset::Restricted).with(|s| s.lab.dependency = Some(Dependency::Gsn)),
+        worker.clone().with(|s| (s.lab.dependency, s.lab.acknowledger) = (Some(Dependency::GsnRfa), workers)),
+        worker.clone().with(|s| {
+            (s.lab.dependency, s.lab.acknowledger, s.lab.acknowledgment_group) = (exact, workers, 1)
+        }),
+        settings(Preset::Autonomous)
+            .with(|s| (s.lab.writer, s.lab.acknowledger) = (Some(Writer::Background), workers)),
+        settings(Preset::Autonomous)
+            .with(|s| (s.lab.writer, s.lab.shared_flush) = (Some(Writer::Background), Some(true))),
     ]);
     for settings in &all {
         settings.validate().expect("a point on the axes");

@@ -11,8 +11,8 @@ use crate::device::topology::NumaNodes;
 /// and one of log 0 the CSN after that.
 #[test]
 fn a_drained_log_does_not_take_another_logs_clock() {
-    let settings =
-        Settings { logs: 2, dependency: Some(Dependency::Gsn), ..super::settings(Preset::Passive) };
+    let settings = Settings { logs: 2, ..super::settings(Preset::Passive) }
+        .with(|s| s.lab.dependency = Some(Dependency::Gsn));
     let world = World::with(settings, Hooks::default());
     let core = &world.commit;
     let lazy = |log| world.asynchronous(log, Csn::ZERO, Durability::Lazy).expect("pre-commits");
@@ -76,8 +76,8 @@ fn what_was_committed_before_a_failure_can_be_read_after_it() {
 /// W rises when a log is fenced, but the fencing thread does not compute W and notifies no waiter.
 #[test]
 fn a_fenced_straggler_releases_the_commits_it_held_up() {
-    let settings =
-        Settings { logs: 2, dependency: Some(Dependency::Dsn), ..super::settings(Preset::Passive) };
+    let settings = Settings { logs: 2, ..super::settings(Preset::Passive) }
+        .with(|s| s.lab.dependency = Some(Dependency::Dsn));
     let world = World::with(settings, Hooks::default());
     let straggler = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
     let held_up = world.asynchronous(1, straggler.csn, Durability::Durable).expect("room");
@@ -93,12 +93,10 @@ fn a_fenced_straggler_releases_the_commits_it_held_up() {
 /// never written, and a future hung.
 #[test]
 fn a_block_is_demanded_beside_a_fence() {
-    let settings = Settings {
-        logs: 3,
-        dependency: Some(Dependency::Csn),
-        log_buffer_bytes: 64 << 10,
-        ..super::settings(Preset::Passive)
-    };
+    let settings = Settings { logs: 3, ..super::settings(Preset::Passive) }.with(|s| {
+        s.lab.dependency = Some(Dependency::Csn);
+        s.lab.log_buffer_bytes = 64 << 10;
+    });
     let mut world = World::with(settings, Hooks::default());
     world.body_bytes = 70 << 10;
     world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
@@ -112,11 +110,10 @@ fn a_block_is_demanded_beside_a_fence() {
 /// A thread that fences for others acknowledges nothing, so a committer with a full queue does.
 #[test]
 fn a_full_queue_is_emptied_by_a_committer() {
-    let settings = Settings {
-        queue_entries: 1024,
-        acknowledger: Some(Acknowledger::Leader),
-        ..super::settings(Preset::Passive)
-    };
+    let settings = super::settings(Preset::Passive).with(|s| {
+        s.lab.queue_entries = 1024;
+        s.lab.acknowledger = Some(Acknowledger::Leader);
+    });
     let mut world = World::with(settings, Hooks::default());
     world.body_bytes = 1;
     for _ in 0..1023 {
@@ -132,7 +129,10 @@ fn a_full_queue_is_emptied_by_a_committer() {
 /// Two logs, each with the records of some pages.
 fn by_page(memory_fence: Option<MemoryFence>) -> World {
     let layout = Some(Layout::ByPage);
-    let settings = Settings { logs: 2, layout, memory_fence, ..super::settings(Preset::Passive) };
+    let settings = Settings { logs: 2, ..super::settings(Preset::Passive) }.with(|s| {
+        s.lab.layout = layout;
+        s.lab.memory_fence = memory_fence;
+    });
     World::with(settings, Hooks::default())
 }
 
@@ -183,7 +183,7 @@ fn a_panic_under_the_latch_acknowledges_no_waiter() {
     let mut struck = 0;
     loop {
         let memory_fence = Some(MemoryFence::Latched);
-        let settings = Settings { memory_fence, ..super::settings(Preset::Passive) };
+        let settings = super::settings(Preset::Passive).with(|s| s.lab.memory_fence = memory_fence);
         let world = World::with(settings, Hooks::default());
         let mapped = world.mapped.as_ref().expect("in mapped memory");
         let (reached, go_on) = mapped.panic_later(struck);

@@ -38,7 +38,7 @@ impl Explored {
             world.body_bytes = 26_000;
         }
         let exactly =
-            matches!(settings.dependency, Some(Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa));
+            matches!(settings.lab.dependency, Some(Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa));
         Explored {
             world,
             met: std::sync::Mutex::default(),
@@ -124,13 +124,14 @@ fn explore(settings: &Settings, count: u32, prepare: fn(&Explored), script: fn(&
 fn as_it_is(_: &Explored) {}
 
 fn small(settings: Settings) -> Settings {
-    Settings { log_buffer_bytes: 64 << 10, ..settings }
+    settings.with(|s| s.lab.log_buffer_bytes = 64 << 10)
 }
 
 fn points() -> Vec<Settings> {
     let mut points = all();
-    let rule = |dependency, settings| Settings { dependency: Some(dependency), ..settings };
-    let by_page = |preset| Settings { layout: Some(Layout::ByPage), logs: 2, ..settings(preset) };
+    let rule = |dependency, settings| settings.with(|s| s.lab.dependency = Some(dependency));
+    let by_page =
+        |preset| Settings { logs: 2, ..settings(preset) }.with(|s| s.lab.layout = Some(Layout::ByPage));
     points.extend([
         by_page(Preset::Group),
         by_page(Preset::Pipelined),
@@ -142,22 +143,20 @@ fn points() -> Vec<Settings> {
     points.extend(passive_points());
     points.extend(
         [Preset::Group, Preset::Queued, Preset::Pipelined]
-            .map(|preset| Settings { append: Append::Consolidated, ..settings(preset) }),
+            .map(|preset| settings(preset).with(|s| s.lab.append = Append::Consolidated)),
     );
     checked(points)
 }
 
 /// With the log in mapped memory.
 fn passive_points() -> Vec<Settings> {
-    let passive = |logs| Settings {
-        logs,
-        log_memory: Some("mapped".into()),
-        flush_interval: None,
-        ..settings(Preset::Passive)
+    let passive = |logs| {
+        Settings { logs, log_memory: Some("mapped".into()), ..settings(Preset::Passive) }
+            .with(|s| s.lab.flush_interval = None)
     };
-    let rule = |dependency, settings| Settings { dependency: Some(dependency), ..settings };
-    let latched = |settings| Settings { memory_fence: Some(MemoryFence::Latched), ..settings };
-    let by_page = || Settings { layout: Some(Layout::ByPage), ..passive(2) };
+    let rule = |dependency, settings| settings.with(|s| s.lab.dependency = Some(dependency));
+    let latched = |settings| settings.with(|s| s.lab.memory_fence = Some(MemoryFence::Latched));
+    let by_page = || passive(2).with(|s| s.lab.layout = Some(Layout::ByPage));
     checked(vec![
         passive(1),
         passive(2),
@@ -166,8 +165,8 @@ fn passive_points() -> Vec<Settings> {
         latched(rule(Dependency::Gsn, passive(2))),
         rule(Dependency::Exact, passive(2)),
         rule(Dependency::Gsn, passive(2)),
-        Settings { acknowledger: Some(Acknowledger::Background), ..passive(2) },
-        Settings { acknowledger: Some(Acknowledger::Leader), ..passive(2) },
+        passive(2).with(|s| s.lab.acknowledger = Some(Acknowledger::Background)),
+        passive(2).with(|s| s.lab.acknowledger = Some(Acknowledger::Leader)),
         rule(Dependency::Exact, by_page()),
         by_page(),
         latched(by_page()),
@@ -258,8 +257,11 @@ fn a_committer_that_waits_for_its_cohort_is_woken() {
     for settings in [
         settings(Preset::Group),
         settings(Preset::Auto),
-        Settings { writer: leader, ..settings(Preset::Autonomous) },
-        Settings { layout: Some(Layout::ByPage), writer: leader, logs: 2, ..settings(Preset::Auto) },
+        settings(Preset::Autonomous).with(|s| s.lab.writer = leader),
+        Settings { logs: 2, ..settings(Preset::Auto) }.with(|s| {
+            s.lab.layout = Some(Layout::ByPage);
+            s.lab.writer = leader;
+        }),
     ] {
         let prepare =
             |explored: &Explored| explored.world.disk.each_write_takes(WRITE, &explored.world.clock);

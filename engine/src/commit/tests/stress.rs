@@ -60,13 +60,14 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
 #[test]
 fn acknowledged_means_durable_with_all_it_depends_on() {
     // By other rules it is not all below the DSN: see `exact`.
-    let by_watermark = |settings: &Settings| matches!(settings.dependency, None | Some(Dependency::Csn));
+    let by_watermark = |settings: &Settings| matches!(settings.lab.dependency, None | Some(Dependency::Csn));
     for settings in all().into_iter().filter(by_watermark) {
         let logs = if settings.logs == 1 { 1 } else { 3 };
         run(Settings { logs, ..settings }, 6, depth(200).max(64), Duration::ZERO);
     }
     for writer in [Writer::Worker, Writer::Leader] {
-        let settings = Settings { logs: 3, writer: Some(writer), ..settings(Preset::Autonomous) };
+        let settings =
+            Settings { logs: 3, ..settings(Preset::Autonomous) }.with(|s| s.lab.writer = Some(writer));
         let world = run(settings, 6, depth(200).max(64), Duration::from_micros(20));
         assert!(world.commit.progress().watermark() > world.commit.progress().newest_drawn());
     }
@@ -76,7 +77,7 @@ fn acknowledged_means_durable_with_all_it_depends_on() {
 #[test]
 fn acknowledged_means_durable_for_records_appended_in_groups() {
     for preset in [Preset::Group, Preset::Pipelined] {
-        let settings = Settings { append: Append::Consolidated, ..settings(preset) };
+        let settings = settings(preset).with(|s| s.lab.append = Append::Consolidated);
         let world = run(settings, 8, depth(200).max(64), Duration::ZERO);
         assert_eq!(world.durable_csns().len() as u64, world.commit.progress().newest_drawn().0, "{preset}");
     }
@@ -85,7 +86,8 @@ fn acknowledged_means_durable_for_records_appended_in_groups() {
 #[test]
 fn a_change_of_leaders_strands_no_follower() {
     for gather_max in [0, 1] {
-        let settings = Settings { preset: Preset::Group, logs: 1, gather_max, ..Settings::default() };
+        let settings = Settings { preset: Preset::Group, logs: 1, ..Settings::default() }
+            .with(|s| s.lab.gather_max = gather_max);
         let world = run(settings, 16, depth(400).min(100), Duration::from_micros(200));
         let metrics = world.commit.inspect().metrics();
         eventually("all counted", || {

@@ -224,7 +224,9 @@ impl LogMemory {
                 "{} bytes are too little for {logs} logs, each with two buffers of {buffer_bytes} bytes: {needed} are needed",
                 memory.bytes()
             );
-            Error::invalid(what).at(Location::Setting("log_memory_bytes"))
+            Error::invalid(what)
+                .with_advice("name a longer file, or set fewer logs")
+                .at(Location::Setting("log_memory"))
         })?;
         let generation = match &found {
             Some((generation, found)) if found.database == database => {

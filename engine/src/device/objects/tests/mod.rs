@@ -25,7 +25,7 @@ fn open(store: &MemoryStore) -> crate::Result<Database> {
         s.memory_bytes = 16 << 20;
         s.segment_bytes = 1 << 20;
         s.log_bytes_max = 64 << 20;
-        s.checkpoint_log_bytes = 4 << 20;
+        s.lab.checkpoint_log_bytes = 4 << 20;
     });
     Database::builder().settings(settings).storage(storage).open("objects")
 }

@@ -103,11 +103,13 @@ impl World {
             preset: Preset::Passive,
             logs: 1,
             log_memory: Some("mapped".into()),
-            memory_fence: Some(MemoryFence::Beside),
-            // A ring has too many words for a model.
-            queue: Some(Queue::Latched),
             ..Settings::default()
-        };
+        }
+        .with(|s| {
+            s.lab.memory_fence = Some(MemoryFence::Beside);
+            // A ring has too many words for a model.
+            s.lab.queue = Some(Queue::Latched);
+        });
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let segments = SegmentPool::new(storage.clone(), SEGMENT_BYTES, 1 << 30, 0).expect("memory");
         let file = storage.segments().create(SegmentId(1)).expect("memory");
