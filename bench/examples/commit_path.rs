@@ -11,7 +11,7 @@
 //! ```
 
 use quenchdb::internals::device::memory::MemoryStorage;
-use quenchdb::{Database, Error, Layout, Preset, Table};
+use quenchdb::{Axes, Database, Error, Layout, Preset, Table};
 use std::sync::Arc;
 
 #[inline(never)]
@@ -33,7 +33,8 @@ fn main() -> Result<(), Error> {
         .memory_bytes(256 << 20)
         .segment_bytes(1 << 20)
         .lab(|lab| {
-            lab.layout = Some(if logs == 1 { Layout::One } else { Layout::ThreadsPerLog });
+            let layout = if logs == 1 { Layout::One } else { Layout::ThreadsPerLog };
+            lab.protocol = Some(Axes { layout: layout.into(), ..Preset::Auto.axes() });
             lab.log_buffer_bytes = 64 << 10;
         })
         .open("in memory")?;

@@ -122,10 +122,18 @@ fn bytes_by_log_and_queuing_are_reported() {
 #[test]
 fn contradictions_are_refused_with_the_reason() {
     for (flags, reason) in [
-        (&["--layout", "one", "--logs", "2"][..], "layout = one has one log"),
+        (&["--layout", "one", "--logs", "2"][..], "--layout one has one log, not the 2 of --logs"),
         (&["--logs", "2", "--dependency", "log-order"], "log-order is no order between 2 logs"),
-        (&["--preset", "pipelined", "--window-us", "1000"], "no leader gathers"),
-        (&["--in-flight", "3"], "writer = worker has several"),
+        (&["--preset", "pipelined", "--window-us", "1000"], "--window-us would have no effect"),
+        (&["--gather-max", "3", "--writer", "committer"], "--gather-max would have no effect"),
+        (&["--in-flight", "3"], "it goes with --writer worker. Choose that, or leave --in-flight out"),
+        (&["--idle-us", "0", "--preset", "group"], "it goes with --writer worker"),
+        (&["--steal-group", "2", "--writer", "background"], "it goes with --writer worker"),
+        (&["--ack-group", "1"], "it goes with --acknowledger workers"),
+        (&["--ack-odds", "2", "--preset", "group"], "it goes with --acknowledger workers"),
+        (&["--threads-per-log", "3", "--preset", "group"], "it goes with --layout threads-per-log"),
+        (&["--memory-fence", "latched"], "it goes with --writer memory"),
+        (&["--preset", "passive", "--flush-interval-us", "5"], "it goes with another writer than memory"),
         (&["--idle-logs", "hold"], "has no clocks that an idle log could hold back"),
         (&["--queue-bytes", "100m", "--memory-bytes", "64m"], "more than a quarter of memory_bytes"),
         (

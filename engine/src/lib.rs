@@ -101,7 +101,10 @@ pub use base::settings::{
 };
 #[cfg(feature = "internals")]
 #[doc(hidden)]
-pub use base::settings::{Append, Lab, MemoryCache, MemoryFence};
+pub use base::settings::{
+    AcknowledgerOptions, AcknowledgmentOptions, Append, Axes, Gather, Lab, LayoutOptions, MemoryCache,
+    MemoryFence, WorkerOptions, WriterOptions,
+};
 pub use base::{Csn, Error, ErrorKind, Location, LogId, PageId, Result, SegmentId, TableKind, TableTypes};
 #[cfg(feature = "derive")]
 pub use quenchdb_derive::{Key, TypeName};

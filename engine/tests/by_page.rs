@@ -7,7 +7,7 @@ use crate::support::{content, place};
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Acknowledger, Database, Dependency, ErrorKind, Isolation, Preset, Settings, Writer};
+use quenchdb::{Acknowledger, Axes, Database, Dependency, ErrorKind, Isolation, Preset, Settings, Writer};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -29,16 +29,19 @@ fn protocols() -> Vec<Settings> {
     let mut all = Vec::new();
     for preset in presets {
         for rule in Dependency::ALL.into_iter().filter(|rule| *rule != Dependency::LogOrder) {
-            all.push(by_page(preset).with(|s| s.lab.dependency = Some(rule)));
+            all.push(by_page(preset).with_protocol(|axes| axes.dependency = Some(rule)));
         }
     }
-    all.push(by_page(Preset::Auto).with(|s| s.lab.acknowledger = Some(Acknowledger::Workers)));
-    all.push(by_page(Preset::Autonomous).with(|s| s.lab.acknowledger = Some(Acknowledger::Background)));
+    all.push(by_page(Preset::Auto).with_protocol(|axes| axes.set_acknowledger(Acknowledger::Workers)));
+    all.push(
+        by_page(Preset::Autonomous).with_protocol(|axes| axes.set_acknowledger(Acknowledger::Background)),
+    );
     all
 }
 
 fn name(settings: &Settings) -> String {
-    format!("{} {:?} {:?}", settings.preset, settings.lab.dependency, settings.lab.acknowledger)
+    let axes = Axes::of(settings);
+    format!("{} {} {:?}", settings.preset, axes.rule(), axes.acknowledger)
 }
 
 fn row(transaction: u64, n: u64) -> [u8; 8] {
@@ -208,11 +211,12 @@ fn what_does_not_go_with_pages_is_refused_with_the_reason() {
     };
     let one = refused(by_page(Preset::Auto).with(|s| s.logs = 1));
     assert!(one.contains("by-page divides transactions between logs, and there is one"), "{one}");
-    let worker = refused(by_page(Preset::Auto).with(|s| s.lab.writer = Some(Writer::Worker)));
+    let worker = refused(by_page(Preset::Auto).with_protocol(|axes| axes.set_writer(Writer::Worker)));
     assert!(worker.contains("a log belongs to pages"), "{worker}");
     let committer = refused(by_page(Preset::PerTransaction));
-    assert!(committer.contains("writer = committer writes one"), "{committer}");
-    let order = refused(by_page(Preset::Auto).with(|s| s.lab.dependency = Some(Dependency::LogOrder)));
+    assert!(committer.contains("writer = committer is for logs of threads"), "{committer}");
+    let order =
+        refused(by_page(Preset::Auto).with_protocol(|axes| axes.dependency = Some(Dependency::LogOrder)));
     assert!(order.contains("log-order"), "{order}");
 }
 

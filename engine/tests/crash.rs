@@ -103,16 +103,7 @@ fn other_protocol(settings: &Settings, random: &mut Random) -> Settings {
     settings.clone().with(|s| {
         s.preset = other.preset;
         s.logs = other.logs;
-        s.lab.layout = other.lab.layout;
-        s.lab.writer = other.lab.writer;
-        s.lab.acknowledger = other.lab.acknowledger;
-        s.lab.acknowledgment_odds = other.lab.acknowledgment_odds;
-        s.lab.stealing_group = other.lab.stealing_group;
-        s.lab.dependency = other.lab.dependency;
-        s.lab.append = other.lab.append;
-        s.lab.queue = other.lab.queue;
-        s.lab.shared_flush = other.lab.shared_flush;
-        s.lab.flush_interval = other.lab.flush_interval;
+        s.lab.protocol = other.lab.protocol;
         s.log_memory = other.log_memory;
     })
 }
@@ -239,7 +230,7 @@ static PROTOCOLS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 fn count_protocol(settings: &Settings, operations: u64) {
     assert!(operations > 0);
-    let rule = settings.lab.dependency.map_or("its own", Dependency::name);
+    let rule = crate::support::rule_of(settings);
     let name = format!("{} {rule}", settings.preset);
     *PROTOCOLS.lock().expect("no panic").entry(name).or_default() += 1;
 }

@@ -15,7 +15,9 @@ use crate::support::{Content, beside, beside_others, content, small};
 use quenchdb::internals::device::simulated::{
     CrashKind, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
-use quenchdb::{Database, Dependency, Durability, ErrorKind, Preset, Result, Settings, Table, Transaction};
+use quenchdb::{
+    Axes, Database, Dependency, Durability, ErrorKind, Preset, Result, Settings, Table, Transaction,
+};
 use std::time::Duration;
 
 const LOGS: usize = 3;
@@ -80,7 +82,7 @@ impl Meeting {
 }
 
 fn settings(preset: Preset, rule: Dependency) -> Settings {
-    small(preset, LOGS).with(|s| s.lab.dependency = Some(rule))
+    small(preset, LOGS).with_protocol(|axes| axes.dependency = Some(rule))
 }
 
 fn commit(
@@ -188,7 +190,7 @@ fn judge(settings: &Settings, meeting: Meeting, by_way_of_another: bool, salt: (
     let after = after_power_cut(settings, meeting, by_way_of_another, salt);
     let has = |key: &str| after.contains_key(&("t".to_string(), key.into()));
     let context =
-        format!("{}, {:?}, {meeting:?}, {by_way_of_another}", settings.preset, settings.lab.dependency);
+        format!("{}, {:?}, {meeting:?}, {by_way_of_another}", settings.preset, Axes::of(settings).rule());
     assert!(has("first"), "{context}: what was met is gone");
     assert!(has("last") || !meeting.writes(), "{context}: what was acknowledged is gone");
     assert!(has("between") || !by_way_of_another, "{context}: the transaction in between is gone");

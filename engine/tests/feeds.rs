@@ -230,14 +230,8 @@ fn lives(seed: u64) {
         if random.chance(1, 3) {
             let other = any_protocol(random.next_u64(), &mut random);
             settings = settings.with(|s| {
-                (s.preset, s.logs, s.lab.layout, s.lab.writer) =
-                    (other.preset, other.logs, other.lab.layout, other.lab.writer);
-                (s.lab.acknowledger, s.lab.dependency, s.lab.queue) =
-                    (other.lab.acknowledger, other.lab.dependency, other.lab.queue);
-                (s.lab.stealing_group, s.lab.shared_flush) =
-                    (other.lab.stealing_group, other.lab.shared_flush);
-                (s.lab.acknowledgment_odds, s.lab.append) = (other.lab.acknowledgment_odds, other.lab.append);
-                (s.lab.flush_interval, s.log_memory) = (other.lab.flush_interval, other.log_memory);
+                (s.preset, s.logs, s.log_memory) = (other.preset, other.logs, other.log_memory);
+                s.lab.protocol = other.lab.protocol;
             });
         }
         // The log of the life before may be gone if that or this one retains none.

@@ -1,7 +1,7 @@
 //! Workers that are never idle fill their flush units: a write has about as many bytes as a unit.
 
 use crate::support::test_database::{TestDatabase, tiny};
-use quenchdb::{Acknowledger, Database, Dependency, IdleLogs, Preset, Settings, Statistics, Writer};
+use quenchdb::{Acknowledger, Axes, Database, Dependency, IdleLogs, Preset, Settings, Statistics, Writer};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ fn settings(unit: usize, logs: usize) -> Settings {
     tiny(64 << 20).with(|s| {
         s.preset = Preset::Autonomous;
         s.logs = logs;
-        s.lab.writer = Some(Writer::Worker);
-        s.lab.acknowledger = Some(Acknowledger::Workers);
-        s.lab.stealing_group = Some(1);
-        s.lab.flush_interval = Some(Duration::from_secs(1));
-        s.lab.idle_max = Duration::from_micros(50);
+        s.protocol_mut().set_writer(Writer::Worker);
+        s.protocol_mut().set_acknowledger(Acknowledger::Workers);
+        s.protocol_mut().worker_mut().expect("workers write").stealing_group = Some(1);
+        s.protocol_mut().flush_interval = Duration::from_secs(1);
+        s.protocol_mut().worker_mut().expect("workers write").idle_max = Duration::from_micros(50);
         s.lab.flush_unit_bytes = unit;
         s.segment_bytes = 1 << 20;
         s.log_bytes_max = 64 << 20;
@@ -97,9 +97,9 @@ fn a_preempted_worker_fills_its_flush_units() {
 #[test]
 fn logs_that_are_left_to_their_workers_fill_their_units() {
     for unit in [4096, 16 << 10] {
-        let settings = settings(unit, 2).with(|s| {
-            s.lab.dependency = Some(Dependency::GsnRfa);
-            s.lab.idle_logs = IdleLogs::Worker;
+        let settings = settings(unit, 2).with_protocol(|axes| {
+            axes.dependency = Some(Dependency::GsnRfa);
+            axes.idle_logs = IdleLogs::Worker;
         });
         assert_units(unit, || busy(&settings.open_in_memory(), 2));
     }
@@ -111,9 +111,13 @@ fn logs_that_are_left_to_their_workers_fill_their_units() {
 fn logs_that_are_left_to_their_flushers_fill_their_buffers() {
     for (buffer, dependency) in [(8 << 10, Dependency::Csn), (32 << 10, Dependency::Dsn)] {
         let settings = settings(buffer, 2).with(|s| {
-            (s.preset, s.lab.writer, s.lab.acknowledger) = (Preset::Restricted, None, None);
-            (s.lab.stealing_group, s.lab.idle_max) = (None, Settings::default().lab.idle_max);
-            (s.lab.dependency, s.lab.idle_logs) = (Some(dependency), IdleLogs::Flusher);
+            s.preset = Preset::Restricted;
+            s.lab.protocol = Some(Axes {
+                dependency: Some(dependency),
+                idle_logs: IdleLogs::Flusher,
+                flush_interval: Duration::from_secs(1),
+                ..Preset::Restricted.axes()
+            });
             s.lab.log_buffer_bytes = buffer;
         });
         assert_units(buffer, || busy(&settings.open_in_memory(), 2));

@@ -50,12 +50,11 @@ fn settings(round: u64) -> Settings {
         s.lock_wait = Duration::from_millis(20);
         s.logs = 1 + (round / 3 % 3) as usize;
     });
-    let axes = quenchdb::internals::commit::presets::Axes::of(&settings);
-    if axes.writer == quenchdb::Writer::Memory {
+    if quenchdb::Axes::of(&settings).writer.kind() == quenchdb::Writer::Memory {
         settings.log_memory = Some("mapped-memory".into());
     }
-    for layout in [None, (round % 2 == 1).then_some(Layout::ByPage)] {
-        let changed = settings.clone().with(|s| s.lab.layout = layout);
+    if round % 2 == 1 {
+        let changed = settings.clone().with_protocol(|axes| axes.set_layout(Layout::ByPage));
         if quenchdb::internals::commit::presets::check(&changed, changed.logs).is_ok() {
             settings = changed;
         }

@@ -5,7 +5,7 @@ use crate::support::test_database::TestDatabase;
 use quenchdb::internals::base::depth::{depth, is_deep};
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
-use quenchdb::{Database, Settings};
+use quenchdb::{Database, Settings, Writer};
 
 /// How the killed database is set up, and how many kills there are.
 struct Kind {
@@ -253,7 +253,7 @@ fn a_close_is_clean_despite_a_late_block_of_an_old_epoch() {
 fn old_segments_a_close_cannot_remove_go_at_the_next_open() {
     let settings = (configurations::GROUP.settings)().with(|s| {
         s.logs = 1;
-        s.lab.writer = None;
+        s.protocol_mut().set_writer(Writer::Leader);
     });
     let (disk, db) = settings.create(1);
     write(&db, 0, 150);

@@ -556,8 +556,8 @@ fn a_row_released_at_commit_is_durable_when_it_is_read() {
     in_time("the test", 120, || {
         let settings = Settings::default().with(|s| {
             s.preset = quenchdb::Preset::Group;
-            s.lab.gather_window = Duration::from_millis(20);
-            s.lab.gather_siblings = 0;
+            s.protocol_mut().gather_mut().expect("leaders gather").window = Duration::from_millis(20);
+            s.protocol_mut().gather_mut().expect("leaders gather").siblings = 0;
         });
         let (disk, db) = settings.create(3);
         let table = db.create_table("t").expect("new");

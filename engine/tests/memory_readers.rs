@@ -30,7 +30,7 @@ fn settings_with_log_memory_read_a_database_without_any() {
     let auto = || settings(2).with(|s| s.preset = Preset::Auto);
     let by_writer = || {
         settings(2).with(|s| {
-            s.lab.writer = Some(Writer::Memory);
+            s.protocol_mut().set_writer(Writer::Memory);
             s.preset = Preset::Pipelined;
         })
     };

@@ -8,7 +8,7 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, Fault, FaultKind, OperationKind, SimulatedStorage};
 use quenchdb::{
     Acknowledger, Builder, Database, Durability, ErrorKind, MemoryCache, MemoryFence, Preset, Settings,
-    Survives, Writer,
+    Survives, Writer, WriterOptions,
 };
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -134,10 +134,10 @@ fn crash(seed: u64, memory: Memory) -> (u64, u64) {
     let settings = settings(1 + random.below(3) as usize);
     let is_durable = memory == Memory::DurableCache;
     let cache = if is_durable { MemoryCache::Durable } else { MemoryCache::Volatile };
-    // None is what the preset uses.
     let is_latched = matches!(memory, Memory::FencedLatched | Memory::FencesLatchedIgnored);
-    let fence = is_latched.then_some(MemoryFence::Latched);
-    let db = settings.with(|s| (s.lab.memory_cache, s.lab.memory_fence) = (cache, fence)).open(&disk);
+    let fence = if is_latched { MemoryFence::Latched } else { MemoryFence::Beside };
+    let settings = settings.with_protocol(|axes| axes.writer = WriterOptions::Memory { fence });
+    let db = settings.with(|s| s.lab.memory_cache = cache).open(&disk);
     if !matches!(memory, Memory::Fenced | Memory::FencedLatched) {
         disk.ignore_fences();
     }
@@ -311,7 +311,7 @@ fn a_closed_database_leaves_its_mapped_memory_to_the_next() {
 fn whoever_acknowledges_everybody_is_told() {
     for acknowledger in Acknowledger::ALL {
         let disk = SimulatedStorage::new(1);
-        let settings = settings(2).with(|s| s.lab.acknowledger = Some(acknowledger));
+        let settings = settings(2).with_protocol(|axes| axes.set_acknowledger(acknowledger));
         let db = settings.open(&disk);
         let table = db.create_table("t").expect("new");
         let before = db.statistics().committed;
@@ -377,7 +377,8 @@ fn commits_write_a_buffer_themselves_if_all_are_full() {
 #[test]
 fn a_failed_write_of_a_full_buffer_loses_nothing() {
     // Beside the latch, the failure may meet a commit between its record and its fence.
-    let latched = settings(1).with(|s| s.lab.memory_fence = Some(MemoryFence::Latched));
+    let latched =
+        settings(1).with_protocol(|axes| axes.writer = WriterOptions::Memory { fence: MemoryFence::Latched });
     let (disk, db) = latched.create(1);
     let table = db.create_table("t").expect("new");
     disk.inject(Fault {

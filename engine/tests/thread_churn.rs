@@ -39,15 +39,18 @@ fn protocols() -> Vec<(&'static str, Settings)> {
         })
     };
     let passive = of(Preset::Passive, 3);
-    let workers = of(Preset::Autonomous, 3).with(|s| s.lab.writer = Some(Writer::Worker));
+    let workers = of(Preset::Autonomous, 3).with_protocol(|axes| axes.set_writer(Writer::Worker));
     vec![
         ("autonomous", of(Preset::Autonomous, 3)),
         ("autonomous, workers write", workers),
         ("restricted", of(Preset::Restricted, 2)),
         ("passive", passive.with(|s| s.log_memory = Some("mapped-memory".into()))),
-        ("exact", of(Preset::Autonomous, 3).with(|s| s.lab.dependency = Some(Dependency::Exact))),
-        ("gsn-rfa", of(Preset::Autonomous, 3).with(|s| s.lab.dependency = Some(Dependency::GsnRfa))),
-        ("per thread, auto", of(Preset::Auto, 3).with(|s| s.lab.layout = Some(Layout::PerThread))),
+        ("exact", of(Preset::Autonomous, 3).with_protocol(|axes| axes.dependency = Some(Dependency::Exact))),
+        (
+            "gsn-rfa",
+            of(Preset::Autonomous, 3).with_protocol(|axes| axes.dependency = Some(Dependency::GsnRfa)),
+        ),
+        ("per thread, auto", of(Preset::Auto, 3).with_protocol(|axes| axes.set_layout(Layout::PerThread))),
     ]
 }
 

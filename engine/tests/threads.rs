@@ -4,7 +4,9 @@
 use crate::support::test_database::TestDatabase;
 use crate::support::{content, in_time, small};
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
-use quenchdb::{Acknowledger, Database, Dependency, Durability, ErrorKind, Preset, Settings, Table, Writer};
+use quenchdb::{
+    Acknowledger, Axes, Database, Dependency, Durability, ErrorKind, Preset, Settings, Table, Writer,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -19,13 +21,13 @@ fn settings(preset: Preset, logs: usize) -> Settings {
 fn protocols(logs: usize) -> Vec<Settings> {
     let mut all: Vec<Settings> = Preset::ALL.into_iter().map(|preset| settings(preset, logs)).collect();
     let autonomous = || settings(Preset::Autonomous, logs);
-    all.push(autonomous().with(|s| s.lab.writer = Some(Writer::Worker)));
-    all.push(autonomous().with(|s| {
-        s.lab.writer = Some(Writer::Worker);
-        s.lab.acknowledger = Some(Acknowledger::Workers);
-        s.lab.dependency = Some(Dependency::Exact);
+    all.push(autonomous().with_protocol(|axes| axes.set_writer(Writer::Worker)));
+    all.push(autonomous().with_protocol(|axes| {
+        axes.set_writer(Writer::Worker);
+        axes.set_acknowledger(Acknowledger::Workers);
+        axes.dependency = Some(Dependency::Exact);
     }));
-    all.push(autonomous().with(|s| s.lab.dependency = Some(Dependency::GsnRfa)));
+    all.push(autonomous().with_protocol(|axes| axes.dependency = Some(Dependency::GsnRfa)));
     all
 }
 
@@ -59,7 +61,8 @@ fn what_a_thread_left_in_the_buffer_becomes_durable_without_it() {
                 (Durability::BoundedLoss, false),
                 (Durability::BoundedLoss, true),
             ] {
-                let what = format!("{} {:?} {level:?} panics {panics}", settings.preset, settings.lab.writer);
+                let what =
+                    format!("{} {:?} {level:?} panics {panics}", settings.preset, Axes::of(&settings).writer);
                 let (disk, db) = settings.create(1);
                 let table = db.create_table("t").expect("new");
                 let left = Arc::new(Mutex::new(Vec::new()));
@@ -211,7 +214,7 @@ fn threads_that_panic_hold_up_nobody() {
 fn closing_with_commits_in_flight_keeps_what_they_were_told() {
     in_time("the test", 300, || {
         for (round, settings) in protocols(2).into_iter().enumerate() {
-            let what = format!("{} {:?}", settings.preset, settings.lab.writer);
+            let what = format!("{} {:?}", settings.preset, Axes::of(&settings).writer);
             let (disk, db) = settings.create(4);
             let table = db.create_table("t").expect("new");
             let (started, closed) = (Barrier::new(7), AtomicBool::new(false));

@@ -24,9 +24,9 @@ fn all() -> Vec<Settings> {
         Dependency::ALL
             .into_iter()
             .filter(|rule| *rule != Dependency::LogOrder)
-            .map(|rule| small(Preset::Auto, 3).with(|s| s.lab.dependency = Some(rule))),
+            .map(|rule| small(Preset::Auto, 3).with_protocol(|axes| axes.dependency = Some(rule))),
     );
-    all.push(small(Preset::Auto, 3).with(|s| s.lab.layout = Some(Layout::ByPage)));
+    all.push(small(Preset::Auto, 3).with_protocol(|axes| axes.set_layout(Layout::ByPage)));
     all.into_iter().map(|settings| settings.with(|s| s.loss_window = LONG)).collect()
 }
 

@@ -92,7 +92,7 @@ fn settings(script: &mut Script<'_>) -> Settings {
         s.lab.flush_unit_bytes = 4096;
         s.lab.chunk_bytes = if byte & 32 == 0 { 0 } else { 512 };
     });
-    if quenchdb::internals::commit::presets::Axes::of(&settings).writer == quenchdb::Writer::Memory {
+    if quenchdb::Axes::of(&settings).writer.kind() == quenchdb::Writer::Memory {
         settings.log_memory = Some("mapped-memory".into());
     }
     settings

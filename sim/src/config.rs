@@ -10,7 +10,9 @@ use quenchdb::internals::device::simulated::{
     Device, Fault, FaultKind, Mishap, MishapKind, OperationKind, SimulatedStorage,
 };
 use quenchdb::internals::sync::simulation;
-use quenchdb::{Compression, Dependency, IdleLogs, MemoryCache, MemoryFence, Settings, Writer};
+use quenchdb::{
+    Axes, Compression, Dependency, IdleLogs, MemoryCache, MemoryFence, Settings, Writer, WriterOptions,
+};
 use std::time::Duration;
 
 /// The configuration of a seed.
@@ -168,6 +170,13 @@ impl PlannedFault {
     }
 }
 
+/// Sets a number, where it has a place in the protocol.
+fn set<T>(place: Option<&mut T>, number: T) {
+    if let Some(place) = place {
+        *place = number;
+    }
+}
+
 /// Draws sizes and times, which may differ in each run, for whatever goes with the protocol.
 fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     let us = Duration::from_micros;
@@ -178,7 +187,7 @@ fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
         s.lab.flush_unit_bytes = one_of(random, &[4096, 4096, 5000, 16 << 10]);
         s.lab.chunk_bytes = if random.chance(1, 2) { 512 } else { 0 };
         s.loss_window = one_of(random, &[us(1_000), us(10_000), us(10_000)]);
-        s.lab.await_cohort = random.chance(3, 4);
+        s.protocol_mut().await_cohort = random.chance(3, 4);
         s.lab.queue_entries = one_of(random, &[1024, 32_768]);
     });
     let mut perhaps = |set: fn(&mut Settings, u64)| {
@@ -192,13 +201,27 @@ fn with_any_sizes(settings: Settings, random: &mut Random) -> Settings {
     // Sometimes so little that commits wait for checkpoints.
     perhaps(|settings, n| settings.log_bytes_max = if n == 0 { 1 << 20 } else { 8 << 20 });
     perhaps(|settings, n| {
-        settings.lab.gather_window = Duration::from_micros([0, 0, 0, 300][n as usize]);
-        settings.lab.gather_siblings = n as usize;
+        if let Some(gather) = settings.protocol_mut().gather_mut() {
+            gather.window = Duration::from_micros([0, 0, 0, 300][n as usize]);
+            gather.siblings = n as usize;
+        }
     });
-    perhaps(|settings, n| settings.lab.gather_max = [0, 0, 1, 3][n as usize]);
-    perhaps(|settings, n| settings.lab.writes_in_flight = 1 + n as usize % 3);
-    perhaps(|settings, n| settings.lab.acknowledgment_group = 1 + n as usize);
-    perhaps(|settings, n| settings.lab.idle_max = Duration::from_micros([0, 50, 50, 2_000][n as usize]));
+    perhaps(|settings, n| {
+        let most = [None, None, Some(1), Some(3)][n as usize];
+        set(settings.protocol_mut().gather_mut().map(|gather| &mut gather.most), most);
+    });
+    perhaps(|settings, n| {
+        let writes = settings.protocol_mut().worker_mut().map(|worker| &mut worker.writes_in_flight);
+        set(writes, 1 + n as usize % 3);
+    });
+    perhaps(|settings, n| {
+        let group = settings.protocol_mut().acknowledgment_mut().map(|workers| &mut workers.group);
+        set(group, 1 + n as usize);
+    });
+    perhaps(|settings, n| {
+        let idle = settings.protocol_mut().worker_mut().map(|worker| &mut worker.idle_max);
+        set(idle, Duration::from_micros([0, 50, 50, 2_000][n as usize]));
+    });
     perhaps(|settings, n| settings.lab.insertion_latency = Duration::from_micros(n / 2));
     with_any_others(sized, random)
 }
@@ -222,13 +245,25 @@ fn with_any_others(settings: Settings, random: &mut Random) -> Settings {
     });
     perhaps(&|settings, n| settings.segment_bytes = [64 << 10, 512 << 10, 128 << 10, 100 << 10][n]);
     perhaps(&|settings, n| {
-        let drawn = settings.lab.flush_interval;
-        settings.lab.flush_interval = [drawn, drawn, Some(us(100)), Some(us(2_000))][n];
+        let axes = settings.protocol_mut();
+        // In mapped memory no record waits for a flush.
+        if axes.writer.kind() != Writer::Memory {
+            axes.flush_interval = [axes.flush_interval, axes.flush_interval, us(100), us(2_000)][n];
+        }
     });
-    perhaps(&|settings, n| settings.lab.acknowledgment_odds = [settings.lab.acknowledgment_odds, 1, 0, 2][n]);
+    perhaps(&|settings, n| {
+        if let Some(workers) = settings.protocol_mut().acknowledgment_mut() {
+            workers.odds = [workers.odds, 1, 0, 2][n];
+        }
+    });
     // As many logs as processors divided by the threads per log.
     perhaps(&|settings, n| {
-        (settings.logs, settings.lab.threads_per_log) = [(settings.logs, 2), (0, 1), (0, 2), (0, 3)][n]
+        let (logs, threads) = [(settings.logs, 2), (0, 1), (0, 2), (0, 3)][n];
+        let shared = settings.protocol_mut().threads_mut();
+        if shared.is_some() || threads == 2 {
+            set(shared, threads);
+            settings.logs = logs;
+        }
     });
     perhaps(&|settings, n| settings.recovery_seconds = [5, 5, 1, 3_600][n]);
     perhaps(&|settings, n| settings.lock_wait = us([1_000_000, 1_000_000, 50_000, 1_000][n]));
@@ -254,32 +289,34 @@ fn scan_buffer_from(seed: u64) -> Option<u64> {
 
 /// The same in each run with a log in mapped memory: an existing memory has its length.
 fn log_memory_bytes(seed: u64, settings: &Settings) -> u64 {
-    let is_there = presets::Axes::of(settings).writer == Writer::Memory;
+    let is_there = Axes::of(settings).writer.kind() == Writer::Memory;
     if is_there && seed.is_multiple_of(3) { 4 << 20 } else { 0 }
 }
 
 /// Sets what is chosen without a draw, so that all other choices of a seed stay what they were.
 fn with_choices_of(seed: u64, settings: Settings) -> Settings {
     let bytes = log_memory_bytes(seed, &settings);
-    let in_memory = presets::Axes::of(&settings).writer == Writer::Memory;
+    let axes = Axes::of(&settings);
+    let writer = axes.writer.kind();
+    let in_memory = writer == Writer::Memory;
     let cache =
         if in_memory && seed.is_multiple_of(5) { MemoryCache::Durable } else { MemoryCache::Volatile };
-    let has_clocks = matches!(presets::Axes::of(&settings).dependency, Dependency::Gsn | Dependency::GsnRfa);
-    let workers_write = presets::Axes::of(&settings).writer == Writer::Worker;
-    let flushers_write = presets::Axes::of(&settings).writer == Writer::FlusherPerLog;
+    let has_clocks = matches!(axes.rule(), Dependency::Gsn | Dependency::GsnRfa);
+    let choices = [IdleLogs::Raise, IdleLogs::Barrier, IdleLogs::Hold];
+    let idle_logs = if has_clocks { choices[(seed / 7 % 3) as usize] } else { IdleLogs::Raise };
+    let idle_logs = match (writer, (seed / 21).is_multiple_of(2)) {
+        (Writer::Worker, true) if idle_logs == IdleLogs::Barrier => IdleLogs::Worker,
+        (Writer::FlusherPerLog, true) => IdleLogs::Flusher,
+        _ => idle_logs,
+    };
     settings.with(|s| {
-        let choices = [IdleLogs::Raise, IdleLogs::Barrier, IdleLogs::Hold];
-        s.lab.idle_logs = if has_clocks { choices[(seed / 7 % 3) as usize] } else { IdleLogs::Raise };
-        if workers_write && s.lab.idle_logs == IdleLogs::Barrier && (seed / 21).is_multiple_of(2) {
-            s.lab.idle_logs = IdleLogs::Worker;
-        }
-        if flushers_write && (seed / 21).is_multiple_of(2) {
-            s.lab.idle_logs = IdleLogs::Flusher;
-        }
+        s.protocol_mut().idle_logs = idle_logs;
         s.lab.log_memory_bytes = bytes;
         s.lab.memory_cache = cache;
         let fence = if (seed / 3).is_multiple_of(2) { MemoryFence::Beside } else { MemoryFence::Latched };
-        s.lab.memory_fence = (in_memory && cache == MemoryCache::Volatile).then_some(fence);
+        if in_memory && cache == MemoryCache::Volatile {
+            s.protocol_mut().writer = WriterOptions::Memory { fence };
+        }
         s.lab.delta_logging = !seed.is_multiple_of(4);
     })
 }

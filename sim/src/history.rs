@@ -8,7 +8,6 @@ use crate::medium::Medium;
 use crate::objects;
 use crate::run::{RunRecord, Script, execute};
 use crate::trace::Trace;
-use quenchdb::Dependency;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::simulated::{CrashKind, SimulatedStorage};
 use std::collections::BTreeSet;
@@ -96,7 +95,7 @@ struct Crashed {
 
 impl History<'_> {
     fn run(&mut self) {
-        let rule = self.config.settings.lab.dependency.map_or("its own", Dependency::name);
+        let rule = crate::support::rule_of(&self.config.settings);
         let protocol = format!("{} {rule}", self.config.settings.preset);
         let disk = SimulatedStorage::on_device(self.config.device, self.config.seed);
         let script = Script {

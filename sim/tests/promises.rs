@@ -407,7 +407,7 @@ fn in_memory(logs: usize) -> Workload {
 /// Transactions divided between two logs.
 fn by_page() -> Workload {
     let workload = Workload::of(Preset::Group, 2);
-    Workload { settings: workload.settings.with(|s| s.lab.layout = Some(Layout::ByPage)), threads: 1 }
+    Workload { settings: workload.settings.with_protocol(|axes| axes.set_layout(Layout::ByPage)), threads: 1 }
 }
 
 /// Returns the workloads with logs on the device. Each comes with the outcome after the loss of a

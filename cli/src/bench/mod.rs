@@ -297,7 +297,7 @@ impl Bench<'_> {
     fn scan(&self, json: bool) -> Result<Outcome> {
         let floor = || self.read_floor(Pattern::Sequential, SEQUENTIAL_BYTES);
         let report =
-            scan::run(self.args.builder(self.place), self.place, &self.plan, floor, &self.progress())?;
+            scan::run(self.args.builder(self.place)?, self.place, &self.plan, floor, &self.progress())?;
         self.bar.finish();
         print(&report, json)?;
         Ok(outcome(report.is_sound()))
@@ -335,7 +335,7 @@ impl Bench<'_> {
             _ => Expected::Unknown,
         };
         let (database, mut reopened) = reopen::reopen(
-            self.args.builder(self.place),
+            self.args.builder(self.place)?,
             self.place,
             plan,
             left.ending,

@@ -21,7 +21,7 @@ use quench_bench::place::Place;
 use quench_bench::plan::{Checkpoints, CommitMode, Plan};
 use quench_bench::requests::Prices;
 use quench_bench::store::{Configured, Release};
-use quenchdb::{Builder, Compression, Database, DeviceTrust, Durability, Preset};
+use quenchdb::{Builder, Compression, Database, DeviceTrust, Durability, Preset, Settings};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -495,36 +495,28 @@ impl BenchArgs {
     /// # Errors
     /// The engine's, and a flag that would do nothing there.
     pub(super) fn open(&self, place: &Place) -> Result<Database> {
-        let database = place.open(self.builder(place))?;
+        let database = place.open(self.builder(place)?)?;
         self.protocol.check(&database)?;
         Ok(database)
     }
 
-    pub(super) fn builder(&self, place: &Place) -> Builder {
-        let builder = Database::builder()
-            .preset(self.preset)
-            .compression(self.compression)
-            .logs(self.logs)
-            .device_trust(self.trust())
-            .memory_bytes(self.memory_bytes());
-        let builder = match self.checkpoints() {
-            Checkpoints::None => {
-                builder.lab(|lab| lab.checkpoint_log_bytes = 0).log_bytes_max(LOG_WITHOUT_END)
+    /// Returns a builder for the database of the workload.
+    ///
+    /// # Errors
+    /// A flag that does not fit the protocol.
+    pub(super) fn builder(&self, place: &Place) -> Result<Builder> {
+        let mut settings = Settings::default().with(|s| {
+            (s.preset, s.logs) = (self.preset, self.logs);
+            s.log_memory = self.protocol.memory_of(self.preset, place.path());
+            (s.compression, s.device_trust) = (self.compression, self.trust());
+            s.memory_bytes = self.memory_bytes();
+            s.object_cache.clone_from(&self.object_cache);
+            s.lab.flush_unit_bytes = self.flush_unit.unwrap_or(0);
+            if self.checkpoints() == Checkpoints::None {
+                (s.lab.checkpoint_log_bytes, s.log_bytes_max) = (0, LOG_WITHOUT_END);
             }
-            Checkpoints::Automatic | Checkpoints::Every(_) => builder,
-        };
-        let builder = match self.flush_unit {
-            Some(bytes) => builder.lab(|lab| lab.flush_unit_bytes = bytes),
-            None => builder,
-        };
-        let builder = match &self.object_cache {
-            Some(directory) => builder.object_cache(directory),
-            None => builder,
-        };
-        let builder = match self.protocol.memory_of(self.preset, place.path()) {
-            Some(path) => builder.log_memory(path),
-            None => builder,
-        };
-        self.protocol.apply(builder)
+        });
+        self.protocol.apply(&mut settings)?;
+        Ok(Database::builder().settings(settings))
     }
 }

@@ -4,8 +4,8 @@ use crate::parse::{said, value_bytes};
 use anyhow::{Result as AnyResult, bail};
 use clap::ValueEnum;
 use quenchdb::{
-    Acknowledger, Append, Builder, Database, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence,
-    MemoryStore, Preset, Queue, Writer,
+    Acknowledger, Append, Axes, Database, Dependency, IdleLogs, Layout, MemoryCache, MemoryFence,
+    MemoryStore, Preset, Queue, Settings, Writer,
 };
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -128,7 +128,7 @@ pub struct ProtocolArgs {
     siblings: Option<usize>,
     /// With so many commits a leader waits for no more; 0: no limit
     #[arg(long, value_name = "TRANSACTIONS")]
-    gather_max: Option<usize>,
+    gather_max: Option<u32>,
     /// Largest buffer of a log; default: 1m, with --preset restricted more
     #[arg(long, value_name = "BYTES", value_parser = value_bytes)]
     log_buffer: Option<usize>,
@@ -177,48 +177,83 @@ impl ProtocolArgs {
         Ok(())
     }
 
-    /// Returns the builder with the given settings.
-    pub fn apply(&self, builder: Builder) -> Builder {
-        fn set<T>(setting: &mut T, given: Option<T>) {
-            if let Some(value) = given {
-                *setting = value;
-            }
-        }
-        let builder = match self.loss_window {
-            Some(ms) => builder.loss_window(Duration::from_millis(ms)),
-            None => builder,
-        };
-        builder.lab(|lab| {
-            set(&mut lab.layout, self.layout.map(Some));
-            set(&mut lab.threads_per_log, self.threads_per_log);
-            set(&mut lab.writer, self.writer.map(Some));
-            set(&mut lab.flush_interval, self.flush_interval_us.map(Duration::from_micros).map(Some));
-            set(&mut lab.writes_in_flight, self.in_flight);
-            set(&mut lab.shared_flush, self.shared_flush.map(Some));
-            set(&mut lab.acknowledger, self.acknowledger.map(Some));
-            set(&mut lab.acknowledgment_group, self.ack_group);
-            set(&mut lab.acknowledgment_odds, self.ack_odds);
-            set(&mut lab.stealing_group, self.steal_group.map(Some));
-            set(&mut lab.idle_max, self.idle_us.map(Duration::from_micros));
-            set(&mut lab.dependency, self.dependency.map(Some));
-            set(&mut lab.idle_logs, self.idle_logs);
-            set(&mut lab.count_false_waits, self.count_false_waits);
-            set(&mut lab.append, self.append);
-            set(&mut lab.queue, self.queue.map(Some));
-            set(&mut lab.queue_entries, self.queue_entries);
-            set(&mut lab.queue_entries, self.queue_bytes.map(|bytes| bytes / QUEUE_ENTRY_BYTES));
-            set(&mut lab.await_cohort, self.await_cohort);
-            set(&mut lab.log_memory_bytes, self.log_memory_bytes);
-            set(&mut lab.memory_cache, self.memory_cache);
-            set(&mut lab.memory_fence, self.memory_fence.map(Some));
-            set(&mut lab.memory_store, self.memory_store.map(Some));
-            set(&mut lab.insertion_latency, self.insertion_ns.map(Duration::from_nanos));
-            set(&mut lab.gather_window, self.window_us.map(Duration::from_micros));
-            set(&mut lab.gather_siblings, self.siblings);
-            set(&mut lab.gather_max, self.gather_max);
-            set(&mut lab.log_buffer_bytes, self.log_buffer);
-            set(&mut lab.durable_every, self.durable_every);
-            set(&mut lab.delta_logging, self.delta);
-        })
+    /// Changes `settings`, whose preset, number of logs and mapped log are chosen.
+    ///
+    /// # Errors
+    /// A flag that does not fit the protocol.
+    pub fn apply(&self, settings: &mut Settings) -> AnyResult<()> {
+        self.change(settings.logs, settings.protocol_mut())?;
+        set(&mut settings.loss_window, self.loss_window.map(Duration::from_millis));
+        let lab = &mut settings.lab;
+        set(&mut lab.count_false_waits, self.count_false_waits);
+        set(&mut lab.queue_entries, self.queue_entries);
+        set(&mut lab.queue_entries, self.queue_bytes.map(|bytes| bytes / QUEUE_ENTRY_BYTES));
+        set(&mut lab.log_memory_bytes, self.log_memory_bytes);
+        set(&mut lab.memory_cache, self.memory_cache);
+        set(&mut lab.memory_store, self.memory_store.map(Some));
+        set(&mut lab.insertion_latency, self.insertion_ns.map(Duration::from_nanos));
+        set(&mut lab.log_buffer_bytes, self.log_buffer);
+        set(&mut lab.durable_every, self.durable_every);
+        set(&mut lab.delta_logging, self.delta);
+        Ok(())
     }
+
+    /// Changes a protocol: first the choices, then their numbers.
+    fn change(&self, logs: usize, axes: &mut Axes) -> AnyResult<()> {
+        let us = Duration::from_micros;
+        if self.layout == Some(Layout::One) && logs > 1 {
+            bail!("--layout one has one log, not the {logs} of --logs. Leave one of the two flags out");
+        }
+        self.layout.into_iter().for_each(|layout| axes.set_layout(layout));
+        self.writer.into_iter().for_each(|writer| axes.set_writer(writer));
+        self.acknowledger.into_iter().for_each(|acknowledger| axes.set_acknowledger(acknowledger));
+        set(&mut axes.dependency, self.dependency.map(Some));
+        set(&mut axes.idle_logs, self.idle_logs);
+        set(&mut axes.append, self.append);
+        set(&mut axes.queue, self.queue);
+        set(&mut axes.await_cohort, self.await_cohort);
+        set(&mut axes.shared_flush, self.shared_flush.map(Some));
+        fit("--threads-per-log", self.threads_per_log, axes.threads_mut(), "--layout threads-per-log")?;
+        let worker = "--writer worker";
+        fit("--in-flight", self.in_flight, axes.worker_mut().map(|w| &mut w.writes_in_flight), worker)?;
+        fit(
+            "--steal-group",
+            self.steal_group.map(Some),
+            axes.worker_mut().map(|w| &mut w.stealing_group),
+            worker,
+        )?;
+        fit("--idle-us", self.idle_us.map(us), axes.worker_mut().map(|w| &mut w.idle_max), worker)?;
+        let leads = "--writer leader or worker";
+        let most = self.gather_max.map(|most| (most > 0).then_some(most));
+        fit("--window-us", self.window_us.map(us), axes.gather_mut().map(|g| &mut g.window), leads)?;
+        fit("--siblings", self.siblings, axes.gather_mut().map(|g| &mut g.siblings), leads)?;
+        fit("--gather-max", most, axes.gather_mut().map(|g| &mut g.most), leads)?;
+        let workers = "--acknowledger workers";
+        fit("--ack-group", self.ack_group, axes.acknowledgment_mut().map(|a| &mut a.group), workers)?;
+        fit("--ack-odds", self.ack_odds, axes.acknowledgment_mut().map(|a| &mut a.odds), workers)?;
+        let is_file = axes.writer.kind() != Writer::Memory;
+        let interval = is_file.then_some(&mut axes.flush_interval);
+        fit("--flush-interval-us", self.flush_interval_us.map(us), interval, "another writer than memory")?;
+        let is_volatile = self.memory_cache != Some(MemoryCache::Durable);
+        let fence = axes.fence_mut().filter(|_| is_volatile);
+        fit("--memory-fence", self.memory_fence, fence, "--writer memory and --memory-cache volatile")
+    }
+}
+
+fn set<T>(place: &mut T, given: Option<T>) {
+    if let Some(value) = given {
+        *place = value;
+    }
+}
+
+/// Sets what a flag gives, if the protocol has a place for it.
+fn fit<T>(flag: &str, given: Option<T>, place: Option<&mut T>, with: &str) -> AnyResult<()> {
+    match (given, place) {
+        (Some(_), None) => {
+            bail!("{flag} would have no effect: it goes with {with}. Choose that, or leave {flag} out")
+        }
+        (given, Some(place)) => set(place, given),
+        (None, None) => {}
+    }
+    Ok(())
 }

@@ -20,9 +20,8 @@
 //! has moved its content to segments or discarded it, so the content must not be found again.
 
 use crate::base::random::Random;
-use crate::base::settings::{Settings, Writer};
+use crate::base::settings::{Axes, Settings, Writer};
 use crate::base::{DatabaseId, Error, ErrorKind, Location, Result};
-use crate::commit::presets::Axes;
 use crate::device::Storage;
 use crate::device::mapped::{MapOptions, MappedMemory, MemoryFacts, absolute};
 use crate::log::memory::{
@@ -93,7 +92,7 @@ pub(super) fn open(
     logs: usize,
     buffer_bytes: u64,
 ) -> Result<Memories> {
-    let is_in_memory = Axes::of(settings).writer == Writer::Memory;
+    let is_in_memory = Axes::of(settings).writer.kind() == Writer::Memory;
     // A read-only open commits nothing, whatever the settings say of commits.
     let uses = is_in_memory && !settings.read_only;
     let needed = manifest.log_memory.take();

@@ -8,7 +8,7 @@ use super::typed::TypedTables;
 use super::{maintenance, monitor, ownership, refuse};
 use crate::base::clock::Clock;
 use crate::base::random::Random;
-use crate::base::settings::{Settings, Writer};
+use crate::base::settings::{Axes, Settings, Writer};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Result};
 use crate::buffer::{Pool, ReadAheadThread};
 use crate::checkpoint::{self, Checkpointer, CheckpointerParts, Evictor, ReadCost, ReplayModel, StoredPages};
@@ -88,7 +88,7 @@ fn until_unchanged<T>(mut read: impl FnMut() -> Result<T>) -> Result<T> {
 
 fn open_once(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Result<Arc<Owner>> {
     let Request { mut settings, progress, clock, copied, at_checkpoint } = request;
-    if settings.log_memory.is_none() && presets::Axes::of(&settings).writer == Writer::Memory {
+    if settings.log_memory.is_none() && Axes::of(&settings).writer.kind() == Writer::Memory {
         settings.log_memory = storage.own_memory();
     }
     presets::check(&settings, presets::log_count(&settings, cores()))?;

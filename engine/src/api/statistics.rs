@@ -6,10 +6,9 @@ use super::latency::LatencySummary;
 use super::sample::{Change, Figure, Sample};
 use super::table_counts::TableCounts;
 use crate::base::Csn;
-use crate::base::settings::{Acknowledger, Dependency, IdleLogs, Layout, Preset, Queue, Writer};
+use crate::base::settings::{Acknowledger, Axes, Dependency, IdleLogs, Layout, Preset, Queue, Writer};
 use crate::checkpoint::{CheckpointTotals, ReplayEstimate};
 use crate::commit::metrics::Stage;
-use crate::commit::presets::Axes;
 use crate::commit::{Commit, CommitMetrics};
 use crate::device::mapped::MemoryFacts;
 use crate::device::{DeviceFacts, ObjectRequests};
@@ -105,9 +104,9 @@ statistics! {
     /// Number of logs; 0 in a database that is open read-only.
     level logs: usize = |s| s.engine.opened.logs;
     /// The rule by which the number of logs is chosen, if it is not set.
-    fact layout: Layout = |s| s.axes.layout;
+    fact layout: Layout = |s| s.axes.layout.kind();
     /// The threads that write a log.
-    fact writer: Writer = |s| s.axes.writer;
+    fact writer: Writer = |s| s.axes.writer.kind();
     /// Time between two writes of a log without waiting committers, in microseconds.
     level flush_interval_us: u64 = |s| s.axes.flush_interval.as_micros() as u64;
     /// Duration of a recent durable write of the log, in microseconds; 0 before the first. With
@@ -121,13 +120,13 @@ statistics! {
     /// Length of a log's next buffer, in bytes; of the log with the longest.
     level log_buffer_bytes: u64 = |s| s.commit.map_or(0, |commit| commit.inspect().log_buffer_bytes() as u64);
     /// The threads that acknowledge transactions that no thread waits for.
-    fact acknowledger: Acknowledger = |s| s.axes.acknowledger;
+    fact acknowledger: Acknowledger = |s| s.axes.acknowledger.kind();
     /// Logs that workers acknowledge for each other, where workers acknowledge.
-    fact acknowledgment_group: usize = |s| s.axes.acknowledgment_group;
+    fact acknowledgment_group: usize = |s| s.axes.acknowledgment().group;
     /// Logs that workers write for each other, where workers write; 1 otherwise.
     fact stealing_group: usize = |s| s.commit.map_or(1, |commit| commit.inspect().stealing_group());
     /// What a transaction waits for besides its own durable record.
-    fact dependency: Dependency = |s| s.axes.dependency;
+    fact dependency: Dependency = |s| s.axes.rule();
     /// What an idle log does to queued commits of other logs, where the rule goes by clocks.
     fact idle_logs: IdleLogs = |s| s.axes.idle_logs;
     /// The queue of transactions that no thread waits for.
@@ -355,7 +354,7 @@ fn durability_method(engine: &Engine) -> String {
             memory.primitive, memory.reason, memory.survives
         );
     }
-    match commit.inspect().axes().writer {
+    match commit.inspect().axes().writer.kind() {
         Writer::Worker => format!("{method} by the worker"),
         _ => method.to_string(),
     }

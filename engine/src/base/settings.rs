@@ -7,10 +7,15 @@ pub use super::axes::{
 };
 use super::error::{Error, ErrorKind, Location, Result};
 pub use lab::Lab;
+pub(crate) use protocol::THREADS_PER_LOG;
+pub use protocol::{
+    AcknowledgerOptions, AcknowledgmentOptions, Axes, Gather, LayoutOptions, WorkerOptions, WriterOptions,
+};
 use std::path::PathBuf;
 use std::time::Duration;
 
 mod lab;
+mod protocol;
 
 /// How page images that are not expected to change soon are compressed. Each image names its
 /// method.
@@ -180,6 +185,8 @@ pub struct Settings {
     pub(crate) lab: Lab,
 }
 
+/// Largest size of a log's buffers with the protocol of every preset.
+const LOG_BUFFER_BYTES: usize = 1 << 20;
 /// Largest `log_buffer_bytes`.
 const LOG_BUFFER_BYTES_MAX: usize = 16 << 20;
 /// Without another wish, the commits without a waiter that are queued at a time.
@@ -255,31 +262,11 @@ impl Settings {
     /// Returns the largest size of a log buffer, in bytes.
     #[must_use]
     pub(crate) fn log_buffer_bytes(&self) -> usize {
-        match (self.lab.log_buffer_bytes, self.preset) {
-            (0, Preset::Restricted) => (self.lab.threads_per_log * (512 << 10)).min(LOG_BUFFER_BYTES_MAX),
-            (0, _) => 1 << 20,
+        match (self.lab.log_buffer_bytes, &self.lab.protocol) {
+            (0, Some(protocol)) => protocol.log_buffer_bytes(),
+            (0, None) => LOG_BUFFER_BYTES,
             (bytes, _) => bytes,
         }
-    }
-
-    /// Returns the waiting bytes at which a log without waiting commits is written.
-    #[must_use]
-    pub(crate) fn flush_unit_bytes(&self) -> usize {
-        match (self.lab.flush_unit_bytes, self.preset) {
-            (0, Preset::Restricted) => self.log_buffer_bytes(),
-            (0, _) => 16 << 10,
-            (bytes, _) => bytes,
-        }
-    }
-
-    /// Returns the time between two writes of a log without waiting commits.
-    #[must_use]
-    pub(crate) fn flush_interval(&self) -> Duration {
-        self.lab.flush_interval.unwrap_or(match self.preset {
-            Preset::Queued | Preset::Restricted => Duration::from_millis(1),
-            Preset::Auto if self.log_memory.is_none() => Duration::from_micros(300),
-            _ => Duration::from_micros(200),
-        })
     }
 
     /// Returns the log bytes that a checkpoint may keep for chunks of transactions that it does not
@@ -336,11 +323,7 @@ impl Settings {
 
     fn validate_protocol(&self) -> Result<()> {
         within("logs", self.logs as u64, 0, 256)?;
-        within("threads_per_log", self.lab.threads_per_log as u64, 1, 64)?;
-        within("writes_in_flight", self.lab.writes_in_flight as u64, 1, 3)?;
-        within("acknowledgment_group", self.lab.acknowledgment_group as u64, 1, 64)?;
-        within("acknowledgment_odds", self.lab.acknowledgment_odds.into(), 0, 64)?;
-        within("stealing_group", self.lab.stealing_group.unwrap_or(1) as u64, 0, 64)?;
+        self.lab.protocol.map_or(Ok(()), |protocol| protocol.validate())?;
         within("queue_entries", self.lab.queue_entries as u64, 1024, QUEUE_ENTRIES_MAX)?;
         let bytes = self.lab.queue_entries as u64 * QUEUED_BYTES;
         if self.lab.queue_entries > QUEUE_ENTRIES_DEFAULT && bytes > self.memory_bytes / 4 {
@@ -368,15 +351,12 @@ impl Settings {
     }
 
     fn validate_times(&self) -> Result<()> {
-        within("idle_max", microseconds(self.lab.idle_max), 0, 10_000)?;
         within("recovery_seconds", self.recovery_seconds.into(), 1, 3600)?;
         within("durable_every", self.lab.durable_every, 0, 1_000_000)?;
         within("loss_window", milliseconds(self.loss_window), 1, 60_000)?;
         if !self.write_deadline.is_zero() {
             within("write_deadline", milliseconds(self.write_deadline), 100, 3_600_000)?;
         }
-        within("gather_window", milliseconds(self.lab.gather_window), 0, 1_000)?;
-        within("flush_interval", milliseconds(self.flush_interval()), 0, 1_000)?;
         within("insertion_latency", microseconds(self.lab.insertion_latency), 0, 1_000)?;
         within("lock_wait", milliseconds(self.lock_wait), 0, 3_600_000)?;
         within("transact_wait", milliseconds(self.transact_wait.unwrap_or_default()), 0, 3_600_000)

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | one | 1 |
 //! | per thread | as many as cores |
-//! | threads per log | cores / `threads_per_log`, rounded up; at least two with `restricted` |
+//! | threads per log | cores / threads, rounded up; at least two with threads in a row |
 //! | by page | as many as cores, at least two |
 //!
 //! `logs` overrides the number. Threads are spread over the logs in the order of their first use;
-//! with `restricted` the first `threads_per_log` of them share the first log, and so on. A
+//! in a row (`restricted`) the first threads share the first log, and so on. A
 //! transaction has all its records in its thread's log, except by page: then each change is in the
 //! log of the page that it changed (`papers::by_page`). A log takes its first segment and buffer
 //! when it is first used.
@@ -26,8 +26,7 @@
 //! mapped memory is placed when the database opens. After T. Wang and R. Johnson, *Scalable Logging
 //! through Emerging Non-Volatile Memory*, VLDB 2014, where each node has a log.
 
-use super::protocols;
-use crate::base::settings::{Layout, Preset, Settings};
+use crate::base::settings::{Axes, LayoutOptions, Settings};
 use crate::base::{Error, Location, LogId, Result};
 use crate::device::topology::NumaNodes;
 use std::ops::Range;
@@ -40,14 +39,14 @@ pub fn log_count(settings: &Settings, cores: usize) -> usize {
     if settings.logs > 0 {
         return settings.logs;
     }
-    let by_threads = || cores.div_ceil(settings.lab.threads_per_log.max(1));
-    let wanted = match settings.lab.layout.unwrap_or(protocols::choices(settings).layout) {
-        Layout::One => return 1,
-        Layout::PerThread => cores,
-        Layout::ByPage => cores.max(2),
-        // With one log it would be another protocol.
-        Layout::ThreadsPerLog if settings.preset == Preset::Restricted => by_threads().max(2),
-        Layout::ThreadsPerLog => by_threads(),
+    let wanted = match Axes::of(settings).layout {
+        LayoutOptions::One => return 1,
+        LayoutOptions::PerThread => cores,
+        LayoutOptions::ByPage => cores.max(2),
+        LayoutOptions::ThreadsPerLog { threads, in_a_row } => {
+            // With one log it would be another protocol.
+            cores.div_ceil(threads.max(1)).max(if in_a_row { 2 } else { 1 })
+        }
     };
     wanted.clamp(1, LOGS_MOST).min(logs_with_room(settings))
 }

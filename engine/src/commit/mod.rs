@@ -73,18 +73,18 @@ pub use start::Start;
 pub use views::{Inspection, Listing, LogSpace, Progress};
 
 use crate::base::clock::Nanos;
-use crate::base::settings::{Append, Settings};
+use crate::base::settings::{Append, Axes, Settings, WriterOptions};
 use crate::base::{Error, LogId, Result};
 use crate::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use core::acknowledge::Acknowledgments;
 use core::append::{AppendNow, AppendPath, Appending};
-use core::axes::Axes;
 use core::chunks::Pins;
 use core::durability::Durability;
 use core::environment::Environment;
 use core::failure::Failure;
+use core::levels::Waits;
 use core::medium::Medium;
 use core::protocol::{Parts, Protocol};
 use core::sharing::Sharing;
@@ -137,18 +137,18 @@ impl Commit {
 
     fn new(settings: &Settings, start: Start) -> Commit {
         let count = start.logs.len();
-        let mut axes = Axes::of(&Settings { logs: count, ..settings.clone() });
-        axes.threads_in_a_row = Axes::of(settings).threads_in_a_row;
-        if start.storage.facts().direct_io.is_err() {
+        let mut axes = Axes::with_logs(settings, count);
+        if let (WriterOptions::Worker(options), Err(_)) = (&mut axes.writer, &start.storage.facts().direct_io)
+        {
             // The page cache reports the error of one write to another's flush.
-            axes.writes_in_flight = 1;
+            options.writes_in_flight = 1;
         }
         let sharing = Arc::new(Sharing::new(axes.shared_flush, start.storage.shares_flush()));
         let Components { writes, medium, workers, clocks } = start::components(settings, start, &axes);
         let Writes { environment, durability, acknowledgments, failure, .. } = &*writes;
         let parts =
             Parts { writes: writes.clone(), medium: medium.clone(), sharing: sharing.clone(), axes: &axes };
-        let protocol = protocols::start(settings, &parts, workers.clone());
+        let protocol = protocols::start(&parts, workers.clone());
         let waiting = Arc::new(Waiting {
             environment: environment.clone(),
             durability: durability.clone(),
@@ -157,11 +157,12 @@ impl Commit {
             medium: medium.clone(),
             protocol: protocol.clone(),
             written: Written::new(writes.clone(), &*medium, settings.lab.durable_every),
-            queues_waiters: axes.queues_waiters,
+            queues_waiters: axes.queues_waiters(),
         });
         let path = || Box::new(Consolidated::default()) as Box<dyn AppendPath>;
         let appending = Appending {
             axes,
+            waits: Waits::new(&axes, settings),
             environment: environment.clone(),
             durability: durability.clone(),
             acknowledgments: acknowledgments.clone(),

@@ -12,50 +12,47 @@
 //! | [`collector`] | one worker all logs, in rounds | leads or follows | group commit over several logs |
 //! | [`auto`] | the first waiter; a thread where very many wait | leads, follows or sleeps | this engine |
 //!
-//! A preset names a page ([`choices`]). The setting `writer` chooses the page whose writer it names
-//! ([`start`]). Every page works with any number of logs, dependency rule and acknowledger that
-//! [`super::presets::check`] allows: those are components that a page uses.
+//! Each page gives the protocol of its preset as a value ([`of`]). The writer of that value chooses
+//! the page that runs ([`start`]). Every page works with any number of logs, dependency rule and
+//! acknowledger that [`super::presets::check`] allows: those are components that a page uses.
 
-use super::core::protocol::{Choices, Parts, Protocol};
+use super::core::protocol::{Parts, Protocol};
 use super::pages::{auto, flushed, group};
 use super::papers::floor::{collector, per_transaction, queued};
 use super::papers::{autonomous, passive};
-use crate::base::settings::{Preset, Settings, Writer};
+use crate::base::settings::{Axes, Preset, WriterOptions};
 use std::sync::Arc;
 
-/// Returns the choices of a preset.
-pub fn choices(settings: &Settings) -> Choices {
-    match settings.preset {
-        Preset::PerTransaction => per_transaction::CHOICES,
-        Preset::Group => group::CHOICES,
-        Preset::Queued | Preset::Pipelined => flushed::PIPELINED,
-        Preset::Autonomous => autonomous::CHOICES,
+/// Returns the protocol of a preset, with its log in mapped memory if there is some.
+pub fn of(preset: Preset, has_memory: bool) -> Axes {
+    match preset {
+        Preset::PerTransaction => per_transaction::AXES,
+        Preset::Group => group::AXES,
+        Preset::Queued => queued::AXES,
+        Preset::Pipelined => flushed::PIPELINED,
+        Preset::Autonomous => autonomous::AXES,
         Preset::Restricted => flushed::RESTRICTED,
-        Preset::Auto if settings.log_memory.is_none() => auto::CHOICES,
-        Preset::Auto | Preset::Passive => passive::CHOICES,
+        Preset::Auto if !has_memory => auto::AXES,
+        Preset::Auto | Preset::Passive => passive::AXES,
     }
 }
 
-/// Starts the page that runs: the one whose writer the axes name, of several the preset's.
-/// `workers` are there if workers write.
-pub fn start(
-    settings: &Settings,
-    parts: &Parts<'_>,
-    workers: Option<Arc<autonomous::Workers>>,
-) -> Arc<dyn Protocol> {
+/// Starts the page that runs: the one whose writer the axes name. `workers` are there if workers
+/// write.
+pub fn start(parts: &Parts<'_>, workers: Option<Arc<autonomous::Workers>>) -> Arc<dyn Protocol> {
     let writes = parts.writes.clone();
     match (parts.axes.writer, workers) {
-        (Writer::Worker, Some(workers)) => Arc::new(autonomous::Autonomous::new(parts, workers)),
-        (Writer::Committer, _) => Arc::new(per_transaction::PerTransaction(writes)),
-        (Writer::Background, _) if settings.preset == Preset::Queued => {
+        (WriterOptions::Worker(_), Some(workers)) => Arc::new(autonomous::Autonomous::new(parts, workers)),
+        (WriterOptions::Committer, _) => Arc::new(per_transaction::PerTransaction(writes)),
+        (WriterOptions::Background { queues_waiters: true }, _) => {
             Arc::new(queued::Queued { writes, window: parts.axes.flush_interval })
         }
-        (Writer::Background | Writer::FlusherPerLog, _) => Arc::new(flushed::Flushed(writes)),
-        (Writer::Memory, _) => Arc::new(passive::Passive::new(parts)),
-        (Writer::Collector, _) => Arc::new(collector::Collector::new(parts)),
-        (Writer::Leader, _) if settings.preset == Preset::Auto && settings.lab.writer.is_none() => {
-            Arc::new(auto::Auto::new(parts))
+        (WriterOptions::Background { .. } | WriterOptions::FlusherPerLog, _) => {
+            Arc::new(flushed::Flushed(writes))
         }
-        (Writer::Leader | Writer::Worker, _) => Arc::new(group::Group::new(parts)),
+        (WriterOptions::Memory { .. }, _) => Arc::new(passive::Passive::new(parts)),
+        (WriterOptions::Collector, _) => Arc::new(collector::Collector::new(parts)),
+        (WriterOptions::Leader { delegates_when_crowded: true, .. }, _) => Arc::new(auto::Auto::new(parts)),
+        (WriterOptions::Leader { .. } | WriterOptions::Worker(_), _) => Arc::new(group::Group::new(parts)),
     }
 }

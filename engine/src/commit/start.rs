@@ -2,13 +2,13 @@
 
 use super::core::acknowledge::Acknowledgments;
 use super::core::acknowledge::queue::ENTRY_BYTES;
-use super::core::axes::Axes;
 use super::core::by_watermark::{Dsn, LogOrder, OwnCsn};
 use super::core::deadline::WriteDeadline;
 use super::core::durability::{Durability, Judge};
 use super::core::environment::{Environment, Hooks};
 use super::core::failure::Failure;
 use super::core::flushers::Flushers;
+use super::core::levels::Waits;
 use super::core::log_writer::LogWriter;
 use super::core::medium::{Files, Medium};
 use super::core::metrics::CommitMetrics;
@@ -28,7 +28,7 @@ use super::papers::exact::undecided::Undecided;
 use super::papers::passive::mapped::MappedLogs;
 use crate::base::clock::Clock;
 use crate::base::scale::SCALE;
-use crate::base::settings::{Dependency, QUEUE_ENTRIES_DEFAULT, Settings, Writer};
+use crate::base::settings::{Axes, Dependency, QUEUE_ENTRIES_DEFAULT, Settings, WriterOptions};
 use crate::base::{Csn, Epoch, LogId};
 use crate::device::Storage;
 use crate::device::topology::NumaNodes;
@@ -105,7 +105,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
         process: Process::current(),
     });
     let logs = logs.into_iter().map(LogWriter::new).collect();
-    let (judge, clocks) = judge(axes, count, ring);
+    let (judge, clocks) = judge(axes, count, ring, settings.lab.count_false_waits);
     let durability = Arc::new(Durability::new(logs, judge, first_csn, ring));
     let (flushers, wakers) = (Arc::new(Flushers::new(axes.flushers(count))), Arc::new(Wakers::default()));
     let failure = Arc::new(Failure {
@@ -115,18 +115,23 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
         wakers: wakers.clone(),
     });
     let acknowledgments = Arc::new(Acknowledgments::new(&failure, axes, entries));
-    let workers = (axes.writer == Writer::Worker).then(|| {
-        let (queues, idle) = (WorkerQueues::new(axes, count), IdleTimes::new(clock.clone(), axes.idle_max));
-        Arc::new(Workers { queues: Arc::new(queues), idle })
-    });
+    let workers = match &axes.writer {
+        WriterOptions::Worker(options) => {
+            let queues = Arc::new(WorkerQueues::new(options, axes.flush_unit_bytes(), count));
+            let idle = IdleTimes::new(clock.clone(), options.idle_max);
+            Some(Arc::new(Workers { queues, idle }))
+        }
+        _ => None,
+    };
     let queued: Arc<dyn QueuedWrites> = match &workers {
         Some(workers) => workers.queues.clone(),
         None => Arc::new(NoQueues),
     };
     let medium: Arc<dyn Medium> = match memory {
         Some(memory) => {
+            let waits = Waits::new(axes, settings);
             let (environment, durability) = (environment.clone(), durability.clone());
-            Arc::new(MappedLogs::new(environment, durability, acknowledgments.clone(), memory, axes))
+            Arc::new(MappedLogs::new(environment, durability, acknowledgments.clone(), memory, axes, waits))
         }
         None => Arc::new(Files),
     };
@@ -145,10 +150,15 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
 }
 
 /// Returns what decides whether a transaction is committed; and the clocks, if it goes by clocks.
-fn judge(axes: &Axes, logs: usize, ring: RingSize) -> (Judge, Option<Arc<ByClocks>>) {
+fn judge(
+    axes: &Axes,
+    logs: usize,
+    ring: RingSize,
+    counts_false_waits: bool,
+) -> (Judge, Option<Arc<ByClocks>>) {
     let above = || Arc::new(Undecided::new(logs, ring));
-    let asked = (axes.is_by_page() || axes.counts_false_waits).then(above);
-    let (rule, above, clocks): (Arc<dyn Rule>, _, _) = match axes.dependency {
+    let asked = (axes.is_by_page() || counts_false_waits).then(above);
+    let (rule, above, clocks): (Arc<dyn Rule>, _, _) = match axes.rule() {
         Dependency::LogOrder => (Arc::new(LogOrder), None, None),
         Dependency::Csn => (Arc::new(OwnCsn), asked, None),
         Dependency::Dsn => (Arc::new(Dsn), asked, None),
@@ -158,7 +168,7 @@ fn judge(axes: &Axes, logs: usize, ring: RingSize) -> (Judge, Option<Arc<ByClock
         }
         Dependency::Gsn | Dependency::GsnRfa => {
             let above = asked.unwrap_or_else(above);
-            let avoids_remote_flushes = axes.dependency == Dependency::GsnRfa;
+            let avoids_remote_flushes = axes.rule() == Dependency::GsnRfa;
             let rule = ByClocks::new(logs, ring, above.clone(), axes.idle_logs, avoids_remote_flushes);
             let clocks = Arc::new(rule);
             (clocks.clone(), Some(above), Some(clocks))

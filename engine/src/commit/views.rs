@@ -2,7 +2,6 @@
 
 use super::core::acknowledge::Acknowledgments;
 use super::core::append::Appending;
-use super::core::axes::Axes;
 use super::core::durability::Durability;
 use super::core::environment::Environment;
 use super::core::log_writer::LogWriter;
@@ -14,6 +13,7 @@ use super::core::waiting::Waiting;
 use super::papers::autonomous::Workers;
 use super::papers::clocks::ByClocks;
 use crate::base::clock::Nanos;
+use crate::base::settings::Axes;
 use crate::base::{Csn, Epoch, Gsn, LogId, PageId, Result};
 use crate::device::mapped::MemoryFacts;
 use crate::log::{ChainEnd, SegmentPool};
@@ -169,7 +169,11 @@ impl<'a> LogSpace<'a> {
     /// As `Commit::precommit`.
     pub fn await_room(&self, log: LogId, body_len: usize) -> Result<()> {
         self.appending
-            .reserve_record(self.appending.durability.log(log), body_len, self.appending.axes.queues_waiters)
+            .reserve_record(
+                self.appending.durability.log(log),
+                body_len,
+                self.appending.axes.queues_waiters(),
+            )
             .map(drop)
     }
 

@@ -5,6 +5,7 @@ use super::report::{ProgressFn, RecoveryReport};
 use super::segments::{append_again, move_to_segment, segment_files};
 use super::select::Decided;
 use crate::base::planted::{self, Bug};
+use crate::base::settings::Axes;
 use crate::base::{Csn, Epoch, ErrorKind, LogId, Result, SegmentId};
 use crate::device::Names;
 use crate::log::{BufferSize, Log, Scan, ScanOptions, ScannedSegment, SegmentPool};
@@ -293,7 +294,10 @@ impl Recovery<'_> {
                 LogId(id as u32),
                 database,
                 epoch,
-                BufferSize::up_to(self.settings.log_buffer_bytes(), self.settings.flush_unit_bytes()),
+                BufferSize::up_to(
+                    self.settings.log_buffer_bytes(),
+                    Axes::of(self.settings).flush_unit_bytes(),
+                ),
                 segments.clone(),
                 self.pool.account().clone(),
             ))

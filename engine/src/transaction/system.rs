@@ -218,7 +218,7 @@ impl TransactionSystem {
     /// Connects the system to its `Commit`, once recovery knows the next CSN and epoch. Divides the
     /// logs among `nodes`.
     pub fn connect(&self, commit: Arc<Commit>, logs: usize, nodes: &NumaNodes) {
-        let shares = Shares::new(logs, commit.inspect().axes().threads_in_a_row, nodes);
+        let shares = Shares::new(logs, commit.inspect().axes().threads_in_a_row(), nodes);
         assert!(self.shares.set(shares).is_ok(), "set once, by open");
         self.committed.run(commit);
     }

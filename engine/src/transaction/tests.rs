@@ -362,10 +362,11 @@ fn in_another_log<T: Send>(system: &TransactionSystem, than: LogId, f: impl FnOn
 #[test]
 fn a_snapshot_sees_what_an_earlier_snapshot_returned() {
     let disk = SimulatedStorage::new(1);
-    let settings = Settings { preset: Preset::Autonomous, logs: 2, ..Settings::default() }.with(|s| {
-        s.lab.dependency = Some(Dependency::Exact);
-        s.lab.acknowledger = Some(Acknowledger::Background);
-    });
+    let settings =
+        Settings { preset: Preset::Autonomous, logs: 2, ..Settings::default() }.with_protocol(|axes| {
+            axes.dependency = Some(Dependency::Exact);
+            axes.set_acknowledger(Acknowledger::Background);
+        });
     let (system, table) = system_on(Arc::new(disk.clone()), &settings);
     // The thread that acknowledges asynchronous commits hangs.
     disk.inject_mishap(Mishap { operation: OperationKind::DurableWrite, after: 0, kind: MishapKind::Stuck });
@@ -491,8 +492,8 @@ fn a_snapshot_gives_no_answer_on_a_table_that_may_be_lost() {
 /// Clocks of pages were not charged.
 #[test]
 fn the_clocks_of_pages_are_charged() {
-    let settings =
-        Settings { logs: 2, ..Settings::default() }.with(|s| s.lab.dependency = Some(Dependency::Gsn));
+    let settings = Settings { logs: 2, ..Settings::default() }
+        .with_protocol(|axes| axes.dependency = Some(Dependency::Gsn));
     let (system, table) = system_on(Arc::new(MemoryStorage::new()), &settings);
     let account = system.pool.account();
     let before = account.bytes();

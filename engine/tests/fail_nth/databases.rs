@@ -453,13 +453,13 @@ fn long_log(settings: &Settings) -> Before {
 }
 
 fn stealing() -> Settings {
-    small(Preset::Autonomous, 2).with(|s| {
-        s.lab.writer = Some(Who::Worker);
-        s.lab.acknowledger = Some(Acknowledger::Workers);
-        s.lab.stealing_group = Some(2);
+    small(Preset::Autonomous, 2).with_protocol(|axes| {
+        axes.set_writer(Who::Worker);
+        axes.set_acknowledger(Acknowledger::Workers);
+        axes.worker_mut().expect("workers write").stealing_group = Some(2);
         // Lazy commits stay unwritten until another worker steals them.
-        s.lab.flush_interval = Some(Duration::from_millis(500));
-        s.lab.idle_max = Duration::ZERO;
+        axes.flush_interval = Duration::from_millis(500);
+        axes.worker_mut().expect("workers write").idle_max = Duration::ZERO;
     })
 }
 
@@ -553,7 +553,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "commit in fragments by page",
-        settings: || small(Preset::Auto, 3).with(|s| s.lab.layout = Some(Layout::ByPage)),
+        settings: || small(Preset::Auto, 3).with_protocol(|axes| axes.set_layout(Layout::ByPage)),
         run: fragments,
         took_its_path: Some(in_fragments),
         ..PLAIN
@@ -568,10 +568,10 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "shared flush",
         settings: || {
-            small(Preset::Autonomous, 2).with(|s| {
-                s.lab.writer = Some(Who::Background);
-                s.lab.shared_flush = Some(true);
-                s.lab.flush_interval = Some(Duration::from_millis(3));
+            small(Preset::Autonomous, 2).with_protocol(|axes| {
+                axes.set_writer(Who::Background);
+                axes.shared_flush = Some(true);
+                axes.flush_interval = Duration::from_millis(3);
             })
         },
         run: together,

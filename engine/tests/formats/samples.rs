@@ -133,8 +133,9 @@ pub fn settings_in_memory() -> Settings {
 
 fn make_of(mut settings: Settings, closed: bool) -> (SimulatedStorage, Content) {
     let disk = SimulatedStorage::new(1);
-    (settings.logs, settings.lab.dependency) = (2, Some(Dependency::Exact));
-    settings.lab.layout = Some(Layout::ByPage);
+    settings.logs = 2;
+    settings.protocol_mut().dependency = Some(Dependency::Exact);
+    settings.protocol_mut().set_layout(Layout::ByPage);
     let builder = settings.on(&disk);
     let mut sample =
         Sample { db: builder.open("simulated").expect("an empty disk"), expected: Content::new() };

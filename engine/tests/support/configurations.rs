@@ -19,10 +19,10 @@ const fn row(name: &'static str, settings: fn() -> Settings) -> Configuration {
 }
 
 pub const WORKERS_LOG: Configuration = row("a worker's log", || {
-    short(Preset::Autonomous, 1).with(|s| {
-        s.lab.writer = Some(Writer::Worker);
-        s.lab.acknowledger = Some(Acknowledger::Workers);
-        s.lab.dependency = Some(Dependency::Dsn);
+    short(Preset::Autonomous, 1).with_protocol(|axes| {
+        axes.set_writer(Writer::Worker);
+        axes.set_acknowledger(Acknowledger::Workers);
+        axes.dependency = Some(Dependency::Dsn);
     })
 });
 pub const AUTONOMOUS: Configuration = row("autonomous, 3 logs", || short(Preset::Autonomous, 3));
@@ -30,8 +30,7 @@ pub const RESTRICTED: Configuration = row("restricted, 2 logs", || by_flusher(sh
 pub const GROUP: Configuration = row("group, 2 logs", || by_flusher(short(Preset::Group, 2)));
 pub const PIPELINED: Configuration = row("pipelined, 2 logs", || short(Preset::Pipelined, 2));
 pub const AUTO: Configuration = row("auto, 2 logs", || short(Preset::Auto, 2));
-pub const PASSIVE: Configuration =
-    row("passive, 3 logs", || short(Preset::Passive, 3).with(|s| s.lab.flush_interval = None));
+pub const PASSIVE: Configuration = row("passive, 3 logs", || short(Preset::Passive, 3));
 pub const STEALING: Configuration = row("workers that steal", || stealing(Dependency::Dsn));
 pub const CHUNKS: Configuration =
     row("long transactions in chunks", || small(Preset::Auto, 1).with(|s| s.lab.chunk_bytes = 512));
@@ -57,7 +56,7 @@ pub const ALL: [Configuration; 11] = [
 fn short(preset: Preset, logs: usize) -> Settings {
     small(preset, logs).with(|s| {
         s.lab.flush_unit_bytes = 4096;
-        s.lab.flush_interval = Some(Duration::ZERO);
+        s.protocol_mut().flush_interval = Duration::ZERO;
         s.memory_bytes = 4 << 20;
         s.log_bytes_max = 8 << 20;
     })
@@ -66,20 +65,20 @@ fn short(preset: Preset, logs: usize) -> Settings {
 /// The flusher writes. A committer that writes for itself has no write in flight when the simulated
 /// disk is stopped.
 fn by_flusher(settings: Settings) -> Settings {
-    settings.with(|s| s.lab.writer = Some(Writer::Background))
+    settings.with_protocol(|axes| axes.set_writer(Writer::Background))
 }
 
 /// Returns settings of two workers that write each other's records.
 pub fn stealing(dependency: Dependency) -> Settings {
     small(Preset::Autonomous, 2).with(|s| {
-        s.lab.writer = Some(Writer::Worker);
-        s.lab.acknowledger = Some(Acknowledger::Workers);
-        s.lab.dependency = Some(dependency);
-        s.lab.stealing_group = Some(2);
+        s.protocol_mut().set_writer(Writer::Worker);
+        s.protocol_mut().set_acknowledger(Acknowledger::Workers);
+        s.protocol_mut().dependency = Some(dependency);
+        s.protocol_mut().worker_mut().expect("workers write").stealing_group = Some(2);
         s.lab.flush_unit_bytes = 4096;
         // So that a worker writes only when it has enough bytes, including its neighbour's.
-        s.lab.flush_interval = Some(Duration::from_millis(500));
-        s.lab.idle_max = Duration::ZERO;
+        s.protocol_mut().flush_interval = Duration::from_millis(500);
+        s.protocol_mut().worker_mut().expect("workers write").idle_max = Duration::ZERO;
         s.memory_bytes = 4 << 20;
         s.log_bytes_max = 8 << 20;
     })
@@ -87,5 +86,5 @@ pub fn stealing(dependency: Dependency) -> Settings {
 
 /// Returns settings of three logs between which a transaction is divided by page.
 pub fn by_page(preset: Preset) -> Settings {
-    small(preset, 3).with(|s| s.lab.layout = Some(Layout::ByPage))
+    small(preset, 3).with_protocol(|axes| axes.set_layout(Layout::ByPage))
 }

@@ -21,8 +21,8 @@ use quenchdb::internals::base::random::Random;
 use quenchdb::internals::commit::presets;
 use quenchdb::internals::device::simulated::SimulatedStorage;
 use quenchdb::{
-    Acknowledger, Append, Csn, Database, Dependency, Layout, Place, Preset, Queue, RestoreOptions,
-    RestoreReport, Result, Settings, Writer,
+    Acknowledger, Append, Axes, Csn, Database, Dependency, Layout, Place, Preset, Queue, RestoreOptions,
+    RestoreReport, Result, Settings, WorkerOptions, Writer, WriterOptions,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -150,14 +150,21 @@ pub fn small(preset: Preset, logs: usize) -> Settings {
 /// So lazy commits stay unwritten for a while.
 pub fn patient_workers(logs: usize) -> Settings {
     small(Preset::Autonomous, logs).with(|s| {
-        s.lab.writer = Some(Writer::Worker);
-        s.lab.acknowledger = Some(Acknowledger::Workers);
-        s.lab.dependency = Some(Dependency::Exact);
-        s.lab.stealing_group = Some(1);
-        s.lab.flush_interval = Some(Duration::from_secs(1));
-        s.lab.idle_max = Duration::ZERO;
+        let options =
+            WorkerOptions { stealing_group: Some(1), idle_max: Duration::ZERO, ..WorkerOptions::DEFAULT };
+        s.lab.protocol = Some(Axes {
+            writer: WriterOptions::Worker(options),
+            dependency: Some(Dependency::Exact),
+            flush_interval: Duration::from_secs(1),
+            ..Preset::Autonomous.axes()
+        });
         s.lab.flush_unit_bytes = 48 << 10;
     })
+}
+
+/// Returns the name of the dependency rule that was chosen.
+pub fn rule_of(settings: &Settings) -> &'static str {
+    settings.lab.protocol.and_then(|axes| axes.dependency).map_or("its own", Dependency::name)
 }
 
 /// Locks out other simulations in this process: any thread of the process may run deferred frees,
@@ -196,46 +203,60 @@ pub fn any_protocol(pair: u64, random: &mut Random) -> Settings {
         let preset = Preset::ALL[pair % presets];
         // Mostly workers that steal.
         let steals = preset == Preset::Autonomous && random.chance(3, 4);
+        let logs = if steals { 2 } else { 1 } + random.below(3) as usize;
+        let writer = if steals { Some(Writer::Worker) } else { sometimes(random, &WRITERS) };
+        // By default the layout follows from the number of logs. Division by page has its own code.
+        let layout = (!steals && random.chance(1, 3)).then_some(Layout::ByPage);
+        let acknowledger = sometimes(random, &Acknowledger::ALL);
+        let stealing_group = if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) };
+        let odds = if random.chance(1, 8) { 3 } else { 1 };
+        let queue = sometimes(random, &Queue::ALL);
+        let shared_flush = sometimes(random, &[true, false]);
+        let flush_interval = (!steals && random.chance(3, 4)).then_some(Duration::ZERO);
+        let in_memory = writer.unwrap_or(preset.axes().writer.kind()) == Writer::Memory;
         let mut settings = Settings::default().with(|s| {
-            s.preset = preset;
-            s.logs = if steals { 2 } else { 1 } + random.below(3) as usize;
-            s.lab.writer = if steals { Some(Writer::Worker) } else { sometimes(random, &WRITERS) };
-            // By default the layout follows from the number of logs. Division by page has its own
-            // code.
-            s.lab.layout = (!steals && random.chance(1, 3)).then_some(Layout::ByPage);
-            s.lab.acknowledger = sometimes(random, &Acknowledger::ALL);
-            s.lab.stealing_group = if steals { Some(4) } else { sometimes(random, &[1, 2, 3]) };
-            s.lab.acknowledgment_odds = if random.chance(1, 8) { 3 } else { 1 };
-            s.lab.dependency = Some(Dependency::ALL[pair / presets]);
-            s.lab.queue = sometimes(random, &Queue::ALL);
-            s.lab.shared_flush = sometimes(random, &[true, false]);
-            s.lab.flush_interval = (!steals && random.chance(3, 4)).then_some(Duration::ZERO);
-            s.log_bytes_max = 1 << 30;
+            (s.preset, s.logs, s.log_bytes_max) = (preset, logs, 1 << 30);
+            // The simulated disk's memory.
+            s.log_memory = in_memory.then(|| "mapped-memory".into());
         });
-        if presets::Axes::of(&settings).writer == Writer::Memory {
-            // The simulated disk's memory. With it no record waits for a flush.
-            settings.log_memory = Some("mapped-memory".into());
-            settings.lab.flush_interval = None;
+        let axes = settings.protocol_mut();
+        layout.into_iter().for_each(|layout| axes.set_layout(layout));
+        writer.into_iter().for_each(|writer| axes.set_writer(writer));
+        acknowledger.into_iter().for_each(|acknowledger| axes.set_acknowledger(acknowledger));
+        axes.dependency = Some(Dependency::ALL[pair / presets]);
+        axes.queue = queue.unwrap_or(axes.queue);
+        axes.shared_flush = shared_flush;
+        // In mapped memory no record waits for a flush.
+        axes.flush_interval = flush_interval.filter(|_| !in_memory).unwrap_or(axes.flush_interval);
+        let mut fits = writer != Some(Writer::Committer) || logs == 1;
+        match axes.worker_mut() {
+            Some(options) => options.stealing_group = stealing_group,
+            None => fits &= stealing_group.is_none_or(|group| group == 1),
         }
-        if presets::check(&settings, settings.logs).is_ok() {
-            return with_append_of(number, with_collector(number, settings));
+        match axes.acknowledgment_mut() {
+            Some(options) => options.odds = odds,
+            None => fits &= odds == 1,
+        }
+        if fits && presets::check(&settings, logs).is_ok() {
+            let flusher = writer == Some(Writer::Background);
+            return with_append_of(number, with_collector(number, flusher, settings));
         }
     }
 }
 
-/// Has a worker collect all logs instead of the background thread, in every other configuration
-/// that allows it. Without a draw, so that all other choices of a seed stay what they were.
-fn with_collector(number: u64, settings: Settings) -> Settings {
-    let collects = settings.clone().with(|s| s.lab.writer = Some(Writer::Collector));
-    let is_wanted =
-        settings.lab.writer == Some(Writer::Background) && settings.logs > 1 && number.is_multiple_of(2);
+/// Has a worker collect all logs instead of the background thread, if that was drawn, in every
+/// other configuration that allows it. Without a draw, so that all other choices of a seed stay
+/// what they were.
+fn with_collector(number: u64, is_drawn: bool, settings: Settings) -> Settings {
+    let collects = settings.clone().with_protocol(|axes| axes.set_writer(Writer::Collector));
+    let is_wanted = is_drawn && settings.logs > 1 && number.is_multiple_of(2);
     if is_wanted && presets::check(&collects, collects.logs).is_ok() { collects } else { settings }
 }
 
 /// Has two of five configurations append in groups, where that is possible. Without a draw, so that
 /// all other choices of a seed stay what they were.
 fn with_append_of(number: u64, settings: Settings) -> Settings {
-    let in_groups = settings.clone().with(|s| s.lab.append = Append::Consolidated);
+    let in_groups = settings.clone().with_protocol(|axes| axes.append = Append::Consolidated);
     let fits = number % 5 < 2 && presets::check(&in_groups, in_groups.logs).is_ok();
     if fits { in_groups } else { settings }
 }

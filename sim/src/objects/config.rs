@@ -2,10 +2,10 @@
 
 use crate::config::{Config, PlannedFault, one_of, processors};
 use quenchdb::internals::base::random::Random;
-use quenchdb::internals::commit::presets::{self, Axes};
+use quenchdb::internals::commit::presets;
 use quenchdb::internals::device::objects::Options;
 use quenchdb::internals::device::objects::simulated::{FaultKind, SimulatedStore, StoreOptions};
-use quenchdb::{Settings, Writer};
+use quenchdb::{Axes, Settings, Writer};
 use std::time::Duration;
 
 /// The configuration of a seed.
@@ -73,7 +73,7 @@ fn fitting(mut draw: impl FnMut() -> Settings) -> Settings {
         settings.lab.log_memory_bytes = 0;
         let logs = presets::log_count(&settings, processors());
         let is_valid = settings.validate().is_ok() && presets::check(&settings, logs).is_ok();
-        if is_valid && Axes::of(&settings).writer != Writer::Memory {
+        if is_valid && Axes::of(&settings).writer.kind() != Writer::Memory {
             return settings;
         }
     }

@@ -40,11 +40,19 @@ fn duration_beyond_64_bits_is_refused() {
     let cases = [
         ("loss_window", Settings { loss_window: milliseconds, ..base() }),
         ("write_deadline", Settings { write_deadline: milliseconds, ..base() }),
-        ("gather_window", base().with(|s| s.lab.gather_window = milliseconds)),
-        ("flush_interval", base().with(|s| s.lab.flush_interval = Some(milliseconds))),
+        (
+            "gather_window",
+            Settings { preset: Preset::Group, ..base() }
+                .with_protocol(|axes| axes.gather_mut().expect("leaders gather").window = milliseconds),
+        ),
+        ("flush_interval", base().with_protocol(|axes| axes.flush_interval = milliseconds)),
         ("lock_wait", Settings { lock_wait: milliseconds, ..base() }),
         ("transact_wait", Settings { transact_wait: Some(milliseconds), ..base() }),
-        ("idle_max", base().with(|s| s.lab.idle_max = microseconds)),
+        (
+            "idle_max",
+            Settings { preset: Preset::Autonomous, ..base() }
+                .with_protocol(|axes| axes.worker_mut().expect("workers write").idle_max = microseconds),
+        ),
         ("insertion_latency", base().with(|s| s.lab.insertion_latency = microseconds)),
     ];
     for (name, settings) in cases {

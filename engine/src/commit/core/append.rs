@@ -15,10 +15,9 @@
 //! appended behind a hole, and no hole counts.
 
 use super::acknowledge::Acknowledgments;
-use super::axes::Axes;
 use super::durability::Durability;
 use super::environment::Environment;
-use super::levels::{self, NEVER};
+use super::levels::{self, NEVER, Waits};
 use super::log_writer::LogWriter;
 use super::medium::Medium;
 use super::pending::{DependsOn, Pending, Record, Ticket};
@@ -28,7 +27,7 @@ use super::waiting::Waiting;
 use super::writes::Writes;
 use crate::base::clock::{Nanos, WaitTimer};
 use crate::base::planted::{self, Bug};
-use crate::base::settings::{Durability as Level, Writer};
+use crate::base::settings::{Axes, Durability as Level, Writer, WriterOptions};
 use crate::base::{Csn, Error, ErrorKind, LogId, Result};
 use crate::device::AlignedBuffer;
 use crate::log::{LogGuard, RecordHeader, Reserve, SpaceTicket, record_bytes};
@@ -98,6 +97,7 @@ pub type Preparing<'a> = &'a mut (dyn FnMut() -> bool + Send);
 /// Appends records. See the module's text.
 pub struct Appending {
     pub axes: Axes,
+    pub waits: Waits,
     pub environment: Arc<Environment>,
     pub durability: Arc<Durability>,
     pub acknowledgments: Arc<Acknowledgments>,
@@ -191,7 +191,7 @@ impl Appending {
 
     /// Returns whether a transaction takes a place in the queue.
     pub fn takes_entry(&self, pending: &Pending) -> bool {
-        !pending.waits || self.axes.queues_waiters
+        !pending.waits || self.axes.queues_waiters()
     }
 
     /// Counts a record that was appended.
@@ -269,7 +269,7 @@ impl Appending {
         if !self.medium.is_durable_memory() {
             log.cohort.joined(header.csn, latch);
         }
-        if self.axes.queues_waiters {
+        if self.axes.queues_waiters() {
             self.acknowledgments.push(log.id, header.csn, header.dsn, pending, latch);
         }
     }
@@ -278,9 +278,9 @@ impl Appending {
     /// window short once the block holds `gather_max` records.
     #[inline]
     pub fn count_in_block(&self, log: &LogWriter, latch: &mut LogGuard<'_>) {
-        if self.axes.one_record_a_block {
+        if self.axes.writer == WriterOptions::Committer {
             log.seal_ahead(latch);
-        } else if let Some(most) = self.axes.gather_max
+        } else if let Some(most) = self.axes.gather().most
             && log.count_record(latch) == most
         {
             log.full.notify_all();
@@ -304,7 +304,7 @@ impl Appending {
             _ if required < watermark => {}
             Level::Durable => self.durability.require_watermark(log, required),
             Level::BoundedLoss | Level::Written => {
-                let due = levels::due(durability, ready, ready, &self.axes);
+                let due = levels::due(durability, ready, ready, &self.waits);
                 log.flush_request.require_watermark_later(required, due);
             }
             Level::Lazy => {}
@@ -329,13 +329,13 @@ impl Appending {
         let unsealed = log.log.unsealed_bytes();
         // A committer of level written writes by itself.
         let counts_units = !matches!(level, Level::Lazy | Level::Written);
-        let unit_reached = counts_units && unsealed >= self.axes.flush_unit_bytes;
+        let unit_reached = counts_units && unsealed >= self.axes.flush_unit_bytes();
         // Lazy records alone wait until half a buffer is full.
-        let half = self.axes.flush_unit_bytes.max(log.log.buffer_bytes() / 2);
+        let half = self.axes.flush_unit_bytes().max(log.log.buffer_bytes() / 2);
         if unit_reached || unsealed >= half {
             return ready;
         }
-        levels::due(level, ready, log.last_write_began(), &self.axes)
+        levels::due(level, ready, log.last_write_began(), &self.waits)
     }
 
     /// Queues a transaction without a record.
@@ -525,7 +525,7 @@ impl Appending {
         if self.axes.flushers_write_sealed() {
             log.flush_request.all_sealed(latch);
             self.writes.flushers.of(log).wake_for(levels::NOW);
-        } else if !matches!(self.axes.writer, Writer::Worker | Writer::Collector) {
+        } else if !matches!(self.axes.writer.kind(), Writer::Worker | Writer::Collector) {
             // A worker is at the end of its transaction soon.
             self.writes.flushers.delegate(log, levels::NOW);
         }

@@ -14,10 +14,9 @@
 //! ([`super::log_writer::FlushRequest`]): until then, recovery would discard the commit. A waiter,
 //! at any level, causes the writes that it needs (rule 5, I14).
 
-use super::axes::Axes;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
-use crate::base::settings::Durability;
+use crate::base::settings::{Axes, Durability, Settings};
 use std::time::Duration;
 
 /// No write is due.
@@ -34,20 +33,36 @@ pub fn after(moment: Nanos, by: Duration) -> Nanos {
     Nanos(moment.0.saturating_add(u64::try_from(by.as_nanos()).unwrap_or(u64::MAX)))
 }
 
+/// The times that a record may wait that no thread waits for.
+#[derive(Clone, Copy, Debug)]
+pub struct Waits {
+    /// `interval` is a window that the first record after a write opens.
+    is_window: bool,
+    /// Between two writes of a log.
+    interval: Duration,
+    loss_window: Duration,
+}
+
+impl Waits {
+    pub fn new(axes: &Axes, settings: &Settings) -> Waits {
+        let (is_window, interval) = (axes.queues_waiters(), axes.flush_interval);
+        Waits { is_window, interval, loss_window: settings.loss_window }
+    }
+}
+
 /// When a record that was ready at `ready` is due, in a log whose last write began at `last_write`.
 ///
 /// The interval does not follow the device: a write costs 15 to 25 us of processor time, whatever
 /// the device takes. Measured with two busy threads, writes every 50 us to a device of 15 us took
 /// a fifth of the throughput. A slow device groups by itself: a log has one write in flight.
-pub fn due(level: Durability, ready: Nanos, last_write: Nanos, axes: &Axes) -> Nanos {
+pub fn due(level: Durability, ready: Nanos, last_write: Nanos, waits: &Waits) -> Nanos {
+    let Waits { is_window, interval, loss_window } = *waits;
     match level {
-        Durability::Durable if axes.window_after_arrival => after(ready, axes.flush_interval),
-        Durability::Durable => ready.max(after(last_write, axes.flush_interval)),
+        Durability::Durable if is_window => after(ready, interval),
+        Durability::Durable => ready.max(after(last_write, interval)),
         // The last quarter is for the write itself.
         Durability::BoundedLoss if planted::is(Bug::BoundedLossNeverDue) => NEVER,
-        Durability::BoundedLoss | Durability::Written => {
-            after(ready, axes.loss_window - axes.loss_window / 4)
-        }
+        Durability::BoundedLoss | Durability::Written => after(ready, loss_window - loss_window / 4),
         Durability::Lazy => NEVER,
     }
 }

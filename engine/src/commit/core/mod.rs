@@ -14,7 +14,6 @@
 //!
 //! Items are `pub` for the rest of the commit layer; the module is private to it.
 
-pub mod axes;
 pub mod dice;
 pub mod poison;
 pub mod metrics;

@@ -1,13 +1,12 @@
-//! The trait that every page of a protocol implements, and what it chooses.
+//! The trait that every page of a protocol implements.
 
-use super::axes::Axes;
 use super::log_writer::LogWriter;
 use super::medium::Medium;
 use super::pending::Ticket;
 use super::sharing::Sharing;
 use super::writes::Writes;
 use crate::base::clock::Nanos;
-use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::settings::Axes;
 use crate::base::{Csn, LogId, Result};
 use std::sync::Arc;
 
@@ -35,14 +34,6 @@ pub trait Protocol: Send + Sync {
 
     /// The worker of `log` is about to give up its processor.
     fn yields(&self, _log: LogId) {}
-}
-
-/// The point on the axes that a page implements.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Choices {
-    pub layout: Layout,
-    pub writer: Writer,
-    pub acknowledger: Acknowledger,
 }
 
 /// The components that a page is built from.

@@ -4,14 +4,13 @@
 //! log requires W to pass it, or because its worker left writes in flight.
 
 use super::acknowledge::GRACE;
-use super::axes::Axes;
 use super::durability::Durability;
 use super::levels::{self, NEVER, NOW, PACE};
 use super::log_writer::LogWriter;
 use crate::base::Csn;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::scale::SCALE;
-use crate::base::settings::Writer;
+use crate::base::settings::{Axes, Writer, WriterOptions};
 use crate::sync::thread;
 use std::sync::Arc;
 
@@ -30,9 +29,11 @@ pub struct Schedule {
 
 impl Schedule {
     pub fn new(axes: &Axes, clock: Clock, durability: Arc<Durability>) -> Schedule {
-        let max_leader_waiters = match axes.delegates_when_crowded {
-            true => LEADER_WAITERS_MAX * thread::processors(),
-            false => usize::MAX,
+        let max_leader_waiters = match axes.writer {
+            WriterOptions::Leader { delegates_when_crowded: true, .. } => {
+                LEADER_WAITERS_MAX * thread::processors()
+            }
+            _ => usize::MAX,
         };
         Schedule { axes: *axes, clock, durability, max_leader_waiters }
     }
@@ -46,7 +47,7 @@ impl Schedule {
     /// next block: while a leader writes there is nothing to decide, and a full block waits for no
     /// commit.
     pub fn cohort_expected_until(&self, log: &LogWriter) -> Option<Nanos> {
-        let enough = self.axes.gather_max.is_some_and(|most| log.counted_records() >= most);
+        let enough = self.axes.gather().most.is_some_and(|most| log.counted_records() >= most);
         if log.has_leader() || log.has_sealed() || enough {
             return None;
         }
@@ -63,7 +64,7 @@ impl Schedule {
         let reap = if log.in_flight() > 0 { levels::after(log.last_write_began(), GRACE) } else { NEVER };
         let mut due = self.write_due(log, required).min(reap);
         // Where committers only sleep, it is the flusher that waits for the cohort.
-        if due != NEVER && self.axes.await_cohort && self.delegates_to_flusher(log) {
+        if due != NEVER && self.axes.awaits_cohort() && self.delegates_to_flusher(log) {
             due = due.max(self.cohort_expected_until(log).unwrap_or(NOW));
         }
         due
@@ -78,7 +79,8 @@ impl Schedule {
         }
         let is_full = self.axes.flushers_write_sealed() && log.has_sealed();
         let mut due = if is_full { NOW } else { log.flush_request.due() };
-        if matches!(self.axes.writer, Writer::Worker | Writer::Collector) && due != NOW && due != NEVER {
+        if matches!(self.axes.writer.kind(), Writer::Worker | Writer::Collector) && due != NOW && due != NEVER
+        {
             due = levels::after(due, GRACE);
         }
         if required.is_some_and(|csn| self.durability.watermark.holds_back(log.id, csn)) {

@@ -8,13 +8,12 @@
 //! to yield as well would only let other processes keep it waiting.
 
 use super::acknowledge::Acknowledgments;
-use super::axes::Axes;
 use super::dice::dice;
 use super::environment::Environment;
 use super::protocol::Protocol;
 use crate::base::LogId;
 use crate::base::clock::Nanos;
-use crate::base::settings::{Acknowledger, Writer};
+use crate::base::settings::{Acknowledger, Axes, Writer};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::thread;
 use std::cell::{Cell, RefCell};
@@ -66,10 +65,10 @@ impl Workers {
     /// Acknowledges for the group of `log`, if this is a transaction after which its worker does
     /// that.
     pub fn acknowledge(&self, acknowledgments: &Acknowledgments, axes: &Axes, log: LogId) {
-        if axes.acknowledger != Acknowledger::Workers || axes.writer == Writer::Memory {
+        if axes.acknowledger.kind() != Acknowledger::Workers || axes.writer.kind() == Writer::Memory {
             return;
         }
-        let odds = match axes.acknowledgment_odds {
+        let odds = match axes.acknowledgment().odds {
             0 => self.attach().max(1).ilog2().max(1),
             set => set,
         };

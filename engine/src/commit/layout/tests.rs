@@ -1,6 +1,7 @@
 //! Unit tests of `layout`.
 
 use super::*;
+use crate::base::settings::{Layout, Preset};
 
 #[test]
 fn there_are_as_many_logs_as_the_layout_or_the_setting_says() {
@@ -12,10 +13,20 @@ fn there_are_as_many_logs_as_the_layout_or_the_setting_says() {
     assert_eq!(count(Preset::Restricted, 0), 3);
     assert_eq!(log_count(&base(Preset::Restricted, 0), 2), 2, "a restricted log is one of several");
     assert_eq!(log_count(&base(Preset::Auto, 0), 2), 1);
-    let by_page = base(Preset::Auto, 0).with(|s| s.lab.layout = Some(Layout::ByPage));
+    let by_page = base(Preset::Auto, 0).with_protocol(|axes| axes.set_layout(Layout::ByPage));
     assert_eq!((log_count(&by_page, 6), log_count(&by_page, 1)), (6, 2));
-    assert_eq!(log_count(&base(Preset::Restricted, 0).with(|s| s.lab.threads_per_log = 4), 6), 2);
-    assert_eq!(log_count(&base(Preset::Group, 0).with(|s| s.lab.layout = Some(Layout::PerThread)), 6), 6);
+    assert_eq!(
+        log_count(
+            &base(Preset::Restricted, 0)
+                .with_protocol(|axes| *axes.threads_mut().expect("threads share logs") = 4),
+            6
+        ),
+        2
+    );
+    assert_eq!(
+        log_count(&base(Preset::Group, 0).with_protocol(|axes| axes.set_layout(Layout::PerThread)), 6),
+        6
+    );
     let many = Settings { preset: Preset::Autonomous, ..Settings::default() };
     assert_eq!(log_count(&many, 256), 60, "no more than the log has segments for");
     let chosen = Settings { logs: log_count(&many, 256), ..many };

@@ -16,17 +16,22 @@
 
 use super::Lead;
 use crate::base::clock::Nanos;
-use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::settings::{Axes, Gather, LayoutOptions, THREADS_PER_LOG, WriterOptions};
 use crate::base::{Csn, Result};
 use crate::commit::core::levels::NOW;
 use crate::commit::core::log_writer::LogWriter;
 use crate::commit::core::pending::Ticket;
-use crate::commit::core::protocol::{Choices, Parts, Protocol};
+use crate::commit::core::protocol::{Parts, Protocol};
 use crate::commit::core::writes::Writes;
 use std::sync::Arc;
+use std::time::Duration;
 
-pub const CHOICES: Choices =
-    Choices { layout: Layout::ThreadsPerLog, writer: Writer::Leader, acknowledger: Acknowledger::Leader };
+pub const AXES: Axes = Axes {
+    layout: LayoutOptions::ThreadsPerLog { threads: THREADS_PER_LOG, in_a_row: false },
+    writer: WriterOptions::Leader { gather: Gather::NONE, delegates_when_crowded: true },
+    flush_interval: Duration::from_micros(300),
+    ..Axes::COMMON
+};
 
 /// See the module's text.
 pub struct Auto {

@@ -26,7 +26,7 @@
 //!
 //! **After**: *Milliscale: Fast Commit on Low-Latency Object Storage*, 2026.
 //!
-//! **Here**: *k* threads share one log (`threads_per_log`, default 2), whose buffers grow with *k*
+//! **Here**: *k* threads share one log (2 by default), whose buffers grow with *k*
 //! (512 KiB a thread). So there are fewer and fuller writes than with a log for each thread. Each
 //! log has a flusher thread of its own, which writes when a buffer is full, `flush_interval` (1 ms)
 //! after its last write, or when a committer waits. Committers sleep. There are at least two logs,
@@ -44,24 +44,30 @@
 //! by the same rule.
 
 use crate::base::clock::Nanos;
-use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::settings::{AcknowledgerOptions, Axes, LayoutOptions, THREADS_PER_LOG, WriterOptions};
 use crate::base::{Csn, Result};
 use crate::commit::core::levels::NOW;
 use crate::commit::core::log_writer::LogWriter;
 use crate::commit::core::pending::Ticket;
-use crate::commit::core::protocol::{Choices, Protocol};
+use crate::commit::core::protocol::Protocol;
 use crate::commit::core::writes::Writes;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Of `pipelined`.
-pub const PIPELINED: Choices =
-    Choices { layout: Layout::One, writer: Writer::Background, acknowledger: Acknowledger::Background };
+pub const PIPELINED: Axes = Axes {
+    writer: WriterOptions::Background { queues_waiters: false },
+    acknowledger: AcknowledgerOptions::Background,
+    ..Axes::COMMON
+};
 
 /// Of `restricted`.
-pub const RESTRICTED: Choices = Choices {
-    layout: Layout::ThreadsPerLog,
-    writer: Writer::FlusherPerLog,
-    acknowledger: Acknowledger::Leader,
+pub const RESTRICTED: Axes = Axes {
+    layout: LayoutOptions::ThreadsPerLog { threads: THREADS_PER_LOG, in_a_row: true },
+    writer: WriterOptions::FlusherPerLog,
+    flush_interval: Duration::from_millis(1),
+    flush_unit_bytes: None,
+    ..Axes::COMMON
 };
 
 /// See the module's text.

@@ -28,17 +28,17 @@
 
 use super::Lead;
 use crate::base::clock::Nanos;
-use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::settings::Axes;
 use crate::base::{Csn, Result};
 use crate::commit::core::levels::NOW;
 use crate::commit::core::log_writer::LogWriter;
 use crate::commit::core::pending::Ticket;
-use crate::commit::core::protocol::{Choices, Parts, Protocol};
+use crate::commit::core::protocol::{Parts, Protocol};
 use crate::commit::core::writes::Writes;
 use std::sync::Arc;
 
-pub const CHOICES: Choices =
-    Choices { layout: Layout::One, writer: Writer::Leader, acknowledger: Acknowledger::Leader };
+/// One log, which leaders write and acknowledge.
+pub const AXES: Axes = Axes::COMMON;
 
 /// See the module's text.
 pub struct Group {

@@ -1,8 +1,8 @@
 //! The part that protocols with leaders share: a committer leads, follows, or waits for its cohort.
 
 use crate::base::clock::Nanos;
+use crate::base::settings::{Axes, Gather};
 use crate::base::{Csn, Result};
-use crate::commit::core::axes::{Axes, Gather};
 use crate::commit::core::levels;
 use crate::commit::core::log_writer::LogWriter;
 use crate::commit::core::pending::Ticket;
@@ -12,15 +12,13 @@ use std::sync::Arc;
 /// See the module's text.
 pub struct Lead {
     writes: Arc<Writes>,
-    gather: Option<Gather>,
-    gather_max: Option<u32>,
+    gather: Gather,
     await_cohort: bool,
 }
 
 impl Lead {
     pub fn new(writes: Arc<Writes>, axes: &Axes) -> Lead {
-        let Axes { gather, gather_max, await_cohort, .. } = *axes;
-        Lead { writes, gather, gather_max, await_cohort }
+        Lead { writes, gather: axes.gather(), await_cohort: axes.awaits_cohort() }
     }
 
     /// Waits until the record of `ticket` is durable. A committer that has just appended it waits
@@ -73,26 +71,26 @@ impl Lead {
         if csn <= log.log.durable_csn() {
             return true;
         }
-        if let Some(gather) = self.gather {
-            self.gather_followers(log, gather);
+        if !self.gather.window.is_zero() {
+            self.gather_followers(log);
         }
         self.writes.write_as_leader(&leader, &self.writes.environment.metrics.leader_flushes)
     }
 
     /// Gives followers time to arrive, if there are any.
-    fn gather_followers(&self, log: &LogWriter, gather: Gather) {
+    fn gather_followers(&self, log: &LogWriter) {
+        let Gather { window, siblings, most } = self.gather;
         let environment = &self.writes.environment;
         // Threads that commit as well, or were just released, are not in progress, but they count.
         let others = (environment.hooks.in_progress)().saturating_add(log.cohort.others());
-        if others < gather.siblings {
+        if others < siblings {
             return;
         }
-        let until = levels::after(environment.clock.now(), gather.window);
+        let until = levels::after(environment.clock.now(), window);
         loop {
             let full = log.full.ticket();
             let left = until.since(environment.clock.now());
-            let enough =
-                self.gather_max.is_some_and(|most| log.counted_records() >= most) || log.has_sealed();
+            let enough = most.is_some_and(|most| log.counted_records() >= most) || log.has_sealed();
             if left.is_zero() || enough || environment.poison.is_raised() {
                 return;
             }

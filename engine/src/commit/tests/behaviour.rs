@@ -280,10 +280,10 @@ fn a_future_is_woken_when_its_transaction_is_committed() {
 
 #[test]
 fn a_leader_gathers_until_there_are_enough_and_not_alone() {
-    let gather = settings(Preset::Group).with(|s| {
-        s.lab.gather_window = Duration::from_secs(1);
-        s.lab.gather_siblings = 2;
-        s.lab.gather_max = 3;
+    let gather = settings(Preset::Group).with_protocol(|axes| {
+        axes.gather_mut().expect("leaders gather").window = Duration::from_secs(1);
+        axes.gather_mut().expect("leaders gather").siblings = 2;
+        axes.gather_mut().expect("leaders gather").most = Some(3);
     });
     let hooks = Hooks { in_progress: Box::new(|| 1), ..Hooks::default() };
     // The clock stands still, so a leader that gathers alone would never write.
@@ -353,7 +353,7 @@ fn queued_opens_a_window_with_the_first_arrival() {
     let clock = Clock::manual();
     clock.advance(Duration::from_secs(1));
     let settings = settings(Preset::Queued);
-    let window = settings.flush_interval();
+    let window = Axes::of(&settings).flush_interval;
     let world = World::with_clock(settings, Hooks::default(), clock);
     std::thread::scope(|scope| {
         let committer = scope.spawn(|| world.blocking(0, Csn::ZERO).expect("commits"));
@@ -373,7 +373,7 @@ fn queued_opens_a_window_with_the_first_arrival() {
 #[test]
 fn queued_writes_no_more_often_than_its_interval() {
     let interval = Duration::from_millis(20);
-    let settings = settings(Preset::Queued).with(|s| s.lab.flush_interval = Some(interval));
+    let settings = settings(Preset::Queued).with_protocol(|axes| axes.flush_interval = interval);
     let world = World::with(settings, Hooks::default());
     let start = std::time::Instant::now();
     for _ in 0..5 {
@@ -388,9 +388,9 @@ fn queued_writes_no_more_often_than_its_interval() {
 
 #[test]
 fn workers_acknowledge_their_group_and_the_flusher_the_rest() {
-    let settings = Settings { logs: 3, ..settings(Preset::Autonomous) }.with(|s| {
-        s.lab.acknowledger = Some(Acknowledger::Workers);
-        s.lab.acknowledgment_group = 2;
+    let settings = Settings { logs: 3, ..settings(Preset::Autonomous) }.with_protocol(|axes| {
+        axes.set_acknowledger(Acknowledger::Workers);
+        axes.acknowledgment_mut().expect("workers acknowledge").group = 2;
     });
     let clock = Clock::manual();
     clock.advance(Duration::from_millis(1));
@@ -412,7 +412,7 @@ fn workers_acknowledge_their_group_and_the_flusher_the_rest() {
 #[test]
 fn a_full_queue_is_emptied_by_the_committer_that_finds_it_full() {
     let mut points = all();
-    points.retain(|settings| Axes::of(settings).acknowledger != Acknowledger::Leader);
+    points.retain(|settings| Axes::of(settings).acknowledger.kind() != Acknowledger::Leader);
     assert!(points.len() >= 4);
     for settings in points {
         let settings = settings.with(|s| s.lab.queue_entries = 1024);
@@ -456,7 +456,7 @@ fn trying_for_a_lead_that_is_taken_does_not_release_it() {
 #[test]
 fn a_later_block_that_completes_first_acknowledges_nothing() {
     let world = World::with(
-        settings(Preset::Autonomous).with(|s| s.lab.acknowledger = Some(Acknowledger::Leader)),
+        settings(Preset::Autonomous).with_protocol(|axes| axes.set_acknowledger(Acknowledger::Leader)),
         Hooks::default(),
     );
     world.disk.complete_in_reverse();
@@ -581,11 +581,12 @@ fn cost_of_an_asynchronous_commit() {
 
 #[test]
 fn a_shared_flush_serves_and_fails_all_its_logs() {
-    let settings = Settings { preset: Preset::Autonomous, logs: 4, ..Settings::default() }.with(|s| {
-        s.lab.writer = Some(Writer::Background);
-        s.lab.shared_flush = Some(true);
-        s.lab.flush_interval = Some(Duration::ZERO);
-    });
+    let settings =
+        Settings { preset: Preset::Autonomous, logs: 4, ..Settings::default() }.with_protocol(|axes| {
+            axes.set_writer(Writer::Background);
+            axes.shared_flush = Some(true);
+            axes.flush_interval = Duration::ZERO;
+        });
     let world = World::with(settings.clone(), Hooks::default());
     let in_each = |world: &World| {
         (0..4)

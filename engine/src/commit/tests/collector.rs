@@ -4,10 +4,10 @@ use super::*;
 
 fn settings() -> Settings {
     Settings { logs: 3, ..super::settings(Preset::Autonomous) }.with(|s| {
-        s.lab.writer = Some(Writer::Collector);
-        s.lab.acknowledger = Some(Acknowledger::Leader);
+        s.protocol_mut().set_writer(Writer::Collector);
+        s.protocol_mut().set_acknowledger(Acknowledger::Leader);
         s.lab.flush_unit_bytes = 4096;
-        s.lab.flush_interval = Some(Duration::from_secs(1));
+        s.protocol_mut().flush_interval = Duration::from_secs(1);
     })
 }
 

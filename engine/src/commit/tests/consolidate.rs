@@ -6,7 +6,7 @@ use std::thread::{ScopedJoinHandle, scope};
 const MEMBERS: usize = 3;
 
 fn in_groups(preset: Preset) -> Settings {
-    Settings { logs: 1, ..settings(preset) }.with(|s| s.lab.append = Append::Consolidated)
+    Settings { logs: 1, ..settings(preset) }.with_protocol(|axes| axes.append = Append::Consolidated)
 }
 
 fn waiting(world: &World) -> usize {

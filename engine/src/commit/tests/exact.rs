@@ -12,7 +12,7 @@ fn world(logs: usize) -> World {
 
 fn world_by(rule: Dependency, logs: usize) -> World {
     World::with(
-        Settings { logs, ..settings(Preset::Autonomous) }.with(|s| s.lab.dependency = Some(rule)),
+        Settings { logs, ..settings(Preset::Autonomous) }.with_protocol(|axes| axes.dependency = Some(rule)),
         Hooks::default(),
     )
 }

@@ -87,7 +87,7 @@ fn a_panic_in_a_write_wakes_the_waiters_behind_it() {
 /// A dying device: one write has failed, another never ends.
 #[test]
 fn a_hanging_write_beside_a_failed_one_does_not_block_close() {
-    let background = |preset| settings(preset).with(|s| s.lab.writer = Some(Writer::Background));
+    let background = |preset| settings(preset).with_protocol(|axes| axes.set_writer(Writer::Background));
     let worker = settings(Preset::Autonomous);
     for settings in [background(Preset::Group), background(Preset::Autonomous), worker] {
         let what = format!("{settings:?}");
@@ -139,9 +139,9 @@ fn flush_that_failed_does_not_hang(shared_flush: bool, panics: bool) {
     let settings =
         Settings { write_deadline: Duration::from_secs(1), logs: 4, ..settings(Preset::Autonomous) }.with(
             |s| {
-                s.lab.writer = Some(Writer::Background);
-                s.lab.shared_flush = Some(shared_flush);
-                s.lab.flush_interval = Some(Duration::ZERO);
+                s.protocol_mut().set_writer(Writer::Background);
+                s.protocol_mut().shared_flush = Some(shared_flush);
+                s.protocol_mut().flush_interval = Duration::ZERO;
             },
         );
     let world = World::with(settings, Hooks::default());

@@ -42,7 +42,7 @@ fn held_up_by_the_disk() -> Vec<Settings> {
 /// did not call the transaction's waker.
 #[test]
 fn a_waker_is_called_by_the_late_acknowledger() {
-    let settings = settings(Preset::Autonomous).with(|s| s.lab.dependency = Some(Dependency::Dsn));
+    let settings = settings(Preset::Autonomous).with_protocol(|axes| axes.dependency = Some(Dependency::Dsn));
     let world = World::with(settings, Hooks::default());
     let core = &world.commit;
     let leads: Vec<_> = core

@@ -7,7 +7,7 @@ use crate::base::settings::IdleLogs;
 #[test]
 fn a_stricter_rule_waits_for_unrelated_commits() {
     for (dependency, waits) in [(Dependency::Dsn, false), (Dependency::Csn, true)] {
-        let settings = settings(Preset::Autonomous).with(|s| s.lab.dependency = Some(dependency));
+        let settings = settings(Preset::Autonomous).with_protocol(|axes| axes.dependency = Some(dependency));
         let world = World::with(settings, Hooks::default());
         let straggler = world.asynchronous(1, Csn::ZERO, Durability::Lazy).expect("pre-commits");
         let ticket = world.blocking(0, Csn::ZERO).expect("commits");
@@ -21,7 +21,7 @@ fn a_stricter_rule_waits_for_unrelated_commits() {
 /// held up, and falsely so.
 fn waits_of(dependency: Dependency, read: bool) -> (u64, u64) {
     let settings = settings(Preset::Autonomous).with(|s| {
-        s.lab.dependency = Some(dependency);
+        s.protocol_mut().dependency = Some(dependency);
         s.lab.count_false_waits = true;
     });
     let world = World::with(settings, Hooks::default());
@@ -53,7 +53,8 @@ fn a_wait_for_unrelated_commits_alone_is_false() {
 /// else waits were counted as false.
 #[test]
 fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
-    let settings = settings(Preset::Autonomous).with(|s| s.lab.dependency = Some(Dependency::Exact));
+    let settings =
+        settings(Preset::Autonomous).with_protocol(|axes| axes.dependency = Some(Dependency::Exact));
     let world = World::with(settings, Hooks::default());
     let (core, metrics) = (&world.commit, world.commit.inspect().metrics());
     let pending = world.pending(Csn::ZERO, Durability::Durable, true);
@@ -68,9 +69,9 @@ fn a_wait_that_is_over_when_it_is_looked_into_is_not_false() {
 /// and the number of barriers.
 fn beside_an_idle_log(idle_logs: IdleLogs) -> (Duration, u64) {
     let dependency = Some(Dependency::Gsn);
-    let settings = settings(Preset::Autonomous).with(|s| {
-        s.lab.dependency = dependency;
-        s.lab.idle_logs = idle_logs;
+    let settings = settings(Preset::Autonomous).with_protocol(|axes| {
+        axes.dependency = dependency;
+        axes.idle_logs = idle_logs;
     });
     let world = World::with(settings, Hooks::default());
     let committed = || world.commit.inspect().metrics().committed_writers.get();
@@ -98,9 +99,9 @@ fn an_idle_log_holds_up_queued_commits_without_barriers() {
 /// The commit of the log that was idle waits itself, because the other log is behind it.
 #[test]
 fn the_next_commit_of_an_idle_log_releases_the_others() {
-    let settings = settings(Preset::Autonomous).with(|s| {
-        s.lab.dependency = Some(Dependency::Gsn);
-        s.lab.idle_logs = IdleLogs::Hold;
+    let settings = settings(Preset::Autonomous).with_protocol(|axes| {
+        axes.dependency = Some(Dependency::Gsn);
+        axes.idle_logs = IdleLogs::Hold;
     });
     let world = World::with(settings, Hooks::default());
     let first = world.asynchronous(1, Csn::ZERO, Durability::Durable).expect("pre-commits");
@@ -116,7 +117,7 @@ fn the_next_commit_of_an_idle_log_releases_the_others() {
 #[test]
 fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
     let settings = settings(Preset::Autonomous).with(|s| {
-        s.lab.dependency = Some(Dependency::Csn);
+        s.protocol_mut().dependency = Some(Dependency::Csn);
         s.lab.count_false_waits = true;
     });
     let world = World::with(settings, Hooks::default());
@@ -141,8 +142,8 @@ fn each_transaction_of_a_queue_is_counted_once_as_held_up() {
 fn a_bounded_loss_commit_is_not_held_up_by_a_lazy_one() {
     for dependency in Dependency::ALL {
         for preset in [Preset::Autonomous, Preset::Restricted, Preset::Passive] {
-            let chosen =
-                Settings { logs: 2, ..settings(preset) }.with(|s| s.lab.dependency = Some(dependency));
+            let chosen = Settings { logs: 2, ..settings(preset) }
+                .with_protocol(|axes| axes.dependency = Some(dependency));
             if presets::check(&chosen, 2).is_err() {
                 continue;
             }
@@ -181,7 +182,7 @@ fn successive_bounded_loss_commits_are_written_together() {
     for dependency in [Dependency::Dsn, Dependency::Csn, Dependency::Exact] {
         let loss_window = Duration::from_millis(80);
         let chosen = Settings { loss_window, logs: 2, ..settings(Preset::Autonomous) }
-            .with(|s| s.lab.dependency = Some(dependency));
+            .with_protocol(|axes| axes.dependency = Some(dependency));
         let world = World::with(chosen, Hooks::default());
         // Others come while it writes.
         world.disk.set_delay(Duration::from_millis(1));

@@ -36,7 +36,10 @@ use super::*;
 use crate::base::checksum::crc;
 use crate::base::clock::{Clock, Nanos, WaitTimer};
 use crate::base::depth::spread;
-use crate::base::settings::{Acknowledger, Append, Dependency, Durability, Preset, Queue, Writer};
+use crate::base::settings::{
+    Acknowledger, AcknowledgerOptions, AcknowledgmentOptions, Append, Dependency, Durability, Preset, Queue,
+    WorkerOptions, Writer, WriterOptions,
+};
 use crate::base::{Csn, Epoch, ErrorKind, Gsn, SegmentId};
 use crate::device::Storage;
 use crate::log::memory::LogMemory;
@@ -66,56 +69,71 @@ pub fn settings(preset: Preset) -> Settings {
     let several = matches!(preset, Preset::Autonomous | Preset::Restricted);
     // A scheduler that explores has no time that passes.
     let flush_interval = cfg!(feature = "shuttle").then_some(Duration::ZERO);
-    Settings { preset, logs: if several { 2 } else { 1 }, ..Settings::default() }
-        .with(|s| s.lab.flush_interval = flush_interval)
+    Settings { preset, logs: if several { 2 } else { 1 }, ..Settings::default() }.with_protocol(|axes| {
+        let interval = axes.flush_interval;
+        axes.flush_interval = flush_interval.unwrap_or(interval);
+    })
 }
+
+/// Each worker acknowledges for its own log.
+const ALONE: AcknowledgerOptions =
+    AcknowledgerOptions::Workers(AcknowledgmentOptions { group: 1, ..AcknowledgmentOptions::DEFAULT });
 
 /// Every preset that writes, and points between them: each writer, acknowledger, rule and queue is
 /// in it. For mapped memory see `passive`.
 pub fn all() -> Vec<Settings> {
     let writes = |preset: &Preset| *preset != Preset::Passive;
     let mut all: Vec<_> = Preset::ALL.into_iter().filter(writes).map(settings).collect();
-    let worker = settings(Preset::Autonomous);
-    let (csn, exact) = (Some(Dependency::Csn), Some(Dependency::Exact));
-    let workers = Some(Acknowledger::Workers);
+    let of = |preset, change: fn(&mut Axes)| settings(preset).with_protocol(change);
+    let worker = |change: fn(&mut Axes, &mut WorkerOptions)| {
+        settings(Preset::Autonomous).with_protocol(|axes| {
+            let mut options = WorkerOptions::DEFAULT;
+            change(axes, &mut options);
+            axes.writer = WriterOptions::Worker(options);
+        })
+    };
     all.extend([
-        worker.clone(),
-        settings(Preset::Group).with(|s| s.lab.gather_max = 1),
-        settings(Preset::Pipelined).with(|s| s.lab.queue = Some(Queue::Latched)),
-        settings(Preset::Pipelined).with(|s| s.lab.append = Append::Consolidated),
-        settings(Preset::Group).with(|s| s.lab.acknowledger = Some(Acknowledger::Background)),
-        settings(Preset::Autonomous).with(|s| (s.lab.dependency, s.lab.writer) = (csn, Some(Writer::Leader))),
-        settings(Preset::Autonomous).with(|s| {
-            (s.lab.writer, s.lab.acknowledger) = (Some(Writer::Leader), Some(Acknowledger::Leader))
+        of(Preset::Group, |axes| axes.gather_mut().expect("leaders gather").most = Some(1)),
+        of(Preset::Pipelined, |axes| axes.queue = Queue::Latched),
+        of(Preset::Pipelined, |axes| axes.append = Append::Consolidated),
+        of(Preset::Group, |axes| axes.set_acknowledger(Acknowledger::Background)),
+        of(Preset::Autonomous, |axes| {
+            axes.set_writer(Writer::Leader);
+            axes.dependency = Some(Dependency::Csn);
         }),
-        worker
-            .clone()
-            .with(|s| (s.lab.dependency, s.lab.acknowledger, s.lab.acknowledgment_group) = (csn, workers, 1)),
-        worker.clone().with(|s| {
-            (s.lab.acknowledger, s.lab.queue, s.lab.writes_in_flight) = (workers, Some(Queue::Latched), 3)
+        of(Preset::Autonomous, |axes| {
+            axes.set_writer(Writer::Leader);
+            axes.set_acknowledger(Acknowledger::Leader);
         }),
-        worker.clone().with(|s| {
-            (s.lab.acknowledger, s.lab.acknowledgment_odds, s.lab.stealing_group, s.lab.idle_max) =
-                (workers, 3, Some(2), Duration::ZERO)
+        worker(|axes, _| {
+            axes.dependency = Some(Dependency::Csn);
+            axes.acknowledger = ALONE;
         }),
-        settings(Preset::Autonomous).with(|s| {
-            (s.lab.writer, s.lab.acknowledger) = (Some(Writer::Collector), Some(Acknowledger::Leader))
+        worker(|axes, options| (axes.queue, options.writes_in_flight) = (Queue::Latched, 3)),
+        worker(|axes, options| {
+            axes.acknowledger = AcknowledgerOptions::Workers(AcknowledgmentOptions { group: 2, odds: 3 });
+            (options.stealing_group, options.idle_max) = (Some(2), Duration::ZERO);
         }),
-        settings(Preset::Restricted).with(|s| s.lab.dependency = csn),
-        worker.clone().with(|s| (s.lab.stealing_group, s.lab.flush_unit_bytes) = (Some(2), 4096)),
-        worker.clone().with(|s| (s.lab.dependency, s.lab.stealing_group) = (exact, Some(2))),
-        settings(Preset::Autonomous).with(|s| s.lab.dependency = exact),
-        settings(Preset::Pipelined).with(|s| s.lab.dependency = exact),
-        settings(Preset::Autonomous).with(|s| s.lab.dependency = Some(Dependency::Gsn)),
-        settings(Preset::Restricted).with(|s| s.lab.dependency = Some(Dependency::Gsn)),
-        worker.clone().with(|s| (s.lab.dependency, s.lab.acknowledger) = (Some(Dependency::GsnRfa), workers)),
-        worker.clone().with(|s| {
-            (s.lab.dependency, s.lab.acknowledger, s.lab.acknowledgment_group) = (exact, workers, 1)
+        of(Preset::Autonomous, |axes| {
+            axes.set_writer(Writer::Collector);
+            axes.set_acknowledger(Acknowledger::Leader);
         }),
-        settings(Preset::Autonomous)
-            .with(|s| (s.lab.writer, s.lab.acknowledger) = (Some(Writer::Background), workers)),
-        settings(Preset::Autonomous)
-            .with(|s| (s.lab.writer, s.lab.shared_flush) = (Some(Writer::Background), Some(true))),
+        of(Preset::Restricted, |axes| axes.dependency = Some(Dependency::Csn)),
+        worker(|_, options| options.stealing_group = Some(2)).with(|s| s.lab.flush_unit_bytes = 4096),
+        worker(|axes, options| {
+            (axes.dependency, options.stealing_group) = (Some(Dependency::Exact), Some(2));
+        }),
+        of(Preset::Autonomous, |axes| axes.dependency = Some(Dependency::Exact)),
+        of(Preset::Pipelined, |axes| axes.dependency = Some(Dependency::Exact)),
+        of(Preset::Autonomous, |axes| axes.dependency = Some(Dependency::Gsn)),
+        of(Preset::Restricted, |axes| axes.dependency = Some(Dependency::Gsn)),
+        of(Preset::Autonomous, |axes| axes.dependency = Some(Dependency::GsnRfa)),
+        worker(|axes, _| (axes.dependency, axes.acknowledger) = (Some(Dependency::Exact), ALONE)),
+        of(Preset::Autonomous, |axes| axes.set_writer(Writer::Background)),
+        of(Preset::Autonomous, |axes| {
+            axes.set_writer(Writer::Background);
+            axes.shared_flush = Some(true);
+        }),
     ]);
     for settings in &all {
         settings.validate().expect("a point on the axes");
@@ -175,7 +193,7 @@ impl World {
                     id,
                     DATABASE,
                     Epoch(1),
-                    BufferSize::up_to(settings.log_buffer_bytes(), settings.flush_unit_bytes()),
+                    BufferSize::up_to(settings.log_buffer_bytes(), Axes::of(&settings).flush_unit_bytes()),
                     segments.clone(),
                     Arc::default(),
                 ))

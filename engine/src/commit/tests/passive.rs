@@ -12,7 +12,7 @@ use crate::device::topology::NumaNodes;
 #[test]
 fn a_drained_log_does_not_take_another_logs_clock() {
     let settings = Settings { logs: 2, ..super::settings(Preset::Passive) }
-        .with(|s| s.lab.dependency = Some(Dependency::Gsn));
+        .with_protocol(|axes| axes.dependency = Some(Dependency::Gsn));
     let world = World::with(settings, Hooks::default());
     let core = &world.commit;
     let lazy = |log| world.asynchronous(log, Csn::ZERO, Durability::Lazy).expect("pre-commits");
@@ -77,7 +77,7 @@ fn what_was_committed_before_a_failure_can_be_read_after_it() {
 #[test]
 fn a_fenced_straggler_releases_the_commits_it_held_up() {
     let settings = Settings { logs: 2, ..super::settings(Preset::Passive) }
-        .with(|s| s.lab.dependency = Some(Dependency::Dsn));
+        .with_protocol(|axes| axes.dependency = Some(Dependency::Dsn));
     let world = World::with(settings, Hooks::default());
     let straggler = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
     let held_up = world.asynchronous(1, straggler.csn, Durability::Durable).expect("room");
@@ -94,7 +94,7 @@ fn a_fenced_straggler_releases_the_commits_it_held_up() {
 #[test]
 fn a_block_is_demanded_beside_a_fence() {
     let settings = Settings { logs: 3, ..super::settings(Preset::Passive) }.with(|s| {
-        s.lab.dependency = Some(Dependency::Csn);
+        s.protocol_mut().dependency = Some(Dependency::Csn);
         s.lab.log_buffer_bytes = 64 << 10;
     });
     let mut world = World::with(settings, Hooks::default());
@@ -112,7 +112,7 @@ fn a_block_is_demanded_beside_a_fence() {
 fn a_full_queue_is_emptied_by_a_committer() {
     let settings = super::settings(Preset::Passive).with(|s| {
         s.lab.queue_entries = 1024;
-        s.lab.acknowledger = Some(Acknowledger::Leader);
+        s.protocol_mut().set_acknowledger(Acknowledger::Leader);
     });
     let mut world = World::with(settings, Hooks::default());
     world.body_bytes = 1;
@@ -127,11 +127,10 @@ fn a_full_queue_is_emptied_by_a_committer() {
 }
 
 /// Two logs, each with the records of some pages.
-fn by_page(memory_fence: Option<MemoryFence>) -> World {
-    let layout = Some(Layout::ByPage);
-    let settings = Settings { logs: 2, ..super::settings(Preset::Passive) }.with(|s| {
-        s.lab.layout = layout;
-        s.lab.memory_fence = memory_fence;
+fn by_page(fence: MemoryFence) -> World {
+    let settings = Settings { logs: 2, ..super::settings(Preset::Passive) }.with_protocol(|axes| {
+        axes.set_layout(Layout::ByPage);
+        axes.writer = WriterOptions::Memory { fence };
     });
     World::with(settings, Hooks::default())
 }
@@ -148,13 +147,13 @@ fn records_of_one_transaction_in_two_logs_are_fenced_once() {
         world.commit.waits().finish(ticket, &pending).expect("commits");
         (world.commit.inspect().metrics().fences.get(), world.commit.inspect().metrics().drained.get())
     };
-    assert_eq!(fences(None), (1, 0));
-    assert_eq!(fences(Some(MemoryFence::Latched)), (2, 0));
+    assert_eq!(fences(MemoryFence::Beside), (1, 0));
+    assert_eq!(fences(MemoryFence::Latched), (2, 0));
 }
 
 #[test]
 fn a_fence_holds_latches_only_if_the_settings_say_so() {
-    for (memory_fence, stores_before) in [(None, 2), (Some(MemoryFence::Latched), 1)] {
+    for (memory_fence, stores_before) in [(MemoryFence::Beside, 2), (MemoryFence::Latched, 1)] {
         let world = by_page(memory_fence);
         let pending = world.pending(Csn::ZERO, Durability::Durable, true);
         // Takes the buffers, which stores their entries and fences these.
@@ -166,8 +165,8 @@ fn a_fence_holds_latches_only_if_the_settings_say_so() {
             let logs = &world.commit.durability.logs;
             let are_free = || logs.iter().all(|log| log.log.try_lock().is_some());
             match memory_fence {
-                None => eventually("free latches", are_free),
-                Some(_) => assert!(!are_free()),
+                MemoryFence::Beside => eventually("free latches", are_free),
+                MemoryFence::Latched => assert!(!are_free()),
             }
             go_on.send(()).expect("it waits");
             assert!(committer.join().is_err(), "the planned panic");
@@ -182,8 +181,8 @@ fn a_fence_holds_latches_only_if_the_settings_say_so() {
 fn a_panic_under_the_latch_acknowledges_no_waiter() {
     let mut struck = 0;
     loop {
-        let memory_fence = Some(MemoryFence::Latched);
-        let settings = super::settings(Preset::Passive).with(|s| s.lab.memory_fence = memory_fence);
+        let settings = super::settings(Preset::Passive)
+            .with_protocol(|axes| axes.writer = WriterOptions::Memory { fence: MemoryFence::Latched });
         let world = World::with(settings, Hooks::default());
         let mapped = world.mapped.as_ref().expect("in mapped memory");
         let (reached, go_on) = mapped.panic_later(struck);

@@ -38,7 +38,7 @@ impl Explored {
             world.body_bytes = 26_000;
         }
         let exactly =
-            matches!(settings.lab.dependency, Some(Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa));
+            matches!(Axes::of(&settings).rule(), Dependency::Exact | Dependency::Gsn | Dependency::GsnRfa);
         Explored {
             world,
             met: std::sync::Mutex::default(),
@@ -129,9 +129,10 @@ fn small(settings: Settings) -> Settings {
 
 fn points() -> Vec<Settings> {
     let mut points = all();
-    let rule = |dependency, settings| settings.with(|s| s.lab.dependency = Some(dependency));
-    let by_page =
-        |preset| Settings { logs: 2, ..settings(preset) }.with(|s| s.lab.layout = Some(Layout::ByPage));
+    let rule = |dependency, settings| settings.with_protocol(|axes| axes.dependency = Some(dependency));
+    let by_page = |preset| {
+        Settings { logs: 2, ..settings(preset) }.with_protocol(|axes| axes.set_layout(Layout::ByPage))
+    };
     points.extend([
         by_page(Preset::Group),
         by_page(Preset::Pipelined),
@@ -143,7 +144,7 @@ fn points() -> Vec<Settings> {
     points.extend(passive_points());
     points.extend(
         [Preset::Group, Preset::Queued, Preset::Pipelined]
-            .map(|preset| settings(preset).with(|s| s.lab.append = Append::Consolidated)),
+            .map(|preset| settings(preset).with_protocol(|axes| axes.append = Append::Consolidated)),
     );
     checked(points)
 }
@@ -151,12 +152,14 @@ fn points() -> Vec<Settings> {
 /// With the log in mapped memory.
 fn passive_points() -> Vec<Settings> {
     let passive = |logs| {
-        Settings { logs, log_memory: Some("mapped".into()), ..settings(Preset::Passive) }
-            .with(|s| s.lab.flush_interval = None)
+        let log_memory = Some("mapped".into());
+        Settings { preset: Preset::Passive, logs, log_memory, ..Settings::default() }
     };
-    let rule = |dependency, settings| settings.with(|s| s.lab.dependency = Some(dependency));
-    let latched = |settings| settings.with(|s| s.lab.memory_fence = Some(MemoryFence::Latched));
-    let by_page = || passive(2).with(|s| s.lab.layout = Some(Layout::ByPage));
+    let rule = |dependency, settings| settings.with_protocol(|axes| axes.dependency = Some(dependency));
+    let latched = |settings| {
+        settings.with_protocol(|axes| axes.writer = WriterOptions::Memory { fence: MemoryFence::Latched })
+    };
+    let by_page = || passive(2).with_protocol(|axes| axes.set_layout(Layout::ByPage));
     checked(vec![
         passive(1),
         passive(2),
@@ -165,8 +168,8 @@ fn passive_points() -> Vec<Settings> {
         latched(rule(Dependency::Gsn, passive(2))),
         rule(Dependency::Exact, passive(2)),
         rule(Dependency::Gsn, passive(2)),
-        passive(2).with(|s| s.lab.acknowledger = Some(Acknowledger::Background)),
-        passive(2).with(|s| s.lab.acknowledger = Some(Acknowledger::Leader)),
+        passive(2).with_protocol(|axes| axes.set_acknowledger(Acknowledger::Background)),
+        passive(2).with_protocol(|axes| axes.set_acknowledger(Acknowledger::Leader)),
         rule(Dependency::Exact, by_page()),
         by_page(),
         latched(by_page()),
@@ -253,14 +256,13 @@ static WAITED: AtomicU64 = AtomicU64::new(0);
 /// then stays asleep, and the scheduler reports the deadlock.
 #[test]
 fn a_committer_that_waits_for_its_cohort_is_woken() {
-    let leader = Some(Writer::Leader);
     for settings in [
         settings(Preset::Group),
         settings(Preset::Auto),
-        settings(Preset::Autonomous).with(|s| s.lab.writer = leader),
-        Settings { logs: 2, ..settings(Preset::Auto) }.with(|s| {
-            s.lab.layout = Some(Layout::ByPage);
-            s.lab.writer = leader;
+        settings(Preset::Autonomous).with_protocol(|axes| axes.set_writer(Writer::Leader)),
+        Settings { logs: 2, ..settings(Preset::Auto) }.with_protocol(|axes| {
+            axes.set_layout(Layout::ByPage);
+            axes.set_writer(Writer::Leader);
         }),
     ] {
         let prepare =

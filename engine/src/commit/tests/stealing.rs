@@ -7,11 +7,11 @@ use super::*;
 /// time.
 fn settings(logs: usize) -> Settings {
     Settings { logs, ..super::settings(Preset::Autonomous) }.with(|s| {
-        s.lab.stealing_group = Some(logs);
+        s.protocol_mut().worker_mut().expect("workers write").stealing_group = Some(logs);
         s.lab.flush_unit_bytes = 4096;
-        s.lab.flush_interval = Some(Duration::from_secs(1));
-        s.lab.idle_max = Duration::ZERO;
-        s.lab.acknowledger = Some(Acknowledger::Leader);
+        s.protocol_mut().flush_interval = Duration::from_secs(1);
+        s.protocol_mut().worker_mut().expect("workers write").idle_max = Duration::ZERO;
+        s.protocol_mut().set_acknowledger(Acknowledger::Leader);
     })
 }
 
@@ -144,7 +144,9 @@ fn lazy_bytes_and_other_groups_are_not_stolen() {
     lazy.clock.advance(Duration::from_secs(2));
     lazy.end(0);
     assert!(lazy.unsealed(0) == 0 && lazy.unsealed(1) > 0, "a lazy record causes no write, and joins none");
-    let groups = world(settings(4).with(|s| s.lab.stealing_group = Some(2)));
+    let groups = world(
+        settings(4).with_protocol(|axes| axes.worker_mut().expect("workers write").stealing_group = Some(2)),
+    );
     groups.warm(4);
     for log in [0, 1, 2, 3] {
         groups.fill(log, 3000);
@@ -153,7 +155,10 @@ fn lazy_bytes_and_other_groups_are_not_stolen() {
     let left: Vec<bool> = (0..4).map(|log| groups.unsealed(log) > 0).collect();
     assert_eq!(left, [false, false, true, true]);
     for off in [0, 1] {
-        let alone = world(settings(2).with(|s| s.lab.stealing_group = Some(off)));
+        let alone = world(
+            settings(2)
+                .with_protocol(|axes| axes.worker_mut().expect("workers write").stealing_group = Some(off)),
+        );
         alone.warm(2);
         for log in 0..2 {
             alone.fill(log, 3000);
@@ -275,10 +280,10 @@ fn an_idle_log_holds_nothing_back_so_no_barrier_is_needed() {
 /// Percent of transactions after which a worker acknowledges, with eight workers.
 fn acknowledgments(odds: u32) -> u64 {
     const WORKERS: usize = 8;
-    let settings = settings(2).with(|s| {
-        s.lab.acknowledger = Some(Acknowledger::Workers);
-        s.lab.acknowledgment_odds = odds;
-        s.lab.stealing_group = None;
+    let settings = settings(2).with_protocol(|axes| {
+        axes.set_acknowledger(Acknowledger::Workers);
+        axes.acknowledgment_mut().expect("workers acknowledge").odds = odds;
+        axes.worker_mut().expect("workers write").stealing_group = None;
     });
     presets::check(&settings, 2).expect("a point on the axes");
     let world = world(settings);
@@ -322,7 +327,8 @@ fn a_worker_acknowledges_with_odds_by_the_number_of_workers() {
 /// The transactions of an idle worker waited a millisecond for a worker to acknowledge them.
 #[test]
 fn a_forced_commit_is_acknowledged_with_its_write() {
-    let settings = super::settings(Preset::Autonomous).with(|s| s.lab.idle_max = Duration::from_micros(50));
+    let settings = super::settings(Preset::Autonomous)
+        .with_protocol(|axes| axes.worker_mut().expect("workers write").idle_max = Duration::from_micros(50));
     let clock = Clock::manual();
     clock.advance(Duration::from_millis(1));
     let world = World::with_clock(settings, Hooks::default(), clock);

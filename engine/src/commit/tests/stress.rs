@@ -60,14 +60,17 @@ fn committer(world: &World, thread: u32, log: u32, commits: u64) {
 #[test]
 fn acknowledged_means_durable_with_all_it_depends_on() {
     // By other rules it is not all below the DSN: see `exact`.
-    let by_watermark = |settings: &Settings| matches!(settings.lab.dependency, None | Some(Dependency::Csn));
+    let by_watermark = |settings: &Settings| {
+        Axes::of(settings).rule() == Dependency::Csn
+            || settings.lab.protocol.is_none_or(|axes| axes.dependency.is_none())
+    };
     for settings in all().into_iter().filter(by_watermark) {
         let logs = if settings.logs == 1 { 1 } else { 3 };
         run(Settings { logs, ..settings }, 6, depth(200).max(64), Duration::ZERO);
     }
     for writer in [Writer::Worker, Writer::Leader] {
-        let settings =
-            Settings { logs: 3, ..settings(Preset::Autonomous) }.with(|s| s.lab.writer = Some(writer));
+        let settings = Settings { logs: 3, ..settings(Preset::Autonomous) }
+            .with_protocol(|axes| axes.set_writer(writer));
         let world = run(settings, 6, depth(200).max(64), Duration::from_micros(20));
         assert!(world.commit.progress().watermark() > world.commit.progress().newest_drawn());
     }
@@ -77,7 +80,7 @@ fn acknowledged_means_durable_with_all_it_depends_on() {
 #[test]
 fn acknowledged_means_durable_for_records_appended_in_groups() {
     for preset in [Preset::Group, Preset::Pipelined] {
-        let settings = settings(preset).with(|s| s.lab.append = Append::Consolidated);
+        let settings = settings(preset).with_protocol(|axes| axes.append = Append::Consolidated);
         let world = run(settings, 8, depth(200).max(64), Duration::ZERO);
         assert_eq!(world.durable_csns().len() as u64, world.commit.progress().newest_drawn().0, "{preset}");
     }
@@ -85,9 +88,9 @@ fn acknowledged_means_durable_for_records_appended_in_groups() {
 
 #[test]
 fn a_change_of_leaders_strands_no_follower() {
-    for gather_max in [0, 1] {
+    for gather_max in [None, Some(1)] {
         let settings = Settings { preset: Preset::Group, logs: 1, ..Settings::default() }
-            .with(|s| s.lab.gather_max = gather_max);
+            .with_protocol(|axes| axes.gather_mut().expect("leaders gather").most = gather_max);
         let world = run(settings, 16, depth(400).min(100), Duration::from_micros(200));
         let metrics = world.commit.inspect().metrics();
         eventually("all counted", || {

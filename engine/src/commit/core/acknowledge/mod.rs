@@ -22,7 +22,6 @@
 pub mod queue;
 pub mod out_of_order;
 
-use super::axes::Axes;
 use super::durability::Durability;
 use super::environment::Environment;
 use super::failure::Failure;
@@ -35,7 +34,7 @@ use super::predecessors::Predecessors;
 use super::waiters::Wakers;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
-use crate::base::settings::{Acknowledger, Dependency};
+use crate::base::settings::{Acknowledger, Axes, Dependency};
 use crate::base::{Csn, LogId};
 use crate::log::LogGuard;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,9 +108,9 @@ impl Acknowledgments {
             durability: durability.clone(),
             flushers: flushers.clone(),
             wakers: wakers.clone(),
-            acknowledger: axes.acknowledger,
-            group: axes.acknowledgment_group,
-            passes_out_of_order: axes.dependency == Dependency::Exact,
+            acknowledger: axes.acknowledger.kind(),
+            group: axes.acknowledgment().group,
+            passes_out_of_order: axes.rule() == Dependency::Exact,
             due: AtomicU64::new(levels::NEVER.0),
             any_returned_early: AtomicBool::new(false),
             forced: AtomicBool::new(false),

@@ -1,14 +1,14 @@
 //! Unit tests of `levels`.
 
 use super::*;
-use crate::base::settings::{Preset, Settings};
+use crate::base::settings::Preset;
 
 #[test]
 fn each_level_is_due_when_it_promises() {
     let loss_window = Duration::from_millis(8);
     let settings = Settings { preset: Preset::Group, loss_window, ..Settings::default() };
-    let axes = Axes::of(&settings);
-    let due = |level, ready, last_write| due(level, ready, last_write, &axes);
+    let waits = Waits::new(&Axes::of(&settings), &settings);
+    let due = |level, ready, last_write| due(level, ready, last_write, &waits);
     let ready = Nanos(10_000_000);
     assert_eq!(due(Durability::Durable, ready, Nanos(0)), ready);
     assert_eq!(due(Durability::Durable, ready, ready), Nanos(10_200_000));

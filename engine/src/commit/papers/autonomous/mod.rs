@@ -30,13 +30,15 @@ pub mod stealing;
 pub mod worker_queue;
 
 use crate::base::clock::Nanos;
-use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::settings::{
+    AcknowledgerOptions, AcknowledgmentOptions, Axes, LayoutOptions, WorkerOptions, WriterOptions,
+};
 use crate::base::{Csn, LogId, Result};
 use crate::commit::core::acknowledge::GRACE;
 use crate::commit::core::levels::{self, NEVER, NOW};
 use crate::commit::core::log_writer::LogWriter;
 use crate::commit::core::pending::Ticket;
-use crate::commit::core::protocol::{Choices, Parts, Protocol};
+use crate::commit::core::protocol::{Parts, Protocol};
 use crate::commit::core::writes::Writes;
 use crate::commit::pages::Lead;
 use idle::IdleTimes;
@@ -44,8 +46,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use worker_queue::WorkerQueues;
 
-pub const CHOICES: Choices =
-    Choices { layout: Layout::PerThread, writer: Writer::Worker, acknowledger: Acknowledger::Workers };
+pub const AXES: Axes = Axes {
+    layout: LayoutOptions::PerThread,
+    writer: WriterOptions::Worker(WorkerOptions::DEFAULT),
+    acknowledger: AcknowledgerOptions::Workers(AcknowledgmentOptions::DEFAULT),
+    ..Axes::COMMON
+};
 
 /// Time between two looks for completions by a worker that has nothing to submit.
 pub const POLL_EVERY: Duration = Duration::from_micros(10);

@@ -42,7 +42,6 @@
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, LogId};
-use crate::commit::core::axes::Axes;
 use crate::commit::core::environment::Environment;
 use crate::commit::core::levels::NEVER;
 use crate::commit::core::log_writer::LogWriter;
@@ -79,17 +78,18 @@ pub struct Carried {
 }
 
 impl Neighbours {
-    pub fn new(axes: &Axes, logs: usize) -> Neighbours {
-        Neighbours::on(CacheGroups::of_machine(), axes, logs)
+    /// `said` is the size of a group, if the protocol says it; `unit` a flush unit in bytes.
+    pub fn new(said: Option<usize>, unit: usize, logs: usize) -> Neighbours {
+        Neighbours::on(CacheGroups::of_machine(), said, unit, logs)
     }
 
-    fn on(caches: &CacheGroups, axes: &Axes, logs: usize) -> Neighbours {
+    fn on(caches: &CacheGroups, said: Option<usize>, unit: usize, logs: usize) -> Neighbours {
         let chosen = || caches.largest().min(GROUP_MOST);
-        let group = axes.stealing_group.unwrap_or_else(chosen).clamp(1, logs);
-        let several = group > 1 && axes.stealing_group.is_none() && caches.count() > 1;
+        let group = said.unwrap_or_else(chosen).clamp(1, logs);
+        let several = group > 1 && said.is_none() && caches.count() > 1;
         let homes = if several { (0..logs).map(|_| AtomicU32::new(0)).collect() } else { Box::default() };
         let bits = (usize::BITS - group.leading_zeros()) as usize;
-        Neighbours { group, homes, unit: axes.flush_unit_bytes, least: axes.flush_unit_bytes / bits }
+        Neighbours { group, homes, unit, least: unit / bits }
     }
 
     /// Returns the logs of a group; 1 if no worker steals.

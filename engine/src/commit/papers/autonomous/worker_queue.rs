@@ -4,8 +4,8 @@
 use super::stealing::{Carried, Neighbours, attach_stolen};
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
+use crate::base::settings::WorkerOptions;
 use crate::base::{Csn, Result};
-use crate::commit::core::axes::Axes;
 use crate::commit::core::environment::Environment;
 use crate::commit::core::levels::NOW;
 use crate::commit::core::log_writer::LogWriter;
@@ -115,11 +115,12 @@ impl WorkerQueue {
 }
 
 impl WorkerQueues {
-    pub fn new(axes: &Axes, logs: usize) -> WorkerQueues {
+    /// `unit` is a flush unit in bytes.
+    pub fn new(options: &WorkerOptions, unit: usize, logs: usize) -> WorkerQueues {
         WorkerQueues {
             queues: (0..logs).map(|_| WorkerQueue::new()).collect(),
-            neighbours: Neighbours::new(axes, logs),
-            depth: axes.writes_in_flight,
+            neighbours: Neighbours::new(options.stealing_group, unit, logs),
+            depth: options.writes_in_flight,
         }
     }
 

@@ -17,17 +17,16 @@
 //! log are, so a committer whose own block is written may have to write an earlier one, too.
 
 use crate::base::clock::Nanos;
-use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::settings::{Axes, WriterOptions};
 use crate::base::{Csn, Result};
 use crate::commit::core::levels::NOW;
 use crate::commit::core::log_writer::LogWriter;
 use crate::commit::core::pending::Ticket;
-use crate::commit::core::protocol::{Choices, Protocol};
+use crate::commit::core::protocol::Protocol;
 use crate::commit::core::writes::Writes;
 use std::sync::Arc;
 
-pub const CHOICES: Choices =
-    Choices { layout: Layout::One, writer: Writer::Committer, acknowledger: Acknowledger::Leader };
+pub const AXES: Axes = Axes { writer: WriterOptions::Committer, ..Axes::COMMON };
 
 /// See the module's text.
 pub struct PerTransaction(pub Arc<Writes>);

@@ -15,6 +15,7 @@
 //! ```
 
 use crate::base::clock::Nanos;
+use crate::base::settings::{AcknowledgerOptions, Axes, WriterOptions};
 use crate::base::{Csn, Result};
 use crate::commit::core::levels;
 use crate::commit::core::log_writer::LogWriter;
@@ -24,7 +25,14 @@ use crate::commit::core::writes::Writes;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// See the module's text. Its choices are those of `pipelined`.
+pub const AXES: Axes = Axes {
+    writer: WriterOptions::Background { queues_waiters: true },
+    acknowledger: AcknowledgerOptions::Background,
+    flush_interval: Duration::from_millis(1),
+    ..Axes::COMMON
+};
+
+/// See the module's text.
 pub struct Queued {
     pub writes: Arc<Writes>,
     pub window: Duration,

@@ -14,12 +14,11 @@ use crate::base::Csn;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::scale::SCALE;
-use crate::base::settings::{Durability as Level, MemoryFence};
+use crate::base::settings::{Axes, Durability as Level, MemoryFence, WriterOptions};
 use crate::commit::core::acknowledge::Acknowledgments;
-use crate::commit::core::axes::Axes;
 use crate::commit::core::durability::Durability;
 use crate::commit::core::environment::Environment;
-use crate::commit::core::levels::{self, NEVER};
+use crate::commit::core::levels::{self, NEVER, Waits};
 use crate::commit::core::log_writer::LogWriter;
 use crate::commit::core::medium::Medium;
 use crate::commit::core::pending::{Pending, Ticket};
@@ -42,7 +41,7 @@ pub struct MappedLogs {
     durability: Arc<Durability>,
     acknowledgments: Arc<Acknowledgments>,
     memory: Arc<LogMemory>,
-    axes: Axes,
+    waits: Waits,
     /// With durable caches a stored record is durable, at each level.
     needs_no_fence: bool,
     /// Committers fence beside the latch.
@@ -56,18 +55,12 @@ impl MappedLogs {
         acknowledgments: Arc<Acknowledgments>,
         memory: Arc<LogMemory>,
         axes: &Axes,
+        waits: Waits,
     ) -> MappedLogs {
         let needs_no_fence = memory.mapped().is_durable_when_stored();
-        let fences_beside = !needs_no_fence && axes.memory_fence == MemoryFence::Beside;
-        MappedLogs {
-            environment,
-            durability,
-            acknowledgments,
-            memory,
-            axes: *axes,
-            needs_no_fence,
-            fences_beside,
-        }
+        let fences_beside =
+            !needs_no_fence && axes.writer != WriterOptions::Memory { fence: MemoryFence::Latched };
+        MappedLogs { environment, durability, acknowledgments, memory, waits, needs_no_fence, fences_beside }
     }
 
     /// Hardens everything in `log`'s mapped buffers. Under its latch.
@@ -170,7 +163,7 @@ impl Medium for MappedLogs {
             (Some(_), Level::Durable) if self.fences_beside && latch.is_in_memory() => NEVER,
             // Not in mapped memory: soon.
             (Some(_), Level::Durable) => ready,
-            (Some(_), level) => levels::due(level, ready, ready, &self.axes),
+            (Some(_), level) => levels::due(level, ready, ready, &self.waits),
         })
     }
 

@@ -68,19 +68,25 @@
 pub mod mapped;
 
 use crate::base::clock::Nanos;
-use crate::base::settings::{Acknowledger, Layout, Writer};
+use crate::base::settings::{
+    AcknowledgerOptions, AcknowledgmentOptions, Axes, LayoutOptions, MemoryFence, WriterOptions,
+};
 use crate::base::{Csn, LogId, Result};
 use crate::commit::core::acknowledge::{Acknowledgments, GRACE};
 use crate::commit::core::levels::{self, NOW};
 use crate::commit::core::log_writer::LogWriter;
 use crate::commit::core::medium::Medium;
 use crate::commit::core::pending::Ticket;
-use crate::commit::core::protocol::{Choices, Parts, Protocol};
+use crate::commit::core::protocol::{Parts, Protocol};
 use crate::commit::core::writes::Writes;
 use std::sync::Arc;
 
-pub const CHOICES: Choices =
-    Choices { layout: Layout::PerThread, writer: Writer::Memory, acknowledger: Acknowledger::Workers };
+pub const AXES: Axes = Axes {
+    layout: LayoutOptions::PerThread,
+    writer: WriterOptions::Memory { fence: MemoryFence::Beside },
+    acknowledger: AcknowledgerOptions::Workers(AcknowledgmentOptions::DEFAULT),
+    ..Axes::COMMON
+};
 
 /// See the module's text.
 pub struct Passive {

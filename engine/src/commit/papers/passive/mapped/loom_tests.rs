@@ -99,17 +99,10 @@ struct World {
 
 impl World {
     fn new() -> Arc<World> {
-        let settings = Settings {
-            preset: Preset::Passive,
-            logs: 1,
-            log_memory: Some("mapped".into()),
-            ..Settings::default()
-        }
-        .with(|s| {
-            s.lab.memory_fence = Some(MemoryFence::Beside);
-            // A ring has too many words for a model.
-            s.lab.queue = Some(Queue::Latched);
-        });
+        let log_memory = Some("mapped".into());
+        let settings = Settings { preset: Preset::Passive, logs: 1, log_memory, ..Settings::default() };
+        // A ring has too many words for a model.
+        let settings = settings.with_protocol(|axes| axes.queue = Queue::Latched);
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let segments = SegmentPool::new(storage.clone(), SEGMENT_BYTES, 1 << 30, 0).expect("memory");
         let file = storage.segments().create(SegmentId(1)).expect("memory");
@@ -135,7 +128,9 @@ impl World {
         let writes = components(&settings, start, &axes).writes;
         let (environment, durability) = (writes.environment.clone(), writes.durability.clone());
         let acknowledgments = writes.acknowledgments.clone();
-        let mapped = MappedLogs::new(environment, durability.clone(), acknowledgments, prepared, &axes);
+        let waits = Waits::new(&axes, &settings);
+        let mapped =
+            MappedLogs::new(environment, durability.clone(), acknowledgments, prepared, &axes, waits);
         let world = World { memory, durability, mapped };
         // Takes a buffer and the segment.
         world.make_room(&mut world.log().log.lock());
