@@ -187,6 +187,11 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
 fn parse(mut arguments: Vec<String>) -> Result<Cli, clap::Error> {
     let is_given = |name: &str| arguments.iter().any(|argument| argument == name);
     let mut command = Cli::command();
+    if let Some(asked) = arguments.iter().position(|argument| argument == "--help-protocol") {
+        command = command.mut_subcommand("bench", bench::help::protocol_page);
+        arguments[asked] = "--help".into();
+        return Cli::from_arg_matches(&command.try_get_matches_from(arguments)?);
+    }
     if is_given("bench") && (is_given("--help") || is_given("-h") || is_given("help")) {
         let workload = bench::help::workload_of(&arguments);
         command = command.mut_subcommand("bench", |bench| bench::help::page(bench, workload));

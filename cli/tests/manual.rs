@@ -41,10 +41,20 @@ fn each_workload_has_a_page_of_its_own_options() {
     assert!(of("tatp").contains("--subscribers") && of("load").contains("--rows"));
     assert!(!of("device").contains("--rows") && !of("device").contains("--commit"), "{}", of("device"));
     assert!(of("ablation").contains("--of") && of("compare").contains("--engines"));
-    assert!(said(&["bench", "put", "--help"]).contains("writes of 11 us"), "devices are described");
+    let protocol = said(&["bench", "put", "--help-protocol"]);
+    assert!(protocol.contains("--steal-group") && !protocol.contains("--threads "), "{protocol}");
+    for (name, page) in pages.iter().map(|(name, page)| (*name, page)).chain([("protocol", &protocol)]) {
+        assert!(
+            page.lines().count() <= 120,
+            "{name}: {} lines are more than two screens",
+            page.lines().count()
+        );
+        assert_eq!(page.contains("--steal-group"), name == "protocol", "{page}");
+    }
     // The man page has all options, and each is on the page of a workload.
     let manual = said(&["man", "bench"]).replace("\\-", "-");
-    let all: BTreeSet<&str> = pages.iter().flat_map(|(_, page)| options(page)).collect();
+    let pages = pages.iter().map(|(_, page)| page).chain([&protocol]);
+    let all: BTreeSet<&str> = pages.flat_map(|page| options(page)).collect();
     assert!(all.len() > 60, "{all:?}");
     for option in &all {
         assert!(manual.contains(option), "{option} is in the manual");

@@ -1,4 +1,5 @@
-//! `bench --help`: the usual options on one page, and all options of one workload on a page each.
+//! `bench --help`: the usual options on one page, all options of one workload on a page each, and
+//! those of the commit protocol on one more.
 
 use super::workload_name::Workload;
 use clap::{Arg, ArgAction, Command, ValueEnum};
@@ -98,8 +99,31 @@ fn belongs(argument: &Arg, workload: Workload) -> bool {
     !(reads_or_loads && heading == TRANSACTIONS[1]) && is_of(id, workload)
 }
 
+/// Returns whether an argument changes the commit protocol.
+fn is_of_protocol(argument: &Arg) -> bool {
+    argument.get_help_heading().is_some_and(|heading| heading.starts_with("Commit protocol"))
+}
+
 fn is_of(id: &str, workload: Workload) -> bool {
     SOME.iter().all(|(ids, of)| !ids.contains(&id) || of.contains(&workload))
+}
+
+/// Returns the command `bench` with the options that change the commit protocol.
+pub fn protocol_page(bench: Command) -> Command {
+    let hidden: Vec<_> =
+        bench.get_arguments().filter(|a| !is_of_protocol(a)).map(|a| a.get_id().clone()).collect();
+    let bench = hidden.iter().fold(bench, |bench, id| bench.mut_arg(id, |argument| argument.hide(true)));
+    with_short_help(bench)
+        .about("Change single choices of the commit protocol, for experiments")
+        .override_usage("quench bench WORKLOAD [OPTIONS]")
+        .after_help("docs/guide/benchmark.md explains more.")
+}
+
+/// Lets `--help` print what `-h` prints: a line or two for each option.
+fn with_short_help(bench: Command) -> Command {
+    bench
+        .disable_help_flag(true)
+        .arg(Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print this page"))
 }
 
 /// Returns the command `bench` with the options of a page of its help: of one workload, or the
@@ -114,28 +138,30 @@ pub fn page(bench: Command, workload: Option<Workload>) -> Command {
         None => format!("Measure commits, reads, scans, recovery, or the raw device\n\n{}", workloads()),
     };
     let shows = |argument: &Arg| match workload {
-        Some(workload) => argument.get_id() != "workload" && belongs(argument, workload),
+        Some(workload) => {
+            argument.get_id() != "workload" && !is_of_protocol(argument) && belongs(argument, workload)
+        }
         None => USUAL.contains(&argument.get_id().as_str()),
     };
     let hidden: Vec<_> = bench.get_arguments().filter(|a| !shows(a)).map(|a| a.get_id().clone()).collect();
     let bench = hidden.iter().fold(bench, |bench, id| bench.mut_arg(id, |argument| argument.hide(true)));
     match workload {
-        Some(workload) => bench
+        Some(workload) => with_short_help(bench)
             .about(about)
             .override_usage(format!("quench bench {} [OPTIONS]", workload.name()))
-            .after_help(
-                "Sizes are bytes; k, m, g and t are powers of 1024. docs/guide/benchmark.md explains more.",
-            ),
-        None => bench
+            .mut_arg("log_device", |argument| argument.hide_possible_values(true))
+            .after_help(AFTER),
+        None => with_short_help(bench)
             .about(about)
-            .disable_help_flag(true)
-            .arg(
-                Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print this page"),
-            )
             .mut_arg("workload", |argument| argument.hide(true))
             .mut_arg("device", |argument| argument.hide_possible_values(true).help(DEVICE)),
     }
 }
+
+/// After the options of a workload.
+const AFTER: &str = "\
+`quench bench WORKLOAD --help-protocol` has the options that change single choices of the commit protocol.
+Sizes are bytes; k, m, g and t are powers of 1024. docs/guide/benchmark.md explains more, and the modelled devices.";
 
 /// Of the device, on the page of the usual options.
 const DEVICE: &str = "Model the speed of this device (sim:nvme-enterprise, sim:s3-express and others)";
