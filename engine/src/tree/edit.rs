@@ -89,6 +89,7 @@ impl<'a> NodeMut<'a> {
             self.page.copy_from(top, upper);
             words |= ((top / WORD) as u64) << 32 | (upper.len() as u64) << 48;
         }
+        debug_assert!(top >= SLOTS_OFFSET, "both fences fit in the page");
         self.page.set_word(FENCES_WORD, words);
         self.page.set_word(BOOKS_WORD, 0);
         self.page.set_word(FIRST_CHILD_WORD, first_child.0);
@@ -97,6 +98,8 @@ impl<'a> NodeMut<'a> {
     }
 
     fn set_counts(&mut self, count: usize, heap_start: usize) {
+        debug_assert!(SLOTS_OFFSET + count * WORD <= heap_start, "slots and heap do not overlap");
+        debug_assert!(heap_start <= self.page.len() && heap_start.is_multiple_of(WORD));
         let keep = self.page.word(HEADER_WORD) & 0x0000_FFFF_0000_FFFF;
         self.page.set_word(HEADER_WORD, keep | (count as u64) << 16 | ((heap_start / WORD) as u64) << 48);
     }
@@ -138,6 +141,8 @@ impl<'a> NodeMut<'a> {
 
     /// Inserts an entry into a leaf; `capacity` is at least the value's length.
     pub fn insert(&mut self, index: usize, suffix: &[u8], meta: EntryMeta, value: &[u8], capacity: usize) {
+        debug_assert!(self.node().is_leaf(), "only leaves have values");
+        debug_assert!(self.node().is_place_of(index, suffix), "entries of a leaf are sorted");
         let offset = self.make_leaf_entry(index, suffix, meta, value.len(), capacity);
         self.page.copy_from(offset, value);
     }
@@ -145,6 +150,7 @@ impl<'a> NodeMut<'a> {
     /// Notes the slot of an insert, for the choice of split points.
     #[inline]
     pub fn note_insert(&mut self, index: usize) {
+        debug_assert!(index < self.node().count(), "the last insert has made a slot");
         let (last, run) = self.node().last_insert();
         // `last` is 65,535 if the sequence began in the node to the left.
         let run = if index as u16 == (last as u16).wrapping_add(1) {
@@ -158,12 +164,15 @@ impl<'a> NodeMut<'a> {
 
     /// Continues a sequence of inserts in a rebuilt node, which has no garbage.
     pub fn continue_sequence(&mut self, (last, run): (usize, usize)) {
+        debug_assert_eq!(self.node().garbage(), 0, "a rebuilt node has no garbage");
         self.page.set_word(BOOKS_WORD, u64::from(last as u16) << 32 | (run as u64) << 48);
     }
 
     fn add_garbage(&mut self, bytes: usize) {
         let books = self.page.word(BOOKS_WORD);
         self.page.set_word(BOOKS_WORD, books + bytes as u64);
+        let node = self.node();
+        debug_assert!(node.heap_start() + node.garbage() <= node.page.len(), "garbage is a part of the heap");
     }
 
     /// Inserts a separator into an inner node, and the child at and above it.
@@ -174,6 +183,7 @@ impl<'a> NodeMut<'a> {
 
     /// Overwrites the `index`th entry of a leaf. The value fits in the entry's room.
     pub fn overwrite(&mut self, index: usize, meta: EntryMeta, value: &[u8]) {
+        debug_assert!(self.node().is_leaf() && index < self.node().count(), "there is no such entry");
         let entry = self.node().entry(index);
         let capacity = entry.capacity.max(value.len());
         assert!(value.len() <= entry.room(), "a value is longer than its entry");
@@ -185,6 +195,7 @@ impl<'a> NodeMut<'a> {
 
     /// Replaces the stamp of the `index`th entry of a leaf.
     pub fn set_stamp(&mut self, index: usize, stamp: u64) {
+        debug_assert!(self.node().is_leaf() && index < self.node().count(), "there is no such entry");
         let offset = self.node().slot(index).offset();
         self.page.set_word(offset / WORD, stamp);
     }
@@ -193,6 +204,7 @@ impl<'a> NodeMut<'a> {
     pub fn remove(&mut self, index: usize) {
         let node = self.node();
         let (count, heap_start) = (node.count(), node.heap_start());
+        debug_assert!(index < count, "there is no such slot");
         let bytes = if node.is_leaf() {
             node.entry(index).bytes()
         } else {
@@ -208,6 +220,8 @@ impl<'a> NodeMut<'a> {
 
     /// Appends the entries `range` of another leaf.
     pub fn append_entries(&mut self, from: Node<'_>, range: std::ops::Range<usize>, settled: &Settled<'_>) {
+        debug_assert!(from.is_leaf() && self.node().is_leaf(), "only leaves have entries");
+        debug_assert!(range.end <= from.count(), "there are no such entries");
         let prefix_len = self.node().prefix_len();
         let mut key = Vec::new();
         for index in range {
@@ -224,6 +238,7 @@ impl<'a> NodeMut<'a> {
 
     /// Appends the separators `range` of another inner node.
     pub fn append_children(&mut self, from: Node<'_>, range: std::ops::Range<usize>) {
+        debug_assert!(!from.is_leaf() && range.end <= from.count(), "there are no such separators");
         for index in range {
             self.append_child(&from.key(index), from.child(index + 1));
         }
@@ -247,6 +262,7 @@ impl<'a> NodeMut<'a> {
 
     /// Copies all of another node.
     pub fn copy_node(&mut self, from: PageBytes<'_>) {
+        debug_assert_eq!(self.page.len(), from.len(), "pages of a pool have one size");
         for index in HEADER_WORD..from.len() / WORD {
             self.page.set_word(index, from.word(index));
         }
@@ -264,6 +280,8 @@ impl<'a> NodeMut<'a> {
         } else {
             self.append_children(old, 0..old.count());
         }
+        debug_assert!(self.node().gap() >= old.gap(), "a rebuilt node has at least the room of before");
+        debug_assert!(self.node().count() <= old.count(), "a rebuilt node has no new entries");
         if self.node().count() == old.count() {
             self.continue_sequence((last, run));
         }

@@ -65,6 +65,7 @@ impl Tree {
     /// contain the tree. The caller makes sure that no epoch begins meanwhile.
     pub fn publish(&self) {
         let frames = self.pool.frames();
+        debug_assert_eq!(frames.epoch_of(self.root), HIDDEN_EPOCH, "published once");
         frames.set_imaged(self.root, frames.epoch());
     }
 
@@ -94,6 +95,7 @@ impl Tree {
 
     #[inline]
     pub(super) fn is_settled(&self, stamp: u64) -> bool {
+        debug_assert!(stamp != 0, "0 is settled, and nobody asks for it");
         self.observer.is_settled(stamp)
     }
 }

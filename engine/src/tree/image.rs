@@ -53,6 +53,7 @@ pub enum Shown {
 /// tombstone that is kept is left out. For an overflow page it is called once, for the owner of the
 /// value. The caller keeps writers out.
 pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> Shown {
+    debug_assert_eq!(out.len(), page.len(), "an image is as long as its page");
     if overflow::is_overflow(page) {
         let owner = EntryMeta { stamp: overflow::stamp_of(page), tombstone: false, large: true };
         if resolve(owner, &[], &mut Vec::new()) != Resolved::Keep {
@@ -79,6 +80,7 @@ pub fn image_page(page: PageBytes<'_>, out: &mut [u8], resolve: Resolve<'_>) -> 
         older.clear();
         page.append_to(entry.value_offset(), entry.value_len, &mut value);
         let resolved = resolve(entry.meta, &value, &mut older);
+        debug_assert!(older.len() <= entry.capacity, "the room rule: {entry:?} had {} bytes", older.len());
         all_kept &= resolved == Resolved::Keep;
         let (content, large) = match resolved {
             Resolved::Keep | Resolved::Same if entry.meta.tombstone => continue,

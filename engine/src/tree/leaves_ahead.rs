@@ -52,6 +52,7 @@ impl Tree {
             pages.extend(more);
             end = next;
         }
+        debug_assert!(pages.len() <= most, "at most as many as requested");
         Ok((pages, end))
     }
 

@@ -105,6 +105,10 @@ fn merge_latched(
         merged.append_child(separator, other.child(0));
         merged.append_children(other, 0..other.count());
     }
+    debug_assert!(
+        merged.node().gap() >= fences.room(old.page.len()) / 4,
+        "a merged node is at most three quarters full"
+    );
     NodeMut::new(parent.bytes_mut()).remove(index);
     parent.mark_dirty();
     left.mark_dirty();

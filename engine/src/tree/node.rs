@@ -137,6 +137,8 @@ pub(super) struct Slot(pub u64);
 impl Slot {
     #[inline]
     pub fn new(offset: usize, suffix: &[u8]) -> Slot {
+        debug_assert!(offset / WORD <= usize::from(u16::MAX), "a page has fewer words");
+        debug_assert!(suffix.len() <= usize::from(u16::MAX), "a key is shorter");
         debug_assert!(offset.is_multiple_of(WORD));
         let place = (offset / WORD) as u64 | (suffix.len() as u64) << 16;
         Slot(place | u64::from(head_of(suffix)) << 32)
@@ -159,7 +161,7 @@ impl Slot {
 }
 
 /// A leaf's entry.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct LeafEntry {
     pub offset: usize,
     pub suffix_len: usize,
@@ -186,6 +188,9 @@ impl LeafEntry {
 /// Returns the second word of a leaf's entry.
 #[inline]
 pub(super) fn leaf_entry_word(value_len: usize, capacity: usize, meta: EntryMeta) -> u64 {
+    debug_assert!(value_len <= capacity, "a value fits in its entry");
+    debug_assert!(capacity <= usize::from(u16::MAX), "an entry is shorter than a page");
+    debug_assert!(!(meta.tombstone && meta.large), "a row that does not exist has no value");
     let flags = (u64::from(meta.tombstone) * FLAG_TOMBSTONE) | (u64::from(meta.large) * FLAG_LARGE);
     value_len as u64 | (capacity as u64) << 16 | flags << 32
 }
@@ -335,6 +340,13 @@ impl<'a> Node<'a> {
             return slot.suffix_len().cmp(&suffix.len());
         }
         self.page.compare(self.suffix_offset(slot), slot.suffix_len(), suffix)
+    }
+
+    /// Returns whether an entry with `suffix` before slot `index` keeps the slots sorted.
+    pub fn is_place_of(self, index: usize, suffix: &[u8]) -> bool {
+        let compare = |slot: usize| self.compare_slot(self.slot(slot), suffix, head_of(suffix));
+        (index == 0 || compare(index - 1) == Ordering::Less)
+            && (index == self.count() || compare(index) == Ordering::Greater)
     }
 
     /// Returns the first slot whose key is not less than `key`, and whether it is equal.

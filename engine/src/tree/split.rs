@@ -75,6 +75,7 @@ fn split_below(
     build_left(tree, old, plan, &mut node);
     build_right(tree, old, plan, &mut right);
     let mut above = NodeMut::new(parent.bytes_mut());
+    debug_assert_eq!(above.node().level(), old.level() + 1, "a parent is one level above");
     let suffix = above.node().suffix_of(&plan.separator);
     if above.node().gap() < inner_entry_bytes(suffix.len()) + WORD {
         above.compact(&|_| false);
@@ -137,6 +138,7 @@ fn build_right(tree: &Tree, old: Node<'_>, plan: &Plan, target: &mut ExclusiveGu
         }
     } else {
         right.init(old.level(), &fences, old.child(plan.slot + 1));
+        debug_assert_eq!(old.key(plan.slot), plan.separator, "the separator moves to the parent");
         right.append_children(old, plan.slot + 1..old.count());
     }
 }
@@ -176,6 +178,8 @@ fn plan_leaf(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> 
     }
     let slot = middle(node, settled);
     let separator = shortest_between(&node.key(slot - 1), &node.key(slot));
+    debug_assert!(node.covers(&separator), "a separator lies within the fences");
+    debug_assert!(parts_fit(node, slot, &separator, settled), "a split leaves two nodes with room");
     Some(Plan { slot, separator, is_sequence: false })
 }
 
@@ -225,6 +229,7 @@ fn parts_fit(node: Node<'_>, slot: usize, separator: &[u8], settled: &Settled<'_
 
 /// Returns the slot before which about half of the bytes are; neither the first nor after the last.
 fn middle(node: Node<'_>, settled: &Settled<'_>) -> usize {
+    debug_assert!(node.count() >= 2, "there is something to divide");
     let prefix_len = node.prefix_len();
     let half = rebuilt_bytes(node, prefix_len, settled) / 2;
     let mut bytes = 0;

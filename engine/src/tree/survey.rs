@@ -245,9 +245,11 @@ impl Tree {
         let mut next = Some(Vec::new());
         while let Some(from) = next.filter(|from| is_within(from) && !census.is_over()) {
             next = self.retry(|| census.check_path(&from))?;
+            debug_assert!(next.as_ref().is_none_or(|next| *next > from), "every descent gets further");
         }
         let Census { mut summary, leaves, leaf_bytes_used, damages, .. } = census;
         let capacity = leaves * (self.pool.page_bytes() - SLOTS_OFFSET) as u64;
+        debug_assert!(leaf_bytes_used <= capacity, "a leaf's fill does not exceed the page");
         summary.leaf_fill = leaf_bytes_used as f64 / capacity.max(1) as f64;
         summary.pages = summary.page_ids.len() as u64;
         Ok((summary, damages))

@@ -115,6 +115,7 @@ impl<'t> LeafWrite<'t> {
     ) -> Result<LeafWrite<'t>, usize> {
         let node = Node::new(guard.bytes());
         let (mut index, mut found) = node.search_from(from, key);
+        debug_assert_eq!((index, found), node.search(key), "slots before `from` have smaller keys");
         let needed = leaf_entry_bytes(node.suffix_of(key).len(), value_len) + WORD;
         let fits = node.gap() >= needed || found && node.entry(index).room() >= value_len;
         if !fits {
@@ -225,6 +226,7 @@ impl LeafWrite<'_> {
 
     #[inline]
     fn put_entry(&mut self, meta: EntryMeta, value: &[u8]) {
+        debug_assert!(!meta.large || value.len() == REFERENCE_BYTES, "a large value is a reference here");
         self.guard.mark_dirty();
         if !self.found {
             self.make(meta, value);
@@ -255,6 +257,7 @@ impl LeafWrite<'_> {
         let tree = self.tree;
         NodeMut::new(self.guard.bytes_mut()).compact(&|stamp| tree.is_settled(stamp));
         self.index = Node::new(self.guard.bytes()).search(self.key).0;
+        debug_assert!(!Node::new(self.guard.bytes()).search(self.key).1, "the entry was removed");
     }
 
     /// Replaces the stamp of the entry, if there is one.

@@ -75,6 +75,7 @@ pub(super) struct Shape {
 
 impl Shape {
     pub(super) fn new(pool: &Pool, len: u64) -> Shape {
+        debug_assert!((1..=VALUE_BYTES_MAX).contains(&len), "no large value has {len} bytes");
         Shape { len, room: (pool.page_bytes() - CONTENT_OFFSET) as u64 }
     }
 
@@ -86,7 +87,8 @@ impl Shape {
         self.len.div_ceil(self.room)
     }
 
-    fn root_level(self) -> u8 {
+    pub(super) fn root_level(self) -> u8 {
+        debug_assert!(self.span(LEVEL_MAX) >= self.content_pages(), "a value has at most {LEVEL_MAX} levels");
         (0..=LEVEL_MAX).find(|level| self.span(*level) >= self.content_pages()).unwrap_or(LEVEL_MAX)
     }
 
@@ -97,6 +99,8 @@ impl Shape {
 
     /// Bytes used in the page of `level` below which content page `first` is the first.
     pub(super) fn used(self, level: u8, first: u64) -> u64 {
+        debug_assert!(first < self.content_pages(), "every page holds something of the value");
+        debug_assert!(first.is_multiple_of(self.span(level)), "the pages before are full");
         if level == 0 {
             return self.room.min(self.len.saturating_sub(first * self.room));
         }
@@ -200,6 +204,7 @@ pub(super) fn look<T>(
 /// Returns the pages that an index page at `place` refers to.
 pub(super) fn children(page: PageBytes<'_>, shape: Shape, place: Place) -> Vec<Place> {
     let count = shape.used(place.level, place.first) / WORD as u64;
+    debug_assert!(count > 0 && count <= shape.fanout());
     let below = place.level - 1;
     (0..count)
         .map(|n| Place {

@@ -42,6 +42,7 @@ impl LargeReader {
         }
         let place = self.content_page(offset / self.shape.room)?;
         let within = offset % self.shape.room;
+        debug_assert_eq!(place.first, offset / self.shape.room, "the page is the one that holds the offset");
         let available = self.shape.used(0, place.first) - within;
         let count = out.len().min(available as usize);
         let out = std::cell::RefCell::new(&mut out[..count]);

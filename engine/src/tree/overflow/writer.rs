@@ -1,6 +1,6 @@
 //! Writes large values.
 
-use super::format::{CONTENT_OFFSET, LargeReference, STAMP_WORD, VALUE_BYTES_MAX, too_long};
+use super::format::{CONTENT_OFFSET, LargeReference, STAMP_WORD, Shape, VALUE_BYTES_MAX, too_long};
 use crate::base::account::Charge;
 use crate::base::checksum::crc_append;
 use crate::base::{Error, PageId, Result};
@@ -122,6 +122,11 @@ impl LargeWriter {
         loop {
             match self.open[level][..] {
                 [root] if level + 1 == self.open.len() => {
+                    debug_assert_eq!(
+                        level,
+                        usize::from(Shape::new(&self.pool, self.len).root_level()),
+                        "the shape follows from the length"
+                    );
                     self.pages.clear();
                     return Ok(LargeReference { root, len: self.len, crc: self.crc });
                 }
@@ -139,6 +144,9 @@ impl LargeWriter {
     }
 
     fn write_page(&mut self, level: usize, content: &[u8]) -> Result<()> {
+        debug_assert!(!content.is_empty() && content.len() <= self.pool.page_bytes() - CONTENT_OFFSET);
+        debug_assert!(level == 0 || content.len().is_multiple_of(WORD), "an index page holds page ids");
+        debug_assert!(level <= self.open.len(), "no level is skipped");
         let mut attempts = 0;
         let mut guard = loop {
             match (self.pool.allocate(), &self.make_room) {
