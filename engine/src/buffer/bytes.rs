@@ -39,6 +39,7 @@ fn load(word: &AtomicU64) -> u64 {
 /// Ones in the `len` lowest bytes; `len` is at most 8.
 #[inline]
 fn low_bytes(len: usize) -> u64 {
+    debug_assert!(len <= WORD, "a word has fewer bytes than {len}");
     if len >= WORD { u64::MAX } else { (1 << (8 * len)) - 1 }
 }
 
@@ -296,6 +297,7 @@ impl<'a> PageBytesMut<'a> {
     /// Replaces the bits of `mask` in a word.
     #[inline]
     fn merge(&mut self, index: usize, mask: u64, value: u64) {
+        debug_assert!(index < self.page.words.len(), "callers have compared offset and length with the page");
         if let Some(word) = self.page.words.get(index) {
             let old = if mask == u64::MAX { 0 } else { load(word) };
             word.store(old & !mask | value & mask, Ordering::Relaxed);

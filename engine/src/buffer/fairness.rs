@@ -122,6 +122,7 @@ impl Fairness {
 
     fn join_queue(&self, me: u64) {
         let mut queue = self.queue.lock();
+        debug_assert!(!queue.contains(&me), "a thread has one place in the queue");
         queue.push_back(me);
         self.pass_to_first(&queue);
     }
@@ -129,6 +130,7 @@ impl Fairness {
     /// Leaves the queue. Returns false if the thread holds the ticket by now.
     fn leave_queue(&self, me: u64) -> bool {
         let mut queue = self.queue.lock();
+        debug_assert!(queue.contains(&me), "only a thread in the queue leaves it");
         let leaves = queue.front() != Some(&me);
         if leaves {
             queue.retain(|thread| *thread != me);
@@ -139,7 +141,8 @@ impl Fairness {
     fn return_ticket(&self) {
         self.kept.iter().for_each(|page| page.store(0, Ordering::SeqCst));
         let mut queue = self.queue.lock();
-        queue.pop_front();
+        let first = queue.pop_front();
+        debug_assert_eq!(first, Some(thread::number()), "the first in the queue holds the ticket");
         self.returned.fetch_add(1, Ordering::SeqCst);
         self.pass_to_first(&queue);
         drop(queue);

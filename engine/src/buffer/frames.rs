@@ -132,6 +132,7 @@ impl FrameTable {
     /// Makes the pages that the store has known; see [`super::Pool::restore`].
     pub(super) fn restore(&self, allocated: impl Iterator<Item = PageId>) -> Result<()> {
         let mut free = self.free.lock();
+        debug_assert_eq!(free.count(), 0, "restored before a page was freed");
         let mut page_count = self.page_count();
         for page in allocated {
             self.grow_to(page)?;
@@ -152,6 +153,8 @@ impl FrameTable {
 
     /// Stores the number of page ids. The caller holds the lock of `free`.
     fn set_page_count(&self, page_count: u64) {
+        debug_assert!(page_count >= self.page_count.load(Ordering::Relaxed), "page ids never become fewer");
+        debug_assert!(page_count <= self.space.end(), "each page id has an entry");
         self.page_count.store(page_count, Ordering::Release);
         self.demand.page_ids.store(page_count, Ordering::Relaxed);
     }
@@ -278,6 +281,13 @@ impl FrameTable {
     /// date.
     #[inline]
     pub(super) fn set_flags(&self, entry: &Entry, flags: u32) {
+        debug_assert_eq!(flags & !FLAGS, 0, "the rest of the word is a count");
+        debug_assert!(flags & NEW == 0 || flags & DIRTY != 0, "a page without an image is dirty");
+        debug_assert!(
+            flags & STAMPED_IMAGE == 0 || flags & (DIRTY | STAMPED) == STAMPED,
+            "a stamped image equals a page that may have stamps"
+        );
+        debug_assert_eq!(entry.latch.state(), State::Exclusive, "flags are the holder's");
         let before = entry.flags.load(Ordering::Relaxed);
         if (before ^ flags) & (DIRTY | NEW) != 0 {
             self.count_flags(before, flags);
@@ -290,7 +300,10 @@ impl FrameTable {
         for (flag, count) in [(DIRTY, &self.demand.dirty), (NEW, &self.demand.new)] {
             match (before & flag != 0, now & flag != 0) {
                 (false, true) => drop(count.fetch_add(1, Ordering::Relaxed)),
-                (true, false) => drop(count.fetch_sub(1, Ordering::Relaxed)),
+                (true, false) => {
+                    let counted = count.fetch_sub(1, Ordering::Relaxed);
+                    debug_assert!(counted > 0, "each page is counted once");
+                }
                 _ => {}
             }
         }
@@ -318,8 +331,11 @@ impl FrameTable {
     /// # Errors
     /// The errors of `begun`: then no epoch begins.
     pub fn begin_epoch<T>(&self, begun: impl FnOnce(u32) -> Result<T>) -> Result<T> {
-        let result = begun(self.epoch.load(Ordering::SeqCst) + 1)?;
-        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let next = self.epoch.load(Ordering::SeqCst) + 1;
+        debug_assert!(next < HIDDEN_EPOCH, "the last epoch is none");
+        let result = begun(next)?;
+        let before = self.epoch.fetch_add(1, Ordering::SeqCst);
+        debug_assert_eq!(before + 1, next, "one thread at a time begins an epoch");
         Ok(result)
     }
 
@@ -332,6 +348,10 @@ impl FrameTable {
 
     /// Notes that the page was imaged in `epoch`. The caller holds its latch.
     pub fn set_imaged(&self, page: PageId, epoch: u32) {
+        debug_assert!(
+            epoch == HIDDEN_EPOCH || epoch <= self.epoch() + 1,
+            "an image is of an epoch that has begun, or just begins"
+        );
         if let Some(entry) = self.entry_of(page) {
             entry.set_epoch(epoch);
         }
@@ -367,11 +387,13 @@ impl FrameTable {
 
     /// Lists the id of a page that is free now and still has memory.
     pub(super) fn recycle(&self, page: PageId) {
+        debug_assert!(!self.is_allocated(page), "{page} is listed as free, and a page");
         self.free.lock().recycled.push(page);
     }
 
     /// Lists the id of a page that is free now and has no memory.
     pub(super) fn add_cold(&self, page: PageId) {
+        debug_assert!(!self.is_allocated(page), "{page} is listed as free, and a page");
         self.free.lock().cold.push(page);
     }
 

@@ -4,7 +4,7 @@
 //! Guards borrow the table, which outlives them.
 
 use super::bytes::{PageBytes, PageBytesMut};
-use super::frames::{DIRTY, Entry, FrameTable, NEW, STAMPED};
+use super::frames::{DIRTY, Entry, FrameTable, HIDDEN_EPOCH, NEW, STAMPED};
 use super::latch::{Restart, State, Version};
 use crate::base::{Error, PageId};
 
@@ -210,6 +210,10 @@ impl<'p> ExclusiveGuard<'p> {
 
     /// Notes that the page was imaged in `epoch`.
     pub fn set_imaged(&self, epoch: u32) {
+        debug_assert!(
+            epoch == HIDDEN_EPOCH || epoch <= self.frames.epoch() + 1,
+            "an image is of an epoch that has begun, or just begins"
+        );
         self.entry().set_epoch(epoch);
     }
 
@@ -235,6 +239,7 @@ impl<'p> ExclusiveGuard<'p> {
 
     /// Releases the page as free.
     pub(super) fn release_free(self) -> PageId {
+        debug_assert_eq!(self.entry().flags(), 0, "what the store needs for a page ends with it");
         let guard = std::mem::ManuallyDrop::new(self);
         guard.entry().latch.release_to(State::Free);
         guard.page

@@ -109,6 +109,7 @@ impl Version {
     }
 
     fn next(self) -> Version {
+        debug_assert!(self.0 < VERSION_MASK, "the version never falls");
         Version((self.0 + 1) & VERSION_MASK)
     }
 }
@@ -147,6 +148,7 @@ struct Word(u64);
 impl Word {
     #[inline]
     fn new(state: u64, version: Version) -> Word {
+        debug_assert!(state <= SHARED_LAST && version.0 <= VERSION_MASK, "each has its own bits");
         Word(state << VERSION_BITS | version.0)
     }
 
@@ -216,6 +218,10 @@ impl Latch {
     /// Enters Exclusive from `seen`.
     #[inline]
     fn enter(&self, seen: Word) -> bool {
+        debug_assert!(
+            seen.state() <= UNLOCKED && seen.state() != EXCLUSIVE,
+            "Shared is left for Exclusive only by way of Unlocked"
+        );
         if !self.exchange(seen, Word::new(EXCLUSIVE, seen.version())) {
             return false;
         }
@@ -343,6 +349,7 @@ impl Latch {
     /// Adds a shared holder to `seen`, which is readable and not full.
     #[inline]
     fn add_reader(&self, seen: Word) -> bool {
+        debug_assert!(seen.is_readable() && seen.state() < SHARED_LAST, "no reader enters here");
         self.exchange(seen, Word::new(seen.state().max(UNLOCKED) + 1, seen.version()))
     }
 

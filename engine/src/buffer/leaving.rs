@@ -84,6 +84,8 @@ pub struct Leaving<'p> {
 impl<'p> Leaving<'p> {
     /// Adds a page, which equals its newest image (invariant 5 of `frames`).
     pub fn push(&mut self, claimed: Claimed<'p>) {
+        debug_assert!(!claimed.is_dirty(), "a page that leaves memory equals its newest image");
+        debug_assert!(self.pool.is_none_or(|pool| std::ptr::eq(pool, claimed.pool)), "pages of one pool");
         self.pool = Some(claimed.pool);
         self.pages.push(claimed.guard);
     }

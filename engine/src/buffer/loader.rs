@@ -123,6 +123,11 @@ impl Loader {
             let (page, claim) = &mut claims[index];
             match image {
                 Ok(image) => {
+                    debug_assert_eq!(
+                        image.len(),
+                        memory.frames.page_bytes(),
+                        "an image is as long as a page"
+                    );
                     PageBytesMut::new(memory.frames.words(*page)).copy_from(0, image);
                     claim.succeed(wanted[index].1);
                 }
@@ -176,6 +181,8 @@ struct FaultClaim<'p> {
 impl FaultClaim<'_> {
     /// Notes that the page's memory is filled.
     fn succeed(&mut self, own_stamps: bool) {
+        debug_assert!(self.has_memory, "a page in memory is counted");
+        debug_assert!(!self.entry.is_dirty(), "an evicted page equals its newest image");
         self.memory.frames.set_flags(self.entry, if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
         self.outcome = State::Unlocked;
     }

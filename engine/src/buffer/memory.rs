@@ -53,6 +53,7 @@ impl EmergencyReserve {
 
 impl Drop for EmergencyReserve {
     fn drop(&mut self) {
+        debug_assert!(EMERGENCY.get(), "reserves end in the opposite order of their beginning");
         EMERGENCY.set(self.before);
     }
 }
@@ -131,7 +132,8 @@ impl PageMemory {
 
     /// Counts that `pages` pages no longer have memory, and wakes threads that wait for some.
     pub(super) fn give(&self, pages: u64) {
-        self.resident.fetch_sub(pages, Ordering::Relaxed);
+        let before = self.resident.fetch_sub(pages, Ordering::Relaxed);
+        debug_assert!(before >= pages, "each page with memory is counted");
         self.eviction.budget_grew();
     }
 

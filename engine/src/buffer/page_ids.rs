@@ -68,6 +68,7 @@ impl FreeIds {
         let mut sequence = self.sequences.remove(self.position(before)?);
         sequence.last += 1;
         let page = PageId(sequence.last);
+        debug_assert!(sequence.last < sequence.end, "the id was set aside");
         self.sequences.push(sequence);
         Some(page)
     }
@@ -84,6 +85,7 @@ impl FreeIds {
     /// Adds the new ids from `first` to below `end`. Takes the first for the page after `before`
     /// and sets the others aside for the pages after it.
     pub(super) fn add(&mut self, before: Option<PageId>, first: u64, end: u64) -> PageId {
+        debug_assert!(first < end && end - first <= SET_ASIDE_MAX, "some ids, and not too many");
         if let Some(at) = self.position(before) {
             self.sequences.remove(at);
         }
@@ -93,6 +95,7 @@ impl FreeIds {
                 self.cold.extend((oldest.last + 1..oldest.end).rev().map(PageId));
             }
             self.sequences.push(Sequence { last: first, end, set_aside: end - first });
+            debug_assert!(self.sequences.len() <= SEQUENCES_MAX, "the oldest was given up");
         }
         PageId(first)
     }

@@ -121,7 +121,8 @@ impl<E: ZeroIsDefault> PageSpace<E> {
             let reserved = Extent::reserve(ids, self.word_shift)?;
             // Pages here are used with gaps.
             reserved.advise_huge(ids, self.word_shift, false);
-            let _ = place.set(reserved);
+            let set = place.set(reserved);
+            debug_assert!(set.is_ok(), "one thread at a time adds extents");
         }
         Ok(())
     }

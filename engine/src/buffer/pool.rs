@@ -274,6 +274,7 @@ impl Pool {
         let entry = frames.entry(page);
         let claimed = entry.latch.claim_free();
         assert!(claimed, "{page} was on the free list but is in use");
+        debug_assert!(page.0 > 0 && page.0 < frames.page_count(), "page 0 is never used, nor one beyond");
         let mut guard = ExclusiveGuard::new(frames, page);
         // Cold pages need it too where memory is not given back (see `Region::discard`).
         guard.bytes_mut().fill(0, self.page_bytes(), 0);
@@ -304,6 +305,7 @@ impl Pool {
             return false;
         };
         let guard = ExclusiveGuard::new(frames, page);
+        debug_assert!(!entry.is_dirty(), "an evicted page equals its newest image");
         self.loader.source.freed(page, guard.epoch());
         frames.set_flags(entry, 0);
         FrameTable::count_free(entry);

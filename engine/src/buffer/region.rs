@@ -71,6 +71,7 @@ impl<T: ZeroIsDefault> Region<T> {
                 Error::io("cannot reserve address space", e.into()).with_kind(ErrorKind::OutOfMemory)
             })?;
         let padding = mapping.align_offset(HUGE_PAGE_BYTES);
+        debug_assert!(padding < HUGE_PAGE_BYTES, "the padding is inside the mapping");
         // SAFETY: the padding is less than one huge page, which the mapping has more than `bytes`.
         let start = unsafe { mapping.cast::<u8>().add(padding) }.cast::<T>();
         let start = std::ptr::NonNull::new(start).expect("mmap does not return null");

@@ -134,6 +134,10 @@ impl Window {
         };
         self.wanted.clear();
         self.wanted.extend(pages.iter().filter_map(wanted).take(window_pages(frames)));
+        debug_assert!(
+            (self.wanted.len() * self.page_bytes) as u64 <= self.charge.bytes(),
+            "the copies of all noted pages fit in the window"
+        );
     }
 
     /// Copies the images of the noted pages.
@@ -141,6 +145,8 @@ impl Window {
         let pages: Vec<_> = self.wanted.iter().map(|wanted| (wanted.page, wanted.own_stamps)).collect();
         source.read_pages(&pages, &mut |index, image| match image {
             Ok(image) => {
+                debug_assert_eq!(image.len(), self.page_bytes, "an image is as long as a page");
+                debug_assert!(!self.wanted[index].is_read, "each page is read once");
                 PageBytesMut::new(self.image(index)).copy_from(0, image);
                 self.wanted[index].is_read = true;
             }
@@ -164,7 +170,8 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        self.all.bytes.fetch_sub(self.charge.bytes(), Ordering::Relaxed);
+        let before = self.all.bytes.fetch_sub(self.charge.bytes(), Ordering::Relaxed);
+        debug_assert!(before >= self.charge.bytes(), "each window is counted");
     }
 }
 
