@@ -59,6 +59,7 @@ impl BufferSize {
 
     /// A block of `len` bytes has to fit, which is no longer than the most.
     pub(super) fn make_fit(&mut self, len: usize) {
+        debug_assert!(len <= self.most, "a longer record brings a buffer of its own");
         while self.bytes < len && self.bytes < self.most {
             self.double();
         }
@@ -74,6 +75,7 @@ impl BufferSize {
             self.bytes = (self.bytes / 2 / SECTOR_BYTES * SECTOR_BYTES).max(self.least);
             self.calm = 0;
         }
+        debug_assert!((self.least..=self.most).contains(&self.bytes), "the length is within its bounds");
     }
 
     fn double(&mut self) {

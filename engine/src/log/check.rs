@@ -114,6 +114,8 @@ struct Covered {
 
 impl Covered {
     fn cover(&mut self, start: u64, end: u64) {
+        debug_assert!(start < end, "a block is not empty");
+        debug_assert!(self.ranges.last().is_none_or(|(_, last)| *last <= start), "ranges ascend");
         match self.ranges.last_mut() {
             Some((_, last)) if *last == start => *last = end,
             _ => self.ranges.push((start, end)),

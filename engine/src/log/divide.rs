@@ -1,6 +1,6 @@
 //! Divides the redo of a transaction between logs: a fragment for each log whose pages it changed.
 
-use super::fragment::{FRAGMENT_BYTES, Fragment};
+use super::fragment::{FRAGMENT_BYTES, FRAGMENTS_MAX, Fragment};
 use super::record::first_operation;
 use crate::base::checksum::crc;
 use crate::base::{Csn, LogId, Result, TableId};
@@ -37,6 +37,11 @@ impl Fragments {
     /// may have several operations in it, and goes where its first one does.
     pub(super) fn divide(body: &[u8], count: u32, runs: &[Run], rows_again: bool) -> Result<Fragments> {
         let mut fragments = Fragments::default();
+        debug_assert!(runs.first().is_none_or(|run| run.at == 0), "the runs cover the body");
+        debug_assert!(
+            runs.is_sorted_by(|a, b| a.at < b.at && a.operations <= b.operations),
+            "the runs follow one another"
+        );
         let mut first_log: HashMap<(TableId, &[u8]), LogId> = HashMap::new();
         for (index, run) in runs.iter().enumerate() {
             let (end, operations) =
@@ -57,6 +62,7 @@ impl Fragments {
         }
         fragments.parts.sort_by_key(|part| part.log);
         let count = fragments.parts.len() as u32;
+        debug_assert!(count <= FRAGMENTS_MAX, "there are not so many logs");
         for (number, part) in (0..).zip(&mut fragments.parts) {
             part.body[..FRAGMENT_BYTES].copy_from_slice(&Fragment { number, count }.encode());
         }
@@ -83,6 +89,7 @@ impl Fragments {
 
     /// Lists predecessors in the first one: the last thing before they are committed.
     pub fn list_predecessors(&mut self, csns: &[Csn]) {
+        debug_assert!(csns.len() <= super::record::LISTED_MAX.into(), "a record lists no more");
         if let Some(first) = self.parts.first_mut() {
             csns.iter().for_each(|csn| first.body.extend_from_slice(&csn.0.to_le_bytes()));
         }

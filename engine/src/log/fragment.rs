@@ -66,6 +66,7 @@ impl Fragment {
     /// The CSN of the transaction's first fragment, if this one has `csn`.
     #[must_use]
     pub fn first_of(self, csn: Csn) -> Csn {
+        debug_assert!(csn.0 > u64::from(self.number), "the CSNs of fragments follow one another");
         Csn(csn.0 - u64::from(self.number))
     }
 

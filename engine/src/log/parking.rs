@@ -60,6 +60,11 @@ impl ParkingLot {
         debug_assert!(
             self.flights.back().is_none_or(|last| last.sequence < sequence && last.last_csn < first_csn)
         );
+        debug_assert!(first_csn <= last_csn, "CSNs rise within a block");
+        debug_assert!(
+            buffer.is_none() || self.flights.iter().all(|flight| flight.buffer != buffer),
+            "a buffer of the medium holds one block"
+        );
         self.flights.push_back(Flight { sequence, first_csn, last_csn, completed: false, buffer, open });
     }
 
@@ -74,6 +79,8 @@ impl ParkingLot {
         while let Some(flight) = self.flights.front()
             && (flight.completed || passes(flight))
         {
+            debug_assert!(flight.completed, "the frontier never passes a block that is in flight");
+            debug_assert!(frontier.is_none_or(|before| before < flight.last_csn), "the frontier never falls");
             frontier = Some(flight.last_csn);
             self.flights.pop_front();
         }

@@ -90,6 +90,7 @@ impl Part {
     /// The stored form.
     #[must_use]
     pub fn encode(&self) -> [u8; PART_BYTES] {
+        debug_assert_eq!(self.number == 0, self.first == Csn::ZERO, "only the first part names no other");
         let mut out = [0; PART_BYTES];
         out[..8].copy_from_slice(&self.first.0.to_le_bytes());
         out[8..16].copy_from_slice(&self.start.to_le_bytes());

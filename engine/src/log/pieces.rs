@@ -81,6 +81,9 @@ impl Pieces {
         len: usize,
         whole: usize,
     ) -> Result<&[u8]> {
+        debug_assert!(offset >= self.base, "offsets never fall");
+        debug_assert!(offset.is_multiple_of(SECTOR_BYTES) && len.is_multiple_of(SECTOR_BYTES));
+        debug_assert!(offset + len <= whole, "nothing behind the whole sectors is read");
         if offset + len > self.base + self.filled {
             self.fill(segment, offset, len, whole)?;
         }

@@ -69,7 +69,10 @@ impl DependencyRule {
     fn to_byte(self) -> u8 {
         match self {
             DependencyRule::Dsn => 1,
-            DependencyRule::Exact { listed } => 2 | listed << 4,
+            DependencyRule::Exact { listed } => {
+                debug_assert!(listed <= LISTED_MAX, "a record lists no more predecessors");
+                2 | listed << 4
+            }
         }
     }
 

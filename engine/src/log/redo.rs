@@ -51,6 +51,7 @@ pub struct RedoMark {
 
 impl RedoBuffer {
     fn begin(&mut self, kind: u8, table: TableId) {
+        debug_assert_eq!(self.listed, 0, "nothing is added behind the listed predecessors");
         self.op_count += 1;
         self.body.push(kind);
         put_varint(&mut self.body, table.0.into());
@@ -87,6 +88,7 @@ impl RedoBuffer {
     /// The value that was begun at `at` continues with the next operation, which must be
     /// [`RedoBuffer::begin_large`] of the same row.
     pub fn end_large_part(&mut self, at: usize) {
+        debug_assert_eq!(self.body[at], PUT_LARGE, "the operation that was begun is a large put");
         self.body[at] = LARGE_PART;
         self.end_large();
     }
@@ -186,6 +188,7 @@ impl RedoBuffer {
         let written = write(self);
         match &written {
             Ok(csn) => {
+                debug_assert!(self.chunks.is_none_or(|(first, _)| first < *csn), "chunks are in one log");
                 self.base += self.unwritten_len() as u64;
                 self.body.truncate(PART_BYTES);
                 self.runs.clear();
@@ -261,6 +264,8 @@ impl RedoBuffer {
 
     /// Forgets everything after `mark`.
     pub fn truncate(&mut self, mark: RedoMark) {
+        debug_assert!(mark.at <= self.len(), "what is rolled back was made since the mark");
+        debug_assert!(mark.chunks <= self.chunks.map_or(0, |(_, number)| number), "chunks stay in the log");
         let in_body = mark.at.checked_sub(self.base).map_or(0, |bytes| bytes as usize);
         self.base = self.base.min(mark.at);
         self.body.truncate(self.prefix + in_body);
@@ -269,6 +274,7 @@ impl RedoBuffer {
         self.op_count = if mark.chunks == written { mark.op_count } else { 0 };
         let len = self.unwritten_len();
         self.runs.retain(|run| run.at < len);
+        debug_assert!(self.runs.last().is_none_or(|run| run.operations <= self.op_count));
     }
 
     /// Forgets everything, chunks too.

@@ -241,6 +241,7 @@ impl Batch {
                 None => ranges.push(start..start + len as u64),
             }
         }
+        debug_assert!(ranges.is_sorted_by(|a, b| a.end < b.start), "blocks of a segment do not overlap");
         Some(Batch { blocks, places, ranges, ahead: None })
     }
 

@@ -3,7 +3,7 @@
 use super::block::{BLOCK_HEADER_BYTES, BlockHeader};
 use crate::base::checksum::crc;
 use crate::base::{Csn, LogId, SegmentId};
-use crate::device::{AlignedBuffer, File};
+use crate::device::{AlignedBuffer, File, SECTOR_BYTES};
 use std::sync::Arc;
 
 /// A block to be written at `offset` of `file`: the first `len` bytes of `buffer`, after
@@ -35,6 +35,8 @@ impl SealedBlock {
     #[must_use]
     pub fn finish(mut self) -> SealedBlock {
         let end = BLOCK_HEADER_BYTES + self.header.payload_len as usize;
+        debug_assert!(end <= self.len && self.len <= self.buffer.len(), "a block fits in its buffer");
+        debug_assert!(self.len.is_multiple_of(SECTOR_BYTES), "a block is whole sectors");
         self.buffer.pad(end, self.len);
         self.header.payload_crc = crc(&self.buffer[BLOCK_HEADER_BYTES..end]);
         let header = self.header;

@@ -36,7 +36,7 @@ use super::sealed::SealedBlock;
 use super::segment::{OpenBlock, OpenBlocks, Segment, SegmentPool};
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Csn, DatabaseId, Epoch, LogId, SegmentId};
-use crate::device::{AlignedBuffer, File};
+use crate::device::{AlignedBuffer, File, SECTOR_BYTES};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::consolidation::Latch;
 use crate::sync::{Mutex, MutexGuard};
@@ -98,6 +98,11 @@ impl Active {
 
     /// Gives the next `len` bytes to a block that ends with `last_csn`.
     fn place(&mut self, len: usize, last_csn: Csn) -> InSegment {
+        debug_assert!(self.has_room(len), "a block lies in its segment");
+        debug_assert!(
+            self.offset.is_multiple_of(SECTOR_BYTES as u64) && len.is_multiple_of(SECTOR_BYTES),
+            "no sector is written twice"
+        );
         let (file, segment) = (self.segment.file.clone(), self.segment.id);
         let place = InSegment { file, segment, offset: self.offset, open: self.open.open() };
         self.offset += len as u64;
@@ -297,6 +302,10 @@ impl LogGuard<'_> {
             return ready;
         }
         let used = self.filled().map_or(0, |filling| filling.used - BLOCK_HEADER_BYTES);
+        debug_assert!(
+            self.state.filling.as_ref().is_some_and(|own| own.used + record_len <= own.buffer.len()),
+            "the filling buffer has room for the record"
+        );
         self.reserve_place(used, record_len)
     }
 
@@ -330,6 +339,7 @@ impl LogGuard<'_> {
             return None;
         }
         let place = state.medium.take(state.next_sequence, state.last_sealed_csn)?;
+        debug_assert!(state.filling.is_none(), "one buffer is filled at a time");
         let buffer = state.free.pop().unwrap_or_else(|| {
             state.buffers += 1;
             AlignedBuffer::charged(len, &self.log.memory)
@@ -402,6 +412,7 @@ impl LogGuard<'_> {
     pub fn give_back(&mut self, buffer: AlignedBuffer) {
         if buffer.len() == self.state.size.bytes() {
             self.state.free.push(buffer);
+            debug_assert!(self.state.free.len() <= self.state.buffers, "each buffer is given back once");
         } else if buffer.len() <= self.log.buffer_bytes_most {
             self.state.buffers -= 1;
         }
@@ -412,6 +423,9 @@ impl LogGuard<'_> {
     pub fn append(&mut self, header: &RecordHeader, body: &[u8]) {
         let filling = self.state.filling.as_mut().expect("reserve() said Ready");
         debug_assert!(filling.last_csn < header.csn, "CSNs rise within a log");
+        debug_assert!(header.dsn < header.csn, "a transaction depends on earlier ones");
+        debug_assert!(header.watermark <= header.csn, "what is drawn now is not durable yet");
+        debug_assert_eq!(header.epoch, self.log.epoch, "the CSN was drawn in the epoch of the log");
         let start = filling.used;
         let body_start = start + super::RECORD_HEADER_BYTES;
         let body_end = body_start + body.len();
@@ -433,6 +447,9 @@ impl LogGuard<'_> {
     fn appended(&mut self, csn: Csn, end: usize) {
         let state = &mut *self.state;
         let filling = state.filling.as_mut().expect("reserve() said Ready");
+        debug_assert!(state.last_sealed_csn.max(filling.last_csn) < csn, "CSNs rise within a log");
+        debug_assert!(filling.used < end && end <= filling.buffer.len(), "a record fits in the buffer");
+        debug_assert!((end - filling.used).is_multiple_of(8), "records are whole words");
         if filling.records == 0 {
             filling.first_csn = csn;
         }
@@ -508,6 +525,8 @@ impl LogGuard<'_> {
     fn publish_durable(&self) {
         let last = self.filled().map_or(self.state.last_sealed_csn, |filling| filling.last_csn);
         let durable = self.first_volatile_csn().map_or(last, |first| Csn(first.0 - 1));
+        debug_assert!(durable <= last, "what was not appended is not durable");
+        debug_assert!(durable >= self.log.durable_csn(), "what is durable stays durable");
         self.log.durable.fetch_max(durable.0, Ordering::SeqCst);
     }
 
@@ -584,6 +603,9 @@ impl LogGuard<'_> {
         let state = &mut *self.state;
         let filling = state.filling.take().expect("there is a next block");
         let payload_len = filling.used - BLOCK_HEADER_BYTES;
+        debug_assert!(filling.records > 0 && filling.first_csn <= filling.last_csn, "a block has records");
+        debug_assert!(block_bytes(payload_len) <= filling.buffer.len(), "a block fits in its buffer");
+        debug_assert!(carrier != Some(log.id), "a log carries blocks of others");
         let header = BlockHeader {
             database: log.database,
             log: log.id,
@@ -626,6 +648,8 @@ impl LogGuard<'_> {
             state.medium.give_back(buffer);
         }
         if let Some(frontier) = state.in_flight.complete(sequence) {
+            debug_assert!(frontier > state.completed_csn, "the durable frontier never falls");
+            debug_assert!(frontier <= state.last_sealed_csn, "what was not sealed is not completed");
             state.completed_csn = frontier;
         }
         match state.medium.holds_records() {

@@ -127,10 +127,15 @@ impl Medium for MemoryBuffers {
     }
 
     fn give_back(&mut self, buffer: u32) {
+        debug_assert!(!self.free.contains(&buffer), "buffer {buffer} is given back twice");
+        debug_assert!(buffer as usize / self.count == self.log.0 as usize, "a log has its own buffers");
         self.free.push(buffer);
     }
 
     fn insert(&mut self, buffer: u32, at: usize, record: &[u8], csn: Csn) {
+        debug_assert!(at + record.len() <= self.shared.buffer_bytes(), "a record fits in its buffer");
+        debug_assert!(at.is_multiple_of(8) && record.len().is_multiple_of(8), "records are whole words");
+        debug_assert!(!self.free.contains(&buffer), "buffer {buffer} is filled by nobody");
         if !self.needs_no_fence {
             // Before the store, which may panic.
             self.note_unfenced(csn);
@@ -185,6 +190,7 @@ impl Medium for MemoryBuffers {
         self.unfenced.retain_mut(|left| {
             if left.last > csn && left.first <= csn {
                 (left.first, left.is_known) = (csn.next(), false);
+                debug_assert!(left.first <= left.last, "the first unfenced record is not behind the last");
             }
             left.last > csn
         });

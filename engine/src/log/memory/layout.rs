@@ -100,10 +100,12 @@ impl Layout {
     }
 
     pub(super) fn entry_offset(self, buffer: u32) -> u64 {
+        debug_assert!(buffer < self.buffers, "there is no buffer {buffer}");
         TABLE_OFFSET + u64::from(buffer) * ENTRY_BYTES as u64
     }
 
     pub(super) fn buffer_offset(self, buffer: u32) -> u64 {
+        debug_assert!(buffer < self.buffers, "there is no buffer {buffer}");
         TABLE_OFFSET + self.table_bytes() + u64::from(buffer) * u64::from(self.buffer_bytes)
     }
 
@@ -266,6 +268,7 @@ impl LogMemory {
     }
 
     pub(super) fn encode_entry(&self, entry: &Entry) -> [u8; ENTRY_BYTES] {
+        debug_assert!(entry.sequence > 0, "sequences begin at 1");
         let mut out = [0; ENTRY_BYTES];
         out[4..8].copy_from_slice(&ENTRY_MAGIC.to_le_bytes());
         out[8..12].copy_from_slice(&entry.log.0.to_le_bytes());

@@ -70,6 +70,7 @@ impl OpenBlocks {
 
 impl Drop for OpenBlock {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Release);
+        let before = self.0.0.fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0, "each open block is counted");
     }
 }

@@ -125,6 +125,7 @@ impl History {
             let all = std::mem::take(&mut self.checkpoints).into_iter().enumerate();
             let stay = all.filter(|(at, _)| at % 2 == 0 || *at == last);
             self.checkpoints = stay.map(|(_, checkpoint)| checkpoint).collect();
+            debug_assert!(self.checkpoints.len() <= CHECKPOINTS_MAX, "about half stay");
         }
     }
 
@@ -138,6 +139,7 @@ impl History {
     /// Retains a segment until [`History::take_excess`] returns it.
     pub fn retain(&mut self, segment: Segment, max_csn: Csn, is_own: bool) {
         let at = self.retained.partition_point(|other| other.max_csn <= max_csn);
+        debug_assert!(self.retained.is_sorted_by_key(|other| other.max_csn), "the oldest is first");
         self.retained.insert(at, Retained { segment, max_csn, is_own });
     }
 
@@ -188,7 +190,8 @@ impl History {
     /// Notes that a feed has read up to `position`. Returns where history begins if the feed has
     /// fallen behind.
     pub fn advance_feed(&mut self, id: FeedId, position: Csn) -> Result<(), Csn> {
-        self.feeds.insert(id, position);
+        let before = self.feeds.insert(id, position);
+        debug_assert!(before.is_none_or(|before| before <= position), "a feed reads forwards");
         let begins = self.begins();
         if position < begins { Err(begins) } else { Ok(()) }
     }

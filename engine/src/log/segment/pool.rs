@@ -187,6 +187,10 @@ impl SegmentPool {
         }
         let longer = len.saturating_mul(GROWTH).min(self.segment_bytes);
         state.next_len = state.next_len.max(longer.next_multiple_of(SECTOR_BYTES as u64));
+        debug_assert!(
+            state.next_len <= self.segment_bytes.next_multiple_of(SECTOR_BYTES as u64),
+            "segments grow to the length of an ordinary one"
+        );
     }
 
     /// Returns the number of READY segments that need no longer one beside them.
@@ -221,7 +225,9 @@ impl SegmentPool {
             Some(segment) => {
                 state.requests.missed_since = None;
                 segment.uses += 1;
+                debug_assert!(segment.len >= len, "the block has room");
                 state.active.insert(segment.id, segment.len);
+                debug_assert_eq!(state.states_of(segment.id), 1, "rule 6: READY or ACTIVE");
             }
             None => {
                 state.requests.longest_missed = state.requests.longest_missed.max(len);
@@ -249,7 +255,9 @@ impl SegmentPool {
     /// Makes an ACTIVE segment READY again in which no block has a place.
     pub fn put_back(&self, segment: Segment) {
         let mut state = self.state.lock();
-        state.active.remove(&segment.id);
+        let was_active = state.active.remove(&segment.id);
+        debug_assert!(was_active.is_some(), "only an ACTIVE segment is put back");
+        debug_assert_eq!(state.states_of(segment.id), 0, "rule 6: READY or ACTIVE");
         state.ready.push(segment);
         drop(state);
         self.prepared.notify_all();
@@ -259,7 +267,9 @@ impl SegmentPool {
     /// to be written there.
     pub fn retire(&self, segment: Segment, max_csn: Csn, open: OpenBlocks) {
         let mut state = self.state.lock();
-        state.active.remove(&segment.id);
+        let was_active = state.active.remove(&segment.id);
+        debug_assert!(was_active.is_some(), "only an ACTIVE segment becomes full");
+        debug_assert_eq!(state.states_of(segment.id), 0, "rule 6: ACTIVE or RETIRED");
         state.retired.push(Retired { segment, max_csn, open, obsolete: false });
         // An open after a kill on a full disk needs the room of a segment with nothing above the
         // checkpoint.
@@ -297,6 +307,8 @@ impl SegmentPool {
                 if is_needed && !planted::is(Bug::SegmentRecycledEarly) {
                     state.retired.push(full);
                 } else {
+                    debug_assert!(full.max_csn <= covered, "no recovery needs what the segment holds");
+                    debug_assert!(!full.open.any(), "a block is still to be written to the segment");
                     state.history.retain(full.segment, full.max_csn, true);
                 }
             }
@@ -339,6 +351,7 @@ impl SegmentPool {
                 && (segment.id.0 >= state.ids.first_own || planted::is(Bug::KilledSegmentAdopted))
             {
                 state.ready.push(segment);
+                debug_assert!(state.ready.len() <= most, "no more than the spare ones, and some");
             } else if !planted::is(Bug::SegmentForgotten) {
                 state.excess.push(segment.id);
             }

@@ -4,7 +4,7 @@ use super::file::Segment;
 use super::pool::SegmentPool;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result, SegmentId};
-use crate::device::{File, Names, SpaceRefusal, check_new};
+use crate::device::{File, Names, SECTOR_BYTES, SpaceRefusal, check_new};
 use crate::sync::thread;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,6 +154,8 @@ impl SegmentPool {
             state.excess.push(id);
         }
         result?;
+        debug_assert_eq!(state.states_of(id), 0, "rule 6: a new segment is in no state yet");
+        debug_assert!(len.is_multiple_of(SECTOR_BYTES as u64), "a segment is whole sectors");
         state.ready.push(Segment { id, file, len, uses: 0 });
         drop(state);
         self.prepared.notify_all();
@@ -167,6 +169,7 @@ impl SegmentPool {
             let id = {
                 let mut state = self.state.lock();
                 let id = SegmentId(state.ids.next.max(1));
+                debug_assert!(state.making.is_none_or(|before| before < id), "numbers of segments rise");
                 state.ids.next = id.0 + 1;
                 state.making = Some(id);
                 id

@@ -129,10 +129,14 @@ impl State {
 
     /// Returns true if the file belongs to one of the states of rule 6, or is of others.
     pub fn knows(&self, id: SegmentId) -> bool {
+        self.states_of(id) > 0
+    }
+    /// Returns in how many of these states the file is: at most one.
+    pub fn states_of(&self, id: SegmentId) -> usize {
         let full = self.retired.iter().map(|full| &full.segment);
         let files = self.ready.iter().chain(full).chain(self.history.segments());
         let others = self.excess.iter().chain(&self.foreign).chain(self.active.keys()).chain(&self.making);
-        files.map(|segment| &segment.id).chain(others).any(|known| *known == id)
+        files.map(|segment| &segment.id).chain(others).filter(|known| **known == id).count()
     }
 
     /// Returns the bytes of ACTIVE and RETIRED segments.
