@@ -72,6 +72,7 @@ impl Shares {
     #[must_use]
     pub fn log_of(&self, node: usize, nth: usize) -> LogId {
         let logs = self.logs_of(node);
+        debug_assert!(!logs.is_empty() && logs.end <= self.logs, "each node has a log that exists");
         LogId((logs.start + nth / self.threads_in_a_row % logs.len()) as u32)
     }
 

@@ -239,6 +239,8 @@ impl Appending {
         let watermark = self.watermark_to_store();
         let csn = self.durability.watermark.draw(log.id, latch);
         let dsn = dsn_of(csn);
+        debug_assert!(watermark <= csn, "a stored watermark covers no record that holds it");
+        debug_assert!(dsn < csn, "a transaction depends on earlier ones");
         // The DSN of a change of the catalog is known only now.
         let on = if let DependsOn::UpTo(_) = on { DependsOn::UpTo(dsn) } else { on };
         let gsn = self.durability.drawn(&Drawn { log: log.id, csn, gsn: record.gsn, on, alone }, latch);

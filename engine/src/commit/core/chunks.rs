@@ -92,6 +92,7 @@ impl ChunkLog<'_> {
         let at = chunks.count % AHEAD;
         self.appending.waiting.await_settled(chunks.recent[at], ErrorKind::Poisoned)?;
         let csn = self.appending.append_one_chunk(chunks.log, record, chunks.newest)?;
+        debug_assert!(csn > chunks.newest, "chunks of a transaction are in one log, in order");
         chunks.pins.count(chunks.pin, record);
         (chunks.newest, chunks.recent[at]) = (csn, csn);
         chunks.count += 1;
@@ -209,9 +210,12 @@ impl Pins {
         let mut pins = self.pins.lock();
         pins.1 += 1;
         let id = pins.1;
+        debug_assert!(pins.0.last().is_none_or(|last| last.id < id), "pins are in the order of announcement");
         // Under the lock: the next cover finds the pin, and one before it covers no
         // more than has been drawn.
-        pins.0.push(Pin { id, above: newest_drawn(), phase: Phase::Running, operations: 0, bytes: 0 });
+        let above = newest_drawn();
+        debug_assert!(pins.0.last().is_none_or(|last| last.above <= above), "`above` ascends");
+        pins.0.push(Pin { id, above, phase: Phase::Running, operations: 0, bytes: 0 });
         id
     }
 
@@ -237,6 +241,10 @@ impl Pins {
     }
 
     fn set(&self, id: u64, phase: Phase) {
+        debug_assert!(
+            self.pins.lock().0.iter().all(|pin| pin.id != id || pin.phase == Phase::Committing),
+            "a pin that commits is not revoked meanwhile"
+        );
         if let Some(pin) = self.pins.lock().0.iter_mut().find(|pin| pin.id == id) {
             pin.phase = phase;
         }
@@ -278,6 +286,7 @@ impl Pins {
                 return checkpoint;
             };
             let covered = oldest.above.min(checkpoint);
+            debug_assert!(oldest.phase != Phase::Revoked, "the log is not kept for a revoked pin");
             if oldest.phase != Phase::Running || kept(covered) <= self.most {
                 return covered;
             }

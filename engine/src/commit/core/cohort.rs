@@ -89,6 +89,7 @@ impl Cohort {
 
     /// A commit was appended that a thread waits with.
     pub fn joined(&self, csn: Csn, _latch: &LogGuard<'_>) {
+        debug_assert!(csn.0 > self.first.load(Ordering::Relaxed), "CSNs rise within a log");
         let arrived = self.arrived.load(Ordering::Relaxed);
         if arrived == 0 {
             self.first.store(csn.0, Ordering::Relaxed);
@@ -130,6 +131,7 @@ impl Cohort {
         self.size.store(cohort, Ordering::Relaxed);
         let peak = self.peak.load(Ordering::Relaxed);
         let lowered = peak - peak.saturating_sub(cohort).div_ceil(PEAK_OF);
+        debug_assert!(lowered <= peak, "a smaller cohort lowers the peak");
         self.peak.store(cohort.max(lowered), Ordering::Relaxed);
         let worthwhile =
             cohort > there.max(1) && wait >= WRITE_MIN && self.pause.load(Ordering::Relaxed) == 0;

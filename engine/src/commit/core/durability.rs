@@ -119,6 +119,10 @@ impl Durability {
     /// Notes what `log` still has to make durable.
     pub fn settle(&self, log: &LogWriter, latch: &LogGuard<'_>) {
         let first_volatile = latch.first_volatile_csn();
+        debug_assert!(
+            first_volatile.is_none_or(|first| first <= self.watermark.newest_drawn()),
+            "what is not durable was drawn"
+        );
         self.watermark.settle(log.id, first_volatile, latch);
         // Behind a drain beside which another thread stored, the first volatile record is not
         // known; its clock is above what was settled before.

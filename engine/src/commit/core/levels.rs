@@ -62,7 +62,10 @@ pub fn due(level: Durability, ready: Nanos, last_write: Nanos, waits: &Waits) ->
         Durability::Durable => ready.max(after(last_write, interval)),
         // The last quarter is for the write itself.
         Durability::BoundedLoss if planted::is(Bug::BoundedLossNeverDue) => NEVER,
-        Durability::BoundedLoss | Durability::Written => after(ready, loss_window - loss_window / 4),
+        Durability::BoundedLoss | Durability::Written => {
+            debug_assert!(!loss_window.is_zero(), "a loss window has a length");
+            after(ready, loss_window - loss_window / 4)
+        }
         Durability::Lazy => NEVER,
     }
 }

@@ -205,6 +205,10 @@ impl LogWriter {
         let _latch = self.log.lock();
         let mut sealed = self.sealed.lock();
         let own = sealed.iter().position(|block| block.last_csn == csn);
+        debug_assert!(
+            sealed.iter().is_sorted_by(|a, b| a.sequence < b.sequence && a.last_csn < b.first_csn),
+            "sealed blocks wait in the order of their sequences"
+        );
         let at = own.or_else(|| sealed.iter().position(|block| block.last_csn < csn))?;
         let block = sealed.remove(at);
         self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
@@ -242,6 +246,10 @@ impl LogWriter {
         let before = sealed.len();
         self.sealed_count.store(before as u32 + 1, Ordering::SeqCst);
         sealed.extend(self.seal(latch));
+        debug_assert!(
+            sealed.iter().is_sorted_by(|a, b| a.sequence < b.sequence),
+            "sealed blocks wait in the order of their sequences"
+        );
         self.sealed_count.store(sealed.len() as u32, Ordering::SeqCst);
         sealed.len() > before
     }
@@ -276,7 +284,8 @@ impl LogWriter {
 
     /// The write of another log with a block of this one has ended.
     pub fn carried_ended(&self) {
-        self.carried.fetch_sub(1, Ordering::SeqCst);
+        let before = self.carried.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a block that is carried was counted");
     }
 
     /// Returns whether all that is in flight of this log is in writes of others, as far as can be
@@ -294,6 +303,11 @@ impl LogWriter {
     /// A write of this log that began at `begun` has ended.
     pub fn write_ends(&self, begun: Nanos, now: Nanos) {
         self.writes_completed.fetch_add(1, Ordering::SeqCst);
+        debug_assert!(begun <= now, "a write ends after it began");
+        debug_assert!(
+            self.writes_completed.load(Ordering::SeqCst) <= self.writes_started.load(Ordering::SeqCst),
+            "a write that ends was started"
+        );
         self.carrier_ends(begun, now);
     }
 
@@ -452,6 +466,7 @@ impl<'a> Leader<'a> {
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
+        debug_assert!(self.log.leader.load(Ordering::Relaxed), "only the leader resigns");
         self.log.leader.store(false, Ordering::SeqCst);
         let woke = self.log.event.notify_all();
         let panicked = std::thread::panicking() && !self.unwinding;

@@ -71,7 +71,9 @@ impl Pending {
 
     /// Returns the DSN of the transaction under the CSN `csn`.
     pub fn dsn_of(&self, csn: Csn) -> Csn {
-        if self.dsn == Pending::EVERYTHING { Csn(csn.0 - 1) } else { self.dsn }
+        let dsn = if self.dsn == Pending::EVERYTHING { Csn(csn.0 - 1) } else { self.dsn };
+        debug_assert!(dsn < csn, "a transaction depends on earlier ones");
+        dsn
     }
 }
 

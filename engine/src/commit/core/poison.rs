@@ -41,6 +41,7 @@ impl Poison {
     pub fn raise(&self, error: Error) {
         let _ = self.cause.set(error);
         self.raised.store(true, Ordering::SeqCst);
+        debug_assert!(self.cause.get().is_some(), "who finds the poison raised finds its cause");
     }
 
     /// Keeps `error` if it is the first. It says that the device refused the block of `log` that

@@ -28,6 +28,7 @@ impl Predecessors {
             None => self.csns = [Csn::ZERO; PREDECESSORS],
         }
         self.count += 1;
+        debug_assert!(usize::from(self.count) <= PREDECESSORS + 1, "too many are as many as one too many");
     }
 
     /// Removes those for which `keep` returns false. A list that had too many stays so.

@@ -82,6 +82,8 @@ impl Sharing {
     /// In a round of `blocks` blocks, which `shared` their flush or not, a block took `took` on
     /// average.
     pub fn note(&self, blocks: usize, shared: bool, took: Duration) {
+        debug_assert!(blocks > 0, "a round has blocks");
+        debug_assert!(!shared || self.possible && blocks >= 2, "a flush that is shared serves several");
         let class = self.class(blocks);
         let average = &class.average[usize::from(shared)];
         let (old, new) = (average.load(Ordering::Relaxed), (took.as_nanos() as u64).max(1));

@@ -68,6 +68,7 @@ fn write_side_by_side<'a>(
 ) -> Result<()> {
     let clock = &writes.environment.clock;
     let (begun, count) = (clock.now(), blocks.len());
+    debug_assert!(queue.in_flight() == 0 && flights.is_empty(), "one round after the other");
     let shared = sharing.decide(count);
     for (leader, block) in blocks {
         let under_way = UnderWay::begin(writes, leader.log(), begun);
@@ -78,6 +79,7 @@ fn write_side_by_side<'a>(
         queue.submit(WriteRequest { file, offset, buffer, len, durable: !shared, token })?;
     }
     let (mut done, mut took) = (Vec::with_capacity(count), Duration::ZERO);
+    debug_assert!(queue.in_flight() <= count, "the queue has nothing but this round's writes");
     while queue.in_flight() > 0 {
         queue.reap(true, &mut done)?;
         if !shared {

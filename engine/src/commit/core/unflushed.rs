@@ -80,6 +80,11 @@ impl Unflushed {
     pub fn add(&self, block: WrittenBlock, durable: u64, _latch: &LogGuard<'_>) {
         let mut blocks = self.blocks.lock();
         let at = blocks.partition_point(|other| other.sequence < block.sequence);
+        debug_assert!(
+            blocks.get(at).is_none_or(|other| other.sequence > block.sequence),
+            "a block is written once"
+        );
+        debug_assert!(block.sequence > durable, "a block that was written without a flush is not durable");
         blocks.insert(at, block);
         self.count.fetch_add(1, Ordering::SeqCst);
         let mut last = self.sequence.load(Ordering::Relaxed).max(durable);
@@ -91,6 +96,7 @@ impl Unflushed {
             last = block.sequence;
             self.written.fetch_max(block.last_csn.0, Ordering::SeqCst);
         }
+        debug_assert!(last >= self.sequence.load(Ordering::Relaxed), "the written prefix only grows");
         self.sequence.store(last, Ordering::Relaxed);
     }
 
@@ -115,7 +121,8 @@ impl Unflushed {
 
     /// `blocks` blocks have become durable.
     pub fn became_durable(&self, blocks: usize, _latch: &LogGuard<'_>) {
-        self.count.fetch_sub(blocks as u32, Ordering::SeqCst);
+        let before = self.count.fetch_sub(blocks as u32, Ordering::SeqCst);
+        debug_assert!(before as usize >= blocks, "each written block is counted");
     }
 }
 

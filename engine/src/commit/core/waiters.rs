@@ -192,6 +192,10 @@ impl Wakers {
             None => {
                 list.last_place += 1;
                 let new = Left { place: list.last_place, ticket, waker };
+                debug_assert!(
+                    list.wakers.last().is_none_or(|last| last.place < new.place),
+                    "wakers are in the order of their places"
+                );
                 place.0 = Some(new.place);
                 list.wakers.push(new);
             }

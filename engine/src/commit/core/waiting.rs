@@ -235,6 +235,7 @@ impl Waiting {
 
     /// Waits until everything up to `csn`, which is durable, is durable in segments.
     pub(in crate::commit) fn await_in_segments(&self, csn: Csn) -> Result<()> {
+        debug_assert!(csn <= self.durability.watermark.newest_drawn(), "nobody has drawn what is awaited");
         let environment = &self.environment;
         loop {
             let woken = environment.progress.ticket();

@@ -131,6 +131,7 @@ impl Watermark {
             slot.store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         }
         let csn = self.next.fetch_add(1, Ordering::SeqCst);
+        debug_assert!(csn < Csn::LIMIT.0, "all CSNs are drawn");
         planted::linger(Bug::AnnouncedAfterDraw);
         if idle {
             slot.store(csn, Ordering::SeqCst);
@@ -153,6 +154,7 @@ impl Watermark {
             count += 1;
         }
         let first = self.next.fetch_add(count as u64, Ordering::SeqCst);
+        debug_assert!(count > 0 && count <= DRAWN_AT_ONCE_MAX, "some CSNs are drawn, and not too many");
         for (at, log) in logs.enumerate() {
             if idle[at / 64] >> (at % 64) & 1 == 1 {
                 self.slot(log).store(first + at as u64, Ordering::SeqCst);

@@ -224,6 +224,8 @@ impl Writes {
     pub fn write_inline(&self, log: &LogWriter, block: SealedBlock, counter: &Counter) {
         let _guard = self.failure.guard("a thread writing a log");
         let block = block.finish();
+        debug_assert!(log.has_leader(), "only a leader writes a block");
+        debug_assert_eq!(block.log(), log.id, "a leader writes blocks of its log");
         let begun = self.environment.clock.now();
         let under_way = UnderWay::begin(self, log, begun);
         self.count_submitted(log, block.len, counter);
@@ -303,6 +305,10 @@ impl Writes {
         if self.environment.poison.is_raised() {
             return;
         }
+        debug_assert!(
+            blocks.is_sorted_by(|a, b| a.sequence < b.sequence),
+            "blocks were listed in the order of their sequences"
+        );
         for block in blocks {
             latch.complete(block.sequence);
         }

@@ -151,6 +151,7 @@ impl Writes {
     pub fn write_unflushed(&self, log: &LogWriter, block: SealedBlock) {
         let _guard = self.failure.guard("a thread writing a log");
         let block = block.finish();
+        debug_assert!(log.has_leader(), "only a leader writes a block");
         let begun = self.environment.clock.now();
         let _under_way = UnderWay::begin(self, log, begun);
         self.count_submitted(log, block.len, &self.environment.metrics.unflushed_writes);

@@ -59,12 +59,10 @@ fn what_was_committed_before_a_failure_can_be_read_after_it() {
             world.blocking(0, Csn::ZERO).expect("commits")
         } else {
             let ticket = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("room");
-            let block = core.durability.logs[0].take_block().expect("just appended");
-            core.writes.write_inline(
-                &core.durability.logs[0],
-                block,
-                &world.commit.inspect().metrics().leader_flushes,
-            );
+            let log = &core.durability.logs[0];
+            let _leader = core.writes.try_become_leader(log).expect("no thread leads");
+            let block = log.take_block().expect("just appended");
+            core.writes.write_inline(log, block, &world.commit.inspect().metrics().leader_flushes);
             ticket
         };
         core.failure.fail(Error::new(ErrorKind::Io, "a write failed"));

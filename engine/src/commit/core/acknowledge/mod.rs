@@ -134,12 +134,14 @@ impl Acknowledgments {
 
     /// Queues a transaction without a thread. The caller has asked for room.
     pub fn push(&self, log: LogId, csn: Csn, dsn: Csn, pending: &Pending, latch: &LogGuard<'_>) {
+        debug_assert!(csn == Csn::ZERO || dsn < csn, "a transaction depends on earlier ones");
         let Pending { predecessors, begun, ready, .. } = *pending;
         self.of(log).queue.push(Entry { csn, dsn, begun, ready, predecessors }, latch);
     }
 
     /// The commit of `csn` returns before it is durable. Under the latch.
     pub fn returns_early(&self, log: LogId, csn: Csn, _latch: &LogGuard<'_>) {
+        debug_assert!(csn.0 > self.of(log).returned_early.load(Ordering::Relaxed), "CSNs rise within a log");
         self.of(log).returned_early.store(csn.0, Ordering::SeqCst);
         if !self.any_returned_early.load(Ordering::Relaxed) {
             self.any_returned_early.store(true, Ordering::SeqCst);
@@ -226,6 +228,7 @@ impl Acknowledgments {
     pub fn acknowledge_group(&self, log: LogId) -> bool {
         let first = log.0 as usize / self.group * self.group;
         let last = self.durability.logs.len().min(first + self.group);
+        debug_assert!(first < last, "the group of a log has that log");
         let group = &self.durability.logs[first..last];
         // A transaction that is committed now and was not at the last look became so because the
         // log is durable further, or the version has changed.
@@ -299,6 +302,11 @@ impl Acknowledgments {
                         pass.blocked = true;
                         return self.set_out_of_order(log.id, entry);
                     }
+                    debug_assert!(entry.csn < durable.next(), "only what is durable is acknowledged");
+                    debug_assert!(
+                        newest < entry.csn || entry.csn == Csn::ZERO,
+                        "entries leave in the order of CSNs"
+                    );
                     self.durability.mark_committed(entry.csn);
                     newest = newest.max(entry.csn);
                     let Entry { begun, ready, .. } = entry;
@@ -426,6 +434,10 @@ impl Acknowledgments {
 
     /// Notes that a caller has learned, or may learn, that `csn` is committed.
     pub fn acknowledged_up_to(&self, csn: Csn) {
+        debug_assert!(
+            csn <= self.durability.watermark.newest_drawn(),
+            "nobody has drawn what is acknowledged"
+        );
         if csn.0 > self.newest.load(Ordering::Relaxed) {
             self.newest.fetch_max(csn.0, Ordering::SeqCst);
         }

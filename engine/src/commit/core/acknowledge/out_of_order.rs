@@ -33,6 +33,7 @@ impl OutOfOrder {
             return false;
         }
         entries.push(entry);
+        debug_assert!(entries.len() <= ENTRIES_MAX, "a log has no more of them");
         self.count.store(entries.len(), Ordering::SeqCst);
         true
     }

@@ -158,6 +158,7 @@ impl Neighbours {
             }
             if let Some(carried) = latch.carry(block, &mut theirs, room) {
                 room -= carried.len;
+                debug_assert!(carried.log() == owner.id, "a carried block is of its owner");
                 will_carry(carried.first_csn);
                 owner.is_carried(&theirs);
                 stolen.push(carried);
@@ -192,6 +193,7 @@ pub fn attach_stolen(
         let stolen = stolen.finish();
         debug_assert_eq!(stolen.offset, block.offset + block.len as u64, "places are side by side");
         let end = block.len + stolen.len;
+        debug_assert!(end <= block.buffer.len(), "stolen bytes fit in the buffer of the helper");
         if !planted::is(Bug::StolenRangeLost) {
             block.buffer[block.len..end].copy_from_slice(&stolen.buffer[..stolen.len]);
         }

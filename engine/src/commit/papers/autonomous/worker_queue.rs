@@ -147,6 +147,7 @@ impl WorkerQueues {
     /// A block of another log with this CSN is going to be carried by writes of `log`. To be called
     /// under the latch of its owner.
     pub fn will_carry(&self, log: &LogWriter, first_csn: Csn) {
+        debug_assert!(first_csn > Csn::ZERO, "a carried block has a record");
         self.of(log).lowest.fetch_min(first_csn.0, Ordering::SeqCst);
     }
 
@@ -165,6 +166,11 @@ impl WorkerQueues {
     ) -> Result<()> {
         let (environment, queue) = (&*writes.environment, self.of(log));
         let under_way = UnderWay::begin(writes, log, now);
+        debug_assert!(log.has_leader(), "only a leader submits");
+        debug_assert!(
+            queue.begun.lock().iter().all(|(token, _)| *token != block.sequence),
+            "a block is submitted once"
+        );
         queue.begun.lock().push((block.sequence, now));
         let mut block = block.finish();
         let carried = attach_stolen(environment, &writes.durability.logs, &mut block, stolen, now);

@@ -106,6 +106,10 @@ impl Clocks {
         let next = |clock: u64| clock.max(after) + 1;
         let before = log.clock.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |clock| Some(next(clock)));
         let drawn = next(before.unwrap_or_else(|clock| clock));
+        debug_assert!(
+            drawn > gsn.0 || planted::is(Bug::GsnNotAbovePredecessors),
+            "a record's clock is above those of what its transaction met"
+        );
         if !alone {
             log.needs.store(drawn, Ordering::Relaxed);
         }

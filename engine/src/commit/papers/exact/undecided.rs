@@ -146,6 +146,7 @@ impl Undecided {
     }
 
     fn word(&self, csn: Csn, log: LogId, kind: u64) -> u64 {
+        debug_assert!(kind <= COMMITTED && log.0 <= 0xff, "each part of a word has its own bits");
         self.size.round(csn) << ROUND_SHIFT | kind << KIND_SHIFT | u64::from(log.0 & 0xff)
     }
 
@@ -200,6 +201,8 @@ impl Undecided {
     }
 
     fn write_line(&self, csn: Csn, log: LogId, csns: &[Csn]) -> u64 {
+        debug_assert!(!csns.is_empty() && csns.len() <= PREDECESSORS, "a line lists a few CSNs");
+        debug_assert!(csns.iter().all(|listed| *listed < csn), "predecessors are older");
         if let Some(line) = self.line_of(log, csn) {
             line.owner.store(NO_OWNER, Ordering::Relaxed);
             // A reader that sees the new content also sees that the line has no owner, or another
@@ -282,6 +285,7 @@ impl Undecided {
             match self.open(at, facts) {
                 Open::Something => return false,
                 Open::Through(predecessor) => {
+                    debug_assert!(predecessor < at, "chains lead to older transactions");
                     if depth == DEPTH {
                         // Forget how it came here; the next time the way is shorter by what was
                         // marked.

@@ -40,6 +40,10 @@ impl Entry {
 
     /// Cache lines that it takes.
     pub(super) fn lines(&self) -> u64 {
+        debug_assert!(
+            FIXED_WORDS + self.known() <= ENTRY_LINES_MAX * LINE_WORDS,
+            "room is asked for the longest entry"
+        );
         (FIXED_WORDS + self.known()).div_ceil(LINE_WORDS) as u64
     }
 
@@ -56,7 +60,10 @@ impl Entry {
     pub(super) fn read(words: &impl Words) -> Entry {
         let mut predecessors = Predecessors::default();
         match words.get(0) as usize {
-            count if count > PREDECESSORS => predecessors.overflow(),
+            count if count > PREDECESSORS => {
+                debug_assert!(count == PREDECESSORS + 1, "an entry is read where one was written");
+                predecessors.overflow();
+            }
             count => (0..count).for_each(|at| predecessors.add(Csn(words.get(FIXED_WORDS + at)))),
         }
         Entry {

@@ -40,6 +40,7 @@ impl List {
         let mut state = self.state.lock();
         // As many as there are lines have room: it does not grow.
         state.entries.push_back(entry);
+        debug_assert!(state.entries.len() as u64 <= self.lines, "the list does not grow");
         self.used.fetch_add(entry.lines(), Ordering::SeqCst);
     }
 
@@ -56,7 +57,8 @@ impl List {
         {
             state.entries.pop_front();
             state.shown = state.shown.saturating_sub(1);
-            self.used.fetch_sub(entry.lines(), Ordering::SeqCst);
+            let used = self.used.fetch_sub(entry.lines(), Ordering::SeqCst);
+            debug_assert!(used >= entry.lines(), "each entry is counted once");
             count += 1;
         }
         while let Some(entry) = state.entries.get(state.shown).copied()
@@ -64,6 +66,7 @@ impl List {
         {
             state.shown += 1;
         }
+        debug_assert!(state.shown <= state.entries.len(), "only what is queued was shown");
         Some(Popped { count, refused: !state.entries.is_empty() })
     }
 }

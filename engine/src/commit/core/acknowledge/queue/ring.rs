@@ -128,6 +128,7 @@ impl Ring {
                 self.head.store(head, Ordering::SeqCst);
             }
         }
+        debug_assert!(head <= tail, "the batch ends with an entry");
         if count > 0 {
             self.head.store(head, Ordering::SeqCst);
         }
@@ -139,6 +140,7 @@ impl Ring {
             }
             *shown += entry.lines();
         }
+        debug_assert!((head..=tail).contains(&*shown), "only what is queued was shown");
         Some(Popped { count, refused: head < tail })
     }
 }
