@@ -112,6 +112,10 @@ impl ActiveTransaction {
         if is_due {
             let newest =
                 self.system.descriptors.pin(self.id, || self.system.commit().progress().newest_drawn());
+            debug_assert!(
+                self.snapshot.get() == NO_SNAPSHOT || self.snapshot.get() <= newest,
+                "the snapshot of a statement is not older than the last one's"
+            );
             self.snapshot.set(newest);
         }
         View { snapshot: self.snapshot.get(), own: self.own }
@@ -137,6 +141,7 @@ impl ActiveTransaction {
             Ok(())
         })?;
         self.depend_on(table.create_csn());
+        debug_assert!(self.open, "only an open transaction uses tables");
         used.push(TableUse::new(table));
         Ok(used.len() - 1)
     }
@@ -354,8 +359,10 @@ impl ActiveTransaction {
 
     /// Ends the transaction: releases the descriptor, the tables and the buffers.
     pub(super) fn end(&mut self) {
+        debug_assert!(self.open, "a transaction ends once");
         self.open = false;
-        self.system.in_progress.fetch_sub(1, Ordering::Relaxed);
+        let before = self.system.in_progress.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "each transaction that ends is counted");
         self.release_locks();
         if let Some(since) = self.locked_since.take() {
             self.system.count_lock_hold(since);

@@ -151,7 +151,8 @@ impl TableState {
 
     /// Counts one user less.
     pub fn end_use(&self) {
-        self.users.fetch_sub(1, Ordering::SeqCst);
+        let before = self.users.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "each use of a table ends once");
     }
 
     /// Counts rows that were read, and rows that a committed transaction changed.
@@ -294,7 +295,9 @@ impl std::ops::Deref for TableHold {
 
 impl Drop for TableHold {
     fn drop(&mut self) {
-        if self.table.holders.fetch_sub(1, Ordering::SeqCst) == 1 && self.table.is_dropped() {
+        let before = self.table.holders.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "each hold of a table ends once");
+        if before == 1 && self.table.is_dropped() {
             self.table.unheld.notify_all();
         }
     }
@@ -457,11 +460,15 @@ impl CatalogGuard<'_> {
     pub fn insert(&mut self, table: Arc<TableState>, create_csn: Csn) {
         table.set_create_csn(create_csn);
         self.inner.next_id = self.inner.next_id.max(table.id.0 + 1);
+        debug_assert!(!self.inner.by_name.contains_key(&*table.name.get()), "a name has one table");
         self.inner.by_name.insert(table.name.to_string(), table);
     }
 
     /// Publishes a change of a table's name. No table has the new name.
     pub fn rename(&mut self, table: &Arc<TableState>, name: &str, csn: Csn) {
+        debug_assert!(!self.inner.by_name.contains_key(name), "a name has one table");
+        debug_assert!(self.inner.newest_unnamed <= csn, "changes of the catalog rise");
+        debug_assert!(table.named_csn() <= csn, "a table is renamed after it got its name");
         self.inner.by_name.remove(&*table.name.get());
         self.inner.newest_unnamed = csn;
         table.altered_csn.store(csn.0, Ordering::Release);
@@ -471,6 +478,7 @@ impl CatalogGuard<'_> {
 
     /// Publishes a change of a table's types.
     pub fn set_types(&mut self, table: &TableState, types: TableTypes, csn: Csn) {
+        debug_assert!(table.create_csn() <= csn, "a table is altered after it was created");
         table.altered_csn.store(csn.0, Ordering::Release);
         *table.types.lock() = Some(Arc::new(types));
     }
@@ -493,6 +501,9 @@ impl CatalogGuard<'_> {
 
     /// Publishes a drop that is in the log.
     pub fn remove(&mut self, table: &Arc<TableState>, drop_csn: Csn) {
+        debug_assert!(self.find_id(table.id).is_some(), "only a table of the catalog is dropped");
+        debug_assert!(self.inner.newest_unnamed <= drop_csn, "changes of the catalog rise");
+        debug_assert!(table.create_csn() <= drop_csn, "a table is dropped after it was created");
         table.drop_csn.store(drop_csn.0, Ordering::Release);
         self.inner.newest_unnamed = drop_csn;
         table.mark.store(DROPPED, Ordering::SeqCst);

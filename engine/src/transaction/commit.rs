@@ -10,7 +10,7 @@
 //!    everything it depends on is durable. With `LockRelease::Commit` the locks end only then.
 //! 5. Garbage is collected last, when no thread waits for anything of the transaction.
 
-use super::active::ActiveTransaction;
+use super::active::{ActiveTransaction, NO_SNAPSHOT};
 use super::committed::USER;
 use super::counters::LOG_INSERTS_TIMED_ONE_IN;
 use super::descriptor::{DescriptorId, Descriptors, Stamp};
@@ -181,6 +181,10 @@ impl ActiveTransaction {
         let ticket = self.append_validated(system, log, gsn, divided.as_ref(), &pending)?;
         // From here on nothing can fail (invariant I2).
         self.dependencies.raise_changed(system, ticket);
+        debug_assert!(
+            self.snapshot.get() == NO_SNAPSHOT || self.snapshot.get() < ticket.csn,
+            "a transaction's CSN is above its snapshot"
+        );
         let late = pending.holds_locks.then(|| self.hold_late(ticket.csn));
         system.descriptors.set_ready(self.id, ticket.csn);
         if ticket.csn.0.is_multiple_of(LOG_INSERTS_TIMED_ONE_IN) {

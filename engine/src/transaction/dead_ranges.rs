@@ -139,6 +139,7 @@ impl DeadRange {
     #[must_use]
     pub fn part(&self, from: Vec<u8>, to: Option<&[u8]>) -> DeadRange {
         let end = [self.to.as_deref(), to].into_iter().flatten().min().map(<[u8]>::to_vec);
+        debug_assert!(self.contains(&from), "a part begins in its range");
         let rows = if from == self.from && end == self.to { self.rows } else { self.rows / 2 };
         DeadRange { from, to: end, rows, ..*self }
     }
@@ -237,12 +238,20 @@ impl Lists {
 
     /// Replaces what lies between `from` and `to` by `pieces`, which lie there.
     fn replace(&mut self, from: &[u8], to: Option<&[u8]>, pieces: Vec<DeadRange>) {
+        debug_assert!(
+            pieces.iter().all(|piece| piece.from.as_slice() >= from && !piece.is_empty()),
+            "pieces lie in the range that they replace"
+        );
         let begin = self.ranges.partition_point(|range| !range.is_above(from));
         let touching = self.ranges[begin..].iter().take_while(|range| range.touches(from, to)).count();
         let rest = self.ranges[begin..begin + touching].iter().flat_map(|range| range.without(from, to));
         let (before, after): (Vec<_>, Vec<_>) = rest.partition(|range| range.from.as_slice() < from);
         let new = before.into_iter().chain(pieces).chain(after).map(Arc::new);
         self.ranges.splice(begin..begin + touching, new.collect::<Vec<_>>());
+        debug_assert!(
+            self.ranges.windows(2).all(|pair| pair[0].to.as_ref().is_some_and(|to| *to <= pair[1].from)),
+            "ranges are sorted and disjoint"
+        );
     }
 
     fn merge(&mut self, mergeable: &Mergeable) {
@@ -328,6 +337,7 @@ impl DeadRanges {
             }
             *last += 1;
             let (from, to) = (from.to_vec(), to.map(<[u8]>::to_vec));
+            debug_assert!(lists.claims.iter().all(|claim| claim.number < *last), "claims are numbered");
             lists.claims.push(ClaimedRange { number: *last, from, to });
             Some(*last)
         })?;

@@ -71,7 +71,12 @@ impl DeferredFrees {
     /// Queues values that a committed transaction replaced or deleted.
     pub fn push(&self, values: impl Iterator<Item = DeferredFree>) {
         let mut queue = self.queue.lock();
+        let first_new = queue.values.len();
         queue.values.extend(values);
+        debug_assert!(
+            queue.values[first_new..].iter().all(|value| value.created <= value.removed),
+            "a value is created before it is replaced"
+        );
         self.count.store(queue.all().count(), Ordering::Release);
     }
 
@@ -160,6 +165,8 @@ impl DeferredFrees {
 
     fn take_unseen(&self, pins: &[Csn], oldest: Csn, bound: Csn, thorough: bool) -> Vec<DeferredFree> {
         let mut queue = self.queue.lock();
+        debug_assert!(pins.is_sorted(), "pins are searched by halving");
+        debug_assert!(oldest <= bound, "no pin raises the horizon");
         if !thorough && queue.oldest == oldest && queue.values.len() < 2 * queue.kept {
             return Vec::new();
         }
@@ -169,6 +176,7 @@ impl DeferredFrees {
             free.append(&mut queue.failed);
         }
         (queue.kept, queue.oldest) = (queue.values.len(), oldest);
+        debug_assert!(!thorough || queue.failed.is_empty(), "a thorough look tries all again");
         self.count.store(queue.all().count(), Ordering::Release);
         free
     }

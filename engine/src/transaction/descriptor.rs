@@ -76,6 +76,7 @@ impl Stamp {
     /// Returns the stamp of a transaction that has pre-committed with `csn`.
     #[must_use]
     pub fn committed(csn: Csn) -> Stamp {
+        debug_assert!(csn.0 & IN_PROGRESS == 0, "a CSN leaves the bit of running transactions free");
         Stamp(csn.0)
     }
 
@@ -85,6 +86,7 @@ impl Stamp {
     }
 
     fn in_progress(slot: usize, generation: u64) -> Stamp {
+        debug_assert!(slot <= 0xffff && generation < 1 << 47, "slot and generation fit a stamp's word");
         Stamp(IN_PROGRESS | generation << 16 | slot as u64)
     }
 
@@ -223,6 +225,12 @@ impl Descriptors {
             [slot % CHUNK]
     }
 
+    /// Returns whether a transaction or snapshot still holds `id`.
+    fn is_taken_as(&self, id: DescriptorId) -> bool {
+        let state = self.get(id.slot).state.load(Ordering::SeqCst);
+        state >> PHASE_BITS == id.generation && state & PHASE_MASK != FREE
+    }
+
     /// Takes a free descriptor, which is then ACTIVE and has no pin.
     ///
     /// # Errors
@@ -279,6 +287,7 @@ impl Descriptors {
     pub fn pin(&self, id: DescriptorId, choose: impl FnOnce() -> Csn) -> Csn {
         let pin = &self.get(id.slot).pin;
         pin.store(0, Ordering::SeqCst);
+        debug_assert!(self.is_taken_as(id), "only the holder of a descriptor pins with it");
         let csn = choose();
         pin.store(csn.0, Ordering::SeqCst);
         csn
@@ -314,12 +323,14 @@ impl Descriptors {
         if planted::is(Bug::PreparingNotAnnounced) {
             return;
         }
+        debug_assert!(self.is_taken_as(id), "only the holder of a descriptor prepares with it");
         self.get(id.slot).state.store(id.generation << PHASE_BITS | PREPARING, Ordering::SeqCst);
     }
 
     /// Publishes the CSN, whose record is in the log buffer.
     pub fn set_ready(&self, id: DescriptorId, csn: Csn) {
         let descriptor = self.get(id.slot);
+        debug_assert!(self.is_taken_as(id), "only the holder of a descriptor has a CSN in it");
         descriptor.csn.store(csn.0, Ordering::Release);
         descriptor.state.store(id.generation << PHASE_BITS | READY, Ordering::SeqCst);
     }
@@ -337,6 +348,7 @@ impl Descriptors {
     /// Withdraws a commit that stopped before it was ready: the transaction is going to be taken
     /// back.
     pub(super) fn set_active_again(&self, id: DescriptorId) {
+        debug_assert!(self.is_taken_as(id), "only the holder of a descriptor goes back");
         self.get(id.slot).state.store(id.generation << PHASE_BITS | ACTIVE, Ordering::SeqCst);
     }
 
@@ -344,6 +356,7 @@ impl Descriptors {
     /// transactions that wait for it.
     pub fn release(&self, id: DescriptorId) {
         let descriptor = self.get(id.slot);
+        debug_assert!(self.is_taken_as(id), "a descriptor is released once, by its holder");
         descriptor.pin.store(NO_PIN, Ordering::Release);
         descriptor.tables_changed.store(0, Ordering::Relaxed);
         descriptor.state.store(id.generation << PHASE_BITS | FREE, Ordering::SeqCst);
@@ -353,6 +366,7 @@ impl Descriptors {
     /// then wakes the transactions that wait for one.
     pub(super) fn rows_released(&self, id: DescriptorId) {
         self.get(id.slot).releases.fetch_add(1, Ordering::SeqCst);
+        debug_assert!(self.is_taken_as(id), "a transaction gives up rows before it ends");
     }
 
     /// Returns whether the transaction that `holder` names may still hold the row.
@@ -377,6 +391,7 @@ impl Descriptors {
     /// looks for locks on the table afterwards.
     pub(super) fn note_change_in(&self, id: DescriptorId, table: TableId) {
         let descriptor = self.get(id.slot);
+        debug_assert!(self.is_taken_as(id), "a running transaction notes what it changes");
         let count = descriptor.tables_changed.load(Ordering::Relaxed);
         if let Some(place) = descriptor.changed.get(count) {
             place.store(table.0, Ordering::Relaxed);
@@ -468,6 +483,7 @@ impl Descriptors {
     /// been read before this call.
     #[must_use]
     pub fn oldest_pin(&self, bound: Csn) -> Csn {
+        debug_assert!(bound.0 != NO_PIN, "a horizon is a CSN");
         self.scan_until_stable(|| self.each_pin().fold(bound, Ord::min))
     }
 

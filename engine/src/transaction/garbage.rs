@@ -179,6 +179,7 @@ impl Garbage {
         deletes: impl Iterator<Item = Delete>,
     ) -> bool {
         let mut queue = self.shards[shard % SHARDS].lock();
+        debug_assert!(csn.0 > 0, "only a transaction that wrote leaves garbage");
         let before = queue.versions.len();
         queue.versions.extend(handles.map(|handle| (csn, handle)));
         queue.deletes.extend(deletes);
@@ -277,6 +278,7 @@ impl Garbage {
     fn collect_versions(&self, shard: usize, collection: Collection<'_>) -> bool {
         let Collection { versions, horizon, most, pruning } = collection;
         let pinned = horizon.descriptors.oldest_pin(horizon.bound);
+        debug_assert!(pinned <= horizon.bound, "no pin raises the horizon");
         let oldest = if planted::is(Bug::VersionFreedEarly) { horizon.bound } else { pinned };
         let mut guard = pin();
         let mut done = Vec::new();
@@ -290,6 +292,7 @@ impl Garbage {
                 done.push(handle);
             }
         }
+        debug_assert!(done.len() <= most, "a step gives back at most what it was allowed");
         versions.give_back(shard, &done, &guard);
         let (bytes, bytes_max) = versions.bytes();
         let behind = oldest.0 + PRUNE_BEHIND <= horizon.bound.0;
@@ -364,6 +367,7 @@ impl Garbage {
         // Snapshots taken from now on are at or above the bound: only versions below it can be
         // judged.
         let bound = horizon.bound;
+        debug_assert!(pins.first() != Some(&Csn::ZERO), "no snapshot is being chosen");
         let mut queue = {
             let mut shared = self.shards[shard].lock();
             if !is_worth_pruning(&shared, bound, &pins, pruning) {
@@ -400,6 +404,7 @@ pub(super) fn purge(table: &TableState, key: &[u8]) {
 
 fn is_worth_pruning(queue: &Queue, bound: Csn, pins: &[Csn], pruning: Pruning) -> bool {
     let up_to = |bound: Csn| queue.versions.partition_point(|(csn, _)| *csn <= bound);
+    debug_assert!(pins.is_sorted(), "pins are searched by halving");
     let (judgeable, last) = (up_to(bound), &queue.last_pruning);
     match pruning {
         Pruning::WhenItPays => judgeable >= PRUNE_AT && judgeable >= 2 * last.left,
@@ -442,6 +447,8 @@ fn prune_below(
             return pruned;
         }
         // A lock changed nothing: the value before the lock is already this version's before-image.
+        debug_assert!(older < csn, "a chain of versions falls");
+        debug_assert!(prior.word() != handle.word(), "a version is not its own predecessor");
         let before = match &predecessor.undo.before {
             Before::Unchanged => version.undo.before.clone(),
             other => other.clone(),

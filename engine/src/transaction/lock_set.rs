@@ -123,6 +123,7 @@ impl LockSet {
     /// Ends the lock on an interval that was published last.
     pub(super) fn withdraw_interval(&mut self) {
         let Some(lock) = self.intervals.pop() else { return };
+        debug_assert!(self.bytes >= lock.bytes, "an interval's bytes were counted");
         self.bytes -= lock.bytes;
         let locked = &mut self.tables[lock.table];
         locked.whole = lock.before;
@@ -175,6 +176,16 @@ impl LockSet {
 
     /// Ends all locks of transaction `id`.
     pub(super) fn release(&mut self, id: DescriptorId) {
+        debug_assert!(
+            self.bytes
+                == self.keys.iter().map(|lock| LOCK_BYTES + 2 * lock.key.len()).sum::<usize>()
+                    + self.intervals.iter().map(|lock| lock.bytes).sum::<usize>(),
+            "the bytes of locks are those of the keys and intervals"
+        );
+        debug_assert!(
+            self.tables.iter().map(|table| table.keys).sum::<usize>() == self.keys.len(),
+            "each lock of a key is counted in its table"
+        );
         for lock in self.keys.drain(..) {
             self.tables[lock.table].table.locks.unlock_key(&lock.key, id, lock.mode);
         }

@@ -133,6 +133,7 @@ impl UncommittedPages {
             if pages.is_empty() {
                 all.by_owner.remove(&owner);
             }
+            debug_assert!(all.count >= u64::from(removed), "each page that is listed is counted");
             all.count -= u64::from(removed);
             self.counted(pool, &all);
         }

@@ -482,7 +482,8 @@ impl VersionStore {
     pub(super) fn view_ended(&self) {
         // In this order: a thread that finds none open finds that one has ended.
         self.views.ended.fetch_add(1, Ordering::SeqCst);
-        self.views.open.fetch_sub(1, Ordering::SeqCst);
+        let before = self.views.open.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "each view of a checkpoint ends once");
         self.views.one_ended.notify_all();
     }
 
@@ -504,6 +505,7 @@ impl VersionStore {
         uncommitted.begin_lowering_charge();
         if let Some(returned) = free_memory_to_system() {
             let lowered = self.slots.lower_charge(returned);
+            debug_assert!(lowered <= returned, "a charge falls by at most what went back");
             uncommitted.lower_charge(returned - lowered);
             self.pool.eviction().budget_grew();
         }

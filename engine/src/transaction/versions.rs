@@ -52,6 +52,7 @@ pub struct VersionHandle(u64);
 
 impl VersionHandle {
     fn new(index: usize, generation: u64) -> VersionHandle {
+        debug_assert!(index < 1 << INDEX_BITS, "a version's index fits its word");
         VersionHandle(1 << 63 | (generation & GENERATION_MASK) << INDEX_BITS | index as u64)
     }
 
@@ -225,6 +226,7 @@ impl Versions {
         let index = self.take_slot(shard)?;
         self.add_bytes(size);
         let slot = self.slot(index);
+        debug_assert!(slot.undo.load(guard).is_none(), "a free slot has no undo");
         // Release: a reader that takes this stamp for that of the slot's previous version sees the
         // new generation.
         slot.stamp.store(stamp.0, Ordering::Release);
@@ -242,11 +244,13 @@ impl Versions {
 
     /// Subtracts bytes that were kept because of versions.
     pub(super) fn subtract_bytes(&self, less: u64) {
-        self.bytes.fetch_sub(less, Ordering::SeqCst);
+        let before = self.bytes.fetch_sub(less, Ordering::SeqCst);
+        debug_assert!(before >= less, "versions give back at most what they were charged");
     }
 
     fn take_slot(&self, shard: usize) -> Result<usize> {
         if let Some(index) = self.free[shard % SHARDS].lock().pop() {
+            debug_assert!((index as usize) < CHUNK * self.chunks.len(), "a free slot exists");
             return Ok(index as usize);
         }
         let index = self.next_unused.fetch_add(1, Ordering::Relaxed);
@@ -296,6 +300,7 @@ impl Versions {
     /// Replaces the in-progress stamp with the CSN, or with ABORTED. Only the writer calls this,
     /// and the collector for a version that it has pruned.
     pub fn set_stamp(&self, handle: VersionHandle, stamp: Stamp) {
+        debug_assert!(!self.is_settled(handle.word()), "only a version that exists gets a stamp");
         self.slot(handle.index()).stamp.store(stamp.0, Ordering::Release);
     }
 
@@ -310,6 +315,9 @@ impl Versions {
     /// slots back, calls this.
     pub fn replace_undo(self: &Arc<Self>, handle: VersionHandle, undo: Undo, guard: &Guard) {
         let slot = self.slot(handle.index());
+        debug_assert!(!self.is_settled(handle.word()), "only a version that exists gets another undo");
+        debug_assert!(undo.prior != handle.word(), "a version is not its own predecessor");
+        debug_assert!(slot.undo.load(guard).is_some(), "an undo replaces another");
         let old = slot.undo.load(guard).map_or(0, Undo::bytes);
         self.add_bytes(undo.bytes());
         slot.undo.replace(Some(undo), guard);
@@ -352,10 +360,14 @@ impl Versions {
             return;
         }
         self.deferred.fetch_add(bytes, Ordering::SeqCst);
-        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        let before = self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        debug_assert!(before >= bytes, "an undo that is freed was counted");
         let versions = self.clone();
         // A thread's deferred calls run in order: this one after the images are freed.
-        guard.defer(move || versions.deferred.fetch_sub(bytes, Ordering::Relaxed));
+        guard.defer(move || {
+            let before = versions.deferred.fetch_sub(bytes, Ordering::Relaxed);
+            debug_assert!(before >= bytes, "bytes are freed once");
+        });
     }
 
     /// Marks a version as taken back, so that readers read the page again, and gives its slot back
@@ -371,7 +383,8 @@ impl Versions {
         versions.frees_pending.fetch_add(1, Ordering::Relaxed);
         guard.defer(move || {
             versions.give_back(shard, &[handle], &crate::sync::epoch::pin());
-            versions.frees_pending.fetch_sub(1, Ordering::Relaxed);
+            let before = versions.frees_pending.fetch_sub(1, Ordering::Relaxed);
+            debug_assert!(before > 0, "each deferred free is counted once");
         });
     }
 

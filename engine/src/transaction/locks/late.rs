@@ -38,8 +38,9 @@ impl LateReleases {
 
     /// Ends [`LateReleases::hold`].
     pub fn release(&self, csn: Csn) {
-        self.place(csn).fetch_sub(1, Ordering::SeqCst);
-        self.count.fetch_sub(1, Ordering::SeqCst);
+        let here = self.place(csn).fetch_sub(1, Ordering::SeqCst);
+        let all = self.count.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(here > 0 && all > 0, "each late release was announced");
     }
 
     /// Returns whether any rows are held.

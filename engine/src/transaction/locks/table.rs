@@ -144,7 +144,8 @@ impl TableLocks {
         if waits {
             self.present.fetch_add(1, Ordering::SeqCst);
         } else {
-            self.present.fetch_sub(1, Ordering::SeqCst);
+            let before = self.present.fetch_sub(1, Ordering::SeqCst);
+            debug_assert!(before > 0, "a request that ends was counted");
         }
     }
 
@@ -159,11 +160,18 @@ impl TableLocks {
 
     fn uncount(&self, mode: LockMode) {
         match mode {
-            LockMode::Mark => _ = self.marks.fetch_sub(1, Ordering::SeqCst),
-            LockMode::Exclusive => _ = self.exclusive.fetch_sub(1, Ordering::SeqCst),
+            LockMode::Mark => {
+                let before = self.marks.fetch_sub(1, Ordering::SeqCst);
+                debug_assert!(before > 0, "a mark that ends was counted");
+            }
+            LockMode::Exclusive => {
+                let before = self.exclusive.fetch_sub(1, Ordering::SeqCst);
+                debug_assert!(before > 0, "an exclusive lock that ends was counted");
+            }
             LockMode::Shared | LockMode::Update => {}
         }
-        self.present.fetch_sub(1, Ordering::SeqCst);
+        let before = self.present.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a lock that ends was counted");
     }
 
     /// Publishes a lock on `key`; what the caller reads afterwards is read under the lock (rule 1).
@@ -238,7 +246,8 @@ impl TableLocks {
             at.map(|at| intervals.swap_remove(at))
         };
         if let Some(removed) = removed {
-            self.intervals.fetch_sub(1, Ordering::SeqCst);
+            let before = self.intervals.fetch_sub(1, Ordering::SeqCst);
+            debug_assert!(before > 0, "an interval that ends was counted");
             self.uncount(removed.held.mode);
         }
     }
@@ -292,8 +301,9 @@ impl TableLocks {
     /// Ends a mark.
     pub fn unmark_key(&self, place: MarkPlace) {
         if let Some(marked) = self.marked.get() {
-            marked[place.0 as usize].fetch_sub(1, Ordering::SeqCst);
-            self.marks.fetch_sub(1, Ordering::SeqCst);
+            let here = marked[place.0 as usize].fetch_sub(1, Ordering::SeqCst);
+            let all = self.marks.fetch_sub(1, Ordering::SeqCst);
+            debug_assert!(here > 0 && all > 0, "each mark is taken away once");
         }
     }
 

@@ -317,6 +317,7 @@ impl Waiters {
     /// Adds to the holders what waits ahead of the entry.
     fn blockers_at(&self, list: &[Entry], index: usize, look: &Look<'_>) -> Vec<DescriptorId> {
         let entry = &list[index];
+        debug_assert!(entry.deadlock.is_none(), "a victim does not look for others");
         let mut blockers = (look.blockers)();
         for other in &list[..index] {
             let is_ahead = other.table == entry.table
@@ -336,7 +337,8 @@ impl Waiters {
         let mut list = self.list.lock();
         let Some(index) = list.iter().position(|entry| entry.place == place) else { return };
         let entry = list.remove(index);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        let before = self.waiting.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > list.len(), "each waiter of the list is counted");
         locks.count_request(false);
         if !granted {
             self.remove_blocker(&mut list, entry.waiter.id);
@@ -367,6 +369,7 @@ impl Waiters {
     fn resolve_deadlocks(&self, list: &mut [Entry], place: Place) -> Option<String> {
         while let Some(cycle) = self.find_cycle(list, place) {
             let text = describe(list, &cycle);
+            debug_assert!(list[cycle[0]].place == place, "a cycle begins with the one that looks");
             let own = cycle[0];
             let victim = *cycle
                 .iter()
