@@ -53,6 +53,8 @@ pub fn write(
         next = write_block(part as u64, &mut image)?;
         blocks.push(next.block());
     }
+    debug_assert!(blocks.is_empty() == next.is_absent(), "a blob with bytes has a first block");
+    debug_assert!(blocks.is_empty() == next.is_absent(), "a blob with bytes has a first block");
     Ok((BlobRef { first: next, len: bytes.len() as u64, crc: checksum::crc(bytes) }, blocks))
 }
 

@@ -177,6 +177,8 @@ pub fn seal_file_header(image: &mut [u8], database: DatabaseId) {
 
 /// Fills the header of `image` and returns the checksum of the whole.
 pub(super) fn fill_header(image: &mut [u8], identity: BlockIdentity, csn: Csn) -> u32 {
+    debug_assert!(image.len() > BLOCK_HEADER_BYTES, "a block has more than its header");
+    debug_assert!(image.len() > BLOCK_HEADER_BYTES, "a block has more than its header");
     image[4..6].copy_from_slice(&MAGIC);
     image[6] = identity.kind as u8;
     image[7] = VERSION;

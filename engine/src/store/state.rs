@@ -112,6 +112,10 @@ impl CheckpointState {
 
     /// Keeps the reason why it is unknown whether the manifest was published (S3).
     pub(super) fn publication_failed(&mut self, failure: &Error) {
+        debug_assert!(
+            !matches!(self.phase, Phase::Idle | Phase::Writing),
+            "only a finished checkpoint is published"
+        );
         self.failure = Some(failure.duplicate());
     }
 
@@ -153,12 +157,14 @@ impl State {
 
     /// Records the image of a page in the open checkpoint.
     pub(super) fn set_in_checkpoint(&mut self, page: PageId, reference: BlockRef) {
+        debug_assert!(self.checkpoint.phase == Phase::Writing, "a closed checkpoint takes no image");
         let replaced = self.images.set_in_checkpoint(page, reference);
         self.release(replaced);
     }
 
     /// Moves an image of an abandoned checkpoint to the next one.
     pub(super) fn take_back(&mut self, page: PageId, reference: BlockRef) {
+        debug_assert!(self.checkpoint.phase != Phase::Writing, "only a closed checkpoint is taken back");
         let replaced = self.images.take_back(page, reference);
         self.release(replaced);
     }

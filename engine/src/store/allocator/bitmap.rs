@@ -45,6 +45,8 @@ impl Bitmap {
     /// Blocks that are not in use and cannot be allocated, because their extents are in use.
     #[must_use]
     pub fn dead_blocks(&self) -> u64 {
+        debug_assert!(self.free_blocks() <= self.free, "a block that can be allocated is free");
+        debug_assert!(self.free_blocks() <= self.free, "a block that can be allocated is free");
         self.free - self.free_blocks()
     }
 
@@ -81,6 +83,14 @@ impl Bitmap {
     /// Cuts the bitmap to `blocks` blocks. No block behind is in use.
     pub fn cut(&mut self, blocks: u64) {
         debug_assert!(blocks >= self.used_end() && blocks <= self.blocks);
+        debug_assert!(
+            self.used_blocks() == self.used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(),
+            "the counts are those of the bits"
+        );
+        debug_assert!(
+            self.used_blocks() == self.used.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(),
+            "the counts are those of the bits"
+        );
         self.free -= self.blocks - blocks;
         self.blocks = blocks;
         self.used.truncate(blocks.div_ceil(64) as usize);
@@ -103,6 +113,10 @@ impl Bitmap {
 
     /// Marks a free block as used.
     pub fn mark_used(&mut self, block: BlockNumber) {
+        debug_assert!(block.0 < self.blocks, "a block lies in the file");
+        debug_assert!(!self.is_used(block), "a block has one owner");
+        debug_assert!(block.0 < self.blocks, "a block lies in the file");
+        debug_assert!(!self.is_used(block), "a block has one owner");
         self.used[(block.0 / 64) as usize] |= 1 << (block.0 % 64);
         self.free -= 1;
         if let Some(extents) = &mut self.extents {
@@ -112,6 +126,10 @@ impl Bitmap {
 
     /// Marks a block in use as free.
     pub fn mark_free(&mut self, block: BlockNumber) {
+        debug_assert!(self.is_used(block), "a block is freed once");
+        debug_assert!(block.0 > 0, "the file's header is never free");
+        debug_assert!(self.is_used(block), "a block is freed once");
+        debug_assert!(block.0 > 0, "the file's header is never free");
         self.used[(block.0 / 64) as usize] &= !(1 << (block.0 % 64));
         self.free += 1;
         if let Some(extents) = &mut self.extents {
@@ -156,6 +174,8 @@ impl Bitmap {
             self.mark_used(BlockNumber(first.0 + len));
             len += 1;
         }
+        debug_assert!(len > 0 && len <= most, "a run has a block, and at most what was asked for");
+        debug_assert!(len > 0 && len <= most, "a run has a block, and at most what was asked for");
         Some((first, len))
     }
 

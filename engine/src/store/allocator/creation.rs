@@ -75,6 +75,8 @@ impl CreationTable {
     /// Bytes of memory of the table.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
+        debug_assert!(self.parts as usize <= self.images.len(), "each part that has memory is listed");
+        debug_assert!(self.parts as usize <= self.images.len(), "each part that has memory is listed");
         let (images, others) = (self.images.capacity(), self.others.capacity());
         let tables = images * size_of::<Box<[u64]>>() + others * size_of::<(BlockNumber, u64)>();
         self.parts * (PART * size_of::<u64>()) as u64 + tables as u64

@@ -98,6 +98,16 @@ impl Extents {
 
     /// The file is about to be cut; no block behind is in use.
     pub fn cut(&mut self, blocks: u64) {
+        debug_assert!(blocks <= self.blocks, "a cut does not extend");
+        debug_assert!(
+            self.used.iter().skip(blocks.div_ceil(self.len) as usize).all(|used| *used == 0),
+            "no used block is cut off"
+        );
+        debug_assert!(blocks <= self.blocks, "a cut does not extend");
+        debug_assert!(
+            self.used.iter().skip(blocks.div_ceil(self.len) as usize).all(|used| *used == 0),
+            "no used block is cut off"
+        );
         self.blocks = blocks;
         let extents = blocks.div_ceil(self.len);
         self.used.truncate(extents as usize);
@@ -109,6 +119,10 @@ impl Extents {
 
     fn recount(&mut self) {
         let free: u64 = self.free.iter().map(|extent| self.size(*extent)).sum();
+        debug_assert!(free + self.left_open() <= self.blocks, "what can be allocated lies in the file");
+        debug_assert!(self.free.is_disjoint(&self.unused), "an extent is discarded before it is free");
+        debug_assert!(free + self.left_open() <= self.blocks, "what can be allocated lies in the file");
+        debug_assert!(self.free.is_disjoint(&self.unused), "an extent is discarded before it is free");
         self.allocatable = free + self.left_open();
     }
 
@@ -127,12 +141,30 @@ impl Extents {
         if self.open.is_some_and(|open| open.extent == extent && open.next <= block.0) {
             self.close();
         }
+        debug_assert!(
+            u64::from(self.used[extent as usize]) < self.size(extent),
+            "an extent has at most all its blocks in use"
+        );
+        debug_assert!(
+            u64::from(self.used[extent as usize]) < self.size(extent),
+            "an extent has at most all its blocks in use"
+        );
         self.used[extent as usize] += 1;
     }
 
     /// A block is not in use any more.
     pub fn free_block(&mut self, block: BlockNumber) {
         let extent = self.of(block.0);
+        debug_assert!(
+            !self.free.contains(&extent) && !self.unused.contains(&extent),
+            "an extent with a used block is not free"
+        );
+        debug_assert!(self.used[extent as usize] > 0, "a block is freed once");
+        debug_assert!(
+            !self.free.contains(&extent) && !self.unused.contains(&extent),
+            "an extent with a used block is not free"
+        );
+        debug_assert!(self.used[extent as usize] > 0, "a block is freed once");
         let used = &mut self.used[extent as usize];
         *used -= 1;
         if *used > 0 {
@@ -169,6 +201,8 @@ impl Extents {
         }
         if self.left_open() == 0 {
             let extent = self.free.pop_first()?;
+            debug_assert!(self.used[extent as usize] == 0, "a free extent has no used block");
+            debug_assert!(self.used[extent as usize] == 0, "a free extent has no used block");
             self.open = Some(Open { extent, next: self.bounds(extent).0 });
         }
         let len = self.left_open().min(most);
@@ -190,6 +224,8 @@ impl Extents {
     pub fn discarded(&mut self, first: u64) {
         let extent = self.of(first);
         if self.unused.remove(&extent) {
+            debug_assert!(self.used[extent as usize] == 0, "no used block is discarded");
+            debug_assert!(self.used[extent as usize] == 0, "no used block is discarded");
             self.free.insert(extent);
             self.allocatable += self.size(extent);
         }

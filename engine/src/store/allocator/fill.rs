@@ -126,6 +126,8 @@ impl Fills {
 
     /// Records that a block in use holds an image, and perhaps more.
     pub fn claim_first(&mut self, block: BlockNumber) {
+        debug_assert!(self.of(block).live == 1, "the first claim is for the only image");
+        debug_assert!(self.of(block).live == 1, "the first claim is for the only image");
         self.change(block, |fill| fill.made = UNKNOWN);
     }
 
@@ -174,6 +176,8 @@ impl Fills {
 
     /// Removes one reference; returns whether it was the last.
     pub fn release(&mut self, block: BlockNumber) -> bool {
+        debug_assert!(self.of(block).live > self.of(block).held, "what is held for a reader is not released");
+        debug_assert!(self.of(block).live > self.of(block).held, "what is held for a reader is not released");
         self.change(block, |fill| {
             fill.live = fill.live.saturating_sub(1);
             if fill.live == 0 {
@@ -192,6 +196,16 @@ impl Fills {
         let fill = &mut self.fills[block.0 as usize];
         let (before, was_held) = (fill.totals(), fill.is_held());
         change(fill);
+        debug_assert!(fill.held <= fill.live, "F4");
+        debug_assert!(
+            fill.made == OTHER || fill.made == UNKNOWN || fill.live <= fill.made,
+            "a pack has at most the images that it was made with"
+        );
+        debug_assert!(fill.held <= fill.live, "F4");
+        debug_assert!(
+            fill.made == OTHER || fill.made == UNKNOWN || fill.live <= fill.made,
+            "a pack has at most the images that it was made with"
+        );
         let (after, is_held) = (fill.totals(), fill.is_held());
         self.held_blocks = self.held_blocks + u64::from(is_held) - u64::from(was_held);
         self.totals = self.totals.combine(after, |a, b| a + b).combine(before, |a, b| a - b);

@@ -224,6 +224,8 @@ impl FreeSpace {
 
     fn replaced(&mut self, content: Content, block: BlockNumber) {
         let lifetime = self.pins.end_life(content);
+        debug_assert!(self.bitmap.is_used(block), "only a block in use is replaced");
+        debug_assert!(self.bitmap.is_used(block), "only a block in use is replaced");
         match self.pins.needing(lifetime) {
             Some(generation) => self.keep(generation, Held { block, lifetime }),
             None => self.release(block),
@@ -231,6 +233,10 @@ impl FreeSpace {
     }
 
     fn keep(&mut self, generation: u64, held: Held) {
+        debug_assert!(self.pins.contains(generation), "a block is kept for somebody");
+        debug_assert!(self.bitmap.is_used(held.block), "a block that is kept is not free");
+        debug_assert!(self.pins.contains(generation), "a block is kept for somebody");
+        debug_assert!(self.bitmap.is_used(held.block), "a block that is kept is not free");
         self.fills.hold(held.block);
         self.held.entry(generation).or_default().push(held);
     }
@@ -247,6 +253,8 @@ impl FreeSpace {
             (first.0..first.0 + len)
                 .for_each(|number| self.keep(generation, Held { block: BlockNumber(number), lifetime }));
         }
+        debug_assert!(self.bitmap.used_blocks() == self.blocks(), "nothing is left free");
+        debug_assert!(self.bitmap.used_blocks() == self.blocks(), "nothing is left free");
         self.bitmap.rewind();
     }
 

@@ -41,6 +41,24 @@ impl Default for InFlightBlocks {
 impl InFlightBlocks {
     /// Gives a run of blocks to a writer, which only `relocates` images or writes new ones.
     pub fn begin(&mut self, first: BlockNumber, blocks: u64, relocates: bool) {
+        debug_assert!(first.0 > 0 && blocks > 0, "the file's header is never written as an image");
+        debug_assert!(
+            (first.0..first.0 + blocks).map(BlockNumber).all(|block| {
+                !self.unwritten.contains(&block)
+                    && !self.relocating.contains(&block)
+                    && !self.partial.contains_key(&block)
+            }),
+            "a block is written by one writer"
+        );
+        debug_assert!(first.0 > 0 && blocks > 0, "the file's header is never written as an image");
+        debug_assert!(
+            (first.0..first.0 + blocks).map(BlockNumber).all(|block| {
+                !self.unwritten.contains(&block)
+                    && !self.relocating.contains(&block)
+                    && !self.partial.contains_key(&block)
+            }),
+            "a block is written by one writer"
+        );
         let begun = if relocates { &mut self.relocating } else { &mut self.unwritten };
         begun.extend((first.0..first.0 + blocks).map(BlockNumber));
     }
@@ -51,6 +69,8 @@ impl InFlightBlocks {
 
     /// An image in a block is about to enter a table; `users` refer to the block now.
     pub fn recorded(&mut self, block: BlockNumber, users: u8) {
+        debug_assert!(users > 0, "a block that an image is recorded in has a user");
+        debug_assert!(users > 0, "a block that an image is recorded in has a user");
         if !self.take_unwritten(block) {
             self.decrement(block);
         } else if users > 1 {
@@ -77,6 +97,8 @@ impl InFlightBlocks {
 
     /// The write of a block failed, or its result is unknown: its bytes may still arrive (F3).
     pub fn leak(&mut self, block: BlockNumber) {
+        debug_assert!(!self.partial.contains_key(&block), "an image of a lost write is not recorded");
+        debug_assert!(!self.partial.contains_key(&block), "an image of a lost write is not recorded");
         self.take_unwritten(block);
         self.leaked.insert(block);
     }

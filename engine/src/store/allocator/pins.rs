@@ -85,6 +85,8 @@ impl Pins {
     /// Returns a pinned generation that contains content of this lifetime.
     #[must_use]
     pub fn needing(&self, lifetime: Lifetime) -> Option<u64> {
+        debug_assert!(lifetime.created <= lifetime.gone, "a block is created before it is replaced");
+        debug_assert!(lifetime.created <= lifetime.gone, "a block is created before it is replaced");
         let mut holds = self
             .holds
             .range(lifetime.created..lifetime.gone)

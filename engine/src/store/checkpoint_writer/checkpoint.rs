@@ -331,6 +331,10 @@ impl FinishedCheckpoint {
         self.decided = true;
         {
             let mut state = self.store.state.lock();
+            debug_assert!(
+                state.checkpoint.phase == Phase::Finished,
+                "a checkpoint is decided after it has all its images"
+            );
             let generation = self.generation.unwrap_or(state.blocks.free.pins.committed() + 1);
             state.blocks.free.committed(generation, readers);
         }
@@ -370,6 +374,7 @@ impl FinishedCheckpoint {
             state.blocks.free.pins.note_created(Content::Other(block));
         }
         state.blocks.free.recharge();
+        debug_assert!(state.images.in_checkpoint.len() == 0, "the mapping has all images of the checkpoint");
         state.checkpoint.is_wanted = false;
         state.checkpoint.phase = Phase::Idle;
     }

@@ -197,6 +197,7 @@ impl ImageWriter {
         let page_bytes = self.store.page_bytes();
         let run = self.run()?;
         let at = run.used as usize;
+        debug_assert!(run.used < run.blocks, "a full run was submitted");
         fill(&mut run.buffer[at * page_bytes..(at + 1) * page_bytes])?;
         let block = BlockNumber(run.first.0 + run.used);
         run.images.extend(images.iter().map(|image| {
@@ -226,6 +227,7 @@ impl ImageWriter {
         let (page_bytes, store) = (self.store.page_bytes(), self.store.clone());
         let run = self.run()?;
         let at = run.used as usize;
+        debug_assert!(run.used < run.blocks, "a full run was submitted");
         let image = &mut run.buffer[at * page_bytes..(at + 1) * page_bytes];
         let Some((kind, token)) = fill(image) else { return Ok(false) };
         let identity = store.file.identity(kind.block_kind(), page.0);
@@ -272,6 +274,11 @@ impl ImageWriter {
             (run.used..run.blocks).rev().for_each(|at| state.blocks.give_back(BlockNumber(run.first.0 + at)));
             run.packs.iter().for_each(|(block, images)| state.blocks.free.becomes_pack(*block, *images));
         }
+        debug_assert!(run.images.is_empty() == (run.used == 0), "each block of a run has an image");
+        debug_assert!(
+            run.packs.iter().all(|(block, _)| (run.first.0..run.first.0 + run.used).contains(&block.0)),
+            "packs lie in the used blocks of their run"
+        );
         if run.used == 0 {
             self.keep_buffer(run.buffer);
             return Ok(());
@@ -281,6 +288,7 @@ impl ImageWriter {
             self.in_flight.push(None);
             self.in_flight.len() - 1
         });
+        debug_assert!(len <= run.buffer.len(), "a run fits its buffer");
         self.in_flight[token] = Some(InFlight { first: run.first, blocks: run.used, images: run.images });
         if self.queue.in_flight() >= DEPTH {
             self.queue.reap(true, &mut self.completions)?;

@@ -69,6 +69,10 @@ impl Images {
 
     /// Moves every image for the next checkpoint into the one that begins.
     pub fn begin_checkpoint(&mut self) {
+        debug_assert!(self.in_checkpoint.len() == 0, "the last checkpoint took all its images");
+        debug_assert!(self.replaced.in_checkpoint == 0, "no image of the last checkpoint is counted");
+        debug_assert!(self.in_checkpoint.len() == 0, "the last checkpoint took all its images");
+        debug_assert!(self.replaced.in_checkpoint == 0, "no image of the last checkpoint is counted");
         std::mem::swap(&mut self.in_checkpoint, &mut self.next);
         self.replaced = Replaced { next: 0, in_checkpoint: self.replaced.next };
     }
@@ -86,6 +90,10 @@ impl Images {
             self.next.remove(page);
         }
         self.recount(before, self.replaces(page));
+        debug_assert!(self.look_up(page) == reference, "the newest image of a page is found");
+        debug_assert!(self.replaced.next <= self.next.len(), "each image replaces at most one");
+        debug_assert!(self.look_up(page) == reference, "the newest image of a page is found");
+        debug_assert!(self.replaced.next <= self.next.len(), "each image replaces at most one");
         replaced.filter(|replaced| !replaced.is_absent())
     }
 
@@ -102,6 +110,14 @@ impl Images {
             self.in_checkpoint.remove(page);
         }
         self.recount(before, self.replaces(page));
+        debug_assert!(
+            self.replaced.in_checkpoint <= self.in_checkpoint.len(),
+            "each image replaces at most one"
+        );
+        debug_assert!(
+            self.replaced.in_checkpoint <= self.in_checkpoint.len(),
+            "each image replaces at most one"
+        );
         replaced.filter(|replaced| !replaced.is_absent())
     }
 
@@ -142,6 +158,16 @@ impl Images {
     /// Updates the counts after the overlays of one page changed.
     pub fn recount(&mut self, before: Replaces, now: Replaces) {
         let Replaced { next, in_checkpoint } = &mut self.replaced;
+        debug_assert!(*next >= u64::from(before.next), "what an image replaces was counted");
+        debug_assert!(
+            *in_checkpoint >= u64::from(before.in_checkpoint),
+            "what an image replaces was counted"
+        );
+        debug_assert!(*next >= u64::from(before.next), "what an image replaces was counted");
+        debug_assert!(
+            *in_checkpoint >= u64::from(before.in_checkpoint),
+            "what an image replaces was counted"
+        );
         *next = *next + u64::from(now.next) - u64::from(before.next);
         *in_checkpoint = *in_checkpoint + u64::from(now.in_checkpoint) - u64::from(before.in_checkpoint);
     }

@@ -46,6 +46,7 @@ impl Overlay {
 
     /// Sets the image of `page`; returns the old entry.
     pub fn set(&mut self, page: PageId, reference: BlockRef) -> Option<BlockRef> {
+        debug_assert!(reference != NOT_THERE, "a page that is set is there");
         self.replace(page, reference)
     }
 
@@ -95,6 +96,7 @@ impl Overlay {
                 return Some(pages);
             }
         }
+        debug_assert!(self.len == 0, "pages are counted where they are");
         None
     }
 }

@@ -113,6 +113,10 @@ impl Mapping {
     pub fn set_stored(&mut self, index: usize, stored: BlockRef) {
         if stored.is_absent() {
             if let Some(part) = self.parts.get_mut(index) {
+                debug_assert!(
+                    part.iter().flat_map(|part| &part.pages).all(|page| page.is_absent()),
+                    "only a part without pages has no block"
+                );
                 *part = None;
             }
         } else {
@@ -122,6 +126,10 @@ impl Mapping {
 
     /// Sets the blocks of the directory.
     pub fn set_directory(&mut self, directory: Vec<BlockRef>) {
+        debug_assert!(
+            directory.last().is_none_or(|last| !last.is_absent()),
+            "the directory ends with a block that exists"
+        );
         self.directory = directory;
     }
 
@@ -160,6 +168,8 @@ impl Mapping {
 
     /// Adds a part that was loaded from its block.
     pub(super) fn add_part(&mut self, index: usize, stored: BlockRef, pages: Box<[BlockRef]>) {
+        debug_assert!(pages.len() == self.per_block, "a part fills its block");
+        debug_assert!(self.stored(index).is_absent(), "a part is added once");
         self.pages += pages.iter().filter(|reference| reference.0 != 0).count() as u64;
         *self.part_mut(index) = Part { stored, pages };
     }
@@ -186,6 +196,10 @@ pub fn decode_references(image: &[u8]) -> Box<[BlockRef]> {
 
 /// Writes references into a block image before it is sealed.
 pub fn encode_references(references: &[BlockRef], image: &mut [u8]) {
+    debug_assert!(
+        references.len() * size_of::<u64>() <= image.len() - BLOCK_HEADER_BYTES,
+        "the references of a part fit its block"
+    );
     let words = image[BLOCK_HEADER_BYTES..].chunks_exact_mut(size_of::<u64>());
     for (word, reference) in words.zip(references) {
         word.copy_from_slice(&reference.0.to_le_bytes());

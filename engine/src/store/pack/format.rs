@@ -120,6 +120,7 @@ impl Filling {
     pub fn add(&mut self, image: Sealed, codec: Codec, bytes: &[u8]) {
         assert!(!bytes.is_empty() && bytes.len() <= self.room(), "the caller has looked");
         self.low -= bytes.len();
+        debug_assert!(self.low + bytes.len() <= usize::from(u16::MAX) + 1, "places in a pack fit 16 bits");
         self.block[self.low..self.low + bytes.len()].copy_from_slice(bytes);
         let (at, len) = (self.low as u16, bytes.len() as u16);
         let Sealed { page, csn, crc, kind } = image;
@@ -128,6 +129,11 @@ impl Filling {
 
     /// Writes the sealed pack to `out`, which is as long as a block.
     pub fn seal(&self, out: &mut [u8], database: DatabaseId) {
+        debug_assert!(
+            self.low >= BLOCK_HEADER_BYTES + self.entries.len() * ENTRY_BYTES,
+            "the images of a pack begin behind its directory"
+        );
+        debug_assert!((1..=IMAGES_MAX).contains(&self.entries.len()), "a pack that is written has images");
         out.copy_from_slice(&self.block);
         let slots = out[BLOCK_HEADER_BYTES..].chunks_exact_mut(ENTRY_BYTES);
         slots.zip(&self.entries).for_each(|(slot, entry)| entry.encode(slot));

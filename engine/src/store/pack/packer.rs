@@ -169,6 +169,11 @@ impl Packer {
 
     /// Takes the fullest open pack, to be written; `None` if no pack is open.
     pub fn take_fullest(&mut self) -> Option<OpenPack> {
+        debug_assert!(self.open.len() <= OPEN_MAX, "memory is charged for the open packs");
+        debug_assert!(
+            self.open.iter().all(|open| open.images.len() == open.filling.images()),
+            "each image of a pack is listed"
+        );
         let rooms = self.open.iter().enumerate().map(|(at, open)| (open.filling.room(), at));
         let (_, at) = rooms.min()?;
         Some(self.open.swap_remove(at))
