@@ -481,6 +481,10 @@ impl Work {
     /// Case 2b: the page has its image in the checkpoint now.
     fn complete_checkpoint_image(&self, claimed: &Claimed<'_>, epoch: u32, written: &Written) {
         let runs = self.imager.running().is_some_and(|(running, _)| running == epoch);
+        debug_assert!(
+            written.kind == ImageKind::Settled,
+            "the image of a checkpoint has no stamps of versions"
+        );
         if runs && claimed.epoch() < epoch {
             self.store.record(written.page, written.reference, true);
             claimed.set_imaged(epoch);
@@ -498,6 +502,14 @@ impl Work {
         written: &Written,
         leaving: &mut Leaving<'p>,
     ) {
+        debug_assert!(
+            pending.unfinished.is_none() || newest == Csn::MAX,
+            "a page of an unfinished value is newer than every checkpoint"
+        );
+        debug_assert!(
+            pending.dirty || written.kind == ImageKind::Stamped,
+            "a clean page is written for its stamps alone"
+        );
         if pending.dirty && !claimed.is_dirty() {
             // The running checkpoint has written the page meanwhile, so the reserve has no block
             // for it any more.

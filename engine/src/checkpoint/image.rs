@@ -66,7 +66,8 @@ impl Imager {
 
     /// Begins an epoch. The pool calls it before any thread can see the new epoch.
     pub(super) fn begin(&self, epoch: u32, view: Arc<CheckpointView>) {
-        *self.running.lock() = Some((epoch, view));
+        let before = self.running.lock().replace((epoch, view));
+        debug_assert!(before.is_none(), "one checkpoint runs at a time");
     }
 
     /// Ends the epoch: structure changes make no more copy-on-write images.
@@ -123,6 +124,7 @@ impl Imager {
     /// Makes the image of a dirty page without an image in this epoch.
     pub(super) fn image_page(&self, page: PageId, out: &mut [u8]) -> Result<Option<Imaged>> {
         let Some((epoch, view)) = self.running() else { return Ok(None) };
+        debug_assert!(epoch == self.pool.frames().epoch(), "a checkpoint runs in the newest epoch");
         if !self.pool.frames().is_allocated(page) || !self.pool.frames().is_resident(page) {
             return Ok(None);
         }

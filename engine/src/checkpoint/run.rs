@@ -172,6 +172,9 @@ impl Checkpointer {
         // A thread that panicked may have left half a change in the pages, and no longer keeps its
         // chunks.
         self.system.commit().failure().check_whole()?;
+        debug_assert!(csn >= manifest.checkpoint, "checkpoints rise");
+        debug_assert!(covered >= manifest.covered && covered <= csn, "what checkpoints cover rises");
+        debug_assert!(next_table >= manifest.next_table, "identifiers of tables rise");
         (manifest.checkpoint, manifest.covered) = (csn, covered);
         (manifest.next_csn, manifest.next_table) = (csn.next(), next_table);
         manifest.store = finished.root().clone();
@@ -198,6 +201,7 @@ impl Checkpointer {
                 return Err(error);
             }
         };
+        debug_assert!(generation > published.manifest.generation, "generations rise");
         published.manifest = Manifest { generation, ..manifest };
         published.closed = close;
         if close {
@@ -212,6 +216,7 @@ impl Checkpointer {
     /// Stage 5: recycles the log, frees versions, and relocates images that keep the file long.
     fn release(&self, published: &mut Published, mode: Mode<'_>) -> Result<()> {
         let (csn, covered) = (published.manifest.checkpoint, published.manifest.covered);
+        debug_assert!(covered <= csn, "a checkpoint covers no transaction above its CSN");
         // A close also drops blocks behind C: late blocks of an earlier epoch that no recovery
         // accepted.
         let recycled = if mode.closed_log.is_some() { Csn::MAX } else { covered };

@@ -98,6 +98,7 @@ impl PageWork<'_> {
         let pushed = writer.push(page, self.csn, heat, |out| {
             imaged = imager.image_page(page, out);
             let Imaged { version, newest } = imaged.as_ref().ok()?.as_ref()?;
+            debug_assert!(version.to_bits() & TOKEN_NEWEST == 0, "a version leaves a bit free");
             Some((ImageKind::Settled, version.to_bits() | if *newest { TOKEN_NEWEST } else { 0 }))
         })?;
         self.counts.written += u64::from(pushed);

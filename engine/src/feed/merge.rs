@@ -62,6 +62,7 @@ impl Merge {
     /// # Errors
     /// `Corruption` if a block has changed since it was found, or a record is malformed; I/O.
     pub fn next(&mut self, needed: Csn, end: Csn) -> Result<Option<(FoundRecord, LoadedBlock)>> {
+        debug_assert!(self.chains.values().all(|chain| !chain.is_empty()), "a chain at its end is left out");
         loop {
             let chains = self.chains.iter().filter_map(|(id, chain)| Some((chain.next_csn()?, *id)));
             let Some((_, id)) = chains.min().filter(|(csn, _)| *csn < end) else { return Ok(None) };

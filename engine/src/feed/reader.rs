@@ -178,6 +178,7 @@ impl Changes {
     fn look(&mut self) -> Result<()> {
         let (view, covering) = self.source.view_log(self.csn())?;
         let durable = view.durable;
+        debug_assert!(durable >= self.durable, "what is durable stays durable");
         let above = if self.is_new { self.returned } else { self.csn() };
         let found = self.follower.find(view, above, self.is_new, KEPT_BYTES)?;
         self.merge.add(found);
@@ -207,6 +208,7 @@ impl Changes {
             }
             self.next = self.epochs.first_counted(record.csn.next());
             if let Some(transaction) = self.take(&record, &block)? {
+                debug_assert!(record.csn > self.returned, "a feed returns a transaction once, in order");
                 self.returned = record.csn;
                 return Ok(Some(transaction));
             }

@@ -245,6 +245,8 @@ impl Recovery<'_> {
         }
         self.await_first_segments(segments, self.logs)?;
         let first_csn = selection.last_csn.next();
+        debug_assert!(first_csn > manifest.checkpoint, "no CSN of a checkpoint is drawn again");
+        debug_assert!(epoch > manifest.epoch, "an epoch is used once");
         (manifest.epoch, manifest.first_csn, manifest.next_csn) = (epoch, first_csn, first_csn);
         manifest.next_table = self.system.catalog.lock().next_id();
         manifest.add_epoch(entry);

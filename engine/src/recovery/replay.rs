@@ -146,6 +146,10 @@ impl Recovery<'_> {
             done += records.len() as u64;
             let selected = selector.select(&mut records, &|record| window.listed(record));
             selected.map_err(|error| self.say_how_far(error, selector.frontier()))?;
+            debug_assert!(
+                records.is_sorted_by(|one, next| one.csn < next.csn),
+                "transactions are replayed in the order of their CSNs"
+            );
             report.operations += records.iter().map(|record| u64::from(record.operations)).sum::<u64>();
             report.record_bytes += records.iter().map(FoundRecord::bytes).sum::<u64>();
             let again = records.partition_point(|record| !bounds.is_to_append_again(record.csn));

@@ -75,6 +75,7 @@ impl Source {
                 self.start_more(bytes, read_ahead.saturating_sub(batch.bytes()));
             }
             self.loaded = batch.load()?.into();
+            debug_assert!(!self.loaded.is_empty(), "a batch has a block");
         }
         Ok(self.loaded.pop_front())
     }
@@ -82,6 +83,7 @@ impl Source {
     /// Removes a batch of at most `bytes` from the blocks.
     fn cut(&mut self, bytes: usize) -> Option<Batch> {
         let batch = Batch::first_of(self.blocks.as_slice(), bytes)?;
+        debug_assert!(!batch.blocks().is_empty(), "a batch has a block");
         self.blocks.nth(batch.blocks().len() - 1);
         Some(batch)
     }

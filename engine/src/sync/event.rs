@@ -74,7 +74,8 @@ impl Event {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         order_for_loom();
         self.sleep(ticket, timeout);
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        let sleepers = self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(sleepers > 0, "each thread that sleeps is counted");
     }
 
     /// Returns the word that the kernel compares.

@@ -19,7 +19,8 @@ impl PriorityLock {
     pub fn lock(&self) -> MutexGuard<'_, ()> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let held = self.mutex.lock();
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let waiting = self.waiting.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(waiting > 0, "each thread that waits is counted");
         held
     }
 

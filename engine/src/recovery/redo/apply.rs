@@ -94,6 +94,10 @@ fn apply_sorted(
         let mut ahead_of = ReadAhead::default();
         let mut done = 0;
         for row in of_table.chunk_by(Step::is_same_row) {
+            debug_assert!(
+                row.is_sorted_by_key(|step| step.record),
+                "the changes of a row are made in the order of their transactions"
+            );
             if ahead_of.is_due(done) {
                 // The descent may wait for a page.
                 replay.release_leaf();

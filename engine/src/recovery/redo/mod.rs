@@ -50,6 +50,7 @@ pub fn redo(
     while done < records.len() {
         let batch = batch_at(&records[done..], effort.steps_max);
         let applied = apply_batch(system, batch, effort)?;
+        debug_assert!(applied <= batch.len(), "a batch is replayed once");
         done += applied;
         if applied < batch.len() || batch.is_empty() {
             apply_in_order(system, &records[done], effort)?;

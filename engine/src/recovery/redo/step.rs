@@ -60,6 +60,7 @@ impl<'a> Step<'a> {
     pub(super) fn new(record: usize, operation: &Operation<'a>, bytes: &'a [u8]) -> Option<Step<'a>> {
         let (table, key) = operation.row()?;
         let key_at = key.as_ptr().addr() - bytes.as_ptr().addr();
+        debug_assert!(key_at + key.len() <= bytes.len(), "the key lies in its operation");
         let prefix = match key.first_chunk::<8>() {
             Some(first) => u64::from_be_bytes(*first),
             None => {
@@ -105,6 +106,7 @@ pub(super) type Splitter<'a> = (u32, u64, &'a [u8]);
 pub(super) fn splitters<'a>(mut sample: Vec<Step<'a>>, threads: usize) -> Vec<Splitter<'a>> {
     let ranges = if threads > 1 && !sample.is_empty() { threads * RANGES_PER_THREAD } else { 1 };
     sample.sort_unstable_by(Step::compare);
+    debug_assert!(ranges == 1 || !sample.is_empty(), "rows are divided by some of them");
     (1..ranges)
         .map(|i| sample[i * sample.len() / ranges])
         .map(|step| (step.table, step.prefix, step.key()))
@@ -112,5 +114,6 @@ pub(super) fn splitters<'a>(mut sample: Vec<Step<'a>>, threads: usize) -> Vec<Sp
 }
 
 pub(super) fn range_of(step: &Step<'_>, splitters: &[Splitter<'_>]) -> usize {
+    debug_assert!(splitters.is_sorted(), "ranges are searched by halving");
     splitters.partition_point(|(table, prefix, key)| step.compare_row(*table, *prefix, key).is_ge())
 }
