@@ -265,12 +265,12 @@ impl Shared {
                 if end <= at {
                     return None;
                 }
-                pieces.push((*key, *piece, state.files.get(&piece.file)?.file.clone()));
+                pieces.push((*key, *piece, at, state.files.get(&piece.file)?.file.clone()));
                 at = end;
             }
         }
         let mut found = Vec::with_capacity((range.end - range.start) as usize);
-        for (key, piece, file) in pieces {
+        for (key, piece, from, file) in pieces {
             let mut bytes = vec![0; piece.len as usize];
             let is_read = file.read_exact_at(&mut bytes, piece.at).is_ok();
             if !is_read || checksum::crc(&bytes) != piece.crc {
@@ -278,9 +278,10 @@ impl Shared {
                 return None;
             }
             let end = range.end.min(key.offset + u64::from(piece.len));
-            let from = range.start.max(key.offset);
+            // Pieces of different reads overlap.
             found.extend_from_slice(&bytes[(from - key.offset) as usize..(end - key.offset) as usize]);
         }
+        debug_assert!(found.len() as u64 == range.end - range.start, "pieces give each byte once");
         Some(found.into())
     }
 
@@ -360,6 +361,7 @@ impl Shared {
         let (len, crc) = (bytes.len() as u32, checksum::crc(bytes));
         let mut state = self.state.lock();
         if let Some(file) = state.files.get_mut(&number) {
+            debug_assert!(file.len == at, "one thread fills the files");
             file.len = at + whole.len() as u64;
         }
         state.index.insert(key, Piece { file: number, at: at + HEADER_BYTES as u64, len, crc });

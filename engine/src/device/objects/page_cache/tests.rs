@@ -119,7 +119,7 @@ fn pieces_of_several_reads_make_one() {
         let error = PageCache::open(directory.path(), MOST).expect_err("is open");
         assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
         let store = cache.before(Arc::new(inner.clone()), 7);
-        for range in [10..500, 500..70_000, 60_000..90_000] {
+        for range in [10..500, 500..70_000, 60_000..90_000, 92_000..94_000, 93_000..96_000] {
             let (from, to) = (range.start as usize, range.end as usize);
             assert_eq!(get(&*store, range).expect("there"), content[from..to]);
         }
@@ -127,7 +127,7 @@ fn pieces_of_several_reads_make_one() {
     inner.remove(name);
     let cache = PageCache::open(directory.path(), MOST).expect("opens");
     let store = cache.before(Arc::new(inner.clone()), 7);
-    for range in [10..90_000, 499..501, 32_768..32_769, 69_000..80_000] {
+    for range in [10..90_000, 499..501, 32_768..32_769, 69_000..80_000, 92_000..96_000, 93_500..94_500] {
         let (from, to) = (range.start as usize, range.end as usize);
         assert_eq!(get(&*store, range).expect("is in the cache"), content[from..to]);
     }
