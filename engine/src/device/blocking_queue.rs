@@ -17,6 +17,7 @@ impl BlockingQueue {
 
 impl WriteQueue for BlockingQueue {
     fn submit(&mut self, request: WriteRequest) -> Result<()> {
+        debug_assert!(request.is_sound(), "a write of whole sectors, from its buffer");
         let bytes = &request.buffer[..request.len];
         let result = if request.durable {
             request.file.write_durable_at(request.offset, bytes)

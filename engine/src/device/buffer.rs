@@ -63,6 +63,7 @@ impl AlignedBuffer {
     /// `end..to` with zeros, as far as an earlier use left anything there. The caller has written
     /// `..end` since, and notes other writes with [`AlignedBuffer::wrote_up_to`].
     pub fn pad(&mut self, end: usize, to: usize) {
+        debug_assert!(end <= to && to <= self.len, "padding lies behind the bytes, in the buffer");
         let used = self.used;
         if end < used {
             self[end..used.min(to)].fill(0);
@@ -73,6 +74,7 @@ impl AlignedBuffer {
 
     /// Notes that bytes up to `end` were written.
     pub fn wrote_up_to(&mut self, end: usize) {
+        debug_assert!(end <= self.len, "a write lies in its buffer");
         self.used = self.used.max(end);
     }
 

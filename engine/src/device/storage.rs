@@ -1,6 +1,6 @@
 //! The traits through which the engine uses a device, and the requests of their queues.
 
-use super::buffer::AlignedBuffer;
+use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::durability_method::DurabilityMethod;
 use super::facts::DeviceFacts;
 use super::mapped::{self, MapOptions, MappedMemory};
@@ -20,7 +20,7 @@ pub struct OpenMode {
     /// Refuse writes.
     pub read_only: bool,
     /// Bypass the page cache where the storage can: offsets, lengths and buffers are then multiples
-    /// of [`SECTOR_BYTES`](super::SECTOR_BYTES). Callers obey that on every storage.
+    /// of [`SECTOR_BYTES`]. Callers obey that on every storage.
     pub direct: bool,
 }
 
@@ -558,16 +558,25 @@ pub struct ReadRequest<'a> {
 pub struct WriteRequest {
     /// The file.
     pub file: Arc<dyn File>,
-    /// Byte offset, a multiple of [`SECTOR_BYTES`](super::SECTOR_BYTES).
+    /// Byte offset, a multiple of [`SECTOR_BYTES`].
     pub offset: u64,
     /// The bytes; the first `len` of them are written.
     pub buffer: AlignedBuffer,
-    /// A multiple of [`SECTOR_BYTES`](super::SECTOR_BYTES).
+    /// A multiple of [`SECTOR_BYTES`].
     pub len: usize,
     /// Durable at completion, by the storage's method; otherwise only visible.
     pub durable: bool,
     /// A number that the caller chooses.
     pub token: u64,
+}
+
+impl WriteRequest {
+    /// Returns whether it writes whole sectors from its buffer.
+    pub(super) fn is_sound(&self) -> bool {
+        let are_sectors =
+            self.offset.is_multiple_of(SECTOR_BYTES as u64) && self.len.is_multiple_of(SECTOR_BYTES);
+        are_sectors && self.len > 0 && self.len <= self.buffer.len()
+    }
 }
 
 /// A finished write.

@@ -92,6 +92,7 @@ impl ThreadQueue {
             let any = !ended.is_empty();
             self.in_flight -= ended.len();
             for (writer, completion) in ended {
+                debug_assert!(self.writers[writer].is_busy, "a write ends once");
                 self.writers[writer].is_busy = false;
                 self.reaped.push(completion);
             }
@@ -144,9 +145,14 @@ impl WriteQueue for ThreadQueue {
             return Ok(());
         };
         writer.is_busy = true;
-        *writer.mailbox.request.lock() = Some(request);
+        let before = writer.mailbox.request.lock().replace(request);
+        debug_assert!(before.is_none(), "an idle writer has no request");
         writer.mailbox.arrived.notify_all();
         self.in_flight += 1;
+        debug_assert!(
+            self.in_flight == self.writers.iter().filter(|writer| writer.is_busy).count(),
+            "each busy writer has a write in flight"
+        );
         Ok(())
     }
 

@@ -130,6 +130,8 @@ impl UringQueue {
     fn offer(&mut self, index: usize) {
         let method = self.method;
         let slot = self.slots[index].as_mut().expect("only called for a slot in use");
+        debug_assert!(slot.pending == 0, "a write is offered once at a time");
+        debug_assert!(slot.written <= slot.request.len, "no more is written than was asked for");
         let rest = &slot.request.buffer[slot.written..slot.request.len];
         let linked = slot.is_flushed(method);
         let flags = if slot.request.durable && method == DurabilityMethod::Dsync { DSYNC } else { 0 };
@@ -151,6 +153,8 @@ impl UringQueue {
     /// Flushes what a slot's write has written.
     fn flush(&mut self, index: usize) -> Result<()> {
         let slot = self.slots[index].as_mut().expect("only called for a slot in use");
+        debug_assert!(slot.pending == 0, "the write is done before its flush alone");
+        debug_assert!(slot.written == slot.request.len, "a flush follows a whole write");
         slot.pending = 1;
         slot.link_lost = false;
         let flush = slot.flush(index);
@@ -193,6 +197,7 @@ impl UringQueue {
     /// Finds out how much of what is offered the kernel took, and whose link that broke.
     fn note_taken(&mut self) {
         let left = self.ring.submission().len();
+        debug_assert!(left <= self.offered.len(), "the ring has only what was offered");
         let taken = self.offered.len().saturating_sub(left);
         if let Some(index) = lost_link(&self.offered, taken)
             && let Some(slot) = &mut self.slots[index]
@@ -254,6 +259,7 @@ impl UringQueue {
 
     fn finish(&mut self, index: usize) {
         let Some(slot) = self.slots[index].take() else { return };
+        debug_assert!(slot.pending == 0, "the kernel is done with the buffer that goes back");
         self.in_flight -= 1;
         let result = match slot.error {
             None => Ok(()),
@@ -288,6 +294,7 @@ fn libc_eintr() -> i32 {
 impl WriteQueue for UringQueue {
     fn submit(&mut self, request: WriteRequest) -> Result<()> {
         self.process.check()?;
+        debug_assert!(request.is_sound(), "a write of whole sectors, from its buffer");
         while self.in_flight == self.slots.len() {
             self.enter(1)?;
             self.take_completions()?;
@@ -301,6 +308,10 @@ impl WriteQueue for UringQueue {
         self.slots[index] =
             Some(Slot { request, descriptor, written: 0, pending: 0, link_lost: false, error: None });
         self.in_flight += 1;
+        debug_assert!(
+            self.in_flight == self.slots.iter().flatten().count(),
+            "each write in flight has a slot"
+        );
         self.start(index)
     }
 

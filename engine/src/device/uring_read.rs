@@ -83,6 +83,7 @@ impl Flight<'_> {
 
     fn start(&mut self, descriptor: RawFd, index: usize, read: &mut ReadRequest<'_>) {
         push(self.ring(), descriptor, index, read);
+        debug_assert!(self.reads < DEPTH, "the ring has an entry for each read");
         self.reads += 1;
     }
 

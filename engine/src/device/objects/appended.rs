@@ -167,6 +167,7 @@ impl AppendedSegment {
         {
             let mut state = self.state.lock();
             let lane = &mut state.lanes[lane];
+            debug_assert!(lane.is_busy && lane.parts_left > 0, "a lane confirms the append that it had");
             lane.len += write.body.len() as u64;
             lane.parts_left -= 1;
             lane.version = version;
@@ -194,6 +195,7 @@ impl AppendedSegment {
 
     fn decide(self: &Arc<Self>, lane: usize, write: Write, failure: Failure) {
         let state = self.state.lock().lanes[lane].clone();
+        debug_assert!(state.is_busy, "no other append goes to a lane of unknown outcome");
         match resolve(&self.writer, &state, &write.body, failure) {
             Ok(Resolved::Durable(version)) => self.confirmed(lane, write, version),
             Ok(Resolved::LaneIsFull) => {

@@ -205,6 +205,7 @@ impl Body {
         put_varint(&mut out, self.runs.len() as u64);
         let mut end = 0;
         for run in &self.runs {
+            debug_assert!(run.start >= end, "runs are sorted and disjoint");
             put_varint(&mut out, run.start - end);
             put_varint(&mut out, run.len);
             put_varint(&mut out, run.object.epoch.0);

@@ -109,6 +109,10 @@ impl Extents {
     pub(super) fn describe(&self, body: &mut Body) -> Vec<ObjectId> {
         let mut state = self.state.lock();
         body.runs = state.runs.values().copied().collect();
+        debug_assert!(
+            state.pending_bytes == state.pending.values().map(|pending| pending.bytes.len() as u64).sum(),
+            "pending bytes are those of the pieces"
+        );
         body.pages_len = state.len;
         std::mem::take(&mut state.dead)
     }
@@ -152,6 +156,7 @@ impl Extents {
     pub(super) fn write(self: &Arc<Self>, offset: u64, bytes: &[u8]) -> Result<()> {
         let copy = Bytes::copy_from_slice(bytes);
         let end = offset + bytes.len() as u64;
+        debug_assert!(!bytes.is_empty(), "a piece has bytes");
         let mut state = self.wait_for_room()?;
         state.cut_pending(offset..end);
         state.pending_bytes += copy.len() as u64;
@@ -256,6 +261,7 @@ impl Extents {
             pending.upload = Some((number, body.len() as u64));
             body.extend_from_slice(&pending.bytes);
         }
+        debug_assert!(!body.is_empty(), "idle bytes belong to a piece without an upload");
         state.idle_bytes -= body.len() as u64;
         state.uploads.insert(number, body.len() as u64);
         Some(Upload { number, body: body.into() })
@@ -309,7 +315,8 @@ impl Extents {
         if starts.is_empty() {
             state.dead.push(id);
         }
-        state.uploads.remove(&id.number);
+        let upload = state.uploads.remove(&id.number);
+        debug_assert!(upload.is_some(), "an upload ends once");
         state.count_memory();
         drop(state);
         self.ended.notify_all();
@@ -327,7 +334,8 @@ impl Extents {
             }
         }
         state.idle_bytes += idle;
-        state.uploads.remove(&number);
+        let upload = state.uploads.remove(&number);
+        debug_assert!(upload.is_some(), "an upload ends once");
         state.count_memory();
         state.failures += 1;
         state.failure = Some(error);
@@ -393,6 +401,7 @@ impl State {
 
     /// Sets the charge to the bytes in memory.
     fn count_memory(&self) {
+        debug_assert!(self.idle_bytes <= self.pending_bytes, "idle bytes are pending bytes");
         if let Some(charge) = &self.charge {
             charge.set(self.pending_bytes + self.uploads.values().sum::<u64>());
         }
@@ -495,6 +504,11 @@ impl State {
     fn add_run(&mut self, run: Run) {
         self.count(&run);
         self.cut_runs(run.start..run.start + run.len);
+        debug_assert!(
+            self.runs.range(run.start..run.start + run.len).next().is_none(),
+            "no older run is left where a new one comes"
+        );
+        debug_assert!(run.len > 0, "a run has bytes");
         if let Some((_, before)) = self.runs.range_mut(..run.start).next_back()
             && before.object == run.object
             && before.start + before.len == run.start

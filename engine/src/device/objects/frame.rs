@@ -78,6 +78,7 @@ impl Frame {
         bytes.extend_from_slice(&self.epoch.0.to_le_bytes());
         bytes.extend_from_slice(&self.nonce.0);
         bytes.extend_from_slice(&checksum::crc(&bytes).to_le_bytes());
+        debug_assert!(bytes.len() as u64 == SHORT_BYTES, "a short frame has all fields");
         bytes.resize(SECTOR_BYTES, 0);
         bytes.into()
     }

@@ -107,6 +107,7 @@ impl NumberedSegment {
                 return;
             }
             let Some(write) = state.waiting.pop_front() else { return };
+            debug_assert!(state.requests < state.in_flight, "each request has a write in flight");
             state.requests += 1;
             state.next += 1;
             (state.next - 1, write)
@@ -131,7 +132,10 @@ impl NumberedSegment {
         let hopeless = {
             let mut state = self.state.lock();
             state.requests -= 1;
-            state.early.insert(number, write);
+            debug_assert!(number < state.next, "a block was numbered before it was created");
+            debug_assert!(number > state.lens.len() as u64, "a block is created once");
+            let before = state.early.insert(number, write);
+            debug_assert!(before.is_none(), "a block is created once");
             let mut next = state.lens.len() as u64 + 1;
             if planted::is(Bug::BlockReportedEarly) {
                 complete.extend(state.early.remove(&number));
@@ -173,6 +177,7 @@ impl NumberedSegment {
 
     /// A look has ended that began when the blocks `before` were there.
     fn looked(self: &Arc<Self>, before: Vec<Write>, outcome: Outcome) {
+        debug_assert!(self.state.lock().is_looking, "one look at the manifest is in flight");
         let owner = outcome.ok().and_then(|reply| owner(&reply.body));
         let header = &self.writer.header;
         match owner.filter(|(identity, _)| *identity == header.identity) {

@@ -154,6 +154,7 @@ impl PinnedBody {
         let expires = Clock::real().unix_seconds().saturating_add(options.pin_lifetime.as_secs());
         let newest = body.runs.iter().map(|run| run.object).max().unwrap_or_default();
         let name = PinName { newest, expires, random: Random::from_entropy().next_u64() }.name();
+        debug_assert!(newest_of(&name) == Some(newest), "the name of a pin says what it keeps");
         let pinned = PinnedBody { body, store: store.clone(), name, patience: options.patience };
         // Only this reader uses the name, and always with these bytes.
         let (name, note) = (pinned.name.clone(), Bytes::from(owner()));

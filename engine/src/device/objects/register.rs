@@ -265,6 +265,15 @@ impl Register {
         let Stored { body, version, .. } = &newest.stored;
         let mut body = Body { generation: body.generation + 1, ..body.clone() };
         change(&mut body);
+        debug_assert!(
+            body.epoch == self.epoch && body.nonce == self.nonce,
+            "only the newest writer changes the manifest"
+        );
+        debug_assert!(
+            body.identity == newest.stored.body.identity
+                && body.generation == newest.stored.body.generation + 1,
+            "each change of the manifest has a generation"
+        );
         let ended = match decide(&*self.store, &body, Condition::Unchanged(version.clone()), self.patience) {
             Ok(Decided::Put(version)) => {
                 newest.stored = Stored { body, version, age: None };

@@ -56,6 +56,12 @@ fn ranges_in(parts: &[Part], range: Range<u64>) -> Option<Vec<ObjectRange>> {
         }
         at += part.len();
     }
+    debug_assert!(
+        at < range.end
+            || wanted.iter().map(|(_, range)| range.end - range.start).sum::<u64>()
+                == range.end - range.start,
+        "the ranges of the objects are as long as that of the file"
+    );
     (at >= range.end).then_some(wanted)
 }
 

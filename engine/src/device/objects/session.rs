@@ -175,7 +175,8 @@ impl Session {
             let form = if self.watches { Form::Watched } else { Form::Numbered };
             Arc::new(NumberedSegment::new(path, next(), form, self.writer.clone()))
         };
-        self.segments.lock().own.insert(number, segment.clone());
+        let before = self.segments.lock().own.insert(number, segment.clone());
+        debug_assert!(before.is_none(), "a segment number has one segment");
         Ok(Arc::new(OpenSegmentFile::new(segment, self.writer.clone())))
     }
 
