@@ -2,8 +2,11 @@
 
 use super::costs::Costs;
 use quenchdb::internals::commit::constants;
-use quenchdb::{Acknowledger, Dependency, LockRelease, Queue, Writer};
+use quenchdb::{
+    Acknowledger, Dependency, LayoutOptions, LockRelease, Preset, Queue, WorkerOptions, Writer, WriterOptions,
+};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// A point on the axes of commit protocols.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -110,30 +113,7 @@ pub struct ModelInput {
 
 impl Default for Protocol {
     fn default() -> Protocol {
-        Protocol {
-            name: "group".into(),
-            logs: 1,
-            writer: Writer::Leader,
-            acknowledger: Acknowledger::Leader,
-            dependency: Dependency::LogOrder,
-            queue: Queue::LockFree,
-            blocking: true,
-            unit_bytes: 16 << 10,
-            interval_us: 200.0,
-            window_after_arrival: false,
-            window_us: 0.0,
-            siblings: 5,
-            cohort: true,
-            buffer_bytes: 1 << 20,
-            buffers: constants::BUFFERS as u64,
-            in_flight: 2,
-            steal_group: 1,
-            ack_group: 2,
-            ack_odds: 0,
-            idle_us: 50.0,
-            queue_entries: constants::QUEUE_ENTRIES,
-            pace_us: Some(constants::PACE.as_secs_f64() * 1e6),
-        }
+        Protocol::of(Preset::Group, 1)
     }
 }
 
@@ -178,70 +158,90 @@ impl Protocol {
         "our-16k",
     ];
 
-    /// Returns the protocol of a name for `workers` threads, with asynchronous commits if the
-    /// protocol is about them.
+    /// Returns the protocol of a preset as the engine runs it for `workers` threads, with
+    /// asynchronous commits if the preset is about them.
+    fn of(preset: Preset, workers: usize) -> Protocol {
+        let axes = preset.axes();
+        let logs = match axes.layout {
+            LayoutOptions::One => 1,
+            LayoutOptions::ThreadsPerLog { threads, .. } => workers.div_ceil(threads),
+            LayoutOptions::PerThread | LayoutOptions::ByPage => workers,
+        };
+        let (works, writing) = match axes.writer {
+            WriterOptions::Worker(options) => (true, options),
+            _ => (false, WorkerOptions::DEFAULT),
+        };
+        let blocking = matches!(axes.writer.kind(), Writer::Committer | Writer::Leader);
+        let by_order = if logs > 1 { Dependency::Dsn } else { Dependency::LogOrder };
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        Protocol {
+            name: preset.name().into(),
+            logs,
+            writer: axes.writer.kind(),
+            acknowledger: axes.acknowledger.kind(),
+            dependency: axes.dependency.unwrap_or(by_order),
+            queue: axes.queue,
+            blocking,
+            unit_bytes: axes.flush_unit_bytes.unwrap_or(axes.log_buffer_bytes()) as u64,
+            interval_us: micros(axes.flush_interval),
+            window_after_arrival: axes.queues_waiters(),
+            window_us: micros(axes.gather().window),
+            siblings: axes.gather().siblings,
+            cohort: blocking && axes.awaits_cohort(),
+            buffer_bytes: axes.log_buffer_bytes() as u64,
+            buffers: constants::BUFFERS as u64,
+            in_flight: writing.writes_in_flight,
+            steal_group: if works { writing.stealing_group.unwrap_or(8).min(workers) } else { 1 },
+            ack_group: axes.acknowledgment().group,
+            ack_odds: axes.acknowledgment().odds.into(),
+            idle_us: micros(writing.idle_max),
+            queue_entries: constants::QUEUE_ENTRIES,
+            pace_us: Some(micros(constants::PACE)),
+        }
+    }
+
+    /// Returns the protocol of a name for `workers` threads: a preset, or a variant of the paper.
     #[must_use]
     pub fn named(name: &str, workers: usize) -> Option<Protocol> {
-        let base = Protocol { name: name.into(), ..Protocol::default() };
-        let background = Protocol {
-            writer: Writer::Background,
-            acknowledger: Acknowledger::Leader,
-            blocking: false,
-            cohort: false,
-            ..base.clone()
-        };
-        let own_logs = Protocol { logs: workers, dependency: Dependency::GsnRfa, ..background.clone() };
-        let worker = Protocol {
+        let named = |protocol| Protocol { name: name.into(), ..protocol };
+        let central = named(Protocol::of(Preset::Pipelined, workers));
+        let own_logs = Protocol {
             logs: workers,
-            writer: Writer::Worker,
-            acknowledger: Acknowledger::Workers,
-            dependency: Dependency::Dsn,
-            steal_group: workers.min(8),
-            ..background.clone()
+            dependency: Dependency::GsnRfa,
+            acknowledger: Acknowledger::Background,
+            ..central.clone()
         };
-        // As published: no timer, and rules by clocks.
-        let ours = Protocol { dependency: Dependency::GsnRfa, interval_us: 1e6, ..worker.clone() };
+        // As published: no timer, rules by clocks, and acknowledgment by a die with as many sides as
+        // the number of threads has bits.
+        let worker = Protocol::of(Preset::Autonomous, workers);
+        let ours =
+            named(Protocol { dependency: Dependency::GsnRfa, interval_us: 1e6, ack_odds: 0, ..worker });
         Some(match name {
-            "per-transaction" => Protocol { writer: Writer::Committer, cohort: false, ..base },
-            "group" => base,
-            "queued" => Protocol { interval_us: 1000.0, window_after_arrival: true, ..background },
-            "pipelined" | "central" => background,
-            "autonomous" => worker,
-            "restricted" => Protocol::restricted(workers, 2, name),
-            "passive" => Protocol {
-                logs: workers,
-                writer: Writer::Memory,
-                acknowledger: Acknowledger::Workers,
-                dependency: Dependency::Dsn,
-                ack_odds: 1,
-                ..background
-            },
-            "flush" => Protocol { queue: Queue::Latched, acknowledger: Acknowledger::Background, ..own_logs },
-            "flush-queue" => Protocol { acknowledger: Acknowledger::Background, ..own_logs },
+            "central" => central,
+            "flush" => Protocol { queue: Queue::Latched, ..own_logs },
+            "flush-queue" => own_logs,
             "our-4k" => Protocol { unit_bytes: 4 << 10, ..ours },
             "our-16k" => Protocol { unit_bytes: 16 << 10, ..ours },
-            _ => return None,
+            _ => Preset::from_name(name)
+                .ok()
+                .filter(|_| Protocol::NAMES.contains(&name))
+                .map(|preset| Protocol::of(preset, workers))?,
         })
     }
 
-    /// Returns restricted decentralized logging: `k` workers share a log, whose buffers have 512
-    /// KiB for each.
+    /// Returns restricted decentralized logging: `k` workers share a log, with two buffers of 512
+    /// KiB for each of them, as published.
     #[must_use]
     pub fn restricted(workers: usize, k: usize, name: &str) -> Protocol {
-        let buffer_bytes = (512 << 10) * k as u64;
-        let logs = workers.div_ceil(k);
+        let (buffer_bytes, logs) = ((512 << 10) * k as u64, workers.div_ceil(k));
         Protocol {
             name: name.into(),
             logs,
-            writer: Writer::FlusherPerLog,
             dependency: if logs > 1 { Dependency::Dsn } else { Dependency::LogOrder },
-            blocking: false,
-            cohort: false,
-            interval_us: 1000.0,
             unit_bytes: buffer_bytes,
             buffer_bytes,
             buffers: 2,
-            ..Protocol::default()
+            ..Protocol::of(Preset::Restricted, workers)
         }
     }
 }

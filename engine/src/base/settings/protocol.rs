@@ -343,7 +343,7 @@ impl Axes {
     }
 
     /// Returns the largest size of a log buffer, in bytes, where the settings give none.
-    pub(crate) fn log_buffer_bytes(&self) -> usize {
+    pub fn log_buffer_bytes(&self) -> usize {
         match self.layout {
             LayoutOptions::ThreadsPerLog { threads, in_a_row: true } => {
                 (threads * LOG_BUFFER_BYTES_EACH).min(LOG_BUFFER_BYTES_MAX)

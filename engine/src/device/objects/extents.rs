@@ -110,7 +110,8 @@ impl Extents {
         let mut state = self.state.lock();
         body.runs = state.runs.values().copied().collect();
         debug_assert!(
-            state.pending_bytes == state.pending.values().map(|pending| pending.bytes.len() as u64).sum(),
+            state.pending_bytes
+                == state.pending.values().map(|pending| pending.bytes.len() as u64).sum::<u64>(),
             "pending bytes are those of the pieces"
         );
         body.pages_len = state.len;
