@@ -303,8 +303,9 @@ pub(crate) fn memory(data: &[u8]) {
     if let Ok(MemoryState::Formatted(_, memory)) = log::memory::LogMemory::look(mapped) {
         // Only data of the current epoch counts.
         for epoch in (0..4).map(Epoch) {
-            let above = (epoch, Csn(u64::from(how >> 4)));
-            if let Ok(Some(segment)) = find(&memory, above, quenchdb::internals::base::SegmentId(7)) {
+            let covered = Csn(u64::from(how >> 4));
+            if let Ok(Some(segment)) = find(&memory, epoch, covered, quenchdb::internals::base::SegmentId(7))
+            {
                 let storage: Arc<dyn Storage> = Arc::new(SimulatedStorage::new(1));
                 let _ = dump(&storage, Some(&segment), DATABASE, Csn::ZERO, &|_, _| ());
             }
