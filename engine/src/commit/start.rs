@@ -115,14 +115,7 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
         wakers: wakers.clone(),
     });
     let acknowledgments = Arc::new(Acknowledgments::new(&failure, axes, entries));
-    let workers = match &axes.writer {
-        WriterOptions::Worker(options) => {
-            let queues = Arc::new(WorkerQueues::new(options, axes.flush_unit_bytes(), count));
-            let idle = IdleTimes::new(clock.clone(), options.idle_max);
-            Some(Arc::new(Workers { queues, idle }))
-        }
-        _ => None,
-    };
+    let workers = workers(axes, count, &clock);
     let queued: Arc<dyn QueuedWrites> = match &workers {
         Some(workers) => workers.queues.clone(),
         None => Arc::new(NoQueues),
@@ -147,6 +140,13 @@ pub(super) fn components(settings: &Settings, start: Start, axes: &Axes) -> Comp
         wakers,
     });
     Components { writes, medium, workers, clocks }
+}
+
+/// Returns what workers write with, if they write.
+fn workers(axes: &Axes, logs: usize, clock: &Clock) -> Option<Arc<Workers>> {
+    let WriterOptions::Worker(options) = &axes.writer else { return None };
+    let queues = Arc::new(WorkerQueues::new(options, axes.flush_unit_bytes(), logs));
+    Some(Arc::new(Workers { queues, idle: IdleTimes::new(clock.clone(), options.idle_max) }))
 }
 
 /// Returns what decides whether a transaction is committed; and the clocks, if it goes by clocks.

@@ -1,7 +1,8 @@
 //! A commit protocol as a value: a choice on each axis, with the numbers of that choice.
 //!
-//! A number is in the variant that it belongs to. So there is none for a choice that was not made. Each preset's page has its value (`commit::protocols`); an experiment takes one and
-//! changes parts of it.
+//! A number is in the variant that it belongs to, so there is none for a choice that was not made.
+//! Each preset's page has its value (`commit::protocols`); an experiment takes one and changes
+//! parts of it.
 
 use super::super::error::Result;
 use super::{

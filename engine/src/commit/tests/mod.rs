@@ -175,7 +175,7 @@ impl World {
     pub fn with_clock(mut settings: Settings, hooks: Hooks, clock: Clock) -> World {
         if settings.preset == Preset::Passive {
             // A buffer in ordinary memory is copied to a mapped one.
-            settings.log_buffer_bytes = MAPPED_BYTES as usize;
+            settings.lab.log_buffer_bytes = MAPPED_BYTES as usize;
         }
         let disk = Disk::default();
         let storage: Arc<dyn Storage> = Arc::new(disk.clone());
