@@ -211,8 +211,8 @@ impl Protocol {
             acknowledger: Acknowledger::Background,
             ..central.clone()
         };
-        // As published: no timer, rules by clocks, and acknowledgment by a die with as many sides as
-        // the number of threads has bits.
+        // As published: no timer, rules by clocks, and acknowledgment by a die with as many sides
+        // as the number of threads has bits.
         let worker = Protocol::of(Preset::Autonomous, workers);
         let ours =
             named(Protocol { dependency: Dependency::GsnRfa, interval_us: 1e6, ack_odds: 0, ..worker });

@@ -250,8 +250,8 @@ reads! {
     }
 
     /// Calls `f` with key and value of each row in `range`, in the order of the keys. That is the
-    /// fastest way to read many rows: key and value are borrowed from a copy of the leaf. So `f` may
-    /// take its time and use the database. Ends with the first error of `f`.
+    /// fastest way to read many rows: key and value are borrowed from a copy of the leaf. So `f`
+    /// may take its time and use the database. Ends with the first error of `f`.
     ///
     /// ```
     /// # use quenchdb::Database;
