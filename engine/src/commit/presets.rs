@@ -1,6 +1,6 @@
 //! From settings to the protocol that runs, and what is refused.
 //!
-//! A preset is a value ([`protocols::of`]); an experiment changes parts of it (`Lab::protocol`).
+//! A preset is a value (`protocols::of`); an experiment changes parts of it (`Lab::protocol`).
 //! With one log the dependency rule is log order, with several DSN. Choices that contradict each
 //! other are refused with the reason: a choice that is silently without effect is a wrong
 //! measurement.
