@@ -73,11 +73,12 @@ fn is_tight(seed: u64) -> bool {
     seed.is_multiple_of(3)
 }
 
-/// Returns the protocol that the seed draws; in one of four runs the next row of the table.
+/// Returns the protocol that the seed draws; in eight of 32 runs a row of the table. Not in each
+/// fourth run: the remainder of the seed chooses the preset, and two would never be drawn.
 fn protocol(seed: u64, random: &mut Random) -> Settings {
     let drawn = crate::support::any_protocol(seed, random);
-    let row = configurations::ALL[(seed / 4) as usize % configurations::ALL.len()];
-    if seed % 4 == 2 { (row.settings)() } else { drawn }
+    let row = configurations::ALL[seed as usize % configurations::ALL.len()];
+    if seed / 8 % 4 == 2 { (row.settings)() } else { drawn }
 }
 
 fn settings(seed: u64) -> Settings {
@@ -472,5 +473,7 @@ fn no_crash_loses_what_was_acknowledged() {
     );
     assert!(wanted < 20_000 || power_cuts >= wanted / 10 * 7, "three of four crashes are power cuts");
     let all = Preset::ALL.len() * Dependency::ALL.len();
-    assert!(wanted < 20_000 || protocols.len() == all, "presets meet rules: {protocols:?}");
+    // Rows of the table may leave the rule to the preset.
+    let drawn = protocols.keys().filter(|name| !name.ends_with("its own")).count();
+    assert!(wanted < 20_000 || drawn == all, "presets meet rules: {protocols:?}");
 }

@@ -237,6 +237,21 @@ fn what_an_interrupted_creation_leaves_is_taken_over() {
     }
 }
 
+/// Regression: a power cut left the first 3,584 bytes of a manifest, which counted as a file of
+/// another program.
+#[test]
+fn manifest_cut_off_in_its_first_sector_is_taken_over() {
+    let whole = tempfile::tempdir().expect("space");
+    open(whole.path()).expect("opens").close().expect("closes");
+    let manifest = std::fs::read(whole.path().join("MANIFEST")).expect("there");
+    for len in [512, 3584] {
+        let directory = with_file("MANIFEST", &manifest[..len]);
+        put(directory.path(), "a");
+        assert_eq!(rows(&open(directory.path()).expect("opens"), "t").len(), 1);
+    }
+    assert_refused(with_file("MANIFEST", b"QUENCHDB is a database").path(), "MANIFEST", "short");
+}
+
 /// Not a test: creates a database in another process, which strace kills at a system call.
 #[test]
 fn child() {

@@ -50,7 +50,8 @@ use super::reader_slots;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::{
-    AlignedBuffer, File, MANIFEST_PATH, ManifestStore, Names, OpenMode, SECTOR_BYTES, Storage, ownership,
+    AlignedBuffer, Directory, File, MANIFEST_PATH, ManifestStore, Names, OpenMode, SECTOR_BYTES, Storage,
+    ownership,
 };
 use crate::sync::Mutex;
 use std::cmp::Ordering;
@@ -98,11 +99,18 @@ pub fn manifest_state(storage: &dyn Storage) -> Result<ManifestState> {
     // A file of others may begin with zeros, or end before the first sector does.
     if is_blank
         && let Some(directory) = storage.directory()
-        && ownership::is_blank(directory, MANIFEST_PATH, 2 * SLOT_BYTES as u64)?
+        && (ownership::is_blank(directory, MANIFEST_PATH, 2 * SLOT_BYTES as u64)? || is_cut_off(directory)?)
     {
         return Ok(ManifestState::Blank);
     }
     Ok(ManifestState::Foreign)
+}
+
+/// Returns whether the file is a manifest that ends within its first sector: a power cut during a
+/// creation came between the parts of the first write.
+fn is_cut_off(directory: &dyn Directory) -> Result<bool> {
+    let start = ownership::content(directory, MANIFEST_PATH, SECTOR_BYTES - 1)?;
+    Ok(start.is_some_and(|start| Manifest::decode(&start).is_ok()))
 }
 
 /// What to do without a manifest that counts.
