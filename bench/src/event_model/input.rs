@@ -182,7 +182,7 @@ impl Protocol {
             dependency: axes.dependency.unwrap_or(by_order),
             queue: axes.queue,
             blocking,
-            unit_bytes: axes.flush_unit_bytes.unwrap_or(axes.log_buffer_bytes()) as u64,
+            unit_bytes: axes.flush_unit_bytes() as u64,
             interval_us: micros(axes.flush_interval),
             window_after_arrival: axes.queues_waiters(),
             window_us: micros(axes.gather().window),

@@ -21,11 +21,11 @@ pub mod allocation_failure;
 pub mod account;
 pub mod metrics;
 pub mod planted;
-pub mod scale;
 // Tools and tests use more of it.
 #[cfg_attr(not(feature = "internals"), allow(dead_code))]
 pub mod axes;
 pub mod settings;
+pub mod scale;
 
 pub use account::{Account, Charge, PooledCharge};
 pub use error::{Error, ErrorKind, Location, Result};

@@ -4,6 +4,8 @@
 //! bind, and an exhaustive model pays for every word. The code is the same at each scale. The
 //! module that owns a size says what it means.
 
+use super::settings::QUEUE_ENTRIES_DEFAULT;
+
 /// One size for each constant that depends on the build.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
@@ -45,7 +47,7 @@ pub struct Scale {
 
 const PRODUCTION: Scale = Scale {
     calm_blocks: 1024,
-    queue_entries: 32_768,
+    queue_entries: QUEUE_ENTRIES_DEFAULT,
     queue_entries_per_log_min: 1024,
     ring_size_min: 65_536,
     draws_in_progress: 256,

@@ -185,6 +185,12 @@ impl End {
     }
 }
 
+/// Returns the end that moves, `back` or forward, and the other one.
+#[inline]
+fn both([lower, upper]: &mut [End; 2], back: bool) -> (&mut End, &End) {
+    if back { (upper, lower) } else { (lower, upper) }
+}
+
 fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
@@ -305,16 +311,9 @@ impl RangeCursor {
     /// Moves to the next row, `back` or not, if all of it is copied already.
     #[inline]
     pub(super) fn advance(&mut self, back: bool) -> bool {
-        let (this, other) = self.ends(back);
+        let (this, other) = both(&mut self.ends, back);
         let is_copied = this.rows.get(this.at).is_some_and(|row| !matches!(row.value, Seen::Large));
         is_copied && this.advance(other, back)
-    }
-
-    /// Returns the end that moves, and the other one.
-    #[inline]
-    fn ends(&mut self, back: bool) -> (&mut End, &End) {
-        let [lower, upper] = &mut self.ends;
-        if back { (upper, lower) } else { (lower, upper) }
     }
 
     /// Returns the current row, key and value, of the direction `back` or forward. Panics before
@@ -345,8 +344,7 @@ impl RangeCursor {
         back: bool,
     ) -> Result<bool> {
         loop {
-            let [lower, upper] = &mut self.ends;
-            let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
+            let (this, other) = both(&mut self.ends, back);
             if this.at < this.rows.len() {
                 if !this.advance(other, back) {
                     return Ok(false);
@@ -500,8 +498,7 @@ impl RangeCursor {
         back: bool,
     ) -> Result<Option<Bound<Vec<u8>>>> {
         let (tree, from) = (&self.table.tree, as_slice(from));
-        let [lower, upper] = &mut self.ends;
-        let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
+        let (this, other) = both(&mut self.ends, back);
         this.clear();
         // Never from copies that were read ahead: the newest version counts.
         let copies = &mut ScanBuffer::default();
@@ -577,8 +574,7 @@ impl RangeCursor {
         from: &Bound<Vec<u8>>,
         back: bool,
     ) -> Result<()> {
-        let [lower, upper] = &mut self.ends;
-        let (this, other) = if back { (upper, &*lower) } else { (lower, &*upper) };
+        let (this, other) = both(&mut self.ends, back);
         let (tree, from) = (&self.table.tree, as_slice(from));
         this.read_ahead.advance(tree, from, back)?;
         'again: loop {

@@ -330,7 +330,7 @@ impl Axes {
     #[must_use]
     #[inline]
     pub fn flush_unit_bytes(&self) -> usize {
-        self.flush_unit_bytes.unwrap_or(LOG_BUFFER_BYTES)
+        self.flush_unit_bytes.unwrap_or_else(|| self.log_buffer_bytes())
     }
 
     /// Returns how many threads that begin one after the other share a log; 1: they are spread over

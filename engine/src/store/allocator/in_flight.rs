@@ -50,15 +50,6 @@ impl InFlightBlocks {
             }),
             "a block is written by one writer"
         );
-        debug_assert!(first.0 > 0 && blocks > 0, "the file's header is never written as an image");
-        debug_assert!(
-            (first.0..first.0 + blocks).map(BlockNumber).all(|block| {
-                !self.unwritten.contains(&block)
-                    && !self.relocating.contains(&block)
-                    && !self.partial.contains_key(&block)
-            }),
-            "a block is written by one writer"
-        );
         let begun = if relocates { &mut self.relocating } else { &mut self.unwritten };
         begun.extend((first.0..first.0 + blocks).map(BlockNumber));
     }
