@@ -67,7 +67,7 @@ detectors! {
     DrainedClockBelieved: tests("lib", "commit::tests::passive");
     OwnLogIsEnough: tests("lib", "commit::papers::clocks::lamport");
     FragmentsNotAwaited: tests("engine", "by_page::a_transaction_is_whole_or_absent_after_any_two_crashes");
-    QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_hardened_commit_above");
+    QueueTellsEarly: tests("lib", "commit::tests::behaviour::a_queue_acknowledges_what_is_durable");
     WatermarkNotStored: tests("engine", "presets::a_hole_in_the_log_is_refused_in_every_preset");
     StolenBehindOlder: tests("lib", "commit::tests::stealing");
     StolenRangeLost: tests("engine", "stealing::"), SEEDS;

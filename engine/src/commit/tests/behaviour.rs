@@ -150,6 +150,22 @@ fn a_hardened_commit_above_an_unrelated_straggler_is_committed() {
 }
 
 #[test]
+fn a_queue_acknowledges_what_is_durable_and_nothing_above() {
+    for settings in all() {
+        let world = World::with(settings, Hooks::default());
+        let committed = || world.commit.inspect().metrics().committed.get();
+        let first = world.asynchronous(0, Csn::ZERO, Durability::Durable).expect("pre-commits");
+        eventually("the first is counted", || committed() == 1);
+        let lazy = world.asynchronous(0, Csn::ZERO, Durability::Lazy).expect("pre-commits");
+        assert_eq!(lazy.csn, first.csn.next());
+        world.commit.acknowledgments.acknowledge_all(true);
+        assert_eq!(committed(), 1, "the second is in no log");
+        world.commit.waits().wait_committed(lazy.csn).expect("commits");
+        eventually("the second is counted", || committed() == 2);
+    }
+}
+
+#[test]
 fn only_the_gap_free_prefix_of_blocks_is_acknowledged() {
     let settings = settings(Preset::PerTransaction);
     let world = World::with(settings, Hooks::default());
