@@ -75,11 +75,13 @@ pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `run` in a new thread. Panics if it panics or takes more than `seconds`.
+/// Runs `run` in a new thread. Panics if it panics or takes more than `seconds`, in the whole depth
+/// of the tests six times as long.
 pub fn in_time<T: Send + 'static>(what: &str, seconds: u64, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || drop(send.send(run())));
-    match receive.recv_timeout(Duration::from_secs(seconds)) {
+    let most = Duration::from_secs(if is_deep() { 6 * seconds } else { seconds });
+    match receive.recv_timeout(most) {
         Ok(value) => value,
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
