@@ -92,6 +92,32 @@ impl<'a> PageBytes<'a> {
         self.words.get(index).map_or(0, load)
     }
 
+    /// Returns how many of the `count` words from `first` on are in front, if the words in front are
+    /// those for which `is_front` holds. Words behind the page's end count as absent. The search
+    /// branches on no word: processors guess such branches wrong every second time.
+    #[inline]
+    #[must_use]
+    pub fn partition_point(self, first: usize, count: usize, is_front: impl Fn(u64) -> bool) -> usize {
+        let words = match self.words.get(first..first.saturating_add(count)) {
+            Some(words) => words,
+            None => self.words.get(first..).unwrap_or_default(),
+        };
+        let (mut low, mut size) = (0, words.len());
+        if size == 0 {
+            return 0;
+        }
+        while size > 1 {
+            let half = size / 2;
+            let middle = low + half;
+            // SAFETY: `low + size <= words.len()` before the loop and after each step, and `half`
+            // is less than `size`.
+            let is_front = is_front(load(unsafe { words.get_unchecked(middle) }));
+            low = std::hint::select_unpredictable(is_front, middle, low);
+            size -= half;
+        }
+        low + usize::from(is_front(load(&words[low])))
+    }
+
     /// The byte at `offset`.
     #[cfg(test)]
     #[must_use]
@@ -172,41 +198,43 @@ impl<'a> PageBytes<'a> {
         if !self.contains(offset, len) {
             return;
         }
-        // One word more than needed, so that the last word is stored whole, without a loop over
-        // bytes.
-        out.reserve(len + WORD);
+        // More than needed, so that the last four words are stored whole, without other loops.
+        let fours = len.div_ceil(4 * WORD);
+        out.reserve(4 * WORD * fours);
         let start = out.len();
         let spare = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
-        let put = |index: usize, word: u64| {
-            // SAFETY: `index` is below `len.div_ceil(WORD)`, so the 8 bytes end before
-            // `len + WORD`, which the spare capacity holds; the place need not be aligned.
-            unsafe { spare.add(index * WORD).cast::<u64>().write_unaligned(word.to_le()) };
+        let put = |four: usize, words: [u64; 4]| {
+            // SAFETY: `four` is below `fours`, so the place is within the reserved capacity; it need
+            // not be aligned.
+            unsafe { spare.cast::<[u64; 4]>().add(four).write_unaligned(words.map(u64::to_le)) };
         };
         let (words, shift) = (&self.words[offset / WORD..], 8 * (offset % WORD));
-        let count = len.div_ceil(WORD);
-        if shift == 0 {
-            let (fours, rest) = words[..count].as_chunks::<4>();
-            for (index, [a, b, c, d]) in fours.iter().enumerate() {
-                put(4 * index, load(a));
-                put(4 * index + 1, load(b));
-                put(4 * index + 2, load(c));
-                put(4 * index + 3, load(d));
+        match (shift, words.get(..4 * fours), words.get(1..=4 * fours)) {
+            (0, Some(words), _) => {
+                for (four, words) in words.as_chunks().0.iter().enumerate() {
+                    put(four, words.each_ref().map(load));
+                }
             }
-            for (index, word) in rest.iter().enumerate() {
-                put(4 * fours.len() + index, load(word));
+            (1.., Some([first, ..]), Some(rest)) => {
+                let mut low = load(first);
+                // Each word is loaded once, although it goes to two places.
+                let mut join = |high: u64| {
+                    let joined = (u128::from(high) << 64 | u128::from(low)) >> shift;
+                    low = high;
+                    joined as u64
+                };
+                for (four, words) in rest.as_chunks().0.iter().enumerate() {
+                    put(four, words.each_ref().map(|word| join(load(word))));
+                }
             }
-        } else if let [first, rest @ ..] = words {
-            // Each word is loaded once, although it goes to two places.
-            let mut low = load(first);
-            for index in 0..count {
-                let high = rest.get(index).map_or(0, load);
-                put(index, low >> shift | high << (64 - shift));
-                low = high;
+            _ => {
+                for four in 0..fours {
+                    put(four, std::array::from_fn(|word| self.get_u64(offset + WORD * (4 * four + word))));
+                }
             }
         }
-        // SAFETY: the bytes lie in the page, so `words` has as many words as they need, and the
-        // loops have initialised at least `len` bytes behind the old end, within the reserved
-        // capacity.
+        // SAFETY: `fours` times four words are at least `len` bytes, all of them initialised and
+        // within the reserved capacity.
         unsafe { out.set_len(start + len) };
     }
 

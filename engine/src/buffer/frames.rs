@@ -53,6 +53,31 @@ const PREFETCH_LINES: usize = 5;
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
 const WORDS_PER_LINE: usize = 8;
 
+/// The state and the memory of one page id.
+#[derive(Clone, Copy)]
+pub(super) struct Frame<'p> {
+    pub(super) entry: &'p Entry,
+    pub(super) words: &'p [AtomicU64],
+}
+
+impl Frame<'_> {
+    /// Makes the processor fetch the first lines of the page (header and slots of a node) while its
+    /// latch is looked at. A search in a page that is in no cache would otherwise wait for each
+    /// line in turn.
+    #[inline]
+    pub(super) fn prefetch_head(self) {
+        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            for line in 0..PREFETCH_LINES {
+                let address = self.words.as_ptr().wrapping_add(line * WORDS_PER_LINE);
+                // SAFETY: a prefetch has no effect on the program's state, at whatever address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+            }
+        }
+    }
+}
+
 /// The state of one page id.
 #[derive(Default)]
 pub(super) struct Entry {
@@ -208,10 +233,22 @@ impl FrameTable {
         self.space.entry_of(page)
     }
 
-    /// Returns the memory of a page that is known to have an entry.
+    /// Returns the frame of any page id; `None` if the id is outside the table.
+    #[inline]
+    pub(super) fn frame_of(&self, page: PageId) -> Option<Frame<'_>> {
+        self.space.find(page).map(|(entry, words)| Frame { entry, words })
+    }
+
+    /// Returns the frame of a page that is known to have one, as in [`FrameTable::entry`].
+    #[inline]
+    pub(super) fn frame(&self, page: PageId) -> Frame<'_> {
+        self.frame_of(page).expect("the caller has the page from a guard, or from `entry_of`")
+    }
+
+    /// Returns the memory of a page that is known to have a frame.
     #[inline]
     pub(super) fn words(&self, page: PageId) -> &[AtomicU64] {
-        self.space.words(page)
+        self.frame(page).words
     }
 
     /// Makes sure that `page` has an entry. The caller holds the lock of `free`.
@@ -222,26 +259,6 @@ impl FrameTable {
                 "the process has no address space for more pages (`ulimit -v`; {why})"
             ))
         })
-    }
-
-    /// Makes the processor fetch the first lines of a page (header and slots of a node) while its
-    /// latch is looked at. A search in a page that is in no cache would otherwise wait for each
-    /// line in turn.
-    #[inline]
-    pub(super) fn prefetch_head(&self, page: PageId) {
-        #[cfg(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle"))))]
-        {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            for line in 0..PREFETCH_LINES {
-                if let Some(word) = self.space.first_word(page, line * WORDS_PER_LINE) {
-                    // SAFETY: a prefetch has no effect on the program's state, and the address is
-                    // inside the region.
-                    unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast()) };
-                }
-            }
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(any(miri, loom, feature = "shuttle")))))]
-        let _ = page;
     }
 
     /// Returns whether the id is a page. Can change at once unless the caller holds a latch.

@@ -4,7 +4,7 @@
 //! Guards borrow the table, which outlives them.
 
 use super::bytes::{PageBytes, PageBytesMut};
-use super::frames::{DIRTY, Entry, FrameTable, HIDDEN_EPOCH, NEW, STAMPED};
+use super::frames::{DIRTY, Entry, Frame, FrameTable, HIDDEN_EPOCH, NEW, STAMPED};
 use super::latch::{Restart, State, Version};
 use crate::base::{Error, PageId};
 
@@ -36,13 +36,19 @@ impl From<Error> for Interrupt {
 pub struct OptimisticGuard<'p> {
     frames: &'p FrameTable,
     page: PageId,
+    frame: Frame<'p>,
     version: Version,
 }
 
 impl<'p> OptimisticGuard<'p> {
     #[inline]
-    pub(super) fn new(frames: &'p FrameTable, page: PageId, version: Version) -> Self {
-        OptimisticGuard { frames, page, version }
+    pub(super) fn new(
+        frames: &'p FrameTable,
+        page: PageId,
+        frame: Frame<'p>,
+        version: Version,
+    ) -> OptimisticGuard<'p> {
+        OptimisticGuard { frames, page, frame, version }
     }
 
     /// The page.
@@ -63,7 +69,7 @@ impl<'p> OptimisticGuard<'p> {
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> PageBytes<'p> {
-        PageBytes::new(self.frames.words(self.page))
+        PageBytes::new(self.frame.words)
     }
 
     /// Confirms that everything read through this guard so far was read from one version.
@@ -72,7 +78,7 @@ impl<'p> OptimisticGuard<'p> {
     /// It may be torn.
     #[inline]
     pub fn validate(&self) -> Result<(), Restart> {
-        self.frames.entry(self.page).latch.validate(self.version)
+        self.frame.entry.latch.validate(self.version)
     }
 
     /// Latches the page exclusively if it has not changed and is not latched. Never waits, so it
@@ -82,8 +88,8 @@ impl<'p> OptimisticGuard<'p> {
     /// The page was changed or is latched.
     #[inline]
     pub fn upgrade(self) -> Result<ExclusiveGuard<'p>, Restart> {
-        self.frames.entry(self.page).latch.upgrade(self.version)?;
-        Ok(ExclusiveGuard::new(self.frames, self.page))
+        self.frame.entry.latch.upgrade(self.version)?;
+        Ok(ExclusiveGuard::of_frame(self.frames, self.page, self.frame))
     }
 
     /// Latches the page shared if it has not changed. Never waits.
@@ -91,7 +97,7 @@ impl<'p> OptimisticGuard<'p> {
     /// # Errors
     /// The page was changed or is being changed.
     pub fn upgrade_shared(self) -> Result<SharedGuard<'p>, Restart> {
-        self.frames.entry(self.page).latch.upgrade_shared(self.version)?;
+        self.frame.entry.latch.upgrade_shared(self.version)?;
         Ok(SharedGuard::new(self.frames, self.page))
     }
 }
@@ -145,18 +151,24 @@ impl std::fmt::Debug for SharedGuard<'_> {
 pub struct ExclusiveGuard<'p> {
     frames: &'p FrameTable,
     page: PageId,
+    frame: Frame<'p>,
     changed: bool,
 }
 
 impl<'p> ExclusiveGuard<'p> {
     #[inline]
     pub(super) fn new(frames: &'p FrameTable, page: PageId) -> Self {
-        ExclusiveGuard { frames, page, changed: false }
+        ExclusiveGuard::of_frame(frames, page, frames.frame(page))
+    }
+
+    #[inline]
+    fn of_frame(frames: &'p FrameTable, page: PageId, frame: Frame<'p>) -> Self {
+        ExclusiveGuard { frames, page, frame, changed: false }
     }
 
     #[inline]
     fn entry(&self) -> &'p Entry {
-        self.frames.entry(self.page)
+        self.frame.entry
     }
 
     /// The page.
@@ -177,7 +189,7 @@ impl<'p> ExclusiveGuard<'p> {
     #[inline]
     #[must_use]
     pub fn bytes(&self) -> PageBytes<'_> {
-        PageBytes::new(self.frames.words(self.page))
+        PageBytes::new(self.frame.words)
     }
 
     /// The page's bytes, to change them. Does not mark the page dirty.
@@ -185,7 +197,7 @@ impl<'p> ExclusiveGuard<'p> {
     pub fn bytes_mut(&mut self) -> PageBytesMut<'_> {
         self.changed = true;
         // `&mut` of the only exclusive guard: no other thread writes (invariant 3 of `bytes`).
-        PageBytesMut::new(self.frames.words(self.page))
+        PageBytesMut::new(self.frame.words)
     }
 
     /// Notes that the page differs from its image in the store.
@@ -228,7 +240,7 @@ impl<'p> ExclusiveGuard<'p> {
     #[cfg(test)]
     #[must_use]
     pub fn downgrade(self) -> OptimisticGuard<'p> {
-        OptimisticGuard::new(self.frames, self.page, self.version_after())
+        OptimisticGuard::new(self.frames, self.page, self.frame, self.version_after())
     }
 
     /// Releases the page as evicted.

@@ -148,30 +148,21 @@ impl<E: ZeroIsDefault> PageSpace<E> {
         self.entry_of(page).expect("the caller has the page from a guard, or from `entry_of`")
     }
 
-    /// Returns the memory of an id that has an entry.
+    /// Returns entry and memory of an id; `None` if the id has none.
     #[inline]
-    pub(super) fn words(&self, page: PageId) -> &[AtomicU64] {
-        if page.0 < self.first.entries.len() as u64 {
-            let start = (page.0 as usize) << self.word_shift;
-            // SAFETY: there are `1 << word_shift` words for each of the entries (see
-            // `Extent::reserve`).
-            return unsafe { self.first.words.get_unchecked(start..start + (1 << self.word_shift)) };
-        }
-        self.words_behind(page)
+    pub(super) fn find(&self, page: PageId) -> Option<(&E, &[AtomicU64])> {
+        let Some(entry) = self.first.entries.get(page.0 as usize) else { return self.find_behind(page) };
+        let start = (page.0 as usize) << self.word_shift;
+        // SAFETY: there are `1 << word_shift` words for each of the entries (see
+        // `Extent::reserve`).
+        Some((entry, unsafe { self.first.words.get_unchecked(start..start + (1 << self.word_shift)) }))
     }
 
     #[cold]
-    fn words_behind(&self, page: PageId) -> &[AtomicU64] {
+    fn find_behind(&self, page: PageId) -> Option<(&E, &[AtomicU64])> {
         let (extent, at) = self.place(page);
-        let extent = self.others.get(extent).and_then(OnceLock::get);
-        let words = extent.and_then(|extent| extent.words(at, self.word_shift));
-        words.expect("the caller has found an entry, and an extent has memory for each entry")
-    }
-
-    /// Returns the word `at` of the memory of an id, if that is in extent 0.
-    #[inline]
-    pub(super) fn first_word(&self, page: PageId, at: usize) -> Option<&AtomicU64> {
-        self.first.words.get(((page.0 as usize) << self.word_shift).wrapping_add(at))
+        let extent = self.others.get(extent)?.get()?;
+        Some((extent.entries.get(at)?, extent.words(at, self.word_shift)?))
     }
 
     /// Gives the memory of pages back to the system: see [`Region::discard`].

@@ -120,6 +120,16 @@ impl Pool {
         if page.is_dirty() { Ok(()) } else { self.loader.source.reserve(ReservedFor::Change) }
     }
 
+    /// Reads a page without holding it, if that takes one load: the page is in memory, was used
+    /// lately, and no writer holds it.
+    #[inline(always)]
+    pub fn optimistic_now(&self, page: PageId) -> Result<OptimisticGuard<'_>, Restart> {
+        let frame = self.frames().frame_of(page).ok_or(Restart)?;
+        frame.prefetch_head();
+        let version = frame.entry.latch.begin_read().ok_or(Restart)?;
+        Ok(OptimisticGuard::new(self.frames(), page, frame, version))
+    }
+
     /// Reads a page without holding it. If the page is in memory: one load and no store.
     ///
     /// # Errors
@@ -127,18 +137,14 @@ impl Pool {
     /// [`Pool::child`], which recognizes a torn id. Otherwise see [`Pool::exclusive`].
     #[inline]
     pub fn optimistic(&self, page: PageId) -> Result<OptimisticGuard<'_>> {
-        self.frames().prefetch_head(page);
-        match self.frames().entry_of(page).and_then(|entry| entry.latch.begin_read()) {
-            Some(version) => Ok(OptimisticGuard::new(self.frames(), page, version)),
-            None => self.optimistic_slow(page),
-        }
+        self.optimistic_now(page).or_else(|Restart| self.optimistic_slow(page))
     }
 
     #[cold]
     fn optimistic_slow(&self, page: PageId) -> Result<OptimisticGuard<'_>> {
         self.memory.fairness.reach(page);
         let version = self.wait_for(page, Latch::begin_read_slow)?;
-        Ok(OptimisticGuard::new(self.frames(), page, version))
+        Ok(OptimisticGuard::new(self.frames(), page, self.frames().frame(page), version))
     }
 
     /// Reads a page whose id was read from `parent` (optimistic latch coupling): begins to read the
@@ -165,8 +171,10 @@ impl Pool {
     /// The page has changed, is being changed, or is not in memory.
     #[inline]
     pub fn optimistic_at(&self, page: PageId, version: Version) -> Result<OptimisticGuard<'_>, Restart> {
-        match self.frames().entry_of(page).and_then(|entry| entry.latch.begin_read()) {
-            Some(now) if now == version => Ok(OptimisticGuard::new(self.frames(), page, version)),
+        match self.frames().frame_of(page) {
+            Some(frame) if frame.entry.latch.begin_read() == Some(version) => {
+                Ok(OptimisticGuard::new(self.frames(), page, frame, version))
+            }
             _ => Err(Restart),
         }
     }

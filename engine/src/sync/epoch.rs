@@ -43,12 +43,19 @@ pub fn pin() -> Guard {
     if let Some(guard) = super::simulation::pin() {
         return guard;
     }
+    // What is freed meanwhile may enter an epoch, too: it borrows beside.
+    let pinned = HANDLE.try_with(|handle| match &*handle.borrow() {
+        Some(handle) if !handle.process().is_forked() => Some(handle.pin()),
+        _ => None,
+    });
+    pinned.ok().flatten().unwrap_or_else(pin_first)
+}
+
+/// The first [`pin`] of a thread in this process.
+#[cold]
+fn pin_first() -> Guard {
     let pinned = HANDLE.try_with(|handle| {
-        let is_usable = |handle: &Ours<LocalHandle>| !handle.process().is_forked();
-        if !handle.borrow().as_ref().is_some_and(is_usable) {
-            *handle.borrow_mut() = Some(Ours::new(register()));
-        }
-        // What is freed meanwhile may enter an epoch, too.
+        *handle.borrow_mut() = Some(Ours::new(register()));
         handle.borrow().as_ref().map(|handle| handle.pin())
     });
     // A thread that ends has no handle any more.

@@ -11,9 +11,10 @@ use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Result};
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::tree::{Held, LargeReader, LargeReference};
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Systems of which a thread remembers its newest commit.
 const REMEMBERED: usize = 8;
@@ -79,6 +80,65 @@ fn last_commit(system: &TransactionSystem) -> Csn {
     last.unwrap_or_else(|| system.committed.newest_drawn())
 }
 
+/// The tables that a snapshot has used. Most use one, which is found without a lock.
+#[derive(Debug, Default)]
+struct Uses {
+    first: OnceLock<FirstUse>,
+    others: Mutex<Vec<TableUse>>,
+}
+
+#[derive(Debug)]
+struct FirstUse {
+    table: Arc<TableState>,
+    rows_read: AtomicU64,
+}
+
+impl Uses {
+    /// Counts rows of the table that was used first. Returns false if `table` is another one.
+    #[inline]
+    fn count_first(&self, table: &Arc<TableState>, rows: u64) -> bool {
+        match self.first.get() {
+            Some(first) if Arc::ptr_eq(&first.table, table) => {
+                first.rows_read.fetch_add(rows, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Counts rows. Returns false if the table was not used before.
+    fn count(&self, table: &Arc<TableState>, rows: u64) -> bool {
+        self.count_first(table, rows) || count_known(&mut self.others.lock(), table, rows)
+    }
+
+    /// Adds a use. Returns false if another thread did, so that the rows are counted there.
+    fn add(&self, table: &Arc<TableState>, rows: u64) -> bool {
+        let mut others = self.others.lock();
+        if self.count_first(table, rows) || count_known(&mut others, table, rows) {
+            return false;
+        }
+        // Under the lock: no other thread sets it at the same time.
+        let first = FirstUse { table: table.clone(), rows_read: AtomicU64::new(rows) };
+        if self.first.set(first).is_err() {
+            others.push(TableUse { rows_read: rows, ..TableUse::new(table) });
+        }
+        true
+    }
+
+    fn end(&mut self) {
+        if let Some(FirstUse { table, rows_read }) = self.first.take() {
+            let rows_read = rows_read.load(Ordering::Relaxed);
+            TableUse { rows_read, ..TableUse::new(&table) }.end();
+        }
+        self.others.lock().drain(..).for_each(TableUse::end);
+    }
+}
+
+fn count_known(used: &mut [TableUse], table: &Arc<TableState>, rows: u64) -> bool {
+    let known = used.iter_mut().find(|known| known.is_of(table));
+    known.map(|known| known.rows_read += rows).is_some()
+}
+
 /// A consistent, durable view of the database at one CSN.
 #[derive(Debug)]
 pub struct ReadSnapshot {
@@ -87,7 +147,7 @@ pub struct ReadSnapshot {
     csn: Csn,
     /// The newest acknowledged CSN when the snapshot began. Later snapshots see at least that much.
     acknowledged: Csn,
-    used: Mutex<Vec<TableUse>>,
+    used: Uses,
     /// When it began, if idle time is measured.
     begun: Option<Nanos>,
 }
@@ -111,8 +171,7 @@ impl ReadSnapshot {
             acknowledged = system.committed.newest_acknowledged();
             acknowledged.max(last_commit(system))
         });
-        let used = Mutex::new(Vec::new());
-        Ok(ReadSnapshot { system: system.clone(), id, csn, acknowledged, used, begun })
+        Ok(ReadSnapshot { system: system.clone(), id, csn, acknowledged, used: Uses::default(), begun })
     }
 
     /// Returns the CSN of the snapshot.
@@ -130,12 +189,13 @@ impl ReadSnapshot {
     }
 
     /// As [`ReadSnapshot::touch`]. Counts rows that are read by their keys.
+    #[inline]
     fn touch_to_read(&self, table: &Arc<TableState>, rows: u64) -> Result<()> {
-        let count_known = |used: &mut [TableUse]| {
-            let known = used.iter_mut().find(|known| known.is_of(table));
-            known.map(|known| known.rows_read += rows).is_some()
-        };
-        if count_known(&mut self.used.lock()) {
+        if self.used.count_first(table, rows) { Ok(()) } else { self.touch_other(table, rows) }
+    }
+
+    fn touch_other(&self, table: &Arc<TableState>, rows: u64) -> Result<()> {
+        if self.used.count(table, rows) {
             return Ok(());
         }
         // The answer depends on the drop, whether the snapshot sees the drop or not.
@@ -143,18 +203,17 @@ impl ReadSnapshot {
         // Before the creation is durable it may be lost, and no thread may get an answer about the
         // table.
         let committed = self.wait_committed(table.create_csn());
-        let mut used = self.used.lock();
-        if committed.is_ok() && !count_known(&mut used) {
-            used.push(TableUse { rows_read: rows, ..TableUse::new(table) });
-        } else {
+        if committed.is_err() || !self.used.add(table, rows) {
             table.end_use();
         }
         committed
     }
 
+    #[inline]
     pub(super) fn wait_committed(&self, csn: Csn) -> Result<()> {
         // The snapshot has not seen what is newer.
-        if csn > self.csn
+        if csn == Csn::ZERO
+            || csn > self.csn
             || planted::is(Bug::SnapshotReturnsVolatile)
             || csn <= self.acknowledged && self.system.committed.is_committed(csn)
         {
@@ -335,7 +394,7 @@ pub(super) fn open_value(
 
 impl Drop for ReadSnapshot {
     fn drop(&mut self) {
-        self.used.lock().drain(..).for_each(TableUse::end);
+        self.used.end();
         self.system.descriptors.release(self.id);
         self.system.versions.snapshot_ended(self.csn);
         if let (Some(begun), Some(commit)) = (self.begun, self.system.committed.running()) {

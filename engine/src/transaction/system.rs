@@ -291,6 +291,7 @@ impl TransactionSystem {
 
     /// Reads `key` as `view`, which is pinned, sees it, into `value`. Returns whether the key
     /// exists, the CSN that the read depends on, and the leaf.
+    #[inline]
     pub(super) fn read(
         &self,
         tree: &Tree,
@@ -315,6 +316,7 @@ impl TransactionSystem {
     }
 
     /// Reads the entry of `key` as `view` sees it. Of a large value `value` gets the reference.
+    #[inline]
     pub(super) fn read_entry(
         &self,
         tree: &Tree,
@@ -326,10 +328,9 @@ impl TransactionSystem {
             let guard = pin();
             let (ReadLeaf { page: leaf, .. }, entry) = tree.lookup_in_leaf(key, value)?;
             let Some(entry) = entry else {
-                value.clear();
                 return Ok((Held::Nothing, Csn::ZERO, leaf));
             };
-            if entry.stamp == 0 {
+            if self.versions.slots.is_settled(entry.stamp) {
                 return Ok((entry.held(), Csn::ZERO, leaf));
             }
             match self.resolve(view, entry.stamp, entry.held(), value, &guard) {

@@ -5,7 +5,7 @@
 
 use super::node::{
     Held, INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD,
-    common_prefix, head_of, inner_entry_bytes, max_entry_bytes, max_key_bytes,
+    common_prefix, inner_entry_bytes, max_entry_bytes, max_key_bytes,
 };
 use super::overflow::{self, LargeReference, REFERENCE_BYTES};
 use crate::base::Result;
@@ -117,7 +117,10 @@ fn check_entries(node: Node<'_>) -> Result<(), &'static str> {
         std::mem::swap(&mut key, &mut previous);
         key.clear();
         node.append_key(index, &mut key);
-        if slot.head() != head_of(node.suffix_of(&key)) {
+        if node.common_with_first(node.suffix_of(&key)) != node.common_len() {
+            return Err("a suffix begins otherwise than all");
+        }
+        if slot.head() != node.head_at(index) {
             return Err("head is not that of the suffix");
         }
         if index > 0 && previous >= key {

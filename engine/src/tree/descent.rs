@@ -1,7 +1,7 @@
 //! Descends from the root to the node that covers a key.
 
 use super::handle::Tree;
-use super::node::{KIND_INNER, KIND_LEAF, Node};
+use super::node::Node;
 use super::retry::{WhenStarved, retry, retry_after};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{Interrupt, OptimisticGuard, PageBytes, Pool, Restart, ScanBuffer, SharedGuard};
@@ -74,13 +74,8 @@ fn wrong_node(guard: &OptimisticGuard<'_>) -> Interrupt {
     }
 }
 
-#[inline]
-fn is_node_of(node: Node<'_>, level: u8) -> bool {
-    node.level() == level && node.kind() == if level == 0 { KIND_LEAF } else { KIND_INNER }
-}
-
 /// Returns the child of `parent` on page `page`, which has to be a node of `level`.
-#[inline]
+#[inline(always)]
 fn child_of<'p>(
     pool: &'p Pool,
     parent: &OptimisticGuard<'p>,
@@ -88,14 +83,14 @@ fn child_of<'p>(
     level: u8,
 ) -> Result<OptimisticGuard<'p>, Interrupt> {
     let child = pool.child(parent, page)?;
-    if is_node_of(Node::new(child.bytes()), level) { Ok(child) } else { Err(wrong_node(&child)) }
+    if Node::new(child.bytes()).is_of(level) { Ok(child) } else { Err(wrong_node(&child)) }
 }
 
 /// Returns the index and the page of the child of an inner node that leads to the target.
-#[inline]
+#[inline(always)]
 pub(super) fn child_at(node: Node<'_>, target: Target<'_>) -> (usize, PageId) {
     let index = match target {
-        Target::At(key) => node.child_index(key),
+        Target::At(key) => return node.child_of(key),
         // The node's upper fence is below the key too, and need not have the node's prefix.
         Target::Below(key) if node.covers(key) => node.search(key).0,
         Target::Below(_) | Target::Last => node.count(),
@@ -118,22 +113,53 @@ impl Tree {
     /// the descent ends even in a damaged tree.
     #[inline]
     pub(super) fn descend(&self, target: Target<'_>, level: u8) -> Result<Arrival<'_>, Interrupt> {
-        let mut guard = self.pool.optimistic(self.root)?;
+        match self.descend_in_memory(target, level) {
+            Ok(arrival) => Ok(arrival),
+            Err(Restart) => self.descend_any(target, level),
+        }
+    }
+
+    /// [`Tree::descend`] through nodes that are in memory and that no writer holds.
+    #[inline(always)]
+    pub(super) fn descend_in_memory(&self, target: Target<'_>, level: u8) -> Result<Arrival<'_>, Restart> {
+        self.walk(target, level, |page| self.pool.optimistic_now(page), |_| Restart)
+    }
+
+    #[cold]
+    fn descend_any(&self, target: Target<'_>, level: u8) -> Result<Arrival<'_>, Interrupt> {
+        self.walk(target, level, |page| Ok(self.pool.optimistic(page)?), wrong_node)
+    }
+
+    #[inline(always)]
+    fn walk<'p, E: From<Restart>>(
+        &self,
+        target: Target<'_>,
+        level: u8,
+        open: impl Fn(PageId) -> Result<OptimisticGuard<'p>, E>,
+        wrong_node: impl Fn(&OptimisticGuard<'p>) -> E,
+    ) -> Result<Arrival<'p>, E> {
+        let mut guard = open(self.root)?;
         let mut parent = None;
         let mut node = Node::new(guard.bytes());
         let mut at = node.level();
-        if !is_node_of(node, at) {
+        if !node.is_of(at) {
             return Err(wrong_node(&guard));
         }
         if at < level {
-            return Err(Interrupt::Restart);
+            return Err(Restart.into());
         }
         self.pool.visited(u64::from(at - level) + 1);
         while at > level {
             let (index, page) = child_at(node, target);
             at -= 1;
-            let child = child_of(&self.pool, &guard, page, at)?;
+            // As in `Pool::child`: first the child, then the parent.
+            let child = open(page);
+            guard.validate()?;
+            let child = child?;
             node = Node::new(child.bytes());
+            if !node.is_of(at) {
+                return Err(wrong_node(&child));
+            }
             parent = Some((guard, index));
             guard = child;
         }
@@ -154,7 +180,7 @@ impl Tree {
         let (_, page) = child_at(Node::new(parent.bytes()), target);
         // As with guards: first the child, then the parent, so that the page was the right one when
         // the copy equalled it.
-        let copy = buffer.find(self.pool.frames(), page).filter(|bytes| is_node_of(Node::new(*bytes), 0));
+        let copy = buffer.find(self.pool.frames(), page).filter(|bytes| Node::new(*bytes).is_of(0));
         match copy {
             Some(bytes) => {
                 parent.validate()?;

@@ -7,9 +7,9 @@
 //!    [`retained`] decides what an entry becomes when a node is rebuilt.
 
 use super::node::{
-    BOOKS_WORD, EntryMeta, FENCES_WORD, FIRST_CHILD_WORD, HEADER_WORD, INNER_ENTRY_HEADER, KIND_INNER,
-    KIND_LEAF, LEAF_ENTRY_HEADER, LeafEntry, Node, SLOTS_OFFSET, SLOTS_WORD, Slot, WORD, common_prefix,
-    inner_entry_bytes, leaf_entry_bytes, leaf_entry_word,
+    BOOKS_WORD, COMMON_LEN_MAX, EntryMeta, FENCES_WORD, FIRST_CHILD_WORD, HEAD_BYTES, HEADER_WORD,
+    INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, KIND_MASK, LEAF_ENTRY_HEADER, LeafEntry, Node, SLOTS_OFFSET,
+    SLOTS_WORD, Slot, WORD, common_prefix, inner_entry_bytes, leaf_entry_bytes, leaf_entry_word,
 };
 use crate::base::PageId;
 use crate::buffer::{PageBytes, PageBytesMut, ScratchPage};
@@ -113,14 +113,48 @@ impl<'a> NodeMut<'a> {
         assert!(gap >= bytes + WORD && index <= count, "no room was made for an entry");
         let offset = node.heap_start() - bytes;
         let at = SLOTS_OFFSET + index * WORD;
+        let common_len = self.common_with(suffix);
         for slot in (SLOTS_WORD + index..SLOTS_WORD + count).rev() {
             let word = self.page.word(slot);
             self.page.set_word(slot + 1, word);
         }
-        self.page.set_word(at / WORD, Slot::new(offset, suffix).0);
+        self.page.set_word(at / WORD, Slot::new(offset, suffix, common_len).0);
         self.page.copy_from(offset + header, suffix);
         self.set_counts(count + 1, offset);
         offset
+    }
+
+    /// Makes the common length that of the entries and of one with `suffix`. It only falls, until
+    /// the node is empty or rebuilt.
+    #[inline]
+    fn common_with(&mut self, suffix: &[u8]) -> usize {
+        let node = self.node();
+        let (before, count) = (node.common_len(), node.count());
+        if before == 0 && count > 0 {
+            return 0;
+        }
+        let most = suffix.len().min(COMMON_LEN_MAX);
+        let common = match count {
+            0 => most,
+            _ => node.common_with_first(suffix).min(before),
+        };
+        let common = common - common % HEAD_BYTES;
+        if common != before {
+            self.set_common_len(common);
+        }
+        common
+    }
+
+    /// Changes the common length, and with it all heads.
+    #[cold]
+    fn set_common_len(&mut self, common: usize) {
+        debug_assert!(common <= COMMON_LEN_MAX && common.is_multiple_of(HEAD_BYTES), "it has 6 bits");
+        let header = self.page.word(HEADER_WORD) & !u64::from(!KIND_MASK) | common as u64;
+        self.page.set_word(HEADER_WORD, header);
+        for index in 0..self.node().count() {
+            let slot = self.node().slot(index).with_head(self.node().head_at(index));
+            self.page.set_word(SLOTS_WORD + index, slot.0);
+        }
     }
 
     /// Puts a new entry into a leaf. Returns the offset of the value, which the caller writes.

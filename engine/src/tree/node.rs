@@ -7,7 +7,8 @@
 //! | bytes | what |
 //! |---|---|
 //! | 0..32 | the store's ([`crate::buffer::PAGE_HEADER_BYTES`]) |
-//! | 32 | kind: 1 leaf, 2 inner (3 is an overflow page: see `overflow`) |
+//! | 32 | lower 2 bits: kind: 1 leaf, 2 inner (3 is an overflow page: see `overflow`) |
+//! | | upper 6 bits: a quarter of the common length |
 //! | 33 | level: 0 for leaves, a parent's is its children's plus one |
 //! | 34..36 | count of slots |
 //! | 36..38 | prefix length |
@@ -19,8 +20,11 @@
 //! | 64.. | slots, sorted by key: entry's offset in words u16, suffix length u16, head u32 |
 //! | ..end | heap, growing down: entries and fences, each starting at a word |
 //!
-//! A slot's *head* is the first 4 bytes of the suffix as a big-endian number (zeros behind), so
-//! most probes of a search are one load and one comparison. Entries:
+//! A node without an upper fence, as the root, has no prefix, although its keys may begin alike. So
+//! a node counts the bytes that all its suffixes begin with: the *common length*, a multiple of 4.
+//!
+//! A slot's *head* is the 4 bytes of the suffix behind the common length as a big-endian number
+//! (zeros behind), so most probes of a search are one load and one comparison. Entries:
 //!
 //! | leaf | 0..8 stamp, 8..10 value length, 10..12 capacity, 12..14 flags, 16.. suffix, value |
 //! |---|---|
@@ -43,8 +47,14 @@ pub(super) const BOOKS_WORD: usize = HEADER_WORD + 2;
 pub(super) const FIRST_CHILD_WORD: usize = HEADER_WORD + 3;
 pub(super) const SLOTS_WORD: usize = HEADER_WORD + 4;
 pub(super) const SLOTS_OFFSET: usize = SLOTS_WORD * WORD;
+/// The bits of the kind. Those above are the common length: it is a multiple of 4, too.
+pub(super) const KIND_MASK: u8 = 3;
 pub(super) const KIND_LEAF: u8 = 1;
 pub(super) const KIND_INNER: u8 = 2;
+/// Bytes of a key in a slot.
+pub(super) const HEAD_BYTES: usize = 4;
+/// The longest common length.
+pub(super) const COMMON_LEN_MAX: usize = !KIND_MASK as usize;
 /// Offset of the suffix in an entry of a leaf, and of an inner node.
 pub(super) const LEAF_ENTRY_HEADER: usize = 16;
 pub(super) const INNER_ENTRY_HEADER: usize = 8;
@@ -79,10 +89,10 @@ pub fn max_entry_bytes(page_bytes: usize) -> usize {
     per_entry.saturating_sub(WORD + LEAF_ENTRY_HEADER + WORD).min(usize::from(u16::MAX))
 }
 
-/// Returns the first 4 bytes of `suffix`, comparable as a number.
+/// Returns the first 4 bytes of `rest`, a suffix behind the common length, comparable as a number.
 #[inline]
-pub(super) fn head_of(suffix: &[u8]) -> u32 {
-    match *suffix {
+pub(super) fn head_of(rest: &[u8]) -> u32 {
+    match *rest {
         [a, b, c, d, ..] => u32::from_be_bytes([a, b, c, d]),
         [a, b, c] => u32::from_be_bytes([a, b, c, 0]),
         [a, b] => u32::from_be_bytes([a, b, 0, 0]),
@@ -136,12 +146,17 @@ pub(super) struct Slot(pub u64);
 
 impl Slot {
     #[inline]
-    pub fn new(offset: usize, suffix: &[u8]) -> Slot {
+    pub fn new(offset: usize, suffix: &[u8], common_len: usize) -> Slot {
         debug_assert!(offset / WORD <= usize::from(u16::MAX), "a page has fewer words");
         debug_assert!(suffix.len() <= usize::from(u16::MAX), "a key is shorter");
         debug_assert!(offset.is_multiple_of(WORD));
         let place = (offset / WORD) as u64 | (suffix.len() as u64) << 16;
-        Slot(place | u64::from(head_of(suffix)) << 32)
+        Slot(place).with_head(head_of(suffix.get(common_len..).unwrap_or_default()))
+    }
+
+    #[inline]
+    pub fn with_head(self, head: u32) -> Slot {
+        Slot(self.0 & u64::from(u32::MAX) | u64::from(head) << 32)
     }
 
     #[inline]
@@ -210,7 +225,20 @@ impl<'a> Node<'a> {
 
     #[inline]
     pub fn kind(self) -> u8 {
-        self.header as u8
+        self.header as u8 & KIND_MASK
+    }
+
+    /// Bytes that all suffixes begin with.
+    #[inline]
+    pub fn common_len(self) -> usize {
+        usize::from(self.header as u8 & !KIND_MASK)
+    }
+
+    /// Returns whether this is a node of `level`.
+    #[inline]
+    pub fn is_of(self, level: u8) -> bool {
+        let kind = if level == 0 { KIND_LEAF } else { KIND_INNER };
+        self.header as u16 & u16::from_le_bytes([KIND_MASK, u8::MAX]) == u16::from_le_bytes([kind, level])
     }
 
     #[inline]
@@ -226,8 +254,13 @@ impl<'a> Node<'a> {
     /// Number of slots, never more than fit in a page.
     #[inline]
     pub fn count(self) -> usize {
-        let count = usize::from((self.header >> 16) as u16);
-        count.min(self.page.len().saturating_sub(SLOTS_OFFSET) / WORD)
+        self.slots().min(self.page.len().saturating_sub(SLOTS_OFFSET) / WORD)
+    }
+
+    /// Number of slots that the header says, for who looks at no word behind the page.
+    #[inline]
+    fn slots(self) -> usize {
+        usize::from((self.header >> 16) as u16)
     }
 
     #[inline]
@@ -331,12 +364,19 @@ impl<'a> Node<'a> {
 
     #[inline]
     fn compare_slot(self, slot: Slot, suffix: &[u8], head: u32) -> Ordering {
-        if slot.head() != head {
-            return slot.head().cmp(&head);
+        match slot.head().cmp(&head) {
+            Ordering::Equal => self.compare_behind_head(slot, suffix),
+            different => different,
         }
-        // If the heads are equal, and one of the two is not longer than its head, it is a prefix of
-        // the other one: behind its end there are only zeros.
-        if slot.suffix_len() <= 4 || suffix.len() <= 4 {
+    }
+
+    /// Compares a slot's key with one that has the same head.
+    #[inline]
+    fn compare_behind_head(self, slot: Slot, suffix: &[u8]) -> Ordering {
+        // If one of the two ends within its head, it is a prefix of the other one: behind its end
+        // there are only zeros.
+        let end = self.common_len() + HEAD_BYTES;
+        if slot.suffix_len() <= end || suffix.len() <= end {
             return slot.suffix_len().cmp(&suffix.len());
         }
         self.page.compare(self.suffix_offset(slot), slot.suffix_len(), suffix)
@@ -344,7 +384,10 @@ impl<'a> Node<'a> {
 
     /// Returns whether an entry with `suffix` before slot `index` keeps the slots sorted.
     pub fn is_place_of(self, index: usize, suffix: &[u8]) -> bool {
-        let compare = |slot: usize| self.compare_slot(self.slot(slot), suffix, head_of(suffix));
+        let compare = |slot: usize| {
+            let slot = self.slot(slot);
+            self.page.compare(self.suffix_offset(slot), slot.suffix_len(), suffix)
+        };
         (index == 0 || compare(index - 1) == Ordering::Less)
             && (index == self.count() || compare(index) == Ordering::Greater)
     }
@@ -352,14 +395,37 @@ impl<'a> Node<'a> {
     /// Returns the first slot whose key is not less than `key`, and whether it is equal.
     #[inline]
     pub fn search(self, key: &[u8]) -> (usize, bool) {
-        self.search_from(0, key)
+        search(self.page, self.header, key)
     }
 
     /// As [`Node::search`], if the keys of the slots before `low` are less than `key`.
-    #[inline]
-    pub fn search_from(self, mut low: usize, key: &[u8]) -> (usize, bool) {
-        let suffix = self.suffix_of(key);
-        let head = head_of(suffix);
+    #[inline(always)]
+    pub fn search_from(self, low: usize, key: &[u8]) -> (usize, bool) {
+        if self.common_len() > 0 {
+            match self.compare_common(key) {
+                Ordering::Less => return (self.count(), false),
+                Ordering::Greater => return (low, false),
+                Ordering::Equal => {}
+            }
+        }
+        let head = head_of(key.get(self.prefix_len() + self.common_len()..).unwrap_or_default());
+        // A slot's head is its upper half, so the whole word compares like the head.
+        let (bound, count) = (u64::from(head) << 32, self.slots());
+        let is_less = |slot| slot < bound;
+        let at = low + self.page.partition_point(SLOTS_WORD + low, count.saturating_sub(low), is_less);
+        let slot = self.slot(at);
+        if at >= count || slot.head() != head {
+            return (at, false);
+        }
+        match self.compare_behind_head(slot, self.suffix_of(key)) {
+            Ordering::Less => self.search_equal_heads(at + 1, self.suffix_of(key), head),
+            order => (at, order == Ordering::Equal),
+        }
+    }
+
+    /// [`Node::search_from`] if the head of the slot before `low` is that of the key.
+    #[cold]
+    fn search_equal_heads(self, mut low: usize, suffix: &[u8], head: u32) -> (usize, bool) {
         let mut high = self.count();
         while low < high {
             let middle = low.midpoint(high);
@@ -372,6 +438,34 @@ impl<'a> Node<'a> {
         (low, false)
     }
 
+    /// Returns how many bytes the first slot's suffix and `suffix` have in common at their
+    /// beginning, up to the common length.
+    pub fn common_with_first(self, suffix: &[u8]) -> usize {
+        let (slot, mut first) = (self.slot(0), [0; COMMON_LEN_MAX]);
+        let first = &mut first[..self.common_len().min(slot.suffix_len())];
+        self.page.copy_to(self.suffix_offset(slot), first);
+        common_prefix(first, suffix)
+    }
+
+    /// Returns the head that the `index`th slot is to have.
+    pub fn head_at(self, index: usize) -> u32 {
+        let (slot, mut rest) = (self.slot(index), [0; HEAD_BYTES]);
+        let rest = &mut rest[..slot.suffix_len().saturating_sub(self.common_len()).min(HEAD_BYTES)];
+        self.page.copy_to(self.suffix_offset(slot) + self.common_len(), rest);
+        head_of(rest)
+    }
+
+    /// Compares the bytes that all suffixes begin with with the same bytes of a covered key.
+    fn compare_common(self, key: &[u8]) -> Ordering {
+        let (common, suffix) = (self.common_len(), self.suffix_of(key));
+        let place = self.suffix_offset(self.slot(0));
+        if common == HEAD_BYTES && suffix.len() >= HEAD_BYTES {
+            let first = self.page.word(place / WORD) as u32;
+            return first.swap_bytes().cmp(&head_of(suffix));
+        }
+        self.page.compare(place, common, &suffix[..common.min(suffix.len())])
+    }
+
     /// Returns the `index`th child; child 0 is the one below the first separator.
     #[inline]
     pub fn child(self, index: usize) -> PageId {
@@ -381,11 +475,10 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Returns the index of the child that covers `key`.
+    /// Returns index and page of the child that covers `key`.
     #[inline]
-    pub fn child_index(self, key: &[u8]) -> usize {
-        let (slot, found) = self.search(key);
-        slot + usize::from(found)
+    pub fn child_of(self, key: &[u8]) -> (usize, PageId) {
+        child_of(self.page, self.header, key)
     }
 
     #[inline]
@@ -426,4 +519,19 @@ impl<'a> Node<'a> {
         self.append_key(index, &mut key);
         key
     }
+}
+
+/// [`Node::search`] as a call, with all arguments in registers: a descent keeps its own there.
+#[inline(never)]
+fn search(page: PageBytes<'_>, header: u64, key: &[u8]) -> (usize, bool) {
+    Node { page, header }.search_from(0, key)
+}
+
+/// [`Node::child_of`] as a call.
+#[inline(never)]
+fn child_of(page: PageBytes<'_>, header: u64, key: &[u8]) -> (usize, PageId) {
+    let node = Node { page, header };
+    let (slot, found) = node.search_from(0, key);
+    let index = slot + usize::from(found);
+    (index, node.child(index))
 }

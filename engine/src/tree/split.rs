@@ -205,7 +205,7 @@ fn plan_sequence(node: Node<'_>, slot: usize, key: &[u8], settled: &Settled<'_>)
 
 fn plan_inner(node: Node<'_>, key: &[u8], settled: &Settled<'_>) -> Option<Plan> {
     let count = node.count();
-    if node.upper_place().is_none() && node.child_index(key) == count {
+    if node.upper_place().is_none() && node.child_of(key).0 == count {
         let separator = node.key(count - 1);
         if parts_fit(node, count - 1, &separator, settled) {
             return Some(Plan { slot: count - 1, separator, is_sequence: false });

@@ -176,7 +176,7 @@ impl Census<'_> {
                     Err(error) => self.damaged(place, error),
                 };
             }
-            let child = Place::of_child(node, node.child_index(from));
+            let child = Place::of_child(node, node.child_of(from).0);
             // The child may have to be brought in.
             drop(latched);
             let found = tree.pool.optimistic(child.page);

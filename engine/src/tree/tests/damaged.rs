@@ -202,7 +202,7 @@ fn overlapping() -> Vec<u8> {
     });
     let page = ScratchPage::from_image(&image);
     let node = Node::new(page.bytes());
-    let at = Slot::new(node.slot(0).offset() + 24, b"b");
+    let at = Slot::new(node.slot(0).offset() + 24, b"b", 0);
     let bytes = (16 + 1 + value_len).next_multiple_of(8);
     let mut set = |word: usize, to: u64| image[word * 8..][..8].copy_from_slice(&to.to_le_bytes());
     set(SLOTS_WORD + 1, at.0);
