@@ -18,6 +18,9 @@ pub trait Source {
     fn prefetch_keys(&self, table: &Table, keys: &[&[u8]]) -> Result<()>;
     /// Moves a cursor to its next row, with `back` from the upper end. Returns false at the end.
     fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool>;
+    /// Moves a cursor that reads forward to its next row, if that was copied together with the
+    /// current one, and nothing has to be noted for reading it.
+    fn advance(&self, cursor: &mut RangeCursor) -> bool;
 }
 
 /// A range of keys: any of Rust's ranges over keys, such as `..`, `"a".."b"`, `&key[..]..` and
@@ -124,6 +127,19 @@ impl<'a, S: Source> Range<'a, S> {
     /// Returns the next row from the upper end, as [`Range::next_row`].
     pub fn next_row_back(&mut self) -> Option<Result<(&[u8], &[u8])>> {
         self.step(true)
+    }
+
+    /// Calls `f` with each row.
+    pub(super) fn visit(mut self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        while self.source.step(&mut self.cursor, false)? {
+            let (key, value) = self.cursor.row(false);
+            f(key, value)?;
+            while self.source.advance(&mut self.cursor) {
+                let (key, value) = self.cursor.row(false);
+                f(key, value)?;
+            }
+        }
+        Ok(())
     }
 
     #[inline]

@@ -275,12 +275,7 @@ reads! {
         range: impl KeyRange,
         f: impl FnMut(&[u8], &[u8]) -> Result<()>
     ) -> Result<()> {
-        let (mut rows, mut f) = (Range::new(reader, table, range), f);
-        while let Some(row) = rows.next_row() {
-            let (key, value) = row?;
-            f(key, value)?;
-        }
-        Ok(())
+        Range::new(reader, table, range).visit(f)
     }
 
     /// Returns all rows of the table in the order of their keys, from both ends.
@@ -367,10 +362,11 @@ reads! {
     /// # Errors
     /// As `get`.
     fn len(reader, table: &Table) -> Result<u64> {
-        let (mut rows, mut count) = (Range::new(reader, table, ..).keys(), 0);
-        while rows.next_row().transpose()?.is_some() {
+        let mut count = 0;
+        Range::new(reader, table, ..).keys().visit(|_, _| {
             count += 1;
-        }
+            Ok(())
+        })?;
         Ok(count)
     }
 

@@ -45,6 +45,11 @@ impl Source for Snapshot {
         let _inside = self.enter()?;
         self.snapshot.step(cursor, back)
     }
+
+    #[inline]
+    fn advance(&self, cursor: &mut RangeCursor) -> bool {
+        self.snapshot.advance(cursor, false)
+    }
 }
 
 impl Snapshot {

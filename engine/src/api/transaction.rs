@@ -46,6 +46,10 @@ impl Source for Transaction {
     fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool> {
         self.call(|active| active.step(cursor, back))
     }
+
+    fn advance(&self, _cursor: &mut RangeCursor) -> bool {
+        false // each row is counted, and may be locked or remembered
+    }
 }
 
 impl Transaction {

@@ -209,13 +209,15 @@ impl<'a> PageBytes<'a> {
             unsafe { spare.cast::<[u64; 4]>().add(four).write_unaligned(words.map(u64::to_le)) };
         };
         let (words, shift) = (&self.words[offset / WORD..], 8 * (offset % WORD));
-        match (shift, words.get(..4 * fours), words.get(1..=4 * fours)) {
-            (0, Some(words), _) => {
-                for (four, words) in words.as_chunks().0.iter().enumerate() {
-                    put(four, words.each_ref().map(load));
+        let mut done = 0;
+        match words {
+            _ if shift == 0 => {
+                for words in words.as_chunks().0.iter().take(fours) {
+                    put(done, words.each_ref().map(load));
+                    done += 1;
                 }
             }
-            (1.., Some([first, ..]), Some(rest)) => {
+            [first, rest @ ..] => {
                 let mut low = load(first);
                 // Each word is loaded once, although it goes to two places.
                 let mut join = |high: u64| {
@@ -223,15 +225,16 @@ impl<'a> PageBytes<'a> {
                     low = high;
                     joined as u64
                 };
-                for (four, words) in rest.as_chunks().0.iter().enumerate() {
-                    put(four, words.each_ref().map(|word| join(load(word))));
+                for words in rest.as_chunks().0.iter().take(fours) {
+                    put(done, words.each_ref().map(|word| join(load(word))));
+                    done += 1;
                 }
             }
-            _ => {
-                for four in 0..fours {
-                    put(four, std::array::from_fn(|word| self.get_u64(offset + WORD * (4 * four + word))));
-                }
-            }
+            [] => {}
+        }
+        // At the end of the page.
+        for four in done..fours {
+            put(four, std::array::from_fn(|word| self.get_u64(offset + WORD * (4 * four + word))));
         }
         // SAFETY: `fours` times four words are at least `len` bytes, all of them initialised and
         // within the reserved capacity.

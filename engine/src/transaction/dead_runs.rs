@@ -89,6 +89,12 @@ impl DeadRun {
         is_first && table.dead_ranges.find(at, back, view, guard).is_some()
     }
 
+    /// Returns whether no deleted row was passed since the last row.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.passed == 0
+    }
+
     /// Ends the run before the bound `end` of the entries that were not passed.
     #[inline]
     pub(super) fn end(&mut self, table: &TableState, end: Bound<&[u8]>, back: bool, guard: &Guard) {

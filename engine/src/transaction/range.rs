@@ -111,7 +111,9 @@ struct End {
     is_used: bool,
     /// The entries copied from the current leaf.
     batch: LeafBatch,
-    /// The rows among them that the view sees, in this end's direction.
+    /// The rows among them that the view sees, in this end's direction: the first `plain` entries,
+    /// each as in the leaf, and then `rows`.
+    plain: usize,
     rows: Vec<Ahead>,
     /// Index of the next row; the current row is the one before.
     at: usize,
@@ -131,6 +133,7 @@ impl End {
             reached: bound,
             is_used: false,
             batch: LeafBatch::default(),
+            plain: 0,
             rows: Vec::new(),
             at: 0,
             large: Vec::new(),
@@ -139,19 +142,34 @@ impl End {
         }
     }
 
+    /// Returns the index in the batch and the value of a row.
+    #[inline]
+    fn row(&self, at: usize) -> Option<(usize, &Seen)> {
+        match at.checked_sub(self.plain) {
+            None => Some((at, &Seen::Newest)),
+            Some(behind) => self.rows.get(behind).map(|row| (row.index, &row.value)),
+        }
+    }
+
+    /// Returns the index in the batch and the value of the row that the end has reached.
+    #[inline]
+    fn current(&self) -> Option<(usize, &Seen)> {
+        self.at.checked_sub(1).and_then(|last| self.row(last))
+    }
+
     /// Returns the cursor's bound, or the key returned last. The rows left lie between this and the
     /// other end's bound.
     fn bound(&self) -> Bound<&[u8]> {
-        match self.at.checked_sub(1) {
-            Some(last) => Bound::Excluded(self.batch.key(self.rows[last].index)),
+        match self.current() {
+            Some((index, _)) => Bound::Excluded(self.batch.key(index)),
             None => as_slice(&self.reached),
         }
     }
 
     /// Removes the rows of the batch.
     fn clear(&mut self) {
-        if let Some(last) = self.at.checked_sub(1) {
-            let key = self.batch.key(self.rows[last].index);
+        if let Some(index) = self.current().map(|(index, _)| index) {
+            let key = self.batch.key(index);
             match &mut self.reached {
                 Bound::Excluded(reached) => {
                     reached.clear();
@@ -162,7 +180,7 @@ impl End {
         }
         self.batch.clear();
         self.rows.clear();
-        self.at = 0;
+        (self.plain, self.at) = (0, 0);
         self.is_used = true;
     }
 
@@ -174,9 +192,9 @@ impl End {
     /// Moves to the next row, if it is copied already.
     #[inline]
     fn advance(&mut self, other: &End, back: bool) -> bool {
-        let Some(row) = self.rows.get(self.at) else { return false };
+        let Some((index, _)) = self.row(self.at) else { return false };
         // The rows of a batch lay before the bound of the other end when they were copied.
-        if other.is_used && !is_inside(self.batch.key(row.index), other.bound(), back) {
+        if other.is_used && !is_inside(self.batch.key(index), other.bound(), back) {
             self.finish();
             return false;
         }
@@ -312,7 +330,7 @@ impl RangeCursor {
     #[inline]
     pub(super) fn advance(&mut self, back: bool) -> bool {
         let (this, other) = both(&mut self.ends, back);
-        let is_copied = this.rows.get(this.at).is_some_and(|row| !matches!(row.value, Seen::Large));
+        let is_copied = this.row(this.at).is_some_and(|(_, value)| !matches!(value, Seen::Large));
         is_copied && this.advance(other, back)
     }
 
@@ -322,9 +340,9 @@ impl RangeCursor {
     #[must_use]
     pub fn row(&self, back: bool) -> (&[u8], &[u8]) {
         let end = &self.ends[usize::from(back)];
-        let row = &end.rows[end.at - 1];
-        let entry = end.batch.entry(row.index);
-        match &row.value {
+        let (index, value) = end.current().expect("the cursor was moved to a row");
+        let entry = end.batch.entry(index);
+        match value {
             Seen::Newest => (entry.key, entry.value),
             Seen::Older(value) => (entry.key, value),
             Seen::Large => (entry.key, &end.large),
@@ -345,14 +363,15 @@ impl RangeCursor {
     ) -> Result<bool> {
         loop {
             let (this, other) = both(&mut self.ends, back);
-            if this.at < this.rows.len() {
+            if this.row(this.at).is_some() {
                 if !this.advance(other, back) {
                     return Ok(false);
                 }
-                let row = &this.rows[this.at - 1];
-                if matches!(row.value, Seen::Large) && !self.skips_values {
+                if let Some((index, Seen::Large)) = this.current()
+                    && !self.skips_values
+                {
                     this.large.clear();
-                    let key = this.batch.key(row.index);
+                    let key = this.batch.key(index);
                     let (found, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     observe(Observed::Version(csn))?;
                     // A view that moves (read committed) may not see the row any more, which is
@@ -393,11 +412,13 @@ impl RangeCursor {
     ) -> Result<bool> {
         loop {
             let this = &mut self.ends[usize::from(back)];
-            if let Some(row) = this.rows.get(this.at) {
+            if this.row(this.at).is_some() {
                 this.at += 1;
-                if matches!(row.value, Seen::Large) && !self.skips_values {
+                if let Some((index, Seen::Large)) = this.current()
+                    && !self.skips_values
+                {
                     this.large.clear();
-                    let key = this.batch.key(row.index);
+                    let key = this.batch.key(index);
                     let (_, csn, _) = system.read(&self.table.tree, key, view, &mut this.large)?;
                     reader.observe(Observed::Version(csn));
                 }
@@ -589,11 +610,16 @@ impl RangeCursor {
             };
             observe(Observed::Leaf(this.batch.leaf()))?;
             let end = other.bound();
-            for (index, entry) in this.batch.iter().enumerate() {
-                if !is_inside(entry.key, end, back) {
+            let inside = this.batch.count_keys(|key| is_inside(key, end, back));
+            if this.dead.is_empty() {
+                this.plain = this.batch.count_first(|meta| is_plain(system, meta)).min(inside);
+            }
+            for index in this.plain..this.batch.len() {
+                if index == inside {
                     this.dead.end(&self.table, end, back, &guard);
                     break;
                 }
+                let entry = this.batch.entry(index);
                 if let Some(Tombstone::Dead { csn, .. }) = Tombstone::of(entry.meta, system, view, &guard) {
                     observe(Observed::Version(csn))?;
                     let begin = if index == 0 { from } else { Bound::Included(entry.key) };

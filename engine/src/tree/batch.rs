@@ -1,11 +1,12 @@
 //! Entries that a scan has copied.
 //!
-//! An entry lies in a leaf as *header, suffix, value*. A batch copies it in one piece, and puts the
-//! prefix of the leaf's keys before the suffix, where the copy of the header is: so the whole key
-//! and the value are slices of the copy.
+//! An entry lies in a leaf as *header, suffix, value*. A batch copies it in one piece, or most of a
+//! leaf in one piece, and puts the prefix of the leaf's keys before the suffix, where the copy of
+//! the header is: so the whole key and the value are slices of the copy.
 
-use super::node::{EntryMeta, LEAF_ENTRY_HEADER, Node};
+use super::node::{EntryMeta, LEAF_ENTRY_HEADER, LeafEntry, Node};
 use crate::base::PageId;
+use std::ops::Range;
 
 /// Entries copied from leaves; reuse it to save allocations.
 #[derive(Default, Debug)]
@@ -62,6 +63,13 @@ impl LeafBatch {
         (0..self.items.len()).map(|index| self.entry(index))
     }
 
+    /// Number of entries.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty)] // nobody asks
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
     /// Returns the entry with the given index, from 0 in the order of the scan.
     #[inline]
     #[must_use]
@@ -69,6 +77,23 @@ impl LeafBatch {
         let item = &self.items[index];
         let (key, value, end) = (item.key as usize, item.value as usize, item.end as usize);
         BatchEntry { key: &self.bytes[key..value], value: &self.bytes[value..end], meta: item.meta }
+    }
+
+    /// Returns how many entries at the beginning have a meta for which `is_wanted` holds.
+    #[inline]
+    pub fn count_first(&self, is_wanted: impl Fn(EntryMeta) -> bool) -> usize {
+        self.items.iter().take_while(|item| is_wanted(item.meta)).count()
+    }
+
+    /// Returns how many entries at the beginning have a key for which `is_wanted` holds; behind the
+    /// first for which it does not, it holds for none.
+    pub fn count_keys(&self, is_wanted: impl Fn(&[u8]) -> bool) -> usize {
+        match self.items.len().checked_sub(1) {
+            Some(last) if !is_wanted(self.key(last)) => self
+                .items
+                .partition_point(|item| is_wanted(&self.bytes[item.key as usize..item.value as usize])),
+            _ => self.items.len(),
+        }
     }
 
     /// Returns the key of the entry with the given index.
@@ -105,30 +130,61 @@ impl LeafBatch {
         }
     }
 
-    /// Appends an entry of the leaf that was begun. An entry that does not lie in the page, because
-    /// the page is torn or damaged, has neither key nor value.
-    pub(super) fn push(&mut self, node: Node<'_>, index: usize) {
+    /// Appends the entries `range` of the leaf that was begun, with `back` in the reverse order. An
+    /// entry that does not lie in the page, because the page is torn or damaged, has neither key
+    /// nor value.
+    pub(super) fn push(&mut self, node: Node<'_>, range: Range<usize>, back: bool) {
+        let is_most = 2 * range.len() >= node.count();
+        if !is_most || self.prefix.len() > LEAF_ENTRY_HEADER {
+            return in_order(range, back, |index| self.push_one(node, index));
+        }
+        let (heap, copy) = (node.heap_start(), self.bytes.len());
+        node.page.append_to(heap, node.page.len().saturating_sub(heap), &mut self.bytes);
+        in_order(range, back, |index| {
+            let entry = node.entry(index);
+            let at = copy + entry.offset.wrapping_sub(heap);
+            self.push_copied(&entry, at);
+        });
+    }
+
+    /// Copies an entry alone.
+    fn push_one(&mut self, node: Node<'_>, index: usize) {
         let entry = node.entry(index);
-        let value_len = if self.keys_only { 0 } else { entry.value_len };
-        let len = LEAF_ENTRY_HEADER + entry.suffix_len + value_len;
         if let Some(more) = self.prefix.len().checked_sub(LEAF_ENTRY_HEADER) {
             self.bytes.resize(self.bytes.len() + more, 0);
         }
-        let suffix = self.bytes.len() + LEAF_ENTRY_HEADER;
+        let value_len = if self.keys_only { 0 } else { entry.value_len };
+        let (at, len) = (self.bytes.len(), LEAF_ENTRY_HEADER + entry.suffix_len + value_len);
         node.page.append_to(entry.offset, len, &mut self.bytes);
-        let end = self.bytes.len();
-        if end != suffix - LEAF_ENTRY_HEADER + len {
-            let end = end as u32;
-            self.items.push(Item { key: end, value: end, end, meta: entry.meta });
-            return;
-        }
-        let key = suffix - self.prefix.len();
-        match self.prefix.len() <= LEAF_ENTRY_HEADER {
-            // A copy of fixed length is two instructions.
-            true => self.bytes[suffix - LEAF_ENTRY_HEADER..suffix].copy_from_slice(&self.prefix_in_header),
-            false => self.bytes[key..suffix].copy_from_slice(&self.prefix),
-        }
-        let value = (suffix + entry.suffix_len) as u32;
-        self.items.push(Item { key: key as u32, value, end: end as u32, meta: entry.meta });
+        self.push_copied(&entry, at);
     }
+
+    /// Appends an entry whose bytes were copied to `at`. Puts the prefix in its place.
+    #[inline]
+    fn push_copied(&mut self, entry: &LeafEntry, at: usize) {
+        let suffix = at.wrapping_add(LEAF_ENTRY_HEADER);
+        let value = suffix.wrapping_add(entry.suffix_len);
+        let end = if self.keys_only { value } else { value.wrapping_add(entry.value_len) };
+        let item = match self.bytes.get_mut(at..end) {
+            Some(copy) if self.prefix.len() <= LEAF_ENTRY_HEADER => {
+                // A copy of fixed length is two instructions.
+                copy[..LEAF_ENTRY_HEADER].copy_from_slice(&self.prefix_in_header);
+                let key = suffix - self.prefix.len();
+                Item { key: key as u32, value: value as u32, end: end as u32, meta: entry.meta }
+            }
+            Some(_) => {
+                let key = suffix - self.prefix.len();
+                self.bytes[key..suffix].copy_from_slice(&self.prefix);
+                Item { key: key as u32, value: value as u32, end: end as u32, meta: entry.meta }
+            }
+            None => Item { key: 0, value: 0, end: 0, meta: entry.meta },
+        };
+        self.items.push(item);
+    }
+}
+
+/// Calls `each` with the numbers of `range`, with `back` in the reverse order.
+#[inline]
+fn in_order(range: Range<usize>, back: bool, mut each: impl FnMut(usize)) {
+    if back { range.rev().for_each(each) } else { range.for_each(&mut each) }
 }

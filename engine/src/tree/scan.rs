@@ -108,9 +108,7 @@ fn try_scan_forward(
     let start = slot + usize::from(found && excluded);
     let count = node.count();
     let end = start.saturating_add(limit).min(count).max(start);
-    for index in start..end {
-        batch.push(node, index);
-    }
+    batch.push(node, start..end, false);
     let next = if end < count { Some(node.key(end)) } else { node.upper() };
     leaf.validate()?;
     if next.as_deref().is_some_and(|next| next <= key) {
@@ -146,9 +144,7 @@ fn try_scan_backward(
         Target::Below(_) | Target::Last => node.count(),
     };
     let start = end.saturating_sub(limit);
-    for index in (start..end).rev() {
-        batch.push(node, index);
-    }
+    batch.push(node, start..end, true);
     let next = if start > 0 { node.key(start) } else { node.lower() };
     leaf.validate()?;
     let stays = match from {

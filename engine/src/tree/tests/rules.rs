@@ -39,6 +39,39 @@ fn interleaved_sequences_leave_leaves_full() {
     assert!(summary.leaf_fill >= 0.9, "{summary:?}");
 }
 
+/// The heads of slots are behind what all keys of a node begin with. One key that begins otherwise
+/// changes all heads.
+#[test]
+fn keys_that_begin_alike_are_found_beside_one_that_does_not() {
+    for len in [0, 3, 4, 7, 8, 251, 252, 253, 300] {
+        let (tree, _) = tree(4096);
+        let common_len = || {
+            let root = tree.pool.optimistic(tree.root).expect("there");
+            Node::new(root.bytes()).common_len()
+        };
+        let alike = |n: u8| [&vec![7; len][..], &[n, n]].concat();
+        (0..8).for_each(|n| put(&tree, &alike(20 * n), 0, false, &[n]));
+        assert_eq!(common_len(), len.min(252) / 4 * 4);
+        // Each way to begin otherwise: a lower byte, a higher one, an end.
+        let others = (0..len).flat_map(|at| {
+            [6, 8].map(|byte| [&vec![7; at][..], &[byte]].concat()).into_iter().chain([vec![7; at]])
+        });
+        for other in others.filter(|key| !key.is_empty()) {
+            assert_eq!(get(&tree, &other), None, "{len}: {other:?}");
+        }
+        let other = [&vec![7; len / 2][..], &[8]].concat();
+        put(&tree, &other, 0, false, &[99]);
+        assert!(common_len() <= len / 2);
+        tree.check_invariants().expect("sound");
+        for n in 0..8 {
+            assert_eq!(get(&tree, &alike(20 * n)).map(|(_, value)| value), Some(vec![n]), "{len}");
+            assert_eq!(get(&tree, &alike(20 * n + 1)), None, "{len}");
+        }
+        assert_eq!(get(&tree, &other).map(|(_, value)| value), Some(vec![99]), "{len}");
+        assert!(all(&tree, 5).is_sorted());
+    }
+}
+
 /// The head of a short key is filled with zeros, which may be part of a longer key.
 #[test]
 fn keys_with_zeros_differ_from_shorter_keys() {
