@@ -92,9 +92,9 @@ impl<'a> PageBytes<'a> {
         self.words.get(index).map_or(0, load)
     }
 
-    /// Returns how many of the `count` words from `first` on are in front, if the words in front are
-    /// those for which `is_front` holds. Words behind the page's end count as absent. The search
-    /// branches on no word: processors guess such branches wrong every second time.
+    /// Returns how many of the `count` words from `first` on are in front, where `is_front` holds.
+    /// Words behind the end of the page are not in front. The search branches on no word:
+    /// processors guess such branches wrong every second time.
     #[inline]
     #[must_use]
     pub fn partition_point(self, first: usize, count: usize, is_front: impl Fn(u64) -> bool) -> usize {
@@ -204,8 +204,8 @@ impl<'a> PageBytes<'a> {
         let start = out.len();
         let spare = out.spare_capacity_mut().as_mut_ptr().cast::<u8>();
         let put = |four: usize, words: [u64; 4]| {
-            // SAFETY: `four` is below `fours`, so the place is within the reserved capacity; it need
-            // not be aligned.
+            // SAFETY: `four` is below `fours`, so the place is within the reserved capacity; it
+            // need not be aligned.
             unsafe { spare.cast::<[u64; 4]>().add(four).write_unaligned(words.map(u64::to_le)) };
         };
         let (words, shift) = (&self.words[offset / WORD..], 8 * (offset % WORD));

@@ -257,7 +257,7 @@ impl<'a> Node<'a> {
         self.slots().min(self.page.len().saturating_sub(SLOTS_OFFSET) / WORD)
     }
 
-    /// Number of slots that the header says, for who looks at no word behind the page.
+    /// Number of slots that the header says: more may not fit in a page, if it is torn.
     #[inline]
     fn slots(self) -> usize {
         usize::from((self.header >> 16) as u16)
