@@ -7,6 +7,8 @@ use crate::base::settings::Settings;
 use crate::{Database, ErrorKind};
 
 const ROWS: u32 = 2000;
+/// Of the values, which do not compress.
+const ROWS_BYTES: u64 = ROWS as u64 * 1000;
 const MOST: u64 = 64 << 20;
 
 fn open(store: &MemoryStore, cache: Option<&Path>, bytes_max: u64) -> Database {
@@ -58,17 +60,14 @@ fn a_second_open_reads_from_the_cache() {
     let without = bytes_to_read_all(&store, None, MOST);
     let first = bytes_to_read_all(&store, Some(directory.path()), MOST);
     let second = bytes_to_read_all(&store, Some(directory.path()), MOST);
-    assert!(
-        first <= without + without / 2 && first > 1 << 20,
-        "{first} with an empty cache, {without} without one"
-    );
-    assert!(second * 5 < first, "{second} bytes after {first}");
+    assert!(first.min(without) > ROWS_BYTES, "{first} with an empty cache, {without} without one");
+    assert!(second * 5 < ROWS_BYTES, "{second} bytes after {first}");
 }
 
 #[test]
 fn a_damaged_or_lost_cache_is_harmless() {
     let (store, directory) = (filled(), tempfile::tempdir().expect("a directory"));
-    let first = bytes_to_read_all(&store, Some(directory.path()), MOST);
+    let _ = bytes_to_read_all(&store, Some(directory.path()), MOST);
     let files = || {
         let all = fs::read_dir(directory.path()).expect("there").map(|entry| entry.expect("there").path());
         all.filter(|path| path.display().to_string().contains(FILE_PREFIX)).collect::<Vec<_>>()
@@ -85,11 +84,11 @@ fn a_damaged_or_lost_cache_is_harmless() {
             fs::write(&path, &bytes[..bytes.len() - 5]).expect("writable");
         }
         let again = bytes_to_read_all(&store, Some(directory.path()), MOST);
-        assert!(again > first / 2, "{again} bytes with damage at each {step}th byte, {first} at first");
+        assert!(again > ROWS_BYTES, "{again} bytes with damage at each {step}th byte");
     }
     fs::remove_dir_all(directory.path()).expect("removable");
     let lost = bytes_to_read_all(&store, Some(directory.path()), MOST);
-    assert!(lost > first / 2, "{lost} bytes without files, {first} at first");
+    assert!(lost > ROWS_BYTES, "{lost} bytes without files");
 }
 
 #[test]
