@@ -17,6 +17,7 @@ pub mod row_history;
 pub mod skipped;
 pub mod test_database;
 
+use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::commit::presets;
 use quenchdb::internals::device::simulated::SimulatedStorage;
