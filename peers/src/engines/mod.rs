@@ -97,9 +97,8 @@ fn is_durable(engine: Engine, level: Level) -> Result<bool> {
         // RocksDB and fjall write their logs at each commit; what the others do is lazy.
         Level::Written if engine.tier(level) == Tier::Process => Ok(false),
         Level::Written => bail!("{engine} does not have the level written; choose durable or lazy"),
-        Level::BoundedLoss => {
-            bail!("{engine} does not have the level bounded; choose durable or lazy")
-        }
+        Level::BoundedLoss => bail!("{engine} does not have the level bounded; choose durable or lazy"),
+        _ => bail!("{engine} does not have the level {level:?}; choose durable or lazy"),
     }
 }
 
