@@ -17,6 +17,13 @@ pub struct Settings {
     pub bounded: bool,
     /// Number of threads that open a session.
     pub threads: usize,
+    /// Most tables; an engine may clear memory for each when a transaction begins.
+    pub tables: u32,
+}
+
+impl Settings {
+    /// Tables of the workload with the most of them, and some more.
+    pub const TABLES: u32 = 64;
 }
 
 /// A call with an open store. A trait, because each engine has its own types.

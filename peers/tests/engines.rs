@@ -32,7 +32,8 @@ fn directory() -> TempDir {
 }
 
 fn open<V: Visit>(engine: Engine, directory: &Path, visit: V) -> V::Output {
-    let settings = Settings { memory_bytes: 64 << 20, bounded: false, threads: THREADS };
+    let (memory_bytes, tables) = (64 << 20, Settings::TABLES);
+    let settings = Settings { memory_bytes, bounded: false, threads: THREADS, tables };
     BuiltIn.open(engine, directory, &settings, visit).unwrap_or_else(|error| panic!("{engine}: {error:#}"))
 }
 
@@ -344,7 +345,7 @@ fn a_directory_that_is_none_is_one_clear_error() {
         let directory = directory();
         let file = directory.path().join("file");
         std::fs::write(&file, b"not a directory").expect("written");
-        let settings = Settings { memory_bytes: 64 << 20, bounded: true, threads: 1 };
+        let settings = Settings { memory_bytes: 64 << 20, bounded: true, threads: 1, tables: 1 };
         let error = BuiltIn.open(engine, &file, &settings, Count).expect_err("refused");
         assert!(format!("{error:#}").contains(engine.name()), "{engine}: {error:#}");
     }

@@ -43,11 +43,30 @@ pub trait Reader {
     /// A handle of a table.
     type Table;
 
+    /// Calls `f` with the value of `key`, where the engine has it. Returns `None` if the key is
+    /// absent.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn get_with<V>(
+        &mut self,
+        table: &Self::Table,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> V,
+    ) -> Result<Option<V>>;
+
     /// Reads `key` into `value`, and replaces its content. Returns false if the key is absent.
     ///
     /// # Errors
     /// Those of the engine.
-    fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
+    #[inline]
+    fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        let copy = |found: &[u8]| {
+            value.clear();
+            value.extend_from_slice(found);
+        };
+        Ok(self.get_with(table, key, copy)?.is_some())
+    }
 
     /// Announces rows that are about to be read or written. A store may ignore the call.
     ///
@@ -70,6 +89,24 @@ pub trait Reader {
         to: &[u8],
         each: impl FnMut(&[u8], &[u8]) -> Step,
     ) -> Result<()>;
+
+    /// Calls `each` with all rows from `from` (included) to `to` (excluded), ascending.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    #[inline]
+    fn for_each(
+        &mut self,
+        table: &Self::Table,
+        from: &[u8],
+        to: &[u8],
+        mut each: impl FnMut(&[u8], &[u8]),
+    ) -> Result<()> {
+        self.scan(table, from, to, |key, value| {
+            each(key, value);
+            Step::Continue(())
+        })
+    }
 
     /// Like `scan`, descending.
     ///
@@ -110,6 +147,35 @@ pub trait Transaction: Reader {
     /// # Errors
     /// `Conflict`, and those of the engine.
     fn insert(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Sets each key to its value; inserts missing keys.
+    ///
+    /// # Errors
+    /// `Conflict`, and those of the engine.
+    #[inline]
+    fn insert_all<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        table: &Self::Table,
+        rows: impl Iterator<Item = (K, V)>,
+    ) -> Result<()> {
+        for (key, value) in rows {
+            self.insert(table, key.as_ref(), value.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the row with the lowest key. Returns false if the table is empty.
+    ///
+    /// # Errors
+    /// `Conflict`, and those of the engine.
+    fn pop_first(&mut self, table: &Self::Table) -> Result<bool> {
+        let mut first = None;
+        self.scan(table, &[], &[u8::MAX; 64], |key, _| {
+            first = Some(key.to_vec());
+            Step::Break(())
+        })?;
+        first.map_or(Ok(false), |key| self.remove(table, &key))
+    }
 
     /// Deletes `key`. Returns false if the key is absent.
     ///

@@ -31,6 +31,12 @@ impl<X: Reader> Reader for Noted<'_, X> {
     type Table = X::Table;
 
     #[inline]
+    fn get_with<V>(&mut self, table: &X::Table, key: &[u8], f: impl FnOnce(&[u8]) -> V) -> Result<Option<V>> {
+        self.rows += 1;
+        self.inner.get_with(table, key, f)
+    }
+
+    #[inline]
     fn get(&mut self, table: &X::Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.rows += 1;
         self.inner.get(table, key, value)

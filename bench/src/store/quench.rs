@@ -72,6 +72,16 @@ macro_rules! reads {
             type Table = Table;
 
             #[inline]
+            fn get_with<V>(
+                &mut self,
+                table: &Table,
+                key: &[u8],
+                f: impl FnOnce(&[u8]) -> V,
+            ) -> Result<Option<V>> {
+                Ok(<$inherent>::get_with(&self$(.$inner)?, table, key, f)?)
+            }
+
+            #[inline]
             fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
                 Ok(self$(.$inner)?.get_into(table, key, value)?)
             }
@@ -88,6 +98,21 @@ macro_rules! reads {
                 each: impl FnMut(&[u8], &[u8]) -> Step,
             ) -> Result<()> {
                 show(self$(.$inner)?.range(table, bounds(from, to)), each)
+            }
+
+            #[inline]
+            fn for_each(
+                &mut self,
+                table: &Table,
+                from: &[u8],
+                to: &[u8],
+                mut each: impl FnMut(&[u8], &[u8]),
+            ) -> Result<()> {
+                let each = |key: &[u8], value: &[u8]| {
+                    each(key, value);
+                    Ok(())
+                };
+                Ok(<$inherent>::for_each(&self$(.$inner)?, table, bounds(from, to), each)?)
             }
 
             fn scan_back(
@@ -129,6 +154,11 @@ impl Transaction for QuenchTransaction {
     fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.lock_coarsely(table)?;
         Ok(self.inner.insert(table, key, value)?)
+    }
+
+    fn pop_first(&mut self, table: &Table) -> Result<bool> {
+        self.lock_coarsely(table)?;
+        Ok(self.inner.pop_first(table)?.is_some())
     }
 
     #[inline]

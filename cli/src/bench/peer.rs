@@ -49,8 +49,12 @@ pub(super) fn run(
     json: bool,
 ) -> Result<Outcome> {
     let (plan, bar, watch) = (args.plan(), Progress::new(), MemoryWatch::start()?);
-    let settings =
-        Settings { memory_bytes: plan.memory_bytes, bounded: args.bounds_memory(), threads: plan.threads };
+    let settings = Settings {
+        memory_bytes: plan.memory_bytes,
+        bounded: args.bounds_memory(),
+        threads: plan.threads,
+        tables: Settings::TABLES,
+    };
     let finished = peers.open(engine, directory, &settings, Measure { args, directory, bar: &bar });
     bar.finish();
     let report = Report {

@@ -7,7 +7,7 @@
 //! Memory: a cache of the bytes given; memtables beside it, and the page cache of the operating
 //! system.
 
-use super::{OrStoreError, StoreError, failed, figures, is_durable, show, take};
+use super::{OrStoreError, StoreError, failed, figures, is_durable, show};
 use anyhow::{Context, Result};
 use fjall::{
     Guard, KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticTxKeyspace, OptimisticWriteTx, PersistMode,
@@ -53,8 +53,13 @@ macro_rules! reads {
             type Table = Table;
 
             #[inline]
-            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
-                Ok(take(self.0.get(table, key).or_store_error()?.as_deref(), value))
+            fn get_with<V>(
+                &mut self,
+                table: &Table,
+                key: &[u8],
+                f: impl FnOnce(&[u8]) -> V,
+            ) -> store::Result<Option<V>> {
+                Ok(self.0.get(table, key).or_store_error()?.as_deref().map(f))
             }
 
             fn scan(
@@ -90,6 +95,14 @@ impl Transaction for FjallTransaction {
     fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> store::Result<()> {
         self.0.insert(table, key, value);
         Ok(())
+    }
+
+    fn pop_first(&mut self, table: &Table) -> store::Result<bool> {
+        let first = self.0.first_key_value(table).map(|first| first.key().or_store_error()).transpose()?;
+        Ok(first.is_some_and(|key| {
+            self.0.remove(table, key);
+            true
+        }))
     }
 
     fn remove(&mut self, table: &Table, key: &[u8]) -> store::Result<bool> {

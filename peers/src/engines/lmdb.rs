@@ -6,7 +6,7 @@
 //!
 //! Memory: the page cache of the operating system, without a bound of its own.
 
-use super::{OrStoreError, StoreError, failed, figures, is_durable, show, take};
+use super::{OrStoreError, StoreError, failed, figures, is_durable, show};
 use anyhow::{Context, Result};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Env, EnvOpenOptions, RoTxn, RwTxn, WithTls};
@@ -19,9 +19,8 @@ use std::sync::Mutex;
 
 type Table = heed::Database<'static, Bytes, Bytes>;
 
-/// Addresses kept for the file, which is as long as its content.
-const MAP_BYTES: usize = 1 << 40;
-const TABLES_MAX: u32 = 64;
+/// Addresses kept for the file, which is as long as its content. Valgrind has no more.
+const MAP_BYTES: usize = 1 << 35;
 /// Beside the threads that measure: those that fill and check.
 const READERS_SPARE: u32 = 128;
 
@@ -33,7 +32,7 @@ impl StoreError for heed::Error {
 
 pub(super) fn open<V: Visit>(directory: &Path, settings: &Settings, visit: V) -> Result<V::Output> {
     let mut options = EnvOpenOptions::new();
-    options.map_size(MAP_BYTES).max_dbs(TABLES_MAX).max_readers(settings.threads as u32 + READERS_SPARE);
+    options.map_size(MAP_BYTES).max_dbs(settings.tables).max_readers(settings.threads as u32 + READERS_SPARE);
     // SAFETY: only this program uses the directory, so no other process changes the files while
     // they are mapped.
     let env = unsafe { options.open(directory) }
@@ -75,8 +74,13 @@ macro_rules! reads {
             type Table = Table;
 
             #[inline]
-            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
-                Ok(take(table.get(&self.0, key).or_store_error()?, value))
+            fn get_with<V>(
+                &mut self,
+                table: &Table,
+                key: &[u8],
+                f: impl FnOnce(&[u8]) -> V,
+            ) -> store::Result<Option<V>> {
+                Ok(table.get(&self.0, key).or_store_error()?.map(f))
             }
 
             fn scan(
@@ -114,6 +118,11 @@ impl Transaction for LmdbTransaction<'_> {
     #[inline]
     fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> store::Result<()> {
         table.put(&mut self.0, key, value).or_store_error()
+    }
+
+    fn pop_first(&mut self, table: &Table) -> store::Result<bool> {
+        let first = table.first(&self.0).or_store_error()?.map(|(key, _)| key.to_vec());
+        first.map_or(Ok(false), |key| self.remove(table, &key))
     }
 
     fn remove(&mut self, table: &Table, key: &[u8]) -> store::Result<bool> {

@@ -122,11 +122,3 @@ fn show<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     }
     Ok(())
 }
-
-/// Replaces the content of `value` by `found`. Returns false if nothing was found.
-fn take(found: Option<&[u8]>, value: &mut Vec<u8>) -> bool {
-    let Some(found) = found else { return false };
-    value.clear();
-    value.extend_from_slice(found);
-    true
-}

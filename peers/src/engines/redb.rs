@@ -2,18 +2,19 @@
 //!
 //! Settings: its defaults. `Durability::Immediate`, one phase: a commit writes the pages that
 //! changed with their checksums and the commit slot, then calls `fdatasync`. There is one writer at
-//! a time; readers never wait. A table is opened for each operation: an open one borrows its
-//! transaction.
+//! a time; readers never wait. A snapshot opens a table at its first read of it. A transaction that
+//! writes opens it for each operation, or for all rows of `insert_all`: an open table borrows it.
 //!
 //! Memory: a cache of the bytes given, beside the page cache of the operating system.
 
-use super::{OrStoreError, StoreError, failed, figures, is_durable, take};
+use super::{OrStoreError, StoreError, failed, figures, is_durable};
 use anyhow::{Context, Result};
 use quench_bench::engine::Engine;
 use quench_bench::peers::{Settings, Visit};
 use quench_bench::store::{self, Error, Figures, Level, Reader, Session, Step, Store, Transaction, Waited};
 use redb::{
-    Database, Durability, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+    Database, Durability, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition,
+    WriteTransaction,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -56,18 +57,53 @@ impl Table {
     }
 }
 
-struct RedbReader(ReadTransaction);
+type ReadTable = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type WriteTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
+
+struct RedbReader {
+    transaction: ReadTransaction,
+    /// Those read so far, with their names.
+    tables: Vec<(Arc<str>, ReadTable)>,
+}
+
 struct RedbTransaction(WriteTransaction);
+
+impl RedbReader {
+    #[inline]
+    fn opened(&mut self, table: &Table) -> store::Result<&ReadTable> {
+        let place = match self.tables.iter().position(|(name, _)| *name == table.0) {
+            Some(place) => place,
+            None => {
+                let opened = self.transaction.open_table(table.definition()).or_store_error()?;
+                self.tables.push((table.0.clone(), opened));
+                self.tables.len() - 1
+            }
+        };
+        Ok(&self.tables[place].1)
+    }
+}
+
+impl RedbTransaction {
+    fn opened(&mut self, table: &Table) -> store::Result<WriteTable<'_>> {
+        self.0.open_table(table.definition()).or_store_error()
+    }
+}
 
 macro_rules! reads {
     ($type:ty) => {
         impl Reader for $type {
             type Table = Table;
 
-            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
-                let opened = self.0.open_table(table.definition()).or_store_error()?;
+            #[inline]
+            fn get_with<V>(
+                &mut self,
+                table: &Table,
+                key: &[u8],
+                f: impl FnOnce(&[u8]) -> V,
+            ) -> store::Result<Option<V>> {
+                let opened = self.opened(table)?;
                 let found = opened.get(key).or_store_error()?;
-                Ok(take(found.as_ref().map(|found| found.value()), value))
+                Ok(found.map(|found| f(found.value())))
             }
 
             fn scan(
@@ -77,13 +113,7 @@ macro_rules! reads {
                 to: &[u8],
                 mut each: impl FnMut(&[u8], &[u8]) -> Step,
             ) -> store::Result<()> {
-                for row in self
-                    .0
-                    .open_table(table.definition())
-                    .or_store_error()?
-                    .range::<&[u8]>(from..to)
-                    .or_store_error()?
-                {
+                for row in self.opened(table)?.range::<&[u8]>(from..to).or_store_error()? {
                     let (key, value) = row.or_store_error()?;
                     if each(key.value(), value.value()).is_break() {
                         break;
@@ -99,14 +129,7 @@ macro_rules! reads {
                 to: &[u8],
                 mut each: impl FnMut(&[u8], &[u8]) -> Step,
             ) -> store::Result<()> {
-                for row in self
-                    .0
-                    .open_table(table.definition())
-                    .or_store_error()?
-                    .range::<&[u8]>(from..to)
-                    .or_store_error()?
-                    .rev()
-                {
+                for row in self.opened(table)?.range::<&[u8]>(from..to).or_store_error()?.rev() {
                     let (key, value) = row.or_store_error()?;
                     if each(key.value(), value.value()).is_break() {
                         break;
@@ -125,12 +148,28 @@ impl Transaction for RedbTransaction {
     type Handle = Waited;
 
     fn insert(&mut self, table: &Table, key: &[u8], value: &[u8]) -> store::Result<()> {
-        self.0.open_table(table.definition()).or_store_error()?.insert(key, value).or_store_error()?;
+        self.opened(table)?.insert(key, value).or_store_error()?;
         Ok(())
     }
 
+    fn insert_all<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        table: &Table,
+        rows: impl Iterator<Item = (K, V)>,
+    ) -> store::Result<()> {
+        let mut opened = self.opened(table)?;
+        for (key, value) in rows {
+            opened.insert(key.as_ref(), value.as_ref()).or_store_error()?;
+        }
+        Ok(())
+    }
+
+    fn pop_first(&mut self, table: &Table) -> store::Result<bool> {
+        Ok(self.opened(table)?.pop_first().or_store_error()?.is_some())
+    }
+
     fn remove(&mut self, table: &Table, key: &[u8]) -> store::Result<bool> {
-        Ok(self.0.open_table(table.definition()).or_store_error()?.remove(key).or_store_error()?.is_some())
+        Ok(self.opened(table)?.remove(key).or_store_error()?.is_some())
     }
 
     fn commit(self) -> store::Result<()> {
@@ -171,7 +210,8 @@ impl Session for RedbSession<'_> {
     }
 
     fn begin_read(&mut self) -> store::Result<RedbReader> {
-        Ok(RedbReader(self.database.begin_read().or_store_error()?))
+        let transaction = self.database.begin_read().or_store_error()?;
+        Ok(RedbReader { transaction, tables: Vec::new() })
     }
 }
 

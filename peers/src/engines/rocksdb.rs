@@ -11,7 +11,7 @@
 //! the bytes are a bound, reads, flushes and compactions pass the page cache by
 //! (`use_direct_reads`).
 
-use super::{OrStoreError, StoreError, failed, figures, is_durable, take};
+use super::{OrStoreError, StoreError, failed, figures, is_durable};
 use anyhow::{Context, Result, bail};
 use quench_bench::engine::Engine;
 use quench_bench::peers::{Settings, Visit};
@@ -202,7 +202,7 @@ impl RocksTransaction<'_> {
     }
 }
 
-/// The two readers differ in `get`.
+/// The two readers differ in `get_with`.
 macro_rules! reads {
     ($type:ident, $get:item) => {
         impl<'d> Reader for $type<'d> {
@@ -236,20 +236,30 @@ macro_rules! reads {
 
 reads!(
     RocksReader,
-    fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
-        Ok(take(self.db.get_pinned_cf_opt(table, key, &self.options).or_store_error()?.as_deref(), value))
+    fn get_with<V>(
+        &mut self,
+        table: &Self::Table,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> V,
+    ) -> store::Result<Option<V>> {
+        Ok(self.db.get_pinned_cf_opt(table, key, &self.options).or_store_error()?.as_deref().map(f))
     }
 );
 reads!(
     RocksTransaction,
-    fn get(&mut self, table: &Self::Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
+    fn get_with<V>(
+        &mut self,
+        table: &Self::Table,
+        key: &[u8],
+        f: impl FnOnce(&[u8]) -> V,
+    ) -> store::Result<Option<V>> {
         let transaction = &self.transaction;
         let options = self.options.get_or_insert_with(|| {
             let mut options = ReadOptions::default();
             options.set_snapshot(&transaction.snapshot());
             options
         });
-        Ok(take(transaction.get_pinned_cf_opt(table, key, options).or_store_error()?.as_deref(), value))
+        Ok(transaction.get_pinned_cf_opt(table, key, options).or_store_error()?.as_deref().map(f))
     }
 );
 

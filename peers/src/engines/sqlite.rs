@@ -12,7 +12,7 @@
 //! Memory: `cache_size`, the bytes given shared evenly by the connections, beside the page cache of
 //! the operating system.
 
-use super::{OrStoreError, StoreError, failed, figures, is_durable, take};
+use super::{OrStoreError, StoreError, failed, figures, is_durable};
 use anyhow::{Context, Result};
 use quench_bench::engine::Engine;
 use quench_bench::peers::{Settings, Visit};
@@ -103,12 +103,17 @@ fn run(connection: &Connection, statement: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(statement)?.execute(()).map(drop)
 }
 
-fn get(connection: &Connection, table: &Statements, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
+fn get_with<V>(
+    connection: &Connection,
+    table: &Statements,
+    key: &[u8],
+    f: impl FnOnce(&[u8]) -> V,
+) -> store::Result<Option<V>> {
     let mut statement = connection.prepare_cached(&table.get).or_store_error()?;
     let mut rows = statement.query([key]).or_store_error()?;
     match rows.next().or_store_error()? {
-        Some(row) => Ok(take(Some(blob(row, 0)?), value)),
-        None => Ok(false),
+        Some(row) => Ok(Some(f(blob(row, 0)?))),
+        None => Ok(None),
     }
 }
 
@@ -169,8 +174,13 @@ macro_rules! reads {
         impl Reader for $type {
             type Table = Table;
 
-            fn get(&mut self, table: &Table, key: &[u8], value: &mut Vec<u8>) -> store::Result<bool> {
-                get(self.open.connection, table, key, value)
+            fn get_with<V>(
+                &mut self,
+                table: &Table,
+                key: &[u8],
+                f: impl FnOnce(&[u8]) -> V,
+            ) -> store::Result<Option<V>> {
+                get_with(self.open.connection, table, key, f)
             }
 
             fn scan(
