@@ -18,6 +18,7 @@
 //! | [`place`], [`modelled`] | a directory, memory, or a device with a modelled speed |
 //! | [`objects`] | a store of objects: its floor |
 //! | [`comparison`], [`traffic`] | several engines side by side; the writes of a block device |
+//! | [`instructions`] | the instructions of single operations |
 //! | [`watch`], [`plot`] | show a run while it works; draw it afterwards |
 //! | [`figures`] | the figures of the papers, as runs of this program |
 //! | [`run_report`] | a page that shows one run, or several beside each other |
@@ -75,6 +76,7 @@ pub mod scan;
 pub mod soak;
 pub mod reopen;
 pub mod comparison;
+pub mod instructions;
 pub mod plot;
 mod html;
 pub mod figures;

@@ -3,9 +3,25 @@
 use crate::support::*;
 use std::collections::BTreeSet;
 
-const WORKLOADS: [&str; 17] = [
-    "ycsb", "tpcc", "tpcb", "tatp", "counter", "queue", "mixed", "live", "put", "load", "scan", "soak",
-    "device", "model", "ablation", "compare", "figures",
+const WORKLOADS: [&str; 18] = [
+    "ycsb",
+    "tpcc",
+    "tpcb",
+    "tatp",
+    "counter",
+    "queue",
+    "mixed",
+    "live",
+    "put",
+    "load",
+    "scan",
+    "soak",
+    "device",
+    "model",
+    "instructions",
+    "ablation",
+    "compare",
+    "figures",
 ];
 
 fn said(arguments: &[&str]) -> String {

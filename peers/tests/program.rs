@@ -69,6 +69,22 @@ fn every_engine_runs_a_workload_and_is_checked() {
     }
 }
 
+/// Each operation looks for its rows itself.
+#[test]
+fn every_engine_runs_the_operations_that_are_counted() {
+    let output = run_bench(&["instructions", "--time", "--rows", "1000", "--small", "--json"]);
+    expect_code(&output, 0);
+    let report = json(&output);
+    let lines = report["operations"].as_array().expect("a list");
+    for line in lines {
+        let own = ["scan-owned", "new-order", "payment"].iter().any(|name| line["operation"] == **name);
+        let measured = line["engines"].as_object().expect("engines");
+        assert_eq!(measured.len(), if own { 1 } else { engines().len() }, "{line}");
+        assert!(measured.values().all(|number| number.as_u64() > Some(1)), "{line}");
+    }
+    assert_eq!(lines.len(), 15);
+}
+
 #[test]
 fn comparison_has_every_engine_and_marks_another_tier() {
     let directory = directory();

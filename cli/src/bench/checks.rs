@@ -10,7 +10,7 @@ use quench_bench::plan::{Checkpoints, CommitMode};
 use quenchdb::Durability;
 
 /// Returns the sentence that names the program with the missing engine.
-fn missing(engine: Engine) -> String {
+pub(super) fn missing(engine: Engine) -> String {
     let arguments: Vec<String> =
         std::env::args().skip_while(|argument| argument != "bench").skip(1).collect();
     let command = format!("cargo run --release --manifest-path peers/Cargo.toml -- {}", arguments.join(" "));
@@ -35,33 +35,22 @@ impl BenchArgs {
         let workload = self.workload.name();
         let special = matches!(
             self.workload,
-            Workload::Put | Workload::Scan | Workload::Soak | Workload::Device | Workload::Model
+            Workload::Put
+                | Workload::Scan
+                | Workload::Soak
+                | Workload::Device
+                | Workload::Model
+                | Workload::Instructions
         );
         let load = self.workload == Workload::Load;
         for (flag, given) in [
             ("--check", self.check && special),
             ("--reuse", self.reuse && (special || load)),
             ("--runs", self.runs > 1 && (special || load)),
-            ("--reopen", self.reopen.is_some() && load),
+            ("--reopen", self.reopen.is_some() && (load || self.workload == Workload::Instructions)),
+            ("--engine", self.engines.engine.is_some() && self.workload == Workload::Instructions),
         ] {
             if given {
-                bail!("{flag} does not go with {workload}");
-            }
-        }
-        let name = self.workload;
-        let mixed = name == Workload::Mixed;
-        for (given, fits) in [
-            (self.ycsb.given(), mixed || name == Workload::Ycsb),
-            (self.load.given(), name == Workload::Load),
-            (self.tpcc.given(), mixed || name == Workload::Tpcc),
-            (self.tpcb.given(), name == Workload::Tpcb),
-            (self.tatp.given(), name == Workload::Tatp),
-            (self.counter.given(), name == Workload::Counter),
-            (self.queue.given(), name == Workload::Queue),
-            (self.figures.given(), name == Workload::Figures),
-            (self.model.given(), name == Workload::Model),
-        ] {
-            if let Some(flag) = given.filter(|_| !fits) {
                 bail!("{flag} does not go with {workload}");
             }
         }
@@ -74,7 +63,12 @@ impl BenchArgs {
         }
         let driven = !matches!(
             self.workload,
-            Workload::Device | Workload::Scan | Workload::Load | Workload::Figures | Workload::Model
+            Workload::Device
+                | Workload::Scan
+                | Workload::Load
+                | Workload::Figures
+                | Workload::Model
+                | Workload::Instructions
         );
         for (flag, given) in
             [("--plot", self.plot.is_some()), ("--report", self.report.is_some()), ("--live", self.live)]
@@ -93,6 +87,25 @@ impl BenchArgs {
 impl BenchArgs {
     /// Refuses flags of one or two workloads with others.
     fn check_flags_of_one(&self) -> Result<()> {
+        let workload = self.workload.name();
+        let name = self.workload;
+        let mixed = name == Workload::Mixed;
+        for (given, fits) in [
+            (self.ycsb.given(), mixed || name == Workload::Ycsb),
+            (self.load.given(), name == Workload::Load),
+            (self.tpcc.given(), mixed || matches!(name, Workload::Tpcc | Workload::Instructions)),
+            (self.tpcb.given(), name == Workload::Tpcb),
+            (self.tatp.given(), name == Workload::Tatp),
+            (self.counter.given(), name == Workload::Counter),
+            (self.queue.given(), name == Workload::Queue),
+            (self.figures.given(), name == Workload::Figures),
+            (self.model.given(), name == Workload::Model),
+            (self.instructions.given(), name == Workload::Instructions),
+        ] {
+            if let Some(flag) = given.filter(|_| !fits) {
+                bail!("{flag} does not go with {workload}");
+            }
+        }
         if self.only.is_some() && !matches!(self.workload, Workload::Tpcc | Workload::Tatp) {
             bail!("--only goes with tpcc and tatp");
         }
@@ -157,10 +170,12 @@ impl BenchArgs {
     pub(super) fn check_engines(&self, peers: &impl Peers) -> Result<()> {
         let workload = self.workload.name();
         let EngineArgs { names, engines, rounds, .. } = &self.engines;
-        if let Some(name) = names.first().filter(|_| self.workload != Workload::Figures) {
-            bail!("{workload} takes no second name ({name}); compare and figures do");
+        let named = matches!(self.workload, Workload::Figures | Workload::Instructions);
+        if let Some(name) = names.first().filter(|_| !named) {
+            bail!("{workload} takes no second name ({name}); compare, figures and instructions do");
         }
-        for (flag, given) in [("--engines", !engines.is_empty()), ("--rounds", rounds.is_some())] {
+        let chosen = !engines.is_empty() && self.workload != Workload::Instructions;
+        for (flag, given) in [("--engines", chosen), ("--rounds", rounds.is_some())] {
             if given {
                 bail!("{flag} goes with compare");
             }

@@ -15,14 +15,15 @@ fn engine(name: &str) -> Result<Engine, String> {
 #[derive(clap::Args, Clone)]
 #[command(next_help_heading = "Engines")]
 pub struct EngineArgs {
-    /// Compare: the workload. Figures: ids, or their beginnings (AC-F9a, MS); default: all
+    /// Compare: the workload. Figures: ids, or their beginnings (AC-F9a, MS). Instructions:
+    /// operations. Default: all
     #[arg(index = 2, value_name = "NAME")]
     pub(super) names: Vec<String>,
     /// The engine: quenchdb, rocksdb, sqlite, lmdb, redb, fjall (only the program in peers/ has the
     /// others); also counts the writes of the block device
     #[arg(long, value_name = "NAME", value_parser = engine)]
     pub(super) engine: Option<Engine>,
-    /// Compare: the engines; default: all of the program
+    /// Compare, instructions: the engines; default: all of the program
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine)]
     pub(super) engines: Vec<Engine>,
     /// Compare: measurements of each engine, in turn, each in a new directory

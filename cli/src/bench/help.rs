@@ -28,10 +28,10 @@ const USUAL: [&str; 18] = [
 ];
 
 /// Options of some workloads only: those that other workloads refuse, or do not look at.
-const SOME: [(&[&str], &[Workload]); 11] = {
+const SOME: [(&[&str], &[Workload]); 12] = {
     use Workload::{
-        Ablation, Compare, Counter, Device, Figures, Live, Load, Mixed, Put, Queue, Scan, Soak, Tatp, Tpcb,
-        Tpcc, Ycsb,
+        Ablation, Compare, Counter, Device, Figures, Instructions, Live, Load, Mixed, Put, Queue, Scan, Soak,
+        Tatp, Tpcb, Tpcc, Ycsb,
     };
     [
         (&["rows"], &[Ycsb, Live, Put, Load, Scan, Soak, Mixed, Ablation, Compare]),
@@ -41,8 +41,9 @@ const SOME: [(&[&str], &[Workload]); 11] = {
         (&["only"], &[Tpcc, Tatp]),
         (&["ablation_of", "as_published"], &[Ablation]),
         (&["sweep"], &[Device]),
-        (&["engines", "rounds"], &[Compare]),
-        (&["names"], &[Compare, Figures]),
+        (&["engines"], &[Compare, Instructions]),
+        (&["rounds"], &[Compare]),
+        (&["names"], &[Compare, Figures, Instructions]),
         (
             &[
                 "reopen",
@@ -63,7 +64,7 @@ const SOME: [(&[&str], &[Workload]); 11] = {
 };
 
 /// Groups of a single workload, by the heading.
-const GROUPS: [(&str, &[Workload]); 9] = [
+const GROUPS: [(&str, &[Workload]); 10] = [
     ("Figures", &[Workload::Figures]),
     ("ycsb", &[Workload::Ycsb, Workload::Live, Workload::Mixed]),
     ("load", &[Workload::Load]),
@@ -73,6 +74,22 @@ const GROUPS: [(&str, &[Workload]); 9] = [
     ("counter", &[Workload::Counter]),
     ("queue", &[Workload::Queue]),
     ("model", &[Workload::Model]),
+    ("instructions", &[Workload::Instructions]),
+];
+
+/// Options of `instructions`, beside its group.
+const INSTRUCTIONS: [&str; 11] = [
+    "names",
+    "engines",
+    "rows",
+    "value_bytes",
+    "preset",
+    "logs",
+    "path",
+    "memory_bytes",
+    "compression",
+    "seed",
+    "json",
 ];
 
 /// Groups that do not go with the raw device, nor with loads and scans.
@@ -89,6 +106,9 @@ fn belongs(argument: &Arg, workload: Workload) -> bool {
     }
     if workload == Workload::Model {
         return ["threads", "seconds", "rate", "seed", "device", "json"].contains(&id);
+    }
+    if workload == Workload::Instructions {
+        return INSTRUCTIONS.contains(&id);
     }
     if workload == Workload::Device {
         let has_database =
@@ -171,7 +191,7 @@ fn workloads() -> String {
     let mut text = String::from("Workloads:");
     for value in Workload::value_variants().iter().filter_map(ValueEnum::to_possible_value) {
         let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-        let _ = write!(text, "\n  {:<9} {help}", value.get_name());
+        let _ = write!(text, "\n  {:<12} {help}", value.get_name());
     }
     text
 }

@@ -13,6 +13,7 @@ mod model_options;
 mod engine_options;
 mod concurrency_options;
 mod figures_options;
+mod instructions_options;
 mod options;
 mod turns;
 mod checks;
@@ -26,6 +27,7 @@ mod compare;
 mod ablation;
 mod figures;
 mod model;
+mod instructions;
 
 pub use options::BenchArgs;
 pub use pictures::{ReportArgs, report};
@@ -85,6 +87,9 @@ pub fn run(args: BenchArgs, json: bool, peers: &impl Peers) -> Result<Outcome> {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     } else if args.workload == Workload::Compare {
         return compare::run(&args, json, peers);
+    }
+    if args.workload == Workload::Instructions {
+        return instructions::run(&args, json, peers);
     }
     run_one(&args.in_its_turn()?, json, peers)
 }

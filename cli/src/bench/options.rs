@@ -3,6 +3,7 @@
 use super::concurrency_options::ConcurrencyArgs;
 use super::engine_options::EngineArgs;
 use super::figures_options::FiguresArgs;
+use super::instructions_options::InstructionsArgs;
 use super::model_options::ModelArgs;
 use super::protocol_options::{AblationOf, ProtocolArgs};
 use super::workload_name::Workload;
@@ -137,8 +138,8 @@ pub struct BenchArgs {
     /// Seed of the random choices
     #[arg(long, default_value_t = 1, help_heading = "Run")]
     pub(super) seed: u64,
-    /// Rows loaded before the run; default 100000. Put with --reopen: the number of transactions,
-    /// instead of --seconds
+    /// Rows loaded before the run; default 100000, of instructions 300000. Put with --reopen: the
+    /// number of transactions, instead of --seconds
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..1 << 40), help_heading = "Rows")]
     rows: Option<u64>,
     /// Bytes of a value
@@ -267,6 +268,8 @@ pub struct BenchArgs {
     pub(super) engines: EngineArgs,
     #[command(flatten)]
     pub(super) figures: FiguresArgs,
+    #[command(flatten)]
+    pub(super) instructions: InstructionsArgs,
     /// Makes this process the child of a run with --reopen kill, with this database
     #[arg(long, hide = true)]
     pub(super) child: Option<PathBuf>,
@@ -276,6 +279,8 @@ pub struct BenchArgs {
 }
 
 const ROWS: u64 = 100_000;
+/// Of `instructions`: a tree of three levels.
+const ROWS_COUNTED: u64 = 300_000;
 const SECONDS: f64 = 10.0;
 /// Days: the user ends the run before.
 const SECONDS_WITHOUT_END: f64 = 1e6;
@@ -378,14 +383,18 @@ impl BenchArgs {
     fn checkpoints(&self) -> Checkpoints {
         let soak = (self.workload == Workload::Soak).then_some(SOAK_CHECKPOINT_SECONDS);
         match self.checkpoint_every.or(soak) {
-            _ if self.checkpoint == Some(Checkpoint::None) => Checkpoints::None,
+            // What a checkpoint beside them does to counted operations depends on its moment.
+            _ if self.checkpoint == Some(Checkpoint::None) || self.workload == Workload::Instructions => {
+                Checkpoints::None
+            }
             Some(seconds) => Checkpoints::Every(Duration::from_secs_f64(seconds)),
             None => Checkpoints::Automatic,
         }
     }
 
     fn rows(&self) -> u64 {
-        self.rows.unwrap_or(ROWS)
+        let usual = if self.workload == Workload::Instructions { ROWS_COUNTED } else { ROWS };
+        self.rows.unwrap_or(usual)
     }
 
     /// Returns whether --rows, --value-bytes, --ops, --read-percent and --zipf describe the

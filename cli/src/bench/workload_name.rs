@@ -32,6 +32,8 @@ pub enum Workload {
     Device,
     /// A model of the commit path for more workers than this machine has processors
     Model,
+    /// Instructions of single operations, counted by valgrind; or their time
+    Instructions,
     /// One workload (--of) with several commit protocols, each with one technique more
     Ablation,
     /// Put, ycsb or tpcc on several engines in turn, in one table; only the program in peers/ has
