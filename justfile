@@ -21,6 +21,10 @@ soak minutes="120":
 fuzz seconds="60":
     fuzz/run.sh --seconds {{seconds}}
 
+# Counts the instructions of single operations again, and renews the file and the table of them. `--peers`: of other engines, too.
+instructions *arguments:
+    scripts/instructions {{arguments}}
+
 # The same workload on QuenchDB and on other engines; see docs/guide/benchmark.md. Builds RocksDB: 20 to 30 minutes, once.
 compare *arguments:
     cargo run --release --manifest-path peers/Cargo.toml -- compare {{arguments}}

@@ -87,6 +87,16 @@ servers() { GOSUMDB=off scripts/servers --seconds 60 toxiproxy azurite s3mock s3
 # that a green run is not taken for all of it.
 tests() { cargo test --workspace; }
 
+# Instructions of single operations: none may be more than 3 % above docs/instructions.json, which scripts/instructions renews.
+instructions() {
+    if ! valgrind --version > /dev/null 2>&1; then
+        echo "skipped: valgrind is not installed"
+        return
+    fi
+    cargo build --quiet --release -p quench-cli
+    "$target/release/quench" bench instructions --recorded docs/instructions.json
+}
+
 # Every test at its whole depth. One that fails stops no other.
 deep_tests() { QUENCH_DEEP=1 cargo test --workspace --no-fail-fast; }
 

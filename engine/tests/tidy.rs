@@ -4,6 +4,7 @@ mod exceptions;
 mod figures;
 mod functions;
 mod imports;
+mod instructions;
 mod links;
 mod numbers;
 mod packages;

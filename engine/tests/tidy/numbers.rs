@@ -88,7 +88,7 @@ fn numbers_before(text: &str, behind: &str) -> Vec<usize> {
 }
 
 /// Returns the number with a comma after each three digits.
-fn with_commas(number: usize) -> String {
+pub(super) fn with_commas(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -134,7 +134,7 @@ fn contradictions(document: &Source, stated: &BTreeMap<&str, usize>) -> Vec<Stri
 }
 
 /// Returns whether the page is written again.
-fn is_blessed() -> bool {
+pub(super) fn is_blessed() -> bool {
     std::env::var_os("QUENCH_BLESS").is_some()
 }
 
