@@ -64,7 +64,7 @@ pub(super) struct PageSpace<E> {
     unit_shift: u32,
     /// log2 of the words of a page.
     word_shift: u32,
-    others: [OnceLock<Extent<E>>; EXTENTS],
+    others: Box<[OnceLock<Extent<E>>]>,
 }
 
 impl<E: ZeroIsDefault> PageSpace<E> {
@@ -89,7 +89,8 @@ impl<E: ZeroIsDefault> PageSpace<E> {
                 reserved => break reserved?,
             }
         };
-        let others = [const { OnceLock::new() }; EXTENTS];
+        // Not an array: a pool is moved a few times before it has its place.
+        let others = std::iter::repeat_with(OnceLock::new).take(EXTENTS).collect();
         Ok(PageSpace { first, unit_shift: ids.ilog2(), word_shift, others })
     }
 

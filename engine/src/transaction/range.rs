@@ -20,6 +20,7 @@ use crate::buffer::ScanBuffer;
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::epoch::{Guard, pin};
 use crate::tree::{BatchEntry, EntryMeta, Held, LeafBatch};
+use std::cell::Cell;
 use std::cmp::Ordering as Order;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -46,6 +47,21 @@ enum Seen {
 /// Entries copied at first; doubled up to the maximum, so that a short scan copies little.
 const FIRST_BATCH: usize = 8;
 const LARGEST_BATCH: usize = 256;
+
+/// The memory of an end that reads.
+#[derive(Debug, Default)]
+struct Buffers {
+    batch: LeafBatch,
+    rows: Vec<Ahead>,
+}
+
+thread_local! {
+    /// The buffers of the thread's last cursor, for the lower end of the next one.
+    static UNUSED: Cell<Buffers> = Cell::default();
+}
+
+/// Buffers of batches above this are not kept for the next cursor of the thread.
+const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// A double-ended cursor. The caller passes the view at each step, so that a cursor holds no
 /// transaction.
@@ -189,6 +205,10 @@ impl End {
         self.next = None;
     }
 
+    fn take_buffers(&mut self) -> Buffers {
+        Buffers { batch: std::mem::take(&mut self.batch), rows: std::mem::take(&mut self.rows) }
+    }
+
     /// Moves to the next row, if it is copied already.
     #[inline]
     fn advance(&mut self, other: &End, back: bool) -> bool {
@@ -268,6 +288,12 @@ fn see(
 impl Drop for RangeCursor {
     fn drop(&mut self) {
         self.table.count_rows(self.rows, 0);
+        let Buffers { mut batch, mut rows } = self.ends[0].take_buffers();
+        if batch.capacity() <= KEPT_BYTES_MAX {
+            batch.reset();
+            rows.clear();
+            let _ = UNUSED.try_with(|unused| unused.set(Buffers { batch, rows }));
+        }
     }
 }
 
@@ -275,7 +301,9 @@ impl RangeCursor {
     /// Returns a cursor over the keys between two bounds. An empty or inverted range has no rows.
     #[must_use]
     pub fn new(table: Arc<TableState>, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> RangeCursor {
-        let ends = [lower, upper].map(End::new);
+        let mut ends = [lower, upper].map(End::new);
+        let Buffers { batch, rows } = UNUSED.try_with(Cell::take).unwrap_or_default();
+        (ends[0].batch, ends[0].rows) = (batch, rows);
         RangeCursor {
             table,
             ends,
@@ -601,15 +629,14 @@ impl RangeCursor {
         'again: loop {
             let guard = pin();
             this.clear();
-            let copies = &mut this.read_ahead.copies;
+            let (copies, end, len) = (&mut this.read_ahead.copies, other.bound(), self.batch_len);
             let mut next = if back {
-                tree.scan_backward(from, self.batch_len, &mut this.batch, copies)?.map(Bound::Excluded)
+                tree.scan_backward_until(from, end, len, &mut this.batch, copies)?.map(Bound::Excluded)
             } else {
-                tree.scan_forward(from, self.batch_len, &mut this.batch, copies)?
+                tree.scan_forward_until(from, end, len, &mut this.batch, copies)?
                     .map(if planted::is(Bug::ScanSkipsAtBorder) { Bound::Excluded } else { Bound::Included })
             };
             observe(Observed::Leaf(this.batch.leaf()))?;
-            let end = other.bound();
             let inside = this.batch.count_keys(|key| is_inside(key, end, back));
             if this.dead.is_empty() {
                 this.plain = this.batch.count_first(|meta| is_plain(system, meta)).min(inside);

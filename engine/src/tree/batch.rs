@@ -47,6 +47,18 @@ impl LeafBatch {
         self.cut((0, 0));
     }
 
+    /// Removes the entries and keeps the memory, for another scan.
+    pub fn reset(&mut self) {
+        self.clear();
+        self.keys_only = false;
+    }
+
+    /// Bytes that the entries may take without another allocation.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.items.capacity() * size_of::<Item>()
+    }
+
     /// Copies no values from now on: those of the entries are empty.
     pub fn leave_out_values(&mut self) {
         self.keys_only = true;

@@ -121,7 +121,7 @@ impl Tree {
 
     /// [`Tree::descend`] through nodes that are in memory and that no writer holds.
     #[inline(always)]
-    pub(super) fn descend_in_memory(&self, target: Target<'_>, level: u8) -> Result<Arrival<'_>, Restart> {
+    fn descend_in_memory(&self, target: Target<'_>, level: u8) -> Result<Arrival<'_>, Restart> {
         self.walk(target, level, |page| self.pool.optimistic_now(page), |_| Restart)
     }
 

@@ -7,6 +7,7 @@
 use super::batch::LeafBatch;
 use super::descent::Target;
 use super::handle::Tree;
+use super::node::Node;
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{Interrupt, ScanBuffer};
 use std::ops::Bound;
@@ -36,7 +37,23 @@ impl Tree {
         batch: &mut LeafBatch,
         buffer: &mut ScanBuffer,
     ) -> Result<Option<Vec<u8>>> {
-        scan(self, batch, |latched, batch| try_scan_forward(self, from, limit.max(1), latched, batch, buffer))
+        self.scan_forward_until(from, Bound::Unbounded, limit, batch, buffer)
+    }
+
+    /// [`Tree::scan_forward`] up to `until`, as far as the leaf shows where that is.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn scan_forward_until(
+        &self,
+        from: Bound<&[u8]>,
+        until: Bound<&[u8]>,
+        limit: usize,
+        batch: &mut LeafBatch,
+        buffer: &mut ScanBuffer,
+    ) -> Result<Option<Vec<u8>>> {
+        let ends = (from, until);
+        scan(self, batch, |latched, batch| try_scan_forward(self, ends, limit.max(1), latched, batch, buffer))
     }
 
     /// [`Tree::scan_forward`] with the leaf, which is brought into memory, latched: a writer of the
@@ -51,7 +68,8 @@ impl Tree {
         batch: &mut LeafBatch,
     ) -> Result<Option<Vec<u8>>> {
         let mut buffer = ScanBuffer::default();
-        scan(self, batch, |_, batch| try_scan_forward(self, from, limit.max(1), true, batch, &mut buffer))
+        let ends = (from, Bound::Unbounded);
+        scan(self, batch, |_, batch| try_scan_forward(self, ends, limit.max(1), true, batch, &mut buffer))
     }
 
     /// Appends to `batch` at most `limit` (at least 1) entries of one leaf, descending, none after
@@ -67,8 +85,24 @@ impl Tree {
         batch: &mut LeafBatch,
         buffer: &mut ScanBuffer,
     ) -> Result<Option<Vec<u8>>> {
+        self.scan_backward_until(from, Bound::Unbounded, limit, batch, buffer)
+    }
+
+    /// [`Tree::scan_backward`] down to `until`, as far as the leaf shows where that is.
+    ///
+    /// # Errors
+    /// A page cannot be read.
+    pub fn scan_backward_until(
+        &self,
+        from: Bound<&[u8]>,
+        until: Bound<&[u8]>,
+        limit: usize,
+        batch: &mut LeafBatch,
+        buffer: &mut ScanBuffer,
+    ) -> Result<Option<Vec<u8>>> {
+        let ends = (from, until);
         scan(self, batch, |latched, batch| {
-            try_scan_backward(self, from, limit.max(1), latched, batch, buffer)
+            try_scan_backward(self, ends, limit.max(1), latched, batch, buffer)
         })
     }
 }
@@ -87,9 +121,23 @@ fn scan<T>(
     })
 }
 
+/// Returns how many slots of a leaf are before `bound`, if the leaf covers it. A key equal to the
+/// bound counts if `counts_equal` says so, which gets whether the bound is included.
+fn slots_before(node: Node<'_>, bound: Bound<&[u8]>, counts_equal: fn(bool) -> bool) -> Option<usize> {
+    let (key, included) = match bound {
+        Bound::Included(key) => (key, true),
+        Bound::Excluded(key) => (key, false),
+        Bound::Unbounded => return None,
+    };
+    node.covers(key).then(|| {
+        let (slot, found) = node.search(key);
+        slot + usize::from(found && counts_equal(included))
+    })
+}
+
 fn try_scan_forward(
     tree: &Tree,
-    from: Bound<&[u8]>,
+    (from, until): (Bound<&[u8]>, Bound<&[u8]>),
     limit: usize,
     latched: bool,
     batch: &mut LeafBatch,
@@ -107,9 +155,14 @@ fn try_scan_forward(
     let (slot, found) = node.search(key);
     let start = slot + usize::from(found && excluded);
     let count = node.count();
-    let end = start.saturating_add(limit).min(count).max(start);
+    let last = slots_before(node, until, |included| included);
+    let end = start.saturating_add(limit).min(last.unwrap_or(count)).min(count).max(start);
     batch.push(node, start..end, false);
-    let next = if end < count { Some(node.key(end)) } else { node.upper() };
+    let next = match last {
+        Some(last) if end >= last => None,
+        _ if end < count => Some(node.key(end)),
+        _ => node.upper(),
+    };
     leaf.validate()?;
     if next.as_deref().is_some_and(|next| next <= key) {
         return Err(no_progress(leaf.page_id()));
@@ -119,7 +172,7 @@ fn try_scan_forward(
 
 fn try_scan_backward(
     tree: &Tree,
-    from: Bound<&[u8]>,
+    (from, until): (Bound<&[u8]>, Bound<&[u8]>),
     limit: usize,
     latched: bool,
     batch: &mut LeafBatch,
@@ -143,7 +196,8 @@ fn try_scan_backward(
         Target::Below(key) if node.covers(key) => node.search(key).0,
         Target::Below(_) | Target::Last => node.count(),
     };
-    let start = end.saturating_sub(limit);
+    let first = slots_before(node, until, |included| !included);
+    let start = end.saturating_sub(limit).max(first.unwrap_or(0)).min(end);
     batch.push(node, start..end, true);
     let next = if start > 0 { node.key(start) } else { node.lower() };
     leaf.validate()?;
@@ -152,6 +206,9 @@ fn try_scan_backward(
         Bound::Excluded(key) => &next[..] >= key && (start > 0 || !next.is_empty()),
         Bound::Unbounded => false,
     };
+    if first.is_some_and(|first| start <= first) {
+        return Ok(None);
+    }
     if stays {
         return Err(no_progress(leaf.page_id()));
     }

@@ -129,7 +129,8 @@ fn small(settings: Settings) -> Settings {
 
 fn points() -> Vec<Settings> {
     let mut points = all();
-    let rule = |dependency, settings| settings.with_protocol(|axes| axes.dependency = Some(dependency));
+    let rule =
+        |dependency, settings: Settings| settings.with_protocol(|axes| axes.dependency = Some(dependency));
     let by_page = |preset| {
         Settings { logs: 2, ..settings(preset) }.with_protocol(|axes| axes.set_layout(Layout::ByPage))
     };
@@ -155,7 +156,8 @@ fn passive_points() -> Vec<Settings> {
         let log_memory = Some("mapped".into());
         Settings { preset: Preset::Passive, logs, log_memory, ..Settings::default() }
     };
-    let rule = |dependency, settings| settings.with_protocol(|axes| axes.dependency = Some(dependency));
+    let rule =
+        |dependency, settings: Settings| settings.with_protocol(|axes| axes.dependency = Some(dependency));
     let latched = |settings| {
         settings.with_protocol(|axes| axes.writer = WriterOptions::Memory { fence: MemoryFence::Latched })
     };
