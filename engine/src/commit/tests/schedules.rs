@@ -158,7 +158,7 @@ fn passive_points() -> Vec<Settings> {
     };
     let rule =
         |dependency, settings: Settings| settings.with_protocol(|axes| axes.dependency = Some(dependency));
-    let latched = |settings| {
+    let latched = |settings: Settings| {
         settings.with_protocol(|axes| axes.writer = WriterOptions::Memory { fence: MemoryFence::Latched })
     };
     let by_page = || passive(2).with_protocol(|axes| axes.set_layout(Layout::ByPage));
