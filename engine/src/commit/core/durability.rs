@@ -104,10 +104,12 @@ impl Durability {
     /// Enters a record that has just got its CSN. Returns its clock.
     #[inline]
     pub fn drawn(&self, record: &Drawn<'_>, latch: &LogGuard<'_>) -> Gsn {
+        // The clock first: a thread that finds the record entered reads it.
+        let gsn = self.judge.rule.drawn(record, latch);
         if let Some(above) = &self.judge.above {
             above.enter(record, latch);
         }
-        self.judge.rule.drawn(record, latch)
+        gsn
     }
 
     /// Brings W, and what the rule knows of the logs, up to date. Returns W.

@@ -93,6 +93,8 @@ impl Explored {
 
 /// Runs `script` as `count` threads, in many schedules.
 fn explore(settings: &Settings, count: u32, prepare: fn(&Explored), script: fn(&Explored, u32)) {
+    // Shown if a schedule fails.
+    println!("{} logs, {:?}", settings.logs, Axes::of(settings));
     let settings = settings.clone();
     let schedules = std::env::var("QUENCH_SCHEDULES").ok().and_then(|text| text.parse().ok());
     let mut config = shuttle::Config::new();
