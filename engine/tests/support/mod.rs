@@ -77,11 +77,11 @@ pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Runs `run` in a new thread. Panics if it panics or takes more than `seconds`, in the whole depth
-/// of the tests six times as long.
+/// of the tests twice as long.
 pub fn in_time<T: Send + 'static>(what: &str, seconds: u64, run: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || drop(send.send(run())));
-    let most = Duration::from_secs(if is_deep() { 6 * seconds } else { seconds });
+    let most = Duration::from_secs(if is_deep() { 2 * seconds } else { seconds });
     match receive.recv_timeout(most) {
         Ok(value) => value,
         Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs"),

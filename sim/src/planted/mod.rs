@@ -23,7 +23,7 @@ use tests::Binaries;
 
 /// Deadline of a detector. Long, because on a busy machine the run without the bug must end within
 /// it, too.
-const PATIENCE: Duration = Duration::from_secs(2000);
+const PATIENCE: Duration = Duration::from_secs(700);
 
 /// The options of a run.
 #[derive(Clone, Debug, clap::Args)]
