@@ -97,7 +97,6 @@ instructions() {
     "$target/release/quench" bench instructions --recorded docs/instructions.json
 }
 
-# Every test at its whole depth. One that fails stops no other.
 # All orders in which threads may meet in the small parts that have no lock, and many orders in the commit path.
 loom() {
     RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$target/loom" cargo test -p quenchdb --lib --release -- \
@@ -106,6 +105,7 @@ loom() {
 
 shuttle() { CARGO_TARGET_DIR="$target/shuttle" cargo test -p quenchdb --lib --features shuttle --release commit::; }
 
+# Every test at its whole depth. One that fails stops no other.
 deep_tests() { QUENCH_DEEP=1 cargo test --workspace --no-fail-fast; }
 
 # Figures of the papers, with points too short to mean anything: none may fail. The first argument names those of one half, and

@@ -1,8 +1,8 @@
 //! `bench instructions`: single operations, each in a process of its own under Callgrind.
 //!
 //! ```text
-//!   for each engine and operation: valgrind --tool=callgrind ─▶ this program: fill a table, run it
-//!                                        └─ its count ÷ operations ─▶ a number of the table
+//!   each engine and operation   valgrind --tool=callgrind ─▶ this program: fill, run
+//!                                 └─ its count ÷ operations ─▶ a number
 //! ```
 //! With `--time` the same processes run without valgrind, and say how long they took.
 

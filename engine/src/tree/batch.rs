@@ -77,7 +77,7 @@ impl LeafBatch {
 
     /// Number of entries.
     #[must_use]
-    #[allow(clippy::len_without_is_empty)] // nobody asks
+    #[allow(clippy::len_without_is_empty)] // scans ask for the number alone
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -154,8 +154,8 @@ impl LeafBatch {
         node.page.append_to(heap, node.page.len().saturating_sub(heap), &mut self.bytes);
         in_order(range, back, |index| {
             let entry = node.entry(index);
-            let at = copy + entry.offset.wrapping_sub(heap);
-            self.push_copied(&entry, at);
+            // Not before the copy, where the entries of an earlier leaf may be.
+            self.push_copied(&entry, entry.offset.checked_sub(heap).map(|offset| copy + offset));
         });
     }
 
@@ -168,30 +168,27 @@ impl LeafBatch {
         let value_len = if self.keys_only { 0 } else { entry.value_len };
         let (at, len) = (self.bytes.len(), LEAF_ENTRY_HEADER + entry.suffix_len + value_len);
         node.page.append_to(entry.offset, len, &mut self.bytes);
-        self.push_copied(&entry, at);
+        self.push_copied(&entry, Some(at));
     }
 
-    /// Appends an entry whose bytes were copied to `at`. Puts the prefix in its place.
+    /// Appends an entry whose bytes were copied to `at`, if they were. Puts the prefix in its
+    /// place.
     #[inline]
-    fn push_copied(&mut self, entry: &LeafEntry, at: usize) {
-        let suffix = at.wrapping_add(LEAF_ENTRY_HEADER);
-        let value = suffix.wrapping_add(entry.suffix_len);
-        let end = if self.keys_only { value } else { value.wrapping_add(entry.value_len) };
-        let item = match self.bytes.get_mut(at..end) {
-            Some(copy) if self.prefix.len() <= LEAF_ENTRY_HEADER => {
-                // A copy of fixed length is two instructions.
-                copy[..LEAF_ENTRY_HEADER].copy_from_slice(&self.prefix_in_header);
-                let key = suffix - self.prefix.len();
-                Item { key: key as u32, value: value as u32, end: end as u32, meta: entry.meta }
-            }
-            Some(_) => {
-                let key = suffix - self.prefix.len();
-                self.bytes[key..suffix].copy_from_slice(&self.prefix);
-                Item { key: key as u32, value: value as u32, end: end as u32, meta: entry.meta }
-            }
-            None => Item { key: 0, value: 0, end: 0, meta: entry.meta },
-        };
-        self.items.push(item);
+    fn push_copied(&mut self, entry: &LeafEntry, at: Option<usize>) {
+        let meta = entry.meta;
+        let suffix = at.unwrap_or(self.bytes.len()) + LEAF_ENTRY_HEADER;
+        let value = suffix + entry.suffix_len;
+        let end = if self.keys_only { value } else { value + entry.value_len };
+        if end > self.bytes.len() {
+            return self.items.push(Item { key: 0, value: 0, end: 0, meta });
+        }
+        let key = suffix - self.prefix.len();
+        match self.prefix.len() <= LEAF_ENTRY_HEADER {
+            // A copy of fixed length is two instructions.
+            true => self.bytes[suffix - LEAF_ENTRY_HEADER..suffix].copy_from_slice(&self.prefix_in_header),
+            false => self.bytes[key..suffix].copy_from_slice(&self.prefix),
+        }
+        self.items.push(Item { key: key as u32, value: value as u32, end: end as u32, meta });
     }
 }
 

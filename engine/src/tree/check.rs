@@ -4,8 +4,8 @@
 //! comes to.
 
 use super::node::{
-    Held, INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD,
-    common_prefix, inner_entry_bytes, max_entry_bytes, max_key_bytes,
+    Held, INNER_ENTRY_HEADER, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD, common_prefix, inner_entry_bytes,
+    max_entry_bytes, max_key_bytes,
 };
 use super::overflow::{self, LargeReference, REFERENCE_BYTES};
 use crate::base::Result;
@@ -36,8 +36,7 @@ pub(super) fn check_any_page(page: PageBytes<'_>) -> Result<(), &'static str> {
 /// Checks everything that a node alone shows.
 pub(super) fn check_page(page: PageBytes<'_>) -> Result<(), &'static str> {
     let node = Node::new(page);
-    let expected = if node.level() == 0 { KIND_LEAF } else { KIND_INNER };
-    if node.kind() != expected {
+    if !node.is_of(node.level()) {
         return Err("kind and level are not those of a node");
     }
     let header_count = usize::from(page.get_u16(super::node::HEADER_WORD * WORD + 2));

@@ -78,6 +78,24 @@ fn read_everything(images: Vec<Vec<u8>>) {
     let _ = tree.destroy();
 }
 
+/// Regression: of a torn leaf, whose entry seems to lie before its heap, a batch put the prefix
+/// into the copy of an earlier leaf.
+#[test]
+fn torn_leaf_leaves_the_earlier_entries_of_a_batch() {
+    let mut batch = LeafBatch::default();
+    let image = leaf(b"", None, |node| node.insert(0, b"a", PLAIN, &[1; 600], 600));
+    let sound = ScratchPage::from_image(&image);
+    let mut torn = ScratchPage::from_image(&image);
+    let slot = Node::new(sound.bytes()).slot(0).0;
+    torn.bytes_mut().set_word(SLOTS_WORD, slot - 40);
+    for page in [&sound, &torn] {
+        batch.begin(PageId(1), Node::new(page.bytes()));
+        batch.push(Node::new(page.bytes()), 0..1, false);
+    }
+    assert_eq!((batch.entry(0).key, batch.entry(0).value), (&b"a"[..], &[1; 600][..]));
+    assert_eq!(batch.entry(1).key, b"");
+}
+
 #[test]
 fn flipped_bits_do_no_harm() {
     let images = images();
