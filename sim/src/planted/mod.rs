@@ -39,8 +39,8 @@ pub struct Options {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write the table of all bugs into this document, behind its marker.
-    #[arg(long, conflicts_with = "names", requires = "seeds")]
+    /// Write the rows of the bugs into this document's table, behind its marker.
+    #[arg(long, requires = "seeds")]
     write: Option<PathBuf>,
 }
 

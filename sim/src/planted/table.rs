@@ -1,8 +1,8 @@
 //! The results, for people and for the documentation.
 
 use super::{Caught, Report, Row};
-use anyhow::{Context, Result};
-use std::fmt::Write;
+use anyhow::{Context, Result, ensure};
+use quenchdb::internals::base::planted::Bug;
 use std::path::Path;
 
 /// Characters kept of a detector's output.
@@ -31,39 +31,52 @@ fn by(caught: &Caught) -> String {
     }
 }
 
-/// Replaces the table of a document: everything behind the marker.
+/// Writes the table of a document, behind its marker. Bugs that `report` lacks keep their rows.
+///
+/// # Errors
+/// The document cannot be read or written, has no marker, or has rows of another number of seeds.
 pub fn write(file: &Path, report: &Report) -> Result<()> {
     let document =
         std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let (before, _) = document
+    let marker = marker(report.seeds);
+    let (before, earlier) = document
         .split_once(MARKER)
-        .with_context(|| format!("{} has no line for the table: {}", file.display(), marker(report.seeds)))?;
-    std::fs::write(file, format!("{before}{}\n\n{}", marker(report.seeds), markdown(report)))
+        .with_context(|| format!("{} has no line for the table: {marker}", file.display()))?;
+    let row_of = |bug: Bug| {
+        let start = format!("| `{}` |", bug.name());
+        let measured =
+            report.bugs.iter().find(|row| row.bug == bug.name()).map(|row| cells(row, report.seeds));
+        measured.or_else(|| Some(earlier.lines().find(|line| line.starts_with(&start))?.to_owned()))
+    };
+    let rows: Vec<String> = Bug::ALL.iter().filter_map(|bug| row_of(*bug)).collect();
+    ensure!(
+        rows.len() == report.bugs.len() || document.contains(&marker),
+        "{} has rows of another number of seeds: run all bugs",
+        file.display()
+    );
+    let table = format!(
+        "| bug | what is wrong | breaks | caught by | runs | s | first of {} seeds |\n|---|---|---|---|---|---|---|\n{}\n",
+        report.seeds,
+        rows.join("\n")
+    );
+    std::fs::write(file, format!("{before}{marker}\n\n{table}"))
         .with_context(|| format!("cannot write {}", file.display()))
 }
 
-fn markdown(report: &Report) -> String {
-    let mut out = format!(
-        "| bug | what is wrong | breaks | caught by | runs | s | first of {} seeds |\n|---|---|---|---|---|---|---|\n",
-        report.seeds
-    );
-    for row in &report.bugs {
-        let (by, runs, seconds) = match &row.caught {
-            Some(caught) => {
-                (by(caught).replace("::", ":: "), caught.runs.to_string(), format!("{:.1}", caught.seconds))
-            }
-            None => ("none".into(), String::new(), String::new()),
-        };
-        // With seeds as detectors, more may have run.
-        let seed = row.first_seed.filter(|seed| *seed <= report.seeds);
-        let seed = seed.map_or("-".into(), |seed| seed.to_string());
-        let cells = [&format!("`{}`", row.bug), row.wrong, row.breaks, &by, &runs, &seconds, &seed];
-        for cell in cells {
-            let _ = write!(out, "| {} ", cell.replace('|', "\\|"));
+/// Returns the line of one bug in the table.
+fn cells(row: &Row, seeds: u64) -> String {
+    let (by, runs, seconds) = match &row.caught {
+        Some(caught) => {
+            (by(caught).replace("::", ":: "), caught.runs.to_string(), format!("{:.1}", caught.seconds))
         }
-        out += "|\n";
-    }
-    out
+        None => ("none".into(), String::new(), String::new()),
+    };
+    // With seeds as detectors, more may have run.
+    let seed = row.first_seed.filter(|seed| *seed <= seeds);
+    let seed = seed.map_or("-".into(), |seed| seed.to_string());
+    let cells = [&format!("`{}`", row.bug), row.wrong, row.breaks, &by, &runs, &seconds, &seed];
+    let cells = cells.map(|cell| cell.replace('|', "\\|"));
+    format!("| {} |", cells.join(" | "))
 }
 
 #[cfg(test)]
@@ -74,8 +87,8 @@ mod tests {
     fn a_new_table_replaces_the_old_one_and_names_its_seeds() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let file = directory.path().join("planted.md");
-        let row = |bug, first_seed| Row {
-            bug,
+        let row = |bug: Bug, first_seed| Row {
+            bug: bug.name(),
             room: "log",
             wrong: "it is wrong",
             breaks: "I5",
@@ -83,16 +96,24 @@ mod tests {
             missed_by: Vec::new(),
             first_seed,
         };
-        let bugs = vec![row("early", Some(7)), row("late", Some(301)), row("never", None)];
-        let report = Report { planted: 3, caught: 0, seconds: 1.0, seeds: 300, bugs };
+        let [early, late, never] = [Bug::ALL[0], Bug::ALL[1], Bug::ALL[2]];
+        let bugs = vec![row(early, Some(7)), row(late, Some(301)), row(never, None)];
+        let mut report = Report { planted: 3, caught: 0, seconds: 1.0, seeds: 300, bugs };
         std::fs::write(&file, format!("Words.\n\n{}\n\n| an older table |\n", marker(10))).expect("written");
-        write(&file, &report).expect("it has a line for the table");
-        let document = std::fs::read_to_string(&file).expect("written");
-        let (before, table) = document.split_once("-->\n").expect("the line is there");
-        assert_eq!(before, format!("Words.\n\n{}", marker(300).trim_end_matches("-->")));
-        assert!(table.contains("| first of 300 seeds |") && !table.contains("older"), "{document}");
-        let seeds: Vec<_> = table.lines().skip(3).map(|line| line.split('|').nth(7).map(str::trim)).collect();
-        assert_eq!(seeds, [Some("7"), Some("-"), Some("-")], "{table}");
+        let seeds = |report: &Report| -> Vec<String> {
+            write(&file, report).expect("it has a line for the table");
+            let document = std::fs::read_to_string(&file).expect("written");
+            let (before, table) = document.split_once("-->\n").expect("the line is there");
+            assert_eq!(before, format!("Words.\n\n{}", marker(300).trim_end_matches("-->")));
+            assert!(table.contains("| first of 300 seeds |") && !table.contains("older"), "{document}");
+            table.lines().skip(3).filter_map(|line| Some(line.split('|').nth(7)?.trim().into())).collect()
+        };
+        assert_eq!(seeds(&report), ["7", "-", "-"]);
+        // A run of some bugs leaves the rows of the others, unless their seeds differ.
+        report.bugs = vec![row(late, Some(20))];
+        assert_eq!(seeds(&report), ["7", "20", "-"]);
+        report.seeds = 100;
+        write(&file, &report).expect_err("the others' seeds were 300");
         std::fs::write(&file, "Words.\n").expect("written");
         write(&file, &report).expect_err("nowhere to put it");
     }
