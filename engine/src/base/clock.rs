@@ -47,6 +47,9 @@ fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Time for which the processors of a driven clock are idle, then as long busy, two of them.
+const TURN_NS: u64 = 20_000_000;
+
 impl Clock {
     /// Returns the machine's monotonic clock.
     #[must_use]
@@ -72,6 +75,23 @@ impl Clock {
             Source::Manual(nanos) => Nanos(nanos.load(Ordering::SeqCst)),
             #[cfg(feature = "simulation")]
             Source::Simulated(environment) => Nanos(environment.read_clock()),
+        }
+    }
+
+    /// Returns the processor time that this process has used. A clock that is driven has processors
+    /// that are busy and idle in turn.
+    #[must_use]
+    pub fn processor_time(&self) -> Nanos {
+        match &self.source {
+            Source::Real(_) if !cfg!(miri) => {
+                let time = clock_gettime(ClockId::ProcessCPUTime);
+                Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+            }
+            _ => {
+                let now = self.now().0;
+                let (turns, busy) = (now / (2 * TURN_NS), (now % (2 * TURN_NS)).saturating_sub(TURN_NS));
+                Nanos((turns * TURN_NS + busy) * 2)
+            }
         }
     }
 

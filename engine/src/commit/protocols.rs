@@ -52,7 +52,7 @@ pub fn start(parts: &Parts<'_>, workers: Option<Arc<autonomous::Workers>>) -> Ar
         }
         (WriterOptions::Memory { .. }, _) => Arc::new(passive::Passive::new(parts)),
         (WriterOptions::Collector, _) => Arc::new(collector::Collector::new(parts)),
-        (WriterOptions::Leader { delegates_when_crowded: true, .. }, _) => Arc::new(auto::Auto::new(parts)),
+        (WriterOptions::Leader { adapts_to_load: true, .. }, _) => Arc::new(auto::Auto::new(parts)),
         (WriterOptions::Leader { .. } | WriterOptions::Worker(_), _) => Arc::new(group::Group::new(parts)),
     }
 }

@@ -34,8 +34,9 @@ pub enum WriterOptions {
     Committer,
     Leader {
         gather: Gather,
-        /// Where very many wait, they leave writing to the flusher: see `pages::auto`.
-        delegates_when_crowded: bool,
+        /// Where very many threads wait, they leave writing to the flusher; while processors are
+        /// idle, `flush_interval` does not delay a write: see `pages::auto`.
+        adapts_to_load: bool,
     },
     FlusherPerLog,
     Background {
@@ -172,7 +173,7 @@ impl From<Writer> for WriterOptions {
     fn from(writer: Writer) -> WriterOptions {
         match writer {
             Writer::Committer => WriterOptions::Committer,
-            Writer::Leader => WriterOptions::Leader { gather: Gather::NONE, delegates_when_crowded: false },
+            Writer::Leader => WriterOptions::Leader { gather: Gather::NONE, adapts_to_load: false },
             Writer::FlusherPerLog => WriterOptions::FlusherPerLog,
             Writer::Background => WriterOptions::Background { queues_waiters: false },
             Writer::Worker => WriterOptions::Worker(WorkerOptions::DEFAULT),
@@ -239,7 +240,7 @@ impl Axes {
     /// What protocols have in common, except where their pages say otherwise.
     pub const COMMON: Axes = Axes {
         layout: LayoutOptions::One,
-        writer: WriterOptions::Leader { gather: Gather::NONE, delegates_when_crowded: false },
+        writer: WriterOptions::Leader { gather: Gather::NONE, adapts_to_load: false },
         acknowledger: AcknowledgerOptions::Leader,
         dependency: None,
         idle_logs: IdleLogs::Raise,

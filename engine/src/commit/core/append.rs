@@ -337,7 +337,7 @@ impl Appending {
         if unit_reached || unsealed >= half {
             return ready;
         }
-        levels::due(level, ready, log.last_write_began(), &self.waits)
+        levels::due(level, ready, self.writes.schedule.interval_began(log), &self.waits)
     }
 
     /// Queues a transaction without a record.

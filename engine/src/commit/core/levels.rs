@@ -50,7 +50,8 @@ impl Waits {
     }
 }
 
-/// When a record that was ready at `ready` is due, in a log whose last write began at `last_write`.
+/// When a record that was ready at `ready` is due, in a log whose interval between two writes began
+/// at `last_write`.
 ///
 /// The interval does not follow the device: a write costs 15 to 25 us of processor time, whatever
 /// the device takes. Measured with two busy threads, writes every 50 us to a device of 15 us took

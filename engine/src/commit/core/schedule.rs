@@ -7,6 +7,7 @@ use super::acknowledge::GRACE;
 use super::durability::Durability;
 use super::levels::{self, NEVER, NOW, PACE};
 use super::log_writer::LogWriter;
+use super::spare::SpareTime;
 use crate::base::Csn;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::scale::SCALE;
@@ -25,17 +26,33 @@ pub struct Schedule {
     durability: Arc<Durability>,
     /// More waiters of a log than this leave writing to its flusher.
     max_leader_waiters: usize,
+    /// None: an interval passes between two writes of a log, whatever the load.
+    spare_time: Option<SpareTime>,
 }
 
 impl Schedule {
     pub fn new(axes: &Axes, clock: Clock, durability: Arc<Durability>) -> Schedule {
-        let max_leader_waiters = match axes.writer {
-            WriterOptions::Leader { delegates_when_crowded: true, .. } => {
-                LEADER_WAITERS_MAX * thread::processors()
-            }
-            _ => usize::MAX,
-        };
-        Schedule { axes: *axes, clock, durability, max_leader_waiters }
+        let adapts = matches!(axes.writer, WriterOptions::Leader { adapts_to_load: true, .. });
+        let max_leader_waiters = if adapts { LEADER_WAITERS_MAX * thread::processors() } else { usize::MAX };
+        let spare_time = adapts.then(|| SpareTime::new(clock.clone()));
+        Schedule { axes: *axes, clock, durability, max_leader_waiters, spare_time }
+    }
+
+    /// Returns when the interval began that passes between two writes of `log`. Long ago, while
+    /// processors are idle: then nothing waits for it.
+    #[inline]
+    pub fn interval_began(&self, log: &LogWriter) -> Nanos {
+        match &self.spare_time {
+            Some(spare) if spare.is_there() => NOW,
+            _ => log.last_write_began(),
+        }
+    }
+
+    /// A write begins.
+    pub fn write_begins(&self, now: Nanos) {
+        if let Some(spare) = &self.spare_time {
+            spare.look(now);
+        }
     }
 
     /// Returns whether threads that wait for `log` leave writing it to its flusher.
@@ -84,7 +101,7 @@ impl Schedule {
             due = levels::after(due, GRACE);
         }
         if required.is_some_and(|csn| self.durability.watermark.holds_back(log.id, csn)) {
-            due = due.min(levels::after(log.last_write_began(), self.axes.flush_interval.min(PACE)));
+            due = due.min(levels::after(self.interval_began(log), self.axes.flush_interval.min(PACE)));
         }
         due
     }

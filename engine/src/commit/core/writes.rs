@@ -94,6 +94,7 @@ pub struct UnderWay<'a> {
 impl<'a> UnderWay<'a> {
     pub fn begin(writes: &'a Writes, log: &'a LogWriter, now: Nanos) -> UnderWay<'a> {
         log.write_begins(now);
+        writes.schedule.write_begins(now);
         UnderWay { writes, log, begun: now }
     }
 

@@ -1,15 +1,18 @@
 //! `auto`: the default. Group commit that adapts to the number of waiting threads.
 //!
-//! **After**: [`super::group`], with two differences:
+//! **After**: [`super::group`], with three differences:
 //! 1. *k* threads share a log (one log on two cores).
 //! 2. Where more than 4 threads for each processor wait, they leave writing to the flusher. A
 //!    leader has work of its own when its write is done, and gets to the next one late; a thread
 //!    that only writes does not.
+//! 3. While the process leaves half of the processors idle, a record that no thread waits for is
+//!    written at once. An interval between two writes would save processor time that is worth
+//!    nothing then.
 //!
 //! ```text
 //!   few waiters     append | cohort complete? lead: seal  write ==== durable | wake all | committed
 //!   very many       append | wake the flusher, sleep .............................. | committed
-//!   none            append, queue | flusher, an interval after the last write: seal  write ==== | committed
+//!   none            append, queue | flusher, at once or an interval later: seal  write ======== | committed
 //! ```
 //!
 //! With a log in mapped memory `auto` runs `papers::passive` instead.
@@ -28,7 +31,7 @@ use std::time::Duration;
 
 pub const AXES: Axes = Axes {
     layout: LayoutOptions::ThreadsPerLog { threads: THREADS_PER_LOG, in_a_row: false },
-    writer: WriterOptions::Leader { gather: Gather::NONE, delegates_when_crowded: true },
+    writer: WriterOptions::Leader { gather: Gather::NONE, adapts_to_load: true },
     flush_interval: Duration::from_micros(300),
     ..Axes::COMMON
 };

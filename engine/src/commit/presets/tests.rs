@@ -16,8 +16,7 @@ fn settings(preset: Preset) -> Settings {
 fn each_preset_is_the_protocol_of_this_table() {
     const NO_GATHERING: Gather = Gather { window: Duration::ZERO, siblings: 5, most: None };
     let shared = |in_a_row| LayoutOptions::ThreadsPerLog { threads: 2, in_a_row };
-    let leader =
-        |delegates_when_crowded| WriterOptions::Leader { gather: NO_GATHERING, delegates_when_crowded };
+    let leader = |adapts_to_load| WriterOptions::Leader { gather: NO_GATHERING, adapts_to_load };
     let background = |queues_waiters| WriterOptions::Background { queues_waiters };
     let worker = WriterOptions::Worker(WorkerOptions {
         writes_in_flight: 2,
