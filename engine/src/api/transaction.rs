@@ -23,7 +23,7 @@ use std::io::Read;
 #[derive(Debug)]
 #[must_use = "dropping a transaction aborts it: commit it"]
 pub struct Transaction {
-    active: Ours<ActiveTransaction>,
+    active: Ours<Box<ActiveTransaction>>,
     /// A call failed in a way that running the transaction again may cure.
     has_to_retry: Cell<bool>,
     /// A call failed because it waited too long for a row or lock.
@@ -53,7 +53,7 @@ impl Source for Transaction {
 }
 
 impl Transaction {
-    pub(super) fn new(active: ActiveTransaction) -> Transaction {
+    pub(super) fn new(active: Box<ActiveTransaction>) -> Transaction {
         Transaction {
             active: Ours::new(active),
             has_to_retry: Cell::new(false),

@@ -41,7 +41,7 @@ use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
 use crate::sync::epoch::pin;
 use crate::transaction::TableHold;
-use crate::transaction::versions::{Before, VersionHandle};
+use crate::transaction::versions::VersionHandle;
 use crate::tree::image::validate_image_of;
 use crate::tree::overflow::{self, LargeSubtree};
 use crate::tree::{LargeReference, Subtree, Survey, Tree};
@@ -249,9 +249,7 @@ impl Check<'_> {
         while let Some(version) =
             VersionHandle::from_word(stamp).and_then(|handle| versions.read(handle, &guard))
         {
-            if let Before::Reference(reference) = &version.undo.before {
-                values.push(**reference);
-            }
+            values.extend(version.undo.before.reference());
             stamp = version.undo.prior;
         }
     }

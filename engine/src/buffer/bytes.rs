@@ -376,9 +376,15 @@ impl<'a> PageBytesMut<'a> {
         self.put(offset, head, word_of(&from[..head]));
         let (chunks, tail) = from[head..].as_chunks::<WORD>();
         let aligned = &self.page.words[(offset + head) / WORD..];
-        for (chunk, word) in chunks.iter().zip(aligned) {
+        let store = |(chunk, word): (&[u8; WORD], &AtomicU64)| {
             word.store(u64::from_le_bytes(*chunk), Ordering::Relaxed);
+        };
+        // Four at a time: a loop of one word is mostly the loop.
+        let (fours, rest) = chunks.as_chunks::<4>();
+        for (four, words) in fours.iter().zip(aligned.as_chunks::<4>().0) {
+            four.iter().zip(words).for_each(store);
         }
+        rest.iter().zip(aligned.get(4 * fours.len()..).unwrap_or_default()).for_each(store);
         self.put(offset + from.len() - tail.len(), tail.len(), word_of(tail));
         true
     }

@@ -18,6 +18,7 @@
 use super::fork::{Ours, PerProcess};
 use crossbeam_epoch::{Atomic, Collector, LocalHandle, Owned, Shared};
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 
 pub use crossbeam_epoch::Guard;
@@ -92,6 +93,56 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
             // SAFETY: `old` was taken out of the cell by this swap alone, so it is retired once,
             // and new readers can no longer reach it.
             unsafe { guard.defer_destroy(old) };
+        }
+    }
+}
+
+/// As [`EpochCell`], for bytes: their number and they themselves are one piece of memory.
+#[derive(Debug)]
+pub struct EpochBytes {
+    value: Atomic<[MaybeUninit<u8>]>,
+}
+
+impl Default for EpochBytes {
+    fn default() -> Self {
+        EpochBytes { value: Atomic::null() }
+    }
+}
+
+impl EpochBytes {
+    /// The bytes, if there are any. Pairs with the release store of [`EpochBytes::replace`].
+    #[inline]
+    pub fn load<'g>(&'g self, guard: &'g Guard) -> Option<&'g [u8]> {
+        let shared = self.value.load(Ordering::Acquire, guard);
+        // SAFETY: the pointer is null or came from `Owned::init` in `replace`, and lives as long as
+        // in `EpochCell::load`. `replace` had written each byte before its release store.
+        unsafe { shared.as_ref().map(|bytes| bytes.assume_init_ref()) }
+    }
+
+    /// Puts `head` and what follows it in the cell, and retires the old bytes.
+    #[inline]
+    pub fn replace(&self, value: Option<(&[u8], &[u8])>, guard: &Guard) {
+        let new = value.map_or_else(Shared::null, |(head, body)| {
+            let mut owned = Owned::<[MaybeUninit<u8>]>::init(head.len() + body.len());
+            let (to_head, to_body) = owned.split_at_mut(head.len());
+            to_head.write_copy_of_slice(head);
+            to_body.write_copy_of_slice(body);
+            owned.into_shared(guard)
+        });
+        let old = self.value.swap(new, Ordering::AcqRel, guard);
+        if !old.is_null() {
+            // SAFETY: as in `EpochCell::replace`.
+            unsafe { guard.defer_destroy(old) };
+        }
+    }
+}
+
+impl Drop for EpochBytes {
+    fn drop(&mut self) {
+        // SAFETY: as in `EpochCell::drop`.
+        unsafe {
+            let value = std::mem::replace(&mut self.value, Atomic::null());
+            drop(value.try_into_owned());
         }
     }
 }

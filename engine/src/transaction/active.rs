@@ -22,7 +22,7 @@ use super::range::{Observed, RangeCursor};
 use super::snapshot::{OpenValue, Pinned, open_value};
 use super::system::TransactionSystem;
 use super::view::{View, Visibility};
-use super::write_set::WriteSet;
+use super::write_set::Writes;
 use crate::base::clock::Nanos;
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, Result};
@@ -47,7 +47,7 @@ pub struct ActiveTransaction {
     pub(super) options: TransactionOptions,
     pub(super) snapshot: Cell<Csn>,
     pub(super) dependencies: Dependencies,
-    pub(super) writes: Box<WriteSet>,
+    pub(super) writes: Writes,
     pub(super) begun: Nanos,
     /// The part of a long redo that is in the log already.
     pub(super) chunks: Option<Box<Chunks>>,
@@ -66,7 +66,10 @@ impl ActiveTransaction {
     ///
     /// # Errors
     /// `Busy` at the limit of open transactions.
-    pub fn begin(system: &Arc<TransactionSystem>, options: TransactionOptions) -> Result<ActiveTransaction> {
+    pub fn begin(
+        system: &Arc<TransactionSystem>,
+        options: TransactionOptions,
+    ) -> Result<Box<ActiveTransaction>> {
         let begun = system.clock.now();
         let durability = system.commit().waits().effective_level(options.durability);
         let options = TransactionOptions { durability, ..options };
@@ -79,13 +82,13 @@ impl ActiveTransaction {
             Locking::Pessimistic => NO_SNAPSHOT,
         };
         system.in_progress.fetch_add(1, Ordering::Relaxed);
-        Ok(ActiveTransaction {
+        Ok(Box::new(ActiveTransaction {
             own: system.descriptors.stamp(id),
             id,
             options,
             snapshot: Cell::new(snapshot),
             dependencies: Dependencies::new(system),
-            writes: WriteSet::take(),
+            writes: Writes::take(),
             begun,
             chunks: None,
             broken: None,
@@ -93,7 +96,7 @@ impl ActiveTransaction {
             locked_since: Cell::new(None),
             inside: Cell::new(false),
             system: system.clone(),
-        })
+        }))
     }
 
     /// Returns the shared state.
@@ -369,7 +372,7 @@ impl ActiveTransaction {
         }
         self.writes.dead_ranges.get_mut().end(self.own, None);
         self.writes.used.get_mut().drain(..).for_each(TableUse::end);
-        std::mem::take(&mut self.writes).put_back(&self.system);
+        self.writes.clear(&self.system);
         self.system.descriptors.release(self.id);
         self.system.locks.waiters.released(self.id);
         self.system.versions.snapshot_ended(self.snapshot.get());

@@ -74,7 +74,7 @@ impl ActiveTransaction {
     /// # Errors
     /// `OutcomeUnknown` if the device fails after the CSN is drawn. Before: `Poisoned`,
     /// `OutOfSpace`, `OutOfMemory`, `InvalidArgument`, and then the transaction is aborted.
-    pub fn commit(self) -> Result<Csn> {
+    pub fn commit(self: Box<Self>) -> Result<Csn> {
         let _span = tracing::debug_span!("commit", waits = true).entered();
         let system = self.system.clone();
         let commit = system.commit();
@@ -108,7 +108,7 @@ impl ActiveTransaction {
     ///
     /// # Errors
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted.
-    pub fn commit_async(self) -> Result<Submitted> {
+    pub fn commit_async(self: Box<Self>) -> Result<Submitted> {
         let _span = tracing::debug_span!("commit", waits = false).entered();
         if self.options.lock_release == LockRelease::Commit {
             let what = "locks that end when the commit is durable need `commit`, which waits for it";
@@ -138,7 +138,7 @@ impl ActiveTransaction {
     /// # Errors
     /// `Poisoned`, `OutOfSpace`, `OutOfMemory`, `InvalidArgument`: then the transaction is aborted
     /// and nothing was changed.
-    fn precommit(mut self, system: &TransactionSystem, waits: bool) -> Result<Precommitted> {
+    fn precommit(mut self: Box<Self>, system: &TransactionSystem, waits: bool) -> Result<Precommitted> {
         if self.inside.get() {
             drop(self);
             return Err(system

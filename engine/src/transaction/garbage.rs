@@ -449,9 +449,9 @@ fn prune_below(
         // A lock changed nothing: the value before the lock is already this version's before-image.
         debug_assert!(older < csn, "a chain of versions falls");
         debug_assert!(prior.word() != handle.word(), "a version is not its own predecessor");
-        let before = match &predecessor.undo.before {
-            Before::Unchanged => version.undo.before.clone(),
-            other => other.clone(),
+        let before = match predecessor.undo.before {
+            Before::Unchanged => version.undo.before,
+            other => other,
         };
         let undo = Undo { prior: predecessor.undo.prior, before };
         versions.replace_undo(handle, undo, guard);

@@ -141,7 +141,7 @@ impl ActiveTransaction {
         if newest && planted::is(Bug::AbortLeavesRow) && change.key.0 == 0 {
             leaf.set_stamp(version.undo.prior);
         } else if newest {
-            put_back(&mut leaf, version.undo);
+            put_back(&mut leaf, &version.undo);
             // The collector may have skipped a deleted row meanwhile, and does not return to the
             // row.
             let is_over = |entry: EntryMeta| entry.tombstone && versions.is_settled(entry.stamp);
@@ -178,7 +178,7 @@ impl ActiveTransaction {
     ///
     /// # Errors
     /// `Poisoned` if that can no longer become durable.
-    pub fn abort_acknowledging(self) -> Result<()> {
+    pub fn abort_acknowledging(self: Box<Self>) -> Result<()> {
         let (system, pending) = (self.system.clone(), self.pending(true));
         drop(self);
         let commit = system.commit();
@@ -225,7 +225,7 @@ impl ActiveTransaction {
 
 /// Restores an entry to its state before its newest change. Needs no room: entries keep theirs
 /// until they are settled.
-pub(super) fn put_back(leaf: &mut LeafWrite<'_>, undo: &Undo) {
+pub(super) fn put_back(leaf: &mut LeafWrite<'_>, undo: &Undo<'_>) {
     match &undo.before {
         Before::Absent => leaf.remove(),
         Before::Tombstone => leaf.put(undo.prior, true, &[]),

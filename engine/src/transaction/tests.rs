@@ -64,7 +64,7 @@ fn system_on(storage: Arc<dyn Storage>, settings: &Settings) -> (Arc<Transaction
     (system, table)
 }
 
-fn begin(system: &Arc<TransactionSystem>) -> ActiveTransaction {
+fn begin(system: &Arc<TransactionSystem>) -> Box<ActiveTransaction> {
     ActiveTransaction::begin(system, TransactionOptions::new()).expect("free")
 }
 

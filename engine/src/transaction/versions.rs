@@ -32,8 +32,8 @@ use super::descriptor::Stamp;
 use crate::base::{Account, Charge, Csn, Error, ErrorKind, PooledCharge, Result, allocation_failure};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use crate::sync::epoch::{EpochCell, Guard};
-use crate::tree::LargeReference;
+use crate::sync::epoch::{EpochBytes, Guard};
+use crate::tree::{LargeReference, REFERENCE_BYTES};
 use std::sync::{Arc, OnceLock};
 
 const CHUNK: usize = 1 << 12;
@@ -78,47 +78,97 @@ impl VersionHandle {
 }
 
 /// What an entry was before a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Before {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Before<'a> {
     /// There was no entry.
     Absent,
     /// A deleted entry, whose deletion may still be a dependency.
     Tombstone,
     /// A value in the entry.
-    Value(Box<[u8]>),
+    Value(&'a [u8]),
     /// A large value. Its pages are freed by the garbage collector, or stay with the entry if the
     /// change is taken back.
-    Reference(Box<LargeReference>),
+    Reference(LargeReference),
     /// The same as after: the row was only locked.
     Unchanged,
 }
 
-impl Before {
+impl Before<'_> {
     /// Returns the reference to a large value.
-    pub(super) fn reference(&self) -> Option<LargeReference> {
-        if let Before::Reference(reference) = self { Some(**reference) } else { None }
+    #[must_use]
+    pub fn reference(&self) -> Option<LargeReference> {
+        if let Before::Reference(reference) = self { Some(*reference) } else { None }
     }
 }
 
 /// The before-image of one change.
-#[derive(Clone, Debug)]
-pub struct Undo {
+#[derive(Clone, Copy, Debug)]
+pub struct Undo<'a> {
     /// The entry's stamp word before.
     pub prior: u64,
     /// The entry's content before.
-    pub before: Before,
+    pub before: Before<'a>,
 }
 
-impl Undo {
+/// Bytes of an undo in memory before those of a value: the prior word, and the kind of content.
+const HEAD_BYTES: usize = 9;
+
+const ABSENT: u8 = 0;
+const TOMBSTONE: u8 = 1;
+const VALUE: u8 = 2;
+const REFERENCE: u8 = 3;
+const UNCHANGED: u8 = 4;
+
+impl<'a> Undo<'a> {
+    /// Calls `f` with the undo as it is in memory: its head, and what follows that.
+    #[inline]
+    fn with_bytes(&self, f: impl FnOnce(&[u8], &[u8])) {
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(&self.prior.to_le_bytes());
+        let reference;
+        let (kind, value): (u8, &[u8]) = match &self.before {
+            Before::Absent => (ABSENT, &[]),
+            Before::Tombstone => (TOMBSTONE, &[]),
+            Before::Value(value) => (VALUE, value),
+            Before::Reference(large) => {
+                reference = large.encode();
+                (REFERENCE, &reference)
+            }
+            Before::Unchanged => (UNCHANGED, &[]),
+        };
+        head[8] = kind;
+        f(&head, value);
+    }
+
+    /// Returns the undo with these bytes, which [`Undo::with_bytes`] made.
+    #[inline]
+    fn of_bytes(bytes: &'a [u8]) -> Undo<'a> {
+        let (head, value) = bytes.split_first_chunk::<HEAD_BYTES>().expect("an undo has a head");
+        let (prior, kind) = head.split_first_chunk().expect("a head begins with a word");
+        let before = match kind[0] {
+            ABSENT => Before::Absent,
+            TOMBSTONE => Before::Tombstone,
+            VALUE => Before::Value(value),
+            UNCHANGED => Before::Unchanged,
+            _ => Before::Reference(LargeReference::decode(value).expect("it was encoded here")),
+        };
+        Undo { prior: u64::from_le_bytes(*prior), before }
+    }
+
     /// Returns the bytes that this before-image and its slot count against the version budget.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let image = match &self.before {
-            Before::Value(value) => value.len() + ALLOCATION_BYTES,
-            Before::Reference(_) => size_of::<LargeReference>() + ALLOCATION_BYTES,
+        let value = match &self.before {
+            Before::Value(value) => value.len(),
+            Before::Reference(_) => REFERENCE_BYTES,
             Before::Absent | Before::Tombstone | Before::Unchanged => 0,
         };
-        (LEAST_BYTES + image) as u64
+        Undo::bytes_of(HEAD_BYTES + value)
+    }
+
+    /// Returns what an undo of `len` bytes in memory counts against the version budget.
+    fn bytes_of(len: usize) -> u64 {
+        (LEAST_BYTES + len) as u64
     }
 }
 
@@ -127,19 +177,16 @@ pub(super) const ALLOCATION_BYTES: usize = 24;
 /// Bytes of a version's places in lists that grow by doubling: of its transaction, of the garbage,
 /// of the free slots.
 const LISTED_BYTES: usize = 2 * (size_of::<(Csn, VersionHandle)>() + size_of::<u32>());
-/// Bytes of the smallest version.
-const LEAST_BYTES: usize = size_of::<Slot>() + size_of::<Undo>() + ALLOCATION_BYTES + LISTED_BYTES;
+/// Bytes of a version besides those of its undo: the number of these is in memory, too.
+const LEAST_BYTES: usize = size_of::<Slot>() + size_of::<usize>() + ALLOCATION_BYTES + LISTED_BYTES;
 /// Bytes of a free slot, its place in the free list included.
 const FREE_SLOT_BYTES: usize = size_of::<Slot>() + 2 * size_of::<u32>();
-
-/// There is one for each change that a snapshot may look behind.
-const _: () = assert!(std::mem::size_of::<Undo>() <= 32);
 
 #[derive(Debug, Default)]
 struct Slot {
     generation: AtomicU64,
     stamp: AtomicU64,
-    undo: EpochCell<Undo>,
+    undo: EpochBytes,
 }
 
 /// A version as a reader sees it.
@@ -148,7 +195,7 @@ pub struct Version<'g> {
     /// The writer of the newer value.
     pub stamp: Stamp,
     /// The entry before.
-    pub undo: &'g Undo,
+    pub undo: Undo<'g>,
 }
 
 /// All version slots of a database.
@@ -214,7 +261,7 @@ impl Versions {
     /// # Errors
     /// `OutOfMemory` at the version budget: long snapshots or large transactions hold too many
     /// versions.
-    pub fn create(&self, shard: usize, stamp: Stamp, undo: Undo, guard: &Guard) -> Result<VersionHandle> {
+    pub fn create(&self, shard: usize, stamp: Stamp, undo: Undo<'_>, guard: &Guard) -> Result<VersionHandle> {
         let size = undo.bytes();
         if self.bytes.load(Ordering::Relaxed) + size > self.bytes_max || allocation_failure::is_injected() {
             return Err(Error::new(
@@ -230,7 +277,7 @@ impl Versions {
         // Release: a reader that takes this stamp for that of the slot's previous version sees the
         // new generation.
         slot.stamp.store(stamp.0, Ordering::Release);
-        slot.undo.replace(Some(undo), guard);
+        undo.with_bytes(|head, value| slot.undo.replace(Some((head, value)), guard));
         // The handle becomes reachable through a page latch, which orders these stores before any
         // reader's loads.
         Ok(VersionHandle::new(index, slot.generation.load(Ordering::Relaxed)))
@@ -282,7 +329,7 @@ impl Versions {
         if slot.generation.load(Ordering::Relaxed) & GENERATION_MASK != handle.generation() {
             return None;
         }
-        undo.map(|undo| Version { stamp: Stamp(stamp), undo })
+        undo.map(|bytes| Version { stamp: Stamp(stamp), undo: Undo::of_bytes(bytes) })
     }
 
     /// Returns whether every snapshot sees the value with this stamp word.
@@ -313,14 +360,14 @@ impl Versions {
 
     /// Replaces the before-image of a live version (pruning). Only the collector, which alone gives
     /// slots back, calls this.
-    pub fn replace_undo(self: &Arc<Self>, handle: VersionHandle, undo: Undo, guard: &Guard) {
+    pub fn replace_undo(self: &Arc<Self>, handle: VersionHandle, undo: Undo<'_>, guard: &Guard) {
         let slot = self.slot(handle.index());
         debug_assert!(!self.is_settled(handle.word()), "only a version that exists gets another undo");
         debug_assert!(undo.prior != handle.word(), "a version is not its own predecessor");
         debug_assert!(slot.undo.load(guard).is_some(), "an undo replaces another");
-        let old = slot.undo.load(guard).map_or(0, Undo::bytes);
+        let old = slot.undo.load(guard).map_or(0, |bytes| Undo::bytes_of(bytes.len()));
         self.add_bytes(undo.bytes());
-        slot.undo.replace(Some(undo), guard);
+        undo.with_bytes(|head, value| slot.undo.replace(Some((head, value)), guard));
         self.defer_free(old, guard);
     }
 
@@ -348,7 +395,7 @@ impl Versions {
         }
         let next = generation + 1;
         slot.generation.compare_exchange(generation, next, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-        let bytes = slot.undo.load(guard).map_or(0, Undo::bytes);
+        let bytes = slot.undo.load(guard).map_or(0, |bytes| Undo::bytes_of(bytes.len()));
         slot.undo.replace(None, guard);
         Some(bytes)
     }

@@ -106,7 +106,7 @@ impl View {
                     };
                 }
                 (Visibility::TooNew(_) | Visibility::InProgress(_) | Visibility::Orphaned, Some(version)) => {
-                    if !step_back(version.undo, &mut held, value) {
+                    if !step_back(&version.undo, &mut held, value) {
                         return Outcome::Absent(Csn::ZERO);
                     }
                     word = version.undo.prior;
@@ -118,7 +118,7 @@ impl View {
 }
 
 /// Applies a before-image. Returns false if there was no entry before.
-fn step_back(undo: &Undo, held: &mut Held, value: &mut Vec<u8>) -> bool {
+fn step_back(undo: &Undo<'_>, held: &mut Held, value: &mut Vec<u8>) -> bool {
     match &undo.before {
         Before::Absent => return false,
         Before::Tombstone => {

@@ -294,10 +294,14 @@ impl ActiveTransaction {
         {
             return Ok(Attempt::Done(existed));
         }
-        let before = before_image(leaf, intent, entry.tombstone, &mut self.writes.value)?;
-        let replaced = before.reference();
         let change = self.writes.changes.len();
-        self.apply(table, leaf, key, intent, Undo { prior: entry.stamp, before }, guard)?;
+        let mut buffer = std::mem::take(&mut self.writes.value);
+        let applied = before_image(leaf, intent, entry.tombstone, &mut buffer).and_then(|before| {
+            let undo = Undo { prior: entry.stamp, before };
+            self.apply(table, leaf, key, intent, undo, guard).map(|()| before.reference())
+        });
+        self.writes.value = buffer;
+        let replaced = applied?;
         self.writes.replaced.extend(replaced.map(|reference| {
             // A lock did not create the value.
             let is_lock = version.is_some_and(|version| matches!(version.undo.before, Before::Unchanged));
@@ -334,7 +338,7 @@ impl ActiveTransaction {
         guard: &Guard,
     ) {
         if let (Some(handle), Some(version)) = (VersionHandle::from_word(stamp), version) {
-            put_back(leaf, version.undo);
+            put_back(leaf, &version.undo);
             self.system.versions.slots.abort(Descriptors::slot(self.id), handle, guard);
         }
     }
@@ -346,15 +350,10 @@ impl ActiveTransaction {
         leaf: &mut LeafWrite<'_>,
         key: &[u8],
         intent: Intent<'_>,
-        undo: Undo,
+        undo: Undo<'_>,
         guard: &Guard,
     ) -> Result<()> {
         let place = place_of_key(self.writes.keys.len(), key.len())?;
-        let old_value = match &undo.before {
-            Before::Value(_) => Some(std::mem::take(&mut self.writes.value)),
-            _ => None,
-        };
-        let absent = matches!(undo.before, Before::Absent);
         let shard = Descriptors::slot(self.id);
         let version = self.system.versions.slots.create(shard, self.own, undo, guard)?;
         // Another transaction of the same thread that wants the row would wait for itself.
@@ -362,13 +361,16 @@ impl ActiveTransaction {
         self.dependencies.changed_leaf(&self.system, leaf.page_id());
         let word = version.word();
         self.writes.redo_of_leaf(&self.system, leaf.page_id());
-        let old = old_value.as_deref().filter(|_| self.system.logs_patches());
+        let old = match undo.before {
+            Before::Value(value) if self.system.logs_patches() => Some(value),
+            _ => None,
+        };
         note_redo(&mut self.writes.redo, table.id, key, intent, old);
         match intent {
             Intent::Put(value) => leaf.put(word, false, value),
             Intent::PutLarge(reference) => leaf.put_reference(word, reference),
             Intent::Delete => leaf.put(word, true, &[]),
-            Intent::Lock if absent => leaf.put(word, true, &[]),
+            Intent::Lock if undo.before == Before::Absent => leaf.put(word, true, &[]),
             Intent::Lock => leaf.set_stamp(word),
         }
         // True for the entry of a deleted key, whichever transaction deleted it.
@@ -376,17 +378,9 @@ impl ActiveTransaction {
             || matches!(intent, Intent::Lock) && leaf.entry().is_some_and(|entry| entry.tombstone);
         self.note_lock();
         self.writes.keys.extend_from_slice(key);
-        self.writes.changes.push(Change {
-            table: self.writes.table,
-            key: place,
-            version,
-            deleted,
-            lock: matches!(intent, Intent::Lock),
-        });
+        let (table, lock) = (self.writes.table, matches!(intent, Intent::Lock));
+        self.writes.changes.push(Change { table, key: place, version, deleted, lock });
         self.writes.count_deletion(&self.system, key.len(), false, deleted);
-        if let Some(buffer) = old_value {
-            self.writes.value = buffer;
-        }
         Ok(())
     }
 
@@ -405,14 +399,14 @@ impl ActiveTransaction {
         }
         let large = leaf.reference()?;
         let handle = VersionHandle::from_word(word);
-        let first = self.writes.savepoint_changes;
-        let changes = &mut self.writes.changes;
+        let writes = &mut *self.writes;
+        let (first, changes) = (writes.savepoint_changes, &mut writes.changes);
         let recent = first.max(changes.len().saturating_sub(RECENT_CHANGES));
         let found = changes[recent..].iter_mut().rev().find(|c| Some(c.version) == handle && !c.lock);
         let Some(change) = found else { return Ok(false) };
         let deletes = matches!(intent, Intent::Delete);
         let deleted = std::mem::replace(&mut change.deleted, deletes);
-        let table = self.writes.tables[change.table as usize].clone();
+        let table = writes.tables[change.table as usize].clone();
         let page = leaf.page_id();
         let mut old_value = std::mem::take(&mut self.writes.value);
         let old = leaf.entry().is_some_and(|entry| entry.held() == Held::Value).then(|| {
@@ -439,21 +433,21 @@ impl ActiveTransaction {
     }
 }
 
-/// Returns what the entry holds before the change; of a value a copy is in `buffer`, too.
-fn before_image(
+/// Returns what the entry holds before the change. A value is copied to `buffer`.
+fn before_image<'b>(
     leaf: &LeafWrite<'_>,
     intent: Intent<'_>,
     tombstone: bool,
-    buffer: &mut Vec<u8>,
-) -> Result<Before> {
+    buffer: &'b mut Vec<u8>,
+) -> Result<Before<'b>> {
     Ok(match intent {
         Intent::Lock => Before::Unchanged,
         _ if tombstone => Before::Tombstone,
         _ => match leaf.reference()? {
-            Some(reference) => Before::Reference(Box::new(reference)),
+            Some(reference) => Before::Reference(reference),
             None => {
                 leaf.copy_value(buffer);
-                Before::Value(buffer.as_slice().into())
+                Before::Value(buffer)
             }
         },
     })

@@ -21,7 +21,8 @@ use super::versions::VersionHandle;
 use crate::base::{Csn, LogId, PageId, Result, TableId};
 use crate::log::RedoBuffer;
 use crate::tree::{LargeReference, LeafHint};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// One change, for taking it back and for stamping.
@@ -70,6 +71,9 @@ impl OwnedRanges {
 
     /// Gives the ranges to everyone, or drops them: see `DeadRanges::end_owner`.
     pub(super) fn end(&mut self, owner: Stamp, csn: Option<Csn>) {
+        if self.tables.is_empty() {
+            return; // an empty drain costs as much as one of a table
+        }
         self.tables.drain(..).for_each(|table| table.dead_ranges.end_owner(owner, csn));
     }
 }
@@ -114,18 +118,60 @@ pub(super) struct WriteSet {
     charge: Option<ShareCharge>,
 }
 
+/// The write set of a transaction. Its buffers pass to the next transaction of the thread that
+/// drops it, if they were cleared.
+#[derive(Debug)]
+pub(super) struct Writes {
+    /// None only while this is dropped.
+    set: Option<Box<WriteSet>>,
+    /// Nothing of the transaction is in the buffers, and they are not large.
+    is_clear: bool,
+}
+
+impl Writes {
+    pub(super) fn take() -> Writes {
+        let unused = UNUSED.try_with(Cell::take).ok().flatten();
+        Writes { set: Some(unused.unwrap_or_default()), is_clear: false }
+    }
+
+    /// Ends the use of the buffers.
+    pub(super) fn clear(&mut self, system: &TransactionSystem) {
+        self.is_clear = WriteSet::clear(self, system);
+    }
+}
+
+impl Deref for Writes {
+    type Target = WriteSet;
+
+    #[inline]
+    fn deref(&self) -> &WriteSet {
+        self.set.as_deref().expect("it is not dropped")
+    }
+}
+
+impl DerefMut for Writes {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut WriteSet {
+        self.set.as_deref_mut().expect("it is not dropped")
+    }
+}
+
+impl Drop for Writes {
+    fn drop(&mut self) {
+        if self.is_clear {
+            let _ = UNUSED.try_with(|unused| unused.set(self.set.take()));
+        }
+    }
+}
+
 thread_local! {
-    static UNUSED: RefCell<Option<Box<WriteSet>>> = const { RefCell::new(None) };
+    static UNUSED: Cell<Option<Box<WriteSet>>> = const { Cell::new(None) };
 }
 
 /// Buffers above this are not kept for the next transaction, and are charged, in steps of as much.
 const KEEP_BYTES: usize = 64 << 10;
 
 impl WriteSet {
-    pub(super) fn take() -> Box<WriteSet> {
-        UNUSED.try_with(|cell| cell.borrow_mut().take()).ok().flatten().unwrap_or_default()
-    }
-
     /// Returns the bytes allocated besides the redo.
     fn list_bytes(&self) -> usize {
         let values =
@@ -134,14 +180,14 @@ impl WriteSet {
         self.keys.capacity() + self.changes.capacity() * size_of::<Change>() + values + savepoints
     }
 
-    /// Keeps the buffers for the next transaction of the thread, unless they are large.
-    pub(super) fn put_back(mut self: Box<Self>, system: &TransactionSystem) {
+    /// Empties the buffers, unless they are too large to be kept: then returns false.
+    fn clear(&mut self, system: &TransactionSystem) -> bool {
         if self.deletions > 0 {
             system.versions.slots.subtract_bytes(std::mem::take(&mut self.deletions));
         }
         self.charge = None;
         if self.redo.capacity() > KEEP_BYTES || self.list_bytes() > KEEP_BYTES {
-            return;
+            return false;
         }
         self.redo.clear();
         self.changes.clear();
@@ -152,7 +198,7 @@ impl WriteSet {
         self.reads.get_mut().clear();
         self.savepoints.clear();
         (self.last_savepoint, self.savepoint_changes) = (0, 0);
-        let _ = UNUSED.try_with(|cell| *cell.borrow_mut() = Some(self));
+        true
     }
 
     /// Counts the changes at the uses of their tables, before the transaction ends.

@@ -21,7 +21,7 @@ fn a_pruned_version_takes_over_nothing() {
     let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
     let (descriptors, garbage) = (Descriptors::default(), Garbage::default());
     let chain = |csn, prior, before: &[u8], shard| {
-        let undo = Undo { prior, before: Before::Value(before.into()) };
+        let undo = Undo { prior, before: Before::Value(before) };
         let handle = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
         garbage.push(shard, Csn(csn), std::iter::once(handle), std::iter::empty());
         handle.word()
@@ -93,7 +93,7 @@ fn awaited_memory_is_pruned_after_a_pruning_that_judged_little() {
     let mut change = |most: u64| {
         for _ in 0..most {
             csn += 1;
-            let undo = Undo { prior, before: Before::Value([0; 100].into()) };
+            let undo = Undo { prior, before: Before::Value(&[0; 100]) };
             let Ok(version) = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()) else { break };
             garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty());
             prior = version.word();
@@ -148,7 +148,7 @@ fn commit_change(
     (garbage, shard): (&Garbage, usize),
     versions: &Versions,
     csn: u64,
-    undo: Undo,
+    undo: Undo<'_>,
     (table, deleted): (&Arc<TableState>, Option<&[u8]>),
 ) -> u64 {
     let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
@@ -172,7 +172,7 @@ fn pruned_deletions_do_not_wait_for_one_that_a_snapshot_sees() {
     let change = |csn, prior, before, deleted: Option<&[u8]>| {
         commit_change((&garbage, 0), &versions, csn, Undo { prior, before }, (&table, deleted))
     };
-    let value = || Before::Value([0; 8].into());
+    let value = || Before::Value(&[0; 8]);
     change(2, 0, value(), Some(b"seen"));
     let (mut prior, mut before, mut most) = (0, Before::Absent, 0);
     for csn in (3..200_000).step_by(2) {
@@ -207,7 +207,7 @@ fn before_images_copied_by_pruning_are_charged() {
     descriptors.pin(snapshot, || Csn(1));
     let mut prior = 0;
     for csn in 2..5000 {
-        let undo = Undo { prior, before: Before::Value([0; 400].into()) };
+        let undo = Undo { prior, before: Before::Value(&[0; 400]) };
         let version = versions.create(0, Stamp::committed(Csn(csn)), undo, &pin()).expect("room");
         garbage.push(0, Csn(csn), std::iter::once(version), std::iter::empty());
         prior = version.word();
@@ -238,8 +238,8 @@ fn deletions_pruned_from_another_shard_are_purged() {
         garbage.collect_all(&versions, &horizon, Pruning::Now, &|| false);
         garbage.shards[0].lock().deletes.len()
     };
-    change(0, 2, 0, Before::Value([0; 8].into()), Some(b"seen"));
-    let deleted = change(0, 3, 0, Before::Value([0; 8].into()), Some(b"key"));
+    change(0, 2, 0, Before::Value(&[0; 8]), Some(b"seen"));
+    let deleted = change(0, 3, 0, Before::Value(&[0; 8]), Some(b"key"));
     assert_eq!(collect(3), 2);
     change(1, 4, deleted, Before::Tombstone, None);
     // The first may have come to the deletion before its version was pruned.

@@ -1,10 +1,36 @@
 //! Tests of the table of version slots.
 
 use super::*;
+use crate::base::PageId;
 use crate::sync::epoch::pin;
 
-fn undo(bytes: &[u8]) -> Undo {
-    Undo { prior: 0, before: Before::Value(bytes.into()) }
+fn undo(bytes: &[u8]) -> Undo<'_> {
+    Undo { prior: 0, before: Before::Value(bytes) }
+}
+
+#[test]
+fn every_undo_reads_as_it_was_written() {
+    let versions = Arc::new(Versions::new(1 << 20, &Arc::default()));
+    let guard = pin();
+    let large = LargeReference { root: PageId(7), len: 1 << 29, crc: 0xdead_beef };
+    let contents = [
+        Before::Absent,
+        Before::Tombstone,
+        Before::Unchanged,
+        Before::Value(b""),
+        Before::Value(&[3; 4000]),
+        Before::Reference(large),
+    ];
+    for before in contents {
+        let undo = Undo { prior: u64::MAX - 5, before };
+        let used = versions.bytes().0;
+        let handle = versions.create(0, Stamp::committed(Csn(5)), undo, &guard).expect("room");
+        let read = versions.read(handle, &guard).expect("live").undo;
+        assert_eq!((read.prior, read.before), (undo.prior, before));
+        assert_eq!(versions.bytes().0, used + undo.bytes());
+        versions.give_back(0, &[handle], &guard);
+        assert_eq!(versions.bytes().0, used, "as many bytes are given back as were taken: {before:?}");
+    }
 }
 
 #[test]
