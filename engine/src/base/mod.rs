@@ -4,6 +4,7 @@
 //! account. Imports no other layer, so every layer may import it.
 
 pub mod checksum;
+pub mod common;
 pub mod encoding;
 pub mod ids;
 pub mod error;

@@ -175,7 +175,8 @@ impl ActiveTransaction {
     #[inline]
     pub(super) fn get_seen(&self, table: &Arc<TableState>, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let (found, csn, leaf) = self.system.read(&table.tree, key, self.view(), value)?;
-        self.dependencies.observe_leaf(&self.system, leaf);
+        self.writes.set_hint(&self.system, table.id, leaf.into());
+        self.dependencies.observe_leaf(&self.system, leaf.page);
         self.depend_on(csn);
         Ok(found)
     }

@@ -298,7 +298,7 @@ impl TransactionSystem {
         key: &[u8],
         view: View,
         value: &mut Vec<u8>,
-    ) -> Result<(bool, Csn, PageId)> {
+    ) -> Result<(bool, Csn, ReadLeaf)> {
         let (held, csn, leaf) = self.read_entry(tree, key, view, value)?;
         self.load_large(held, value)?;
         Ok((held != Held::Nothing, csn, leaf))
@@ -323,10 +323,10 @@ impl TransactionSystem {
         key: &[u8],
         view: View,
         value: &mut Vec<u8>,
-    ) -> Result<(Held, Csn, PageId)> {
+    ) -> Result<(Held, Csn, ReadLeaf)> {
         loop {
             let guard = pin();
-            let (ReadLeaf { page: leaf, .. }, entry) = tree.lookup_in_leaf(key, value)?;
+            let (leaf, entry) = tree.lookup_in_leaf(key, value)?;
             let Some(entry) = entry else {
                 return Ok((Held::Nothing, Csn::ZERO, leaf));
             };

@@ -19,6 +19,7 @@ use super::system::TransactionSystem;
 use super::versions::{Before, Undo, Version, VersionHandle};
 use super::view::{View, Visibility};
 use super::write_set::{Change, Replaced};
+use crate::base::common::{common_prefix, common_suffix};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result, TableId};
 use crate::log::RedoBuffer;
@@ -206,13 +207,13 @@ impl ActiveTransaction {
         let mut waits = Waits::default();
         loop {
             let guard = pin();
-            let mut hint = self.writes.take_hint(&self.system, table.id);
+            let mut hint = self.writes.hint(&self.system, table.id);
             let attempt = {
                 let leaf = table.tree.write(key, room, &mut hint);
                 leaf.and_then(|leaf| leaf.reserve().map(|()| leaf))
                     .map(|mut leaf| self.attempt(table, &mut leaf, key, intent, &guard, request))
             };
-            self.writes.put_hint(&self.system, table.id, hint);
+            self.writes.set_hint(&self.system, table.id, hint);
             match attempt {
                 Ok(Ok(Attempt::Done(existed))) => return Ok(existed),
                 Ok(Ok(Attempt::Retry)) => self.system.committed.check_whole()?,
@@ -489,10 +490,8 @@ const PATCH_OVERHEAD_BYTES: usize = 3;
 
 /// Returns the smallest range in which two slices of one length differ; empty if they are equal.
 fn changed_range(old: &[u8], new: &[u8]) -> (usize, usize) {
-    let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let same_end =
-        old[start..].iter().rev().zip(new[start..].iter().rev()).take_while(|(a, b)| a == b).count();
-    (start, new.len() - same_end)
+    let start = common_prefix(old, new);
+    (start, new.len() - common_suffix(&old[start..], &new[start..]))
 }
 
 #[cfg(test)]

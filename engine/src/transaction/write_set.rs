@@ -104,10 +104,10 @@ pub(super) struct WriteSet {
     pub(super) dead_ranges: RefCell<OwnedRanges>,
     /// Bytes that the deletions count as versions ([`Delete::bytes_for`]).
     deletions: u64,
-    /// The leaf of the last write, and the number of its system and of its table. These numbers are
-    /// never reused, in contrast to page ids: another database uses the same ones, and a new table
-    /// may get the root of a dropped one.
-    hint: ((u64, TableId), LeafHint),
+    /// The leaf of the last write or read of a row, of some tables, and the numbers of its system
+    /// and of its table. These numbers are never reused, in contrast to page ids: another database
+    /// uses the same ones, and a new table may get the root of a dropped one.
+    hints: [Cell<((u64, TableId), LeafHint)>; HINTS],
     /// The savepoints that can be rolled back to, oldest first.
     pub(super) savepoints: Vec<u64>,
     /// Serial of the newest savepoint.
@@ -167,6 +167,9 @@ impl Drop for Writes {
 thread_local! {
     static UNUSED: Cell<Option<Box<WriteSet>>> = const { Cell::new(None) };
 }
+
+/// Tables of which the leaf of the last write or read is remembered.
+const HINTS: usize = 16;
 
 /// Buffers above this are not kept for the next transaction, and are charged, in steps of as much.
 const KEEP_BYTES: usize = 64 << 10;
@@ -241,17 +244,16 @@ impl WriteSet {
         of_pages.unwrap_or_else(|| system.log_of_thread())
     }
 
-    /// Takes the hint to the leaf of the last write in `table`.
-    pub(super) fn take_hint(&mut self, system: &TransactionSystem, table: TableId) -> LeafHint {
-        if self.hint.0 == (system.number, table) {
-            std::mem::take(&mut self.hint.1)
-        } else {
-            LeafHint::default()
-        }
+    /// Returns the hint to the leaf of the last write or read of a row in `table`.
+    #[inline]
+    pub(super) fn hint(&self, system: &TransactionSystem, table: TableId) -> LeafHint {
+        let (of, hint) = self.hints[table.0 as usize % HINTS].get();
+        if of == (system.number, table) { hint } else { LeafHint::default() }
     }
 
-    pub(super) fn put_hint(&mut self, system: &TransactionSystem, table: TableId, hint: LeafHint) {
-        self.hint = ((system.number, table), hint);
+    #[inline]
+    pub(super) fn set_hint(&self, system: &TransactionSystem, table: TableId, hint: LeafHint) {
+        self.hints[table.0 as usize % HINTS].set(((system.number, table), hint));
     }
 
     /// Makes `table` the one whose row is changed next. Returns whether it is new to the

@@ -4,11 +4,12 @@
 //! comes to.
 
 use super::node::{
-    Held, INNER_ENTRY_HEADER, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD, common_prefix, inner_entry_bytes,
+    Held, INNER_ENTRY_HEADER, LEAF_ENTRY_HEADER, Node, SLOTS_OFFSET, WORD, inner_entry_bytes,
     max_entry_bytes, max_key_bytes,
 };
 use super::overflow::{self, LargeReference, REFERENCE_BYTES};
 use crate::base::Result;
+use crate::base::common::common_prefix;
 use crate::buffer::PageBytes;
 
 /// Returns the large values that the entries of a leaf refer to; none for an inner node.

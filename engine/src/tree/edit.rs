@@ -9,9 +9,10 @@
 use super::node::{
     BOOKS_WORD, COMMON_LEN_MAX, EntryMeta, FENCES_WORD, FIRST_CHILD_WORD, HEAD_BYTES, HEADER_WORD,
     INNER_ENTRY_HEADER, KIND_INNER, KIND_LEAF, KIND_MASK, LEAF_ENTRY_HEADER, LeafEntry, Node, SLOTS_OFFSET,
-    SLOTS_WORD, Slot, WORD, common_prefix, inner_entry_bytes, leaf_entry_bytes, leaf_entry_word,
+    SLOTS_WORD, Slot, WORD, inner_entry_bytes, leaf_entry_bytes, leaf_entry_word,
 };
 use crate::base::PageId;
+use crate::base::common::common_prefix;
 use crate::buffer::{PageBytes, PageBytesMut, ScratchPage};
 
 /// Returns whether a stamp is settled; never called with 0.

@@ -37,6 +37,7 @@
 //! neither panics nor loops.
 
 use crate::base::PageId;
+use crate::base::common::common_prefix;
 use crate::buffer::{PAGE_HEADER_BYTES, PageBytes};
 use std::cmp::Ordering;
 
@@ -99,11 +100,6 @@ pub(super) fn head_of(rest: &[u8]) -> u32 {
         [a] => u32::from_be_bytes([a, 0, 0, 0]),
         [] => 0,
     }
-}
-
-/// Returns how many bytes `a` and `b` have in common at their beginning.
-pub(super) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 /// The properties of an entry besides its key and value.
@@ -379,7 +375,7 @@ impl<'a> Node<'a> {
         if slot.suffix_len() <= end || suffix.len() <= end {
             return slot.suffix_len().cmp(&suffix.len());
         }
-        self.page.compare(self.suffix_offset(slot), slot.suffix_len(), suffix)
+        self.page.compare(self.suffix_offset(slot) + end, slot.suffix_len() - end, &suffix[end..])
     }
 
     /// Returns whether an entry with `suffix` before slot `index` keeps the slots sorted.

@@ -8,8 +8,9 @@
 use super::descent::Target;
 use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, rebuilt_slot_bytes, snapshot};
 use super::handle::Tree;
-use super::node::{Node, WORD, common_prefix, inner_entry_bytes};
+use super::node::{Node, WORD, inner_entry_bytes};
 use crate::base::PageId;
+use crate::base::common::common_prefix;
 use crate::base::planted::{self, Bug};
 use crate::buffer::{ExclusiveGuard, Interrupt};
 

@@ -3,18 +3,26 @@
 use super::descent::Target;
 use super::edit::{Fences, NodeMut, rebuilt_bytes};
 use super::handle::Tree;
+use super::lookup::ReadLeaf;
 use super::node::{EntryMeta, Node, WORD, leaf_entry_bytes, max_entry_bytes, max_key_bytes};
 use super::overflow::{LargeReference, REFERENCE_BYTES};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Version};
 
-/// The leaf that the caller wrote last. If that leaf has not changed since, and covers the next key
-/// too, it saves the descent. Only for the tree that it is from: a page of another tree may have
+/// The leaf that the caller wrote or read last. If that leaf has not changed since, and covers the
+/// next key too, it saves the descent. Only for the tree that it is from: a page of another tree may have
 /// the same number and version, and a leaf of a dropped tree may not be free yet.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LeafHint {
     leaf: Option<(PageId, Version)>,
+}
+
+impl From<ReadLeaf> for LeafHint {
+    #[inline]
+    fn from(leaf: ReadLeaf) -> LeafHint {
+        LeafHint { leaf: Some((leaf.page, leaf.version)) }
+    }
 }
 
 /// The leaf that covers a key, latched exclusively, with the requested room. Dropping it releases
@@ -72,12 +80,14 @@ impl Tree {
         hint: &LeafHint,
     ) -> Option<LeafWrite<'t>> {
         let (page, version) = hint.leaf?;
-        let guard = self.pool.optimistic_at(page, version).ok()?.upgrade().ok()?;
-        // The same version: the same leaf. The caller makes sure that it is of this tree.
-        let node = Node::new(guard.bytes());
+        let leaf = self.pool.optimistic_at(page, version).ok()?;
+        // The same version: the same leaf. The caller makes sure that it is of this tree. Most
+        // leaves do not cover another key, and then nothing is latched.
+        let node = Node::new(leaf.bytes());
         if !node.is_leaf() || !node.covers(key) {
             return None;
         }
+        let guard = leaf.upgrade().ok()?;
         LeafWrite::with_room(guard, key, 0, value_len, self).ok()
     }
 
