@@ -24,7 +24,7 @@ use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result, TableId};
 use crate::log::RedoBuffer;
 use crate::sync::epoch::{Guard, pin};
-use crate::tree::{Held, LargeReference, LeafWrite, REFERENCE_BYTES};
+use crate::tree::{EntryMeta, Held, LargeReference, LeafWrite, REFERENCE_BYTES};
 use std::sync::Arc;
 
 /// How an entry is to change.
@@ -296,19 +296,34 @@ impl ActiveTransaction {
             return Ok(Attempt::Done(existed));
         }
         let change = self.writes.changes.len();
-        let mut buffer = std::mem::take(&mut self.writes.value);
-        let applied = before_image(leaf, intent, entry.tombstone, &mut buffer).and_then(|before| {
-            let undo = Undo { prior: entry.stamp, before };
-            self.apply(table, leaf, key, intent, undo, guard).map(|()| before.reference())
-        });
-        self.writes.value = buffer;
-        let replaced = applied?;
+        let replaced = self.apply_over(table, leaf, key, intent, entry, guard)?;
         self.writes.replaced.extend(replaced.map(|reference| {
             // A lock did not create the value.
             let is_lock = version.is_some_and(|version| matches!(version.undo.before, Before::Unchanged));
             Replaced { change, created: if is_lock { Csn::ZERO } else { csn }, reference }
         }));
         Ok(Attempt::Done(existed))
+    }
+
+    /// Changes an entry that exists, and notes how to take the change back. Returns the reference
+    /// to a large value that the entry held.
+    #[inline]
+    fn apply_over(
+        &mut self,
+        table: &Arc<TableState>,
+        leaf: &mut LeafWrite<'_>,
+        key: &[u8],
+        intent: Intent<'_>,
+        entry: EntryMeta,
+        guard: &Guard,
+    ) -> Result<Option<LargeReference>> {
+        let mut buffer = std::mem::take(&mut self.writes.value);
+        let applied = before_image(leaf, intent, entry.tombstone, &mut buffer).and_then(|before| {
+            let undo = Undo { prior: entry.stamp, before };
+            self.apply(table, leaf, key, intent, undo, guard).map(|()| before.reference())
+        });
+        self.writes.value = buffer;
+        applied
     }
 
     /// Creates an entry, or finds that there is none to delete.
