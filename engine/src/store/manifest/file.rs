@@ -160,7 +160,12 @@ impl ManifestFile {
     pub fn prepare(storage: &dyn Storage) -> Result<ManifestFile> {
         let store = open_store(storage, true, false)?;
         if let ManifestStore::File(file) = &store {
-            file.set_len(0)?;
+            if file.len()? > 0 {
+                // What a creation that was cut short left here must not come back beside the pages
+                // of this one.
+                file.set_len(0)?;
+                file.flush()?;
+            }
             file.set_len(2 * SLOT_BYTES as u64)?;
             // Written, not only reserved: then a publication changes no metadata. The first one
             // makes them durable.

@@ -459,6 +459,26 @@ fn manifest_state_follows_the_content() {
     }
 }
 
+/// The first write of a manifest was cut off behind its first sector. The next creation wrote its
+/// pages; then a power cut took away that the manifest had been emptied, and not that it had got
+/// its length: the manifest of one creation stood beside the pages of another.
+#[test]
+fn a_manifest_that_was_cut_off_does_not_come_back() {
+    let (disk, _) = created();
+    let start = disk.read_file(MANIFEST_PATH).expect("there")[..512].to_vec();
+    let disk = new_disk();
+    disk.write_file(MANIFEST_PATH, &start);
+    assert_eq!(manifest_state(&disk).expect("reads"), ManifestState::Blank);
+    ManifestFile::prepare(&disk).expect("an interrupted creation is taken over");
+    PageStore::create(&disk, DatabaseId(DATABASE.0 + 1), PAGE).expect("created");
+    let operations = disk.operations();
+    for (at, seed) in (0..=operations).flat_map(|at| (0..64).map(move |seed| (at, seed))) {
+        let crashed = disk.crash(CrashKind::PowerCut, at, seed);
+        let state = manifest_state(&crashed).expect("reads");
+        assert_eq!(state, ManifestState::Blank, "after {at} of {operations}, seed {seed}");
+    }
+}
+
 #[test]
 fn pages_state_follows_the_content() {
     let disk = new_disk();
