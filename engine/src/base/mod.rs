@@ -4,7 +4,7 @@
 //! account. Imports no other layer, so every layer may import it.
 
 pub mod checksum;
-pub mod common;
+pub mod common_bytes;
 pub mod encoding;
 pub mod ids;
 pub mod error;

@@ -116,7 +116,9 @@ impl EpochBytes {
         let shared = self.value.load(Ordering::Acquire, guard);
         // SAFETY: the pointer is null or came from `Owned::init` in `replace`, and lives as long as
         // in `EpochCell::load`. `replace` had written each byte before its release store.
-        unsafe { shared.as_ref().map(|bytes| bytes.assume_init_ref()) }
+        unsafe {
+            shared.as_ref().map(|bytes| std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), bytes.len()))
+        }
     }
 
     /// Puts `head` and what follows it in the cell, and retires the old bytes.
@@ -125,8 +127,9 @@ impl EpochBytes {
         let new = value.map_or_else(Shared::null, |(head, body)| {
             let mut owned = Owned::<[MaybeUninit<u8>]>::init(head.len() + body.len());
             let (to_head, to_body) = owned.split_at_mut(head.len());
-            to_head.write_copy_of_slice(head);
-            to_body.write_copy_of_slice(body);
+            for (to, from) in [(to_head, head), (to_body, body)] {
+                to.iter_mut().zip(from).for_each(|(to, byte)| _ = to.write(*byte));
+            }
             owned.into_shared(guard)
         });
         let old = self.value.swap(new, Ordering::AcqRel, guard);

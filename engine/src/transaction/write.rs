@@ -19,7 +19,7 @@ use super::system::TransactionSystem;
 use super::versions::{Before, Undo, Version, VersionHandle};
 use super::view::{View, Visibility};
 use super::write_set::{Change, Replaced};
-use crate::base::common::{common_prefix, common_suffix};
+use crate::base::common_bytes::{common_prefix, common_suffix};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Result, TableId};
 use crate::log::RedoBuffer;

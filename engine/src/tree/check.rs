@@ -9,7 +9,7 @@ use super::node::{
 };
 use super::overflow::{self, LargeReference, REFERENCE_BYTES};
 use crate::base::Result;
-use crate::base::common::common_prefix;
+use crate::base::common_bytes::common_prefix;
 use crate::buffer::PageBytes;
 
 /// Returns the large values that the entries of a leaf refer to; none for an inner node.

@@ -12,7 +12,7 @@ use super::node::{
     SLOTS_WORD, Slot, WORD, inner_entry_bytes, leaf_entry_bytes, leaf_entry_word,
 };
 use crate::base::PageId;
-use crate::base::common::common_prefix;
+use crate::base::common_bytes::common_prefix;
 use crate::buffer::{PageBytes, PageBytesMut, ScratchPage};
 
 /// Returns whether a stamp is settled; never called with 0.

@@ -37,7 +37,7 @@
 //! neither panics nor loops.
 
 use crate::base::PageId;
-use crate::base::common::common_prefix;
+use crate::base::common_bytes::common_prefix;
 use crate::buffer::{PAGE_HEADER_BYTES, PageBytes};
 use std::cmp::Ordering;
 

@@ -10,7 +10,7 @@ use super::edit::{Fences, NodeMut, Settled, rebuilt_bytes, rebuilt_slot_bytes, s
 use super::handle::Tree;
 use super::node::{Node, WORD, inner_entry_bytes};
 use crate::base::PageId;
-use crate::base::common::common_prefix;
+use crate::base::common_bytes::common_prefix;
 use crate::base::planted::{self, Bug};
 use crate::buffer::{ExclusiveGuard, Interrupt};
 

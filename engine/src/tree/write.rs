@@ -11,8 +11,8 @@ use crate::base::{Error, PageId, Result};
 use crate::buffer::{ExclusiveGuard, Interrupt, Version};
 
 /// The leaf that the caller wrote or read last. If that leaf has not changed since, and covers the
-/// next key too, it saves the descent. Only for the tree that it is from: a page of another tree may have
-/// the same number and version, and a leaf of a dropped tree may not be free yet.
+/// next key too, it saves the descent. Only for the tree that it is from: a page of another tree
+/// may have the same number and version, and a leaf of a dropped tree may not be free yet.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LeafHint {
     leaf: Option<(PageId, Version)>,
