@@ -238,9 +238,16 @@ impl Transaction {
         drop(self.active);
     }
 
-    /// Takes everything back, and returns once everything that the transaction observed is durable:
-    /// an error of the user is an answer, and an answer is an acknowledgment.
-    pub(super) fn abort_acknowledging(self) -> Result<()> {
+    /// Takes everything back, and returns once everything that the transaction observed is durable.
+    /// For programs that end a transaction with an answer of their own ("no such account"): what
+    /// the answer says about the data cannot be lost in a crash. [`Database::transact`] does this
+    /// if its function returns an error.
+    ///
+    /// # Errors
+    /// `OutcomeUnknown` if a write or flush failed; `Poisoned`.
+    ///
+    /// [`Database::transact`]: crate::Database::transact
+    pub fn abort_acknowledging(self) -> Result<()> {
         self.active.into_inner()?.abort_acknowledging()
     }
 }
