@@ -87,6 +87,17 @@ servers() { GOSUMDB=off scripts/servers --seconds 60 toxiproxy azurite s3mock s3
 # that a green run is not taken for all of it.
 tests() { cargo test --workspace; }
 
+# The Python package: its format and lints, its wheel, its tests. `python_and_judges` runs the tests of lmdb and plyvel, too.
+python_package() {
+    cargo fmt --manifest-path python/Cargo.toml --check
+    scripts/python-tests "$@"
+}
+
+python_and_judges() {
+    cargo clippy --manifest-path python/Cargo.toml --all-targets -- -D warnings
+    python_package --judges
+}
+
 # Instructions of single operations: none may be more than 3 % above docs/instructions.json, which scripts/instructions renews.
 instructions() {
     if ! valgrind --version > /dev/null 2>&1; then

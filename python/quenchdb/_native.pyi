@@ -1,0 +1,212 @@
+# The native module. Programs use the classes of `quenchdb`, which are subclasses of these.
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar, overload
+
+from ._codecs import Codec
+from ._options import Options, Settings
+from ._table import Table as TableOf
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Path = str | os.PathLike[str]
+Progress = Callable[[str, int, int], object]
+Fields = tuple[str, str, bytes | None, bytes | None, int | None]
+
+VALUE_BYTES_MAX: int
+
+class Database:
+    def __new__(cls, path: Path, how: str, settings: Settings, progress: Progress | None = None) -> Database: ...
+    @property
+    def closed(self) -> bool:
+        """True after ``close``."""
+    @property
+    def checkpoint_csn(self) -> int:
+        """The newest checkpoint contains every transaction up to this CSN."""
+    @property
+    def max_key_bytes(self) -> int:
+        """The length of the longest key."""
+    def close(self) -> None:
+        """Makes everything durable and closes the database, so that the next open replays nothing.
+
+        Open transactions count as aborted. Further calls of all objects are errors.
+        """
+    def tables(self) -> list[str]:
+        """Returns the names of all tables, in order."""
+    def drop_table(self, name: str) -> None:
+        """Drops a table and its rows, durably."""
+    def rename_table(self, name: str, new_name: str) -> None:
+        """Gives a table another name, durably."""
+    def clear_table(self, name: str) -> None:
+        """Makes a table empty in one step, durably. Handles of the old table are errors from then on."""
+    def flush(self) -> None:
+        """Makes everything committed so far durable, of all levels and threads."""
+    def prometheus(self) -> str:
+        """Returns the statistics in the format of Prometheus."""
+    def reset_statistics(self) -> None:
+        """Resets latencies and some counters, between a warm-up and a measurement."""
+    def open_line(self) -> str:
+        """Returns one line that says what was opened: device, durability method, preset, logs."""
+    def _get(self, table: TableOf[K, V], key: Any, default: Any) -> Any: ...
+    def _contains(self, table: TableOf[K, V], key: Any) -> bool: ...
+    def _put(self, table: TableOf[K, V], key: K, value: V) -> None: ...
+    def _delete(self, table: TableOf[K, V], key: K) -> bool: ...
+    def _pop(self, table: TableOf[K, V], key: K, default: Any) -> Any: ...
+    def _pop_end(self, table: TableOf[K, V], last: bool) -> tuple[K, V] | None: ...
+    def _checkpoint(self) -> dict[str, Any]: ...
+    def _compact(self, progress: Progress | None) -> dict[str, Any]: ...
+    def _backup(
+        self, target: Path, base: Path | None, newest_checkpoint: bool, progress: Progress | None
+    ) -> dict[str, Any]: ...
+    def _verify(self, progress: Progress | None) -> dict[str, Any]: ...
+    def _statistics(self) -> str: ...
+    def _health(self) -> tuple[str, list[str], int]: ...
+
+class Table:
+    def __new__(cls, database: Database, name: str, create: bool, key: Any, value: Any) -> Table: ...
+    @property
+    def name(self) -> str:
+        """The name of the table."""
+
+class Reader:
+    @overload
+    def get(self, table: TableOf[K, V], key: K, default: None = None) -> V | None:
+        """Returns the value of a key, or ``default``."""
+    @overload
+    def get(self, table: TableOf[K, V], key: K, default: T) -> V | T: ...
+    def contains(self, table: TableOf[K, V], key: Any) -> bool:
+        """Returns whether a key exists."""
+    def first(self, table: TableOf[K, V]) -> tuple[K, V] | None:
+        """Returns the row with the lowest key."""
+    def last(self, table: TableOf[K, V]) -> tuple[K, V] | None:
+        """Returns the row with the highest key."""
+    def prefetch(self, table: TableOf[K, V], keys: Iterable[K]) -> None:
+        """Brings the pages of rows into memory, many at once."""
+    def rows(
+        self,
+        table: TableOf[K, V],
+        what: int,
+        start: K | None,
+        stop: K | None,
+        prefix: K | None,
+        include_start: bool,
+        include_stop: bool,
+        reverse: bool,
+    ) -> Rows[Any]: ...
+    def _count(
+        self,
+        table: TableOf[K, V],
+        start: K | None,
+        stop: K | None,
+        prefix: K | None,
+        include_start: bool,
+        include_stop: bool,
+    ) -> int: ...
+
+class Rows(Iterator[T_co], Generic[T_co]):
+    def __iter__(self) -> Rows[T_co]: ...
+    def __next__(self) -> T_co: ...
+    def columns(self, rows_max: int) -> tuple[int, bytes, bytes, bytes, bytes]: ...
+
+class Snapshot(Reader):
+    def __new__(cls, database: Database) -> Snapshot: ...
+    @property
+    def csn(self) -> int:
+        """The CSN of the newest transaction that the snapshot sees."""
+    @property
+    def closed(self) -> bool:
+        """True after ``close``."""
+    def close(self) -> None:
+        """Releases the snapshot. Its iterators and further reads are errors."""
+
+class Savepoint: ...
+
+class Transaction(Reader):
+    def __new__(cls, database: Database, options: Options | None = None) -> Transaction: ...
+    @property
+    def closed(self) -> bool:
+        """True after a commit or rollback."""
+    def put(self, table: TableOf[K, V], key: K, value: V) -> None:
+        """Sets a row, whether it exists or not."""
+    def put_many(self, table: TableOf[K, V], rows: Any) -> int: ...
+    def put_new(self, table: TableOf[K, V], key: K, value: V) -> bool:
+        """Sets a row if the key does not exist. Returns whether it did."""
+    def replace(self, table: TableOf[K, V], key: K, value: V) -> V | None:
+        """Sets a row and returns the value before."""
+    def delete(self, table: TableOf[K, V], key: K) -> bool:
+        """Deletes a row. Returns whether it existed."""
+    @overload
+    def pop(self, table: TableOf[K, V], key: K, default: None = None) -> V | None:
+        """Deletes a row and returns its value, or ``default``."""
+    @overload
+    def pop(self, table: TableOf[K, V], key: K, default: T) -> V | T: ...
+    def pop_end(self, table: TableOf[K, V], last: bool) -> tuple[K, V] | None: ...
+    @overload
+    def get_for_update(self, table: TableOf[K, V], key: K, default: None = None) -> V | None:
+        """Reads a row and locks it against other writers until the transaction ends."""
+    @overload
+    def get_for_update(self, table: TableOf[K, V], key: K, default: T) -> V | T: ...
+    @overload
+    def get_for_share(self, table: TableOf[K, V], key: K, default: None = None) -> V | None:
+        """Reads a row and locks it against changes until the transaction ends."""
+    @overload
+    def get_for_share(self, table: TableOf[K, V], key: K, default: T) -> V | T: ...
+    def compare_and_set(self, table: TableOf[K, V], key: K, expected: V | None, new: V | None) -> bool: ...
+    def add(self, table: TableOf[K, V], key: K, delta: int) -> int:
+        """Adds to a counter, a big-endian number of 64 bits, and returns the sum."""
+    def _delete_range(
+        self,
+        table: TableOf[K, V],
+        start: K | None,
+        stop: K | None,
+        prefix: K | None,
+        include_start: bool,
+        include_stop: bool,
+    ) -> int: ...
+    def lock_table(self, table: TableOf[K, V], mode: str) -> None:
+        """Locks all rows of a table, ``shared`` or ``exclusive``, until the transaction ends."""
+    def savepoint(self) -> Savepoint:
+        """Returns a point to roll back to."""
+    def rollback_to(self, savepoint: Savepoint) -> None:
+        """Takes back every change since a savepoint, which stays valid."""
+    def has_to_retry(self) -> bool:
+        """Returns whether the transaction met another one, so that running it again may succeed."""
+    def commit(self) -> int:
+        """Commits, and returns the CSN; 0 if nothing was written."""
+    def submit(self) -> Commit: ...
+    def rollback(self) -> None:
+        """Takes everything back. Does nothing if the transaction has ended."""
+    def rollback_acknowledging(self) -> None:
+        """Takes everything back, and returns once everything that the transaction read is durable."""
+
+class Commit:
+    @property
+    def csn(self) -> int: ...
+    def done(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+    def poll(self, callback: Callable[[], object]) -> bool: ...
+
+class Changes:
+    def __new__(cls, database: Database, after: int) -> Changes: ...
+    @property
+    def csn(self) -> int:
+        """Where a later feed continues: pass it to ``Database.changes``."""
+    def fetch(self, timeout: float | None) -> tuple[int, list[Fields]] | None: ...
+
+class Watch:
+    def __new__(cls, database: Database, table: TableOf[K, V], prefix: Any) -> Watch: ...
+    def fetch(self, timeout: float | None) -> tuple[int, Fields] | None: ...
+
+def verify(path: Path, settings: Settings, progress: Progress | None = None) -> dict[str, Any]: ...
+def restore(
+    backups: list[Path],
+    target: Path,
+    log: Path | None,
+    to: int | None,
+    settings: Settings,
+    progress: Progress | None = None,
+) -> dict[str, Any]: ...
+def ask_statistics(path: Path) -> str: ...
