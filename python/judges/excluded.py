@@ -1,0 +1,42 @@
+"""The tests of other packages that do not apply, by patterns, with the reasons."""
+
+SPACE = "QuenchDB has no such property of the files of LevelDB"
+ORDER = "QuenchDB orders keys by their bytes"
+
+DUPLICATES = "a key of QuenchDB has one value; several values are keys of their own"
+FORMAT = "numbers, texts or memory that only LMDB's own files have"
+MAP = "QuenchDB has no map of a fixed size"
+
+EXCLUDED = {
+    "lmdb": {
+        "cursor_test::CursorTest2::*": DUPLICATES,
+        "cursor_test::PutmultiTest::test_dupsort*": DUPLICATES,
+        "getmulti_test::GetMultiTestDupsort*": DUPLICATES,
+        "getmulti_test::GetMultiKeyfixedMixedKeySizes::*": DUPLICATES,
+        "txn_test::GetTest::test_dup*": DUPLICATES,
+        "txn_test::GetTest::test_integerdup": DUPLICATES,
+        "txn_test::ReplaceTest::test_dupsort_*": DUPLICATES,
+        "parity_test::ArgumentValidationTest::test_getmulti_invalid_arguments": DUPLICATES,
+        "cursor_test::PreloadTest::*": FORMAT,
+        "txn_test::IdTest::test_*new": FORMAT,
+        "txn_test::IdTest::test_readonly_after_write": FORMAT,
+        "txn_test::InitTest::test_child_deleting_transaction": FORMAT,
+        "parity_test::ArgumentValidationTest::test_negative_lib_version": FORMAT,
+        "parity_test::ExceptionAttributeTest::test_lmdb_error_attributes_and_hint": MAP,
+        "crash_test::MultiputTest::*": DUPLICATES,
+        "crash_test::BadCursorTest::*": DUPLICATES,
+        "crash_test::CloseDuringCopyTest::*": DUPLICATES,
+        "crash_test::TxnFullTest::*": MAP,
+        "crash_test::MapResizeTest::*": MAP,
+        "txn_test::InitTest::test_cached_txn_across_fork": "its child runs the rest of the suite",
+    },
+    "plyvel": {
+        "test_plyvel::test_open_read_only_dir": "fails for root with LevelDB, too; and its directory holds no database",
+        "test_plyvel::test_property": SPACE,
+        "test_plyvel::test_compaction": SPACE,
+        "test_plyvel::test_approximate_sizes": "its keys have up to 100 kB, and one has none",
+        "test_plyvel::test_repair_db": "a database of ours repairs itself when it is opened",
+        "test_plyvel::test_invalid_comparator": ORDER,
+        "test_plyvel::test_comparator": ORDER,
+    },
+}
