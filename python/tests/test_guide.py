@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import quenchdb
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guide"
@@ -35,6 +38,19 @@ def test_examples_of_the_guide_run(page: str, tmp_path: Path, monkeypatch: pytes
     program = examples(page)
     assert len(re.findall(r"\S+", program)) > 100
     exec(compile(program, str(GUIDE / page), "exec"), {"__name__": "guide"})
+
+
+def test_calls_beside_other_engines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [line.split(" | ", 1) for line in (GUIDE / "coming-from.md").read_text().splitlines() if line.startswith("| ")]
+    tables = [[name for name, rest in rows[at : at + 20]] for at in (1, 22, 43)]
+    assert len(rows) == 63 and tables[0] == tables[1] == tables[2]
+    calls = [rest.strip(" |`") for _, rest in rows[1:21]]
+    names: dict[str, Any] = {"quenchdb": quenchdb}
+    for call in calls:
+        exec(call, names)
+    assert list(names["snapshot"].range(names["users"])) == [(b"a", b"1"), (b"b", b"2"), (b"k", b"v")]
+    names["db"].close()
 
 
 def test_tour_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
