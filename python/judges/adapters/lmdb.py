@@ -148,7 +148,8 @@ class Transaction:
         self.env, self.write, self.buffers, self.parent = env, write, buffers, parent
         self.db = db or env._main
         self.children: list[Transaction] = []
-        self.ended, self.mutations, self._owns = False, 0, False
+        # Ended, until it has begun.
+        self.ended, self.mutations, self._owns = True, 0, False
         if write and env.readonly:
             raise ReadonlyError("the environment is read-only")
         if parent is not None:
@@ -164,6 +165,7 @@ class Transaction:
             self._tx = env._db.transaction()
         else:
             self._tx = env._db.snapshot()
+        self.ended = False
         env._transactions.add(self)
 
     def _end(self) -> None:
