@@ -57,7 +57,7 @@ impl Table {
 }
 
 /// What is read from.
-pub enum Source {
+pub enum SourceKind {
     /// A transaction, until it ends. One thread uses it at a time.
     Transaction(Mutex<Option<quenchdb::Transaction>>),
     /// A snapshot, until it is closed. Threads read from it side by side.
@@ -65,21 +65,21 @@ pub enum Source {
 }
 
 /// A transaction or snapshot, which its iterators share.
-pub struct Shelf {
-    source: Source,
+pub struct Source {
+    kind: SourceKind,
     /// Counts changes, so that an iterator notices those since it fetched its rows; and the end.
     version: AtomicU64,
     /// The database.
     pub shared: Arc<Shared>,
 }
 
-impl Drop for Shelf {
+impl Drop for Source {
     fn drop(&mut self) {
-        match &mut self.source {
-            Source::Transaction(lock) => {
+        match &mut self.kind {
+            SourceKind::Transaction(lock) => {
                 drop_detached(lock.get_mut().unwrap_or_else(PoisonError::into_inner).take())
             }
-            Source::Snapshot(lock) => {
+            SourceKind::Snapshot(lock) => {
                 drop_detached(lock.get_mut().unwrap_or_else(PoisonError::into_inner).take())
             }
         }
@@ -96,25 +96,25 @@ fn snapshot_closed() -> Error {
 }
 
 /// Evaluates an expression with the transaction or snapshot, without the interpreter lock.
-macro_rules! with_source {
-    ($shelf:expr, $py:expr, |$source:ident| $read:expr) => {{
-        let shelf: &Shelf = $shelf;
-        $py.detach(|| match &shelf.source {
-            Source::Transaction(lock) => {
-                let guard = shelf.shared.lock(lock)?;
-                let $source = guard.as_ref().ok_or_else(transaction_ended)?;
+macro_rules! with_reads {
+    ($source:expr, $py:expr, |$reads:ident| $read:expr) => {{
+        let source: &Source = $source;
+        $py.detach(|| match &source.kind {
+            SourceKind::Transaction(lock) => {
+                let guard = source.shared.lock(lock)?;
+                let $reads = guard.as_ref().ok_or_else(transaction_ended)?;
                 $read
             }
-            Source::Snapshot(lock) => {
-                let guard = shelf.read_lock(lock)?;
-                let $source = guard.as_ref().ok_or_else(snapshot_closed)?;
+            SourceKind::Snapshot(lock) => {
+                let guard = source.read_lock(lock)?;
+                let $reads = guard.as_ref().ok_or_else(snapshot_closed)?;
                 $read
             }
         })
     }};
 }
 
-impl Shelf {
+impl Source {
     /// Returns a count that changes with each change, and at the end.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
@@ -138,7 +138,7 @@ impl Shelf {
         change: impl FnOnce(&mut quenchdb::Transaction) -> Result<T> + Send,
     ) -> PyResult<T> {
         let changed = py.detach(|| {
-            let Source::Transaction(lock) = &self.source else { return Err(transaction_ended()) };
+            let SourceKind::Transaction(lock) = &self.kind else { return Err(transaction_ended()) };
             let mut guard = self.shared.lock(lock)?;
             let changed = change(guard.as_mut().ok_or_else(transaction_ended)?);
             self.version.fetch_add(1, Ordering::Release);
@@ -152,7 +152,7 @@ impl Shelf {
     /// # Errors
     /// `InvalidArgument` in a forked child.
     pub fn take(&self) -> Result<Option<quenchdb::Transaction>> {
-        let Source::Transaction(lock) = &self.source else { return Ok(None) };
+        let SourceKind::Transaction(lock) = &self.kind else { return Ok(None) };
         let taken = self.shared.lock(lock)?.take();
         self.version.fetch_add(1, Ordering::Release);
         Ok(taken)
@@ -160,12 +160,12 @@ impl Shelf {
 
     /// Reads rows from one end of a range.
     pub fn fill(&self, py: Python<'_>, rows: &mut RowsOf<'_>) -> PyResult<()> {
-        with_source!(self, py, |source| rows.fill(source)).map_err(raise)
+        with_reads!(self, py, |reads| rows.fill(reads)).map_err(raise)
     }
 
     /// Reads columns of rows.
     pub fn fill_columns(&self, py: Python<'_>, rows: &mut RowsOf<'_>, columns: &mut Columns) -> PyResult<()> {
-        with_source!(self, py, |source| columns.fill(source, rows)).map_err(raise)
+        with_reads!(self, py, |reads| columns.fill(reads, rows)).map_err(raise)
     }
 }
 
@@ -173,14 +173,14 @@ impl Shelf {
 #[pyclass(frozen, subclass, module = "quenchdb._native")]
 pub struct Reader {
     /// What is read from.
-    pub shelf: Arc<Shelf>,
+    pub source: Arc<Source>,
 }
 
 impl Reader {
     /// Returns a reader of a transaction or snapshot.
-    pub fn new(shared: &Arc<Shared>, source: Source) -> Reader {
+    pub fn new(shared: &Arc<Shared>, kind: SourceKind) -> Reader {
         let (version, shared) = (AtomicU64::new(0), shared.clone());
-        Reader { shelf: Arc::new(Shelf { source, version, shared }) }
+        Reader { source: Arc::new(Source { kind, version, shared }) }
     }
 
     /// Reads a row by `read`, which gets a buffer and returns whether the row exists.
@@ -225,7 +225,7 @@ impl Reader {
         let key = key.bytes()?;
         let py = table.py();
         self.read(table, default, |table, value| {
-            with_source!(&self.shelf, py, |source| source.get_into(table, key, value)).map_err(raise)
+            with_reads!(&self.source, py, |reads| reads.get_into(table, key, value)).map_err(raise)
         })
     }
 
@@ -234,7 +234,7 @@ impl Reader {
         let (py, table) = (table.py(), table.get());
         let key = table.key.encode(key)?;
         let key = key.bytes()?;
-        with_source!(&self.shelf, py, |source| source.contains_key(&table.table, key)).map_err(raise)
+        with_reads!(&self.source, py, |reads| reads.contains_key(&table.table, key)).map_err(raise)
     }
 
     /// Returns the row with the lowest key.
@@ -243,7 +243,7 @@ impl Reader {
         table: &Bound<'py, Table>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
         let (py, table) = (table.py(), table.get());
-        let row = with_source!(&self.shelf, py, |source| source.first(&table.table)).map_err(raise)?;
+        let row = with_reads!(&self.source, py, |reads| reads.first(&table.table)).map_err(raise)?;
         pair(py, table, row)
     }
 
@@ -253,7 +253,7 @@ impl Reader {
         table: &Bound<'py, Table>,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
         let (py, table) = (table.py(), table.get());
-        let row = with_source!(&self.shelf, py, |source| source.last(&table.table)).map_err(raise)?;
+        let row = with_reads!(&self.source, py, |reads| reads.last(&table.table)).map_err(raise)?;
         pair(py, table, row)
     }
 
@@ -262,7 +262,7 @@ impl Reader {
         let (py, table) = (table.py(), table.get());
         let keys = keys.iter().map(|key| Ok(table.key.encode(key)?.bytes()?.to_vec()));
         let keys = keys.collect::<PyResult<Vec<Vec<u8>>>>()?;
-        with_source!(&self.shelf, py, |source| source.prefetch(&table.table, &keys)).map_err(raise)
+        with_reads!(&self.source, py, |reads| reads.prefetch(&table.table, &keys)).map_err(raise)
     }
 
     /// Returns an iterator of rows (`what` 0), keys (1) or values (2).
@@ -280,7 +280,7 @@ impl Reader {
         reverse: bool,
     ) -> PyResult<Rows> {
         let range = bounds(table.get(), start, stop, prefix, (include_start, include_stop))?;
-        Ok(Rows::new(self.shelf.clone(), table.clone().unbind(), what, range, reverse))
+        Ok(Rows::new(self.source.clone(), table.clone().unbind(), what, range, reverse))
     }
 
     /// Counts the rows of a range.
@@ -297,8 +297,8 @@ impl Reader {
         let (py, table) = (table.py(), table.get());
         let range = bounds(table, start, stop, prefix, (include_start, include_stop))?;
         let mut count = 0;
-        let counted = with_source!(&self.shelf, py, |source| {
-            source.for_each(&table.table, &range, |_, _| {
+        let counted = with_reads!(&self.source, py, |reads| {
+            reads.for_each(&table.table, &range, |_, _| {
                 count += 1;
                 Ok(())
             })
@@ -321,7 +321,7 @@ impl Snapshot {
         let shared = &database.get().shared;
         let snapshot = database.py().detach(|| shared.database().begin_read()).map_err(raise)?;
         let csn = snapshot.csn().0;
-        let reader = Reader::new(shared, Source::Snapshot(RwLock::new(Some(snapshot))));
+        let reader = Reader::new(shared, SourceKind::Snapshot(RwLock::new(Some(snapshot))));
         Ok(PyClassInitializer::from(reader).add_subclass(Snapshot { csn }))
     }
 
@@ -333,14 +333,14 @@ impl Snapshot {
 
     /// Releases the snapshot. Its iterators and further reads are errors.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let shelf = &slf.as_super().get().shelf;
+        let source = &slf.as_super().get().source;
         let closed = slf.py().detach(|| -> Result<()> {
-            let Source::Snapshot(lock) = &shelf.source else { return Ok(()) };
+            let SourceKind::Snapshot(lock) = &source.kind else { return Ok(()) };
             if lock.try_write().is_err() {
-                shelf.shared.check_waiting()?;
+                source.shared.check_waiting()?;
             }
             drop(lock.write().unwrap_or_else(PoisonError::into_inner).take());
-            shelf.version.fetch_add(1, Ordering::Release);
+            source.version.fetch_add(1, Ordering::Release);
             Ok(())
         });
         closed.map_err(raise)
@@ -349,6 +349,6 @@ impl Snapshot {
     /// True after ``close``.
     #[getter]
     fn closed(slf: &Bound<'_, Self>) -> bool {
-        slf.as_super().get().shelf.version() != 0
+        slf.as_super().get().source.version() != 0
     }
 }

@@ -1,7 +1,7 @@
 //! Rows of a range: an iterator that fetches many at a time, and columns.
 
 use crate::error::{invalid, raise};
-use crate::reader::{Shelf, Table};
+use crate::reader::{Source, Table};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use quenchdb::{Error, Reads, Result};
@@ -81,10 +81,10 @@ pub struct RowsOf<'a> {
 impl RowsOf<'_> {
     /// Reads the next rows. The batch knows whether they are the last ones.
     pub fn fill(&mut self, source: &impl Reads) -> Result<()> {
-        let (batch, bytes) = (&mut *self.batch, BYTES_MAX);
+        let batch = &mut *self.batch;
         batch.clear();
         let mut rows = source.range(self.table, &*self.range);
-        while batch.ends.len() < self.rows_max && batch.bytes.len() < bytes {
+        while batch.ends.len() < self.rows_max && batch.bytes.len() < BYTES_MAX {
             let row = if self.reverse { rows.next_row_back() } else { rows.next_row() };
             let Some((key, value)) = row.transpose()? else {
                 batch.is_last = true;
@@ -152,7 +152,7 @@ impl State {
 /// returns, if that is still ahead.
 #[pyclass(frozen, module = "quenchdb._native")]
 pub struct Rows {
-    shelf: Arc<Shelf>,
+    source: Arc<Source>,
     table: Py<Table>,
     what: What,
     reverse: bool,
@@ -161,15 +161,15 @@ pub struct Rows {
 
 impl Rows {
     /// Returns an iterator that has read nothing yet.
-    pub fn new(shelf: Arc<Shelf>, table: Py<Table>, what: u8, range: Range, reverse: bool) -> Rows {
+    pub fn new(source: Arc<Source>, table: Py<Table>, what: u8, range: Range, reverse: bool) -> Rows {
         let (batch, rows_max) = (Batch::default(), ROWS_FIRST);
         let state = State { range, batch, rows_max, version: None, is_done: false };
-        Rows { shelf, table, what: what.into(), reverse, state: Mutex::new(state) }
+        Rows { source, table, what: what.into(), reverse, state: Mutex::new(state) }
     }
 
     /// Fetches rows until there is one to return. Returns false at the end.
     fn fetch(&self, py: Python<'_>, state: &mut State) -> PyResult<bool> {
-        let version = self.shelf.version();
+        let version = self.source.version();
         let is_unchanged = state.version == Some(version);
         if is_unchanged && state.batch.returned < state.batch.ends.len() {
             return Ok(true);
@@ -185,7 +185,7 @@ impl Rows {
         let State { range, batch, rows_max, .. } = state;
         let table = &self.table.get().table;
         let mut rows = RowsOf { table, range, reverse: self.reverse, rows_max: *rows_max, batch };
-        self.shelf.fill(py, &mut rows)?;
+        self.source.fill(py, &mut rows)?;
         state.version = Some(version);
         state.is_done = state.batch.ends.is_empty();
         Ok(!state.is_done)
@@ -207,7 +207,7 @@ impl Rows {
             }
         };
         let is_ready =
-            state.version == Some(self.shelf.version()) && state.batch.returned < state.batch.ends.len();
+            state.version == Some(self.source.version()) && state.batch.returned < state.batch.ends.len();
         if !is_ready && !self.fetch(py, &mut state)? {
             return Ok(None);
         }
@@ -236,7 +236,7 @@ impl Rows {
             batch.clear();
             let table = &self.table.get().table;
             let mut rows = RowsOf { table, range, reverse: self.reverse, rows_max, batch };
-            self.shelf.fill_columns(py, &mut rows, &mut columns)?;
+            self.source.fill_columns(py, &mut rows, &mut columns)?;
             state.is_done = columns.is_last;
             state.version = None;
         }

@@ -4,7 +4,7 @@ use crate::commit::Commit;
 use crate::database::Database;
 use crate::error::{invalid, raise};
 use crate::options;
-use crate::reader::{Reader, Source, Table, pair, transaction_ended};
+use crate::reader::{Reader, SourceKind, Table, pair, transaction_ended};
 use crate::rows::bounds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -38,7 +38,7 @@ impl Transaction {
         let shared = &database.get().shared;
         let options = options::transaction(options)?;
         let transaction = database.py().detach(|| shared.database().begin_with(options)).map_err(raise)?;
-        let reader = Reader::new(shared, Source::Transaction(Mutex::new(Some(transaction))));
+        let reader = Reader::new(shared, SourceKind::Transaction(Mutex::new(Some(transaction))));
         Ok(PyClassInitializer::from(reader).add_subclass(Transaction { has_ended: AtomicBool::new(false) }))
     }
 
@@ -58,7 +58,7 @@ impl Transaction {
         let (py, table) = (slf.py(), table.get());
         let (key, value) = (table.key.encode(key)?, table.value.encode(value)?);
         let (key, value) = (key.bytes()?, value.bytes()?);
-        slf.as_super().get().shelf.change(py, |tx| tx.insert(&table.table, key, value))
+        slf.as_super().get().source.change(py, |tx| tx.insert(&table.table, key, value))
     }
 
     /// Sets each row of an iterable of pairs. Returns their number.
@@ -88,7 +88,7 @@ impl Transaction {
         let (py, table) = (slf.py(), table.get());
         let (key, value) = (table.key.encode(key)?, table.value.encode(value)?);
         let (key, value) = (key.bytes()?, value.bytes()?);
-        slf.as_super().get().shelf.change(py, |tx| tx.insert_if_absent(&table.table, key, value))
+        slf.as_super().get().source.change(py, |tx| tx.insert_if_absent(&table.table, key, value))
     }
 
     /// Deletes a row. Returns whether it existed.
@@ -96,7 +96,7 @@ impl Transaction {
         let (py, table) = (slf.py(), table.get());
         let key = table.key.encode(key)?;
         let key = key.bytes()?;
-        slf.as_super().get().shelf.change(py, |tx| tx.remove(&table.table, key))
+        slf.as_super().get().source.change(py, |tx| tx.remove(&table.table, key))
     }
 
     /// Deletes a row and returns its value, or ``default``.
@@ -154,7 +154,7 @@ impl Transaction {
         let row = slf
             .as_super()
             .get()
-            .shelf
+            .source
             .change(py, |tx| if last { tx.pop_last(&table.table) } else { tx.pop_first(&table.table) })?;
         pair(py, table, row)
     }
@@ -173,7 +173,7 @@ impl Transaction {
         let key = key.bytes()?;
         let expected = expected.as_ref().map(|value| value.bytes()).transpose()?;
         let new = new.as_ref().map(|value| value.bytes()).transpose()?;
-        slf.as_super().get().shelf.change(py, |tx| tx.compare_and_set(&table.table, key, expected, new))
+        slf.as_super().get().source.change(py, |tx| tx.compare_and_set(&table.table, key, expected, new))
     }
 
     /// Adds to a counter, a big-endian number of 64 bits, and returns the sum.
@@ -186,7 +186,7 @@ impl Transaction {
         let (py, table) = (slf.py(), table.get());
         let key = table.key.encode(key)?;
         let key = key.bytes()?;
-        slf.as_super().get().shelf.change(py, |tx| tx.add(&table.table, key, delta))
+        slf.as_super().get().source.change(py, |tx| tx.add(&table.table, key, delta))
     }
 
     #[pyo3(signature = (table, start, stop, prefix, include_start, include_stop))]
@@ -201,7 +201,7 @@ impl Transaction {
     ) -> PyResult<u64> {
         let (py, table) = (slf.py(), table.get());
         let range = bounds(table, start, stop, prefix, (include_start, include_stop))?;
-        slf.as_super().get().shelf.change(py, |tx| tx.remove_range(&table.table, range))
+        slf.as_super().get().source.change(py, |tx| tx.remove_range(&table.table, range))
     }
 
     /// Locks all rows of a table, ``shared`` or ``exclusive``, until the transaction ends.
@@ -212,24 +212,24 @@ impl Transaction {
             "exclusive" => LockMode::Exclusive,
             _ => return Err(invalid(format!("there is no lock `{mode}`"), "choose shared or exclusive")),
         };
-        slf.as_super().get().shelf.change(py, |tx| tx.lock_table(&table.table, mode))
+        slf.as_super().get().source.change(py, |tx| tx.lock_table(&table.table, mode))
     }
 
     /// Returns a point to roll back to.
     fn savepoint(slf: &Bound<'_, Self>) -> PyResult<Savepoint> {
-        let shelf = &slf.as_super().get().shelf;
-        shelf.change(slf.py(), |tx| Ok(Savepoint { savepoint: tx.savepoint() }))
+        let source = &slf.as_super().get().source;
+        source.change(slf.py(), |tx| Ok(Savepoint { savepoint: tx.savepoint() }))
     }
 
     /// Takes back every change since a savepoint, which stays valid.
     fn rollback_to(slf: &Bound<'_, Self>, savepoint: &Bound<'_, Savepoint>) -> PyResult<()> {
         let savepoint = savepoint.get().savepoint;
-        slf.as_super().get().shelf.change(slf.py(), |tx| tx.rollback_to(savepoint))
+        slf.as_super().get().source.change(slf.py(), |tx| tx.rollback_to(savepoint))
     }
 
     /// Returns whether the transaction met another one, so that running it again may succeed.
     fn has_to_retry(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        slf.as_super().get().shelf.change(slf.py(), |tx| Ok(tx.has_to_retry()))
+        slf.as_super().get().source.change(slf.py(), |tx| Ok(tx.has_to_retry()))
     }
 
     /// Commits, and returns the CSN; 0 if nothing was written.
@@ -241,7 +241,7 @@ impl Transaction {
     /// Commits, and returns the handle of the commit at once.
     fn submit(slf: &Bound<'_, Self>) -> PyResult<Commit> {
         let handle = Self::end(slf, |transaction| transaction.ok_or_else(transaction_ended)?.commit_async())?;
-        Ok(Commit::new(handle, slf.as_super().get().shelf.shared.clone()))
+        Ok(Commit::new(handle, slf.as_super().get().source.shared.clone()))
     }
 
     /// Takes everything back. Does nothing if the transaction has ended.
@@ -263,9 +263,9 @@ impl Transaction {
         slf: &Bound<'_, Self>,
         end: impl FnOnce(Option<quenchdb::Transaction>) -> Result<T> + Send,
     ) -> PyResult<T> {
-        let shelf = &slf.as_super().get().shelf;
+        let source = &slf.as_super().get().source;
         slf.get().has_ended.store(true, Ordering::SeqCst);
-        slf.py().detach(|| end(shelf.take()?)).map_err(raise)
+        slf.py().detach(|| end(source.take()?)).map_err(raise)
     }
 
     fn read_to_change<'py>(
@@ -278,7 +278,7 @@ impl Transaction {
         let (py, table) = (slf.py(), table.get());
         let key = table.key.encode(key)?;
         let key = key.bytes()?;
-        match slf.as_super().get().shelf.change(py, |tx| read(tx, &table.table, key))? {
+        match slf.as_super().get().source.change(py, |tx| read(tx, &table.table, key))? {
             Some(value) => table.value.decode(py, &value).map(Some),
             None => Ok(default),
         }
@@ -295,6 +295,6 @@ fn put_batch(
     let rows = rows.collect::<PyResult<Vec<_>>>()?;
     slf.as_super()
         .get()
-        .shelf
+        .source
         .change(py, |tx| rows.iter().try_for_each(|(key, value)| tx.insert(&table.table, key, value)))
 }
