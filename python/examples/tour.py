@@ -73,7 +73,7 @@ async def rush() -> int:
 print("device writes:", asyncio.run(rush()))
 assert sum(1 for _ in stock.range(prefix="new ")) == 200
 
-# %% A report reads one moment, while orders go on
+# %% A report reads one moment, while orders continue
 with db.snapshot() as snapshot:
     order("carol", pears=10)
     totals: dict[str, int] = {}

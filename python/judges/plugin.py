@@ -8,7 +8,6 @@ from fnmatch import fnmatch
 from typing import Any
 
 import pytest
-
 from excluded import EXCLUDED
 
 _reasons: Counter[str] = Counter()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 __all__ = ["INTEGER", "JSON", "PICKLE", "Codec"]
 

@@ -6,11 +6,11 @@ import atexit
 import os
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _native
-from ._errors import Error, InvalidArgumentError, LockTimeoutError
+from ._errors import Error, LockTimeoutError
 from ._table import ReadTable, Table, WriteTable, pairs_of
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Transaction(_native.Transaction, Reads):
     """A read-write transaction. ``with`` commits it at the end, and takes it back on an exception.
 
     Calls of several threads come one after the other. An error of a call changes nothing, so that the
-    transaction can go on.
+    transaction can continue.
     """
 
     def __init__(self, database: Database, options: Options | None = None) -> None:
@@ -440,7 +440,7 @@ class Database(_native.Database):
         newest_checkpoint: bool = False,
         progress: Progress | None = None,
     ) -> BackupReport:
-        """Copies the database to an empty directory, while transactions go on.
+        """Copies the database to an empty directory, while transactions continue.
 
         With ``base``, an earlier backup, copies only what has changed since.
         """
@@ -449,7 +449,7 @@ class Database(_native.Database):
         return BackupReport(**self._backup(target, base, newest_checkpoint, progress))
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Checks the whole database, while transactions go on."""
+        """Checks the whole database, while transactions continue."""
         from ._reports import VerifyReport
 
         return VerifyReport(**self._verify(progress))

@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
-from ._codecs import Codec
 from ._options import Options, Settings
 from ._table import Table as TableOf
 
@@ -12,9 +11,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-Path = str | os.PathLike[str]
-Progress = Callable[[str, int, int], object]
-Fields = tuple[str, str, bytes | None, bytes | None, int | None]
+Path: TypeAlias = str | os.PathLike[str]
+Progress: TypeAlias = Callable[[str, int, int], object]
+Fields: TypeAlias = tuple[str, str, bytes | None, bytes | None, int | None]
 
 VALUE_BYTES_MAX: int
 

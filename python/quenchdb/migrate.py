@@ -86,7 +86,9 @@ class Sqlite(Source):
             raise Refused(f"the primary key of {table} has {len(keys)} columns: leave the table out with --tables")
         key = _quoted(keys[0]) if keys else "rowid"
         names = [column[1] for column in columns]
-        (kinds,) = self._connection.execute(f"SELECT group_concat(DISTINCT typeof({key})) FROM {_quoted(table)}").fetchone()
+        (kinds,) = self._connection.execute(
+            f"SELECT group_concat(DISTINCT typeof({key})) FROM {_quoted(table)}"
+        ).fetchone()
         if kinds not in (None, "integer", "text", "blob"):
             raise Refused(f"the primary keys of {table} are {kinds}: leave the table out with --tables")
         # A collation of the column would be another order than that of the bytes.
@@ -95,7 +97,10 @@ class Sqlite(Source):
         if after is not None:
             query, bound = f"{query} WHERE {order} > ?", [_sqlite_value(kinds, after)]
         for first, *row in self._connection.execute(f"{query} ORDER BY {order}", bound):
-            yield _sqlite_key(first), json.dumps(dict(zip(names, row)), ensure_ascii=False, default=_sqlite_bytes).encode()
+            yield (
+                _sqlite_key(first),
+                json.dumps(dict(zip(names, row)), ensure_ascii=False, default=_sqlite_bytes).encode(),
+            )
 
     def close(self) -> None:
         self._connection.close()
@@ -207,7 +212,12 @@ def kind_of(path: Path) -> str:
 
 
 def migrate(
-    source: Source, target: quenchdb.Database, *, tables: Iterable[str] | None = None, resume: bool = False, report: Any = None
+    source: Source,
+    target: quenchdb.Database,
+    *,
+    tables: Iterable[str] | None = None,
+    resume: bool = False,
+    report: Any = None,
 ) -> int:
     """Copies tables, and returns the number of rows that were stored.
 
@@ -218,7 +228,9 @@ def migrate(
     names = there if tables is None else list(tables)
     if missing := [name for name in names if name not in there]:
         raise Refused(f"there is no table {', '.join(missing)} in the source; there are {', '.join(there)}")
-    if not resume and (known := [name for name in names if name in target] or [name for name in [STATE] if name in target]):
+    if not resume and (
+        known := [name for name in names if name in target] or [name for name in [STATE] if name in target]
+    ):
         raise Refused(f"the target has {', '.join(known)} already: choose another target, or continue with --resume")
     state, total = target.table(STATE, key=str), 0
     for name in names:
@@ -249,7 +261,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m quenchdb.migrate", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("source", type=Path)
     parser.add_argument("target", help="a directory, which is created if it is missing")
-    parser.add_argument("--from", dest="kind", choices=list(KINDS), help="the kind of the source, if its files do not say it")
+    parser.add_argument(
+        "--from", dest="kind", choices=list(KINDS), help="the kind of the source, if its files do not say it"
+    )
     parser.add_argument("--tables", nargs="+", metavar="NAME", help="only these tables")
     parser.add_argument("--resume", action="store_true", help="continue a copy that was interrupted")
     parser.add_argument("--quiet", action="store_true", help="no progress")
@@ -258,7 +272,11 @@ def main(arguments: list[str] | None = None) -> int:
 
     def report(table: str, rows: int) -> None:
         if not given.quiet:
-            print(f"\r{table}: {rows:,} rows, {rows / max(time.monotonic() - begun, 1e-9):,.0f}/s ", end="", file=sys.stderr)
+            print(
+                f"\r{table}: {rows:,} rows, {rows / max(time.monotonic() - begun, 1e-9):,.0f}/s ",
+                end="",
+                file=sys.stderr,
+            )
 
     try:
         source: Source = KINDS[given.kind or kind_of(given.source)](given.source)

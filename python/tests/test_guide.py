@@ -42,7 +42,9 @@ def test_examples_of_the_guide_run(page: str, tmp_path: Path, monkeypatch: pytes
 
 def test_calls_beside_other_engines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = [line.split(" | ", 1) for line in (GUIDE / "coming-from.md").read_text().splitlines() if line.startswith("| ")]
+    rows = [
+        line.split(" | ", 1) for line in (GUIDE / "coming-from.md").read_text().splitlines() if line.startswith("| ")
+    ]
     tables = [[name for name, rest in rows[at : at + 20]] for at in (1, 22, 43)]
     assert len(rows) == 63 and tables[0] == tables[1] == tables[2]
     calls = [rest.strip(" |`") for _, rest in rows[1:21]]

@@ -129,7 +129,9 @@ def worker(path: Path, number: int) -> str:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_processes_of_a_pool_read_a_checkpoint(db: quenchdb.Database, table: Bytes, tmp_path: Path, method: str) -> None:
+def test_processes_of_a_pool_read_a_checkpoint(
+    db: quenchdb.Database, table: Bytes, tmp_path: Path, method: str
+) -> None:
     table[b"a"] = b"1"
     db.checkpoint()
     context = multiprocessing.get_context(method)

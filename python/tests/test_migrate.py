@@ -88,7 +88,9 @@ def sqlite(tmp_path: Path) -> Path:
         connection.execute("CREATE TABLE words (word TEXT PRIMARY KEY COLLATE NOCASE, count INTEGER) WITHOUT ROWID")
         connection.execute("CREATE TABLE log (line TEXT)")
         connection.execute("CREATE TABLE pairs (a, b, PRIMARY KEY (a, b))")
-        connection.executemany("INSERT INTO users VALUES (?, ?, ?)", [(-2, "Ä", b"\xff"), (7, None, None), (1, "x", b"")])
+        connection.executemany(
+            "INSERT INTO users VALUES (?, ?, ?)", [(-2, "Ä", b"\xff"), (7, None, None), (1, "x", b"")]
+        )
         connection.executemany("INSERT INTO words VALUES (?, ?)", [("b", 1), ("C", 2), ("ä", 3)])
         connection.executemany("INSERT INTO log VALUES (?)", [("one",), ("two",)])
     connection.close()
@@ -102,8 +104,15 @@ def test_rows_of_sqlite_are_objects(sqlite: Path, tmp_path: Path) -> None:
         assert list(users) == [-2, 1, 7]
         assert users[-2] == {"id": -2, "name": "Ä", "picture": {"$bytes": "/w=="}}
         words = db.table("words", key=str, value=quenchdb.JSON)
-        assert dict(words) == {"C": {"word": "C", "count": 2}, "b": {"word": "b", "count": 1}, "ä": {"word": "ä", "count": 3}}
-        assert list(db.table("log", key=quenchdb.INTEGER, value=quenchdb.JSON).values()) == [{"line": "one"}, {"line": "two"}]
+        assert dict(words) == {
+            "C": {"word": "C", "count": 2},
+            "b": {"word": "b", "count": 1},
+            "ä": {"word": "ä", "count": 3},
+        }
+        assert list(db.table("log", key=quenchdb.INTEGER, value=quenchdb.JSON).values()) == [
+            {"line": "one"},
+            {"line": "two"},
+        ]
 
 
 @pytest.mark.parametrize("table", ["users", "words", "log"])

@@ -35,6 +35,7 @@ def test_limits_of_ranges(db: quenchdb.Database, table: Bytes, include_start: bo
     table.update((key, b"") for key in keys)
     snapshot = db.snapshot()
     for start, stop in itertools.product([None, b"", b"10", b"11", b"98", b"99"], repeat=2):
+
         def inside(key: bytes) -> bool:
             above = start is None or key > start or (include_start and key == start)
             below = stop is None or key < stop or (include_stop and key == stop)
@@ -52,7 +53,9 @@ def test_prefixes(db: quenchdb.Database, table: Bytes) -> None:
     table.update((key, b"") for key in keys if key)
     snapshot = db.snapshot()
     for prefix in keys:
-        assert list(snapshot.keys(table, prefix=prefix)) == sorted(key for key in keys if key and key.startswith(prefix))
+        assert list(snapshot.keys(table, prefix=prefix)) == sorted(
+            key for key in keys if key and key.startswith(prefix)
+        )
     with pytest.raises(quenchdb.InvalidArgumentError, match="a prefix, or start and stop"):
         snapshot.range(table, b"a", prefix=b"a")
 

@@ -239,7 +239,9 @@ def test_everything_public_has_a_docstring() -> None:
         thing = getattr(quenchdb, name)
         if inspect.isclass(thing):
             members = {part: member for part, member in inspect.getmembers(thing) if not part.startswith("_")}
-            ours = {part: member for part, member in members.items() if callable(member) or isinstance(member, property)}
+            ours = {
+                part: member for part, member in members.items() if callable(member) or isinstance(member, property)
+            }
             missing += [f"{name}.{part}" for part, member in ours.items() if not inspect.getdoc(member)]
         if (inspect.isclass(thing) or inspect.isfunction(thing)) and not inspect.getdoc(thing):
             missing.append(name)
@@ -259,7 +261,9 @@ def test_stubs_have_what_the_native_module_has() -> None:
     for name, thing in vars(_native).items():
         if name.startswith("_") or name == "VALUE_BYTES_MAX":
             continue
-        actual = {part for part in vars(thing) if part not in ("__doc__", "__module__")} if inspect.isclass(thing) else set()
+        actual = (
+            {part for part in vars(thing) if part not in ("__doc__", "__module__")} if inspect.isclass(thing) else set()
+        )
         assert declared.pop(name) - {"__new__"} == actual - {"__new__"}, name
     assert declared == {}
 

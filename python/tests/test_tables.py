@@ -87,7 +87,13 @@ def test_iteration_reads_one_snapshot(table: Bytes) -> None:
 
 
 def test_buffers_are_keys_and_values(db: quenchdb.Database, table: Bytes) -> None:
-    buffers: list[Any] = [b"abcd", bytearray(b"abcd"), memoryview(b"abcd"), memoryview(b"xabcd")[1:], array.array("b", b"abcd")]
+    buffers: list[Any] = [
+        b"abcd",
+        bytearray(b"abcd"),
+        memoryview(b"abcd"),
+        memoryview(b"xabcd")[1:],
+        array.array("b", b"abcd"),
+    ]
     for buffer in buffers:
         with db.transaction() as tx:
             tx.put(table, buffer, buffer)
@@ -106,7 +112,7 @@ def test_other_objects_are_type_errors(table: Bytes, wrong: Any) -> None:
 def test_tables_of_text(db: quenchdb.Database) -> None:
     table = db.table("text", key=str, value=str)
     table["Wien"] = "Österreich"
-    assert table["Wien"] == "Österreich" and db["text"]["Wien".encode()] == "Österreich".encode()
+    assert table["Wien"] == "Österreich" and db["text"][b"Wien"] == "Österreich".encode()
     assert list(table.range(prefix="W")) == [("Wien", "Österreich")]
     with pytest.raises(TypeError, match="the table was opened for str, and this is bytes"):
         table[b"Wien"] = "x"  # type: ignore[index]

@@ -83,7 +83,9 @@ class Environment:
         if self._db.closed:
             raise Error(CLOSED)
 
-    def open_db(self, key: Any = None, txn: Any = None, create: bool = True, dupsort: Any = False, **_: Any) -> _Database:
+    def open_db(
+        self, key: Any = None, txn: Any = None, create: bool = True, dupsort: Any = False, **_: Any
+    ) -> _Database:
         self._check()
         if key is None:
             return self._main
