@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import sqlite3
 import sys
@@ -273,6 +274,8 @@ def main() -> None:
                 continue
             load(engine, keys)
             engines[kind.__name__.lower()] = engine
+        # What the loads left to the system to be written would delay the first commits.
+        os.sync()
         times = measure(engines, keys, arguments.rounds)
         for engine in engines.values():
             engine.close()
