@@ -1,9 +1,9 @@
 """Compares quenchdb with lmdb, rocksdict and sqlite3, as far as they are installed.
 
-    python bench.py [--json FILE] [--rows N] [--directory DIRECTORY] [--rounds N]
+    python python/tools/bench.py [--json FILE] [--rows N] [--directory DIRECTORY] [--rounds N]
 
-All store 16-byte keys and 100-byte values, and make each commit durable. The best of some rounds counts; the rounds of
-the engines alternate. `ratio` is the time of the other engine by that of quenchdb: above 1, quenchdb is faster.
+All store 16-byte keys and 100-byte values, and make each commit durable. The median of some rounds counts; the rounds
+of the engines alternate. `ratio` is the time of the other engine by that of quenchdb: above 1, quenchdb is faster.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import os
 import random
 import sqlite3
+import statistics
 import sys
 import tempfile
 import threading
@@ -233,12 +234,13 @@ def measure(engines: dict[str, Any], keys: list[bytes], rounds: int) -> dict[str
     """Returns microseconds for each operation, by workload and engine."""
     times: dict[str, dict[str, float]] = {}
     for name, run in workloads(keys).items():
-        best = times[name] = dict.fromkeys(engines, float("inf"))
+        taken: dict[str, list[float]] = {engine_name: [] for engine_name in engines}
         for _ in range(rounds):
             for engine_name, engine in engines.items():
                 begun = time.perf_counter()
                 count = run(engine)
-                best[engine_name] = min(best[engine_name], (time.perf_counter() - begun) / count * 1e6)
+                taken[engine_name].append((time.perf_counter() - begun) / count * 1e6)
+        times[name] = {engine_name: statistics.median(all_taken) for engine_name, all_taken in taken.items()}
     return times
 
 
@@ -257,7 +259,7 @@ def show(times: dict[str, dict[str, float]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of each database, at least 1,600")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", help="where the databases are made, and removed again")
     parser.add_argument("--json", help="a file for the times in microseconds")
     arguments = parser.parse_args()
