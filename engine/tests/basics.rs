@@ -474,6 +474,36 @@ fn version_memory_is_bounded_by_a_clear_error() {
     assert!((0..500).any(goes_on), "continues after the abort");
 }
 
+/// A change of a row that the transaction had changed 16 changes before took another version, so
+/// that a long sum over few rows filled `version_bytes`.
+#[test]
+fn rows_changed_again_and_again_need_one_version_each() {
+    let db = Database::builder().version_bytes(1 << 20).open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    let row = |n: u32| (n % 1000).to_be_bytes();
+    let sums = |of: &[u32]| -> Vec<u32> {
+        let snapshot = db.begin_read().expect("free");
+        let value = |n: &u32| snapshot.get(&table, row(*n)).expect("reads").expect("there");
+        of.iter().map(|n| u32::from_be_bytes(value(n).try_into().expect("four bytes"))).collect()
+    };
+    db.transact(|tx| (0..1000).try_for_each(|n| tx.insert(&table, row(n), 0u32.to_be_bytes())))
+        .expect("one version each");
+    let add_all = |tx: &mut quenchdb::Transaction| {
+        (0..50_000u32).try_for_each(|n| {
+            let before =
+                tx.get(&table, row(n))?.map_or(0, |sum| u32::from_be_bytes(sum.try_into().expect("four")));
+            tx.insert(&table, row(n), (before + n).to_be_bytes())
+        })
+    };
+    let mut tx = db.begin().expect("free");
+    add_all(&mut tx).expect("no version for each change");
+    tx.abort();
+    assert_eq!(sums(&[0, 7, 999]), [0, 0, 0]);
+    db.transact(add_all).expect("no version for each change");
+    let expected = |n: u32| (0..50).map(|round| 1000 * round + n).sum::<u32>();
+    assert_eq!(sums(&[0, 7, 999]), [0, 7, 999].map(expected));
+}
+
 #[test]
 fn async_commits_are_waited_for_polled_and_timed() {
     let db = memory();

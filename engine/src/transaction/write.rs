@@ -54,9 +54,6 @@ enum Attempt {
 /// reserved, or without memory for versions, where the next checkpoint holds only newer ones. The
 /// first may have begun before.
 const CHECKPOINTS_WAITED_FOR: u32 = 3;
-/// Own changes searched for one that can be overwritten in place.
-const RECENT_CHANGES: usize = 16;
-
 /// What one change has waited for so far.
 #[derive(Default)]
 pub(super) struct Waits {
@@ -401,7 +398,7 @@ impl ActiveTransaction {
     }
 
     /// Changes a row again that the transaction has changed since the last savepoint: that needs no
-    /// further version. Returns false if the earlier change is not found.
+    /// further version. Returns false if the earlier change is needed and not found.
     fn overwrite_in_place(
         &mut self,
         leaf: &mut LeafWrite<'_>,
@@ -414,15 +411,17 @@ impl ActiveTransaction {
             return Ok(false);
         }
         let large = leaf.reference()?;
-        let handle = VersionHandle::from_word(word);
-        let writes = &mut *self.writes;
-        let (first, changes) = (writes.savepoint_changes, &mut writes.changes);
-        let recent = first.max(changes.len().saturating_sub(RECENT_CHANGES));
-        let found = changes[recent..].iter_mut().rev().find(|c| Some(c.version) == handle && !c.lock);
-        let Some(change) = found else { return Ok(false) };
         let deletes = matches!(intent, Intent::Delete);
-        let deleted = std::mem::replace(&mut change.deleted, deletes);
-        let table = writes.tables[change.table as usize].clone();
+        let deleted = leaf.entry().is_some_and(|entry| entry.tombstone);
+        // The change that created the version is looked for only if it may be of an earlier
+        // savepoint, or has to note that the row is deleted now, or no longer.
+        if deletes || deleted || self.writes.savepoint_changes > 0 {
+            let change = VersionHandle::from_word(word).and_then(|own| self.writes.recent_change(own));
+            let Some(change) = change else { return Ok(false) };
+            debug_assert_eq!(change.deleted, deleted, "a change knows whether it deleted its row");
+            change.deleted = deletes;
+        }
+        let table = self.writes.tables[self.writes.table as usize].clone();
         let page = leaf.page_id();
         let mut old_value = std::mem::take(&mut self.writes.value);
         let old = leaf.entry().is_some_and(|entry| entry.held() == Held::Value).then(|| {

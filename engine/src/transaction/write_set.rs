@@ -171,6 +171,9 @@ thread_local! {
 /// Tables of which the leaf of the last write or read is remembered.
 const HINTS: usize = 16;
 
+/// Own changes searched for one that can be overwritten in place.
+const RECENT_CHANGES: usize = 16;
+
 /// Buffers above this are not kept for the next transaction, and are charged, in steps of as much.
 const KEEP_BYTES: usize = 64 << 10;
 
@@ -278,6 +281,13 @@ impl WriteSet {
     pub(super) fn has_changed(&self, table: &Arc<TableState>, key: &[u8]) -> bool {
         let Some(at) = self.tables.iter().position(|known| Arc::ptr_eq(known, table)) else { return false };
         self.changes.iter().any(|change| change.table as usize == at && self.key(change) == key)
+    }
+
+    /// Returns the change that created a version, if it is a recent one since the last savepoint
+    /// and no lock.
+    pub(super) fn recent_change(&mut self, version: VersionHandle) -> Option<&mut Change> {
+        let recent = self.savepoint_changes.max(self.changes.len().saturating_sub(RECENT_CHANGES));
+        self.changes[recent..].iter_mut().rev().find(|change| change.version == version && !change.lock)
     }
 
     /// Removes a large value that the transaction itself had written from the list, after an entry
