@@ -84,7 +84,11 @@ mod tests {
         spare.look(clock.now());
         std::thread::scope(|scope| {
             for _ in 0..thread::processors() {
-                scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
             }
             let deadline = std::time::Instant::now() + Duration::from_secs(60);
             while spare.is_there() && std::time::Instant::now() < deadline {
