@@ -17,9 +17,10 @@
 
 use super::fork::{Ours, PerProcess};
 use crossbeam_epoch::{Atomic, Collector, LocalHandle, Owned, Shared};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
-use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 pub use crossbeam_epoch::Guard;
 
@@ -97,55 +98,90 @@ impl<T: Send + Sync + 'static> EpochCell<T> {
     }
 }
 
-/// As [`EpochCell`], for bytes: their number and they themselves are one piece of memory.
-#[derive(Debug)]
+/// As [`EpochCell`], for bytes. One piece of memory holds the length and the bytes.
+#[derive(Debug, Default)]
 pub struct EpochBytes {
-    value: Atomic<[MaybeUninit<u8>]>,
+    /// Null, or made by [`Piece::new`].
+    piece: AtomicPtr<Piece>,
 }
 
-impl Default for EpochBytes {
-    fn default() -> Self {
-        EpochBytes { value: Atomic::null() }
+/// The head of a piece of memory: so many bytes follow it.
+struct Piece {
+    len: usize,
+}
+
+impl Piece {
+    fn layout(len: usize) -> Layout {
+        let (layout, _) = Layout::array::<u8>(len)
+            .and_then(|bytes| Layout::new::<Piece>().extend(bytes))
+            .expect("what a slice holds fits in the address space");
+        layout
+    }
+
+    /// Returns a new piece with the bytes of both slices, one behind the other.
+    fn new(head: &[u8], body: &[u8]) -> *mut Piece {
+        let len = head.len() + body.len();
+        let layout = Piece::layout(len);
+        // SAFETY: the layout has the size of the head at least.
+        let piece = unsafe { alloc(layout) }.cast::<Piece>();
+        if piece.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: the memory has the layout of the head and of `len` bytes behind it, and is of no
+        // other owner.
+        unsafe {
+            piece.write(Piece { len });
+            let bytes = piece.add(1).cast::<u8>();
+            bytes.copy_from_nonoverlapping(head.as_ptr(), head.len());
+            bytes.add(head.len()).copy_from_nonoverlapping(body.as_ptr(), body.len());
+        }
+        piece
+    }
+
+    /// # Safety
+    /// [`Piece::new`] made `piece`, and it is not freed as long as the result is used.
+    unsafe fn bytes<'p>(piece: *mut Piece) -> &'p [u8] {
+        // SAFETY: `new` wrote the head and all bytes.
+        unsafe { std::slice::from_raw_parts(piece.add(1).cast::<u8>(), (*piece).len) }
+    }
+
+    /// # Safety
+    /// [`Piece::new`] made `piece`, which is freed once, and not used any more.
+    unsafe fn free(piece: *mut Piece) {
+        // SAFETY: the layout is that of the allocation.
+        unsafe { dealloc(piece.cast(), Piece::layout((*piece).len)) };
     }
 }
 
 impl EpochBytes {
-    /// The bytes, if there are any. Pairs with the release store of [`EpochBytes::replace`].
+    /// Returns the bytes, or none if the cell is empty. Pairs with the release store of
+    /// [`EpochBytes::replace`].
     #[inline]
-    pub fn load<'g>(&'g self, guard: &'g Guard) -> Option<&'g [u8]> {
-        let shared = self.value.load(Ordering::Acquire, guard);
-        // SAFETY: the pointer is null or came from `Owned::init` in `replace`, and lives as long as
-        // in `EpochCell::load`. `replace` had written each byte before its release store.
-        unsafe {
-            shared.as_ref().map(|bytes| std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), bytes.len()))
-        }
+    pub fn load<'g>(&'g self, _guard: &'g Guard) -> Option<&'g [u8]> {
+        let piece = self.piece.load(Ordering::Acquire);
+        // SAFETY: the piece lives as long as in `EpochCell::load`.
+        (!piece.is_null()).then(|| unsafe { Piece::bytes(piece) })
     }
 
-    /// Puts `head` and what follows it in the cell, and retires the old bytes.
+    /// Puts the bytes of both slices in the cell, one behind the other, and retires the old bytes.
     #[inline]
     pub fn replace(&self, value: Option<(&[u8], &[u8])>, guard: &Guard) {
-        let new = value.map_or_else(Shared::null, |(head, body)| {
-            let mut owned = Owned::<[MaybeUninit<u8>]>::init(head.len() + body.len());
-            let (to_head, to_body) = owned.split_at_mut(head.len());
-            for (to, from) in [(to_head, head), (to_body, body)] {
-                to.iter_mut().zip(from).for_each(|(to, byte)| _ = to.write(*byte));
-            }
-            owned.into_shared(guard)
-        });
-        let old = self.value.swap(new, Ordering::AcqRel, guard);
+        let new = value.map_or(null_mut(), |(head, body)| Piece::new(head, body));
+        let old = self.piece.swap(new, Ordering::AcqRel);
         if !old.is_null() {
-            // SAFETY: as in `EpochCell::replace`.
-            unsafe { guard.defer_destroy(old) };
+            // SAFETY: `old` was taken out of the cell by this swap alone, so it is freed once, and
+            // new readers can no longer reach it. Any thread may free it.
+            unsafe { guard.defer_unchecked(move || Piece::free(old)) };
         }
     }
 }
 
 impl Drop for EpochBytes {
     fn drop(&mut self) {
-        // SAFETY: as in `EpochCell::drop`.
-        unsafe {
-            let value = std::mem::replace(&mut self.value, Atomic::null());
-            drop(value.try_into_owned());
+        let piece = *self.piece.get_mut();
+        if !piece.is_null() {
+            // SAFETY: as in `EpochCell::drop`.
+            unsafe { Piece::free(piece) };
         }
     }
 }
