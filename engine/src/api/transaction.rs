@@ -238,13 +238,14 @@ impl Transaction {
         drop(self.active);
     }
 
-    /// Takes everything back, and returns once everything that the transaction observed is durable.
-    /// For programs that end a transaction with an answer of their own ("no such account"): what
-    /// the answer says about the data cannot be lost in a crash. [`Database::transact`] does this
-    /// if its function returns an error.
+    /// Takes everything back. At level durable, returns once everything that the transaction
+    /// observed is durable, and at level written, once it is written. At other levels this waits
+    /// for nothing. For programs that end a transaction with an answer of their own ("no such
+    /// account"): what the answer says about the data is then as safe as a commit would be.
+    /// [`Database::transact`] does this if its function returns an error.
     ///
     /// # Errors
-    /// `OutcomeUnknown` if a write or flush failed; `Poisoned`.
+    /// `Poisoned` if a write or flush failed.
     ///
     /// [`Database::transact`]: crate::Database::transact
     pub fn abort_acknowledging(self) -> Result<()> {

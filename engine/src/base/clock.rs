@@ -47,8 +47,8 @@ fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Time for which the processors of a driven clock are idle, then as long busy, two of them.
-const TURN_NS: u64 = 20_000_000;
+/// Time for which two processors of a manual clock are idle, and then busy.
+const PHASE_NS: u64 = 20_000_000;
 
 impl Clock {
     /// Returns the machine's monotonic clock.
@@ -78,8 +78,8 @@ impl Clock {
         }
     }
 
-    /// Returns the processor time that this process has used. A clock that is driven has processors
-    /// that are busy and idle in turn.
+    /// Returns the processor time that this process has used. A manual or simulated clock has
+    /// processors that are alternately idle and busy.
     #[must_use]
     pub fn processor_time(&self) -> Nanos {
         match &self.source {
@@ -89,8 +89,8 @@ impl Clock {
             }
             _ => {
                 let now = self.now().0;
-                let (turns, busy) = (now / (2 * TURN_NS), (now % (2 * TURN_NS)).saturating_sub(TURN_NS));
-                Nanos((turns * TURN_NS + busy) * 2)
+                let (phases, busy) = (now / (2 * PHASE_NS), (now % (2 * PHASE_NS)).saturating_sub(PHASE_NS));
+                Nanos((phases * PHASE_NS + busy) * 2)
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What two byte strings have in common.
+//! Counts the bytes that two byte strings have in common.
 
 const WORD: usize = size_of::<u64>();
 

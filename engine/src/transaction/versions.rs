@@ -120,7 +120,7 @@ const REFERENCE: u8 = 3;
 const UNCHANGED: u8 = 4;
 
 impl<'a> Undo<'a> {
-    /// Calls `f` with the undo as it is in memory: its head, and what follows that.
+    /// Calls `f` with the bytes of the undo in memory: the head, and the value.
     #[inline]
     fn with_bytes(&self, f: impl FnOnce(&[u8], &[u8])) {
         let mut head = [0; HEAD_BYTES];
@@ -168,7 +168,7 @@ impl<'a> Undo<'a> {
 
     /// Returns what an undo of `len` bytes in memory counts against the version budget.
     fn bytes_of(len: usize) -> u64 {
-        (LEAST_BYTES + len) as u64
+        (OVERHEAD_BYTES + len) as u64
     }
 }
 
@@ -178,7 +178,7 @@ pub(super) const ALLOCATION_BYTES: usize = 24;
 /// of the free slots.
 const LISTED_BYTES: usize = 2 * (size_of::<(Csn, VersionHandle)>() + size_of::<u32>());
 /// Bytes of a version besides those of its undo: the number of these is in memory, too.
-const LEAST_BYTES: usize = size_of::<Slot>() + size_of::<usize>() + ALLOCATION_BYTES + LISTED_BYTES;
+const OVERHEAD_BYTES: usize = size_of::<Slot>() + size_of::<usize>() + ALLOCATION_BYTES + LISTED_BYTES;
 /// Bytes of a free slot, its place in the free list included.
 const FREE_SLOT_BYTES: usize = size_of::<Slot>() + 2 * size_of::<u32>();
 
@@ -232,7 +232,7 @@ impl Versions {
     pub fn new(bytes_max: u64, memory: &Arc<Account>) -> Versions {
         Versions {
             // As many as can be live, and some for shards that run out of free slots before others.
-            chunks: (0..(bytes_max as usize / LEAST_BYTES / CHUNK + 2).min(CHUNKS))
+            chunks: (0..(bytes_max as usize / OVERHEAD_BYTES / CHUNK + 2).min(CHUNKS))
                 .map(|_| OnceLock::new())
                 .collect(),
             free: std::array::from_fn(|_| Mutex::new(Vec::new())),

@@ -54,6 +54,7 @@ enum Attempt {
 /// reserved, or without memory for versions, where the next checkpoint holds only newer ones. The
 /// first may have begun before.
 const CHECKPOINTS_WAITED_FOR: u32 = 3;
+
 /// What one change has waited for so far.
 #[derive(Default)]
 pub(super) struct Waits {

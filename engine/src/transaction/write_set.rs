@@ -145,14 +145,14 @@ impl Deref for Writes {
 
     #[inline]
     fn deref(&self) -> &WriteSet {
-        self.set.as_deref().expect("it is not dropped")
+        self.set.as_deref().expect("only a drop takes it")
     }
 }
 
 impl DerefMut for Writes {
     #[inline]
     fn deref_mut(&mut self) -> &mut WriteSet {
-        self.set.as_deref_mut().expect("it is not dropped")
+        self.set.as_deref_mut().expect("only a drop takes it")
     }
 }
 

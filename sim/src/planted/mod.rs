@@ -154,16 +154,17 @@ fn named(names: &[String]) -> Result<Vec<Bug>> {
     if names.is_empty() {
         return Ok(Bug::ALL.to_vec());
     }
-    names
-        .iter()
-        .map(|name| {
-            Bug::named(name).with_context(|| {
-                let all: Vec<String> =
-                    Bug::ALL.iter().map(|bug| format!("  {:28} {}", bug.name(), bug.wrong())).collect();
-                format!("{name}: there is no such planted bug; these are:\n{}", all.join("\n"))
-            })
+    let named = names.iter().map(|name| {
+        Bug::named(name).with_context(|| {
+            let all: Vec<String> =
+                Bug::ALL.iter().map(|bug| format!("  {:28} {}", bug.name(), bug.wrong())).collect();
+            format!("{name}: there is no such planted bug; these are:\n{}", all.join("\n"))
         })
-        .collect()
+    });
+    let mut bugs = named.collect::<Result<Vec<Bug>>>()?;
+    bugs.sort_by_key(|bug| *bug as usize);
+    bugs.dedup();
+    Ok(bugs)
 }
 
 /// Runs one detector after the other until one notices.

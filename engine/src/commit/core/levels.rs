@@ -51,16 +51,16 @@ impl Waits {
 }
 
 /// When a record that was ready at `ready` is due, in a log whose interval between two writes began
-/// at `last_write`.
+/// at `interval_began`.
 ///
 /// The interval does not follow the device: a write costs 15 to 25 us of processor time, whatever
 /// the device takes. Measured with two busy threads, writes every 50 us to a device of 15 us took
 /// a fifth of the throughput. A slow device groups by itself: a log has one write in flight.
-pub fn due(level: Durability, ready: Nanos, last_write: Nanos, waits: &Waits) -> Nanos {
+pub fn due(level: Durability, ready: Nanos, interval_began: Nanos, waits: &Waits) -> Nanos {
     let Waits { is_window, interval, loss_window } = *waits;
     match level {
         Durability::Durable if is_window => after(ready, interval),
-        Durability::Durable => ready.max(after(last_write, interval)),
+        Durability::Durable => ready.max(after(interval_began, interval)),
         // The last quarter is for the write itself.
         Durability::BoundedLoss if planted::is(Bug::BoundedLossNeverDue) => NEVER,
         Durability::BoundedLoss | Durability::Written => {

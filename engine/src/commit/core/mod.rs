@@ -32,7 +32,7 @@ pub mod flushers;
 pub mod waiters;
 pub mod failure;
 pub mod acknowledge;
-pub mod spare;
+pub mod processor_load;
 pub mod schedule;
 pub mod sharing;
 pub mod deadline;

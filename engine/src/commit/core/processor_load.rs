@@ -1,58 +1,62 @@
-//! Have the processors time to spare?
+//! Samples how much of the processors this process uses.
 //!
 //! A write costs processor time, and an interval between two writes bounds how much. While this
-//! process leaves half of the processors idle, a write takes time from no other work: then a record
-//! is written at once.
+//! process leaves half of the processors idle, a write takes no time from its other threads: then
+//! a record is written at once.
 
 use crate::base::clock::{Clock, Nanos};
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::thread;
 use std::time::Duration;
 
-/// Time between two looks at the processor time of the process: reading it is a system call.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Time between two samples: each is a system call.
+const SAMPLE_EVERY: Duration = Duration::from_millis(5);
 
-/// See the module's text.
+/// The use of the processors between the last two samples.
 #[derive(Debug)]
-pub struct SpareTime {
+pub struct ProcessorLoad {
     clock: Clock,
-    /// When a thread looked last.
-    looked: AtomicU64,
-    /// The processor time that the process had used then, in ns.
-    used: AtomicU64,
-    is_there: AtomicBool,
+    processors: usize,
+    /// The time of the last sample, in ns. Written by the holder of `used`.
+    sampled_at: AtomicU64,
+    /// The processor time that the process had used at the last sample.
+    used: Mutex<Nanos>,
+    is_low: AtomicBool,
 }
 
-impl SpareTime {
-    pub fn new(clock: Clock) -> SpareTime {
-        let (looked, used) = (clock.now().0, clock.processor_time().0);
-        SpareTime {
-            clock,
-            looked: AtomicU64::new(looked),
-            used: AtomicU64::new(used),
-            is_there: AtomicBool::new(true),
-        }
+impl ProcessorLoad {
+    /// Returns a low load, until the first sample says otherwise.
+    pub fn new(clock: Clock, processors: usize) -> ProcessorLoad {
+        let (sampled_at, used) = (AtomicU64::new(clock.now().0), Mutex::new(clock.processor_time()));
+        ProcessorLoad { clock, processors, sampled_at, used, is_low: AtomicBool::new(true) }
     }
 
-    /// Returns whether the process has left half of the processors idle of late.
+    /// Returns whether the process left half of the processors idle between the last two samples.
     #[inline]
-    pub fn is_there(&self) -> bool {
-        self.is_there.load(Ordering::Relaxed)
+    pub fn is_low(&self) -> bool {
+        self.is_low.load(Ordering::Relaxed)
     }
 
-    /// Looks, if no thread has for some time.
-    pub fn look(&self, now: Nanos) {
-        let looked = self.looked.load(Ordering::Relaxed);
-        let elapsed = now.since(Nanos(looked));
-        if elapsed < LOOK_EVERY
-            || self.looked.compare_exchange(looked, now.0, Ordering::Relaxed, Ordering::Relaxed).is_err()
-        {
+    /// Takes a sample, unless the last one is recent or another thread takes one.
+    pub fn sample(&self, now: Nanos) {
+        if self.elapsed_at(now) < SAMPLE_EVERY {
+            return;
+        }
+        let Some(mut used_before) = self.used.try_lock() else { return };
+        // The last holder of the lock may have taken one meanwhile.
+        let elapsed = self.elapsed_at(now);
+        if elapsed < SAMPLE_EVERY {
             return;
         }
         let used = self.clock.processor_time();
-        let before = Nanos(self.used.swap(used.0, Ordering::Relaxed));
-        self.is_there
-            .store(leaves_half(used.since(before), elapsed, thread::processors()), Ordering::Relaxed);
+        let is_low = leaves_half(used.since(*used_before), elapsed, self.processors);
+        self.is_low.store(is_low, Ordering::Relaxed);
+        *used_before = used;
+        self.sampled_at.store(now.0, Ordering::Relaxed);
+    }
+
+    fn elapsed_at(&self, now: Nanos) -> Duration {
+        now.since(Nanos(self.sampled_at.load(Ordering::Relaxed)))
     }
 }
 
@@ -67,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_of_the_processors_idle_is_time_to_spare() {
+    fn half_of_the_processors_idle_is_a_low_load() {
         let elapsed = Duration::from_millis(10);
         assert!(leaves_half(Duration::from_millis(10), elapsed, 2));
         assert!(!leaves_half(Duration::from_millis(11), elapsed, 2));
@@ -75,28 +79,21 @@ mod tests {
         assert!(leaves_half(Duration::from_millis(40), elapsed, 8));
     }
 
-    /// Other threads of the test process may use time, too: what is asked holds beside them.
+    /// A manual clock has two processors, idle for 20 ms and then busy for 20 ms.
     #[test]
-    fn a_process_that_works_on_all_processors_spares_nothing() {
-        let (clock, stop) = (Clock::real(), AtomicBool::new(false));
-        let spare = SpareTime::new(clock.clone());
-        assert!(spare.is_there(), "nothing was measured yet");
-        spare.look(clock.now());
-        std::thread::scope(|scope| {
-            for _ in 0..thread::processors() {
-                scope.spawn(|| {
-                    while !stop.load(Ordering::Relaxed) {
-                        std::hint::spin_loop();
-                    }
-                });
-            }
-            let deadline = std::time::Instant::now() + Duration::from_secs(60);
-            while spare.is_there() && std::time::Instant::now() < deadline {
-                std::thread::sleep(LOOK_EVERY * 2);
-                spare.look(clock.now());
-            }
-            stop.store(true, Ordering::Relaxed);
-        });
-        assert!(!spare.is_there());
+    fn load_follows_the_samples_and_not_the_time_between_them() {
+        let clock = Clock::manual();
+        let load = ProcessorLoad::new(clock.clone(), 2);
+        let sample_after = |milliseconds| {
+            clock.advance(Duration::from_millis(milliseconds));
+            load.sample(clock.now());
+            load.is_low()
+        };
+        assert!(load.is_low() && sample_after(20));
+        assert!(sample_after(4), "the last sample is recent");
+        assert!(!sample_after(1), "busy for 5 ms");
+        assert!(!sample_after(15));
+        assert!(sample_after(20), "idle again");
+        assert!(sample_after(40), "busy for half of the time");
     }
 }

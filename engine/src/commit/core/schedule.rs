@@ -7,7 +7,7 @@ use super::acknowledge::GRACE;
 use super::durability::Durability;
 use super::levels::{self, NEVER, NOW, PACE};
 use super::log_writer::LogWriter;
-use super::spare::SpareTime;
+use super::processor_load::ProcessorLoad;
 use crate::base::Csn;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::scale::SCALE;
@@ -27,31 +27,31 @@ pub struct Schedule {
     /// More waiters of a log than this leave writing to its flusher.
     max_leader_waiters: usize,
     /// None: an interval passes between two writes of a log, whatever the load.
-    spare_time: Option<SpareTime>,
+    load: Option<ProcessorLoad>,
 }
 
 impl Schedule {
     pub fn new(axes: &Axes, clock: Clock, durability: Arc<Durability>) -> Schedule {
         let adapts = matches!(axes.writer, WriterOptions::Leader { adapts_to_load: true, .. });
         let max_leader_waiters = if adapts { LEADER_WAITERS_MAX * thread::processors() } else { usize::MAX };
-        let spare_time = adapts.then(|| SpareTime::new(clock.clone()));
-        Schedule { axes: *axes, clock, durability, max_leader_waiters, spare_time }
+        let load = adapts.then(|| ProcessorLoad::new(clock.clone(), thread::processors()));
+        Schedule { axes: *axes, clock, durability, max_leader_waiters, load }
     }
 
-    /// Returns when the interval began that passes between two writes of `log`. Long ago, while
-    /// processors are idle: then nothing waits for it.
+    /// Returns when the interval between two writes of `log` began. While processors are idle that
+    /// was long ago, so that the interval delays no write.
     #[inline]
     pub fn interval_began(&self, log: &LogWriter) -> Nanos {
-        match &self.spare_time {
-            Some(spare) if spare.is_there() => NOW,
+        match &self.load {
+            Some(load) if load.is_low() => NOW,
             _ => log.last_write_began(),
         }
     }
 
-    /// A write begins.
+    /// Samples the use of the processors for a write that begins.
     pub fn write_begins(&self, now: Nanos) {
-        if let Some(spare) = &self.spare_time {
-            spare.look(now);
+        if let Some(load) = &self.load {
+            load.sample(now);
         }
     }
 
