@@ -127,7 +127,7 @@ detectors! {
     BlockReportedEarly: tests("engine", "objects::a_crash_between_any_two_changes"), OBJECTS_SEEDS;
     NumberedFenceDeleted: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing"), OBJECTS_SEEDS;
     ExtentDeletedEarly: tests("engine", "objects::a_crash_between_any_two_changes"), OBJECTS_SEEDS;
-    ExtentNamedEarly: tests("engine", "objects::requests_of_unknown_outcome"), OBJECTS_SEEDS;
+    ExtentNamedEarly: OBJECTS_SEEDS, tests("engine", "objects::requests_of_unknown_outcome");
     PinIgnored: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
     PinNotChecked: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
 
