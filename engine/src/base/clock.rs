@@ -43,7 +43,13 @@ fn monotonic_ns() -> u64 {
         // Miri makes no system call of this kind.
         return SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
     }
-    let time = clock_gettime(ClockId::Monotonic);
+    system_ns(ClockId::Monotonic)
+}
+
+/// Returns the time of a clock of the system, in ns.
+#[inline]
+fn system_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -83,10 +89,7 @@ impl Clock {
     #[must_use]
     pub fn processor_time(&self) -> Nanos {
         match &self.source {
-            Source::Real(_) if !cfg!(miri) => {
-                let time = clock_gettime(ClockId::ProcessCPUTime);
-                Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
-            }
+            Source::Real(_) if !cfg!(miri) => Nanos(system_ns(ClockId::ProcessCPUTime)),
             _ => {
                 let now = self.now().0;
                 let (phases, busy) = (now / (2 * PHASE_NS), (now % (2 * PHASE_NS)).saturating_sub(PHASE_NS));

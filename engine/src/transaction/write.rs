@@ -289,7 +289,7 @@ impl ActiveTransaction {
             return Ok(Attempt::Blocked(None));
         }
         if let Some(own) = own
-            && self.overwrite_in_place(leaf, key, intent, entry.stamp, own)?
+            && self.overwrite_in_place(table.id, leaf, key, intent, entry.stamp, own)?
         {
             return Ok(Attempt::Done(existed));
         }
@@ -402,6 +402,7 @@ impl ActiveTransaction {
     /// further version. Returns false if the earlier change is needed and not found.
     fn overwrite_in_place(
         &mut self,
+        table: TableId,
         leaf: &mut LeafWrite<'_>,
         key: &[u8],
         intent: Intent<'_>,
@@ -422,7 +423,6 @@ impl ActiveTransaction {
             debug_assert_eq!(change.deleted, deleted, "a change knows whether it deleted its row");
             change.deleted = deletes;
         }
-        let table = self.writes.tables[self.writes.table as usize].clone();
         let page = leaf.page_id();
         let mut old_value = std::mem::take(&mut self.writes.value);
         let old = leaf.entry().is_some_and(|entry| entry.held() == Held::Value).then(|| {
@@ -431,7 +431,7 @@ impl ActiveTransaction {
         });
         self.writes.redo_of_leaf(&self.system, page);
         let old = old.filter(|_| self.system.logs_patches());
-        note_redo(&mut self.writes.redo, table.id, key, intent, old);
+        note_redo(&mut self.writes.redo, table, key, intent, old);
         self.writes.value = old_value;
         self.writes.count_deletion(&self.system, key.len(), deleted, deletes);
         match intent {

@@ -12,7 +12,7 @@
 //! ```text
 //!   few waiters     append | cohort complete? lead: seal  write ==== durable | wake all | committed
 //!   very many       append | wake the flusher, sleep .............................. | committed
-//!   none            append, queue | flusher, at once or an interval later: seal  write ======== | committed
+//!   none            append, queue | flusher, now or an interval later: seal  write ==== | committed
 //! ```
 //!
 //! With a log in mapped memory `auto` runs `papers::passive` instead.
