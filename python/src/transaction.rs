@@ -1,5 +1,6 @@
 //! Transactions.
 
+use crate::codec::Buffer;
 use crate::commit::Commit;
 use crate::database::Database;
 use crate::error::{invalid, raise};
@@ -55,26 +56,26 @@ impl Transaction {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (py, table) = (slf.py(), table.get());
+        let table = table.get();
         let (key, value) = (table.key.encode(key)?, table.value.encode(value)?);
         let (key, value) = (key.bytes()?, value.bytes()?);
-        slf.as_super().get().source.change(py, |tx| tx.insert(&table.table, key, value))
+        Self::change(slf, |tx| tx.insert(&table.table, key, value))
     }
 
     /// Sets each row of an iterable of pairs. Returns their number.
     fn put_many(slf: &Bound<'_, Self>, table: &Bound<'_, Table>, rows: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let (py, table) = (slf.py(), table.get());
+        let table = table.get();
         let (mut count, mut batch) = (0, Vec::with_capacity(ROWS_AT_ONCE));
         for row in rows.try_iter()? {
             let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = row?.extract()?;
             batch.push((table.key.encode(&key)?, table.value.encode(&value)?));
             count += 1;
             if batch.len() == ROWS_AT_ONCE {
-                put_batch(slf, py, table, &batch)?;
+                put_batch(slf, table, &batch)?;
                 batch.clear();
             }
         }
-        put_batch(slf, py, table, &batch)?;
+        put_batch(slf, table, &batch)?;
         Ok(count)
     }
 
@@ -85,18 +86,18 @@ impl Transaction {
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
-        let (py, table) = (slf.py(), table.get());
+        let table = table.get();
         let (key, value) = (table.key.encode(key)?, table.value.encode(value)?);
         let (key, value) = (key.bytes()?, value.bytes()?);
-        slf.as_super().get().source.change(py, |tx| tx.insert_if_absent(&table.table, key, value))
+        Self::change(slf, |tx| tx.insert_if_absent(&table.table, key, value))
     }
 
     /// Deletes a row. Returns whether it existed.
     fn delete(slf: &Bound<'_, Self>, table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let (py, table) = (slf.py(), table.get());
+        let table = table.get();
         let key = table.key.encode(key)?;
         let key = key.bytes()?;
-        slf.as_super().get().source.change(py, |tx| tx.remove(&table.table, key))
+        Self::change(slf, |tx| tx.remove(&table.table, key))
     }
 
     /// Deletes a row and returns its value, or ``default``.
@@ -151,11 +152,11 @@ impl Transaction {
         last: bool,
     ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
         let (py, table) = (slf.py(), table.get());
-        let row = slf
-            .as_super()
-            .get()
-            .source
-            .change(py, |tx| if last { tx.pop_last(&table.table) } else { tx.pop_first(&table.table) })?;
+        let row =
+            Self::change(
+                slf,
+                |tx| if last { tx.pop_last(&table.table) } else { tx.pop_first(&table.table) },
+            )?;
         pair(py, table, row)
     }
 
@@ -166,14 +167,14 @@ impl Transaction {
         expected: Option<Bound<'_, PyAny>>,
         new: Option<Bound<'_, PyAny>>,
     ) -> PyResult<bool> {
-        let (py, table) = (slf.py(), table.get());
+        let table = table.get();
         let key = table.key.encode(key)?;
         let expected = expected.map(|value| table.value.encode(&value)).transpose()?;
         let new = new.map(|value| table.value.encode(&value)).transpose()?;
         let key = key.bytes()?;
         let expected = expected.as_ref().map(|value| value.bytes()).transpose()?;
         let new = new.as_ref().map(|value| value.bytes()).transpose()?;
-        slf.as_super().get().source.change(py, |tx| tx.compare_and_set(&table.table, key, expected, new))
+        Self::change(slf, |tx| tx.compare_and_set(&table.table, key, expected, new))
     }
 
     /// Adds to a counter, a big-endian number of 64 bits, and returns the sum.
@@ -183,10 +184,10 @@ impl Transaction {
         key: &Bound<'_, PyAny>,
         delta: i64,
     ) -> PyResult<i64> {
-        let (py, table) = (slf.py(), table.get());
+        let table = table.get();
         let key = table.key.encode(key)?;
         let key = key.bytes()?;
-        slf.as_super().get().source.change(py, |tx| tx.add(&table.table, key, delta))
+        Self::change(slf, |tx| tx.add(&table.table, key, delta))
     }
 
     #[pyo3(signature = (table, start, stop, prefix, include_start, include_stop))]
@@ -199,37 +200,36 @@ impl Transaction {
         include_start: bool,
         include_stop: bool,
     ) -> PyResult<u64> {
-        let (py, table) = (slf.py(), table.get());
+        let table = table.get();
         let range = bounds(table, start, stop, prefix, (include_start, include_stop))?;
-        slf.as_super().get().source.change(py, |tx| tx.remove_range(&table.table, range))
+        Self::change(slf, |tx| tx.remove_range(&table.table, range))
     }
 
     /// Locks all rows of a table, ``shared`` or ``exclusive``, until the transaction ends.
     fn lock_table(slf: &Bound<'_, Self>, table: &Bound<'_, Table>, mode: &str) -> PyResult<()> {
-        let (py, table) = (slf.py(), table.get());
+        let table = table.get();
         let mode = match mode {
             "shared" => LockMode::Shared,
             "exclusive" => LockMode::Exclusive,
             _ => return Err(invalid(format!("there is no lock `{mode}`"), "choose shared or exclusive")),
         };
-        slf.as_super().get().source.change(py, |tx| tx.lock_table(&table.table, mode))
+        Self::change(slf, |tx| tx.lock_table(&table.table, mode))
     }
 
     /// Returns a point to roll back to.
     fn savepoint(slf: &Bound<'_, Self>) -> PyResult<Savepoint> {
-        let source = &slf.as_super().get().source;
-        source.change(slf.py(), |tx| Ok(Savepoint { savepoint: tx.savepoint() }))
+        Self::change(slf, |tx| Ok(Savepoint { savepoint: tx.savepoint() }))
     }
 
     /// Takes back every change since a savepoint, which stays valid.
     fn rollback_to(slf: &Bound<'_, Self>, savepoint: &Bound<'_, Savepoint>) -> PyResult<()> {
         let savepoint = savepoint.get().savepoint;
-        slf.as_super().get().source.change(slf.py(), |tx| tx.rollback_to(savepoint))
+        Self::change(slf, |tx| tx.rollback_to(savepoint))
     }
 
     /// Returns whether the transaction met another one, so that running it again may succeed.
     fn has_to_retry(slf: &Bound<'_, Self>) -> PyResult<bool> {
-        slf.as_super().get().source.change(slf.py(), |tx| Ok(tx.has_to_retry()))
+        Self::change(slf, |tx| Ok(tx.has_to_retry()))
     }
 
     /// Commits, and returns the CSN; 0 if nothing was written.
@@ -259,6 +259,13 @@ impl Transaction {
 }
 
 impl Transaction {
+    fn change<T: Send>(
+        slf: &Bound<'_, Self>,
+        change: impl FnOnce(&mut quenchdb::Transaction) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        slf.as_super().get().source.change(slf.py(), change)
+    }
+
     fn end<T: Send>(
         slf: &Bound<'_, Self>,
         end: impl FnOnce(Option<quenchdb::Transaction>) -> Result<T> + Send,
@@ -278,7 +285,7 @@ impl Transaction {
         let (py, table) = (slf.py(), table.get());
         let key = table.key.encode(key)?;
         let key = key.bytes()?;
-        match slf.as_super().get().source.change(py, |tx| read(tx, &table.table, key))? {
+        match Self::change(slf, |tx| read(tx, &table.table, key))? {
             Some(value) => table.value.decode(py, &value).map(Some),
             None => Ok(default),
         }
@@ -287,14 +294,12 @@ impl Transaction {
 
 fn put_batch(
     slf: &Bound<'_, Transaction>,
-    py: Python<'_>,
     table: &Table,
-    batch: &[(crate::codec::Buffer<'_>, crate::codec::Buffer<'_>)],
+    batch: &[(Buffer<'_>, Buffer<'_>)],
 ) -> PyResult<()> {
     let rows = batch.iter().map(|(key, value)| Ok((key.bytes()?, value.bytes()?)));
     let rows = rows.collect::<PyResult<Vec<_>>>()?;
-    slf.as_super()
-        .get()
-        .source
-        .change(py, |tx| rows.iter().try_for_each(|(key, value)| tx.insert(&table.table, key, value)))
+    Transaction::change(slf, |tx| {
+        rows.iter().try_for_each(|(key, value)| tx.insert(&table.table, key, value))
+    })
 }
