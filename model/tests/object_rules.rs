@@ -2,7 +2,7 @@
 //! one has a counterexample.
 
 use quench_model::objects::explore::{Scenario, WrongVariant, explore};
-use quench_model::objects::{collect, takeover};
+use quench_model::objects::{collect, streams, takeover};
 use std::collections::BTreeSet;
 
 /// Explores every run: no rule is broken. Returns what was reached.
@@ -36,6 +36,17 @@ fn takeovers_by_the_rules_lose_nothing() {
 #[test]
 fn each_mistake_in_a_takeover_breaks_a_promise() {
     break_as_known(takeover::wrong::variants());
+}
+
+#[test]
+fn streams_by_the_rules_lose_nothing() {
+    let reached = hold(streams::wrong::right());
+    assert_eq!(reached.len(), 3, "{reached:?}");
+}
+
+#[test]
+fn each_mistake_with_streams_breaks_a_promise() {
+    break_as_known(streams::wrong::variants());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Two models of databases in a store of objects: may a writer be replaced at any moment, and may
+//! Models of databases in a store of objects: may a writer be replaced at any moment, and may
 //! objects be deleted?
 //!
 //! A request takes effect as a whole, at any later time, or never. A machine is never known to be
@@ -7,6 +7,7 @@
 //! | module | question |
 //! |---|---|
 //! | [`takeover`] | which blocks of the log count when another writer claims the database? |
+//! | [`streams`] | the same, where a lane is a stream of its author (zonal buckets) |
 //! | [`collect`] | which objects with pages may be deleted, and when? |
 //! | [`explore`] | runs the checker and returns what it found |
 //!
@@ -16,4 +17,5 @@
 
 pub mod collect;
 pub mod explore;
+pub mod streams;
 pub mod takeover;
