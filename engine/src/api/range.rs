@@ -18,9 +18,13 @@ pub trait Source {
     fn prefetch_keys(&self, table: &Table, keys: &[&[u8]]) -> Result<()>;
     /// Moves a cursor to its next row, with `back` from the upper end. Returns false at the end.
     fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool>;
-    /// Moves a cursor that reads forward to its next row, if that was copied together with the
-    /// current one, and nothing has to be noted for reading it.
-    fn advance(&self, cursor: &mut RangeCursor) -> bool;
+    /// Calls `each` with rows behind the current one that a cursor that reads forward has copied, as
+    /// far as nothing has to be noted for reading them.
+    fn visit_copied(
+        &self,
+        cursor: &mut RangeCursor,
+        each: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()>;
 }
 
 /// A range of keys: any of Rust's ranges over keys, such as `..`, `"a".."b"`, `&key[..]..` and
@@ -131,13 +135,11 @@ impl<'a, S: Source> Range<'a, S> {
 
     /// Calls `f` with each row.
     pub(super) fn visit(mut self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        self.cursor.expect_all();
         while self.source.step(&mut self.cursor, false)? {
             let (key, value) = self.cursor.row(false);
             f(key, value)?;
-            while self.source.advance(&mut self.cursor) {
-                let (key, value) = self.cursor.row(false);
-                f(key, value)?;
-            }
+            self.source.visit_copied(&mut self.cursor, &mut f)?;
         }
         Ok(())
     }

@@ -47,8 +47,12 @@ impl Source for Snapshot {
     }
 
     #[inline]
-    fn advance(&self, cursor: &mut RangeCursor) -> bool {
-        self.snapshot.advance(cursor, false)
+    fn visit_copied(
+        &self,
+        cursor: &mut RangeCursor,
+        each: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.snapshot.visit_copied(cursor, each)
     }
 }
 

@@ -47,8 +47,12 @@ impl Source for Transaction {
         self.call(|active| active.step(cursor, back))
     }
 
-    fn advance(&self, _cursor: &mut RangeCursor) -> bool {
-        false // each row is counted, and may be locked or remembered
+    fn visit_copied(
+        &self,
+        _cursor: &mut RangeCursor,
+        _each: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        Ok(()) // each row is counted, and may be locked or remembered
     }
 }
 

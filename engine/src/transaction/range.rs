@@ -362,6 +362,31 @@ impl RangeCursor {
         is_copied && this.advance(other, back)
     }
 
+    /// Calls `each` with the rows behind the current one that are copied already and that every
+    /// view sees, forward.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    #[inline]
+    pub(super) fn visit_copied<E>(
+        &mut self,
+        mut each: impl FnMut(&[u8], &[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let [end, upper] = &mut self.ends;
+        while end.at < end.plain && !upper.is_used {
+            let entry = end.batch.entry(end.at);
+            end.at += 1;
+            self.rows += 1;
+            each(entry.key, entry.value)?;
+        }
+        Ok(())
+    }
+
+    /// Copies many rows at once from now on: the caller wants all.
+    pub fn expect_all(&mut self) {
+        self.batch_len = LARGEST_BATCH;
+    }
+
     /// Returns the current row, key and value, of the direction `back` or forward. Panics before
     /// the first step.
     #[inline]

@@ -264,6 +264,20 @@ impl ReadSnapshot {
         is_row
     }
 
+    /// Calls `each` with rows behind the current one that the cursor has copied, as far as nothing
+    /// has to be noted for reading them.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    #[inline]
+    pub fn visit_copied(
+        &self,
+        cursor: &mut RangeCursor,
+        each: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        cursor.visit_copied(each)
+    }
+
     /// Moves a cursor to its next row, with `back` from the upper end, after
     /// [`ReadSnapshot::advance`] has found none. Returns false at the end.
     ///

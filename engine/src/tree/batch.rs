@@ -148,15 +148,27 @@ impl LeafBatch {
     pub(super) fn push(&mut self, node: Node<'_>, range: Range<usize>, back: bool) {
         let is_most = 2 * range.len() >= node.count();
         if !is_most || self.prefix.len() > LEAF_ENTRY_HEADER {
-            return in_order(range, back, |index| self.push_one(node, index));
+            let copy = |index| self.push_one(node, index);
+            return if back { range.rev().for_each(copy) } else { range.for_each(copy) };
         }
         let (heap, copy) = (node.heap_start(), self.bytes.len());
         node.page.append_to(heap, node.page.len().saturating_sub(heap), &mut self.bytes);
-        in_order(range, back, |index| {
+        let (prefix, keys_only) = (self.prefix.len(), self.keys_only);
+        let (header, bytes) = (self.prefix_in_header, &mut self.bytes[..]);
+        let copied = range.map(|index| {
             let entry = node.entry(index);
             // Not before the copy, where the entries of an earlier leaf may be.
-            self.push_copied(&entry, entry.offset.checked_sub(heap).map(|offset| copy + offset));
+            let at = entry.offset.checked_sub(heap).map_or(bytes.len(), |offset| copy + offset);
+            let item = Item::at(at, &entry, prefix, keys_only);
+            if item.end as usize > bytes.len() {
+                return Item::nowhere(&entry);
+            }
+            // A copy of fixed length is two instructions.
+            bytes[at..at + LEAF_ENTRY_HEADER].copy_from_slice(&header);
+            item
         });
+        // Makes room for all items at once.
+        if back { self.items.extend(copied.rev()) } else { self.items.extend(copied) }
     }
 
     /// Copies an entry alone.
@@ -168,32 +180,29 @@ impl LeafBatch {
         let value_len = if self.keys_only { 0 } else { entry.value_len };
         let (at, len) = (self.bytes.len(), LEAF_ENTRY_HEADER + entry.suffix_len + value_len);
         node.page.append_to(entry.offset, len, &mut self.bytes);
-        self.push_copied(&entry, Some(at));
-    }
-
-    /// Appends an entry whose bytes were copied to `at`, if they were. Puts the prefix in its
-    /// place.
-    #[inline]
-    fn push_copied(&mut self, entry: &LeafEntry, at: Option<usize>) {
-        let meta = entry.meta;
-        let suffix = at.unwrap_or(self.bytes.len()) + LEAF_ENTRY_HEADER;
-        let value = suffix + entry.suffix_len;
-        let end = if self.keys_only { value } else { value + entry.value_len };
-        if end > self.bytes.len() {
-            return self.items.push(Item { key: 0, value: 0, end: 0, meta });
+        let item = Item::at(at, &entry, self.prefix.len(), self.keys_only);
+        if item.end as usize > self.bytes.len() {
+            return self.items.push(Item::nowhere(&entry));
         }
-        let key = suffix - self.prefix.len();
-        match self.prefix.len() <= LEAF_ENTRY_HEADER {
-            // A copy of fixed length is two instructions.
-            true => self.bytes[suffix - LEAF_ENTRY_HEADER..suffix].copy_from_slice(&self.prefix_in_header),
-            false => self.bytes[key..suffix].copy_from_slice(&self.prefix),
-        }
-        self.items.push(Item { key: key as u32, value: value as u32, end: end as u32, meta });
+        let key = item.key as usize;
+        self.bytes[key..key + self.prefix.len()].copy_from_slice(&self.prefix);
+        self.items.push(item);
     }
 }
 
-/// Calls `each` with the numbers of `range`, with `back` in the reverse order.
-#[inline]
-fn in_order(range: Range<usize>, back: bool, mut each: impl FnMut(usize)) {
-    if back { range.rev().for_each(each) } else { range.for_each(&mut each) }
+impl Item {
+    /// Returns the places of an entry that was copied to `at`. The prefix of its key belongs before
+    /// the suffix, where the copy of the header is.
+    #[inline]
+    fn at(at: usize, entry: &LeafEntry, prefix_len: usize, keys_only: bool) -> Item {
+        let suffix = at + LEAF_ENTRY_HEADER;
+        let value = suffix + entry.suffix_len;
+        let end = if keys_only { value } else { value + entry.value_len };
+        Item { key: (suffix - prefix_len) as u32, value: value as u32, end: end as u32, meta: entry.meta }
+    }
+
+    /// Returns the item of an entry that does not lie in the page.
+    fn nowhere(entry: &LeafEntry) -> Item {
+        Item { key: 0, value: 0, end: 0, meta: entry.meta }
+    }
 }

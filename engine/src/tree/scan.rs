@@ -16,6 +16,10 @@ use std::ops::Bound;
 /// longer than a small write.
 const OPTIMISTIC_ATTEMPTS: u32 = 8;
 
+/// Entries of a leaf that are copied at least, if the leaf shows where the range ends: the caller
+/// most likely wants all of a short range, and each step costs a descent.
+const BOUNDED_MIN: usize = 32;
+
 /// Returns the error for a page that leads a scan back: only a damaged page does, and the scan
 /// would never end.
 #[cold]
@@ -156,6 +160,7 @@ fn try_scan_forward(
     let start = slot + usize::from(found && excluded);
     let count = node.count();
     let last = slots_before(node, until, |included| included);
+    let limit = if last.is_some() { limit.max(BOUNDED_MIN) } else { limit };
     let end = start.saturating_add(limit).min(last.unwrap_or(count)).min(count).max(start);
     batch.push(node, start..end, false);
     let next = match last {
@@ -197,6 +202,7 @@ fn try_scan_backward(
         Target::Below(_) | Target::Last => node.count(),
     };
     let first = slots_before(node, until, |included| !included);
+    let limit = if first.is_some() { limit.max(BOUNDED_MIN) } else { limit };
     let start = end.saturating_sub(limit).max(first.unwrap_or(0)).min(end);
     batch.push(node, start..end, true);
     let next = if start > 0 { node.key(start) } else { node.lower() };
