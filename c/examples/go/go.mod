@@ -1,0 +1,3 @@
+module quenchdb
+
+go 1.23
