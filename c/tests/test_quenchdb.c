@@ -789,8 +789,7 @@ static int use_in_child(void *context) {
     FAILS(QUENCH_FORKED, "forked", quench_close(of->db, &error));
     quench_database_free(of->db), quench_transaction_free(of->tx), quench_cursor_free(of->cursor);
     quench_transaction_free(of->snapshot), quench_table_free(of->table);
-    quench_database *own = in_memory();
-    quench_database_free(own);
+    quench_database_free(in_memory());
     return 0;
 }
 
@@ -901,10 +900,12 @@ static void errors_describe_themselves(void) {
     CHECK(strcmp(quench_version(), QUENCH_VERSION) == 0);
 }
 
-#define TEST(name) {#name, name}
+#define TEST(name) {#name, name, 0}
+#define TEST_THAT_FORKS(name) {#name, name, 1}
 static const struct {
     const char *name;
     void (*run)(void);
+    int forks;
 } tests[] = {
     TEST(rows_are_written_and_read),
     TEST(values_are_read_without_allocating),
@@ -923,9 +924,9 @@ static const struct {
     TEST(commits_need_not_be_waited_for),
     TEST(feeds_return_committed_transactions),
     TEST(databases_are_copied_and_checked),
-    TEST(a_forked_child_gets_errors_and_harms_nothing),
-    TEST(a_second_process_is_refused),
-    TEST(an_exit_with_threads_loses_nothing),
+    TEST_THAT_FORKS(a_forked_child_gets_errors_and_harms_nothing),
+    TEST_THAT_FORKS(a_second_process_is_refused),
+    TEST_THAT_FORKS(an_exit_with_threads_loses_nothing),
     TEST(threads_share_handles_as_the_header_says),
     TEST(errors_describe_themselves),
 };
@@ -934,8 +935,11 @@ int main(int count, char **arguments) {
     CHECK(count >= 2 && strlen(arguments[1]) < sizeof directory);
     strcpy(directory, arguments[1]);
     int ran = 0;
+    /* In valgrind (3.19) a child of a process with threads never ends: its exit spins. */
+    int skips_forks = getenv("UNDER_VALGRIND") != NULL;
     for (size_t n = 0; n < sizeof tests / sizeof *tests; n++) {
         running = tests[n].name;
+        if (skips_forks && tests[n].forks) continue;
         if (count > 2 && strcmp(arguments[2], running) != 0) continue;
         tests[n].run();
         ran++;
