@@ -98,6 +98,17 @@ python_and_judges() {
     python_package --judges
 }
 
+# The C interface: its format, its header, its tests. `c_and_judges` lints it, runs tests of other engines, and counts instructions.
+c_package() {
+    cargo fmt --manifest-path c/Cargo.toml --all --check
+    scripts/c-tests "$@"
+}
+
+c_and_judges() {
+    cargo clippy --manifest-path c/Cargo.toml --workspace --all-targets -- -D warnings
+    c_package --measure --judges
+}
+
 # Instructions of single operations: none may be more than 3 % above docs/instructions.json, which scripts/instructions renews.
 instructions() {
     if ! valgrind --version > /dev/null 2>&1; then

@@ -45,8 +45,10 @@ def test_calls_beside_other_engines_run(tmp_path: Path, monkeypatch: pytest.Monk
     rows = [
         line.split(" | ", 1) for line in (GUIDE / "coming-from.md").read_text().splitlines() if line.startswith("| ")
     ]
+    # Those of C follow.
+    rows = rows[:63]
     tables = [[name for name, rest in rows[at : at + 20]] for at in (1, 22, 43)]
-    assert len(rows) == 63 and tables[0] == tables[1] == tables[2]
+    assert tables[0] == tables[1] == tables[2]
     calls = [rest.strip(" |`") for _, rest in rows[1:21]]
     names: dict[str, Any] = {"quenchdb": quenchdb}
     for call in calls:
