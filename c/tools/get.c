@@ -14,7 +14,8 @@ static void look(void *context, const void *value, size_t bytes) {
 int main(int count, char **arguments) {
     enum { ROWS = 10000 };
     if (count != 3) return 2;
-    const char *way = arguments[1];
+    enum { INTO, WITH, OWNED } way = strcmp(arguments[1], "into") == 0 ? INTO : strcmp(arguments[1], "with") == 0 ? WITH : OWNED;
+    const unsigned reads = (unsigned)atoi(arguments[2]);
     quench_database *db;
     quench_table *table;
     quench_transaction *tx;
@@ -33,13 +34,13 @@ int main(int count, char **arguments) {
     char buffer[128];
     size_t bytes = 0, sum = 0;
     quench_error *error;
-    for (unsigned n = 0; n < (unsigned)atoi(arguments[2]); n++) {
+    for (unsigned n = 0; n < reads; n++) {
         const char *at = keys[n % ROWS];
         int found;
-        if (strcmp(way, "into") == 0) {
+        if (way == INTO) {
             found = quench_get_into(tx, table, at, 16, buffer, sizeof buffer, &bytes, &error);
             sum += bytes;
-        } else if (strcmp(way, "with") == 0) {
+        } else if (way == WITH) {
             found = quench_get_with(tx, table, at, 16, look, &sum, &error);
         } else {
             void *copy;
