@@ -98,7 +98,8 @@ pub fn bytes<'a>(data: *const c_void, size: usize, name: &str) -> Answer<&'a [u8
     if data.is_null() || size > isize::MAX as usize {
         return if size == 0 { Ok(&[]) } else { Err(no_bytes(size, name)) };
     }
-    // SAFETY: the header says that `data` points to `size` bytes that do not change during the call.
+    // SAFETY: the header says that `data` points to `size` bytes that do not change during the
+    // call.
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), size) })
 }
 
@@ -150,8 +151,8 @@ pub fn array<'a, T>(data: *const T, count: usize, name: &str) -> Answer<&'a [T]>
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, count) } })
 }
 
-/// Returns a structure of the caller whose first field is its size in bytes: the fields that an older
-/// caller does not have are zero. All zeros for NULL.
+/// Returns a structure of the caller whose first field is its size in bytes: the fields that an
+/// older caller does not have are zero. All zeros for NULL.
 ///
 /// # Errors
 /// `InvalidArgument` for a size that is too small; `Unsupported` for fields of a newer header that
@@ -176,7 +177,8 @@ pub fn sized<T: Copy>(from: *const T, name: &str) -> Answer<T> {
         // SAFETY: both have `known` bytes.
         unsafe { std::ptr::copy_nonoverlapping(given.as_ptr(), all.as_mut_ptr().cast(), known) };
     }
-    // SAFETY: the structures have numbers and pointers, which may be zero, and which the caller set.
+    // SAFETY: the structures have numbers and pointers, which may be zero, and which the caller
+    // set.
     Ok(unsafe { all.assume_init() })
 }
 
@@ -226,8 +228,8 @@ pub fn take_error(error: &mut *mut Error) -> Option<Box<Error>> {
     (!raised.is_null()).then(|| unsafe { Box::from_raw(raised) })
 }
 
-/// Copies a value to memory that the caller frees with `quench_free`. A NUL follows, so that texts end.
-/// Without a place for the address, only the length is given.
+/// Copies a value to memory that the caller frees with `quench_free`. A NUL follows, so that texts
+/// end. Without a place for the address, only the length is given.
 ///
 /// # Errors
 /// `OutOfMemory`.
@@ -251,8 +253,8 @@ pub fn give_copy(value: &[u8], to: *mut *mut c_void, size: *mut usize) -> Answer
     Ok(())
 }
 
-/// Copies a value that may be missing, as [`give_copy`]. Returns whether there is one; without one, the
-/// address is NULL.
+/// Copies a value that may be missing, as [`give_copy`]. Returns whether there is one; without one,
+/// the address is NULL.
 ///
 /// # Errors
 /// As [`give_copy`].

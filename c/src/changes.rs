@@ -31,7 +31,8 @@ pub enum quench_change_kind {
 }
 use quench_change_kind as ChangeKind;
 
-/// A change. Set `size` before a call; what it points to is valid until the next call with the feed.
+/// A change. Set `size` before a call; what it points to is valid until the next call with the
+/// feed.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ChangedRow {
@@ -129,8 +130,8 @@ pub extern "C" fn quench_open_watch(
 }
 
 /// Waits for the next transaction, at most so many microseconds; without limit if the number is
-/// negative. Returns 1, its CSN and the number of its changes; 0 if there was none in this time, or if
-/// the database was closed.
+/// negative. Returns 1, its CSN and the number of its changes; 0 if there was none in this time, or
+/// if the database was closed.
 /// Threads: one at a time; so for all functions of feeds.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_changes_next(
@@ -189,8 +190,8 @@ pub extern "C" fn quench_changes_get(
     })
 }
 
-/// Returns the CSN after which a later feed continues, for quench_open_changes. Kept with what was made
-/// of the changes, it brings each transaction once, also after a crash. 0 for a feed of rows.
+/// Returns the CSN after which a later feed continues, for quench_open_changes. Kept with what was
+/// made of the changes, it brings each transaction once, also after a crash. 0 for a feed of rows.
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_changes_csn(

@@ -223,8 +223,8 @@ impl State {
     }
 }
 
-/// Rows of a range of a transaction or a snapshot, fetched many at a time. It stands before the first
-/// row, at a row, or behind the last one.
+/// Rows of a range of a transaction or a snapshot, fetched many at a time. It stands before the
+/// first row, at a row, or behind the last one.
 pub struct Cursor {
     source: Arc<Source>,
     table: quenchdb::Table,
@@ -232,8 +232,8 @@ pub struct Cursor {
 }
 
 /// Opens a cursor, which reads nothing yet. `range` may be NULL for all rows. It returns what its
-/// transaction writes ahead of it, and rows may be changed and deleted in its loop. After the end of its
-/// transaction its steps are errors; a snapshot stays until its cursors are freed.
+/// transaction writes ahead of it, and rows may be changed and deleted in its loop. After the end
+/// of its transaction its steps are errors; a snapshot stays until its cursors are freed.
 /// Threads: as quench_get. One thread at a time may use the cursor.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_open_cursor(
@@ -267,9 +267,9 @@ fn step(
     Ok(found)
 }
 
-/// Moves to the next row; a new cursor, to the first row. Returns 1 and the row, whose key and value
-/// are valid until the next call with the cursor; 0 behind the last row, where quench_cursor_prev
-/// continues with the last row.
+/// Moves to the next row; a new cursor, to the first row. Returns 1 and the row, whose key and
+/// value are valid until the next call with the cursor; 0 behind the last row, where
+/// quench_cursor_prev continues with the last row.
 /// Threads: one at a time; so for all functions of cursors.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_cursor_next(

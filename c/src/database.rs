@@ -15,8 +15,8 @@ pub struct Database {
 }
 
 /// Called now and then during long work with a text that names the work and its unit, how much is
-/// done, and how much there is. It must not use the database, and is called by the calling thread or
-/// by threads of the library, one at a time.
+/// done, and how much there is. It must not use the database, and is called by the calling thread
+/// or by threads of the library, one at a time.
 pub type ProgressFunction =
     Option<unsafe extern "C" fn(context: *mut c_void, what: *const c_char, done: u64, all: u64)>;
 
@@ -43,9 +43,9 @@ pub fn path<'a>(data: *const c_char, size: usize, name: &str) -> Answer<&'a Path
     Ok(Path::new(OsStr::from_bytes(path)))
 }
 
-/// Opens the database in a directory and recovers it if it was not closed; creates it if it is missing,
-/// unless the setting `create` is "false". The path may be a URL such as "file:///path". `progress`
-/// may be NULL; it gets the progress of recovery.
+/// Opens the database in a directory and recovers it if it was not closed; creates it if it is
+/// missing, unless the setting `create` is "false". The path may be a URL such as "file:///path".
+/// `progress` may be NULL; it gets the progress of recovery.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_open(
@@ -77,7 +77,8 @@ pub extern "C" fn quench_open_in_memory(
     })
 }
 
-/// Opens the newest checkpoint for reading, while another process has the database open for writing.
+/// Opens the newest checkpoint for reading, while another process has the database open for
+/// writing.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_open_checkpoint(

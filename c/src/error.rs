@@ -161,7 +161,8 @@ pub extern "C" fn quench_error_code(error: Option<&Error>) -> c_int {
     error.map_or(0, |error| error.code)
 }
 
-/// Returns the code as a word that does not change, such as "lock-timeout". It belongs to the error.
+/// Returns the code as a word that does not change, such as "lock-timeout". It belongs to the
+/// error.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_error_name(error: Option<&Error>) -> *const c_char {
     error.map_or(c"ok".as_ptr(), |error| error.name.as_ptr())

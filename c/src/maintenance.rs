@@ -1,4 +1,5 @@
-//! Backups, checks and numbers. Reports are texts in JSON, for quench_free; their address may be NULL.
+//! Backups, checks and numbers. Reports are texts in JSON, for quench_free; their address may be
+//! NULL.
 
 use crate::boundary::{Answer, array, borrow, call, give, give_copy};
 use crate::database::{Database, ProgressFunction, path, progress};
@@ -21,8 +22,8 @@ pub extern "C" fn quench_flush(database: Option<&Database>, error: *mut *mut Err
     call(error, || Ok(borrow(database, "database")?.database.flush()?))
 }
 
-/// Makes a checkpoint now: the next recovery starts there. Report: csn, pages_written, bytes_written,
-/// pages_rewritten, seconds.
+/// Makes a checkpoint now: the next recovery starts there. Report: csn, pages_written,
+/// bytes_written, pages_rewritten, seconds.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_checkpoint(
@@ -39,8 +40,8 @@ pub extern "C" fn quench_checkpoint(
     })
 }
 
-/// Gives space of the file of pages back. Report: bytes_before, bytes_after, bytes_used, pages_moved,
-/// seconds.
+/// Gives space of the file of pages back. Report: bytes_before, bytes_after, bytes_used,
+/// pages_moved, seconds.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_compact(
@@ -58,9 +59,9 @@ pub extern "C" fn quench_compact(
     })
 }
 
-/// Copies the database to an empty directory while transactions continue. With `base`, an earlier backup,
-/// copies only what has changed since; it may be NULL. Report: csn, pages, pages_copied, bytes, base_csn,
-/// seconds.
+/// Copies the database to an empty directory while transactions continue. With `base`, an earlier
+/// backup, copies only what has changed since; it may be NULL. Report: csn, pages, pages_copied,
+/// bytes, base_csn, seconds.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_backup(
@@ -85,9 +86,9 @@ pub extern "C" fn quench_backup(
     })
 }
 
-/// Makes a database of a full backup and the increments that follow it. With `log`, the directory of the
-/// original, what came after the last backup is replayed, up to the CSN `to` if it is not 0; `log` may
-/// be NULL. Report: csn, pages, bytes, replayed, seconds.
+/// Makes a database of a full backup and the increments that follow it. With `log`, the directory
+/// of the original, what came after the last backup is replayed, up to the CSN `to` if it is not 0;
+/// `log` may be NULL. Report: csn, pages, bytes, replayed, seconds.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_restore(
@@ -128,8 +129,8 @@ fn verified(made: &VerifyReport, report: *mut *mut c_char) -> Answer<bool> {
     Ok(made.problems.is_empty())
 }
 
-/// Checks the whole database while transactions continue. Returns 1 if nothing is wrong. Report: result,
-/// advice, problems, weaknesses, and numbers of what was checked.
+/// Checks the whole database while transactions continue. Returns 1 if nothing is wrong. Report:
+/// result, advice, problems, weaknesses, and numbers of what was checked.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_verify(
@@ -142,8 +143,8 @@ pub extern "C" fn quench_verify(
     })
 }
 
-/// Checks a database that no process has open for writing, as quench_verify. Damage because of which
-/// an open is refused is part of the report.
+/// Checks a database that no process has open for writing, as quench_verify. Damage because of
+/// which an open is refused is part of the report.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_verify_path(

@@ -6,6 +6,7 @@ use crate::database::Database;
 use crate::error::Error;
 use crate::table::Table;
 use crate::transaction::{Kind, Transaction, change, lock};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
 /// Evaluates an expression with the transaction or the snapshot of a source.
@@ -22,6 +23,35 @@ macro_rules! with_reads {
     };
 }
 pub(crate) use with_reads;
+
+/// A longer buffer is not kept for the next read of the thread.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    /// A buffer for values on their way to the caller.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls `visit` with the value of a key, if there is one. Does what the engine's `get_with` does,
+/// with one look for the variable of the thread, which takes a call in a shared library.
+#[inline(always)]
+fn read_with<T>(
+    (transaction, table): (Option<&Transaction>, Option<&Table>), key: &[u8],
+    mut visit: impl FnMut(&[u8]) -> T,
+) -> Answer<Option<T>> {
+    let (table, source) = (&borrow(table, "table")?.table, &borrow(transaction, "transaction")?.source);
+    let mut read = |kept: &Cell<Vec<u8>>| -> Answer<Option<T>> {
+        let mut buffer = kept.take();
+        let found = with_reads!(source, |reads| reads.get_into(table, key, &mut buffer)?);
+        let seen = found.then(|| visit(&buffer));
+        if buffer.capacity() <= KEPT_BYTES_MAX {
+            kept.set(buffer);
+        }
+        Ok(seen)
+    };
+    // A destructor of the thread may read, too.
+    BUFFER.try_with(&mut read).unwrap_or_else(|_| read(&Cell::default()))
+}
 
 /// Gets a value, which is valid during the call and must not be changed.
 pub type ValueFunction =
@@ -47,18 +77,17 @@ pub extern "C" fn quench_get(
 ) -> c_int {
     give(value, std::ptr::null_mut());
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        let source = &borrow(transaction, "transaction")?.source;
-        let copy = |found: &[u8]| give_copy(found, value, value_bytes);
-        match with_reads!(source, |reads| reads.get_with(table, key, copy)?) {
+        let key = bytes(key, key_bytes, "key")?;
+        match read_with((transaction, table), key, |found| give_copy(found, value, value_bytes))? {
             Some(copied) => copied.map(|()| true),
             None => give_optional(None, value, value_bytes),
         }
     })
 }
 
-/// Reads the value of a key into a buffer, and allocates nothing for values up to 64 KiB. Returns 1 and
-/// the length of the value, of which the buffer gets as much as it has space for; 0 without such a key.
+/// Reads the value of a key into a buffer, and allocates nothing for values up to 64 KiB. Returns 1
+/// and the length of the value, of which the buffer gets as much as it has space for; 0 without
+/// such a key.
 /// Threads: as quench_get.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_get_into(
@@ -66,21 +95,18 @@ pub extern "C" fn quench_get_into(
     buffer: *mut c_void, buffer_bytes: usize, value_bytes: *mut usize, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        let source = &borrow(transaction, "transaction")?.source;
-        let copy = |found: &[u8]| {
+        let found = read_with((transaction, table), bytes(key, key_bytes, "key")?, |found| {
             fill(buffer, buffer_bytes, found);
             found.len()
-        };
-        let found = with_reads!(source, |reads| reads.get_with(table, key, copy)?);
+        })?;
         give(value_bytes, found.unwrap_or(0));
         Ok(found.is_some())
     })
 }
 
-/// Calls `visit` with the value of a key, and allocates nothing for values up to 64 KiB. Returns 1; 0
-/// without such a key, and then does not call it. `visit` is called by the calling thread, and must not use
-/// a transaction that is read from.
+/// Calls `visit` with the value of a key, and allocates nothing for values up to 64 KiB. Returns 1;
+/// 0 without such a key, and then does not call it. `visit` is called by the calling thread, and
+/// must not use a transaction that is read from.
 /// Threads: as quench_get.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_get_with(
@@ -88,12 +114,12 @@ pub extern "C" fn quench_get_with(
     visit: ValueFunction, context: *mut c_void, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        let source = &borrow(transaction, "transaction")?.source;
         let visit = *borrow(visit.as_ref(), "visit")?;
-        // SAFETY: the header says how the callback is called.
-        let pass = |found: &[u8]| unsafe { visit(context, found.as_ptr().cast(), found.len()) };
-        Ok(with_reads!(source, |reads| reads.get_with(table, key, pass)?).is_some())
+        let found = read_with((transaction, table), bytes(key, key_bytes, "key")?, |found| {
+            // SAFETY: the header says how the callback is called.
+            unsafe { visit(context, found.as_ptr().cast(), found.len()) }
+        })?;
+        Ok(found.is_some())
     })
 }
 
@@ -111,8 +137,8 @@ pub extern "C" fn quench_contains(
     })
 }
 
-/// Reads a row as quench_get and locks it, whether it exists or not, until the transaction ends: against
-/// changes, or, with `exclusive` 1, against other writers' reads with a lock as well.
+/// Reads a row as quench_get and locks it, whether it exists or not, until the transaction ends:
+/// against changes, or, with `exclusive` 1, against other writers' reads with a lock as well.
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_get_locked(

@@ -5,7 +5,8 @@ use crate::database::Database;
 use crate::error::Error;
 use std::ffi::{c_char, c_int, c_void};
 
-/// A table of a database. The handle may outlive the table and the database: its use is an error then.
+/// A table of a database. The handle may outlive the table and the database: its use is an error
+/// then.
 pub struct Table {
     /// The engine's handle.
     pub table: quenchdb::Table,
@@ -40,7 +41,8 @@ pub extern "C" fn quench_table_free(table: Option<Box<Table>>) {
     discard(table);
 }
 
-/// Returns the current name of a table: a text with NUL at its end, for quench_free, and its length.
+/// Returns the current name of a table: a text with NUL at its end, for quench_free, and its
+/// length.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_table_name(

@@ -11,15 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
-/// A transaction on its way to the device. It may be freed at any time: the commit continues. It does not
-/// keep the database open.
+/// A transaction on its way to the device. It may be freed at any time: the commit continues. It
+/// does not keep the database open.
 pub struct Ticket {
     /// The engine's handle.
     pub handle: CommitHandle,
 }
 
-/// Gets the outcome of a commit: 0 when it is durable, or the code of an error. Called by a thread of the
-/// library, or by quench_ticket_notify itself. It must not wait, nor close or free a database.
+/// Gets the outcome of a commit: 0 when it is durable, or the code of an error. Called by a thread
+/// of the library, or by quench_ticket_notify itself. It must not wait, nor close or free a
+/// database.
 pub type OutcomeFunction = Option<unsafe extern "C" fn(context: *mut c_void, code: c_int)>;
 
 /// Calls a function once, when the outcome is known.
@@ -86,8 +87,8 @@ pub extern "C" fn quench_ticket_poll(ticket: Option<&Ticket>, error: *mut *mut E
     })
 }
 
-/// Waits until the transaction is durable, at most so many microseconds; without limit if the number is
-/// negative. Returns 1 if it is durable. Causes the device writes that this needs.
+/// Waits until the transaction is durable, at most so many microseconds; without limit if the
+/// number is negative. Returns 1 if it is durable. Causes the device writes that this needs.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_ticket_wait(
@@ -102,7 +103,8 @@ pub extern "C" fn quench_ticket_wait(
     })
 }
 
-/// Has `outcome` called once, when the outcome of the commit is known. The ticket may be freed before.
+/// Has `outcome` called once, when the outcome of the commit is known. The ticket may be freed
+/// before.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_ticket_notify(

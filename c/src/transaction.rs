@@ -195,8 +195,9 @@ pub extern "C" fn quench_snapshot_csn(
     })
 }
 
-/// Commits. Returns when the transaction is as durable as its options say, and gives its CSN, 0 if it
-/// changed nothing. The transaction has ended then, also after an error, and has to be freed still.
+/// Commits. Returns when the transaction is as durable as its options say, and gives its CSN, 0 if
+/// it changed nothing. The transaction has ended then, also after an error, and has to be freed
+/// still.
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_commit(
@@ -230,8 +231,8 @@ pub extern "C" fn quench_rollback(transaction: Option<&Transaction>, error: *mut
     call(error, || borrow(transaction, "transaction")?.source.take().map(quenchdb::Transaction::abort))
 }
 
-/// Frees a transaction, and rolls it back if it has not ended; or a snapshot, which its cursors keep
-/// until they are freed. NULL is allowed.
+/// Frees a transaction, and rolls it back if it has not ended; or a snapshot, which its cursors
+/// keep until they are freed. NULL is allowed.
 /// Threads: any; not while another call uses the handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_transaction_free(transaction: Option<Box<Transaction>>) {
@@ -259,8 +260,9 @@ pub type TransactFunction = Option<
 >;
 
 /// Calls `change` with a transaction, commits it, and returns what `change` returned. After a
-/// conflict, a deadlock or a lock timeout everything is taken back, and `change` is called again, so it
-/// must have no other effects that may not be repeated. `change` is called by the calling thread.
+/// conflict, a deadlock or a lock timeout everything is taken back, and `change` is called again,
+/// so it must have no other effects that may not be repeated. `change` is called by the calling
+/// thread.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_transact(
@@ -288,7 +290,8 @@ pub extern "C" fn quench_transact(
     })
 }
 
-/// Returns 1 if a call of this transaction met another transaction, so that running it again may succeed.
+/// Returns 1 if a call of this transaction met another transaction, so that running it again may
+/// succeed.
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_has_to_retry(transaction: Option<&Transaction>, error: *mut *mut Error) -> c_int {
@@ -327,8 +330,8 @@ pub extern "C" fn quench_rollback_to(
     })
 }
 
-/// Locks all rows of a table until the transaction ends: against changes, or, with `exclusive` 1, against
-/// locking reads as well.
+/// Locks all rows of a table until the transaction ends: against changes, or, with `exclusive` 1,
+/// against locking reads as well.
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_lock_table(

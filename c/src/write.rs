@@ -104,8 +104,8 @@ pub extern "C" fn quench_pop_end(
 }
 
 /// Returns in `after` what becomes of a value, which is NULL if there is no row: bytes that stay
-/// valid until quench_update returns, or NULL to delete the row. Returns 0, or -1000 or less to change
-/// nothing. It may use the transaction.
+/// valid until quench_update returns, or NULL to delete the row. Returns 0, or -1000 or less to
+/// change nothing. It may use the transaction.
 pub type UpdateFunction = Option<
     unsafe extern "C" fn(
         context: *mut c_void,
@@ -163,8 +163,8 @@ pub extern "C" fn quench_compare_and_set(
     })
 }
 
-/// Adds to a counter, a big-endian number of 64 bits that is 0 if the row does not exist, and gives the
-/// sum.
+/// Adds to a counter, a big-endian number of 64 bits that is 0 if the row does not exist, and gives
+/// the sum.
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_add(
@@ -192,7 +192,8 @@ pub extern "C" fn quench_delete_range(
     })
 }
 
-/// Sets a row in a transaction of its own, which is durable on return and is repeated after conflicts.
+/// Sets a row in a transaction of its own, which is durable on return and is repeated after
+/// conflicts.
 /// Threads: any.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_database_put(
