@@ -129,8 +129,8 @@ typedef enum quench_change_kind {
 typedef struct quench_changes quench_changes;
 
 /**
- * Rows of a range of a transaction or a snapshot, fetched many at a time. It stands before the first
- * row, at a row, or behind the last one.
+ * Rows of a range of a transaction or a snapshot, fetched many at a time. It stands before the
+ * first row, at a row, or behind the last one.
  */
 typedef struct quench_cursor quench_cursor;
 
@@ -140,12 +140,15 @@ typedef struct quench_database quench_database;
 /** An error: a code, a text, advice, and where it happened. */
 typedef struct quench_error quench_error;
 
-/** A table of a database. The handle may outlive the table and the database: its use is an error then. */
+/**
+ * A table of a database. The handle may outlive the table and the database: its use is an error
+ * then.
+ */
 typedef struct quench_table quench_table;
 
 /**
- * A transaction on its way to the device. It may be freed at any time: the commit continues. It does not
- * keep the database open.
+ * A transaction on its way to the device. It may be freed at any time: the commit continues. It
+ * does not keep the database open.
  */
 typedef struct quench_ticket quench_ticket;
 
@@ -168,8 +171,8 @@ typedef struct quench_setting {
 
 /**
  * Called now and then during long work with a text that names the work and its unit, how much is
- * done, and how much there is. It must not use the database, and is called by the calling thread or
- * by threads of the library, one at a time.
+ * done, and how much there is. It must not use the database, and is called by the calling thread
+ * or by threads of the library, one at a time.
  */
 typedef void (*quench_progress_function)(void *context,
                                          const char *what,
@@ -245,8 +248,8 @@ typedef struct quench_bytes {
 
 /**
  * Returns in `after` what becomes of a value, which is NULL if there is no row: bytes that stay
- * valid until quench_update returns, or NULL to delete the row. Returns 0, or -1000 or less to change
- * nothing. It may use the transaction.
+ * valid until quench_update returns, or NULL to delete the row. Returns 0, or -1000 or less to
+ * change nothing. It may use the transaction.
  */
 typedef int (*quench_update_function)(void *context,
                                       const void *before,
@@ -255,12 +258,16 @@ typedef int (*quench_update_function)(void *context,
                                       size_t *after_bytes);
 
 /**
- * Gets the outcome of a commit: 0 when it is durable, or the code of an error. Called by a thread of the
- * library, or by quench_ticket_notify itself. It must not wait, nor close or free a database.
+ * Gets the outcome of a commit: 0 when it is durable, or the code of an error. Called by a thread
+ * of the library, or by quench_ticket_notify itself. It must not wait, nor close or free a
+ * database.
  */
 typedef void (*quench_outcome_function)(void *context, int code);
 
-/** A change. Set `size` before a call; what it points to is valid until the next call with the feed. */
+/**
+ * A change. Set `size` before a call; what it points to is valid until the next call with the
+ * feed.
+ */
 typedef struct quench_change {
     /** sizeof(quench_change). */
     size_t size;
@@ -308,7 +315,10 @@ void quench_free(void *memory);
  */
 int quench_error_code(quench_error *error);
 
-/** Returns the code as a word that does not change, such as "lock-timeout". It belongs to the error. */
+/**
+ * Returns the code as a word that does not change, such as "lock-timeout". It belongs to the
+ * error.
+ */
 const char *quench_error_name(quench_error *error);
 
 /** Returns one line: what happened, where, and what to do. It belongs to the error. */
@@ -332,9 +342,9 @@ int quench_is_retryable(int code);
 /* ---- Opening and closing databases ---- */
 
 /**
- * Opens the database in a directory and recovers it if it was not closed; creates it if it is missing,
- * unless the setting `create` is "false". The path may be a URL such as "file:///path". `progress`
- * may be NULL; it gets the progress of recovery.
+ * Opens the database in a directory and recovers it if it was not closed; creates it if it is
+ * missing, unless the setting `create` is "false". The path may be a URL such as "file:///path".
+ * `progress` may be NULL; it gets the progress of recovery.
  * Threads: any.
  */
 int quench_open(const char *path,
@@ -356,7 +366,8 @@ int quench_open_in_memory(const struct quench_setting *settings,
                           quench_error **error);
 
 /**
- * Opens the newest checkpoint for reading, while another process has the database open for writing.
+ * Opens the newest checkpoint for reading, while another process has the database open for
+ * writing.
  * Threads: any.
  */
 int quench_open_checkpoint(const char *path,
@@ -401,7 +412,8 @@ int quench_open_table(quench_database *database,
 void quench_table_free(quench_table *table);
 
 /**
- * Returns the current name of a table: a text with NUL at its end, for quench_free, and its length.
+ * Returns the current name of a table: a text with NUL at its end, for quench_free, and its
+ * length.
  * Threads: any.
  */
 int quench_table_name(quench_table *table,
@@ -475,8 +487,9 @@ int quench_snapshot_csn(quench_transaction *snapshot,
                         quench_error **error);
 
 /**
- * Commits. Returns when the transaction is as durable as its options say, and gives its CSN, 0 if it
- * changed nothing. The transaction has ended then, also after an error, and has to be freed still.
+ * Commits. Returns when the transaction is as durable as its options say, and gives its CSN, 0 if
+ * it changed nothing. The transaction has ended then, also after an error, and has to be freed
+ * still.
  * Threads: one at a time.
  */
 int quench_commit(quench_transaction *transaction,
@@ -498,16 +511,17 @@ int quench_commit_async(quench_transaction *transaction,
 int quench_rollback(quench_transaction *transaction, quench_error **error);
 
 /**
- * Frees a transaction, and rolls it back if it has not ended; or a snapshot, which its cursors keep
- * until they are freed. NULL is allowed.
+ * Frees a transaction, and rolls it back if it has not ended; or a snapshot, which its cursors
+ * keep until they are freed. NULL is allowed.
  * Threads: any; not while another call uses the handle.
  */
 void quench_transaction_free(quench_transaction *transaction);
 
 /**
  * Calls `change` with a transaction, commits it, and returns what `change` returned. After a
- * conflict, a deadlock or a lock timeout everything is taken back, and `change` is called again, so it
- * must have no other effects that may not be repeated. `change` is called by the calling thread.
+ * conflict, a deadlock or a lock timeout everything is taken back, and `change` is called again,
+ * so it must have no other effects that may not be repeated. `change` is called by the calling
+ * thread.
  * Threads: any.
  */
 int quench_transact(quench_database *database,
@@ -517,11 +531,11 @@ int quench_transact(quench_database *database,
                     quench_error **error);
 
 /**
- * Returns 1 if a call of this transaction met another transaction, so that running it again may succeed.
+ * Returns 1 if a call of this transaction met another transaction, so that running it again may
+ * succeed.
  * Threads: one at a time.
  */
-int quench_has_to_retry(quench_transaction *transaction,
-                        quench_error **error);
+int quench_has_to_retry(quench_transaction *transaction, quench_error **error);
 
 /**
  * Returns a point to roll back to: a number, valid until the transaction ends.
@@ -540,8 +554,8 @@ int quench_rollback_to(quench_transaction *transaction,
                        quench_error **error);
 
 /**
- * Locks all rows of a table until the transaction ends: against changes, or, with `exclusive` 1, against
- * locking reads as well.
+ * Locks all rows of a table until the transaction ends: against changes, or, with `exclusive` 1,
+ * against locking reads as well.
  * Threads: one at a time.
  */
 int quench_lock_table(quench_transaction *transaction,
@@ -565,8 +579,9 @@ int quench_get(quench_transaction *transaction,
                quench_error **error);
 
 /**
- * Reads the value of a key into a buffer, and allocates nothing for values up to 64 KiB. Returns 1 and
- * the length of the value, of which the buffer gets as much as it has space for; 0 without such a key.
+ * Reads the value of a key into a buffer, and allocates nothing for values up to 64 KiB. Returns 1
+ * and the length of the value, of which the buffer gets as much as it has space for; 0 without
+ * such a key.
  * Threads: as quench_get.
  */
 int quench_get_into(quench_transaction *transaction,
@@ -579,9 +594,9 @@ int quench_get_into(quench_transaction *transaction,
                     quench_error **error);
 
 /**
- * Calls `visit` with the value of a key, and allocates nothing for values up to 64 KiB. Returns 1; 0
- * without such a key, and then does not call it. `visit` is called by the calling thread, and must not use
- * a transaction that is read from.
+ * Calls `visit` with the value of a key, and allocates nothing for values up to 64 KiB. Returns 1;
+ * 0 without such a key, and then does not call it. `visit` is called by the calling thread, and
+ * must not use a transaction that is read from.
  * Threads: as quench_get.
  */
 int quench_get_with(quench_transaction *transaction,
@@ -603,8 +618,8 @@ int quench_contains(quench_transaction *transaction,
                     quench_error **error);
 
 /**
- * Reads a row as quench_get and locks it, whether it exists or not, until the transaction ends: against
- * changes, or, with `exclusive` 1, against other writers' reads with a lock as well.
+ * Reads a row as quench_get and locks it, whether it exists or not, until the transaction ends:
+ * against changes, or, with `exclusive` 1, against other writers' reads with a lock as well.
  * Threads: one at a time.
  */
 int quench_get_locked(quench_transaction *transaction,
@@ -752,8 +767,8 @@ int quench_compare_and_set(quench_transaction *transaction,
                            quench_error **error);
 
 /**
- * Adds to a counter, a big-endian number of 64 bits that is 0 if the row does not exist, and gives the
- * sum.
+ * Adds to a counter, a big-endian number of 64 bits that is 0 if the row does not exist, and gives
+ * the sum.
  * Threads: one at a time.
  */
 int quench_add(quench_transaction *transaction,
@@ -775,7 +790,8 @@ int quench_delete_range(quench_transaction *transaction,
                         quench_error **error);
 
 /**
- * Sets a row in a transaction of its own, which is durable on return and is repeated after conflicts.
+ * Sets a row in a transaction of its own, which is durable on return and is repeated after
+ * conflicts.
  * Threads: any.
  */
 int quench_database_put(quench_database *database,
@@ -800,8 +816,8 @@ int quench_database_delete(quench_database *database,
 
 /**
  * Opens a cursor, which reads nothing yet. `range` may be NULL for all rows. It returns what its
- * transaction writes ahead of it, and rows may be changed and deleted in its loop. After the end of its
- * transaction its steps are errors; a snapshot stays until its cursors are freed.
+ * transaction writes ahead of it, and rows may be changed and deleted in its loop. After the end
+ * of its transaction its steps are errors; a snapshot stays until its cursors are freed.
  * Threads: as quench_get. One thread at a time may use the cursor.
  */
 int quench_open_cursor(quench_transaction *transaction,
@@ -811,9 +827,9 @@ int quench_open_cursor(quench_transaction *transaction,
                        quench_error **error);
 
 /**
- * Moves to the next row; a new cursor, to the first row. Returns 1 and the row, whose key and value
- * are valid until the next call with the cursor; 0 behind the last row, where quench_cursor_prev
- * continues with the last row.
+ * Moves to the next row; a new cursor, to the first row. Returns 1 and the row, whose key and
+ * value are valid until the next call with the cursor; 0 behind the last row, where
+ * quench_cursor_prev continues with the last row.
  * Threads: one at a time; so for all functions of cursors.
  */
 int quench_cursor_next(quench_cursor *cursor,
@@ -867,8 +883,8 @@ int quench_ticket_csn(quench_ticket *ticket,
 int quench_ticket_poll(quench_ticket *ticket, quench_error **error);
 
 /**
- * Waits until the transaction is durable, at most so many microseconds; without limit if the number is
- * negative. Returns 1 if it is durable. Causes the device writes that this needs.
+ * Waits until the transaction is durable, at most so many microseconds; without limit if the
+ * number is negative. Returns 1 if it is durable. Causes the device writes that this needs.
  * Threads: any.
  */
 int quench_ticket_wait(quench_ticket *ticket,
@@ -876,7 +892,8 @@ int quench_ticket_wait(quench_ticket *ticket,
                        quench_error **error);
 
 /**
- * Has `outcome` called once, when the outcome of the commit is known. The ticket may be freed before.
+ * Has `outcome` called once, when the outcome of the commit is known. The ticket may be freed
+ * before.
  * Threads: any.
  */
 int quench_ticket_notify(quench_ticket *ticket,
@@ -914,8 +931,8 @@ int quench_open_watch(quench_database *database,
 
 /**
  * Waits for the next transaction, at most so many microseconds; without limit if the number is
- * negative. Returns 1, its CSN and the number of its changes; 0 if there was none in this time, or if
- * the database was closed.
+ * negative. Returns 1, its CSN and the number of its changes; 0 if there was none in this time, or
+ * if the database was closed.
  * Threads: one at a time; so for all functions of feeds.
  */
 int quench_changes_next(quench_changes *changes,
@@ -934,8 +951,8 @@ int quench_changes_get(quench_changes *changes,
                        quench_error **error);
 
 /**
- * Returns the CSN after which a later feed continues, for quench_open_changes. Kept with what was made
- * of the changes, it brings each transaction once, also after a crash. 0 for a feed of rows.
+ * Returns the CSN after which a later feed continues, for quench_open_changes. Kept with what was
+ * made of the changes, it brings each transaction once, also after a crash. 0 for a feed of rows.
  * Threads: one at a time.
  */
 int quench_changes_csn(quench_changes *changes,
@@ -957,8 +974,8 @@ void quench_changes_free(quench_changes *changes);
 int quench_flush(quench_database *database, quench_error **error);
 
 /**
- * Makes a checkpoint now: the next recovery starts there. Report: csn, pages_written, bytes_written,
- * pages_rewritten, seconds.
+ * Makes a checkpoint now: the next recovery starts there. Report: csn, pages_written,
+ * bytes_written, pages_rewritten, seconds.
  * Threads: any.
  */
 int quench_checkpoint(quench_database *database,
@@ -966,8 +983,8 @@ int quench_checkpoint(quench_database *database,
                       quench_error **error);
 
 /**
- * Gives space of the file of pages back. Report: bytes_before, bytes_after, bytes_used, pages_moved,
- * seconds.
+ * Gives space of the file of pages back. Report: bytes_before, bytes_after, bytes_used,
+ * pages_moved, seconds.
  * Threads: any.
  */
 int quench_compact(quench_database *database,
@@ -977,9 +994,9 @@ int quench_compact(quench_database *database,
                    quench_error **error);
 
 /**
- * Copies the database to an empty directory while transactions continue. With `base`, an earlier backup,
- * copies only what has changed since; it may be NULL. Report: csn, pages, pages_copied, bytes, base_csn,
- * seconds.
+ * Copies the database to an empty directory while transactions continue. With `base`, an earlier
+ * backup, copies only what has changed since; it may be NULL. Report: csn, pages, pages_copied,
+ * bytes, base_csn, seconds.
  * Threads: any.
  */
 int quench_backup(quench_database *database,
@@ -993,9 +1010,9 @@ int quench_backup(quench_database *database,
                   quench_error **error);
 
 /**
- * Makes a database of a full backup and the increments that follow it. With `log`, the directory of the
- * original, what came after the last backup is replayed, up to the CSN `to` if it is not 0; `log` may
- * be NULL. Report: csn, pages, bytes, replayed, seconds.
+ * Makes a database of a full backup and the increments that follow it. With `log`, the directory
+ * of the original, what came after the last backup is replayed, up to the CSN `to` if it is not 0;
+ * `log` may be NULL. Report: csn, pages, bytes, replayed, seconds.
  * Threads: any.
  */
 int quench_restore(const struct quench_bytes *backups,
@@ -1011,8 +1028,8 @@ int quench_restore(const struct quench_bytes *backups,
                    quench_error **error);
 
 /**
- * Checks the whole database while transactions continue. Returns 1 if nothing is wrong. Report: result,
- * advice, problems, weaknesses, and numbers of what was checked.
+ * Checks the whole database while transactions continue. Returns 1 if nothing is wrong. Report:
+ * result, advice, problems, weaknesses, and numbers of what was checked.
  * Threads: any.
  */
 int quench_verify(quench_database *database,
@@ -1022,8 +1039,8 @@ int quench_verify(quench_database *database,
                   quench_error **error);
 
 /**
- * Checks a database that no process has open for writing, as quench_verify. Damage because of which
- * an open is refused is part of the report.
+ * Checks a database that no process has open for writing, as quench_verify. Damage because of
+ * which an open is refused is part of the report.
  * Threads: any.
  */
 int quench_verify_path(const char *path,

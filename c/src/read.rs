@@ -8,6 +8,7 @@ use crate::table::Table;
 use crate::transaction::{Kind, Transaction, change, lock};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
 
 /// Evaluates an expression with the transaction or the snapshot of a source.
 macro_rules! with_reads {
@@ -36,21 +37,21 @@ thread_local! {
 /// with one look for the variable of the thread, which takes a call in a shared library.
 #[inline(always)]
 fn read_with<T>(
-    (transaction, table): (Option<&Transaction>, Option<&Table>), key: &[u8],
-    mut visit: impl FnMut(&[u8]) -> T,
+    (transaction, table): (Option<&Transaction>, Option<&Table>), key: &[u8], visit: impl FnOnce(&[u8]) -> T,
 ) -> Answer<Option<T>> {
     let (table, source) = (&borrow(table, "table")?.table, &borrow(transaction, "transaction")?.source);
-    let mut read = |kept: &Cell<Vec<u8>>| -> Answer<Option<T>> {
-        let mut buffer = kept.take();
-        let found = with_reads!(source, |reads| reads.get_into(table, key, &mut buffer)?);
-        let seen = found.then(|| visit(&buffer));
-        if buffer.capacity() <= KEPT_BYTES_MAX {
-            kept.set(buffer);
-        }
-        Ok(seen)
-    };
     // A destructor of the thread may read, too.
-    BUFFER.try_with(&mut read).unwrap_or_else(|_| read(&Cell::default()))
+    let spare = Cell::default();
+    let kept = BUFFER.try_with(|kept| NonNull::from(kept));
+    // SAFETY: the thread, whose variable it is, does not end during the call.
+    let kept = kept.map_or(&spare, |kept| unsafe { kept.as_ref() });
+    let mut buffer = kept.take();
+    let found = with_reads!(source, |reads| reads.get_into(table, key, &mut buffer)?);
+    let seen = found.then(|| visit(&buffer));
+    if buffer.capacity() <= KEPT_BYTES_MAX {
+        kept.set(buffer);
+    }
+    Ok(seen)
 }
 
 /// Gets a value, which is valid during the call and must not be changed.
