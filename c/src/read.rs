@@ -107,7 +107,7 @@ pub extern "C" fn quench_get_into(
 
 /// Calls `visit` with the value of a key, and allocates nothing for values up to 64 KiB. Returns 1;
 /// 0 without such a key, and then does not call it. `visit` is called by the calling thread, and
-/// must not use a transaction that is read from.
+/// may use the transaction and the database.
 /// Threads: as quench_get.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_get_with(
