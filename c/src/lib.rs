@@ -1,14 +1,14 @@
 //! The C interface of QuenchDB: a thin layer over the engine's API. `include/quenchdb.h` is written
 //! from it, so each comment of a public item is one of that header.
 //!
-//! 1. Each call is made in [`boundary::call`]: no panic crosses the boundary, and each error
-//! becomes    a negative number and, if the caller wants it, an object. There is no last error.
+//! 1. Each call is made in [`boundary::call`]: no panic crosses the boundary. Each error becomes a
+//!    negative number and, if the caller wants it, an object. There is no last error.
 //! 2. No handle borrows from another one: children hold the database, so that a program may free
-//! handles in any order.
+//!    handles in any order.
 //! 3. No call waits for another call on the same handle: the second one is an error. So nothing
-//! hangs in a callback or in a forked child.
+//!    hangs in a callback or in a forked child.
 //! 4. What the header demands of callers is relied on in `boundary`, which has nearly all unsafe
-//! code.
+//!    code.
 
 #![warn(missing_docs)]
 
