@@ -182,7 +182,7 @@ pub fn sized<T: Copy>(from: *const T, name: &str) -> Answer<T> {
     Ok(unsafe { all.assume_init() })
 }
 
-/// Fills the structure of a caller who may know fewer fields: its first field is its size.
+/// Fills a structure of the caller, which may have fewer fields. The first field is the size.
 ///
 /// # Errors
 /// `InvalidArgument` for NULL.
@@ -288,7 +288,7 @@ pub fn free(memory: *mut c_void) {
 #[derive(Clone, Copy)]
 pub struct Context(pub *mut c_void);
 
-// SAFETY: the library does not look at it; the header tells the caller on which threads it is used.
+// SAFETY: the library does not look at it; the header names the threads that use it.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
