@@ -18,8 +18,8 @@ pub trait Source {
     fn prefetch_keys(&self, table: &Table, keys: &[&[u8]]) -> Result<()>;
     /// Moves a cursor to its next row, with `back` from the upper end. Returns false at the end.
     fn step(&self, cursor: &mut RangeCursor, back: bool) -> Result<bool>;
-    /// Calls `each` with rows behind the current one that a cursor that reads forward has copied, as
-    /// far as nothing has to be noted for reading them.
+    /// Calls `each` with rows behind the current one that a cursor that reads forward has copied,
+    /// as far as nothing has to be noted for reading them.
     fn visit_copied(
         &self,
         cursor: &mut RangeCursor,

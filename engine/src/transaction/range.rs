@@ -363,10 +363,7 @@ impl RangeCursor {
     }
 
     /// Calls `each` with the rows behind the current one that are copied already and that every
-    /// view sees, forward.
-    ///
-    /// # Errors
-    /// Those of `each`.
+    /// view sees, forward. Ends with its first error.
     #[inline]
     pub(super) fn visit_copied<E>(
         &mut self,
