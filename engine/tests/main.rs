@@ -66,6 +66,7 @@ mod salvage;
 mod scans;
 mod serializable;
 mod stamped_pages;
+mod standby;
 mod stealing;
 mod table_types;
 mod thread_churn;

@@ -6,6 +6,7 @@ use super::place::{OtherStorage, Place};
 use super::refuse;
 use super::verify::{self, VerifyReport};
 use crate::base::Result;
+use crate::base::clock::Clock;
 #[cfg(any(test, feature = "internals"))]
 use crate::base::settings::Lab;
 use crate::base::settings::{Compression, DeviceTrust, Preset, Settings};
@@ -20,7 +21,8 @@ use std::time::Duration;
 #[must_use = "a builder does nothing before `open`"]
 pub struct Builder {
     pub(super) request: Request,
-    storage: Option<Arc<dyn Storage>>,
+    pub(super) storage: Option<Arc<dyn Storage>>,
+    pub(super) scratch: Option<PathBuf>,
 }
 
 macro_rules! setters {
@@ -83,6 +85,11 @@ impl Builder {
         self
     }
 
+    pub(super) fn in_time_of(mut self, clock: Clock) -> Builder {
+        self.request.clock = clock;
+        self
+    }
+
     /// Sets a callback for the progress of recovery.
     pub fn on_recovery(mut self, progress: Progress) -> Builder {
         self.request.progress = Some(progress);
@@ -129,8 +136,16 @@ impl Builder {
         self.open(path)
     }
 
+    /// Sets the directory for the scratch files of [`Builder::open_standby`], on a local disk. The
+    /// default is the directory of the system for temporary files. The files have no names, so
+    /// nothing remains of them, however the process ends.
+    pub fn scratch_directory(mut self, directory: impl Into<PathBuf>) -> Builder {
+        self.scratch = Some(directory.into());
+        self
+    }
+
     /// Sets read-only access without a contradiction to a setting of the caller.
-    fn force_read_only(&mut self) {
+    pub(super) fn force_read_only(&mut self) {
         (self.request.settings.read_only, self.request.settings.device_trust) = (true, DeviceTrust::Auto);
     }
 
@@ -211,8 +226,7 @@ impl Builder {
     }
 
     /// Sets the time source, instead of the machine's clock.
-    pub fn clock(mut self, clock: crate::base::clock::Clock) -> Builder {
-        self.request.clock = clock;
-        self
+    pub fn clock(self, clock: Clock) -> Builder {
+        self.in_time_of(clock)
     }
 }

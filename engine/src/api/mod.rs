@@ -39,6 +39,7 @@ mod verify_files;
 mod verify;
 mod table_report;
 mod builder;
+mod standby;
 mod backup;
 mod salvage;
 
@@ -57,6 +58,7 @@ pub(crate) use range::prefix_range;
 pub use range::{KeyRange, Range, Row};
 pub use reads::Reads;
 pub use snapshot::Snapshot;
+pub use standby::{Standby, StandbySnapshot, StandbyStatistics};
 pub use statistics::Statistics;
 pub use table::Table;
 pub use table_counts::TableCounts;
@@ -114,6 +116,9 @@ const _: () = {
     are_shared_by_threads::<CommitHandle>();
     are_shared_by_threads::<Place>();
     are_shared_by_threads::<Statistics>();
+    are_shared_by_threads::<Standby>();
+    are_shared_by_threads::<StandbySnapshot>();
+    are_shared_by_threads::<StandbyStatistics>();
     are_shared_by_threads::<TableCounts>();
     are_shared_by_threads::<Savepoint>();
     are_shared_by_threads::<TransactionOptions>();

@@ -43,6 +43,8 @@ pub(crate) mod ownership;
 mod direct_probe;
 pub mod file;
 pub mod memory;
+mod scratch;
+mod overlay;
 pub mod counted;
 #[cfg(any(test, feature = "internals"))]
 mod fault_counts;
@@ -59,14 +61,15 @@ pub use durability_method::DurabilityMethod;
 pub use facts::DeviceFacts;
 pub(crate) use monitor::{MONITOR_PATH, MonitorSocket, ask};
 pub use object_list::{LogObject, LogRecords, ObjectContent, ObjectList, ObjectState, StoredObject};
+pub use overlay::OverlayStorage;
 pub use requests::ObjectRequests;
 pub use segment_names::{LOG_DIRECTORY, check_new, id_of, next_id, path_of};
 pub use space_refusal::SpaceRefusal;
 #[cfg(feature = "object-storage")]
 pub use storage::WriteEnded;
 pub use storage::{
-    Completion, Directory, EntryKind, File, ManifestStore, Names, OpenMode, Pin, ReadAhead, ReadRequest,
-    Roles, Storage, WriteQueue, WriteRequest,
+    Completion, Directory, EntryKind, File, FollowedLog, ManifestStore, Names, NewBytes, OpenMode, Pin,
+    ReadAhead, ReadRequest, Roles, Storage, WriteQueue, WriteRequest,
 };
 #[cfg(any(feature = "internals", feature = "object-storage"))]
 pub use storage::{Pins, ReadDone, Register, Segments};

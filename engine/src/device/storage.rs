@@ -113,6 +113,12 @@ pub trait Storage: Roles + Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Returns the log for a reader beside the process that writes it. `None` if the storage cannot
+    /// be followed.
+    fn followed_log(&self) -> Option<Box<dyn FollowedLog>> {
+        None
+    }
+
     /// Listens on a socket in the directory, whose lock the caller has. `None` without a real
     /// directory.
     ///
@@ -368,6 +374,35 @@ pub trait Pins: Send + Sync {
     /// # Errors
     /// `NotFound` if there is no pin of this name; I/O.
     fn remove_pin(&self, name: &str) -> Result<()>;
+}
+
+/// Bytes of a log that a reader has not seen before: whole blocks, and nothing else that counts.
+#[derive(Debug)]
+pub struct NewBytes {
+    /// The segment that the bytes belong to.
+    pub segment: SegmentId,
+    /// The bytes, from offset 0 to its end. They stay as they are for as long as the segment
+    /// exists; then a read fails with `NotFound`.
+    pub file: Arc<dyn File>,
+}
+
+/// The log of a database that another process writes. Everything that it returns is durable, and
+/// every later recovery finds it, until a checkpoint covers it.
+pub trait FollowedLog: Send + std::fmt::Debug {
+    /// Reads the manifest again, with the list of segments. Returns its content.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no database any more; `InvalidArgument` if another one has taken its
+    /// place; I/O.
+    fn read_manifest(&mut self) -> Result<Vec<u8>>;
+
+    /// Returns what was written since the last call to the segments of the last manifest. With
+    /// `all` looks at all of them, otherwise only where something came lately, or where nothing was
+    /// ever written.
+    ///
+    /// # Errors
+    /// I/O: then nothing is forgotten, and the next call returns what this one did not.
+    fn poll(&mut self, all: bool) -> Result<Vec<NewBytes>>;
 }
 
 /// Takes the result of a write, from any thread.

@@ -57,18 +57,24 @@ impl Merge {
     }
 
     /// Takes the next record below `end`. Returns the record and its block. Blocks with records
-    /// below `needed` only may be gone.
+    /// below `needed` only may be gone. Blocks that begin below `readable`, which is not below
+    /// `end`, may be read before they are needed.
     ///
     /// # Errors
     /// `Corruption` if a block has changed since it was found, or a record is malformed; I/O.
-    pub fn next(&mut self, needed: Csn, end: Csn) -> Result<Option<(FoundRecord, LoadedBlock)>> {
+    pub fn next(
+        &mut self,
+        needed: Csn,
+        end: Csn,
+        readable: Csn,
+    ) -> Result<Option<(FoundRecord, LoadedBlock)>> {
         debug_assert!(self.chains.values().all(|chain| !chain.is_empty()), "a chain at its end is left out");
         loop {
             let chains = self.chains.iter().filter_map(|(id, chain)| Some((chain.next_csn()?, *id)));
             let Some((_, id)) = chains.min().filter(|(csn, _)| *csn < end) else { return Ok(None) };
             let Some(chain) = self.chains.get_mut(&id) else { return Ok(None) };
             let Some(current) = &mut chain.current else {
-                chain.begin_block(needed, end)?;
+                chain.begin_block(needed, readable)?;
                 if chain.is_empty() {
                     self.chains.remove(&id);
                 }
@@ -101,8 +107,8 @@ impl Chain {
         self.current.is_none() && self.waiting.is_empty()
     }
 
-    fn begin_block(&mut self, needed: Csn, end: Csn) -> Result<()> {
-        if let Err(error) = self.load_first(end) {
+    fn begin_block(&mut self, needed: Csn, readable: Csn) -> Result<()> {
+        if let Err(error) = self.load_first(readable) {
             if self.waiting.values().next().is_some_and(|first| first.block.last_csn() >= needed) {
                 return Err(error);
             }
@@ -118,9 +124,9 @@ impl Chain {
     }
 
     /// Reads the first block that waits, and others behind it.
-    fn load_first(&mut self, end: Csn) -> Result<()> {
+    fn load_first(&mut self, readable: Csn) -> Result<()> {
         let unread = self.waiting.values().take_while(|found| found.loaded.is_none());
-        let below = unread.filter(|found| found.block.first_csn() < end);
+        let below = unread.filter(|found| found.block.first_csn() < readable);
         let mut bytes = 0;
         let blocks: Vec<ScannedBlock> = below
             .map(|found| found.block.clone())

@@ -23,9 +23,12 @@ mod chunks;
 mod names;
 mod transaction;
 mod selection;
+mod assembler;
 mod reader;
+mod tail;
 
 pub use names::ChangedTable;
 pub use reader::{Changes, FeedStart};
 pub use selection::CountedEpochs;
+pub use tail::LogTail;
 pub use transaction::{Change, ChangesOf, CommittedTransaction};

@@ -1,15 +1,13 @@
 //! A change feed: follows the log, and returns committed transactions in CSN order.
 
+use super::assembler::Assembler;
 use super::behind::{ADVICE, fell_behind};
-use super::chunks::ChunkIndex;
-use super::merge::{FoundRecord, Merge};
-use super::names::Names;
 use super::selection::CountedEpochs;
 use super::transaction::CommittedTransaction;
 use crate::base::clock::Nanos;
 use crate::base::{Csn, DatabaseId, Error, ErrorKind, Location, Result, TableId};
 use crate::commit::FeedSource;
-use crate::log::{FeedId, Follower, LoadedBlock, RecordKind};
+use crate::log::{FeedId, Follower};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,19 +41,9 @@ pub struct FeedStart {
 pub struct Changes {
     source: Arc<FeedSource>,
     id: FeedId,
-    epochs: Arc<CountedEpochs>,
     feeds: Arc<AtomicUsize>,
     follower: Follower,
-    merge: Merge,
-    chunks: ChunkIndex,
-    names: Names,
-    /// The bodies of the first fragments of a transaction, and the CSN of the first one.
-    fragments: Vec<u8>,
-    fragments_begin: Option<Csn>,
-    /// No record below it is needed any more.
-    next: Csn,
-    /// The transaction that was returned last.
-    returned: Csn,
+    assembler: Assembler,
     /// Every CSN below was durable when the log was last looked at.
     durable: Csn,
     /// Chunks at or below the start have not been looked for.
@@ -81,18 +69,11 @@ impl Changes {
         let id = start.source.add_feed(start.after).map_err(|begins| fell_behind(start.after, begins))?;
         start.feeds.fetch_add(1, Ordering::SeqCst);
         Ok(Changes {
-            next: start.epochs.first_counted(start.after.next()),
             source: start.source,
             id,
-            epochs: start.epochs,
             feeds: start.feeds,
             follower: Follower::new(start.database),
-            merge: Merge::default(),
-            chunks: ChunkIndex::default(),
-            names: Names::new(start.tables),
-            fragments: Vec::new(),
-            fragments_begin: None,
-            returned: start.after,
+            assembler: Assembler::new(start.epochs, start.tables, start.after),
             durable: Csn::ZERO,
             is_new: true,
         })
@@ -102,9 +83,7 @@ impl Changes {
     /// there. At least the CSN of the transaction that was returned last.
     #[must_use]
     pub fn csn(&self) -> Csn {
-        let unfinished = self.chunks.first().into_iter().chain(self.fragments_begin);
-        let first = unfinished.fold(self.next, Csn::min);
-        self.returned.max(Csn(first.0 - 1))
+        self.assembler.csn()
     }
 
     /// Returns the next transaction if it is durable now; `None` if there is none yet, or if the
@@ -155,7 +134,7 @@ impl Changes {
             if let Some(transaction) = self.try_next()? {
                 return Ok(Some(transaction));
             }
-            if !self.source.await_durable(self.next, deadline)? {
+            if !self.source.await_durable(self.assembler.next_csn(), deadline)? {
                 return Ok(None);
             }
         }
@@ -167,7 +146,7 @@ impl Changes {
         }
         // What is durable in mapped memory is written to a segment first.
         let now = self.source.deadline(Some(Duration::ZERO));
-        if !self.is_new && !self.source.await_durable(self.next, now)? {
+        if !self.is_new && !self.source.await_durable(self.assembler.next_csn(), now)? {
             return Ok(None);
         }
         self.look()?;
@@ -179,80 +158,24 @@ impl Changes {
         let (view, covering) = self.source.view_log(self.csn())?;
         let durable = view.durable;
         debug_assert!(durable >= self.durable, "what is durable stays durable");
-        let above = if self.is_new { self.returned } else { self.csn() };
-        let found = self.follower.find(view, above, self.is_new, KEPT_BYTES)?;
-        self.merge.add(found);
+        // Before the first look, the start.
+        let found = self.follower.find(view, self.csn(), self.is_new, KEPT_BYTES)?;
+        self.assembler.add(found);
         (self.durable, self.is_new) = (durable, false);
-        // A transaction with chunks that a checkpoint covers ended before that checkpoint.
         let (covered, checkpoint) = covering;
-        if self.next > checkpoint {
-            self.chunks.forget_up_to(covered);
-        }
+        self.assembler.forget_chunks(covered, checkpoint);
         Ok(())
     }
 
     /// Returns the next transaction from the blocks that are known.
     fn next_known(&mut self) -> Result<Option<CommittedTransaction>> {
-        while let Some((record, block)) = self.merge.next(self.next, self.durable)? {
-            if !self.epochs.count(&record) {
-                continue;
-            }
-            if record.csn < self.next {
-                if record.kind == RecordKind::Chunk && record.csn <= self.returned {
-                    self.chunks.note(&record, &block);
-                }
-                continue;
-            }
-            if record.csn > self.next {
-                return Err(self.missing(record.csn));
-            }
-            self.next = self.epochs.first_counted(record.csn.next());
-            if let Some(transaction) = self.take(&record, &block)? {
-                debug_assert!(record.csn > self.returned, "a feed returns a transaction once, in order");
-                self.returned = record.csn;
-                return Ok(Some(transaction));
-            }
+        if let Some(assembled) = self.assembler.next_below(self.durable)? {
+            return Ok(Some(assembled.into_transaction(Some(self.source.clone()))));
         }
-        if self.next < self.durable {
-            return Err(self.missing(self.durable));
+        match self.assembler.missing_below(self.durable) {
+            Some(found) => Err(self.missing(found)),
+            None => Ok(None),
         }
-        Ok(None)
-    }
-
-    /// Returns the transaction that a record completes, if it does.
-    fn take(&mut self, record: &FoundRecord, block: &LoadedBlock) -> Result<Option<CommittedTransaction>> {
-        let operations = block.record_at(record.at).0;
-        let mut chunks = Vec::new();
-        let body = match record.kind {
-            RecordKind::Chunk => {
-                self.chunks.note(record, block);
-                return Ok(None);
-            }
-            RecordKind::Last => {
-                chunks = self.chunks.take(record)?;
-                operations.to_vec()
-            }
-            RecordKind::Whole => operations.to_vec(),
-            RecordKind::Fragment => {
-                self.fragments.extend_from_slice(operations);
-                if let Some(fragment) = record.fragment.filter(|f| f.last_of(record.csn) > record.csn) {
-                    self.fragments_begin = Some(fragment.first_of(record.csn));
-                    return Ok(None);
-                }
-                self.fragments_begin = None;
-                std::mem::take(&mut self.fragments)
-            }
-        };
-        // Changes of the catalog are transactions of their own.
-        let changes_catalog = crate::log::begins_with_catalog_change(&body);
-        if changes_catalog {
-            self.names.apply_new(&body)?;
-        }
-        let names = self.names.clone();
-        if changes_catalog {
-            self.names.apply_drops(&body)?;
-        }
-        Ok(Some(CommittedTransaction::new(record.csn, chunks, body, names, self.source.clone())))
     }
 
     /// The error for a durable record that is not in the log. A segment of history may have been
@@ -260,10 +183,12 @@ impl Changes {
     fn missing(&self, found: Csn) -> Error {
         let what = format!(
             "the log no longer has the transactions from CSN {} to CSN {}",
-            self.next,
+            self.assembler.next_csn(),
             Csn(found.0 - 1)
         );
-        Error::new(ErrorKind::FellBehind, what).with_advice(ADVICE).at(Location::Transaction(self.next))
+        Error::new(ErrorKind::FellBehind, what)
+            .with_advice(ADVICE)
+            .at(Location::Transaction(self.assembler.next_csn()))
     }
 }
 

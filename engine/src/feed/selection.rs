@@ -36,6 +36,11 @@ impl CountedEpochs {
         self.epochs.iter().any(could_draw) && !self.discarded.contains(record.csn)
     }
 
+    /// Returns whether a recovery has discarded the CSN.
+    pub(super) fn is_discarded(&self, csn: Csn) -> bool {
+        self.discarded.contains(csn)
+    }
+
     /// Returns the first CSN at or above `csn` that was not discarded.
     pub(super) fn first_counted(&self, csn: Csn) -> Csn {
         self.discarded.first_absent(csn)

@@ -100,7 +100,8 @@ pub struct CommittedTransaction {
     chunks: Vec<(Chunk, usize)>,
     body: Vec<u8>,
     names: Names,
-    source: Arc<FeedSource>,
+    /// The log of this process; `None` if another process writes it.
+    source: Option<Arc<FeedSource>>,
 }
 
 impl CommittedTransaction {
@@ -109,7 +110,7 @@ impl CommittedTransaction {
         chunks: Vec<(Chunk, usize)>,
         body: Vec<u8>,
         names: Names,
-        source: Arc<FeedSource>,
+        source: Option<Arc<FeedSource>>,
     ) -> Self {
         CommittedTransaction { csn, chunks, body, names, source }
     }
@@ -131,8 +132,9 @@ impl CommittedTransaction {
     }
 
     fn read(&self, chunk: &Chunk, bytes: usize) -> Result<Vec<u8>> {
-        self.source.check_process()?;
-        chunk.read(bytes).map_err(|error| match self.source.history_begins() {
+        let Some(source) = &self.source else { return chunk.read(bytes) };
+        source.check_process()?;
+        chunk.read(bytes).map_err(|error| match source.history_begins() {
             // The segment was recycled.
             begins if begins >= self.csn => fell_behind(Csn(self.csn.0 - 1), begins),
             _ => error,

@@ -37,6 +37,7 @@ mod open_segment;
 mod appended;
 mod numbered;
 mod fence;
+mod followed;
 mod extents;
 mod page_cache;
 mod callback_queue;

@@ -16,6 +16,7 @@ use super::collect::remove_fences;
 use super::counted::CountedStore;
 use super::extents::{Extents, read_only};
 use super::fence::peek;
+use super::followed::ObjectLog;
 use super::listing::list_objects;
 use super::options::Options;
 use super::page_cache::PageCache;
@@ -30,9 +31,9 @@ use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Error, ErrorKind, Location, Result, SegmentId};
 use crate::device::{
-    DeviceFacts, Directory, DurabilityMethod, File, MANIFEST_PATH, ManifestStore, Names, ObjectList,
-    ObjectRequests, OpenMode, PAGES_PATH, Pin, Pins, ReadDone, ReadRequest, Register, Roles, Segments,
-    Storage, WriteQueue, check_new, path_of,
+    DeviceFacts, Directory, DurabilityMethod, File, FollowedLog, MANIFEST_PATH, ManifestStore, Names,
+    ObjectList, ObjectRequests, OpenMode, PAGES_PATH, Pin, Pins, ReadDone, ReadRequest, Register, Roles,
+    Segments, Storage, WriteQueue, check_new, path_of,
 };
 use crate::sync::Mutex;
 use bytes::Bytes;
@@ -437,6 +438,11 @@ impl Storage for ObjectStorage {
 
     fn pins(&self) -> Option<&dyn Pins> {
         Some(self)
+    }
+
+    fn followed_log(&self) -> Option<Box<dyn FollowedLog>> {
+        let Shared { store, options, .. } = &*self.shared;
+        Some(Box::new(ObjectLog::new(store.clone(), options.patience)))
     }
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {

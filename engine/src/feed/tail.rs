@@ -1,0 +1,194 @@
+//! The tail of a log that another process writes: its transactions in CSN order, soon after they
+//! are durable.
+//!
+//! ```text
+//!   found      41  42  43   -   45          44 is in flight, or its block was not looked at yet
+//!   returned   41  42  43                   the prefix without a gap
+//! ```
+//!
+//! *Why no crash of the writer takes back what was returned.* Every block that is found is durable,
+//! and recovery finds it, too ([`FollowedLog`]). CSNs are dense (I3), so below the first gap every
+//! record is there. Recovery counts all of them: its F is above them (rule 6 of
+//! `recovery::select`).
+//!
+//! 1. A record counts by the newest manifest that was read. Blocks of a later epoch wait for the
+//!    manifest of that epoch: until it is published, nothing of that epoch was served.
+//! 2. What the newest checkpoint covers was durable before that checkpoint was published. If it is
+//!    not found after that, its segment is gone: the tail has fallen behind, and begins again at
+//!    that checkpoint.
+
+use super::assembler::Assembler;
+use super::selection::CountedEpochs;
+use super::transaction::CommittedTransaction;
+use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
+use crate::device::{FollowedLog, NewBytes};
+use crate::log::{FollowedBlock, Follower, LogView, Readable, Segment};
+use crate::store::Manifest;
+use std::sync::Arc;
+
+/// Bytes of new blocks that are kept in memory between finding and returning them.
+const KEPT_BYTES: usize = 4 << 20;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct LogTail {
+    log: Box<dyn FollowedLog>,
+    /// The newest one that was read.
+    manifest: Manifest,
+    assembler: Assembler,
+    /// Blocks of epochs after that of the manifest.
+    later: Vec<FollowedBlock>,
+    /// Chunks at or below the start have not been looked for.
+    is_new: bool,
+    /// The highest CSN that was found.
+    newest: Csn,
+}
+
+impl LogTail {
+    /// Begins above the checkpoint of `base`, in which the tables with these names exist.
+    ///
+    /// # Errors
+    /// As [`LogTail::refresh`].
+    pub fn begin(
+        log: Box<dyn FollowedLog>,
+        base: &Manifest,
+        tables: impl IntoIterator<Item = (TableId, Arc<str>)>,
+    ) -> Result<LogTail> {
+        let epochs = Arc::new(CountedEpochs::of(base));
+        let assembler = Assembler::new(epochs, tables, base.checkpoint);
+        let (manifest, newest) = (base.clone(), base.checkpoint);
+        let mut tail = LogTail { log, manifest, assembler, later: Vec::new(), is_new: true, newest };
+        tail.refresh()?;
+        Ok(tail)
+    }
+
+    /// Returns the CSN up to which every transaction was returned.
+    #[must_use]
+    pub fn csn(&self) -> Csn {
+        self.assembler.complete_csn()
+    }
+
+    /// Returns the highest CSN that was found.
+    #[must_use]
+    pub fn newest(&self) -> Csn {
+        self.newest.max(self.csn())
+    }
+
+    /// Returns the newest manifest that was read.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Returns whether records are known that the tail does not return, because one before them is
+    /// missing.
+    #[must_use]
+    pub fn has_gap(&self) -> bool {
+        self.newest > self.csn() || !self.later.is_empty()
+    }
+
+    /// Reads the manifest again. Returns whether another one was published.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no database any more; `InvalidArgument` if another one has taken its
+    /// place; `Corruption`, `Unsupported` for a damaged or newer manifest; I/O.
+    pub fn refresh(&mut self) -> Result<bool> {
+        let manifest = Manifest::decode(&self.log.read_manifest()?)?;
+        if manifest.database != self.manifest.database {
+            let what = format!(
+                "the database at this place is another one now ({}, not {})",
+                manifest.database, self.manifest.database
+            );
+            return Err(Error::invalid(what).with_advice("open the standby again to follow that one"));
+        }
+        let is_other = manifest.generation != self.manifest.generation;
+        if is_other {
+            self.assembler.set_epochs(Arc::new(CountedEpochs::of(&manifest)));
+            self.assembler.forget_chunks(manifest.covered, manifest.checkpoint);
+            self.manifest = manifest;
+            let later = std::mem::take(&mut self.later);
+            self.add(later);
+        }
+        Ok(is_other)
+    }
+
+    /// Looks for new blocks: with `all` everywhere, otherwise where some came lately. Returns
+    /// whether there are any.
+    ///
+    /// # Errors
+    /// I/O: then the next call finds what this one did not.
+    pub fn look(&mut self, all: bool) -> Result<bool> {
+        let new = self.log.poll(all || self.is_new)?;
+        let (mut found, mut keep_bytes) = (Vec::new(), KEPT_BYTES);
+        for NewBytes { segment: id, file } in new {
+            let len = file.len()?;
+            let segment = Segment { id, file, len, uses: 0 };
+            let readable = Readable { segment, part: 0, end: len, is_whole: true };
+            let view = LogView { durable: Csn::ZERO, segments: vec![readable], newest: Csn::ZERO };
+            // A reader of its own: these bytes come once.
+            let mut follower = Follower::new(self.manifest.database);
+            let new = follower.find(view, self.assembler.csn(), self.is_new, keep_bytes)?;
+            let kept = new.iter().filter(|found| found.loaded.is_some());
+            keep_bytes -= kept.map(|found| found.block.device_bytes()).sum::<usize>();
+            found.extend(new);
+        }
+        self.is_new = false;
+        let are_there = !found.is_empty();
+        self.add(found);
+        Ok(are_there)
+    }
+
+    fn add(&mut self, found: Vec<FollowedBlock>) {
+        let epoch = self.manifest.epoch;
+        let (known, later): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|found| found.block.epoch() <= epoch);
+        let newest = known.iter().filter(|found| found.block.epoch() == epoch);
+        self.newest = newest.map(|found| found.block.last_csn()).fold(self.newest, Csn::max);
+        self.assembler.add(known);
+        self.later.extend(later);
+    }
+
+    /// Returns the next transaction; `None` if it was not found yet.
+    ///
+    /// # Errors
+    /// `FellBehind` if its segment is gone; `Corruption` for a damaged or contradictory record;
+    /// I/O.
+    pub fn next(&mut self) -> Result<Option<CommittedTransaction>> {
+        match self.assembler.next_without_gap() {
+            Ok(next) => Ok(next.map(|assembled| assembled.into_transaction(None))),
+            Err(error) => Err(self.explain(error)),
+        }
+    }
+
+    /// Looks everywhere, and says why the next transaction is not there. To be called when nothing
+    /// came for a while.
+    ///
+    /// # Errors
+    /// `FellBehind` if its segment is gone; as [`LogTail::refresh`] and [`LogTail::look`].
+    pub fn look_closely(&mut self) -> Result<bool> {
+        // In this order: what a manifest covers was readable before it was published.
+        let is_other = self.refresh()?;
+        let are_there = self.look(true)?;
+        if !is_other && !are_there && self.assembler.next_csn() <= self.manifest.checkpoint {
+            return Err(self.fell_behind());
+        }
+        Ok(are_there || is_other)
+    }
+
+    /// Returns the error for a read of a transaction: its segment may be gone.
+    pub fn explain(&mut self, error: Error) -> Error {
+        let may_be_gone = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption);
+        if may_be_gone && self.refresh().is_ok() && self.assembler.complete_csn() <= self.manifest.checkpoint
+        {
+            return Error::after(ErrorKind::FellBehind, self.fell_behind().message(), &error);
+        }
+        error
+    }
+
+    fn fell_behind(&self) -> Error {
+        let (next, checkpoint) = (self.assembler.next_csn(), self.manifest.checkpoint);
+        let what = format!("the log no longer has CSN {next}: a checkpoint at CSN {checkpoint} covers it");
+        let advice = "a larger `change_history_bytes` of the writer keeps the log for longer";
+        Error::new(ErrorKind::FellBehind, what).with_advice(advice).at(Location::Transaction(next))
+    }
+}
