@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const DIRECTORY_BUCKET: &str = "quench--local-az1--x-s3";
+pub const DIRECTORY_BUCKET: &str = "quench--local-az1--x-s3";
 const FAULTS: &str =
     "throttle=0.02,error-before=0.01,error-after=0.02,lost=0.02,reset=0.01,late=0.01:300ms,twice=0.02";
 
@@ -54,7 +54,7 @@ impl Server {
     }
 
     #[track_caller]
-    fn run(&self, arguments: &[&str], code: i32) -> Vec<u8> {
+    pub fn run(&self, arguments: &[&str], code: i32) -> Vec<u8> {
         let output = self.quench(arguments).output().expect("the program starts");
         expect_code(&output, code);
         if code == 2 { output.stderr } else { output.stdout }

@@ -18,6 +18,7 @@ mod protocols;
 mod real_faults;
 mod servers;
 mod shell;
+mod standby;
 mod stat;
 mod stores;
 mod top;

@@ -13,6 +13,7 @@ mod stat_html;
 pub mod stat;
 pub mod objects;
 pub mod pins;
+pub mod follow;
 pub mod probe;
 pub mod rows_at;
 

@@ -4,6 +4,7 @@
 //! Every figure printed is measured in this run.
 
 pub mod child;
+mod standby;
 
 use crate::bank::{self, ACCOUNTS, Entry, INITIAL};
 use crate::commands::{is_url, require_empty};
@@ -29,6 +30,10 @@ pub struct DemoArgs {
     /// A new or empty directory on the disk to try, or the URL of a store of objects; default: a
     /// temporary directory in the current one, removed afterwards
     directory: Option<PathBuf>,
+    /// A standby takes the place of the writer, which is killed, or comes back: in a store of
+    /// objects, by default one in a temporary directory
+    #[arg(long)]
+    standby: bool,
     /// Approximate duration
     #[arg(long, hide = true, default_value_t = 15.0, value_parser = positive_seconds)]
     seconds: f64,
@@ -341,6 +346,12 @@ fn picture(latency: &Value, device: &[DeviceLine], threads: u32) -> String {
     text
 }
 
+/// Returns the URL of the store of objects in a directory.
+fn store_in(directory: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(directory)?;
+    Ok(format!("file://{}", absolute.display()).into())
+}
+
 /// Runs `demo`.
 pub fn run(args: &DemoArgs, json: bool) -> Result<Outcome> {
     let scratch = if args.directory.is_none() { Some(Scratch::new("demo")?) } else { None };
@@ -349,7 +360,12 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<Outcome> {
         (None, Some(scratch)) => scratch.path(),
         (None, None) => bail!("no directory"),
     };
+    let in_store = (args.standby && !is_url(directory)).then(|| store_in(directory)).transpose()?;
+    let directory = in_store.as_deref().unwrap_or(directory);
     require_empty(directory)?;
+    if args.standby {
+        return standby::run(args, directory, json);
+    }
     let (progress, acknowledged, costs) = (Progress::new(), Vec::new(), Costs::default());
     let mut demo = Demo { args, directory, json, progress, acknowledged, setup: false, costs };
     let share = |part: f64| Duration::from_secs_f64(args.seconds * part);
