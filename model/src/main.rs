@@ -9,7 +9,7 @@ use quench_model::locks::explore::{explore, explore_until};
 use quench_model::locks::scenario::Dependencies;
 use quench_model::locks::{judge, right, wrong};
 use quench_model::objects::explore::{Counterexample, WrongVariant};
-use quench_model::objects::{self, collect, streams, takeover};
+use quench_model::objects::{self, collect, majority, streams, takeover};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::process::ExitCode;
@@ -30,9 +30,11 @@ fn main() -> ExitCode {
                 & run_objects("streams", streams::wrong::right())
                 & run_objects("collecting", collect::wrong::right(false))
                 & run_objects("collecting", collect::wrong::right(true))
+                & run_objects("several buckets", majority::wrong::right(true))
                 & run_wrong_objects(takeover::wrong::variants())
                 & run_wrong_objects(streams::wrong::variants())
                 & run_wrong_objects(collect::wrong::variants())
+                & run_wrong_objects(majority::wrong::variants())
         }
         Some(_) => {
             eprintln!("usage: quench-model [right | wrong | pairs [SECONDS] | objects]");
