@@ -51,6 +51,8 @@ mod observability;
 mod objects_backup;
 mod objects_readers;
 mod objects_refused;
+mod objects_several;
+mod objects_several_rules;
 mod parts;
 mod passive;
 mod presets;

@@ -150,6 +150,16 @@ bugs! {
     NumberedFenceDeleted "numbered-fence-deleted" "objects" "Without appends, a fence is deleted with its segment." "O23";
     ExtentDeletedEarly "extent-deleted-early" "objects" "An extent is deleted before a manifest without it is confirmed." "O18";
     ExtentNamedEarly "extent-named-early" "objects" "A manifest is put while an extent that it names is being uploaded." "O24";
+    OneBucketAcknowledges "one-bucket-acknowledges" "objects" "One of several buckets makes a block or an extent durable." "O30";
+    FirstRegisterTaken "first-register-taken" "objects" "A claim continues from the manifest of the first bucket that promised." "O31";
+    BallotWithoutGeneration "ballot-without-generation" "objects" "A claim compares the writers of manifests, and not their generations." "O31";
+    PromiseNotChecked "promise-not-checked" "objects" "A manifest is put into a bucket that has promised a later claim." "O31";
+    OneBucketPublishes "one-bucket-publishes" "objects" "A manifest counts when one of several buckets has accepted it." "O31";
+    OneBucketFenced "one-bucket-fenced" "objects" "A takeover fences and reads one of several buckets." "O32";
+    BucketReadBeforeFence "bucket-read-before-fence" "objects" "A takeover reads what each bucket has before it fences the bucket." "O32";
+    NothingPutAgain "nothing-put-again" "objects" "Blocks that a takeover found in one bucket only stay there only." "O33";
+    AcceptedIgnored "accepted-ignored" "objects" "A takeover takes all that it finds of a writer that ended long ago." "O34";
+    OldBucketCounted "old-bucket-counted" "objects" "A bucket that was restored from an old copy is counted." "O35";
     PinIgnored "pin-ignored" "device" "A writer deletes extents that the pin of a reader keeps." "O27";
     PinNotChecked "pin-not-checked" "device" "A reader does not read the manifest again after it has put its pin." "O27";
 

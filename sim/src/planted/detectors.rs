@@ -128,6 +128,16 @@ detectors! {
     NumberedFenceDeleted: tests("engine", "objects::requests_that_arrive_after_a_takeover_change_nothing"), OBJECTS_SEEDS;
     ExtentDeletedEarly: tests("engine", "objects::a_crash_between_any_two_changes"), OBJECTS_SEEDS;
     ExtentNamedEarly: OBJECTS_SEEDS, tests("engine", "objects::requests_of_unknown_outcome");
+    OneBucketAcknowledges: tests("engine", "objects_several::a_writer_with_one_of_three_buckets_acknowledges_nothing");
+    FirstRegisterTaken: tests("engine", "objects_several_rules::a_claim_takes_the_newest_manifest_of_a_writer");
+    BallotWithoutGeneration: tests("engine", "objects_several_rules::a_claim_takes_the_newest_manifest_of_a_writer");
+    PromiseNotChecked: tests("engine", "objects_several_rules::a_checkpoint_of_a_writer_that_has_ended_changes_nothing");
+    OneBucketPublishes: tests("engine", "objects_several_rules::a_checkpoint_in_one_bucket_does_not_count");
+    OneBucketFenced: tests("engine", "objects_several::every_pattern_of_failed_buckets_loses_nothing");
+    BucketReadBeforeFence: tests("engine", "objects_several_rules::takeovers_beside_a_busy_writer_lose_nothing");
+    NothingPutAgain: tests("engine", "objects_several_rules::what_a_takeover_served_from_one_bucket_survives_it");
+    AcceptedIgnored: tests("engine", "objects_several_rules::what_a_takeover_discarded_does_not_come_back");
+    OldBucketCounted: tests("engine", "objects_several_rules::an_old_bucket_beside_a_missing_one_is_refused");
     PinIgnored: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
     PinNotChecked: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
 

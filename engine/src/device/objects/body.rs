@@ -3,7 +3,7 @@
 //! | field | form | meaning |
 //! |---|---|---|
 //! | magic | 8 bytes | `QNCHOBJS` |
-//! | format version | 4 bytes | 1; 2 if a segment has the form 2 |
+//! | format version | 4 bytes | 1; 2 if a segment has the form 2; 4 if one has the form 3 |
 //! | CRC-32C | 4 bytes | of everything behind it |
 //! | identity | 8 bytes | random, repeated in every log object |
 //! | generation | varint | rises with each put |
@@ -11,21 +11,29 @@
 //! | nonce | 16 bytes | random, of the writer with this epoch |
 //! | closed | 1 byte, 0 or 1 | this writer has ended, and none of its requests is in flight |
 //! | segments | varint count | each: number varint, epoch varint, form 1 byte, varint count of objects, varint each |
+//! | | | form 3 also: blocks varint, varint count of tails, each: epoch, number, length, all varints |
 //! | runs | varint count | each: gap to the end of the previous run, length, epoch, name, offset in the object, all varints |
 //! | pages | varint | length of the file of pages |
 //! | files | varint count | each: path as bytes, length, epoch and name of its object, all varints |
 //! | contents | bytes | the engine's manifest; empty before the first one |
 //!
-//! Integers of a fixed length are little-endian.
+//! Integers of a fixed length are little-endian. Version 3 is that of a bucket of several, and has
+//! such a body inside: see `buckets::record`.
 
 use crate::base::encoding::{Reader, put_bytes, put_varint};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result, checksum};
 use bytes::Bytes;
 
-const MAGIC: [u8; 8] = *b"QNCHOBJS";
+/// The name of the object.
+pub const MANIFEST_NAME: &str = "manifest";
+pub(super) const MAGIC: [u8; 8] = *b"QNCHOBJS";
 /// The version of a body whose segments all have the forms of the first version, and of others.
-const VERSIONS: [u32; 2] = [1, 2];
+const VERSIONS: [u32; 3] = [1, 2, 4];
+/// The version of the manifest in a bucket of several.
+pub(super) const SEVERAL_VERSION: u32 = 3;
+/// The form of a segment of several buckets of which it is decided what counts.
+const ACCEPTED_FORM: u8 = 3;
 /// The first bytes, with all that [`owner`] needs.
 pub(super) const OWNER_BYTES: u64 = 64;
 /// Bytes before the checksum, and with it.
@@ -116,12 +124,40 @@ pub struct SegmentEntry {
     pub form: Form,
     /// Numbers of its lanes; or the one number that the names of all its objects begin with.
     pub objects: Vec<u64>,
+    /// In several buckets, what counts of the segment of an ended writer.
+    pub accepted: Option<Accepted>,
+}
+
+/// What counts of the segment of an ended writer, in several buckets: its first blocks, and behind
+/// them blocks that its successor has put into objects of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Accepted {
+    /// Blocks from number 1 on that are in enough buckets under their own names.
+    pub blocks: u64,
+    /// The objects with the blocks behind them, and the length of each.
+    pub tails: Vec<(ObjectId, u64)>,
 }
 
 impl SegmentEntry {
     /// Returns the segment's objects.
     pub fn ids(&self) -> impl Iterator<Item = ObjectId> + '_ {
         self.objects.iter().map(|number| ObjectId { epoch: self.epoch, number: *number })
+    }
+
+    /// Returns the objects in which a successor has put the segment's last blocks.
+    pub fn tails(&self) -> impl Iterator<Item = ObjectId> + '_ {
+        self.accepted.iter().flat_map(|accepted| accepted.tails.iter().map(|(id, _)| *id))
+    }
+}
+
+impl Accepted {
+    fn decode(reader: &mut Reader<'_>) -> Option<Accepted> {
+        let (blocks, mut tails) = (reader.varint()?, Vec::new());
+        for _ in 0..reader.varint()? {
+            let (epoch, number) = (WriterEpoch(reader.varint()?), reader.varint()?);
+            tails.push((ObjectId { epoch, number }, reader.varint()?));
+        }
+        Some(Accepted { blocks, tails })
     }
 }
 
@@ -186,8 +222,12 @@ impl Body {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(256 + self.runs.len() * 16 + self.contents.len());
         out.extend_from_slice(&MAGIC);
-        let is_later = self.segments.iter().any(|segment| segment.form == Form::Watched);
-        out.extend_from_slice(&VERSIONS[usize::from(is_later)].to_le_bytes());
+        let version = match &self.segments {
+            segments if segments.iter().any(|segment| segment.accepted.is_some()) => VERSIONS[2],
+            segments if segments.iter().any(|segment| segment.form == Form::Watched) => VERSIONS[1],
+            _ => VERSIONS[0],
+        };
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&self.identity.to_le_bytes());
         put_varint(&mut out, self.generation);
@@ -198,9 +238,16 @@ impl Body {
         for segment in &self.segments {
             put_varint(&mut out, segment.number);
             put_varint(&mut out, segment.epoch.0);
-            out.push(segment.form as u8);
+            out.push(if segment.accepted.is_some() { ACCEPTED_FORM } else { segment.form as u8 });
             put_varint(&mut out, segment.objects.len() as u64);
             segment.objects.iter().for_each(|number| put_varint(&mut out, *number));
+            if let Some(Accepted { blocks, tails }) = &segment.accepted {
+                put_varint(&mut out, *blocks);
+                put_varint(&mut out, tails.len() as u64);
+                for (id, len) in tails {
+                    [id.epoch.0, id.number, *len].iter().for_each(|field| put_varint(&mut out, *field));
+                }
+            }
         }
         put_varint(&mut out, self.runs.len() as u64);
         let mut end = 0;
@@ -238,6 +285,11 @@ impl Body {
             return Err(damaged("it begins with other bytes"));
         }
         let version = reader.u32().ok_or_else(|| damaged("it is too short"))?;
+        if version == SEVERAL_VERSION {
+            let what = "this is one of the several buckets of a database";
+            let advice = "name all of its buckets, with commas between them";
+            return Err(Error::new(ErrorKind::Unsupported, what).with_advice(advice));
+        }
         if !VERSIONS.contains(&version) {
             let what = format!("the manifest has format version {version}; this build reads {VERSIONS:?}");
             return Err(Error::new(ErrorKind::Unsupported, what));
@@ -265,9 +317,10 @@ impl Body {
         let mut segments = Vec::new();
         for _ in 0..reader.varint()? {
             let (number, epoch) = (reader.varint()?, WriterEpoch(reader.varint()?));
-            let form = match reader.u8()? {
+            let byte = reader.u8()?;
+            let form = match byte {
                 0 => Form::Lanes,
-                1 => Form::Numbered,
+                1 | ACCEPTED_FORM => Form::Numbered,
                 2 => Form::Watched,
                 _ => return None,
             };
@@ -275,7 +328,8 @@ impl Body {
             for _ in 0..reader.varint()? {
                 objects.push(reader.varint()?);
             }
-            segments.push(SegmentEntry { number, epoch, form, objects });
+            let accepted = if byte == ACCEPTED_FORM { Some(Accepted::decode(reader)?) } else { None };
+            segments.push(SegmentEntry { number, epoch, form, objects, accepted });
         }
         let (mut runs, mut end) = (Vec::new(), 0_u64);
         for _ in 0..reader.varint()? {

@@ -9,6 +9,9 @@
 //! Extents and small files stay while the pin of a reader may need them (O27): see `pins`. The pins
 //! are listed for each batch, after the put that drops it is confirmed. A later batch takes along
 //! what a pin kept. When this writer ends, the next one finds the rest as orphans.
+//!
+//! In several buckets each has a collector, because a name may be a fence in one and a block in
+//! another. Pins are those of a majority.
 
 use super::body::{Body, ObjectId, SegmentEntry, group_of};
 use super::frame::SHORT_BYTES;
@@ -28,27 +31,43 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(super) struct Collector {
     store: Arc<dyn ObjectStore>,
+    /// Where pins are listed.
+    pins: Arc<dyn ObjectStore>,
     /// Objects that no manifest names and a pin keeps.
     kept: Mutex<Vec<String>>,
 }
 
 impl Collector {
-    pub(super) fn new(store: Arc<dyn ObjectStore>) -> Arc<Collector> {
-        Arc::new(Collector { store, kept: Mutex::default() })
+    pub(super) fn new(store: Arc<dyn ObjectStore>, pins: Arc<dyn ObjectStore>) -> Arc<Collector> {
+        Arc::new(Collector { store, pins, kept: Mutex::default() })
     }
 
     /// Starts to delete objects that no confirmed manifest names any more, and those that a pin has
-    /// kept so far.
+    /// kept so far. A name that ends with a slash stands for all that begin with it.
     pub(super) fn collect(self: &Arc<Self>, names: Vec<String>) {
         let (mut pinnable, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| is_pinnable(name));
-        others.into_iter().for_each(|name| self.delete(name));
+        for name in others {
+            if name.ends_with('/') { self.delete_blocks(name) } else { self.delete(name) }
+        }
         pinnable.append(&mut self.kept.lock());
         if pinnable.is_empty() {
             return;
         }
         let this = self.clone();
         let list = Request::List { prefix: PINS.into() };
-        self.store.start(list, Box::new(move |outcome| this.collect_unpinned(pinnable, outcome)));
+        self.pins.start(list, Box::new(move |outcome| this.collect_unpinned(pinnable, outcome)));
+    }
+
+    /// Deletes the blocks of a segment, but no fence that stays (O23). A fence that comes later
+    /// takes a name that is free then, and stays, too.
+    fn delete_blocks(self: &Arc<Self>, prefix: String) {
+        let this = self.clone();
+        let delete = move |outcome: Outcome| {
+            let listed = outcome.map(|reply| reply.listed).unwrap_or_default();
+            let blocks = listed.into_iter().filter(|object| object.len != SHORT_BYTES);
+            blocks.for_each(|object| this.delete(object.name));
+        };
+        self.store.start(Request::List { prefix }, Box::new(delete));
     }
 
     fn collect_unpinned(&self, names: Vec<String>, pins: Outcome) {
@@ -71,7 +90,8 @@ impl Collector {
 
     /// Starts to delete the orphans of epochs below that of `body`, which is claimed.
     pub(super) fn collect_orphans(self: &Arc<Self>, body: &Body) {
-        let segments = body.segments.iter().flat_map(SegmentEntry::ids).map(|id| id.log_name());
+        let segments = body.segments.iter().flat_map(|segment| segment.ids().chain(segment.tails()));
+        let segments = segments.map(ObjectId::log_name);
         let extents = body.runs.iter().map(|run| run.object.pages_name());
         let files = body.files.iter().map(|file| file.object.file_name());
         let named: Arc<BTreeSet<String>> = Arc::new(segments.chain(extents).chain(files).collect());

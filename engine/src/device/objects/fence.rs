@@ -8,7 +8,7 @@
 use super::body::{Form, ObjectId, SegmentEntry};
 use super::frame::{Frame, FrameKind, is_fence};
 use super::numbered::block_name;
-use super::patience::{Patience, error_of, may_end, persist, read};
+use super::patience::{Patience, error_of, may_end, persist, place, read};
 use super::request::{Condition, Failure, FailureKind, Request};
 use super::segment_reader::Part;
 use super::store::{ObjectStore, perform};
@@ -154,6 +154,9 @@ fn create_fence(
 /// # Errors
 /// `NotFound` if an object is missing; I/O.
 pub(super) fn peek(store: &dyn ObjectStore, entry: &SegmentEntry, most: Duration) -> Result<Ended> {
+    if entry.accepted.is_some() {
+        return accepted_parts(store, entry, most);
+    }
     let mut ended = Ended::default();
     for id in entry.ids() {
         let name = id.log_name();
@@ -190,4 +193,27 @@ fn list_blocks(store: &dyn ObjectStore, id: ObjectId, most: Duration) -> Result<
         .map_err(|failure| error_of(&failure, "log objects cannot be listed", &prefix))?
         .listed;
     Ok(listed.into_iter().map(|object| (object.name, object.len)).collect())
+}
+
+/// Returns the objects that hold an accepted segment.
+///
+/// # Errors
+/// `NotFound` if a block is missing; I/O.
+pub(super) fn accepted_parts(store: &dyn ObjectStore, entry: &SegmentEntry, most: Duration) -> Result<Ended> {
+    let mut ended = Ended::default();
+    let Some(accepted) = &entry.accepted else { return Ok(ended) };
+    for id in entry.ids() {
+        let lens = list_blocks(store, id, most)?;
+        for number in 1..=accepted.blocks {
+            let name = block_name(id, number);
+            let Some(len) = lens.get(&name).filter(|len| !is_fence(**len)) else {
+                let what = "a block of the log is in none of the buckets that answer";
+                return Err(Error::new(ErrorKind::NotFound, what).at(place(&name, 0)));
+            };
+            ended.parts.push(Part { name, range: 0..*len });
+        }
+    }
+    let tails = accepted.tails.iter().map(|(id, len)| Part { name: id.log_name(), range: 0..*len });
+    ended.parts.extend(tails);
+    Ok(ended)
 }

@@ -8,12 +8,12 @@
 //! Blocks of a writer that has been ended are found as its successor finds them. Whether their
 //! records count, the manifest of that successor says.
 
-use super::body::{Body, Form, ObjectId, SegmentEntry};
+use super::body::{Body, Form, MANIFEST_NAME, ObjectId, SegmentEntry};
 use super::fence::peek;
 use super::frame::{FRAME_BYTES, is_fence};
 use super::numbered::block_name;
 use super::patience::{error_of, place};
-use super::register::{MANIFEST_NAME, look_up};
+use super::register::look_up;
 use super::request::{FailureKind, Request};
 use super::segment_reader::{Part, SegmentReader};
 use super::store::{ObjectStore, Outcome};

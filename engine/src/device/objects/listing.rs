@@ -10,11 +10,11 @@
 //!
 //! What the next writer will delete is what `collect` says.
 
-use super::body::{Body, Form, ObjectId, group_of};
+use super::body::{Body, Form, MANIFEST_NAME, ObjectId, group_of};
 use super::frame::{FRAME_BYTES, Frame, FrameKind, SHORT_BYTES, is_fence};
 use super::patience::{error_of, persist, read_all};
 use super::pins::{self, FoundPins};
-use super::register::{MANIFEST_NAME, look_up};
+use super::register::look_up;
 use super::request::{FailureKind, Listed, Request};
 use super::store::ObjectStore;
 use crate::base::Result;

@@ -30,14 +30,17 @@ mod cloud;
 mod patience;
 mod body;
 mod frame;
+mod buckets;
 mod register;
 mod watch;
 mod segment_reader;
 mod open_segment;
 mod appended;
 mod numbered;
+mod spread_segment;
 mod fence;
 mod followed;
+mod accepted;
 mod extents;
 mod page_cache;
 mod callback_queue;
@@ -57,6 +60,8 @@ mod open;
 #[cfg(all(test, not(any(loom, feature = "shuttle"))))]
 mod tests;
 
+#[cfg(feature = "internals")]
+pub use body::MANIFEST_NAME;
 #[cfg(all(any(feature = "azure", feature = "gcs"), feature = "internals"))]
 pub use cloud::{CloudOptions, CloudStore};
 #[cfg(feature = "internals")]
@@ -68,8 +73,6 @@ pub use options::Options;
 pub use page_cache::PageCache;
 #[cfg(feature = "internals")]
 pub use probe::{Rounds, probe, probe_races, probe_to_open};
-#[cfg(feature = "internals")]
-pub use register::MANIFEST_NAME;
 #[cfg(feature = "internals")]
 pub use request::{Condition, Failure, FailureKind, Listed, Reply, Request, RequestKind, Version};
 #[cfg(all(feature = "s3", feature = "internals"))]

@@ -20,24 +20,25 @@
 //! 4. If the store refuses a creation for certain, the writer sends it again for as long as one
 //!    without an answer, and then reports that the block is not there.
 
-use super::body::{Form, OWNER_BYTES, ObjectId, SegmentEntry, owner};
+use super::body::{Form, MANIFEST_NAME, OWNER_BYTES, ObjectId, SegmentEntry, owner};
 use super::open_segment::{OpenSegment, Write, Writer, admit, decide_elsewhere, intruder};
 use super::patience::{Patience, error_of, may_end, place, read};
-use super::register::{MANIFEST_NAME, fenced};
+use super::register::fenced;
 use super::request::{Condition, Failure, FailureKind, Request};
 use super::segment_reader::Part;
 use super::store::{Outcome, perform};
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
-use crate::sync::{Event, Mutex, thread};
+use crate::sync::{Event, Mutex, MutexGuard, thread};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Write>,
-    /// The number of the next object.
+    /// With the numbers of their objects.
+    waiting: VecDeque<(u64, Write)>,
+    /// The number of the next block that comes without one.
     next: u64,
     /// Requests in flight.
     requests: usize,
@@ -88,13 +89,31 @@ impl NumberedSegment {
     }
 
     fn begin(self: &Arc<Self>, write: Write) {
-        let mut state = self.state.lock();
+        let state = self.state.lock();
         if let Err(error) = admit(&self.path, state.is_registered, state.failure.as_ref()) {
             drop(state);
             return (write.done)(Err(error));
         }
+        let number = state.next;
+        self.take(state, number, write);
+    }
+
+    /// Begins to write block `number`, which its caller has chosen: for a segment with a copy in
+    /// each of several buckets. A number that never comes ends the segment at the number before it.
+    pub(super) fn begin_at(self: &Arc<Self>, number: u64, write: Write) {
+        let state = self.state.lock();
+        if let Some(failure) = &state.failure {
+            let failure = failure.duplicate();
+            drop(state);
+            return (write.done)(Err(failure));
+        }
+        self.take(state, number, write);
+    }
+
+    fn take(self: &Arc<Self>, mut state: MutexGuard<'_, State>, number: u64, write: Write) {
+        state.next = state.next.max(number + 1);
         state.in_flight += 1;
-        state.waiting.push_back(write);
+        state.waiting.push_back((number, write));
         drop(state);
         self.start_next();
     }
@@ -106,11 +125,10 @@ impl NumberedSegment {
             if state.requests >= self.writer.lanes {
                 return;
             }
-            let Some(write) = state.waiting.pop_front() else { return };
+            let Some(next) = state.waiting.pop_front() else { return };
             debug_assert!(state.requests < state.in_flight, "each request has a write in flight");
             state.requests += 1;
-            state.next += 1;
-            (state.next - 1, write)
+            next
         };
         let request = self.creation(number, &write.body);
         let this = self.clone();
@@ -229,7 +247,7 @@ impl NumberedSegment {
             state.is_looking = false;
             let mut others = std::mem::take(&mut state.unwatched);
             others.extend(std::mem::take(&mut state.early).into_values());
-            others.extend(std::mem::take(&mut state.waiting));
+            others.extend(std::mem::take(&mut state.waiting).into_iter().map(|(_, write)| write));
             others
         };
         self.fail_all(before.into_iter().chain(others), error);
@@ -295,7 +313,7 @@ impl NumberedSegment {
             state.requests -= 1;
             state.failure.get_or_insert(error.duplicate());
             let mut others: Vec<Write> = std::mem::take(&mut state.early).into_values().collect();
-            others.extend(std::mem::take(&mut state.waiting));
+            others.extend(std::mem::take(&mut state.waiting).into_iter().map(|(_, write)| write));
             others
         };
         self.fail_all(others.into_iter().chain([write]), &error);
@@ -312,7 +330,13 @@ impl OpenSegment for Arc<NumberedSegment> {
     }
 
     fn entry(&self, number: u64) -> SegmentEntry {
-        SegmentEntry { number, epoch: self.id.epoch, form: self.form, objects: vec![self.id.number] }
+        SegmentEntry {
+            number,
+            epoch: self.id.epoch,
+            form: self.form,
+            objects: vec![self.id.number],
+            accepted: None,
+        }
     }
 
     /// Each block has an object of its own.

@@ -10,11 +10,10 @@ use super::s3::{S3Options, S3Store};
 use super::storage::ObjectStorage;
 use super::store::ObjectStore;
 use super::url::{ObjectUrl, Scheme};
-use crate::base::Result;
-#[cfg(not(all(feature = "s3", feature = "azure", feature = "gcs")))]
-use crate::base::{Error, ErrorKind};
+use crate::base::{Error, ErrorKind, Result};
+use crate::sync::thread;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Connects to the store that a URL names.
@@ -58,12 +57,17 @@ fn cloud(url: &ObjectUrl, reads: Option<Duration>) -> Result<Arc<dyn ObjectStore
     Ok(Arc::new(CloudStore::connect(url, &options)?))
 }
 
-/// Returns the storage of the database that a URL names. Unless it is opened for reading, probes
-/// the store first, so that a server that ignores an offset or a condition is refused.
+/// Returns the storage of the database that a URL names, or a list of URLs with commas between
+/// them. Unless it is opened for reading, probes the stores first, so that a server that ignores an
+/// offset or a condition is refused.
 ///
 /// # Errors
-/// As [`connect`] and [`probe_to_open`].
+/// As [`connect`] and [`probe_to_open`]; of several stores a minority may be out of reach.
 pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectStorage> {
+    let urls = ObjectUrl::split(url);
+    if urls.len() > 1 {
+        return open_several(&urls, read_only, options, None);
+    }
     let store = connect(url)?;
     if read_only {
         let facts = store.facts();
@@ -79,8 +83,80 @@ pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectSt
 /// # Errors
 /// As [`connect`].
 pub fn open_url_to_look(url: &str, most: Duration) -> Result<ObjectStorage> {
+    let urls = ObjectUrl::split(url);
+    if urls.len() > 1 {
+        let options = Options { patience: most, ..Options::default() };
+        return open_several(&urls, true, options, Some(most / 2));
+    }
     // A read that the client has given up is sent once more.
     let store = connect_within(url, Some(most / 2))?;
     let facts = store.facts();
     Ok(ObjectStorage::unprobed(store, facts, Options { patience: most, ..Options::default() }))
+}
+
+/// Most buckets of a database.
+const BUCKETS_MAX: usize = 9;
+
+/// When a majority has passed the probe, the others have this time.
+const PROBE_GRACE: Duration = Duration::from_secs(2);
+
+/// Returns the storage of a database in several buckets.
+fn open_several(
+    urls: &[&str],
+    read_only: bool,
+    options: Options,
+    reads: Option<Duration>,
+) -> Result<ObjectStorage> {
+    let mut stores: Vec<(String, Arc<dyn ObjectStore>)> = Vec::new();
+    if urls.len() > BUCKETS_MAX {
+        let what = format!("{} buckets are named; a database has at most {BUCKETS_MAX}", urls.len());
+        return Err(Error::invalid(what).with_advice("name three or five buckets"));
+    }
+    for url in urls {
+        let name = ObjectUrl::parse(url)?.to_string();
+        if stores.iter().any(|(other, _)| *other == name) {
+            let what = format!("the list of buckets names {name} twice");
+            return Err(Error::invalid(what).with_advice("name each bucket once"));
+        }
+        stores.push((name, connect_within(url, reads)?));
+    }
+    if !read_only {
+        probe_majority(&stores)?;
+    }
+    Ok(ObjectStorage::several(stores, options.all_buckets, options, !read_only))
+}
+
+/// Probes all stores at the same time. Fails if one of them breaks a promise, or if a majority does
+/// not answer; what answers later is used without a probe, as a store that was away.
+fn probe_majority(stores: &[(String, Arc<dyn ObjectStore>)]) -> Result<()> {
+    let (send, receive) = mpsc::channel();
+    for (_, store) in stores {
+        let (store, send) = (store.clone(), send.clone());
+        let probe = move || {
+            // The caller may have all that it needs.
+            let _ = send.send(probe_to_open(&*store).map(|_| ()));
+        };
+        thread::spawn("quench-probe", probe)
+            .map_err(|error| Error::io("no thread to probe a bucket", error))?;
+    }
+    drop(send);
+    let (mut passed, mut failure) = (0, None);
+    loop {
+        let is_enough = passed > stores.len() / 2;
+        let result = match is_enough {
+            true => receive.recv_timeout(PROBE_GRACE).ok(),
+            false => receive.recv().ok(),
+        };
+        match result {
+            Some(Ok(())) => passed += 1,
+            Some(Err(error)) if error.kind() == ErrorKind::Io => failure = Some(error),
+            Some(Err(error)) => return Err(error),
+            None if is_enough => return Ok(()),
+            None => {
+                let error = failure.unwrap_or_else(|| Error::new(ErrorKind::Io, "no bucket answers"));
+                let what = "too few buckets can be reached: a majority is needed";
+                return Err(Error::after(ErrorKind::Io, what, &error));
+            }
+        }
+    }
 }

@@ -20,6 +20,8 @@ pub struct Options {
     pub fences_max: usize,
     /// Length of an object with pages.
     pub extent_bytes: u64,
+    /// In several buckets, what is acknowledged is in all of them; otherwise in a majority.
+    pub all_buckets: bool,
     /// How long the pin of a reader keeps a checkpoint.
     pub pin_lifetime: Duration,
 }
@@ -33,6 +35,7 @@ impl Default for Options {
             claim_rest: Duration::from_secs(1),
             fences_max: 16,
             extent_bytes: 4 << 20,
+            all_buckets: false,
             pin_lifetime: Duration::from_secs(7 * 24 * 3600),
         }
     }

@@ -12,10 +12,12 @@
 //! 5. A claim leaves the writer before it some time to end: it waits until the manifest is closed,
 //!    or was not changed for about a second. So several programs that write a little each take
 //!    turns instead of ending each other. The wait is bounded, and nothing else depends on it.
-//! 6. What a confirmed body no longer names is never named again (O26), so it may be deleted at any
+//! 6. In several buckets the register is one of each bucket: see `buckets::acceptors`.
+//! 7. What a confirmed body no longer names is never named again (O26), so it may be deleted at any
 //!    later time.
 
-use super::body::{Body, Nonce, WriterEpoch};
+use super::body::{Body, MANIFEST_NAME, Nonce, WriterEpoch};
+use super::buckets::{Acceptors, Ballot, Claimed};
 use super::frame::Frame;
 use super::patience::{Patience, error_of, may_end, place, read};
 use super::request::{Condition, Failure, FailureKind, Reply, Request, Version};
@@ -27,9 +29,6 @@ use crate::base::{Error, ErrorKind, Result};
 use crate::sync::{Mutex, thread};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The name of the register.
-pub const MANIFEST_NAME: &str = "manifest";
 
 /// The pause before a manifest that fails its check is read again, and for how long that is done if
 /// each read returns other bytes.
@@ -137,10 +136,34 @@ pub(super) fn later_claim(
     (newest > own.epoch).then(|| fenced(own.epoch, newest))
 }
 
+/// Where the register is.
+#[derive(Debug)]
+enum Keeper {
+    One(Arc<dyn ObjectStore>),
+    Several(Arc<Acceptors>),
+}
+
+impl Keeper {
+    /// Puts the next body of a writer. Returns the version of the object, if there is one object.
+    fn put(&self, body: &Body, before: &Version, most: Duration) -> Result<Decided> {
+        match self {
+            Keeper::One(store) => decide(&**store, body, Condition::Unchanged(before.clone()), most),
+            Keeper::Several(acceptors) => Ok(match acceptors.accept(body)? {
+                None => Decided::Put(before.clone()),
+                Some(later) => Decided::Overtaken(Box::new(Stored {
+                    body: Body { epoch: later.epoch, nonce: later.nonce, ..body.clone() },
+                    version: before.clone(),
+                    age: None,
+                })),
+            }),
+        }
+    }
+}
+
 /// The register in the hands of the writer that claimed it.
 #[derive(Debug)]
 pub struct Register {
-    store: Arc<dyn ObjectStore>,
+    keeper: Keeper,
     epoch: WriterEpoch,
     nonce: Nonce,
     /// How long a put without a reply is sent again.
@@ -211,7 +234,8 @@ impl Register {
                         failure: None,
                     });
                     let was_closed = found.is_none_or(|before| before.body.closed);
-                    return Ok((Register { store, epoch, nonce, patience, newest }, was_closed));
+                    let keeper = Keeper::One(store);
+                    return Ok((Register { keeper, epoch, nonce, patience, newest }, was_closed));
                 }
                 Decided::Overtaken(other) if is_new && !other.body.is_blank() => {
                     return Err(just_created());
@@ -224,8 +248,59 @@ impl Register {
             // Beside a busy writer at once, with what was just read: a pause would let that writer
             // put again.
             if tries.is_over() {
-                let what = "other processes claim the database again and again";
-                return Err(Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0)));
+                return Err(claimed_again_and_again());
+            }
+        }
+    }
+
+    /// As [`Register::claim`], in several buckets: a claim that a majority has promised.
+    ///
+    /// # Errors
+    /// As [`Register::claim`].
+    pub fn claim_several(
+        acceptors: &Arc<Acceptors>,
+        is_new: bool,
+        patience: Duration,
+        rest: Duration,
+    ) -> Result<(Register, bool)> {
+        let mut random = Random::from_entropy();
+        let nonce = Nonce(std::array::from_fn(|_| random.next_u64() as u8));
+        let mut tries = Patience::new(patience);
+        let store = acceptors.buckets().clone();
+        if is_new {
+            acceptors.create()?;
+        }
+        let mut found = look_up(&store, patience)?;
+        let mut turn = Turn::new(rest, &mut random);
+        loop {
+            found = turn.wait(&store, found, patience)?;
+            let Some(before) = &found else {
+                let what = "the manifest has disappeared from the buckets";
+                return Err(Error::corruption(what).at(place(MANIFEST_NAME, 0)));
+            };
+            if is_new && !before.body.is_blank() {
+                return Err(just_created());
+            }
+            let ballot = Ballot { epoch: WriterEpoch(before.body.epoch.0 + 1), nonce };
+            if let Claimed::Confirmed(body) = acceptors.claim(ballot)? {
+                debug_assert!(
+                    (body.epoch, body.nonce) == (ballot.epoch, ballot.nonce),
+                    "the writer of the body is the one that has claimed it"
+                );
+                let was_closed = body.closed;
+                let body = Body { closed: false, ..*body };
+                let stored = Stored { body, version: before.version.clone(), age: None };
+                let newest = Mutex::new(Newest { stored, free_at: Nanos::default(), failure: None });
+                let (epoch, keeper) = (ballot.epoch, Keeper::Several(acceptors.clone()));
+                return Ok((Register { keeper, epoch, nonce, patience, newest }, was_closed));
+            }
+            // Two that claim at the same time may each have some buckets, so one waits longer.
+            if !tries.pause() {
+                return Err(claimed_again_and_again());
+            }
+            if let Some(later) = look_up(&store, patience)? {
+                turn.overtaken(found.as_ref(), &later);
+                found = Some(later);
             }
         }
     }
@@ -263,7 +338,7 @@ impl Register {
         thread::sleep(newest.free_at.since(clock.now()));
         let begun = clock.now();
         let Stored { body, version, .. } = &newest.stored;
-        let mut body = Body { generation: body.generation + 1, ..body.clone() };
+        let (mut body, before) = (Body { generation: body.generation + 1, ..body.clone() }, version.clone());
         change(&mut body);
         debug_assert!(
             body.epoch == self.epoch && body.nonce == self.nonce,
@@ -274,7 +349,7 @@ impl Register {
                 && body.generation == newest.stored.body.generation + 1,
             "each change of the manifest has a generation"
         );
-        let ended = match decide(&*self.store, &body, Condition::Unchanged(version.clone()), self.patience) {
+        let ended = match self.keeper.put(&body, &before, self.patience) {
             Ok(Decided::Put(version)) => {
                 newest.stored = Stored { body, version, age: None };
                 let now = clock.now();
@@ -289,6 +364,11 @@ impl Register {
         newest.failure = Some(ended.duplicate());
         Err(ended)
     }
+}
+
+fn claimed_again_and_again() -> Error {
+    let what = "other processes claim the database again and again";
+    Error::new(ErrorKind::Busy, what).at(place(MANIFEST_NAME, 0))
 }
 
 fn just_created() -> Error {

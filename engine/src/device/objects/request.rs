@@ -83,7 +83,6 @@ pub enum Request {
 
 impl Request {
     /// Returns the name of the object, or the prefix of a list.
-    #[cfg(any(feature = "internals", feature = "s3", feature = "azure", feature = "gcs"))]
     #[must_use]
     pub fn name(&self) -> &str {
         match self {

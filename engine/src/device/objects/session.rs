@@ -1,7 +1,9 @@
 //! What a writer holds from its claim to the next one: the register, its segments, its pages.
 
+use super::accepted::{self, Decided};
 use super::appended::AppendedSegment;
-use super::body::{FileEntry, Form, ObjectId, SegmentEntry};
+use super::body::{Body, FileEntry, Form, ObjectId, SegmentEntry};
+use super::buckets::{Acceptors, Bucket, Buckets, CountedBucket};
 use super::collect::{Collector, fences_that_stay};
 use super::extents::Extents;
 use super::fence::{Ended, fence_all, peek};
@@ -15,6 +17,7 @@ use super::patience::{error_of, persist, place};
 use super::register::{Register, look_up};
 use super::request::{Condition, Request};
 use super::segment_reader::SegmentReader;
+use super::spread_segment::SpreadSegment;
 use super::store::{ObjectStore, StoreFacts};
 use super::watch::Watch;
 use crate::base::planted::{self, Bug};
@@ -38,7 +41,10 @@ pub(super) struct Session {
     segments: Mutex<Segments>,
     pub(super) extents: Arc<Extents>,
     files: Mutex<Files>,
-    collector: Arc<Collector>,
+    /// One of each bucket.
+    collectors: Vec<Arc<Collector>>,
+    /// Of a database in several buckets.
+    acceptors: Option<Arc<Acceptors>>,
     /// There are many fences that stay, so this writer looks at the manifest before it reports a
     /// block, and will leave none (O29).
     watches: bool,
@@ -57,6 +63,11 @@ struct Segments {
 }
 
 impl Segments {
+    /// Begins with the segments of earlier writers.
+    fn of(Decided { entries, ended }: Decided) -> Segments {
+        Segments { earlier: entries, ended, ..Segments::default() }
+    }
+
     /// Returns what the register says of all segments that were not removed, in their order.
     fn entries(&self) -> Vec<SegmentEntry> {
         let mut all = self.earlier.clone();
@@ -74,24 +85,51 @@ impl Session {
         store: &Arc<dyn ObjectStore>,
         facts: &StoreFacts,
         options: Options,
+        buckets: Option<&Buckets>,
         cache: Option<&PageCache>,
         is_new: bool,
     ) -> Result<Arc<Session>> {
-        let (register, was_closed) =
-            Register::claim(store.clone(), is_new, options.patience, options.claim_rest)?;
+        let acceptors = buckets.map(|buckets| Acceptors::new(buckets.clone(), options.patience));
+        let begun = Session::begin_with(store, facts, options, acceptors.clone(), cache, is_new);
+        if begun.is_err() {
+            acceptors.iter().for_each(|acceptors| acceptors.end());
+        }
+        begun
+    }
+
+    fn begin_with(
+        store: &Arc<dyn ObjectStore>,
+        facts: &StoreFacts,
+        options: Options,
+        acceptors: Option<Arc<Acceptors>>,
+        cache: Option<&PageCache>,
+        is_new: bool,
+    ) -> Result<Arc<Session>> {
+        let buckets = acceptors.as_ref().map(|acceptors| acceptors.buckets());
+        let (register, was_closed) = match &acceptors {
+            Some(several) => Register::claim_several(several, is_new, options.patience, options.claim_rest)?,
+            None => Register::claim(store.clone(), is_new, options.patience, options.claim_rest)?,
+        };
         let body = register.body();
         let (identity, epoch, nonce) = (body.identity, register.epoch(), register.nonce());
         let fence = Frame { kind: FrameKind::Fence, identity, epoch, nonce };
-        let ended = if was_closed || planted::is(Bug::WriterNotFenced) {
-            let peek = |entry: &SegmentEntry| Ok((entry.number, peek(&**store, entry, options.patience)?));
-            body.segments.iter().map(peek).collect::<Result<_>>()
-        } else {
-            fence_all(&**store, &body.segments, &fence, options.patience)
-        };
-        let ended = ended.map_err(|error| overtaken(&**store, &register, options, error))?;
-        let earlier = body.segments.iter().map(|entry| (entry.number, entry.clone())).collect();
-        let segments = Mutex::new(Segments { earlier, ended, ..Segments::default() });
         let next_number = Arc::new(AtomicU64::new(1));
+        let is_needed = !was_closed && !planted::is(Bug::WriterNotFenced);
+        let next = || ObjectId { epoch, number: next_number.fetch_add(1, Ordering::Relaxed) };
+        let segments = match buckets {
+            None => end_segments(&**store, &body, is_needed.then_some(&fence), options),
+            Some(buckets) => {
+                accepted::decide(buckets, &body.segments, is_needed.then_some(fence), &next, options.patience)
+                    .map(Segments::of)
+            }
+        };
+        let segments = segments.map_err(|error| overtaken(&**store, &register, options, error))?;
+        if buckets.is_some() {
+            // From here on the log of earlier writers is as fixed as in one bucket (O33, O34).
+            register.update(|body| body.segments = segments.entries())?;
+        }
+        let body = register.body();
+        let segments = Mutex::new(segments);
         let header = Frame { kind: FrameKind::Header, ..fence };
         let writer = Arc::new(Writer {
             store: store.clone(),
@@ -107,12 +145,13 @@ impl Session {
         };
         let extents = Extents::new(pages, &body, next_number.clone(), options.extent_bytes, options.patience);
         let files = Mutex::new(Files::of(&body));
-        let watches = !facts.appends && {
+        let watches = !facts.appends && buckets.is_none() && {
             let fences = fences_that_stay(&**store, options.patience)?.count();
             fences >= options.fences_max
         };
-        let (store, collector) = (store.clone(), Collector::new(store.clone()));
-        collector.collect_orphans(&body);
+        let collectors = collectors(store, buckets);
+        collectors.iter().for_each(|collector| collector.collect_orphans(&body));
+        let store = store.clone();
         Ok(Arc::new(Session {
             store,
             options,
@@ -122,7 +161,8 @@ impl Session {
             segments,
             extents,
             files,
-            collector,
+            collectors,
+            acceptors,
             watches,
         }))
     }
@@ -143,7 +183,7 @@ impl Session {
             dropped.append(&mut self.files.lock().describe(body));
             dropped.extend(self.extents.describe(body).into_iter().map(ObjectId::pages_name));
             if planted::is(Bug::ExtentDeletedEarly) {
-                dropped.drain(..).for_each(|name| self.collector.delete(name));
+                dropped.drain(..).for_each(|name| self.collectors[0].delete(name));
             }
             if let Some(contents) = contents {
                 body.contents = contents;
@@ -157,7 +197,7 @@ impl Session {
         }
         registered.iter().for_each(|segment| segment.registered());
         // What stays because of a failure is an orphan, which a later writer collects.
-        self.collector.collect(dropped);
+        self.collectors.iter().for_each(|collector| collector.collect(dropped.clone()));
         Ok(())
     }
 
@@ -169,7 +209,9 @@ impl Session {
         let epoch = self.register.epoch();
         let numbers = self.next_number.clone();
         let next = move || ObjectId { epoch, number: numbers.fetch_add(1, Ordering::Relaxed) };
-        let segment: Arc<dyn OpenSegment> = if self.writer.facts.appends {
+        let segment: Arc<dyn OpenSegment> = if let Some(acceptors) = &self.acceptors {
+            Arc::new(SpreadSegment::create(path, next(), &self.writer, acceptors.buckets())?)
+        } else if self.writer.facts.appends {
             Arc::new(AppendedSegment::create(path, self.writer.clone(), next)?)
         } else {
             let form = if self.watches { Form::Watched } else { Form::Numbered };
@@ -202,10 +244,15 @@ impl Session {
         let Ended { parts, fence } = segments.ended.remove(&number).unwrap_or_default();
         let parts = own.unwrap_or(parts);
         let mut names: Vec<String> = match entry.form {
+            // Each bucket has blocks and fences of its own.
+            _ if self.acceptors.is_some() => {
+                let blocks = entry.ids().map(|id| format!("{}/", id.log_name()));
+                blocks.chain(entry.tails().map(ObjectId::log_name)).collect()
+            }
             Form::Lanes => entry.ids().map(ObjectId::log_name).collect(),
             Form::Numbered | Form::Watched => parts.into_iter().map(|part| part.name).collect(),
         };
-        if entry.form == Form::Watched || planted::is(Bug::NumberedFenceDeleted) {
+        if self.acceptors.is_none() && entry.form == Form::Watched || planted::is(Bug::NumberedFenceDeleted) {
             names.extend(fence);
         }
         segments.removed.append(&mut names);
@@ -281,7 +328,32 @@ impl Session {
             // After a failure the next writer fences what is left, or has done so already.
             let _ = self.register.update(|body| body.closed = true);
         }
+        self.acceptors.iter().for_each(|acceptors| acceptors.end());
     }
+}
+
+/// Returns a collector of each bucket.
+fn collectors(store: &Arc<dyn ObjectStore>, buckets: Option<&Buckets>) -> Vec<Arc<Collector>> {
+    let Some(buckets) = buckets else { return vec![Collector::new(store.clone(), store.clone())] };
+    let collector =
+        |bucket: &Arc<Bucket>| Collector::new(Arc::new(CountedBucket(bucket.clone())), store.clone());
+    buckets.all().iter().map(collector).collect()
+}
+
+/// Ends the segments of earlier writers in one bucket; with `fence` as long as one may be alive.
+fn end_segments(
+    store: &dyn ObjectStore,
+    body: &Body,
+    fence: Option<&Frame>,
+    options: Options,
+) -> Result<Segments> {
+    let peek = |entry: &SegmentEntry| Ok((entry.number, peek(store, entry, options.patience)?));
+    let ended = match fence {
+        None => body.segments.iter().map(peek).collect::<Result<_>>()?,
+        Some(fence) => fence_all(store, &body.segments, fence, options.patience)?,
+    };
+    let earlier = body.segments.iter().map(|entry| (entry.number, entry.clone())).collect();
+    Ok(Segments { earlier, ended, ..Segments::default() })
 }
 
 /// A writer that misses an object may have been overtaken: then that is the error.

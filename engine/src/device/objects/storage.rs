@@ -10,7 +10,8 @@
 //! The lock of a database is a claim. It is never refused: a writer that is still alive ends at its
 //! next append or put. See [`Session`].
 
-use super::body::{Body, FileEntry};
+use super::body::{Body, FileEntry, MANIFEST_NAME};
+use super::buckets::Buckets;
 use super::callback_queue::CallbackQueue;
 use super::collect::remove_fences;
 use super::counted::CountedStore;
@@ -22,7 +23,7 @@ use super::options::Options;
 use super::page_cache::PageCache;
 use super::patience::{error_of, persist, place};
 use super::pins::{self, PinnedBody};
-use super::register::{MANIFEST_NAME, look_up};
+use super::register::look_up;
 use super::request::Request;
 use super::segment_reader::{Part, SegmentReader};
 use super::session::Session;
@@ -59,6 +60,8 @@ struct Shared {
     cache: Option<Arc<PageCache>>,
     /// The only manifest that is read, and the pin that keeps it.
     pinned: Option<PinnedBody>,
+    /// Of a database in several buckets.
+    buckets: Option<Buckets>,
 }
 
 #[derive(Debug, Default)]
@@ -123,16 +126,40 @@ impl ObjectStorage {
     ) -> ObjectStorage {
         let (lock, cache, pinned, requests) = (Mutex::default(), None, None, Arc::default());
         let store = Arc::new(CountedStore::new(store, Arc::clone(&requests), is_probed));
-        ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, cache, pinned }) }
+        let shared = Shared { store, requests, facts, options, lock, cache, pinned, buckets: None };
+        ObjectStorage { shared: Arc::new(shared) }
+    }
+
+    /// Opens several stores of objects, each with its URL, that hold a database together. With
+    /// `all`, what is acknowledged is in all of them; otherwise in a majority. Reads and writes
+    /// nothing. `is_probed` says of all stores what a probe has found.
+    #[must_use]
+    pub fn several(
+        stores: Vec<(String, Arc<dyn ObjectStore>)>,
+        all: bool,
+        options: Options,
+        is_probed: bool,
+    ) -> ObjectStorage {
+        let requests: Arc<Mutex<ObjectRequests>> = Arc::default();
+        let count = |(name, store): (String, Arc<dyn ObjectStore>)| {
+            let counted = CountedStore::new(store, Arc::clone(&requests), is_probed);
+            (name, Arc::new(counted) as Arc<dyn ObjectStore>)
+        };
+        let buckets = Buckets::new(stores.into_iter().map(count).collect(), all);
+        let (facts, store) = (buckets.facts(), Arc::new(buckets.clone()));
+        let (lock, cache, pinned, buckets) = (Mutex::default(), None, None, Some(buckets));
+        let shared = Shared { store, requests, facts, options, lock, cache, pinned, buckets };
+        ObjectStorage { shared: Arc::new(shared) }
     }
 
     /// Returns the same storage, not locked yet, with a cache of pages in a local directory.
     #[must_use]
     pub fn with_cache(&self, cache: Arc<PageCache>) -> ObjectStorage {
-        let Shared { store, requests, facts, options, .. } = &*self.shared;
+        let Shared { store, requests, facts, options, buckets, .. } = &*self.shared;
         let (store, requests, facts, options) = (store.clone(), requests.clone(), facts.clone(), *options);
-        let (lock, cache, pinned) = (Mutex::default(), Some(cache), None);
-        ObjectStorage { shared: Arc::new(Shared { store, requests, facts, options, lock, cache, pinned }) }
+        let (lock, cache, pinned, buckets) = (Mutex::default(), Some(cache), None, buckets.clone());
+        let shared = Shared { store, requests, facts, options, lock, cache, pinned, buckets };
+        ObjectStorage { shared: Arc::new(shared) }
     }
 
     /// Deletes the fences that stay in a store without appends, except those that the manifest
@@ -177,9 +204,20 @@ impl Shared {
         if !locked.for_writing {
             return Err(read_only());
         }
-        let session = Session::begin(&self.store, &self.facts, self.options, self.cache.as_deref(), true)?;
+        let session = self.begin(true)?;
         locked.session = Some(session.clone());
         Ok(session)
+    }
+
+    /// Claims the database, or creates it if `is_new`.
+    fn begin(&self, is_new: bool) -> Result<Arc<Session>> {
+        let Shared { store, facts, options, buckets, cache, .. } = self;
+        Session::begin(store, facts, *options, buckets.as_ref(), cache.as_deref(), is_new)
+    }
+
+    /// Finds out which of several buckets count.
+    fn find_buckets(&self) -> Result<()> {
+        if self.buckets.is_some() { self.body().map(|_| ()) } else { Ok(()) }
     }
 
     /// Returns the newest body, or that of a reader; an empty one if there is no manifest.
@@ -242,9 +280,17 @@ impl Shared {
 
     /// Opens a segment as it is in the store now, without a claim.
     fn peek_segment(&self, number: u64, path: &str) -> Result<Option<Arc<dyn File>>> {
-        let Some(entry) = self.body()?.segments.into_iter().find(|entry| entry.number == number) else {
+        let body = self.body()?;
+        let Some(entry) = body.segments.into_iter().find(|entry| entry.number == number) else {
             return Ok(None);
         };
+        if self.buckets.is_some() && entry.accepted.is_none() && !body.closed {
+            // What one bucket has may not be in a majority, and so may still be lost.
+            let what = "the log of a database in several buckets is read by its writer only";
+            return Err(Error::new(ErrorKind::Unsupported, what)
+                .with_advice("open its newest checkpoint, or open it for writing")
+                .at(place(path, 0)));
+        }
         let parts = peek(&*self.store, &entry, self.options.patience)?.parts;
         if let Some(read) = &mut self.lock.lock().read {
             read.lens.entry(number).or_insert(parts.iter().map(Part::len).sum());
@@ -392,12 +438,7 @@ impl Storage for ObjectStorage {
             if !exists {
                 shared.refuse_foreign_objects()?;
             }
-            let session = if exists {
-                let cache = shared.cache.as_deref();
-                Some(Session::begin(&shared.store, &shared.facts, shared.options, cache, false)?)
-            } else {
-                None
-            };
+            let session = if exists { Some(shared.begin(false)?) } else { None };
             *shared.lock.lock() = Locked { for_writing: true, session, read: None };
         } else if shared.session().is_none() {
             let body = shared.body()?;
@@ -452,11 +493,11 @@ impl Storage for ObjectStorage {
 
 impl Pins for ObjectStorage {
     fn hold(&self) -> Result<Arc<dyn Storage>> {
-        let Shared { store, requests, facts, options, cache, .. } = &*self.shared;
+        let Shared { store, requests, facts, options, cache, buckets, .. } = &*self.shared;
         let pinned = Some(PinnedBody::newest(store, *options)?);
         let (store, requests, lock) = (store.clone(), requests.clone(), Mutex::default());
-        let (facts, options, cache) = (facts.clone(), *options, cache.clone());
-        let shared = Shared { store, requests, facts, options, lock, cache, pinned };
+        let (facts, options, cache, buckets) = (facts.clone(), *options, cache.clone(), buckets.clone());
+        let shared = Shared { store, requests, facts, options, lock, cache, pinned, buckets };
         Ok(Arc::new(ObjectStorage { shared: Arc::new(shared) }))
     }
 
@@ -481,10 +522,12 @@ impl Pins for ObjectStorage {
     }
 
     fn list_pins(&self) -> Result<Vec<Pin>> {
+        self.shared.find_buckets()?;
         pins::list(&*self.shared.store, self.shared.options.patience)
     }
 
     fn remove_pin(&self, name: &str) -> Result<()> {
+        self.shared.find_buckets()?;
         pins::remove(&*self.shared.store, name, self.shared.options.patience)
     }
 }

@@ -59,6 +59,21 @@ impl ObjectUrl {
         })
     }
 
+    /// Returns the URLs in a list with commas between them. A comma inside a prefix stays, because
+    /// no scheme follows it.
+    #[must_use]
+    pub fn split(text: &str) -> Vec<&str> {
+        let (mut urls, mut begin) = (Vec::new(), 0);
+        for (comma, _) in text.match_indices(',') {
+            if ObjectUrl::is_url(&text[comma + 1..]) {
+                urls.push(&text[begin..comma]);
+                begin = comma + 1;
+            }
+        }
+        urls.push(&text[begin..]);
+        urls
+    }
+
     /// Returns the place that `text` names. Errors never quote more than the scheme, because the
     /// rest may hold a password.
     ///
@@ -66,6 +81,10 @@ impl ObjectUrl {
     /// [`ErrorKind::InvalidArgument`](crate::base::ErrorKind::InvalidArgument): an unknown scheme,
     /// no bucket, credentials or a query, or a prefix with a part that is empty, `.` or `..`.
     pub fn parse(text: &str) -> Result<ObjectUrl> {
+        if ObjectUrl::split(text).len() > 1 {
+            return Err(Error::invalid("this is a list of several buckets, and one URL is needed here")
+                .with_advice("name one of the buckets"));
+        }
         let (scheme, rest) = text.split_once("://").ok_or_else(|| {
             Error::invalid("an object URL begins with a scheme: s3://, az://, gs:// or file://")
         })?;

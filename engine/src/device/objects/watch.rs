@@ -3,8 +3,8 @@
 //! This is for the new writer's sake: it cannot put a fence behind an object that grows all the
 //! time. No decision about a block depends on it. An idle writer does not look.
 
-use super::body::{Body, WriterEpoch};
-use super::register::{MANIFEST_NAME, fenced};
+use super::body::{Body, MANIFEST_NAME, WriterEpoch};
+use super::register::fenced;
 use super::request::Request;
 use super::store::ObjectStore;
 use crate::base::Result;

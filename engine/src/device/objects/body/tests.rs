@@ -11,9 +11,27 @@ fn body() -> Body {
         nonce: Nonce(std::array::from_fn(|n| n as u8)),
         closed: true,
         segments: vec![
-            SegmentEntry { number: 1, epoch: WriterEpoch(2), form: Form::Lanes, objects: vec![4, 5] },
-            SegmentEntry { number: 9, epoch: WriterEpoch(300), form: Form::Numbered, objects: vec![1 << 40] },
-            SegmentEntry { number: 10, epoch: WriterEpoch(300), form: Form::Watched, objects: vec![3] },
+            SegmentEntry {
+                number: 1,
+                epoch: WriterEpoch(2),
+                form: Form::Lanes,
+                objects: vec![4, 5],
+                accepted: None,
+            },
+            SegmentEntry {
+                number: 9,
+                epoch: WriterEpoch(300),
+                form: Form::Numbered,
+                objects: vec![1 << 40],
+                accepted: None,
+            },
+            SegmentEntry {
+                number: 10,
+                epoch: WriterEpoch(300),
+                form: Form::Watched,
+                objects: vec![3],
+                accepted: None,
+            },
         ],
         runs: vec![
             Run { start: 0, len: 4096, object: object(2, 7), offset: 0 },

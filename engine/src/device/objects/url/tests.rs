@@ -99,3 +99,13 @@ fn paths_are_not_taken_for_urls() {
         assert!(!ObjectUrl::is_url(text), "{text}");
     }
 }
+
+#[test]
+fn a_list_of_urls_is_split_where_a_scheme_follows_a_comma() {
+    assert_eq!(ObjectUrl::split("s3://a/p"), ["s3://a/p"]);
+    assert_eq!(ObjectUrl::split("s3://a/p,gs://b/q,file:///d"), ["s3://a/p", "gs://b/q", "file:///d"]);
+    assert_eq!(ObjectUrl::split("s3://a/p,q"), ["s3://a/p,q"]);
+    let error = ObjectUrl::parse("s3://a/p,gs://b/q").expect_err("a list").to_string();
+    assert!(error.contains("several buckets"), "{error}");
+    assert_eq!(ObjectUrl::split("file:///a,b,s3://c/d,e"), ["file:///a,b", "s3://c/d,e"]);
+}

@@ -1,0 +1,21 @@
+//! A database in several buckets: each object is in a majority of them.
+//!
+//! ```text
+//!   Session ──▶ Buckets (an ObjectStore) ──┬─▶ bucket 1
+//!      │          immutable objects, lists ├─▶ bucket 2
+//!      │                                   └─▶ bucket 3
+//!      ├──▶ Acceptors: the manifest, a register of ballots in each bucket
+//!      └──▶ SpreadSegment: one NumberedSegment for each bucket
+//! ```
+//!
+//! With 2f + 1 buckets, everything that was acknowledged survives if f of them are lost, out of
+//! reach, or came back old. The rules O30 to O36 that the code cites are in
+//! `docs/internals/objects.md`.
+
+mod record;
+mod set;
+mod acceptors;
+
+pub(super) use acceptors::{Acceptors, Claimed};
+pub(super) use record::Ballot;
+pub(super) use set::{Bucket, Buckets, CountedBucket};
