@@ -96,8 +96,8 @@ mod typed;
 
 pub use api::*;
 pub use base::settings::{
-    Acknowledger, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout, MemoryStore, Preset,
-    Queue, Settings, Writer,
+    Acknowledge, Acknowledger, Compression, Dependency, DeviceTrust, Durability, IdleLogs, Layout,
+    MemoryStore, Preset, Queue, Settings, Writer,
 };
 #[cfg(feature = "internals")]
 #[doc(hidden)]

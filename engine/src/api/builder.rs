@@ -9,7 +9,7 @@ use crate::base::Result;
 use crate::base::clock::Clock;
 #[cfg(any(test, feature = "internals"))]
 use crate::base::settings::Lab;
-use crate::base::settings::{Compression, DeviceTrust, Preset, Settings};
+use crate::base::settings::{Acknowledge, Compression, DeviceTrust, Preset, Settings};
 use crate::device::Storage;
 use crate::device::memory::MemoryStorage;
 use std::path::{Path, PathBuf};
@@ -69,6 +69,7 @@ impl Builder {
         io_uring: bool = io_uring,
         object_cache: impl Into<PathBuf> = Some(object_cache.into()),
         object_cache_bytes: u64 = object_cache_bytes,
+        acknowledge: Acknowledge = acknowledge,
         log_memory: impl Into<PathBuf> = Some(log_memory.into()),
     }
 }

@@ -67,6 +67,7 @@ impl Place {
     pub(super) fn directory(&self) -> Option<PathBuf> {
         match self {
             Place::Directory(path) => Some(path.clone()),
+            Place::Url(url) if is_list(url) => None,
             Place::Url(url) => url.strip_prefix("file://").map(PathBuf::from),
             Place::Storage(storage) => storage.0.directory()?.path().map(Path::to_path_buf),
         }
@@ -183,9 +184,7 @@ impl Place {
     ) -> Result<Arc<dyn Storage>> {
         match (&settings.object_cache, self) {
             (None, _) => self.open(create, read_only, settings),
-            (Some(cache), Place::Url(url)) => {
-                open_url_cached(url, read_only, cache, settings.object_cache_bytes)
-            }
+            (Some(cache), Place::Url(url)) => open_url_cached(url, read_only, settings, cache),
             (Some(_), _) => {
                 let what = "a cache of pages is for a database that a URL names";
                 Err(Error::invalid(what)
@@ -204,7 +203,7 @@ impl Place {
     ) -> Result<Arc<dyn Storage>> {
         match self {
             Place::Storage(storage) => Ok(storage.0.clone()),
-            Place::Url(url) => open_url(url, read_only),
+            Place::Url(url) => open_url(url, read_only, settings),
             Place::Directory(path) => {
                 let Settings { device_trust, io_uring, .. } = *settings;
                 Ok(Arc::new(FileStorage::open(path, device_trust, io_uring, create)?))
@@ -243,15 +242,33 @@ impl Ancestors {
     }
 }
 
+/// Returns whether a URL is a list of several.
+#[cfg(feature = "object-storage")]
+fn is_list(url: &str) -> bool {
+    crate::device::objects::ObjectUrl::split(url).len() > 1
+}
+
+#[cfg(not(feature = "object-storage"))]
+fn is_list(_url: &str) -> bool {
+    false
+}
+
 #[cfg(feature = "object-storage")]
 fn is_url(text: &str) -> bool {
     crate::device::objects::ObjectUrl::is_url(text)
 }
 
 #[cfg(feature = "object-storage")]
-fn open_url(url: &str, read_only: bool) -> Result<Arc<dyn Storage>> {
-    use crate::device::objects::{Options, open_url};
-    Ok(Arc::new(open_url(url, read_only, Options::default())?))
+fn options(settings: &Settings) -> crate::device::objects::Options {
+    use crate::base::settings::Acknowledge;
+    let all_buckets = settings.acknowledge == Acknowledge::All;
+    crate::device::objects::Options { all_buckets, ..Default::default() }
+}
+
+#[cfg(feature = "object-storage")]
+fn open_url(url: &str, read_only: bool, settings: &Settings) -> Result<Arc<dyn Storage>> {
+    use crate::device::objects::open_url;
+    Ok(Arc::new(open_url(url, read_only, options(settings))?))
 }
 
 #[cfg(feature = "object-storage")]
@@ -265,15 +282,25 @@ fn remove_fences(url: &str) -> Result<u64> {
 }
 
 #[cfg(feature = "object-storage")]
-fn open_url_cached(url: &str, read_only: bool, cache: &Path, bytes_max: u64) -> Result<Arc<dyn Storage>> {
-    use crate::device::objects::{Options, PageCache, open_url};
-    let cache = PageCache::open(cache, bytes_max)?;
-    Ok(Arc::new(open_url(url, read_only, Options::default())?.with_cache(cache)))
+fn open_url_cached(
+    url: &str,
+    read_only: bool,
+    settings: &Settings,
+    cache: &Path,
+) -> Result<Arc<dyn Storage>> {
+    use crate::device::objects::{PageCache, open_url};
+    let cache = PageCache::open(cache, settings.object_cache_bytes)?;
+    Ok(Arc::new(open_url(url, read_only, options(settings))?.with_cache(cache)))
 }
 
 #[cfg(not(feature = "object-storage"))]
-fn open_url_cached(url: &str, read_only: bool, _cache: &Path, _bytes_max: u64) -> Result<Arc<dyn Storage>> {
-    open_url(url, read_only)
+fn open_url_cached(
+    url: &str,
+    read_only: bool,
+    settings: &Settings,
+    _cache: &Path,
+) -> Result<Arc<dyn Storage>> {
+    open_url(url, read_only, settings)
 }
 
 #[cfg(not(feature = "object-storage"))]
@@ -282,7 +309,7 @@ fn is_url(text: &str) -> bool {
 }
 
 #[cfg(not(feature = "object-storage"))]
-fn open_url(_url: &str, _read_only: bool) -> Result<Arc<dyn Storage>> {
+fn open_url(_url: &str, _read_only: bool, _settings: &Settings) -> Result<Arc<dyn Storage>> {
     Err(no_urls())
 }
 

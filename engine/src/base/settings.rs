@@ -100,6 +100,17 @@ pub enum DeviceTrust {
     Device,
 }
 
+/// When a commit of a database in several buckets is durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
+#[non_exhaustive]
+pub enum Acknowledge {
+    /// When a majority of the buckets has it: two of three. A slow bucket delays nothing.
+    #[default]
+    Majority,
+    /// When all buckets have it. A missing bucket stops commits.
+    All,
+}
+
 /// All settings of a database. `Database::builder()` makes them.
 ///
 /// Settings of general use come first, then those for operators. Each line gives effect, unit,
@@ -171,6 +182,8 @@ pub struct Settings {
     pub object_cache: Option<PathBuf>,
     /// Largest size of that directory in bytes, 1 MiB to 16 TiB. Default 4 GiB.
     pub object_cache_bytes: u64,
+    /// When a commit of a database in several buckets is durable. Default `Majority`.
+    pub acknowledge: Acknowledge,
     /// The file of the memory-mapped log. With `passive` and `auto` commits become durable
     /// only there. Otherwise it names the place of the mapped log that an existing
     /// database needs. Default `None`: the place that the database has stored, if it needs one.
@@ -222,6 +235,7 @@ impl Default for Settings {
             io_uring: true,
             object_cache: None,
             object_cache_bytes: 4 << 30,
+            acknowledge: Acknowledge::Majority,
             log_memory: None,
             lab: Lab::default(),
         }
