@@ -101,13 +101,18 @@ impl FollowingCopy {
     /// # Errors
     /// As [`Builder::open_standby`].
     pub(super) fn open(storage: &Arc<dyn Storage>, options: &CopyOptions) -> Result<FollowingCopy> {
-        let not_followed = || {
+        let in_directory = || {
             let what = "a database in a directory cannot be followed, only one in a store of objects";
             Error::new(ErrorKind::Unsupported, what)
                 .with_advice("name the URL of a store (s3://, gs://, az://, file://)")
         };
-        let (pins, log) = (storage.pins().ok_or_else(not_followed)?, storage.followed_log());
-        let log = log.ok_or_else(not_followed)?;
+        // What one bucket has of the log may not be in a majority, and may still be lost.
+        let in_several = || {
+            let what = "a database in several buckets cannot be followed";
+            Error::new(ErrorKind::Unsupported, what).with_advice("open its newest checkpoint for reading")
+        };
+        let pins = storage.pins().ok_or_else(in_directory)?;
+        let log = storage.followed_log().ok_or_else(in_several)?;
         let view = pins.hold().map_err(no_database)?;
         let (_, base) = ManifestFile::open(&*view, true).map_err(no_database)?;
         let manifest = as_closed(&base).encode()?;

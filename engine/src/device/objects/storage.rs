@@ -482,8 +482,9 @@ impl Storage for ObjectStorage {
     }
 
     fn followed_log(&self) -> Option<Box<dyn FollowedLog>> {
-        let Shared { store, options, .. } = &*self.shared;
-        Some(Box::new(ObjectLog::new(store.clone(), options.patience)))
+        let Shared { store, options, buckets, .. } = &*self.shared;
+        let log = || Box::new(ObjectLog::new(store.clone(), options.patience)) as Box<dyn FollowedLog>;
+        buckets.is_none().then(log)
     }
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
