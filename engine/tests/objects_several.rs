@@ -438,7 +438,7 @@ impl Run {
         (machine, db)
     }
 
-    /// Opens copies of what is left, each without other buckets.
+    /// Copies the buckets that are left, and opens each copy with other buckets missing.
     fn open_again(&self) {
         let f = (self.pattern.zones - 1) / 2;
         let is_back = matches!(self.pattern.trouble, Trouble::Slow | Trouble::Partitioned);

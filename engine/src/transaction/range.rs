@@ -365,10 +365,7 @@ impl RangeCursor {
     /// Calls `each` with the rows behind the current one that are copied already and that every
     /// view sees, forward. Ends with its first error.
     #[inline]
-    pub(super) fn visit_copied<E>(
-        &mut self,
-        mut each: impl FnMut(&[u8], &[u8]) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
+    pub(super) fn visit_copied(&mut self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let [end, upper] = &mut self.ends;
         while end.at < end.plain && !upper.is_used {
             let entry = end.batch.entry(end.at);

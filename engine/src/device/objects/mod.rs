@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A writer never learns that an earlier one is dead, and no decision depends on a clock. The rules
-//! O1 to O29 that the code cites are in `docs/internals/objects.md`.
+//! O1 to O36 that the code cites are in `docs/internals/objects.md`.
 
 mod request;
 mod options;
