@@ -1,6 +1,8 @@
 //! Waiting for rows that other transactions hold: when waiters wake up, and how long they wait.
 
-use quenchdb::{Database, ErrorKind, Isolation, Result, Table, Transaction, TransactionOptions};
+use quenchdb::{Database, ErrorKind, Isolation, LockMode, Result, Table, Transaction, TransactionOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Regression: a waiter was not woken when the row's holder rolled back to a savepoint. It waited
@@ -129,4 +131,54 @@ fn transact_gives_up_soon_after_three_times_lock_wait() {
     assert_eq!(attempts, 1, "not repeated");
     let (time, attempts) = waits(default().transact_wait(8 * LOCK_WAIT), options());
     assert!(time >= 8 * LOCK_WAIT && attempts > 3, "{time:?}, {attempts}");
+}
+
+/// An interrupt ends each kind of wait. The transaction keeps its earlier changes and commits, the
+/// holder keeps its row, and no place in the queue is left behind.
+#[test]
+fn an_interrupt_ends_a_wait_and_leaves_the_transaction() {
+    type Ask = fn(&mut Transaction, &Table) -> Result<()>;
+    let asks: [Ask; 5] = [
+        |tx, table| tx.insert(table, "held", "2"),
+        |tx, table| tx.get_for_update(table, "held").map(drop),
+        |tx, table| tx.remove_range(table, ..).map(drop),
+        |tx, table| tx.lock_table(table, LockMode::Exclusive),
+        |tx, table| tx.get(table, "held").map(drop),
+    ];
+    let db = Database::builder().lock_wait(Duration::from_secs(20)).open_in_memory().expect("opens");
+    let table = db.create_table("t").expect("new");
+    for ask in asks {
+        db.transact(|tx| tx.insert(&table, "early", "0")).expect("no other writer");
+        let mut holder = db.begin().expect("free");
+        holder.insert(&table, "held", "1").expect("free row");
+        let options = TransactionOptions::new()
+            .isolation(Isolation::Serializable)
+            .locking(quenchdb::Locking::Pessimistic);
+        let waited = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                let mut tx = db.begin_with(options).expect("free");
+                tx.insert(&table, "own", "1").expect("free row");
+                let asked = Arc::new(AtomicU32::new(0));
+                let count = asked.clone();
+                tx.interrupt_with(move || count.fetch_add(1, Ordering::SeqCst) == 3);
+                let begun = Instant::now();
+                let error = ask(&mut tx, &table).expect_err("the row is held");
+                let waited = begun.elapsed();
+                assert_eq!(error.kind(), ErrorKind::Interrupted);
+                assert!(!tx.has_to_retry(), "running it again is no cure");
+                assert_eq!(tx.get(&table, "early").expect("no wait"), Some(b"0".to_vec()));
+                tx.commit().expect("it goes on");
+                waited
+            });
+            waiter.join().expect("no panic")
+        });
+        assert!(waited < Duration::from_secs(5), "{waited:?}");
+        holder.insert(&table, "more", "1").expect("the holder continues");
+        holder.abort();
+        db.transact(|tx| {
+            assert_eq!(tx.take(&table, "own")?, Some(b"1".to_vec()));
+            tx.insert(&table, "held", "3")
+        })
+        .expect("no lock is left");
+    }
 }

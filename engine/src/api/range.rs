@@ -116,8 +116,9 @@ impl<'a, S: Source> Range<'a, S> {
         Range { source, cursor, failed: false }
     }
 
-    /// Returns the same range with the keys alone: of a large value nothing is read.
-    pub(crate) fn keys(mut self) -> Range<'a, S> {
+    /// Returns the same range with the keys alone: of a large value nothing is read. The values of
+    /// its rows are empty, or what was read in passing.
+    pub fn keys(mut self) -> Range<'a, S> {
         self.cursor.skip_values();
         self
     }

@@ -7,7 +7,7 @@ use super::table::Table;
 use super::value::UserReader;
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::sync::Ours;
-use crate::transaction::{ActiveTransaction, LockMode, OpenValue, RangeCursor, Savepoint};
+use crate::transaction::{ActiveTransaction, Interrupt, LockMode, OpenValue, RangeCursor, Savepoint};
 use std::cell::Cell;
 use std::io::Read;
 
@@ -100,6 +100,40 @@ impl Transaction {
     #[must_use]
     pub fn has_to_retry(&self) -> bool {
         self.has_to_retry.get()
+    }
+
+    /// Sets a function that ends waits. While a call of this transaction waits for a row or a lock,
+    /// the waiting thread calls `is_interrupted` about every 10 ms. If it returns true, the call
+    /// fails with [`ErrorKind::Interrupted`] and has changed nothing. The transaction keeps what it
+    /// has changed and locked: continue it, commit it, or drop it.
+    ///
+    /// The function may use the database, but not this transaction, whose call it is in. It must
+    /// not panic. The wait of a commit for the device is not ended: see
+    /// [`Transaction::commit_async`].
+    ///
+    /// ```
+    /// use quenchdb::{Database, ErrorKind};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// # fn main() -> quenchdb::Result<()> {
+    /// # let db = Database::builder().open_in_memory()?;
+    /// # let table = db.create_table("words")?;
+    /// let is_interrupted = Arc::new(AtomicBool::new(false));
+    /// let mut holder = db.begin()?;
+    /// holder.insert(&table, "ant", "1")?;
+    ///
+    /// let mut tx = db.begin()?;
+    /// let flag = is_interrupted.clone();
+    /// tx.interrupt_with(move || flag.swap(false, Ordering::SeqCst));
+    /// let waiter = std::thread::spawn(move || tx.insert(&table, "ant", "2").map_err(|error| error.kind()));
+    /// is_interrupted.store(true, Ordering::SeqCst);
+    /// assert_eq!(waiter.join().expect("no panic"), Err(ErrorKind::Interrupted));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn interrupt_with(&mut self, is_interrupted: impl Fn() -> bool + Send + Sync + 'static) {
+        self.active.interrupt_with(Interrupt::new(is_interrupted));
     }
 
     /// Refuses all further changes, and a commit, with `error`: the last change was made in part.

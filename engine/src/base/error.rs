@@ -61,6 +61,9 @@ pub enum ErrorKind {
     /// The operation did not finish in the caller's time. No public call returns it now:
     /// `CommitHandle::wait_timeout` reports a timeout in its result.
     Timeout,
+    /// The function of `Transaction::interrupt_with` ended the wait for a row or a lock. The call
+    /// has changed nothing, and the transaction may continue.
+    Interrupted,
 }
 
 impl ErrorKind {
@@ -86,6 +89,7 @@ impl ErrorKind {
             ErrorKind::Corruption => "corruption",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::Timeout => "timeout",
+            ErrorKind::Interrupted => "interrupted",
         }
     }
 
@@ -108,6 +112,7 @@ impl ErrorKind {
             ErrorKind::Corruption => "restore from a backup",
             ErrorKind::Unsupported => "use a build and a machine that support it",
             ErrorKind::Timeout => "wait again or give more time",
+            ErrorKind::Interrupted => "continue the transaction, or abort it",
         }
     }
 }
@@ -410,9 +415,12 @@ impl From<Error> for std::io::Error {
             ErrorKind::Unsupported => Os::Unsupported,
             ErrorKind::Io => error.inner.source.as_ref().map_or(Os::Other, std::io::Error::kind),
             ErrorKind::FellBehind => Os::NotFound,
-            ErrorKind::Conflict | ErrorKind::Poisoned | ErrorKind::OutcomeUnknown | ErrorKind::Fenced => {
-                Os::Other
-            }
+            // Not `Interrupted`, after which readers and writers of the standard library try again.
+            ErrorKind::Conflict
+            | ErrorKind::Poisoned
+            | ErrorKind::OutcomeUnknown
+            | ErrorKind::Fenced
+            | ErrorKind::Interrupted => Os::Other,
         };
         std::io::Error::new(kind, error)
     }

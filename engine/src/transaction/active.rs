@@ -17,7 +17,7 @@ use super::committed::USER;
 use super::dependencies::Dependencies;
 use super::descriptor::{DescriptorId, Stamp};
 use super::locks::{Interval, LockMode};
-use super::options::{Isolation, Locking, ReadMode, TransactionOptions};
+use super::options::{Interrupt, Isolation, Locking, ReadMode, TransactionOptions};
 use super::range::{Observed, RangeCursor};
 use super::snapshot::{OpenValue, Pinned, open_value};
 use super::system::TransactionSystem;
@@ -59,6 +59,8 @@ pub struct ActiveTransaction {
     pub(super) locked_since: Cell<Option<Nanos>>,
     /// Inside a call; stays true after a call that panicked.
     pub(super) inside: Cell<bool>,
+    /// Ends waits for rows and locks.
+    pub(super) interrupt: Option<Interrupt>,
 }
 
 impl ActiveTransaction {
@@ -95,6 +97,7 @@ impl ActiveTransaction {
             open: true,
             locked_since: Cell::new(None),
             inside: Cell::new(false),
+            interrupt: None,
             system: system.clone(),
         }))
     }
@@ -103,6 +106,11 @@ impl ActiveTransaction {
     #[must_use]
     pub fn system(&self) -> &Arc<TransactionSystem> {
         &self.system
+    }
+
+    /// Sets what may end waits for rows and locks from now on.
+    pub fn interrupt_with(&mut self, interrupt: Interrupt) {
+        self.interrupt = Some(interrupt);
     }
 
     /// Returns the view of the next read, and takes the snapshot if it is needed now.

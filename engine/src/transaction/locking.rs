@@ -13,7 +13,7 @@ use super::catalog::TableState;
 use super::descriptor::{DescriptorId, RowHolder};
 use super::lock_set::{LockSet, LockedInterval};
 use super::locks::{Access, Held as HeldLock, InTable, Interval, LockMode, Look, Request, Waiter};
-use super::options::{Isolation, Locking, ReadMode};
+use super::options::{Interrupt, Isolation, Locking, ReadMode};
 use super::view::{Outcome, View, Visibility};
 use crate::base::planted::{self, Bug};
 use crate::base::{Csn, Error, ErrorKind, Location, Result};
@@ -77,6 +77,7 @@ impl ActiveTransaction {
             Access::Change(key) => table.locks.is_held_by(key, self.id),
             _ => false,
         };
+        let has_slept = Cell::new(false);
         let look = Look {
             blockers: &|| {
                 let mut found = Vec::new();
@@ -86,7 +87,12 @@ impl ActiveTransaction {
             holds: &|wanted| self.holds(table, wanted),
             is_upgrade,
             // After a failed write the locks that last until a commit is durable never end.
-            check_commits: &|| system.committed.check_commits(),
+            check_commits: &|| {
+                system.committed.check_commits()?;
+                // Not before the first sleep: most waits are short.
+                let interrupt = self.interrupt.as_ref().filter(|_| has_slept.replace(true));
+                interrupt.map_or(Ok(()), Interrupt::check)
+            },
         };
         let in_table = InTable { id: table.id, name: &table.name, locks: &table.locks };
         let ended = system.locks.waiters.wait(&self.waiter(), in_table, access, &mut request.place, &look);
@@ -96,7 +102,7 @@ impl ActiveTransaction {
         counters.row_wait_ns.add(waited);
         counters.lock_waits.record_ns(waited);
         ended.inspect_err(|error| {
-            counters.conflicts.add(1);
+            counters.conflicts.add(u64::from(error.kind() != ErrorKind::Interrupted));
             match error.kind() {
                 ErrorKind::Deadlock => counters.deadlocks.add(1),
                 ErrorKind::LockTimeout => counters.lock_timeouts.add(1),

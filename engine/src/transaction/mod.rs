@@ -74,7 +74,7 @@ pub use counters::TransactionCounters;
 pub use deferred_free::FreesPaused;
 pub use lock_report::{LockInfo, LockedKeys};
 pub use locks::LockMode;
-pub use options::{Isolation, LockRelease, Locking, TransactionOptions};
+pub use options::{Interrupt, Isolation, LockRelease, Locking, TransactionOptions};
 pub use range::RangeCursor;
 pub use replay::{Replay, ReplayedValue};
 pub use rollback::Savepoint;

@@ -1,7 +1,9 @@
 //! What a transaction is begun with: isolation, locking, durability, how long it waits.
 
 use crate::base::settings::Durability;
-use crate::base::{Error, Result};
+use crate::base::{Error, ErrorKind, Result};
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a transaction sees of others, and what it forbids them.
@@ -54,6 +56,34 @@ pub(super) enum ReadMode {
     Plain,
     Remember,
     Lock,
+}
+
+/// A function that a waiting thread calls now and then. If it returns true, the wait ends.
+#[derive(Clone)]
+pub struct Interrupt(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Interrupt {
+    /// Returns the interrupt of a function.
+    pub fn new(is_interrupted: impl Fn() -> bool + Send + Sync + 'static) -> Interrupt {
+        Interrupt(Arc::new(is_interrupted))
+    }
+
+    /// Returns an error if the wait is to end.
+    ///
+    /// # Errors
+    /// `Interrupted`.
+    pub(super) fn check(&self) -> Result<()> {
+        if !(self.0)() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Interrupted, "the caller ended the wait for a row or a lock"))
+    }
+}
+
+impl fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Interrupt")
+    }
 }
 
 /// What [`Database::begin_with`](crate::Database::begin_with) begins.

@@ -170,7 +170,8 @@ pub struct Look<'a> {
     pub holds: &'a dyn Fn(&Access<'_>) -> bool,
     /// Whether the transaction holds a weaker lock on it already.
     pub is_upgrade: bool,
-    /// Returns an error if no transaction can commit any more; called again and again.
+    /// Returns an error if no transaction can commit any more, or if the caller ends the wait;
+    /// called again and again.
     pub check_commits: &'a dyn Fn() -> Result<()>,
 }
 
