@@ -149,12 +149,18 @@ fn check_base(base: &Description, manifest: &Manifest) -> Result<()> {
 
 /// Both ascend by page.
 fn changed_since(base: &Description, pages: &[(PageId, BlockRef)]) -> Vec<(PageId, BlockRef)> {
-    let mut earlier = base.source.iter().peekable();
-    let changed = pages.iter().filter(|(page, reference)| {
-        while earlier.next_if(|(other, _)| other < page).is_some() {}
-        earlier.next_if(|(other, _)| other == page).is_none_or(|(_, other)| other != reference)
-    });
-    changed.skip(usize::from(planted::is(Bug::IncrementMissesPage))).copied().collect()
+    let (mut earlier, mut changed) = (base.source.as_slice(), Vec::new());
+    for (page, reference) in pages {
+        let behind = earlier.iter().take_while(|(other, _)| other < page).count();
+        earlier = &earlier[behind..];
+        if earlier.first().is_none_or(|known| *known != (*page, *reference)) {
+            changed.push((*page, *reference));
+        }
+    }
+    if planted::is(Bug::IncrementMissesPage) && !changed.is_empty() {
+        changed.remove(0);
+    }
+    changed
 }
 
 /// The manifest of a database that was closed at this checkpoint.
