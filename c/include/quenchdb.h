@@ -33,7 +33,7 @@
 
 /* The begin of structures that have a size, so that libraries of other versions understand them. */
 #define QUENCH_OPTIONS_INIT {sizeof(quench_options), 0, 0, 0, 0, 0, 0, 0, 0}
-#define QUENCH_RANGE_INIT {sizeof(quench_range), NULL, 0, NULL, 0, NULL, 0, 0, 0}
+#define QUENCH_RANGE_INIT {sizeof(quench_range), NULL, 0, NULL, 0, NULL, 0, 0, 0, 0}
 #define QUENCH_CHANGE_INIT {sizeof(quench_change), 0, NULL, 0, NULL, 0, NULL, 0, 0}
 
 /**
@@ -83,6 +83,8 @@ typedef enum quench_code {
     QUENCH_PANIC = -19,
     /** An error that this version of the interface has no number for. */
     QUENCH_OTHER = -20,
+    /** quench_interrupt ended the wait for a row or a lock. The transaction may continue. */
+    QUENCH_INTERRUPTED = -21,
 } quench_code;
 
 /** What a transaction sees of others. */
@@ -139,6 +141,9 @@ typedef struct quench_database quench_database;
 
 /** An error: a code, a text, advice, and where it happened. */
 typedef struct quench_error quench_error;
+
+/** A copy of a database in a store of objects that follows the process that writes. */
+typedef struct quench_standby quench_standby;
 
 /**
  * A table of a database. The handle may outlive the table and the database: its use is an error
@@ -236,6 +241,8 @@ typedef struct quench_range {
     int exclude_start;
     /** 1: with the key `stop`. */
     int include_stop;
+    /** 1: a cursor reads no values, and gives each one as empty. */
+    int keys_only;
 } quench_range;
 
 /** Bytes of the caller, where a function takes many. */
@@ -562,6 +569,14 @@ int quench_lock_table(quench_transaction *transaction,
                       quench_table *table,
                       int exclusive,
                       quench_error **error);
+
+/**
+ * Ends the wait of a transaction for a row or a lock, or its next wait if it waits for none:
+ * within about 10 ms that call returns QUENCH_INTERRUPTED and has changed nothing. The transaction
+ * may continue. A commit is not ended: see quench_commit_async.
+ * Threads: any, also while another call uses the transaction; not while it is freed.
+ */
+int quench_interrupt(quench_transaction *transaction, quench_error **error);
 
 /* ---- Reading rows, from transactions and snapshots ---- */
 
@@ -1093,6 +1108,83 @@ int quench_ask_statistics(const char *path,
                           size_t path_bytes,
                           char **json,
                           quench_error **error);
+
+/* ---- Standbys: copies that follow another process, for reading and for taking over ---- */
+
+/**
+ * Opens a standby of the database at a URL of a store of objects: a copy for reading that follows
+ * the log of the process that writes, and that can take its place. The settings are those of the
+ * copy and of quench_standby_promote.
+ * Threads: any; so for all functions of standbys, also while others use the standby.
+ */
+int quench_open_standby(const char *path,
+                        size_t path_bytes,
+                        const struct quench_setting *settings,
+                        size_t settings_count,
+                        quench_standby **standby,
+                        quench_error **error);
+
+/**
+ * Takes a snapshot of everything that the standby has applied. Its tables are those of
+ * quench_standby_table. It may outlive the standby.
+ * Threads: any.
+ */
+int quench_standby_snapshot(quench_standby *standby,
+                            quench_transaction **snapshot,
+                            quench_error **error);
+
+/**
+ * Opens a table of a snapshot of a standby. The handle is for this snapshot only.
+ * Threads: any.
+ */
+int quench_standby_table(quench_transaction *snapshot,
+                         const char *name,
+                         size_t name_bytes,
+                         quench_table **table,
+                         quench_error **error);
+
+/**
+ * Gives the CSN up to which new snapshots show every transaction.
+ * Threads: any.
+ */
+int quench_standby_csn(quench_standby *standby,
+                       uint64_t *csn,
+                       quench_error **error);
+
+/**
+ * Waits until new snapshots show every transaction up to a CSN, at most so many microseconds.
+ * Returns 1 if they do, and the reason if the standby cannot follow.
+ * Threads: any.
+ */
+int quench_standby_wait_for(quench_standby *standby,
+                            uint64_t csn,
+                            uint64_t timeout_us,
+                            quench_error **error);
+
+/**
+ * Returns how far the standby is, in JSON, for quench_free: csn, newest_csn, lag_csns, lag in
+ * seconds, transactions, new_bases, base_csn, failure.
+ * Threads: any.
+ */
+int quench_standby_statistics(quench_standby *standby,
+                              char **json,
+                              quench_error **error);
+
+/**
+ * Ends the standby, and opens the database for writing. The writer before is ended: its next
+ * commit fails. Everything that it has acknowledged is there. After an error the standby has
+ * ended, too. The handle has to be freed still.
+ * Threads: any.
+ */
+int quench_standby_promote(quench_standby *standby,
+                           quench_database **database,
+                           quench_error **error);
+
+/**
+ * Frees a standby, which ends it. NULL is allowed. Its snapshots can still be read.
+ * Threads: any; not while another call uses the handle.
+ */
+void quench_standby_free(quench_standby *standby);
 
 #ifdef __cplusplus
 }  // extern "C"

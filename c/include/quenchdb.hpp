@@ -161,6 +161,8 @@ struct options : quench_options {
 struct key_range {
     std::optional<string_view> start, stop, prefix;
     bool exclude_start = false, include_stop = false;
+    /// A cursor reads no values, and gives each one as empty.
+    bool keys_only = false;
 
     static key_range all() { return {}; }
     static key_range between(std::optional<string_view> start, std::optional<string_view> stop) {
@@ -178,7 +180,7 @@ struct key_range {
         range.start = detail::address(start), range.start_bytes = detail::length(start);
         range.stop = detail::address(stop), range.stop_bytes = detail::length(stop);
         range.prefix = detail::address(prefix), range.prefix_bytes = detail::length(prefix);
-        range.exclude_start = exclude_start, range.include_stop = include_stop;
+        range.exclude_start = exclude_start, range.include_stop = include_stop, range.keys_only = keys_only;
         return range;
     }
 };
@@ -454,6 +456,9 @@ class transaction : public reader {
     void lock(const table &table, bool exclusive) {
         detail::call(quench_lock_table, get(), table.get(), int(exclusive));
     }
+    /// Ends the wait of another thread in a call of this transaction, or its next wait. That call
+    /// throws an error with QUENCH_INTERRUPTED, and the transaction may continue.
+    void interrupt() const { detail::call(quench_interrupt, get()); }
     std::uint64_t savepoint() {
         std::uint64_t point = 0;
         detail::call(quench_savepoint, get(), &point);
@@ -640,6 +645,7 @@ class database {
     quench_database *get() const noexcept { return handle_.get(); }
 
   private:
+    friend class standby;
     static quench_progress_function no_progress() { return nullptr; }
     static void *no_context() { return nullptr; }
     static std::vector<quench_setting> raw_settings(const std::vector<setting> &settings) {
@@ -648,6 +654,49 @@ class database {
         return raw;
     }
     detail::owned<quench_database, quench_database_free> handle_;
+};
+
+/// A copy of a database in a store of objects that follows the process that writes.
+class standby {
+  public:
+    explicit standby(string_view url, const std::vector<setting> &settings = {}) {
+        auto raw = database::raw_settings(settings);
+        quench_standby *standby = nullptr;
+        detail::call(quench_open_standby, url.data(), url.size(), raw.data(), raw.size(), &standby);
+        handle_.reset(standby);
+    }
+    /// A view of everything that was applied. Its tables are those of `table`.
+    class snapshot snapshot() const {
+        quench_transaction *tx = nullptr;
+        detail::call(quench_standby_snapshot, get(), &tx);
+        return quench::snapshot(tx);
+    }
+    /// Opens a table of a snapshot of a standby, which is for this snapshot only.
+    static class table table(const class snapshot &snapshot, string_view name) {
+        quench_table *table = nullptr;
+        detail::call(quench_standby_table, snapshot.get(), name.data(), name.size(), &table);
+        return quench::table(table);
+    }
+    std::uint64_t csn() const {
+        std::uint64_t csn = 0;
+        detail::call(quench_standby_csn, get(), &csn);
+        return csn;
+    }
+    /// Waits until new snapshots show a transaction. Returns whether they do.
+    bool wait_for(std::uint64_t csn, std::chrono::microseconds timeout) const {
+        return detail::call(quench_standby_wait_for, get(), csn, std::uint64_t(timeout.count())) > 0;
+    }
+    std::string statistics() const { return detail::text(quench_standby_statistics, get()); }
+    /// Ends the standby, and opens the database for writing.
+    database promote() {
+        quench_database *db = nullptr;
+        detail::call(quench_standby_promote, get(), &db);
+        return database(db);
+    }
+    quench_standby *get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::owned<quench_standby, quench_standby_free> handle_;
 };
 
 /// Makes a database of a full backup and its increments. Returns a report in JSON.

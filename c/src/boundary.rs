@@ -37,6 +37,11 @@ impl Positive for c_int {
 /// Runs the body of a function. Returns its number, or that of its error.
 #[inline]
 pub fn call<T: Positive>(error: *mut *mut Error, body: impl FnOnce() -> Answer<T>) -> c_int {
+    let body = || {
+        #[cfg(test)]
+        crate::tests::panic_if_planted();
+        body()
+    };
     let failure = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(answer)) => {
             give(error, std::ptr::null_mut());
@@ -44,13 +49,10 @@ pub fn call<T: Positive>(error: *mut *mut Error, body: impl FnOnce() -> Answer<T
         }
         Ok(Err(failure)) => failure,
         Err(payload) => {
-            let message = match (payload.downcast_ref::<String>(), payload.downcast_ref::<&str>()) {
-                (Some(message), _) => message.clone(),
-                (None, message) => message.copied().unwrap_or("a panic").to_string(),
-            };
+            let text = quenchdb_bindings::panic_text(&*payload);
             // Its drop could panic, too.
             std::mem::forget(payload);
-            Failure::Panic(message)
+            Failure::Panic(text)
         }
     };
     raise(error, failure)

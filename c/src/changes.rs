@@ -1,11 +1,12 @@
 //! Change feeds: the committed transactions of a database, in order.
 
 use crate::boundary::{borrow, bytes, call, discard, fill_sized, give, hand_over};
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::error::Error;
-use crate::table::Table;
+use crate::table::{self, Table};
 use crate::transaction::lock;
-use quenchdb::{Change, Csn, Result};
+use quenchdb::{Change, Csn};
+use quenchdb_bindings::{Feed, Fields, fields};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -29,7 +30,6 @@ pub enum quench_change_kind {
     /// Set the types of a table, or something that this version of the interface has no number for.
     QUENCH_OTHER_CHANGE = 6,
 }
-use quench_change_kind as ChangeKind;
 
 /// A change. Set `size` before a call; what it points to is valid until the next call with the
 /// feed.
@@ -56,14 +56,8 @@ pub struct ChangedRow {
     offset: u64,
 }
 
-/// What is waited for.
-enum Source {
-    Changes(quenchdb::Changes),
-    Watch(quenchdb::Watch),
-}
-
 struct State {
-    source: Source,
+    feed: Feed,
     found: Vec<Change>,
 }
 
@@ -72,30 +66,9 @@ pub struct Changes {
     state: Mutex<State>,
 }
 
-impl State {
-    /// Waits for the next transaction. Returns its CSN.
-    fn advance(&mut self, timeout: Option<Duration>) -> Result<Option<Csn>> {
-        self.found.clear();
-        match &mut self.source {
-            Source::Changes(changes) => {
-                let next = match timeout {
-                    Some(timeout) => changes.next_timeout(timeout)?,
-                    None => changes.next().transpose()?,
-                };
-                let Some(transaction) = next else { return Ok(None) };
-                self.found = transaction.changes().collect::<Result<_>>()?;
-                Ok(Some(transaction.csn()))
-            }
-            Source::Watch(watch) => {
-                let next = match timeout {
-                    Some(timeout) => watch.next_timeout(timeout)?,
-                    None => watch.next().transpose()?,
-                };
-                let Some((csn, change)) = next else { return Ok(None) };
-                self.found.push(change);
-                Ok(Some(csn))
-            }
-        }
+impl Changes {
+    fn new(feed: Feed) -> Changes {
+        Changes { state: Mutex::new(State { feed, found: Vec::new() }) }
     }
 }
 
@@ -107,8 +80,7 @@ pub extern "C" fn quench_open_changes(
 ) -> c_int {
     call(error, || {
         hand_over(changes, "changes", || {
-            let source = Source::Changes(borrow(database, "database")?.database.changes(Csn(after))?);
-            Ok(Changes { state: Mutex::new(State { source, found: Vec::new() }) })
+            Ok(Changes::new(Feed::Changes(database::of(database)?.changes(Csn(after))?)))
         })
     })
 }
@@ -122,9 +94,8 @@ pub extern "C" fn quench_open_watch(
 ) -> c_int {
     call(error, || {
         hand_over(changes, "changes", || {
-            let (table, prefix) = (&borrow(table, "table")?.table, bytes(prefix, prefix_bytes, "prefix")?);
-            let source = Source::Watch(borrow(database, "database")?.database.watch(table, prefix)?);
-            Ok(Changes { state: Mutex::new(State { source, found: Vec::new() }) })
+            let (table, prefix) = (table::of(table)?, bytes(prefix, prefix_bytes, "prefix")?);
+            Ok(Changes::new(Feed::Watch(database::of(database)?.watch(table, prefix)?)))
         })
     })
 }
@@ -139,11 +110,14 @@ pub extern "C" fn quench_changes_next(
 ) -> c_int {
     call(error, || {
         let mut state = lock(&borrow(changes, "changes")?.state, "feed")?;
-        let timeout = u64::try_from(timeout_us).ok().map(Duration::from_micros);
-        let next = state.advance(timeout)?;
-        give(csn, next.map_or(0, |csn| csn.0));
-        give(count, state.found.len());
-        Ok(next.is_some())
+        state.found.clear();
+        let next = state.feed.next(u64::try_from(timeout_us).ok().map(Duration::from_micros))?;
+        let is_some = next.is_some();
+        let (found, changes) = next.unwrap_or_default();
+        give(csn, found.0);
+        give(count, changes.len());
+        state.found = changes;
+        Ok(is_some)
     })
 }
 
@@ -155,36 +129,24 @@ pub extern "C" fn quench_changes_get(
 ) -> c_int {
     call(error, || {
         let state = lock(&borrow(changes, "changes")?.state, "feed")?;
-        let Some(found) = state.found.get(index) else {
-            let count = state.found.len();
-            let error = quenchdb::Error::invalid(format!("there is no change {index}, but {count} of them"));
-            return Err(error.into());
-        };
-        let (kind, value, offset) = match found {
-            Change::Put { value, .. } => (ChangeKind::QUENCH_PUT, Some(value), 0),
-            Change::Patch { offset, bytes, .. } => (ChangeKind::QUENCH_PATCH, Some(bytes), *offset),
-            Change::Delete { .. } => (ChangeKind::QUENCH_DELETE, None, 0),
-            Change::CreateTable { .. } => (ChangeKind::QUENCH_CREATE_TABLE, None, 0),
-            Change::DropTable { .. } => (ChangeKind::QUENCH_DROP_TABLE, None, 0),
-            Change::RenameTable { .. } => (ChangeKind::QUENCH_RENAME_TABLE, None, 0),
-            _ => (ChangeKind::QUENCH_OTHER_CHANGE, None, 0),
-        };
-        let name = found.table().name();
+        let missing = || format!("there is no change {index}, but {} of them", state.found.len());
+        let found = state.found.get(index).ok_or_else(|| quenchdb::Error::invalid(missing()))?;
+        let Fields { kind, table, key, value, offset } = fields(found);
         let parts = |bytes: Option<&[u8]>| {
             bytes.map_or((std::ptr::null(), 0), |bytes| (bytes.as_ptr().cast(), bytes.len()))
         };
-        let (key, key_bytes) = parts(found.key());
-        let (value, value_bytes) = parts(value.map(Vec::as_slice));
+        let (key, key_bytes) = parts(key);
+        let (value, value_bytes) = parts(value);
         let row = ChangedRow {
             size: 0,
             kind: kind as c_int,
-            table: name.as_ptr().cast(),
-            table_bytes: name.len(),
+            table: table.as_ptr().cast(),
+            table_bytes: table.len(),
             key,
             key_bytes,
             value,
             value_bytes,
-            offset: offset as u64,
+            offset: offset.unwrap_or(0),
         };
         fill_sized(change, row, "change")
     })
@@ -198,8 +160,7 @@ pub extern "C" fn quench_changes_csn(
     changes: Option<&Changes>, csn: *mut u64, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let state = lock(&borrow(changes, "changes")?.state, "feed")?;
-        give(csn, if let Source::Changes(changes) = &state.source { changes.csn().0 } else { 0 });
+        give(csn, lock(&borrow(changes, "changes")?.state, "feed")?.feed.csn().0);
         Ok(())
     })
 }

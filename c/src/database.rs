@@ -14,6 +14,17 @@ pub struct Database {
     pub database: quenchdb::Database,
 }
 
+/// Returns the engine's handle.
+#[inline]
+pub fn of(database: Option<&Database>) -> Answer<&quenchdb::Database> {
+    Ok(&borrow(database, "database")?.database)
+}
+
+/// Returns a builder with settings of a caller.
+pub fn builder(given: *const Setting, count: usize) -> Answer<Builder> {
+    Ok(Builder::default().settings(settings(given, count)?))
+}
+
 /// Called now and then during long work with a text that names the work and its unit, how much is
 /// done, and how much there is. It must not use the database, and is called by the calling thread
 /// or by threads of the library, one at a time.
@@ -54,7 +65,7 @@ pub extern "C" fn quench_open(
 ) -> c_int {
     call(error, || {
         hand_over(database, "database", || {
-            let mut builder = Builder::default().settings(self::settings(settings, settings_count)?);
+            let mut builder = builder(settings, settings_count)?;
             if let Some(progress) = self::progress(progress, context) {
                 builder = builder.on_recovery(progress);
             }
@@ -71,8 +82,7 @@ pub extern "C" fn quench_open_in_memory(
 ) -> c_int {
     call(error, || {
         hand_over(database, "database", || {
-            let builder = Builder::default().settings(self::settings(settings, settings_count)?);
-            Ok(Database { database: builder.open_in_memory()? })
+            Ok(Database { database: builder(settings, settings_count)?.open_in_memory()? })
         })
     })
 }
@@ -87,8 +97,8 @@ pub extern "C" fn quench_open_checkpoint(
 ) -> c_int {
     call(error, || {
         hand_over(database, "database", || {
-            let builder = Builder::default().settings(self::settings(settings, settings_count)?);
-            Ok(Database { database: builder.open_checkpoint(self::path(path, path_bytes, "path")?)? })
+            let path = self::path(path, path_bytes, "path")?;
+            Ok(Database { database: builder(settings, settings_count)?.open_checkpoint(path)? })
         })
     })
 }
@@ -98,7 +108,7 @@ pub extern "C" fn quench_open_checkpoint(
 /// Threads: any, also while others use the database.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_close(database: Option<&Database>, error: *mut *mut Error) -> c_int {
-    call(error, || Ok(borrow(database, "database")?.database.clone().close()?))
+    call(error, || Ok(of(database)?.clone().close()?))
 }
 
 /// Frees a database. NULL is allowed. The database is closed with the last of its transactions,

@@ -1,6 +1,5 @@
 //! Errors: numbers for programs, texts for people.
 
-use quenchdb::ErrorKind;
 use std::ffi::{CString, c_char, c_int};
 
 /// What a function returns if it fails. Errors are negative; numbers do not change from version to
@@ -50,14 +49,13 @@ pub enum quench_code {
     QUENCH_PANIC = -19,
     /// An error that this version of the interface has no number for.
     QUENCH_OTHER = -20,
+    /// quench_interrupt ended the wait for a row or a lock. The transaction may continue.
+    QUENCH_INTERRUPTED = -21,
 }
 use quench_code as Code;
 
 /// A callback's own error is this number or less.
 pub(crate) const CALLBACK: c_int = -1000;
-
-/// The beginning of the engine's error for every call in a forked child.
-const FORKED: &str = "this process was forked";
 
 /// An error: a code, a text, advice, and where it happened.
 pub struct Error {
@@ -84,29 +82,31 @@ impl From<quenchdb::Error> for Failure {
     }
 }
 
-fn code_of(error: &quenchdb::Error) -> Code {
-    match error.kind() {
-        ErrorKind::InvalidArgument if error.message().starts_with(FORKED) => Code::QUENCH_FORKED,
-        ErrorKind::Conflict => Code::QUENCH_CONFLICT,
-        ErrorKind::Deadlock => Code::QUENCH_DEADLOCK,
-        ErrorKind::LockTimeout => Code::QUENCH_LOCK_TIMEOUT,
-        ErrorKind::InvalidArgument => Code::QUENCH_INVALID_ARGUMENT,
-        ErrorKind::NotFound => Code::QUENCH_NOT_FOUND,
-        ErrorKind::AlreadyExists => Code::QUENCH_ALREADY_EXISTS,
-        ErrorKind::Busy => Code::QUENCH_BUSY,
-        ErrorKind::OutOfSpace => Code::QUENCH_OUT_OF_SPACE,
-        ErrorKind::OutOfMemory => Code::QUENCH_OUT_OF_MEMORY,
-        ErrorKind::Io => Code::QUENCH_IO,
-        ErrorKind::Poisoned => Code::QUENCH_POISONED,
-        ErrorKind::OutcomeUnknown => Code::QUENCH_OUTCOME_UNKNOWN,
-        ErrorKind::Fenced => Code::QUENCH_FENCED,
-        ErrorKind::FellBehind => Code::QUENCH_FELL_BEHIND,
-        ErrorKind::Corruption => Code::QUENCH_CORRUPTION,
-        ErrorKind::Unsupported => Code::QUENCH_UNSUPPORTED,
-        ErrorKind::Timeout => Code::QUENCH_TIMEOUT,
-        _ => Code::QUENCH_OTHER,
-    }
-}
+/// The codes, each at the place of its number in the header.
+const CODES: [&str; 22] = [
+    "ok",
+    "conflict",
+    "deadlock",
+    "lock-timeout",
+    "invalid-argument",
+    "not-found",
+    "already-exists",
+    "busy",
+    "out-of-space",
+    "out-of-memory",
+    "io",
+    "poisoned",
+    "outcome-unknown",
+    "fenced",
+    "fell-behind",
+    "corruption",
+    "unsupported",
+    "timeout",
+    "forked",
+    "panic",
+    "other",
+    "interrupted",
+];
 
 /// Returns a text for C, which ends at the first NUL.
 pub fn c_text(text: impl Into<Vec<u8>>) -> CString {
@@ -116,10 +116,21 @@ pub fn c_text(text: impl Into<Vec<u8>>) -> CString {
 }
 
 impl Failure {
+    /// Returns the failure of a callback that returned a number: its own, if the header allows it.
+    pub fn of_callback(answer: c_int) -> Failure {
+        Failure::Callback(answer.min(CALLBACK), None)
+    }
+
     /// Returns the number that the call returns.
     pub fn code(&self) -> c_int {
         match self {
-            Failure::Engine(error) => code_of(error) as c_int,
+            Failure::Engine(error) => {
+                let code = quenchdb_bindings::code(error);
+                CODES
+                    .iter()
+                    .position(|known| *known == code)
+                    .map_or(Code::QUENCH_OTHER as c_int, |at| -(at as c_int))
+            }
             Failure::Callback(code, _) => *code,
             Failure::Panic(_) => Code::QUENCH_PANIC as c_int,
         }
@@ -142,13 +153,11 @@ impl Failure {
                 error("callback", message, "see what the callback does", None)
             }
             Failure::Panic(message) => {
-                let advice = "report this, then close and reopen the database";
-                error("panic", format!("the library has a bug: {message}; {advice}"), advice, None)
+                error("panic", message, "report this, then close and reopen the database", None)
             }
             Failure::Engine(engine) => {
-                let name = if code == Code::QUENCH_FORKED as c_int { "forked" } else { engine.code() };
                 let location = engine.location().map(ToString::to_string);
-                error(name, engine.to_string(), engine.advice(), location)
+                error(quenchdb_bindings::code(&engine), engine.to_string(), engine.advice(), location)
             }
         })
     }

@@ -24,6 +24,9 @@ mod cursor;
 mod ticket;
 mod changes;
 mod maintenance;
+mod standby;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::{CStr, c_char};
 

@@ -1,25 +1,34 @@
 //! Backups, checks and numbers. Reports are texts in JSON, for quench_free; their address may be
 //! NULL.
 
-use crate::boundary::{Answer, array, borrow, call, give, give_copy};
-use crate::database::{Database, ProgressFunction, path, progress};
-use crate::error::{Error, Failure};
+use crate::boundary::{Answer, array, call, give, give_copy};
+use crate::database::{self, Database, ProgressFunction, path, progress};
+use crate::error::Error;
 use crate::read::Bytes;
 use crate::settings::{Setting, settings};
-use quenchdb::{BackupOptions, Builder, Csn, Place, RestoreOptions, VerifyReport};
-use serde_json::{Value, json};
+use quenchdb::Csn;
+use quenchdb_bindings::reports::{self, Restore};
+use serde_json::Value;
 use std::ffi::{c_char, c_int, c_void};
-use std::path::PathBuf;
 
-fn give_json(value: &Value, to: *mut *mut c_char) -> Answer {
+/// Gives a report.
+pub fn give_json(value: &Value, to: *mut *mut c_char) -> Answer {
     give_copy(value.to_string().as_bytes(), to.cast(), std::ptr::null_mut())
+}
+
+/// Runs the body of a function that gives a report.
+pub fn report_of(
+    to: *mut *mut c_char, error: *mut *mut Error, make: impl FnOnce() -> Answer<Value>,
+) -> c_int {
+    give(to, std::ptr::null_mut());
+    call(error, || give_json(&make()?, to))
 }
 
 /// Makes everything committed so far durable, of all levels and threads.
 /// Threads: any; so for all functions of this section.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_flush(database: Option<&Database>, error: *mut *mut Error) -> c_int {
-    call(error, || Ok(borrow(database, "database")?.database.flush()?))
+    call(error, || Ok(database::of(database)?.flush()?))
 }
 
 /// Makes a checkpoint now: the next recovery starts there. Report: csn, pages_written,
@@ -29,15 +38,7 @@ pub extern "C" fn quench_flush(database: Option<&Database>, error: *mut *mut Err
 pub extern "C" fn quench_checkpoint(
     database: Option<&Database>, report: *mut *mut c_char, error: *mut *mut Error,
 ) -> c_int {
-    give(report, std::ptr::null_mut());
-    call(error, || {
-        let made = borrow(database, "database")?.database.checkpoint()?;
-        let json = json!({
-            "csn": made.csn.0, "pages_written": made.pages_written, "pages_rewritten": made.pages_rewritten,
-            "bytes_written": made.bytes_written, "seconds": made.seconds,
-        });
-        give_json(&json, report)
-    })
+    report_of(report, error, || Ok(reports::checkpoint(database::of(database)?)?))
 }
 
 /// Gives space of the file of pages back. Report: bytes_before, bytes_after, bytes_used,
@@ -48,14 +49,8 @@ pub extern "C" fn quench_compact(
     database: Option<&Database>, progress: ProgressFunction, context: *mut c_void, report: *mut *mut c_char,
     error: *mut *mut Error,
 ) -> c_int {
-    give(report, std::ptr::null_mut());
-    call(error, || {
-        let made = borrow(database, "database")?.database.compact(self::progress(progress, context))?;
-        let json = json!({
-            "bytes_before": made.bytes_before, "bytes_after": made.bytes_after, "bytes_used": made.bytes_used,
-            "pages_moved": made.pages_moved, "seconds": made.seconds,
-        });
-        give_json(&json, report)
+    report_of(report, error, || {
+        Ok(reports::compact(database::of(database)?, self::progress(progress, context))?)
     })
 }
 
@@ -69,20 +64,10 @@ pub extern "C" fn quench_backup(
     base_bytes: usize, progress: ProgressFunction, context: *mut c_void, report: *mut *mut c_char,
     error: *mut *mut Error,
 ) -> c_int {
-    give(report, std::ptr::null_mut());
-    call(error, || {
-        let target = path(target, target_bytes, "target")?;
+    report_of(report, error, || {
+        let (target, progress) = (path(target, target_bytes, "target")?, self::progress(progress, context));
         let base = if base.is_null() { None } else { Some(path(base, base_bytes, "base")?) };
-        let options = BackupOptions::default().with(|options| {
-            options.base = base.map(Place::from);
-            options.progress = self::progress(progress, context);
-        });
-        let made = borrow(database, "database")?.database.backup(target, options)?;
-        let json = json!({
-            "csn": made.csn.0, "pages": made.pages, "pages_copied": made.pages_copied, "bytes": made.bytes,
-            "base_csn": made.base_csn.map(|csn| csn.0), "seconds": made.seconds,
-        });
-        give_json(&json, report)
+        Ok(reports::backup(database::of(database)?, target, base, false, progress)?)
     })
 }
 
@@ -96,37 +81,15 @@ pub extern "C" fn quench_restore(
     log: *const c_char, log_bytes: usize, to: u64, settings: *const Setting, settings_count: usize,
     report: *mut *mut c_char, error: *mut *mut Error,
 ) -> c_int {
-    give(report, std::ptr::null_mut());
-    call(error, || {
+    report_of(report, error, || {
+        let own = |data, size, name| Ok(path(data, size, name)?.to_path_buf());
         let backups = array(backups, backups_count, "backups")?.iter();
-        let backups =
-            backups.map(|backup| Ok(path(backup.data.cast(), backup.size, "backups")?.to_path_buf()));
-        let backups = backups.collect::<Answer<Vec<PathBuf>>>()?;
-        let log = if log.is_null() { None } else { Some(path(log, log_bytes, "log")?) };
-        let settings = self::settings(settings, settings_count)?;
-        let options = RestoreOptions::default().with(|options| {
-            options.log = log.map(Place::from);
-            options.to = (to > 0).then_some(Csn(to));
-            options.settings = settings;
-        });
-        let made = quenchdb::Database::restore(backups, path(target, target_bytes, "target")?, options)?;
-        let json = json!({
-            "csn": made.csn.0, "pages": made.pages, "bytes": made.bytes, "replayed": made.replayed,
-            "seconds": made.seconds,
-        });
-        give_json(&json, report)
+        let backups = backups.map(|backup| own(backup.data.cast(), backup.size, "backups"));
+        let log = if log.is_null() { None } else { Some(own(log, log_bytes, "log")?) };
+        let (to, settings) = ((to > 0).then_some(Csn(to)), self::settings(settings, settings_count)?);
+        let given = Restore { log, to, settings, progress: None };
+        Ok(reports::restore(backups.collect::<Answer<_>>()?, path(target, target_bytes, "target")?, given)?)
     })
-}
-
-fn verified(made: &VerifyReport, report: *mut *mut c_char) -> Answer<bool> {
-    let json = json!({
-        "result": made.class().name(), "advice": made.advice(), "tables": made.tables, "pages": made.pages,
-        "large_values": made.large_values, "entries": made.entries, "stored_pages": made.stored_pages,
-        "log_blocks": made.log_blocks, "log_records": made.log_records,
-        "weaknesses": &made.weaknesses, "problems": &made.problems,
-    });
-    give_json(&json, report)?;
-    Ok(made.problems.is_empty())
 }
 
 /// Checks the whole database while transactions continue. Returns 1 if nothing is wrong. Report:
@@ -139,7 +102,9 @@ pub extern "C" fn quench_verify(
 ) -> c_int {
     give(report, std::ptr::null_mut());
     call(error, || {
-        verified(&borrow(database, "database")?.database.verify(self::progress(progress, context))?, report)
+        let made = reports::verify(database::of(database)?, self::progress(progress, context))?;
+        give_json(&made, report)?;
+        Ok(reports::is_sound(&made))
     })
 }
 
@@ -153,8 +118,11 @@ pub extern "C" fn quench_verify_path(
 ) -> c_int {
     give(report, std::ptr::null_mut());
     call(error, || {
-        let builder = Builder::default().settings(self::settings(settings, settings_count)?);
-        verified(&builder.verify(self::path(path, path_bytes, "path")?, None)?, report)
+        let (path, settings) =
+            (self::path(path, path_bytes, "path")?, self::settings(settings, settings_count)?);
+        let made = reports::verify_path(path, settings, None)?;
+        give_json(&made, report)?;
+        Ok(reports::is_sound(&made))
     })
 }
 
@@ -164,12 +132,7 @@ pub extern "C" fn quench_verify_path(
 pub extern "C" fn quench_statistics(
     database: Option<&Database>, json: *mut *mut c_char, error: *mut *mut Error,
 ) -> c_int {
-    give(json, std::ptr::null_mut());
-    call(error, || {
-        let statistics = borrow(database, "database")?.database.statistics();
-        let value = serde_json::to_value(&statistics).map_err(|error| Failure::Panic(error.to_string()))?;
-        give_json(&value, json)
-    })
+    report_of(json, error, || Ok(reports::statistics(database::of(database)?)))
 }
 
 /// Returns the statistics in the format of Prometheus, for quench_free.
@@ -180,7 +143,7 @@ pub extern "C" fn quench_prometheus(
 ) -> c_int {
     give(text, std::ptr::null_mut());
     call(error, || {
-        let lines = borrow(database, "database")?.database.statistics().prometheus();
+        let lines = database::of(database)?.statistics().prometheus();
         give_copy(lines.as_bytes(), text.cast(), std::ptr::null_mut())
     })
 }
@@ -190,7 +153,7 @@ pub extern "C" fn quench_prometheus(
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_reset_statistics(database: Option<&Database>, error: *mut *mut Error) -> c_int {
     call(error, || {
-        borrow(database, "database")?.database.reset_statistics();
+        database::of(database)?.reset_statistics();
         Ok(())
     })
 }
@@ -201,12 +164,7 @@ pub extern "C" fn quench_reset_statistics(database: Option<&Database>, error: *m
 pub extern "C" fn quench_health(
     database: Option<&Database>, json: *mut *mut c_char, error: *mut *mut Error,
 ) -> c_int {
-    give(json, std::ptr::null_mut());
-    call(error, || {
-        let health = borrow(database, "database")?.database.health();
-        let (state, reasons, seconds) = (health.state.name(), health.reasons, health.seconds);
-        give_json(&json!({ "state": state, "reasons": reasons, "seconds": seconds }), json)
-    })
+    report_of(json, error, || Ok(reports::health(database::of(database)?)))
 }
 
 /// Returns limits and numbers of the open database in JSON, for quench_free: max_key_bytes,
@@ -216,15 +174,7 @@ pub extern "C" fn quench_health(
 pub extern "C" fn quench_facts(
     database: Option<&Database>, json: *mut *mut c_char, error: *mut *mut Error,
 ) -> c_int {
-    give(json, std::ptr::null_mut());
-    call(error, || {
-        let database = &borrow(database, "database")?.database;
-        let facts = json!({
-            "max_key_bytes": database.max_key_bytes(), "max_value_bytes": quenchdb::VALUE_BYTES_MAX,
-            "checkpoint_csn": database.checkpoint_csn().0, "open_line": database.open_line(),
-        });
-        give_json(&facts, json)
-    })
+    report_of(json, error, || Ok(reports::facts(database::of(database)?)))
 }
 
 /// Asks the process that has a database open for its statistics, in JSON, for quench_free.

@@ -2,10 +2,10 @@
 
 use crate::boundary::{Answer, array, borrow, bytes, call, fill, give, give_copy, give_optional};
 use crate::cursor::{Range, limits};
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::error::Error;
-use crate::table::Table;
-use crate::transaction::{Kind, Transaction, change, lock};
+use crate::table::{self, Table};
+use crate::transaction::{Kind, Source, Transaction, change, lock, source};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -15,6 +15,10 @@ macro_rules! with_reads {
     ($source:expr, |$reads:ident| $read:expr) => {
         match &$source.kind {
             Kind::Snapshot($reads) => $read,
+            Kind::OfStandby(snapshot) => {
+                let $reads: &quenchdb::Snapshot = snapshot;
+                $read
+            }
             Kind::Transaction(slot) => {
                 let slot = lock(slot, "transaction")?;
                 let $reads = slot.get()?;
@@ -33,20 +37,30 @@ thread_local! {
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// Reads from a transaction, or from a snapshot of a standby. Not inlined, so that reads from
+/// snapshots stay short.
+#[inline(never)]
+fn read_other(source: &Source, table: &quenchdb::Table, key: &[u8], value: &mut Vec<u8>) -> Answer<bool> {
+    Ok(with_reads!(source, |reads| reads.get_into(table, key, value)?))
+}
+
 /// Calls `visit` with the value of a key, if there is one. Does what the engine's `get_with` does,
 /// with one look for the variable of the thread, which takes a call in a shared library.
 #[inline(always)]
 fn read_with<T>(
     (transaction, table): (Option<&Transaction>, Option<&Table>), key: &[u8], visit: impl FnOnce(&[u8]) -> T,
 ) -> Answer<Option<T>> {
-    let (table, source) = (&borrow(table, "table")?.table, &borrow(transaction, "transaction")?.source);
+    let (table, source) = (table::of(table)?, source(transaction)?);
     // A destructor of the thread may read, too.
     let spare = Cell::default();
     let kept = BUFFER.try_with(|kept| NonNull::from(kept));
     // SAFETY: the thread, whose variable it is, does not end during the call.
     let kept = kept.map_or(&spare, |kept| unsafe { kept.as_ref() });
     let mut buffer = kept.take();
-    let found = with_reads!(source, |reads| reads.get_into(table, key, &mut buffer)?);
+    let found = match &source.kind {
+        Kind::Snapshot(snapshot) => snapshot.get_into(table, key, &mut buffer)?,
+        _ => read_other(source, table, key, &mut buffer)?,
+    };
     let seen = found.then(|| visit(&buffer));
     if buffer.capacity() <= KEPT_BYTES_MAX {
         kept.set(buffer);
@@ -132,9 +146,8 @@ pub extern "C" fn quench_contains(
     error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        let source = &borrow(transaction, "transaction")?.source;
-        Ok(with_reads!(source, |reads| reads.contains_key(table, key)?))
+        let (table, key) = (table::of(table)?, bytes(key, key_bytes, "key")?);
+        Ok(with_reads!(source(transaction)?, |reads| reads.contains_key(table, key)?))
     })
 }
 
@@ -148,14 +161,10 @@ pub extern "C" fn quench_get_locked(
 ) -> c_int {
     give(value, std::ptr::null_mut());
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        let found = change(transaction, |transaction| {
-            let exclusive = exclusive != 0;
-            Ok(if exclusive {
-                transaction.get_for_update(table, key)
-            } else {
-                transaction.get_for_share(table, key)
-            }?)
+        let (table, key) = (table::of(table)?, bytes(key, key_bytes, "key")?);
+        let found = change(transaction, |tx| match exclusive {
+            0 => tx.get_for_share(table, key),
+            _ => tx.get_for_update(table, key),
         })?;
         give_optional(found.as_deref(), value, value_bytes)
     })
@@ -169,14 +178,12 @@ pub extern "C" fn quench_count(
     error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, range) = (&borrow(table, "table")?.table, limits(range)?);
-        let source = &borrow(transaction, "transaction")?.source;
-        let mut rows = 0;
+        let (table, range, mut rows) = (table::of(table)?, limits(range)?, 0);
         let each = |_: &[u8], _: &[u8]| {
             rows += 1;
             Ok(())
         };
-        with_reads!(source, |reads| reads.for_each(table, &range, each)?);
+        with_reads!(source(transaction)?, |reads| reads.for_each(table, &range, each)?);
         give(count, rows);
         Ok(())
     })
@@ -190,11 +197,9 @@ pub extern "C" fn quench_prefetch(
     error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let table = &borrow(table, "table")?.table;
         let keys = array(keys, keys_count, "keys")?.iter().map(|key| bytes(key.data, key.size, "keys"));
-        let keys = keys.collect::<Answer<Vec<_>>>()?;
-        let source = &borrow(transaction, "transaction")?.source;
-        with_reads!(source, |reads| reads.prefetch(table, &keys)?);
+        let (table, keys) = (table::of(table)?, keys.collect::<Answer<Vec<_>>>()?);
+        with_reads!(source(transaction)?, |reads| reads.prefetch(table, &keys)?);
         Ok(())
     })
 }
@@ -208,8 +213,8 @@ pub extern "C" fn quench_database_get(
 ) -> c_int {
     give(value, std::ptr::null_mut());
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        let found = borrow(database, "database")?.database.begin_read()?.get(table, key)?;
+        let (table, key) = (table::of(table)?, bytes(key, key_bytes, "key")?);
+        let found = database::of(database)?.begin_read()?.get(table, key)?;
         give_optional(found.as_deref(), value, value_bytes)
     })
 }

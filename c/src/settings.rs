@@ -1,8 +1,8 @@
 //! Settings as texts, and options of transactions.
 
 use crate::boundary::{Answer, array, sized, terminated};
-use quenchdb::{Compression, DeviceTrust, Durability, Error, Isolation, LockRelease, Locking};
-use quenchdb::{Preset, Result, Settings, TransactionOptions};
+use quenchdb::{Settings, TransactionOptions};
+use quenchdb_bindings::{Value, option, set};
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
@@ -67,11 +67,6 @@ pub struct Options {
     lock_timeout_us: u64,
 }
 
-fn choice<T>(number: c_int, choices: impl IntoIterator<Item = T>, name: &str) -> Result<T> {
-    let choice = usize::try_from(number).ok().and_then(|at| choices.into_iter().nth(at));
-    choice.ok_or_else(|| Error::invalid(format!("the option `{name}` cannot be {number}")))
-}
-
 /// Returns the options of a caller.
 ///
 /// # Errors
@@ -81,24 +76,21 @@ pub fn options(given: *const Options) -> Answer<TransactionOptions> {
         return Ok(TransactionOptions::new());
     }
     let given = sized(given, "options")?;
-    let isolations = [Isolation::Snapshot, Isolation::Serializable, Isolation::ReadCommitted];
-    let levels = [Durability::Durable, Durability::Written, Durability::BoundedLoss, Durability::Lazy];
-    let lockings = [Locking::Optimistic, Locking::Pessimistic];
-    let releases = [LockRelease::PreCommit, LockRelease::Commit];
-    let priority = i8::try_from(given.priority);
-    let mut all = TransactionOptions::new()
-        .isolation(choice(given.isolation, isolations, "isolation")?)
-        .durability(choice(given.durability, levels, "durability")?)
-        .locking(choice(given.pessimistic, lockings, "pessimistic")?)
-        .lock_release(choice(given.release_at_commit, releases, "release_at_commit")?)
-        .priority(priority.map_err(|_| Error::invalid("the option `priority` is from -128 to 127"))?);
-    if given.lock_timeout_us > 0 {
-        all = all.lock_timeout(Duration::from_micros(given.lock_timeout_us));
+    let mut all = TransactionOptions::new();
+    let places = [
+        ("isolation", given.isolation),
+        ("durability", given.durability),
+        ("locking", given.pessimistic),
+        ("lock_release", given.release_at_commit),
+        ("no_wait", given.no_wait),
+        ("read_only", given.read_only),
+    ];
+    for (name, place) in places {
+        all = option(all, name, Value::Place(place.into())).map_err(quenchdb::Error::from)?;
     }
-    if choice(given.no_wait, [false, true], "no_wait")? {
-        all = all.no_wait();
-    }
-    Ok(if choice(given.read_only, [false, true], "read_only")? { all.read_only() } else { all })
+    all = option(all, "priority", Value::Number(given.priority.into())).map_err(quenchdb::Error::from)?;
+    let timeout = Duration::from_micros(given.lock_timeout_us);
+    Ok(if timeout.is_zero() { all } else { all.lock_timeout(timeout) })
 }
 
 /// Returns settings of a caller.
@@ -108,67 +100,8 @@ pub fn options(given: *const Options) -> Answer<TransactionOptions> {
 pub fn settings(given: *const Setting, count: usize) -> Answer<Settings> {
     let mut all = Settings::default();
     for setting in array(given, count, "settings")? {
-        set(&mut all, terminated(setting.name, "name")?, terminated(setting.value, "value")?)?;
+        let (name, value) = (terminated(setting.name, "name")?, terminated(setting.value, "value")?);
+        set(&mut all, name, Value::Text(value)).map_err(quenchdb::Error::from)?;
     }
     Ok(all)
-}
-
-fn wrong(name: &str, value: &str, form: &str) -> Error {
-    Error::invalid(format!("the setting `{name}` cannot be `{value}`: it is {form}"))
-}
-
-fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T> {
-    value.parse().map_err(|_| wrong(name, value, "a decimal number"))
-}
-
-fn switch(name: &str, value: &str) -> Result<bool> {
-    value.parse().map_err(|_| wrong(name, value, "`true` or `false`"))
-}
-
-fn duration(name: &str, value: &str) -> Result<Duration> {
-    let seconds = value.parse().ok().map(Duration::try_from_secs_f64);
-    seconds.and_then(|seconds| seconds.ok()).ok_or_else(|| wrong(name, value, "a number of seconds"))
-}
-
-fn trust(name: &str, value: &str) -> Result<DeviceTrust> {
-    match value {
-        "auto" => Ok(DeviceTrust::Auto),
-        "flush" => Ok(DeviceTrust::Flush),
-        "device" => Ok(DeviceTrust::Device),
-        _ => Err(wrong(name, value, "`auto`, `flush` or `device`")),
-    }
-}
-
-fn set(all: &mut Settings, name: &str, value: &str) -> Result<()> {
-    match name {
-        "create" => all.create = switch(name, value)?,
-        "read_only" => all.read_only = switch(name, value)?,
-        "memory_bytes" => all.memory_bytes = number(name, value)?,
-        "page_bytes" => all.page_bytes = number(name, value)?,
-        "compression" => all.compression = Compression::from_name(value)?,
-        "preset" => all.preset = Preset::from_name(value)?,
-        "recovery_seconds" => all.recovery_seconds = number(name, value)?,
-        "log_bytes_max" => all.log_bytes_max = number(name, value)?,
-        "loss_window" => all.loss_window = duration(name, value)?,
-        "lock_wait" => all.lock_wait = duration(name, value)?,
-        "transact_wait" => all.transact_wait = Some(duration(name, value)?),
-        "slow_commit_log" => all.slow_commit_log = Some(duration(name, value)?),
-        "monitor" => all.monitor = switch(name, value)?,
-        "version_bytes" => all.version_bytes = number(name, value)?,
-        "logs" => all.logs = number(name, value)?,
-        "segment_bytes" => all.segment_bytes = number(name, value)?,
-        "trim_log" => all.trim_log = switch(name, value)?,
-        "change_history_bytes" => all.change_history_bytes = number(name, value)?,
-        "write_deadline" => all.write_deadline = duration(name, value)?,
-        "device_trust" => all.device_trust = trust(name, value)?,
-        "io_uring" => all.io_uring = switch(name, value)?,
-        "object_cache" => all.object_cache = Some(value.into()),
-        "object_cache_bytes" => all.object_cache_bytes = number(name, value)?,
-        "log_memory" => all.log_memory = Some(value.into()),
-        _ => {
-            let error = Error::invalid(format!("there is no setting `{name}`"));
-            return Err(error.with_advice("see the settings in the guide"));
-        }
-    }
-    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Tables: rows of bytes, in the order of the bytes of their keys.
 
-use crate::boundary::{Context, borrow, call, discard, give_copy, hand_over, text};
-use crate::database::Database;
+use crate::boundary::{Answer, borrow, call, discard, give_copy, hand_over, text};
+use crate::database::{self, Database};
 use crate::error::Error;
 use std::ffi::{c_char, c_int, c_void};
 
@@ -10,6 +10,12 @@ use std::ffi::{c_char, c_int, c_void};
 pub struct Table {
     /// The engine's handle.
     pub table: quenchdb::Table,
+}
+
+/// Returns the engine's handle.
+#[inline]
+pub fn of(table: Option<&Table>) -> Answer<&quenchdb::Table> {
+    Ok(&borrow(table, "table")?.table)
 }
 
 /// Gets the name of a table, which is valid during the call and does not end with NUL.
@@ -26,8 +32,7 @@ pub extern "C" fn quench_open_table(
 ) -> c_int {
     call(error, || {
         hand_over(table, "table", || {
-            let (database, name) = (borrow(database, "database")?, text(name, name_bytes, "name")?);
-            let database = &database.database;
+            let (database, name) = (database::of(database)?, text(name, name_bytes, "name")?);
             let table = if create != 0 { database.table_or_create(name) } else { database.table(name) };
             Ok(Table { table: table? })
         })
@@ -48,7 +53,7 @@ pub extern "C" fn quench_table_free(table: Option<Box<Table>>) {
 pub extern "C" fn quench_table_name(
     table: Option<&Table>, name: *mut *mut c_char, name_bytes: *mut usize, error: *mut *mut Error,
 ) -> c_int {
-    call(error, || give_copy(borrow(table, "table")?.table.name().as_bytes(), name.cast(), name_bytes))
+    call(error, || give_copy(of(table)?.name().as_bytes(), name.cast(), name_bytes))
 }
 
 /// Calls `each` with the name of each table, in order.
@@ -58,13 +63,12 @@ pub extern "C" fn quench_tables(
     database: Option<&Database>, each: NameFunction, context: *mut c_void, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let database = &borrow(database, "database")?.database;
-        let (each, context) = (*borrow(each.as_ref(), "each")?, Context(context));
+        let (database, each) = (database::of(database)?, *borrow(each.as_ref(), "each")?);
         // The list of a closed database, or in a forked child, is an error and not empty.
         drop(database.begin_read()?);
         for name in database.tables() {
             // SAFETY: the header says how the callback is called.
-            unsafe { each(context.0, name.as_ptr().cast(), name.len()) }
+            unsafe { each(context, name.as_ptr().cast(), name.len()) }
         }
         Ok(())
     })
@@ -76,7 +80,7 @@ pub extern "C" fn quench_tables(
 pub extern "C" fn quench_drop_table(
     database: Option<&Database>, name: *const c_char, name_bytes: usize, error: *mut *mut Error,
 ) -> c_int {
-    call(error, || Ok(borrow(database, "database")?.database.drop_table(text(name, name_bytes, "name")?)?))
+    call(error, || Ok(database::of(database)?.drop_table(text(name, name_bytes, "name")?)?))
 }
 
 /// Gives a table another name, durably. Handles of the table continue to work.
@@ -88,7 +92,7 @@ pub extern "C" fn quench_rename_table(
 ) -> c_int {
     call(error, || {
         let names = (text(name, name_bytes, "name")?, text(new_name, new_name_bytes, "new_name")?);
-        Ok(borrow(database, "database")?.database.rename_table(names.0, names.1)?)
+        Ok(database::of(database)?.rename_table(names.0, names.1)?)
     })
 }
 
@@ -98,8 +102,5 @@ pub extern "C" fn quench_rename_table(
 pub extern "C" fn quench_clear_table(
     database: Option<&Database>, name: *const c_char, name_bytes: usize, error: *mut *mut Error,
 ) -> c_int {
-    call(error, || {
-        borrow(database, "database")?.database.clear_table(text(name, name_bytes, "name")?)?;
-        Ok(())
-    })
+    call(error, || Ok(database::of(database)?.clear_table(text(name, name_bytes, "name")?).map(drop)?))
 }

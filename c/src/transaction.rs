@@ -1,15 +1,15 @@
 //! Transactions and snapshots.
 
 use crate::boundary::{Answer, borrow, call, discard, give, hand_over, take_error};
-use crate::database::Database;
-use crate::error::{CALLBACK, Error, Failure};
+use crate::database::{self, Database};
+use crate::error::{Error, Failure};
 use crate::settings::{Options, options};
-use crate::table::Table;
+use crate::table::{self, Table};
 use crate::ticket::Ticket;
 use quenchdb::{LockMode, Savepoint};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A transaction, or a snapshot, which is a view of one moment that does not change. Both are read
@@ -38,6 +38,8 @@ pub enum Kind {
     Transaction(Mutex<Slot>),
     /// A snapshot, which threads use side by side.
     Snapshot(quenchdb::Snapshot),
+    /// A snapshot of a standby.
+    OfStandby(quenchdb::StandbySnapshot),
 }
 
 /// A transaction or a snapshot, which its cursors share.
@@ -47,8 +49,16 @@ pub struct Source {
     /// Counts changes, so that a cursor notices those since it fetched its rows; and the end.
     version: AtomicU64,
     /// Keeps the database open.
-    _database: quenchdb::Database,
+    _database: Option<quenchdb::Database>,
     savepoints: Mutex<Vec<Savepoint>>,
+    /// The next wait of the transaction ends, or the present one.
+    is_interrupted: Arc<AtomicBool>,
+}
+
+/// Returns what a handle reads from.
+#[inline]
+pub fn source(handle: Option<&Transaction>) -> Answer<&Arc<Source>> {
+    Ok(&borrow(handle, "transaction")?.source)
 }
 
 /// Locks what belongs to a handle, and never waits.
@@ -101,9 +111,16 @@ impl Slot {
 }
 
 impl Source {
-    fn new(kind: Kind, database: &quenchdb::Database) -> Arc<Source> {
-        let (version, savepoints) = (AtomicU64::new(0), Mutex::new(Vec::new()));
-        Arc::new(Source { kind, version, _database: database.clone(), savepoints })
+    /// Returns what a new handle reads from.
+    pub fn new(mut kind: Kind, database: Option<&quenchdb::Database>) -> Arc<Source> {
+        let (version, savepoints, is_interrupted) = Default::default();
+        if let Kind::Transaction(slot) = &mut kind
+            && let Ok(transaction) = slot.get_mut().unwrap_or_else(PoisonError::into_inner).get_mut()
+        {
+            let is_interrupted: Arc<AtomicBool> = Arc::clone(&is_interrupted);
+            transaction.interrupt_with(move || is_interrupted.swap(false, Ordering::Relaxed));
+        }
+        Arc::new(Source { kind, version, _database: database.cloned(), savepoints, is_interrupted })
     }
 
     /// Returns a count that changes with each change, and at the end.
@@ -114,7 +131,7 @@ impl Source {
     fn slot(&self) -> Answer<MutexGuard<'_, Slot>> {
         match &self.kind {
             Kind::Transaction(slot) => lock(slot, "transaction"),
-            Kind::Snapshot(_) => {
+            Kind::Snapshot(_) | Kind::OfStandby(_) => {
                 let error = quenchdb::Error::invalid("a snapshot can only be read and freed");
                 Err(error.with_advice("begin a transaction").into())
             }
@@ -140,13 +157,13 @@ impl Source {
 
 /// Changes a transaction.
 pub fn change<T>(
-    transaction: Option<&Transaction>, change: impl FnOnce(&mut quenchdb::Transaction) -> Answer<T>,
+    transaction: Option<&Transaction>, change: impl FnOnce(&mut quenchdb::Transaction) -> quenchdb::Result<T>,
 ) -> Answer<T> {
-    let source = &borrow(transaction, "transaction")?.source;
+    let source = source(transaction)?;
     let mut slot = source.slot()?;
     let changed = change(slot.get_mut()?);
     source.version.fetch_add(1, Ordering::Release);
-    changed
+    Ok(changed?)
 }
 
 /// Begins a transaction. `options` may be NULL: snapshot isolation, durable.
@@ -158,10 +175,9 @@ pub extern "C" fn quench_begin(
 ) -> c_int {
     call(error, || {
         hand_over(transaction, "transaction", || {
-            let database = &borrow(database, "database")?.database;
-            let begun = database.begin_with(self::options(options)?)?;
-            let kind = Kind::Transaction(Mutex::new(Slot::Owned(begun)));
-            Ok(Transaction { source: Source::new(kind, database) })
+            let database = database::of(database)?;
+            let begun = Slot::Owned(database.begin_with(self::options(options)?)?);
+            Ok(Transaction { source: Source::new(Kind::Transaction(Mutex::new(begun)), Some(database)) })
         })
     })
 }
@@ -174,8 +190,8 @@ pub extern "C" fn quench_begin_read(
 ) -> c_int {
     call(error, || {
         hand_over(snapshot, "snapshot", || {
-            let database = &borrow(database, "database")?.database;
-            Ok(Transaction { source: Source::new(Kind::Snapshot(database.begin_read()?), database) })
+            let database = database::of(database)?;
+            Ok(Transaction { source: Source::new(Kind::Snapshot(database.begin_read()?), Some(database)) })
         })
     })
 }
@@ -186,12 +202,16 @@ pub extern "C" fn quench_begin_read(
 pub extern "C" fn quench_snapshot_csn(
     snapshot: Option<&Transaction>, csn: *mut u64, error: *mut *mut Error,
 ) -> c_int {
-    call(error, || match &borrow(snapshot, "snapshot")?.source.kind {
-        Kind::Snapshot(snapshot) => {
-            give(csn, snapshot.csn().0);
-            Ok(())
-        }
-        Kind::Transaction(_) => Err(quenchdb::Error::invalid("a transaction is no snapshot").into()),
+    call(error, || {
+        let seen = match &borrow(snapshot, "snapshot")?.source.kind {
+            Kind::Snapshot(snapshot) => snapshot.csn(),
+            Kind::OfStandby(snapshot) => snapshot.csn(),
+            Kind::Transaction(_) => {
+                return Err(quenchdb::Error::invalid("a transaction is no snapshot").into());
+            }
+        };
+        give(csn, seen.0);
+        Ok(())
     })
 }
 
@@ -203,11 +223,7 @@ pub extern "C" fn quench_snapshot_csn(
 pub extern "C" fn quench_commit(
     transaction: Option<&Transaction>, csn: *mut u64, error: *mut *mut Error,
 ) -> c_int {
-    call(error, || {
-        let committed = borrow(transaction, "transaction")?.source.take()?.commit()?;
-        give(csn, committed.0);
-        Ok(())
-    })
+    call(error, || source(transaction)?.take()?.commit().map(|made| give(csn, made.0)).map_err(Failure::from))
 }
 
 /// Commits and returns at once: others see the changes. The ticket says when they are durable.
@@ -217,10 +233,7 @@ pub extern "C" fn quench_commit_async(
     transaction: Option<&Transaction>, ticket: *mut *mut Ticket, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        hand_over(ticket, "ticket", || {
-            let handle = borrow(transaction, "transaction")?.source.take()?.commit_async()?;
-            Ok(Ticket { handle })
-        })
+        hand_over(ticket, "ticket", || Ok(Ticket { handle: source(transaction)?.take()?.commit_async()? }))
     })
 }
 
@@ -228,7 +241,7 @@ pub extern "C" fn quench_commit_async(
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_rollback(transaction: Option<&Transaction>, error: *mut *mut Error) -> c_int {
-    call(error, || borrow(transaction, "transaction")?.source.take().map(quenchdb::Transaction::abort))
+    call(error, || source(transaction)?.take().map(quenchdb::Transaction::abort))
 }
 
 /// Frees a transaction, and rolls it back if it has not ended; or a snapshot, which its cursors
@@ -270,11 +283,11 @@ pub extern "C" fn quench_transact(
     error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (database, options) = (&borrow(database, "database")?.database, self::options(options)?);
+        let (database, options) = (database::of(database)?, self::options(options)?);
         let change = *borrow(change.as_ref(), "change")?;
         database.transact_with(options, |transaction| {
             let kind = Kind::Transaction(Mutex::new(Slot::Lent(NonNull::from(transaction))));
-            let source = Source::new(kind, database);
+            let source = Source::new(kind, Some(database));
             let mut raised = std::ptr::null_mut();
             let mut handle = Transaction { source: source.clone() };
             // SAFETY: the header says how the callback is called.
@@ -295,7 +308,7 @@ pub extern "C" fn quench_transact(
 /// Threads: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn quench_has_to_retry(transaction: Option<&Transaction>, error: *mut *mut Error) -> c_int {
-    call(error, || Ok(borrow(transaction, "transaction")?.source.slot()?.get()?.has_to_retry()))
+    call(error, || Ok(source(transaction)?.slot()?.get()?.has_to_retry()))
 }
 
 /// Returns a point to roll back to: a number, valid until the transaction ends.
@@ -306,7 +319,7 @@ pub extern "C" fn quench_savepoint(
 ) -> c_int {
     call(error, || {
         let point = change(transaction, |transaction| Ok(transaction.savepoint()))?;
-        let mut points = lock(&borrow(transaction, "transaction")?.source.savepoints, "transaction")?;
+        let mut points = lock(&source(transaction)?.savepoints, "transaction")?;
         points.push(point);
         give(savepoint, points.len() as u64);
         Ok(())
@@ -320,13 +333,11 @@ pub extern "C" fn quench_rollback_to(
     transaction: Option<&Transaction>, savepoint: u64, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let points = lock(&borrow(transaction, "transaction")?.source.savepoints, "transaction")?;
+        let points = lock(&source(transaction)?.savepoints, "transaction")?;
         let at = usize::try_from(savepoint).ok().and_then(|number| number.checked_sub(1));
-        let point = at.and_then(|at| points.get(at)).copied();
-        let point = point.ok_or_else(|| {
-            quenchdb::Error::invalid(format!("the transaction has no savepoint {savepoint}"))
-        })?;
-        change(transaction, |transaction| Ok(transaction.rollback_to(point)?))
+        let missing = || quenchdb::Error::invalid(format!("the transaction has no savepoint {savepoint}"));
+        let point = *at.and_then(|at| points.get(at)).ok_or_else(missing)?;
+        change(transaction, |transaction| transaction.rollback_to(point))
     })
 }
 
@@ -339,12 +350,19 @@ pub extern "C" fn quench_lock_table(
 ) -> c_int {
     let mode = if exclusive != 0 { LockMode::Exclusive } else { LockMode::Shared };
     call(error, || {
-        let table = &borrow(table, "table")?.table;
-        change(transaction, |transaction| Ok(transaction.lock_table(table, mode)?))
+        let table = table::of(table)?;
+        change(transaction, |transaction| transaction.lock_table(table, mode))
     })
 }
 
-/// Returns the number for a callback's failure: its own, if the header allows it.
-pub fn callback_failed(answer: c_int) -> Failure {
-    Failure::Callback(answer.min(CALLBACK), None)
+/// Ends the wait of a transaction for a row or a lock, or its next wait if it waits for none:
+/// within about 10 ms that call returns QUENCH_INTERRUPTED and has changed nothing. The transaction
+/// may continue. A commit is not ended: see quench_commit_async.
+/// Threads: any, also while another call uses the transaction; not while it is freed.
+#[unsafe(no_mangle)]
+pub extern "C" fn quench_interrupt(transaction: Option<&Transaction>, error: *mut *mut Error) -> c_int {
+    call(error, || {
+        source(transaction)?.is_interrupted.store(true, Ordering::Relaxed);
+        Ok(())
+    })
 }

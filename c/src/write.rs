@@ -1,12 +1,21 @@
 //! Changing rows, in a transaction.
 
-use crate::boundary::{borrow, bytes, call, give, give_copy, give_optional, optional};
+use crate::boundary::{Answer, borrow, bytes, call, give, give_copy, give_optional, optional};
 use crate::cursor::{Range, limits};
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::error::{Error, Failure};
-use crate::table::Table;
-use crate::transaction::{Transaction, callback_failed, change};
+use crate::table::{self, Table};
+use crate::transaction::{Transaction, change};
 use std::ffi::{c_int, c_void};
+
+/// Changes a row of a transaction.
+fn change_row<T>(
+    transaction: Option<&Transaction>, table: Option<&Table>, (key, key_bytes): (*const c_void, usize),
+    make: impl FnOnce(&mut quenchdb::Transaction, &quenchdb::Table, &[u8]) -> quenchdb::Result<T>,
+) -> Answer<T> {
+    let (table, key) = (table::of(table)?, bytes(key, key_bytes, "key")?);
+    change(transaction, |transaction| make(transaction, table, key))
+}
 
 /// Sets a row, whether it exists or not.
 /// Threads: one at a time; so for each change of a transaction.
@@ -16,9 +25,8 @@ pub extern "C" fn quench_put(
     value: *const c_void, value_bytes: usize, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
         let value = bytes(value, value_bytes, "value")?;
-        change(transaction, |transaction| Ok(transaction.insert(table, key, value)?))
+        change_row(transaction, table, (key, key_bytes), |tx, table, key| tx.insert(table, key, value))
     })
 }
 
@@ -30,9 +38,10 @@ pub extern "C" fn quench_put_new(
     value: *const c_void, value_bytes: usize, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
         let value = bytes(value, value_bytes, "value")?;
-        change(transaction, |transaction| Ok(transaction.insert_if_absent(table, key, value)?))
+        change_row(transaction, table, (key, key_bytes), |tx, table, key| {
+            tx.insert_if_absent(table, key, value)
+        })
     })
 }
 
@@ -46,9 +55,9 @@ pub extern "C" fn quench_replace(
 ) -> c_int {
     give(before, std::ptr::null_mut());
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
         let value = bytes(value, value_bytes, "value")?;
-        let found = change(transaction, |transaction| Ok(transaction.replace(table, key, value)?))?;
+        let replace = |tx: &mut quenchdb::Transaction, table: &_, key: &[u8]| tx.replace(table, key, value);
+        let found = change_row(transaction, table, (key, key_bytes), replace)?;
         give_optional(found.as_deref(), before, before_bytes)
     })
 }
@@ -60,10 +69,7 @@ pub extern "C" fn quench_delete(
     transaction: Option<&Transaction>, table: Option<&Table>, key: *const c_void, key_bytes: usize,
     error: *mut *mut Error,
 ) -> c_int {
-    call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        change(transaction, |transaction| Ok(transaction.remove(table, key)?))
-    })
+    call(error, || change_row(transaction, table, (key, key_bytes), |tx, table, key| tx.remove(table, key)))
 }
 
 /// Deletes a row. Returns 1 and its value, for quench_free, or 0 and NULL if it did not exist.
@@ -75,8 +81,7 @@ pub extern "C" fn quench_pop(
 ) -> c_int {
     give(value, std::ptr::null_mut());
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        let found = change(transaction, |transaction| Ok(transaction.take(table, key)?))?;
+        let found = change_row(transaction, table, (key, key_bytes), |tx, table, key| tx.take(table, key))?;
         give_optional(found.as_deref(), value, value_bytes)
     })
 }
@@ -92,10 +97,8 @@ pub extern "C" fn quench_pop_end(
     give(key, std::ptr::null_mut());
     give(value, std::ptr::null_mut());
     call(error, || {
-        let table = &borrow(table, "table")?.table;
-        let row = change(transaction, |transaction| {
-            Ok(if last != 0 { transaction.pop_last(table) } else { transaction.pop_first(table) }?)
-        })?;
+        let table = table::of(table)?;
+        let row = change(transaction, |tx| if last != 0 { tx.pop_last(table) } else { tx.pop_first(table) })?;
         let Some((found, row_value)) = row else { return Ok(false) };
         give_copy(&found, key, key_bytes)?;
         give_copy(&row_value, value, value_bytes)?;
@@ -125,25 +128,22 @@ pub extern "C" fn quench_update(
     update: UpdateFunction, context: *mut c_void, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
+        let (table, key) = (table::of(table)?, bytes(key, key_bytes, "key")?);
         let update = *borrow(update.as_ref(), "update")?;
-        let before = change(transaction, |transaction| Ok(transaction.get_for_update(table, key)?))?;
+        let before = change(transaction, |tx| tx.get_for_update(table, key))?;
         let (data, size) =
             before.as_ref().map_or((std::ptr::null(), 0), |value| (value.as_ptr(), value.len()));
         let (mut after, mut after_bytes) = (std::ptr::null(), 0);
         // SAFETY: the header says how the callback is called.
         let answer = unsafe { update(context, data.cast(), size, &raw mut after, &raw mut after_bytes) };
         if answer < 0 {
-            return Err(callback_failed(answer));
+            return Err(Failure::of_callback(answer));
         }
-        let after = optional(after, after_bytes, "after")?;
-        change(transaction, |transaction| {
-            match after {
-                Some(value) => transaction.insert(table, key, value)?,
-                None => drop(transaction.remove(table, key)?),
-            }
-            Ok(answer)
-        })
+        match optional(after, after_bytes, "after")? {
+            Some(value) => change(transaction, |tx| tx.insert(table, key, value))?,
+            None => drop(change(transaction, |tx| tx.remove(table, key))?),
+        }
+        Ok(answer)
     })
 }
 
@@ -156,10 +156,12 @@ pub extern "C" fn quench_compare_and_set(
     error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
         let expected = optional(expected, expected_bytes, "expected")?;
         let after = optional(after, after_bytes, "after")?;
-        change(transaction, |transaction| Ok(transaction.compare_and_set(table, key, expected, after)?))
+        let set = |tx: &mut quenchdb::Transaction, table: &_, key: &[u8]| {
+            tx.compare_and_set(table, key, expected, after)
+        };
+        change_row(transaction, table, (key, key_bytes), set)
     })
 }
 
@@ -172,9 +174,9 @@ pub extern "C" fn quench_add(
     delta: i64, sum: *mut i64, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        give(sum, change(transaction, |transaction| Ok(transaction.add(table, key, delta)?))?);
-        Ok(())
+        let added =
+            change_row(transaction, table, (key, key_bytes), |tx, table, key| tx.add(table, key, delta));
+        added.map(|added| give(sum, added))
     })
 }
 
@@ -186,9 +188,8 @@ pub extern "C" fn quench_delete_range(
     error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, range) = (&borrow(table, "table")?.table, limits(range)?);
-        give(count, change(transaction, |transaction| Ok(transaction.remove_range(table, range)?))?);
-        Ok(())
+        let (table, range) = (table::of(table)?, limits(range)?);
+        change(transaction, |tx| tx.remove_range(table, range)).map(|deleted| give(count, deleted))
     })
 }
 
@@ -201,12 +202,9 @@ pub extern "C" fn quench_database_put(
     value: *const c_void, value_bytes: usize, error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
+        let (table, key) = (table::of(table)?, bytes(key, key_bytes, "key")?);
         let value = bytes(value, value_bytes, "value")?;
-        borrow(database, "database")?
-            .database
-            .transact(|tx| tx.insert(table, key, value))
-            .map_err(Failure::from)
+        Ok(database::of(database)?.transact(|tx| tx.insert(table, key, value))?)
     })
 }
 
@@ -218,7 +216,7 @@ pub extern "C" fn quench_database_delete(
     error: *mut *mut Error,
 ) -> c_int {
     call(error, || {
-        let (table, key) = (&borrow(table, "table")?.table, bytes(key, key_bytes, "key")?);
-        borrow(database, "database")?.database.transact(|tx| tx.remove(table, key)).map_err(Failure::from)
+        let (table, key) = (table::of(table)?, bytes(key, key_bytes, "key")?);
+        Ok(database::of(database)?.transact(|tx| tx.remove(table, key))?)
     })
 }

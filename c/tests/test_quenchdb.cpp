@@ -181,6 +181,43 @@ static void handles_are_destroyed_in_any_order(const std::string &) {
     moved.commit();
 }
 
+static void a_standby_takes_over(const std::string &directory) {
+    auto url = "file://" + directory + "/store";
+    quench::database db(url);
+    auto table = db.open_table("t");
+    db.put(table, "k", "value");
+    quench::standby standby(url);
+    auto csn = db.snapshot().csn();
+    CHECK(standby.wait_for(csn, 30s) && standby.csn() >= csn);
+    auto snapshot = standby.snapshot();
+    auto seen = quench::standby::table(snapshot, "t");
+    CHECK(snapshot.get(seen, "k") == "value");
+    quench::key_range keys;
+    keys.keys_only = true;
+    for (auto row : snapshot.range(seen, keys)) CHECK(row.key == "k" && row.value.empty());
+    CHECK(standby.statistics().find("\"csn\":") != std::string::npos);
+    auto promoted = standby.promote();
+    CHECK(promoted.tables().size() == 1);
+}
+
+static void an_interrupt_is_an_exception(const std::string &) {
+    auto db = quench::database::in_memory({{"lock_wait", "60"}});
+    auto table = db.open_table("t");
+    auto holder = db.begin(), waiter = db.begin();
+    std::thread([&] { holder.put(table, "k", "1"); }).join();
+    std::thread interrupts([&] { waiter.interrupt(); });
+    int code = 0;
+    try {
+        waiter.put(table, "k", "2");
+    } catch (const quench::error &error) {
+        code = error.code();
+    }
+    interrupts.join();
+    CHECK(code == QUENCH_INTERRUPTED);
+    waiter.put(table, "l", "2");
+    waiter.commit();
+}
+
 int main(int count, char **arguments) {
     CHECK(count == 2);
     std::pair<const char *, void (*)(const std::string &)> tests[] = {
@@ -189,6 +226,8 @@ int main(int count, char **arguments) {
         {"exceptions_cross_callbacks", exceptions_cross_callbacks},
         {"tickets_and_feeds", tickets_and_feeds},
         {"handles_are_destroyed_in_any_order", handles_are_destroyed_in_any_order},
+        {"a_standby_takes_over", a_standby_takes_over},
+        {"an_interrupt_is_an_exception", an_interrupt_is_an_exception},
     };
     int ran = 0;
     for (auto [name, test] : tests) {

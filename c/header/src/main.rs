@@ -4,7 +4,8 @@ use std::error::Error;
 use std::path::Path;
 
 /// Handles, which C code has without `const`, because each call may change what is behind them.
-const HANDLES: [&str; 7] = ["database", "table", "transaction", "cursor", "ticket", "changes", "error"];
+const HANDLES: [&str; 8] =
+    ["database", "table", "transaction", "cursor", "ticket", "changes", "standby", "error"];
 
 /// The first function of each section of the header.
 const SECTIONS: [(&str, &str); 10] = [
@@ -19,7 +20,10 @@ const SECTIONS: [(&str, &str); 10] = [
     ("quench_ticket_csn", "Tickets: commits that no thread waits for"),
     ("quench_open_changes", "Change feeds: the committed transactions of a database, in order"),
 ];
-const LAST_SECTION: (&str, &str) = ("quench_flush", "Backups, checks and numbers");
+const LAST_SECTIONS: [(&str, &str); 2] = [
+    ("quench_flush", "Backups, checks and numbers"),
+    ("quench_open_standby", "Standbys: copies that follow another process, for reading and for taking over"),
+];
 
 /// Returns a header in which comments of one line take one line.
 fn shorten(header: &str) -> String {
@@ -54,7 +58,7 @@ fn generate() -> Result<String, Box<dyn Error>> {
             header = header.replace(&format!("{before}quench_{handle} *"), &format!("quench_{handle} *"));
         }
     }
-    for (function, title) in SECTIONS.iter().chain([&LAST_SECTION]) {
+    for (function, title) in SECTIONS.iter().chain(&LAST_SECTIONS) {
         let at = header.find(&format!(" {function}(")).or_else(|| header.find(&format!("*{function}(")));
         let at = at.ok_or_else(|| format!("there is no function {function}"))?;
         let begin = header[..at].rfind("/**").ok_or("a function has no comment")?;
