@@ -14,7 +14,14 @@ Ordered tables, ACID transactions from many threads, durable commits that cost o
 from __future__ import annotations
 
 import os
+import sys as _sys
 import typing as _typing
+
+if not getattr(_sys, "_is_gil_enabled", lambda: True)():
+    raise ImportError(
+        "quenchdb does not support an interpreter without the interpreter lock (free-threaded CPython); "
+        "start it with PYTHON_GIL=1 or -X gil=1, or use the ordinary build"
+    )
 
 from . import _native
 from ._codecs import INTEGER, JSON, PICKLE, Codec
@@ -36,6 +43,7 @@ from ._errors import (
     OutcomeUnknownError,
     OutOfMemoryError,
     OutOfSpaceError,
+    PanicError,
     PoisonedError,
     RetryableError,
     UnsupportedError,
@@ -58,9 +66,11 @@ if _typing.TYPE_CHECKING:
         Health,
         Latency,
         RestoreReport,
+        StandbyStatistics,
         Statistics,
         VerifyReport,
     )
+    from ._standby import Standby, StandbySnapshot
 
 # Modules that `import quenchdb` does not need.
 _LATER = {
@@ -73,9 +83,11 @@ _LATER = {
         "Health",
         "Latency",
         "RestoreReport",
+        "StandbyStatistics",
         "Statistics",
         "VerifyReport",
     ),
+    "_standby": ("Standby", "StandbySnapshot"),
 }
 
 __all__ = [
@@ -111,6 +123,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutOfSpaceError",
     "OutcomeUnknownError",
+    "PanicError",
     "PoisonedError",
     "ReadTable",
     "Reads",
@@ -118,6 +131,9 @@ __all__ = [
     "RetryableError",
     "Savepoint",
     "Snapshot",
+    "Standby",
+    "StandbySnapshot",
+    "StandbyStatistics",
     "Statistics",
     "Table",
     "Transaction",
@@ -129,6 +145,7 @@ __all__ = [
     "open",
     "open_checkpoint",
     "open_in_memory",
+    "open_standby",
     "restore",
     "verify",
 ]
@@ -167,11 +184,22 @@ def open_in_memory(**settings: Unpack[Settings]) -> Database:
     return Database("memory", "memory", settings)
 
 
+def open_standby(path: Path, **settings: Unpack[Settings]) -> Standby:
+    """Opens a standby: a copy for reading that follows the process that writes, and can take its place.
+
+    ``path`` is the URL of a store of objects. The settings are those of the copy, and of
+    ``Standby.promote``.
+    """
+    from ._standby import Standby
+
+    return Standby(path, settings)
+
+
 def verify(path: Path, *, progress: Progress | None = None, **settings: Unpack[Settings]) -> VerifyReport:
     """Checks a database that no process has open for writing, and changes nothing."""
-    from ._reports import VerifyReport
+    from ._reports import VerifyReport, report_of
 
-    return VerifyReport(**_native.verify(path, settings, progress))
+    return VerifyReport(**report_of(_native.verify(path, settings, progress)))
 
 
 def restore(
@@ -188,11 +216,11 @@ def restore(
     With ``log``, the directory of the original or a copy of it, replays what came after the last
     backup, up to the CSN ``to``.
     """
-    from ._reports import RestoreReport
+    from ._reports import RestoreReport, report_of
 
     if isinstance(backups, (str, os.PathLike)):
         raise TypeError("backups: give a list of backups, the full one first")
-    return RestoreReport(**_native.restore(list(backups), target, log, to, settings, progress))
+    return RestoreReport(**report_of(_native.restore(list(backups), target, log, to, settings, progress)))
 
 
 def ask_statistics(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import _native
 
@@ -58,7 +58,7 @@ class Changes(_native.Changes):
         return found and CommittedTransaction(found[0], [Change(*fields) for fields in found[1]])
 
 
-class Watch(_native.Watch):
+class Watch(_native.Changes):
     """The changes of some rows, each with the CSN of its transaction. Iterates as ``Changes``."""
 
     def __iter__(self) -> Self:
@@ -72,5 +72,5 @@ class Watch(_native.Watch):
 
     def next(self, timeout: float | None = None) -> tuple[int, Change] | None:
         """Waits at most ``timeout`` seconds. None if there was no change, or at the end."""
-        found: Any = self.fetch(timeout)
-        return found and (found[0], Change(*found[1]))
+        found = self.fetch(timeout)
+        return found and (found[0], Change(*found[1][0]))

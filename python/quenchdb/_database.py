@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ._columns import Columns
     from ._options import Options, Settings
     from ._reports import BackupReport, CheckpointReport, CompactReport, Health, Statistics, VerifyReport
+    from ._standby import Standby
 
     Path = str | os.PathLike[str]
     Progress = Callable[[str, int, int], object]
@@ -303,8 +304,8 @@ def _resolve(future: asyncio.Future[None]) -> None:
 class Database(_native.Database):
     """An open database. ``with`` closes it. All methods may be called from any thread."""
 
-    def __init__(self, path: Path, how: str, settings: Settings, progress: Progress | None = None) -> None:
-        self._path = path
+    def __init__(self, place: Path | Standby, how: str, settings: Settings, progress: Progress | None = None) -> None:
+        self._path: Path = place if isinstance(place, (str, os.PathLike)) else place._path
         self._settings = settings
         _open_databases.add(self)
 
@@ -416,7 +417,7 @@ class Database(_native.Database):
         """Returns the changes of rows of a table, from now on; waits for more."""
         from ._changes import Watch
 
-        return Watch(self, table, b"" if prefix is None else prefix)
+        return Watch(self, 0, table, prefix)
 
     # Reports
 
@@ -424,13 +425,13 @@ class Database(_native.Database):
         """Makes a checkpoint now: the next recovery starts there."""
         from ._reports import CheckpointReport
 
-        return CheckpointReport(**self._checkpoint())
+        return CheckpointReport(**self._json("checkpoint"))
 
     def compact(self, progress: Progress | None = None) -> CompactReport:
         """Gives space of the file of pages back."""
         from ._reports import CompactReport
 
-        return CompactReport(**self._compact(progress))
+        return CompactReport(**self._json("compact", progress))
 
     def backup(
         self,
@@ -444,27 +445,46 @@ class Database(_native.Database):
 
         With ``base``, an earlier backup, copies only what has changed since.
         """
-        from ._reports import BackupReport
+        from ._reports import BackupReport, report_of
 
-        return BackupReport(**self._backup(target, base, newest_checkpoint, progress))
+        return BackupReport(**report_of(self._backup(target, base, newest_checkpoint, progress)))
 
     def verify(self, progress: Progress | None = None) -> VerifyReport:
         """Checks the whole database, while transactions continue."""
         from ._reports import VerifyReport
 
-        return VerifyReport(**self._verify(progress))
+        return VerifyReport(**self._json("verify", progress))
 
     def statistics(self) -> Statistics:
         """Returns the numbers of this moment."""
         from ._reports import statistics_of
 
-        return statistics_of(self._statistics())
+        return statistics_of(self._json("statistics"))
 
     def health(self) -> Health:
         """Returns whether the database works, and why not."""
         from ._reports import Health
 
-        return Health(*self._health())
+        return Health(**self._json("health"))
+
+    @property
+    def checkpoint_csn(self) -> int:
+        """The newest checkpoint contains every transaction up to this CSN."""
+        return int(self._json("facts")["checkpoint_csn"])
+
+    @property
+    def max_key_bytes(self) -> int:
+        """The length of the longest key."""
+        return int(self._json("facts")["max_key_bytes"])
+
+    def open_line(self) -> str:
+        """Returns one line that says what was opened: device, durability method, preset, logs."""
+        return str(self._json("facts")["open_line"])
+
+    def _json(self, what: str, progress: Progress | None = None) -> dict[str, Any]:
+        from ._reports import report_of
+
+        return report_of(self._report(what, progress))
 
 
 class _Attempts:

@@ -19,6 +19,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutOfSpaceError",
     "OutcomeUnknownError",
+    "PanicError",
     "PoisonedError",
     "RetryableError",
     "UnsupportedError",
@@ -120,6 +121,10 @@ class UnsupportedError(Error):
     """A newer format, or something that this build or machine cannot do."""
 
 
+class PanicError(Error):
+    """The engine has a bug, and stopped the call. Report it; close and open the database again."""
+
+
 _CLASSES: dict[str, type[Error]] = {
     "conflict": ConflictError,
     "deadlock": DeadlockError,
@@ -138,6 +143,7 @@ _CLASSES: dict[str, type[Error]] = {
     "fell-behind": FellBehindError,
     "corruption": CorruptionError,
     "unsupported": UnsupportedError,
+    "panic": PanicError,
 }
 
 for _class in (Error, RetryableError, *_CLASSES.values()):

@@ -39,6 +39,7 @@ class Settings(TypedDict, total=False):
     io_uring: bool
     object_cache: str | os.PathLike[str]
     object_cache_bytes: int
+    acknowledge: Literal["majority", "all"]
     log_memory: str | os.PathLike[str]
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "Health",
     "Latency",
     "RestoreReport",
+    "StandbyStatistics",
     "Statistics",
     "VerifyReport",
 ]
@@ -164,9 +165,34 @@ class Statistics:
     everything: dict[str, Any]
 
 
-def statistics_of(text: str) -> Statistics:
-    """Returns the statistics that the engine wrote as JSON."""
-    everything: dict[str, Any] = json.loads(text)
+@dataclass(frozen=True)
+class StandbyStatistics:
+    """How far a standby is."""
+
+    #: Snapshots show every transaction up to this CSN.
+    csn: int
+    #: The highest CSN that was found in the log, and how many are not visible yet.
+    newest_csn: int
+    lag_csns: int
+    #: Seconds since which something is known that is not visible yet.
+    lag: float
+    #: Transactions that were applied.
+    transactions: int
+    #: How often a newer checkpoint was taken, and the CSN of the present one.
+    new_bases: int
+    base_csn: int
+    #: Why the standby cannot follow at the moment. It tries again by itself.
+    failure: str | None
+
+
+def report_of(text: str) -> dict[str, Any]:
+    """Returns the fields of a report that the engine wrote as JSON."""
+    fields: dict[str, Any] = json.loads(text)
+    return fields
+
+
+def statistics_of(everything: dict[str, Any]) -> Statistics:
+    """Returns the statistics of a report."""
     values: dict[str, Any] = {}
     for field in fields(Statistics):
         if field.name == "everything":

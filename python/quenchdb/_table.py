@@ -6,7 +6,6 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Mu
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _native
-from ._errors import RetryableError
 
 if TYPE_CHECKING:
     from _typeshed import SupportsKeysAndGetItem
@@ -113,14 +112,14 @@ class ReadTable(Mapping[K, V]):
         return self._reader.keys(self._handle, reverse=True)
 
     def __len__(self) -> int:
-        """Counts the rows: reads the whole table."""
+        """Counts the rows: reads the keys of the whole table."""
         return self._reader.count(self._handle)
 
     def __bool__(self) -> bool:
         return self._reader.first(self._handle) is not None
 
     def keys(self) -> KeysView[K]:
-        """Returns a view of the keys, in order."""
+        """Returns a view of the keys, in order. Iterating reads keys only, as it goes."""
         return _Keys(self)
 
     def values(self) -> ValuesView[V]:
@@ -216,17 +215,10 @@ class Table(_native.Table, MutableMapping[K, V]):
         return self._database._get(self, key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
-        try:
-            self._database._put(self, key, value)
-        except RetryableError:
-            self._database.transact(lambda tx: tx.put(self, key, value))
+        self._database.transact(lambda tx: tx.put(self, key, value))
 
     def __delitem__(self, key: K) -> None:
-        try:
-            existed = self._database._delete(self, key)
-        except RetryableError:
-            existed = self._database.transact(lambda tx: tx.delete(self, key))
-        if not existed:
+        if not self._database.transact(lambda tx: tx.delete(self, key)):
             raise KeyError(key)
 
     def __contains__(self, key: object) -> bool:
@@ -242,14 +234,14 @@ class Table(_native.Table, MutableMapping[K, V]):
         return self._reads().keys(self, reverse=True)
 
     def __len__(self) -> int:
-        """Counts the rows: reads the whole table."""
+        """Counts the rows: reads the keys of the whole table."""
         return self._reads().count(self)
 
     def __bool__(self) -> bool:
         return self._reads().first(self) is not None
 
     def keys(self) -> KeysView[K]:
-        """Returns a view of the keys, in order."""
+        """Returns a view of the keys, in order. Iterating reads keys only, as it goes."""
         return _Keys(self)
 
     def values(self) -> ValuesView[V]:
@@ -283,30 +275,21 @@ class Table(_native.Table, MutableMapping[K, V]):
 
     def pop(self, key: K, default: Any = _MISSING) -> Any:
         """Deletes a row and returns its value."""
-        try:
-            value = self._database._pop(self, key, default)
-        except RetryableError:
-            value = self._database.transact(lambda tx: tx.pop(self, key, default))
+        value = self._database.transact(lambda tx: tx.pop(self, key, default))
         if value is _MISSING:
             raise KeyError(key)
         return value
 
     def popitem(self) -> tuple[K, V]:
         """Deletes the last row and returns it."""
-        row = self._pop_end(last=True)
+        row = self._database.transact(lambda tx: tx.pop_last(self))
         if row is None:
             raise KeyError("the table is empty")
         return row
 
     def pop_first(self) -> tuple[K, V] | None:
         """Deletes the first row and returns it; None if the table is empty."""
-        return self._pop_end(last=False)
-
-    def _pop_end(self, last: bool) -> tuple[K, V] | None:
-        try:
-            return self._database._pop_end(self, last)
-        except RetryableError:
-            return self._database.transact(lambda tx: tx.pop_end(self, last))
+        return self._database.transact(lambda tx: tx.pop_first(self))
 
     def setdefault(self, key: K, default: V = None) -> V:  # type: ignore[assignment]
         """Returns the value of a key, and sets it first if the key is missing."""

@@ -119,6 +119,7 @@ impl Codec {
             Codec::Text => match std::str::from_utf8(bytes) {
                 Ok(text) => Ok(PyString::new(py, text).into_any()),
                 Err(error) => Err(invalid(
+                    py,
                     format!("the table was opened for str, and a row is no UTF-8: {error}"),
                     "open the table for bytes",
                 )),

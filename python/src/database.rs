@@ -1,31 +1,42 @@
 //! An open database: tables, single rows, reports.
 
-use crate::error::{invalid, raise};
+use crate::error::{call, check_handlers, is_interrupted};
 use crate::options;
-use crate::reader::{Table, pair};
+use crate::reader::{Any, Table};
+use crate::standby::Standby;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use quenchdb::{BackupOptions, Builder, Csn, Error, Place, Progress, RestoreOptions, Result, VerifyReport};
+use quenchdb::{Builder, Csn, Error, Progress, Result};
+use quenchdb_bindings::reports::{self, Restore};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The open database, which its objects share. The last of them closes the database.
 pub struct Shared {
+    /// Nothing for a standby.
     database: Option<quenchdb::Database>,
+    /// The database is in a store of objects.
+    pub is_store: bool,
     process: u32,
     is_closed: AtomicBool,
 }
 
 impl Shared {
-    fn new(database: quenchdb::Database) -> Arc<Shared> {
+    /// Returns what the objects of a database, or of a standby, share.
+    pub fn new(database: Option<quenchdb::Database>, is_store: bool) -> Arc<Shared> {
         let (process, is_closed) = (std::process::id(), AtomicBool::new(false));
-        Arc::new(Shared { database: Some(database), process, is_closed })
+        Arc::new(Shared { database, is_store, process, is_closed })
     }
 
     /// Returns the database.
-    pub fn database(&self) -> &quenchdb::Database {
-        self.database.as_ref().expect("only a drop takes the database")
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a standby.
+    pub fn database(&self) -> Result<&quenchdb::Database> {
+        self.database
+            .as_ref()
+            .ok_or_else(|| Error::invalid("a standby can only be read").with_advice("promote it"))
     }
 
     /// Returns whether a program has closed the database.
@@ -37,7 +48,7 @@ impl Shared {
     /// does not exist may hold it.
     ///
     /// # Errors
-    /// `InvalidArgument` in a forked child that would wait.
+    /// `InvalidArgument` in a forked child, or in a signal handler, that would wait.
     pub fn lock<'a, T>(&self, lock: &'a Mutex<T>) -> Result<MutexGuard<'a, T>> {
         match lock.try_lock() {
             Ok(guard) => Ok(guard),
@@ -49,9 +60,20 @@ impl Shared {
         }
     }
 
-    /// Refuses to wait for a lock in a forked child.
+    /// Refuses to wait for a lock in a forked child, and in a signal handler.
     pub fn check_waiting(&self) -> Result<()> {
-        if std::process::id() == self.process { Ok(()) } else { self.database().flush() }
+        if std::process::id() != self.process {
+            let error = Error::invalid("this process was forked from the one that opened the database");
+            return Err(error.with_advice("open it again in the child"));
+        }
+        check_handlers()
+    }
+
+    /// Begins a transaction whose waits for rows signals end.
+    pub fn begin(&self, options: quenchdb::TransactionOptions) -> Result<quenchdb::Transaction> {
+        let mut transaction = self.database()?.begin_with(options)?;
+        transaction.interrupt_with(is_interrupted);
+        Ok(transaction)
     }
 }
 
@@ -67,38 +89,24 @@ pub fn drop_detached<T: Send>(value: T) {
     let _ = Python::try_attach(|py| py.detach(move || drop(value)));
 }
 
-/// A callback for the progress of long work, and the first exception that it raised.
-struct Reported {
-    callback: Option<Progress>,
-    raised: Arc<Mutex<Option<PyErr>>>,
-}
-
-impl Reported {
-    fn new(callback: Option<Py<PyAny>>) -> Reported {
-        let raised = Arc::new(Mutex::new(None));
-        let first = raised.clone();
-        let callback = callback.map(|callback| -> Progress {
-            Box::new(move |what: &str, done: u64, all: u64| {
-                let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-                if first.is_none() {
-                    *first = Python::try_attach(|py| callback.call1(py, (what, done, all)).err()).flatten();
-                }
-            })
-        });
-        Reported { callback, raised }
-    }
-
-    /// Runs work without the interpreter lock. An exception of the callback is raised at the end.
-    fn run<T: Send>(
-        mut self,
-        py: Python<'_>,
-        work: impl FnOnce(Option<Progress>) -> Result<T> + Send,
-    ) -> PyResult<T> {
-        let callback = self.callback.take();
-        let done = py.detach(|| work(callback)).map_err(raise)?;
-        let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
-        raised.map_or(Ok(done), Err)
-    }
+/// Runs long work without the interpreter lock. An exception of the callback for its progress is
+/// raised at the end.
+fn report<T: Send>(
+    py: Python<'_>, callback: Option<Py<PyAny>>, work: impl FnOnce(Option<Progress>) -> Result<T> + Send,
+) -> PyResult<T> {
+    let raised = Arc::new(Mutex::new(None));
+    let first = raised.clone();
+    let progress = callback.map(|callback| -> Progress {
+        Box::new(move |what: &str, done: u64, all: u64| {
+            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            if first.is_none() {
+                *first = Python::try_attach(|py| callback.call1(py, (what, done, all)).err()).flatten();
+            }
+        })
+    });
+    let done = call(py, || work(progress))?;
+    let raised = raised.lock().unwrap_or_else(PoisonError::into_inner).take();
+    raised.map_or(Ok(done), Err)
 }
 
 /// An open database.
@@ -111,25 +119,26 @@ pub struct Database {
 #[pymethods]
 impl Database {
     #[new]
-    #[pyo3(signature = (path, how, settings, progress=None))]
+    #[pyo3(signature = (place, how, settings, progress=None))]
     fn new(
-        py: Python<'_>,
-        path: PathBuf,
-        how: &str,
-        settings: &Bound<'_, PyDict>,
+        py: Python<'_>, place: &Bound<'_, PyAny>, how: &str, settings: &Bound<'_, PyDict>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Database> {
+        if let Ok(standby) = place.cast::<Standby>() {
+            let standby = standby.get();
+            let database = call(py, || standby.take()?.promote())?;
+            return Ok(Database { shared: Shared::new(Some(database), true) });
+        }
+        let path: PathBuf = place.extract()?;
+        let is_store = path.to_str().is_some_and(|path| path.contains("://"));
         let builder = Builder::default().settings(options::settings(settings)?);
-        let open: fn(Builder, PathBuf) -> Result<quenchdb::Database> = match how {
-            "memory" => |builder, _| builder.open_in_memory(),
-            "checkpoint" => |builder, path| builder.open_checkpoint(path),
-            _ => |builder, path| builder.open(path),
-        };
-        let database = Reported::new(progress).run(py, |progress| match progress {
-            Some(progress) => open(builder.on_recovery(progress), path),
-            None => open(builder, path),
+        let database = report(py, progress, |progress| match (how, progress) {
+            ("memory", _) => builder.open_in_memory(),
+            ("checkpoint", _) => builder.open_checkpoint(path),
+            (_, Some(progress)) => builder.on_recovery(progress).open(path),
+            (_, None) => builder.open(path),
         })?;
-        Ok(Database { shared: Shared::new(database) })
+        Ok(Database { shared: Shared::new(Some(database), is_store) })
     }
 
     /// Makes everything durable and closes the database, so that the next open replays nothing.
@@ -163,79 +172,25 @@ impl Database {
     }
 
     /// Returns the names of all tables, in order.
-    fn tables(&self, py: Python<'_>) -> Vec<String> {
-        py.detach(|| self.shared.database().tables())
+    fn tables(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.run(py, |database| Ok(database.tables()))
     }
 
     /// Reads a row in a snapshot of its own.
     #[pyo3(signature = (table, key, default))]
     fn _get<'py>(
-        &self,
-        table: &Bound<'py, Table>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, table) = (table.py(), table.get());
-        let key = table.key.encode(key)?;
+        &self, table: &Bound<'py, Table>, key: &Any<'py>, default: Option<Any<'py>>,
+    ) -> PyResult<Option<Any<'py>>> {
+        let (py, table, key) = (table.py(), table.get(), table.get().key.encode(key)?);
         let key = key.bytes()?;
-        match self.run(py, |database| database.begin_read()?.get(&table.table, key))? {
-            Some(value) => table.value.decode(py, &value).map(Some),
-            None => Ok(default),
-        }
-    }
-
-    fn _contains(&self, table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let (py, table) = (table.py(), table.get());
-        let key = table.key.encode(key)?;
-        let key = key.bytes()?;
-        self.run(py, |database| database.begin_read()?.contains_key(&table.table, key))
-    }
-
-    /// Sets a row in a transaction of its own.
-    fn _put(
-        &self,
-        table: &Bound<'_, Table>,
-        key: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let (py, table) = (table.py(), table.get());
-        let (key, value) = (table.key.encode(key)?, table.value.encode(value)?);
-        let (key, value) = (key.bytes()?, value.bytes()?);
-        self.change(py, |tx| tx.insert(&table.table, key, value))
-    }
-
-    /// Deletes a row in a transaction of its own. Returns whether the row existed.
-    fn _delete(&self, table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let (py, table) = (table.py(), table.get());
-        let key = table.key.encode(key)?;
-        let key = key.bytes()?;
-        self.change(py, |tx| tx.remove(&table.table, key))
-    }
-
-    /// Deletes a row in a transaction of its own. Returns its value.
-    fn _pop<'py>(
-        &self,
-        table: &Bound<'py, Table>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, table) = (table.py(), table.get());
-        let key = table.key.encode(key)?;
-        let key = key.bytes()?;
-        let value = self.change(py, |tx| tx.take(&table.table, key))?;
+        let value = self.run(py, |database| database.begin_read()?.get(&table.table, key))?;
         value.map_or(Ok(default), |value| table.value.decode(py, &value).map(Some))
     }
 
-    /// Deletes the first or the last row in a transaction of its own. Returns the row.
-    fn _pop_end<'py>(
-        &self,
-        table: &Bound<'py, Table>,
-        last: bool,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
-        let (py, table) = (table.py(), table.get());
-        let row =
-            self.change(py, |tx| if last { tx.pop_last(&table.table) } else { tx.pop_first(&table.table) })?;
-        pair(py, table, row)
+    fn _contains(&self, table: &Bound<'_, Table>, key: &Any<'_>) -> PyResult<bool> {
+        let (py, table, key) = (table.py(), table.get(), table.get().key.encode(key)?);
+        let key = key.bytes()?;
+        self.run(py, |database| database.begin_read()?.contains_key(&table.table, key))
     }
 
     /// Makes everything committed so far durable, of all levels and threads.
@@ -243,192 +198,80 @@ impl Database {
         self.run(py, quenchdb::Database::flush)
     }
 
-    fn _checkpoint<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let report = self.run(py, quenchdb::Database::checkpoint)?;
-        let fields = PyDict::new(py);
-        fields.set_item("csn", report.csn.0)?;
-        fields.set_item("pages_written", report.pages_written)?;
-        fields.set_item("pages_rewritten", report.pages_rewritten)?;
-        fields.set_item("bytes_written", report.bytes_written)?;
-        fields.set_item("seconds", report.seconds)?;
-        Ok(fields)
+    /// Returns a report in JSON: checkpoint, compact, verify, statistics, health or facts.
+    fn _report(&self, py: Python<'_>, what: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+        report(py, progress, |progress| {
+            let database = self.shared.database()?;
+            let made = match what {
+                "checkpoint" => reports::checkpoint(database)?,
+                "compact" => reports::compact(database, progress)?,
+                "verify" => reports::verify(database, progress)?,
+                "statistics" => reports::statistics(database),
+                "health" => reports::health(database),
+                _ => reports::facts(database),
+            };
+            Ok(made.to_string())
+        })
     }
 
-    fn _compact<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
-        let report = Reported::new(progress).run(py, |progress| self.shared.database().compact(progress))?;
-        let fields = PyDict::new(py);
-        fields.set_item("bytes_before", report.bytes_before)?;
-        fields.set_item("bytes_after", report.bytes_after)?;
-        fields.set_item("bytes_used", report.bytes_used)?;
-        fields.set_item("pages_moved", report.pages_moved)?;
-        fields.set_item("seconds", report.seconds)?;
-        Ok(fields)
-    }
-
-    fn _backup<'py>(
-        &self,
-        py: Python<'py>,
-        target: PathBuf,
-        base: Option<PathBuf>,
-        newest_checkpoint: bool,
+    fn _backup(
+        &self, py: Python<'_>, target: PathBuf, base: Option<PathBuf>, newest_checkpoint: bool,
         progress: Option<Py<PyAny>>,
-    ) -> PyResult<Bound<'py, PyDict>> {
-        let report = Reported::new(progress).run(py, |progress| {
-            let options = BackupOptions::default().with(|options| {
-                options.base = base.map(Place::from);
-                options.newest_checkpoint = newest_checkpoint;
-                options.progress = progress;
-            });
-            self.shared.database().backup(target, options)
-        })?;
-        let fields = PyDict::new(py);
-        fields.set_item("csn", report.csn.0)?;
-        fields.set_item("pages", report.pages)?;
-        fields.set_item("pages_copied", report.pages_copied)?;
-        fields.set_item("bytes", report.bytes)?;
-        fields.set_item("base_csn", report.base_csn.map(|csn| csn.0))?;
-        fields.set_item("seconds", report.seconds)?;
-        Ok(fields)
-    }
-
-    fn _verify<'py>(&self, py: Python<'py>, progress: Option<Py<PyAny>>) -> PyResult<Bound<'py, PyDict>> {
-        let report = Reported::new(progress).run(py, |progress| self.shared.database().verify(progress))?;
-        verify_fields(py, &report)
-    }
-
-    /// Returns the statistics in JSON.
-    fn _statistics(&self, py: Python<'_>) -> PyResult<String> {
-        let statistics = py.detach(|| self.shared.database().statistics());
-        serde_json::to_string(&statistics).map_err(|error| invalid(error.to_string(), "report this as a bug"))
+    ) -> PyResult<String> {
+        report(py, progress, |progress| {
+            let (database, base) = (self.shared.database()?, base.as_deref());
+            Ok(reports::backup(database, &target, base, newest_checkpoint, progress)?.to_string())
+        })
     }
 
     /// Returns the statistics in the format of Prometheus.
-    fn prometheus(&self, py: Python<'_>) -> String {
-        py.detach(|| self.shared.database().statistics().prometheus())
+    fn prometheus(&self, py: Python<'_>) -> PyResult<String> {
+        self.run(py, |database| Ok(database.statistics().prometheus()))
     }
 
     /// Resets latencies and some counters, between a warm-up and a measurement.
-    fn reset_statistics(&self) {
-        self.shared.database().reset_statistics();
-    }
-
-    fn _health(&self, py: Python<'_>) -> (&'static str, Vec<String>, u64) {
-        let health = py.detach(|| self.shared.database().health());
-        (health.state.name(), health.reasons, health.seconds)
-    }
-
-    /// Returns one line that says what was opened: device, durability method, preset, logs.
-    fn open_line(&self) -> String {
-        self.shared.database().open_line()
-    }
-
-    /// The newest checkpoint contains every transaction up to this CSN.
-    #[getter]
-    fn checkpoint_csn(&self) -> u64 {
-        self.shared.database().checkpoint_csn().0
-    }
-
-    /// The length of the longest key.
-    #[getter]
-    fn max_key_bytes(&self) -> usize {
-        self.shared.database().max_key_bytes()
+    fn reset_statistics(&self, py: Python<'_>) -> PyResult<()> {
+        self.run(py, |database| {
+            database.reset_statistics();
+            Ok(())
+        })
     }
 }
 
 impl Database {
     /// Calls the engine without the interpreter lock.
     fn run<T: Send>(
-        &self,
-        py: Python<'_>,
-        call: impl FnOnce(&quenchdb::Database) -> Result<T> + Send,
+        &self, py: Python<'_>, work: impl FnOnce(&quenchdb::Database) -> Result<T> + Send,
     ) -> PyResult<T> {
-        py.detach(|| call(self.shared.database())).map_err(raise)
+        call(py, || work(self.shared.database()?))
     }
-
-    /// Changes rows in a durable transaction of their own, once: after a conflict the caller looks
-    /// for signals, and repeats it.
-    fn change<T: Send>(
-        &self,
-        py: Python<'_>,
-        change: impl FnOnce(&mut quenchdb::Transaction) -> Result<T> + Send,
-    ) -> PyResult<T> {
-        self.run(py, |database| {
-            let mut transaction = database.begin()?;
-            let changed = change(&mut transaction)?;
-            transaction.commit()?;
-            Ok(changed)
-        })
-    }
-}
-
-fn verify_fields<'py>(py: Python<'py>, report: &VerifyReport) -> PyResult<Bound<'py, PyDict>> {
-    let fields = PyDict::new(py);
-    fields.set_item("result", report.class().name())?;
-    fields.set_item("advice", report.advice())?;
-    fields.set_item("tables", report.tables)?;
-    fields.set_item("pages", report.pages)?;
-    fields.set_item("large_values", report.large_values)?;
-    fields.set_item("entries", report.entries)?;
-    fields.set_item("stored_pages", report.stored_pages)?;
-    fields.set_item("log_blocks", report.log_blocks)?;
-    fields.set_item("log_records", report.log_records)?;
-    fields.set_item("weaknesses", &report.weaknesses)?;
-    fields.set_item("problems", &report.problems)?;
-    Ok(fields)
 }
 
 /// Checks the database at a place, which no process has open for writing.
 #[pyfunction]
 #[pyo3(signature = (path, settings, progress=None))]
-pub fn verify<'py>(
-    py: Python<'py>,
-    path: PathBuf,
-    settings: &Bound<'py, PyDict>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let builder = Builder::default().settings(options::settings(settings)?);
-    let report = Reported::new(progress).run(py, |progress| builder.verify(path, progress))?;
-    verify_fields(py, &report)
+pub fn verify(
+    py: Python<'_>, path: PathBuf, settings: &Bound<'_, PyDict>, progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let settings = options::settings(settings)?;
+    report(py, progress, |progress| Ok(reports::verify_path(&path, settings, progress)?.to_string()))
 }
 
 /// Makes a database of backups.
 #[pyfunction]
 #[pyo3(signature = (backups, target, log, to, settings, progress=None))]
-pub fn restore<'py>(
-    py: Python<'py>,
-    backups: Vec<PathBuf>,
-    target: PathBuf,
-    log: Option<PathBuf>,
-    to: Option<u64>,
-    settings: &Bound<'py, PyDict>,
-    progress: Option<Py<PyAny>>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let settings = options::settings(settings)?;
-    let report = Reported::new(progress).run(py, |progress| {
-        let options = RestoreOptions::default().with(|options| {
-            options.log = log.map(Place::from);
-            options.to = to.map(Csn);
-            options.settings = settings;
-            options.progress = progress;
-        });
-        quenchdb::Database::restore(backups, target, options)
-    })?;
-    let fields = PyDict::new(py);
-    fields.set_item("csn", report.csn.0)?;
-    fields.set_item("pages", report.pages)?;
-    fields.set_item("bytes", report.bytes)?;
-    fields.set_item("replayed", report.replayed)?;
-    fields.set_item("seconds", report.seconds)?;
-    Ok(fields)
+pub fn restore(
+    py: Python<'_>, backups: Vec<PathBuf>, target: PathBuf, log: Option<PathBuf>, to: Option<u64>,
+    settings: &Bound<'_, PyDict>, progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let (to, settings) = (to.map(Csn), options::settings(settings)?);
+    report(py, progress, |progress| {
+        Ok(reports::restore(backups, &target, Restore { log, to, settings, progress })?.to_string())
+    })
 }
 
 /// Asks the process that has a database open for its statistics.
 #[pyfunction]
 pub fn ask_statistics(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    py.detach(|| quenchdb::Database::ask_statistics(path)).map_err(raise)
-}
-
-/// Returns the error of a call on something that has ended.
-pub fn ended(what: &str, advice: &'static str) -> Error {
-    Error::invalid(what).with_advice(advice)
+    call(py, || quenchdb::Database::ask_statistics(path))
 }

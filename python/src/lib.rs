@@ -3,8 +3,10 @@
 //! Classes that programs see are subclasses of these, in Python: `python/quenchdb`.
 //!
 //! 1. Every call of the engine that may wait, or read many rows, runs without the interpreter lock.
-//!    A lock of this crate is taken only after the interpreter lock is released, and released
-//!    before it is taken again. So no thread holds one of both and waits for the other.
+//!    A lock of this crate is taken only after the interpreter lock is released. It is released
+//!    before the interpreter lock is taken again, except for signal handlers in a wait for a row,
+//!    which are refused what they would wait for. So no thread with the interpreter lock waits for
+//!    another lock.
 //! 2. No object borrows from another one: handles of the engine are owned, so that Python may
 //!    collect objects in any order.
 //! 3. In a forked child every call is an error, and nothing is dropped: the engine sees to both.
@@ -13,10 +15,11 @@ mod error;
 mod codec;
 mod options;
 mod database;
+mod standby;
 mod reader;
 mod rows;
-mod transaction;
 mod commit;
+mod transaction;
 mod changes;
 
 use pyo3::exceptions::PyImportError;
@@ -53,10 +56,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<transaction::Savepoint>()?;
     module.add_class::<commit::Commit>()?;
     module.add_class::<changes::Changes>()?;
-    module.add_class::<changes::Watch>()?;
+    module.add_class::<standby::Standby>()?;
     module.add_function(wrap_pyfunction!(database::restore, module)?)?;
     module.add_function(wrap_pyfunction!(database::verify, module)?)?;
     module.add_function(wrap_pyfunction!(database::ask_statistics, module)?)?;
+    module.add_function(wrap_pyfunction!(error::_panic, module)?)?;
     module.add("VALUE_BYTES_MAX", quenchdb::VALUE_BYTES_MAX)?;
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Transactions.
 
 use crate::codec::Buffer;
-use crate::commit::Commit;
+use crate::commit::{Commit, commit};
 use crate::database::Database;
-use crate::error::{invalid, raise};
+use crate::error::{call, invalid};
 use crate::options;
-use crate::reader::{Reader, SourceKind, Table, pair, transaction_ended};
+use crate::reader::{Any, Pair, Reader, SourceKind, Table, pair, transaction_ended};
 use crate::rows::bounds;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -20,6 +20,8 @@ const ROWS_AT_ONCE: usize = 1024;
 #[pyclass(frozen, subclass, extends = Reader, module = "quenchdb._native")]
 pub struct Transaction {
     has_ended: AtomicBool,
+    /// A commit waits until it is durable, and may be waited for in pieces.
+    is_durable: bool,
 }
 
 /// A point to roll back to.
@@ -33,14 +35,19 @@ impl Transaction {
     #[new]
     #[pyo3(signature = (database, options=None))]
     fn new(
-        database: &Bound<'_, Database>,
-        options: Option<&Bound<'_, PyDict>>,
+        database: &Bound<'_, Database>, options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Transaction>> {
-        let shared = &database.get().shared;
+        let (py, shared) = (database.py(), &database.get().shared);
+        let is = |name: &str, usual: &str| -> PyResult<bool> {
+            let given = options.map(|options| options.get_item(name)).transpose()?.flatten();
+            given.map_or(Ok(true), |given| given.eq(usual))
+        };
+        let is_durable = is("durability", "durable")? && is("lock_release", "pre-commit")?;
         let options = options::transaction(options)?;
-        let transaction = database.py().detach(|| shared.database().begin_with(options)).map_err(raise)?;
+        let transaction = call(py, || shared.begin(options))?;
         let reader = Reader::new(shared, SourceKind::Transaction(Mutex::new(Some(transaction))));
-        Ok(PyClassInitializer::from(reader).add_subclass(Transaction { has_ended: AtomicBool::new(false) }))
+        let transaction = Transaction { has_ended: AtomicBool::new(false), is_durable };
+        Ok(PyClassInitializer::from(reader).add_subclass(transaction))
     }
 
     /// True after a commit or rollback.
@@ -50,12 +57,7 @@ impl Transaction {
     }
 
     /// Sets a row, whether it exists or not.
-    fn put(
-        slf: &Bound<'_, Self>,
-        table: &Bound<'_, Table>,
-        key: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
+    fn put(slf: &Bound<'_, Self>, table: &Bound<'_, Table>, key: &Any<'_>, value: &Any<'_>) -> PyResult<()> {
         let table = table.get();
         let (key, value) = (table.key.encode(key)?, table.value.encode(value)?);
         let (key, value) = (key.bytes()?, value.bytes()?);
@@ -63,11 +65,11 @@ impl Transaction {
     }
 
     /// Sets each row of an iterable of pairs. Returns their number.
-    fn put_many(slf: &Bound<'_, Self>, table: &Bound<'_, Table>, rows: &Bound<'_, PyAny>) -> PyResult<u64> {
+    fn put_many(slf: &Bound<'_, Self>, table: &Bound<'_, Table>, rows: &Any<'_>) -> PyResult<u64> {
         let table = table.get();
         let (mut count, mut batch) = (0, Vec::with_capacity(ROWS_AT_ONCE));
         for row in rows.try_iter()? {
-            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = row?.extract()?;
+            let (key, value): (Any<'_>, Any<'_>) = row?.extract()?;
             batch.push((table.key.encode(&key)?, table.value.encode(&value)?));
             count += 1;
             if batch.len() == ROWS_AT_ONCE {
@@ -81,10 +83,7 @@ impl Transaction {
 
     /// Sets a row if the key does not exist. Returns whether it did.
     fn put_new(
-        slf: &Bound<'_, Self>,
-        table: &Bound<'_, Table>,
-        key: &Bound<'_, PyAny>,
-        value: &Bound<'_, PyAny>,
+        slf: &Bound<'_, Self>, table: &Bound<'_, Table>, key: &Any<'_>, value: &Any<'_>,
     ) -> PyResult<bool> {
         let table = table.get();
         let (key, value) = (table.key.encode(key)?, table.value.encode(value)?);
@@ -93,9 +92,8 @@ impl Transaction {
     }
 
     /// Deletes a row. Returns whether it existed.
-    fn delete(slf: &Bound<'_, Self>, table: &Bound<'_, Table>, key: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let table = table.get();
-        let key = table.key.encode(key)?;
+    fn delete(slf: &Bound<'_, Self>, table: &Bound<'_, Table>, key: &Any<'_>) -> PyResult<bool> {
+        let (table, key) = (table.get(), table.get().key.encode(key)?);
         let key = key.bytes()?;
         Self::change(slf, |tx| tx.remove(&table.table, key))
     }
@@ -103,21 +101,15 @@ impl Transaction {
     /// Deletes a row and returns its value, or ``default``.
     #[pyo3(signature = (table, key, default=None))]
     fn pop<'py>(
-        slf: &Bound<'py, Self>,
-        table: &Bound<'py, Table>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        slf: &Bound<'py, Self>, table: &Bound<'py, Table>, key: &Any<'py>, default: Option<Any<'py>>,
+    ) -> PyResult<Option<Any<'py>>> {
         Self::read_to_change(slf, table, key, default, |tx, table, key| tx.take(table, key))
     }
 
     /// Sets a row and returns the value before.
     fn replace<'py>(
-        slf: &Bound<'py, Self>,
-        table: &Bound<'py, Table>,
-        key: &Bound<'py, PyAny>,
-        value: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        slf: &Bound<'py, Self>, table: &Bound<'py, Table>, key: &Any<'py>, value: &Any<'py>,
+    ) -> PyResult<Option<Any<'py>>> {
         let value = table.get().value.encode(value)?;
         let value = value.bytes()?;
         Self::read_to_change(slf, table, key, None, |tx, table, key| tx.replace(table, key, value))
@@ -126,46 +118,32 @@ impl Transaction {
     /// Reads a row and locks it against other writers until the transaction ends.
     #[pyo3(signature = (table, key, default=None))]
     fn get_for_update<'py>(
-        slf: &Bound<'py, Self>,
-        table: &Bound<'py, Table>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        slf: &Bound<'py, Self>, table: &Bound<'py, Table>, key: &Any<'py>, default: Option<Any<'py>>,
+    ) -> PyResult<Option<Any<'py>>> {
         Self::read_to_change(slf, table, key, default, |tx, table, key| tx.get_for_update(table, key))
     }
 
     /// Reads a row and locks it against changes until the transaction ends.
     #[pyo3(signature = (table, key, default=None))]
     fn get_for_share<'py>(
-        slf: &Bound<'py, Self>,
-        table: &Bound<'py, Table>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        slf: &Bound<'py, Self>, table: &Bound<'py, Table>, key: &Any<'py>, default: Option<Any<'py>>,
+    ) -> PyResult<Option<Any<'py>>> {
         Self::read_to_change(slf, table, key, default, |tx, table, key| tx.get_for_share(table, key))
     }
 
     /// Deletes the first row, or the last one, and returns it.
-    fn pop_end<'py>(
-        slf: &Bound<'py, Self>,
-        table: &Bound<'py, Table>,
-        last: bool,
-    ) -> PyResult<Option<(Bound<'py, PyAny>, Bound<'py, PyAny>)>> {
+    fn pop_end<'py>(slf: &Bound<'py, Self>, table: &Bound<'py, Table>, last: bool) -> Pair<'py> {
         let (py, table) = (slf.py(), table.get());
-        let row =
-            Self::change(
-                slf,
-                |tx| if last { tx.pop_last(&table.table) } else { tx.pop_first(&table.table) },
-            )?;
-        pair(py, table, row)
+        let pop = |tx: &mut quenchdb::Transaction| match last {
+            true => tx.pop_last(&table.table),
+            false => tx.pop_first(&table.table),
+        };
+        pair(py, table, Self::change(slf, pop)?)
     }
 
     fn compare_and_set(
-        slf: &Bound<'_, Self>,
-        table: &Bound<'_, Table>,
-        key: &Bound<'_, PyAny>,
-        expected: Option<Bound<'_, PyAny>>,
-        new: Option<Bound<'_, PyAny>>,
+        slf: &Bound<'_, Self>, table: &Bound<'_, Table>, key: &Any<'_>, expected: Option<Any<'_>>,
+        new: Option<Any<'_>>,
     ) -> PyResult<bool> {
         let table = table.get();
         let key = table.key.encode(key)?;
@@ -178,30 +156,19 @@ impl Transaction {
     }
 
     /// Adds to a counter, a big-endian number of 64 bits, and returns the sum.
-    fn add(
-        slf: &Bound<'_, Self>,
-        table: &Bound<'_, Table>,
-        key: &Bound<'_, PyAny>,
-        delta: i64,
-    ) -> PyResult<i64> {
-        let table = table.get();
-        let key = table.key.encode(key)?;
+    fn add(slf: &Bound<'_, Self>, table: &Bound<'_, Table>, key: &Any<'_>, delta: i64) -> PyResult<i64> {
+        let (table, key) = (table.get(), table.get().key.encode(key)?);
         let key = key.bytes()?;
         Self::change(slf, |tx| tx.add(&table.table, key, delta))
     }
 
-    #[pyo3(signature = (table, start, stop, prefix, include_start, include_stop))]
+    #[allow(clippy::too_many_arguments)]
     fn _delete_range(
-        slf: &Bound<'_, Self>,
-        table: &Bound<'_, Table>,
-        start: Option<Bound<'_, PyAny>>,
-        stop: Option<Bound<'_, PyAny>>,
-        prefix: Option<Bound<'_, PyAny>>,
-        include_start: bool,
-        include_stop: bool,
+        slf: &Bound<'_, Self>, table: &Bound<'_, Table>, start: Option<Any<'_>>, stop: Option<Any<'_>>,
+        prefix: Option<Any<'_>>, include_start: bool, include_stop: bool,
     ) -> PyResult<u64> {
         let table = table.get();
-        let range = bounds(table, start, stop, prefix, (include_start, include_stop))?;
+        let range = bounds(slf.py(), table, (start, stop, prefix, include_start, include_stop))?;
         Self::change(slf, |tx| tx.remove_range(&table.table, range))
     }
 
@@ -211,7 +178,13 @@ impl Transaction {
         let mode = match mode {
             "shared" => LockMode::Shared,
             "exclusive" => LockMode::Exclusive,
-            _ => return Err(invalid(format!("there is no lock `{mode}`"), "choose shared or exclusive")),
+            _ => {
+                return Err(invalid(
+                    slf.py(),
+                    format!("there is no lock `{mode}`"),
+                    "choose shared or exclusive",
+                ));
+            }
         };
         Self::change(slf, |tx| tx.lock_table(&table.table, mode))
     }
@@ -234,8 +207,10 @@ impl Transaction {
 
     /// Commits, and returns the CSN; 0 if nothing was written.
     fn commit(slf: &Bound<'_, Self>) -> PyResult<u64> {
-        let csn = Self::end(slf, |transaction| transaction.ok_or_else(transaction_ended)?.commit())?;
-        Ok(csn.0)
+        let source = &slf.as_super().get().source;
+        slf.get().has_ended.store(true, Ordering::SeqCst);
+        let take = || source.take()?.ok_or_else(transaction_ended);
+        commit(slf.py(), &source.shared, slf.get().is_durable, take)
     }
 
     /// Commits, and returns the handle of the commit at once.
@@ -260,30 +235,24 @@ impl Transaction {
 
 impl Transaction {
     fn change<T: Send>(
-        slf: &Bound<'_, Self>,
-        change: impl FnOnce(&mut quenchdb::Transaction) -> Result<T> + Send,
+        slf: &Bound<'_, Self>, change: impl FnOnce(&mut quenchdb::Transaction) -> Result<T> + Send,
     ) -> PyResult<T> {
         slf.as_super().get().source.change(slf.py(), change)
     }
 
     fn end<T: Send>(
-        slf: &Bound<'_, Self>,
-        end: impl FnOnce(Option<quenchdb::Transaction>) -> Result<T> + Send,
+        slf: &Bound<'_, Self>, end: impl FnOnce(Option<quenchdb::Transaction>) -> Result<T> + Send,
     ) -> PyResult<T> {
         let source = &slf.as_super().get().source;
         slf.get().has_ended.store(true, Ordering::SeqCst);
-        slf.py().detach(|| end(source.take()?)).map_err(raise)
+        call(slf.py(), || end(source.take()?))
     }
 
     fn read_to_change<'py>(
-        slf: &Bound<'py, Self>,
-        table: &Bound<'py, Table>,
-        key: &Bound<'py, PyAny>,
-        default: Option<Bound<'py, PyAny>>,
+        slf: &Bound<'py, Self>, table: &Bound<'py, Table>, key: &Any<'py>, default: Option<Any<'py>>,
         read: impl FnOnce(&mut quenchdb::Transaction, &quenchdb::Table, &[u8]) -> Result<Option<Vec<u8>>> + Send,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, table) = (slf.py(), table.get());
-        let key = table.key.encode(key)?;
+    ) -> PyResult<Option<Any<'py>>> {
+        let (py, table, key) = (slf.py(), table.get(), table.get().key.encode(key)?);
         let key = key.bytes()?;
         match Self::change(slf, |tx| read(tx, &table.table, key))? {
             Some(value) => table.value.decode(py, &value).map(Some),
@@ -293,9 +262,7 @@ impl Transaction {
 }
 
 fn put_batch(
-    slf: &Bound<'_, Transaction>,
-    table: &Table,
-    batch: &[(Buffer<'_>, Buffer<'_>)],
+    slf: &Bound<'_, Transaction>, table: &Table, batch: &[(Buffer<'_>, Buffer<'_>)],
 ) -> PyResult<()> {
     let rows = batch.iter().map(|(key, value)| Ok((key.bytes()?, value.bytes()?)));
     let rows = rows.collect::<PyResult<Vec<_>>>()?;

@@ -329,11 +329,24 @@ def interrupt(tx: quenchdb.Transaction) -> None:
     raise KeyboardInterrupt
 
 
-def test_interrupt_is_handled_after_a_wait_for_a_row(tmp_path: Path) -> None:
+WAITS = [
+    "table.__setitem__(b'a', b'2')",
+    "db.transact(lambda tx: tx.put(table, b'a', b'2'))",
+    "open.put(table, b'a', b'2')",
+    "open.get_for_update(table, b'a')",
+    "locking.delete_range(table)",
+    "open.lock_table(table, 'exclusive')",
+    "next(locking.range(table))",
+    "locking.count(table)",
+]
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_interrupt_ends_a_wait_for_a_row(tmp_path: Path, wait: str) -> None:
     output = run(
         """
         import os, signal, sys, threading, time, quenchdb
-        db = quenchdb.open(sys.argv[1], lock_wait=0.5)
+        db = quenchdb.open(sys.argv[1], lock_wait=60)
         table, held, end = db.table("t"), threading.Event(), threading.Event()
         def hold():
             with db.transaction() as tx:
@@ -343,19 +356,135 @@ def test_interrupt_is_handled_after_a_wait_for_a_row(tmp_path: Path) -> None:
         thread = threading.Thread(target=hold)
         thread.start()
         held.wait()
+        open = db.transaction(locking="pessimistic")
+        locking = db.transaction(locking="pessimistic", isolation="serializable")
+        for tx, key in [(open, b"x"), (locking, b"y")]:
+            tx.put(table, key, b"kept")
+        if "lock_table" in sys.argv[2]:
+            locking.commit()                # not what is waited for
+        if "locking" in sys.argv[2]:
+            open.commit()
+        wait = eval(f"lambda: {sys.argv[2]}")
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         began = time.monotonic()
         try:
-            table[b"a"] = b"2"
+            wait()
         except KeyboardInterrupt:
-            print("interrupted", time.monotonic() - began < 1)
+            took = time.monotonic() - began
+            print("interrupted", 0.1 < took < 0.2 + 0.3 or took)
+        # The transactions are as they were before the call, and continue.
+        for tx in [open, locking]:
+            if not tx.closed:
+                assert not tx.has_to_retry()
+                tx.put(table, b"z", b"later")
+                tx.commit()
         end.set()
         thread.join()
-        print(table[b"a"])
+        print(dict(table))
+        """,
+        tmp_path / "db",
+        wait,
+    )
+    first, rows = output.splitlines()
+    assert first == "interrupted True"
+    expected = {b"a": b"1", b"x": b"kept", b"y": b"kept", b"z": b"later"}
+    assert rows == repr(expected)
+    assert quenchdb.verify(tmp_path / "db").ok
+
+
+def test_signal_handlers_run_in_a_wait_for_a_row(tmp_path: Path) -> None:
+    output = run(
+        """
+        import os, signal, sys, threading, time, quenchdb
+        db = quenchdb.open(sys.argv[1], lock_wait=60)
+        table, log = db.table("t"), db.table("log")
+        holder, waiter = db.transaction(), db.transaction()
+        calls = []
+        def handler(number, frame):
+            log[b"%d" % len(calls)] = b"another transaction works"
+            try:
+                waiter.get(table, b"a")     # the one that waits is refused, and nothing hangs
+            except quenchdb.InvalidArgumentError as error:
+                calls.append(str(error))
+            if len(calls) == 3:
+                holder_ends.set()
+        holder_ends = threading.Event()
+        signal.signal(signal.SIGUSR1, handler)
+        held = threading.Event()
+        def hold():
+            with db.transaction() as tx:
+                tx.put(table, b"a", b"1")
+                held.set()
+                holder_ends.wait()
+        thread = threading.Thread(target=hold)
+        thread.start()
+        held.wait()
+        def signals():
+            while not holder_ends.wait(0.1):
+                os.kill(os.getpid(), signal.SIGUSR1)
+        threading.Thread(target=signals).start()
+        try:
+            waiter.put(table, b"a", b"2")
+        except quenchdb.ConflictError:
+            print("conflict")               # the holder has committed first
+        thread.join()
+        print(len(log), calls[0])
         """,
         tmp_path / "db",
     )
-    assert output == "interrupted True\nb'1'\n"
+    assert output.splitlines() == [
+        "conflict",
+        "3 a signal handler cannot use a transaction in whose wait it runs; use another transaction, or raise an exception",
+    ]
+
+
+def test_interrupt_in_a_commit_of_a_store_leaves_the_commit(tmp_path: Path) -> None:
+    output = run(
+        """
+        import os, signal, sys, threading, quenchdb
+        db = quenchdb.open(f"file://{sys.argv[1]}")
+        table, number = db.table("t"), -1
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            for number in range(10**9):
+                tx = db.transaction()
+                tx.put(table, b"%09d" % number, b"v")
+                tx.commit()
+        except KeyboardInterrupt:
+            pass
+        if not tx.closed:
+            tx.rollback()
+        # Each commit that returned is there, and at most one more.
+        assert len(table) in (number, number + 1), (len(table), number)
+        table[b"x"] = b"later"
+        print(number > 3)
+        """,
+        tmp_path / "store",
+    )
+    assert output == "True\n"
+
+
+def test_panic_is_an_exception_of_the_package(db: quenchdb.Database, table: Bytes) -> None:
+    output = run(
+        """
+        import quenchdb
+        db = quenchdb.open_in_memory()
+        table = db.table("t")
+        try:
+            with db.transaction() as tx:
+                tx.put(table, b"a", b"1")
+                quenchdb._native._panic("planted")
+        except quenchdb.PanicError as error:
+            assert isinstance(error, quenchdb.Error) and error.code == "panic", error
+            assert "report this" in error.advice
+            print(error)
+        assert not table                    # taken back
+        table[b"b"] = b"2"
+        print(dict(table))
+        """
+    )
+    assert "the library has a bug: planted; report this, then close and reopen the database\n" in output
+    assert output.splitlines()[1 if output.startswith("the") else 0 :] and "{b'b': b'2'}" in output
 
 
 def test_killed_process_loses_nothing_durable(tmp_path: Path) -> None:
@@ -399,3 +528,21 @@ def test_second_interpreter_is_refused(tmp_path: Path) -> None:
         assert "subinterpreters" in run(program, name)
         return
     pytest.skip("this Python has no module for interpreters")
+
+
+def test_interpreter_without_its_lock_is_refused() -> None:
+    """Simulated: a free-threaded interpreter has this function, and it returns False."""
+    program = """
+        import sys
+        sys._is_gil_enabled = lambda: {}
+        try:
+            import quenchdb
+            print(quenchdb.__name__)
+        except ImportError as error:
+            print(error)
+            assert "quenchdb._native" not in sys.modules    # which would turn the lock on
+    """
+    refused = run(program.format(False))
+    assert refused.startswith("quenchdb does not support an interpreter without the interpreter lock")
+    assert "PYTHON_GIL=1" in refused
+    assert run(program.format(True)) == "quenchdb\n"

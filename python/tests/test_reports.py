@@ -91,6 +91,7 @@ EXAMPLES: dict[str, Any] = {
     "compression": "none",
     "preset": "auto",
     "device_trust": "flush",
+    "acknowledge": "all",
     "create": True,
     "read_only": False,
     "monitor": False,
@@ -230,7 +231,7 @@ def test_codes_are_those_of_the_engine() -> None:
         pytest.skip("not in the repository")
     lines = [line for line in source.read_text().splitlines() if "ErrorKind::" in line and '=> "' in line]
     codes = {line.split('"')[1] for line in lines if " " not in line.split('"')[1]}
-    assert codes == set(_errors._CLASSES) - {"forked"} | {"timeout"}
+    assert codes == set(_errors._CLASSES) - {"forked", "panic"} | {"timeout", "interrupted"}
 
 
 def test_everything_public_has_a_docstring() -> None:

@@ -337,7 +337,7 @@ def test_threads_share_a_transaction(db: quenchdb.Database, table: Bytes) -> Non
 def test_unknown_options_name_the_known_ones(db: quenchdb.Database) -> None:
     with pytest.raises(TypeError, match="no option is called `isolaton`; there are isolation, locking"):
         db.transaction(isolaton="snapshot")  # type: ignore[call-arg]
-    with pytest.raises(quenchdb.InvalidArgumentError, match="there is no `best`, but read-committed"):
+    with pytest.raises(quenchdb.InvalidArgumentError, match="`isolation` cannot be best: there are snapshot"):
         db.transaction(isolation="best")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="lock_timeout"):
         db.transaction(lock_timeout="1")  # type: ignore[arg-type]
