@@ -8,7 +8,8 @@ behind the last row that was stored. The source is only read.
 
 Rows of SQLite: the key is the primary key, in its order, and the value is the row as a JSON object, in which bytes are
 `{"$bytes": "base64"}`. A primary key of one text or blob is stored as it is, and one integer as `quenchdb.INTEGER`
-writes it; other keys are refused.
+writes it. Of several columns each one is stored so, one behind the other, as Rust's typed tables write tuples: in a
+text or blob before another column each byte 0 becomes 0, 255, and 0, 1 follows it. Other keys are refused.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _behind(rows: Iterable[Row], after: bytes | None) -> Iterator[Row]:
 
 
 class Sqlite(Source):
-    """A database of SQLite: tables with a primary key of one column."""
+    """A database of SQLite."""
 
     def __init__(self, path: Path) -> None:
         sqlite3 = _package("sqlite3")
@@ -81,26 +82,29 @@ class Sqlite(Source):
 
     def rows(self, table: str, after: bytes | None) -> Iterator[Row]:
         columns = list(self._connection.execute(f"PRAGMA table_info({_quoted(table)})"))
-        keys = [column[1] for column in columns if column[5]]
-        if len(keys) > 1:
-            raise Refused(f"the primary key of {table} has {len(keys)} columns: leave the table out with --tables")
-        key = _quoted(keys[0]) if keys else "rowid"
-        names = [column[1] for column in columns]
-        (kinds,) = self._connection.execute(
-            f"SELECT group_concat(DISTINCT typeof({key})) FROM {_quoted(table)}"
-        ).fetchone()
-        if kinds not in (None, "integer", "text", "blob"):
-            raise Refused(f"the primary keys of {table} are {kinds}: leave the table out with --tables")
-        # A collation of the column would be another order than that of the bytes.
-        order = f"{key} COLLATE BINARY" if kinds == "text" else key
-        query, bound = f"SELECT {key}, * FROM {_quoted(table)}", []
+        keyed = sorted((column[5], column[1]) for column in columns if column[5])
+        keys = [_quoted(name) for _, name in keyed] or ["rowid"]
+        kinds = [self._kind(table, key) for key in keys]
+        # A collation of a column would be another order than that of the bytes.
+        order = [f"{key} COLLATE BINARY" if kind == "text" else key for key, kind in zip(keys, kinds)]
+        query, bound = f"SELECT {', '.join(keys)}, * FROM {_quoted(table)}", []
         if after is not None:
-            query, bound = f"{query} WHERE {order} > ?", [_sqlite_value(kinds, after)]
-        for first, *row in self._connection.execute(f"{query} ORDER BY {order}", bound):
+            bound = _sqlite_values(kinds, after)
+            query += f" WHERE ({', '.join(order)}) > ({', '.join('?' * len(order))})"
+        names = [column[1] for column in columns]
+        for row in self._connection.execute(f"{query} ORDER BY {', '.join(order)}", bound):
+            fields = dict(zip(names, row[len(keys) :]))
             yield (
-                _sqlite_key(first),
-                json.dumps(dict(zip(names, row)), ensure_ascii=False, default=_sqlite_bytes).encode(),
+                _sqlite_key(row[: len(keys)]),
+                json.dumps(fields, ensure_ascii=False, default=_sqlite_bytes).encode(),
             )
+
+    def _kind(self, table: str, key: str) -> str:
+        query = f"SELECT group_concat(DISTINCT typeof({key})) FROM {_quoted(table)}"
+        kind: str = self._connection.execute(query).fetchone()[0] or "integer"
+        if kind not in ("integer", "text", "blob"):
+            raise Refused(f"the primary keys {key} of {table} are {kind}: leave the table out with --tables")
+        return kind
 
     def close(self) -> None:
         self._connection.close()
@@ -110,16 +114,30 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _sqlite_key(key: Any) -> bytes:
-    if isinstance(key, int):
-        return quenchdb.INTEGER.encode(key)
-    return key.encode() if isinstance(key, str) else bytes(key)
+def _sqlite_key(key: tuple[Any, ...]) -> bytes:
+    parts = []
+    for at, part in enumerate(key):
+        if isinstance(part, int):
+            parts.append(quenchdb.INTEGER.encode(part))
+            continue
+        data = part.encode() if isinstance(part, str) else bytes(part)
+        # Before another column, the end of a shorter one sorts before each byte of a longer one.
+        parts.append(data if at == len(key) - 1 else data.replace(b"\0", b"\0\xff") + b"\0\1")
+    return b"".join(parts)
 
 
-def _sqlite_value(kind: str, key: bytes) -> Any:
-    if kind == "integer":
-        return quenchdb.INTEGER.decode(key)
-    return key.decode() if kind == "text" else key
+def _sqlite_values(kinds: list[str], key: bytes) -> list[Any]:
+    values: list[Any] = []
+    for at, kind in enumerate(kinds):
+        if kind == "integer":
+            values.append(quenchdb.INTEGER.decode(key[:8]))
+            key = key[8:]
+            continue
+        data, key = (key, b"") if at == len(kinds) - 1 else key.split(b"\0\1", 1)
+        if at < len(kinds) - 1:
+            data = data.replace(b"\0\xff", b"\0")
+        values.append(data.decode() if kind == "text" else data)
+    return values
 
 
 def _sqlite_bytes(value: Any) -> Any:
