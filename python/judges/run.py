@@ -19,7 +19,7 @@ from pathlib import Path
 SECONDS = 240
 HERE = Path(__file__).parent
 JUDGES = {
-    "lmdb": ("3.0.0", "tests", ["cursor", "iteration", "getmulti", "txn", "crash", "parity"]),
+    "lmdb": ("3.0.0", "tests", ["cursor", "iteration", "getmulti", "txn", "crash", "parity", "env_test"]),
     "plyvel": ("1.5.1", "test", ["plyvel"]),
 }
 

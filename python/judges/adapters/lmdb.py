@@ -44,6 +44,11 @@ class DbsFullError(Error):
     """Too many databases."""
 
 
+def version(subpatch: bool = False) -> tuple[int, ...]:
+    """LMDB's version that the tests are written for."""
+    return (0, 9, 33, 1) if subpatch else (0, 9, 33)
+
+
 CLOSED = "Attempt to operate on closed/deleted/dropped object."
 
 
@@ -53,12 +58,15 @@ class _Database:
     def __init__(self, env: Environment, table: Any) -> None:
         self.env, self.table, self.dropped = env, table, False
 
+    def flags(self, txn: Any = None) -> dict[str, bool]:
+        return dict.fromkeys(("dupfixed", "dupsort", "integerdup", "integerkey", "reverse_key"), False)
+
 
 class Environment:
     """A database of ours; the write lock is what makes one writer of many."""
 
     def __init__(self, path: Any, max_dbs: int = 0, readonly: bool = False, create: bool = True, **_: Any) -> None:
-        self._path, self.readonly, self.max_dbs = os.fspath(path), readonly, max_dbs
+        self._path, self.readonly, self.max_dbs = os.fsdecode(path), readonly, max_dbs
         try:
             self._db = quenchdb.open(self._path, read_only=readonly, create=create, memory_bytes=64 << 20)
         except quenchdb.Error as error:
@@ -87,13 +95,23 @@ class Environment:
         self, key: Any = None, txn: Any = None, create: bool = True, dupsort: Any = False, **_: Any
     ) -> _Database:
         self._check()
+        if key is None and dupsort:
+            raise ValueError("the main database has no other flags")
         if key is None:
             return self._main
         if dupsort:
             raise Error("dupsort is not supported")
         if not isinstance(key, bytes):
             raise TypeError("a name is bytes")
-        return self._open("sub " + key.decode("latin-1"), create and not self.readonly)
+        name = "sub " + key.decode("latin-1")
+        may_create = not self.readonly and (txn is None or txn.write)
+        if create and not may_create and name not in self._db:
+            raise ReadonlyError("a database cannot be created here")
+        return self._open(name, create and may_create)
+
+    def dbs(self, txn: Any = None) -> list[bytes]:
+        self._check()
+        return [name[4:].encode("latin-1") for name in self._db if name.startswith("sub ")]
 
     def begin(self, db: Any = None, parent: Any = None, write: bool = False, buffers: bool = False) -> Transaction:
         return Transaction(self, db, parent, write, buffers)
@@ -119,6 +137,7 @@ class Environment:
         self._db.flush()
 
     def max_key_size(self) -> int:
+        self._check()
         return self._db.max_key_bytes
 
     def lib_version(self) -> tuple[int, int, int]:
