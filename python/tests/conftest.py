@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import quenchdb
+
+# A shell without job control starts its background jobs with SIGINT ignored, and Python leaves that so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
