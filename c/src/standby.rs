@@ -102,7 +102,7 @@ pub extern "C" fn quench_standby_table(
 pub extern "C" fn quench_standby_csn(
     standby: Option<&Standby>, csn: *mut u64, error: *mut *mut Error,
 ) -> c_int {
-    call(error, || with(standby, |standby| Ok(give(csn, standby.csn().0))))
+    call(error, || with(standby, |standby| Ok(standby.csn())).map(|shown| give(csn, shown.0)))
 }
 
 /// Waits until new snapshots show every transaction up to a CSN, at most so many microseconds.
