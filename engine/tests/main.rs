@@ -52,6 +52,7 @@ mod objects_backup;
 mod objects_readers;
 mod objects_refused;
 mod objects_several;
+mod objects_several_repair;
 mod objects_several_rules;
 mod parts;
 mod passive;

@@ -19,6 +19,8 @@ pub type Objects = Vec<(String, Vec<u8>)>;
 pub struct Zones {
     pub stores: Vec<SimulatedStore>,
     pub all: bool,
+    /// How soon a writer repairs a bucket; late enough for tests of what is not repaired.
+    pub repair_pause: Duration,
 }
 
 /// A process with its connections to the buckets.
@@ -42,7 +44,8 @@ impl Zones {
             let options = StoreOptions { latency, journal_max: 0, ..StoreOptions::new(seed * 16 + zone) };
             SimulatedStore::with(options)
         };
-        Zones { stores: (0..count as u64).map(store).collect(), all: false }
+        let repair_pause = Duration::from_secs(3600);
+        Zones { stores: (0..count as u64).map(store).collect(), all: false, repair_pause }
     }
 
     pub fn connect(&self) -> Machine {
@@ -51,14 +54,17 @@ impl Zones {
             (format!("sim://zone{zone}"), client.clone() as Arc<dyn ObjectStore>)
         };
         let stores = clients.iter().enumerate().map(named).collect();
-        let storage = Arc::new(ObjectStorage::several(stores, self.all, options(), true));
-        Machine { clients, storage }
+        Machine { storage: Arc::new(ObjectStorage::several(stores, None, self.options(), true)), clients }
+    }
+
+    pub fn options(&self) -> Options {
+        Options { all_buckets: self.all, repair_pause: self.repair_pause, ..options() }
     }
 
     /// Copies of the buckets, in which every process is dead.
     pub fn fork(&self, seed: u64) -> Zones {
         let stores = self.stores.iter().enumerate().map(|(zone, store)| store.fork(seed * 16 + zone as u64));
-        Zones { stores: stores.collect(), all: self.all }
+        Zones { stores: stores.collect(), all: self.all, repair_pause: self.repair_pause }
     }
 
     pub fn objects(&self, zone: usize) -> Objects {
@@ -202,7 +208,7 @@ fn another_list_of_buckets_is_refused_by_name() {
         let store = |zone: &usize| {
             (format!("sim://zone{zone}"), zones.stores[*zone].client() as Arc<dyn ObjectStore>)
         };
-        let storage = ObjectStorage::several(names.iter().map(store).collect(), false, options(), true);
+        let storage = ObjectStorage::several(names.iter().map(store).collect(), None, options(), true);
         Database::builder().memory_bytes(4 << 20).storage(Arc::new(storage)).open("several")
     };
     named(&[0, 1, 2]).expect("opens").close().expect("closes");
@@ -471,12 +477,17 @@ fn minorities(count: usize, f: usize) -> Vec<Vec<usize>> {
     sets.map(|set| (0..count).filter(|zone| set >> zone & 1 == 1).collect()).collect()
 }
 
+/// Each pattern without repairs, and, because they take turns with everything else, with repairs.
 fn run_part(part: usize, parts: usize) {
     let all = Pattern::all();
     assert!(all.len() >= 200, "{}", all.len());
     for (seed, pattern) in all.into_iter().enumerate() {
         if seed % parts == part {
-            Run::of(seed as u64, pattern).run();
+            Run::of(seed as u64, pattern.clone()).run();
+            let mut repaired = Run::of(seed as u64, pattern);
+            repaired.zones.repair_pause = Duration::from_millis(1);
+            repaired.context.push_str(", with repairs");
+            repaired.run();
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct Builder {
     pub(super) request: Request,
     pub(super) storage: Option<Arc<dyn Storage>>,
     pub(super) scratch: Option<PathBuf>,
+    /// A bucket that is to be replaced, and the one that takes its place.
+    replace: Option<(String, String)>,
 }
 
 macro_rules! setters {
@@ -137,6 +139,28 @@ impl Builder {
         self.open(path)
     }
 
+    /// Lets the bucket `new` take the place of `old` in a database in several buckets. The list of
+    /// URLs of [`Builder::open`] names `new` and not `old`.
+    ///
+    /// The database opens without `old`, so a majority must be reachable without it. It copies
+    /// everything to `new` in the background; [`Statistics::buckets`](crate::Statistics::buckets)
+    /// shows how far that is. From the moment at which `new` counts, the database is in the new list
+    /// of buckets, and the old list is refused. If the process ends earlier, the database is still
+    /// in the old list. Does nothing if `new` has taken that place already.
+    ///
+    /// ```no_run
+    /// # fn main() -> quenchdb::Result<()> {
+    /// let db = quenchdb::Database::builder()
+    ///     .replace_bucket("s3://lost/db", "s3://new/db")
+    ///     .open("s3://a/db,s3://b/db,s3://new/db")?;
+    /// # Ok(()) }
+    /// ```
+    pub fn replace_bucket(mut self, old: impl Into<String>, new: impl Into<String>) -> Builder {
+        self.replace = Some((old.into(), new.into()));
+        self.request.settings.create = false;
+        self
+    }
+
     /// Sets the directory for the scratch files of [`Builder::open_standby`], on a local disk. The
     /// default is the directory of the system for temporary files. The files have no names, so
     /// nothing remains of them, however the process ends.
@@ -156,6 +180,9 @@ impl Builder {
             Some(storage) => Place::Storage(OtherStorage(storage)),
             None => Place::from(path),
         };
+        if let Some(replace) = &self.replace {
+            return place.open_replacing(replace, settings);
+        }
         if matches!(place, Place::Url(_)) && !settings.create && !settings.read_only {
             // Opening a store to write to it creates an object, so look first.
             refuse::early(&*place.open(false, true, settings)?, settings)?;

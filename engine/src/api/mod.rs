@@ -73,8 +73,8 @@ pub use crate::backup::{BackupReport, CompactReport, LostRange, SalvageReport, S
 pub use crate::checkpoint::{CheckpointReport, CheckpointTotals, ReplayEstimate, ReplayRates, ReplayWork};
 pub use crate::device::mapped::{MemoryFacts, Primitive, Survives};
 pub use crate::device::{
-    DeviceFacts, LogObject, LogRecords, ObjectContent, ObjectList, ObjectRequests, ObjectState, Pin,
-    StoredObject,
+    BucketStatistics, DeviceFacts, LogObject, LogRecords, ObjectContent, ObjectList, ObjectRequests,
+    ObjectState, Pin, StoredObject,
 };
 pub use crate::feed::{Change, ChangedTable, Changes, ChangesOf, CommittedTransaction};
 pub use crate::log::DumpedRecord;

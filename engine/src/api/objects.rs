@@ -2,7 +2,7 @@
 
 use crate::base::{ErrorKind, Result};
 use crate::device::objects::open_url_to_look;
-use crate::device::{LogRecords, ObjectContent, ObjectList, Storage};
+use crate::device::{BucketStatistics, LogRecords, ObjectContent, ObjectList, Storage};
 use crate::log::{ScanOptions, scan_what_is_readable};
 use crate::store::ManifestFile;
 use std::collections::BTreeMap;
@@ -37,6 +37,14 @@ pub(super) fn list(url: &str) -> Result<ObjectList> {
         }
     }
     Ok(list)
+}
+
+/// Looks at the buckets that a list of URLs names.
+///
+/// # Errors
+/// See [`Place::buckets`](super::Place::buckets).
+pub(super) fn buckets(urls: &str) -> Result<Vec<BucketStatistics>> {
+    open_url_to_look(urls, PATIENCE)?.look_at_buckets()
 }
 
 /// Deletes the fences at a URL that stay.

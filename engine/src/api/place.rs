@@ -3,7 +3,7 @@
 use crate::base::settings::Settings;
 use crate::base::{Error, ErrorKind, Location, Result};
 use crate::device::file::FileStorage;
-use crate::device::{LOCK_PATH, ObjectList, Pin, Storage};
+use crate::device::{BucketStatistics, LOCK_PATH, ObjectList, Pin, Storage};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -164,6 +164,33 @@ impl Place {
         }
     }
 
+    /// Looks at the buckets of a database in several, and returns what each of them is. Only reads,
+    /// and ends no writer. A bucket that does not answer within ten seconds has a problem.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if this is no list of URLs, or not the list of the database's buckets;
+    /// `NotFound` if there is no database; I/O if too few of them answer.
+    pub fn buckets(&self) -> Result<Vec<BucketStatistics>> {
+        match self {
+            Place::Url(url) if is_list(url) => buckets(url),
+            _ => Err(Error::invalid("this is not a list of the URLs of several buckets")
+                .with_advice("name all buckets of the database, with commas between them")),
+        }
+    }
+
+    /// Opens the storage to write to it; a bucket of it is to be replaced.
+    pub(super) fn open_replacing(
+        &self,
+        replace: &(String, String),
+        settings: &Settings,
+    ) -> Result<Arc<dyn Storage>> {
+        match self {
+            Place::Url(url) if is_list(url) => open_url_replacing(url, replace, settings),
+            _ => Err(Error::invalid("only one of several buckets can be replaced")
+                .with_advice("name all buckets of the database, with commas between them")),
+        }
+    }
+
     /// Opens the storage to read what is there, with the device settings of `settings`.
     pub(super) fn open_source(&self, settings: &Settings) -> Result<Arc<dyn Storage>> {
         self.open(false, true, settings)
@@ -282,6 +309,25 @@ fn remove_fences(url: &str) -> Result<u64> {
 }
 
 #[cfg(feature = "object-storage")]
+fn buckets(url: &str) -> Result<Vec<BucketStatistics>> {
+    super::objects::buckets(url)
+}
+
+#[cfg(feature = "object-storage")]
+fn open_url_replacing(
+    url: &str,
+    (old, new): &(String, String),
+    settings: &Settings,
+) -> Result<Arc<dyn Storage>> {
+    use crate::device::objects::{PageCache, open_url_replacing};
+    let storage = open_url_replacing(url, (old, new), options(settings))?;
+    Ok(match &settings.object_cache {
+        Some(cache) => Arc::new(storage.with_cache(PageCache::open(cache, settings.object_cache_bytes)?)),
+        None => Arc::new(storage),
+    })
+}
+
+#[cfg(feature = "object-storage")]
 fn open_url_cached(
     url: &str,
     read_only: bool,
@@ -315,6 +361,20 @@ fn open_url(_url: &str, _read_only: bool, _settings: &Settings) -> Result<Arc<dy
 
 #[cfg(not(feature = "object-storage"))]
 fn list_objects(_url: &str) -> Result<ObjectList> {
+    Err(no_urls())
+}
+
+#[cfg(not(feature = "object-storage"))]
+fn buckets(_url: &str) -> Result<Vec<BucketStatistics>> {
+    Err(no_urls())
+}
+
+#[cfg(not(feature = "object-storage"))]
+fn open_url_replacing(
+    _url: &str,
+    _replace: &(String, String),
+    _settings: &Settings,
+) -> Result<Arc<dyn Storage>> {
     Err(no_urls())
 }
 

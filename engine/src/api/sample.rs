@@ -3,7 +3,7 @@
 use super::health::Health;
 use super::latency::LatencySummary;
 use crate::base::Csn;
-use crate::device::ObjectRequests;
+use crate::device::{BucketStatistics, ObjectRequests};
 use std::borrow::Cow;
 
 /// One number or distribution.
@@ -148,6 +148,44 @@ impl Figure for Health {
             label: Some(("reason", Cow::Borrowed(reason.as_str()))),
             value: Value::Level(1.0),
         }));
+    }
+}
+
+impl Figure for Vec<BucketStatistics> {
+    fn count<'a>(&'a self, name: &str, help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        self.level(name, help, samples);
+    }
+
+    fn level<'a>(&'a self, _name: &str, _help: &'static str, samples: &mut Vec<Sample<'a>>) {
+        let mut add = |name: &str, help, value: fn(&BucketStatistics) -> f64, is_count: bool| {
+            samples.extend(self.iter().map(|bucket| Sample {
+                name: name.into(),
+                help,
+                label: Some(("bucket", Cow::Borrowed(bucket.name.as_str()))),
+                value: if is_count { Value::Count(value(bucket)) } else { Value::Level(value(bucket)) },
+            }));
+        };
+        add(
+            "bucket_counts",
+            "Whether the bucket counts: 0 or 1.",
+            |b| f64::from(u8::from(b.is_counted)),
+            false,
+        );
+        add(
+            "bucket_whole",
+            "Whether the bucket lacks nothing: 0 or 1.",
+            |b| f64::from(u8::from(b.is_whole)),
+            false,
+        );
+        let missing = "Objects that the bucket is known to lack.";
+        add("bucket_missing_objects", missing, |b| b.missing_objects as f64, false);
+        let copied = "Objects and blocks that were copied to the bucket.";
+        add("bucket_copied_objects", copied, |b| b.copied_objects as f64, true);
+        add("bucket_copied_bytes", "Bytes of these objects.", |b| b.copied_bytes as f64, true);
+        let waiting = "Bytes that were sent to the bucket and are not confirmed.";
+        add("bucket_waiting_bytes", waiting, |b| b.waiting_bytes as f64, false);
+        let seconds = |b: &BucketStatistics| b.read_latency.map_or(0.0, |latency| latency.as_secs_f64());
+        add("bucket_read_seconds", "How long reads of the bucket take; 0 if unknown.", seconds, false);
     }
 }
 

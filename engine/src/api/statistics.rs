@@ -11,7 +11,7 @@ use crate::checkpoint::{CheckpointTotals, ReplayEstimate};
 use crate::commit::metrics::Stage;
 use crate::commit::{Commit, CommitMetrics};
 use crate::device::mapped::MemoryFacts;
-use crate::device::{DeviceFacts, ObjectRequests};
+use crate::device::{BucketStatistics, DeviceFacts, ObjectRequests};
 use crate::store::{PackUsage, StoreUsage};
 use crate::transaction::TransactionCounters;
 use std::sync::Arc;
@@ -101,6 +101,8 @@ statistics! {
     fact preset: Preset = |s| s.engine.settings.preset;
     /// Requests to the store of objects that holds the database; `None` if none does.
     count object_requests: Option<ObjectRequests> = |s| s.engine.storage.requests();
+    /// The buckets of a database in several; none of any other.
+    level buckets: Vec<BucketStatistics> = |s| s.engine.storage.buckets();
     /// Number of logs; 0 in a database that is open read-only.
     level logs: usize = |s| s.engine.opened.logs;
     /// The rule by which the number of logs is chosen, if it is not set.

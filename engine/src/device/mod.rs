@@ -25,6 +25,7 @@ mod file_system;
 pub mod facts;
 mod buffer;
 pub mod mapped;
+mod buckets;
 mod requests;
 mod monitor;
 // Tools and tests use more of it.
@@ -53,6 +54,7 @@ pub mod objects;
 #[cfg(any(test, feature = "internals"))]
 pub mod simulated;
 
+pub use buckets::BucketStatistics;
 pub use buffer::{AlignedBuffer, SECTOR_BYTES};
 pub use directory::{MANIFEST_PATH, PAGES_DIRECTORY, PAGES_PATH};
 pub(crate) use directory_lock::LOCK_PATH;

@@ -1,5 +1,6 @@
 //! The traits through which the engine uses a device, and the requests of their queues.
 
+use super::buckets::BucketStatistics;
 use super::buffer::{AlignedBuffer, SECTOR_BYTES};
 use super::durability_method::DurabilityMethod;
 use super::facts::DeviceFacts;
@@ -100,6 +101,11 @@ pub trait Storage: Roles + Send + Sync + std::fmt::Debug {
     /// Returns the requests to the store of objects that holds the database; `None` if none does.
     fn requests(&self) -> Option<ObjectRequests> {
         None
+    }
+
+    /// Returns what is known of the buckets of a database in several; none of any other.
+    fn buckets(&self) -> Vec<BucketStatistics> {
+        Vec::new()
     }
 
     /// Charges what the storage has in memory to `account` from now on, and lets it have a part of

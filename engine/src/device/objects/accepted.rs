@@ -49,6 +49,8 @@ pub(super) struct Decided {
     pub(super) entries: BTreeMap<u64, SegmentEntry>,
     /// For readers.
     pub(super) ended: BTreeMap<u64, Ended>,
+    /// What was fenced now, and how many blocks of each may count.
+    pub(super) fenced: Vec<(ObjectId, u64)>,
 }
 
 type Ends = BTreeMap<u64, Ended>;
@@ -79,6 +81,11 @@ pub(super) fn decide(
     let ends = end_in_majority(buckets, &open, fence, patience)?;
     for entry in open {
         let (accepted, ended) = accept(buckets, &entry, &ends, next, patience)?;
+        if fence.is_some() {
+            let longest = ends.iter().filter_map(|(_, ends)| ends.get(&entry.number));
+            let blocks = longest.map(|ended| ended.parts.len() as u64).max().unwrap_or(0);
+            all.fenced.extend(entry.ids().map(|id| (id, blocks)));
+        }
         all.ended.insert(entry.number, ended);
         all.entries.insert(entry.number, SegmentEntry { accepted: Some(accepted), ..entry });
     }
@@ -205,6 +212,33 @@ fn accept(
     let mut counted = whole_parts.to_vec();
     counted.extend(tails.iter().map(|(id, len)| Part { name: id.log_name(), range: 0..*len }));
     Ok((Accepted { blocks: whole as u64, tails }, Ended { parts: counted, fence: None }))
+}
+
+/// Decides anew what counts of an accepted segment, without a change of its content: `blocks` under
+/// their own names, and those behind them in objects of this writer. So a bucket with a fence in
+/// the place of a block can have it, too.
+///
+/// # Errors
+/// I/O if too few buckets answer.
+pub(super) fn shorten(
+    buckets: &Buckets,
+    entry: &SegmentEntry,
+    blocks: u64,
+    next: &dyn Fn() -> ObjectId,
+    patience: Duration,
+) -> Result<(SegmentEntry, Ended)> {
+    let parts = accepted_parts(buckets, entry, patience)?.parts;
+    let before = entry.accepted.clone().unwrap_or_default();
+    debug_assert!(blocks <= before.blocks, "a segment gets shorter");
+    let (of_blocks, of_tails) = parts.split_at(before.blocks as usize);
+    let (kept, moved) = of_blocks.split_at(blocks as usize);
+    let mut tails = put_again(buckets, buckets, moved, next, patience)?;
+    let mut counted = kept.to_vec();
+    counted.extend(tails.iter().map(|(id, len)| Part { name: id.log_name(), range: 0..*len }));
+    counted.extend_from_slice(of_tails);
+    tails.extend(before.tails);
+    let accepted = Some(Accepted { blocks, tails });
+    Ok((SegmentEntry { accepted, ..entry.clone() }, Ended { parts: counted, fence: None }))
 }
 
 /// Puts blocks of one bucket into objects of the new writer, in enough buckets.

@@ -3,7 +3,7 @@
 //! | field | form | meaning |
 //! |---|---|---|
 //! | magic | 8 bytes | `QNCHOBJS` |
-//! | format version | 4 bytes | 1; 2 if a segment has the form 2; 4 if one has the form 3 |
+//! | format version | 4 bytes | 1; 2 if a segment has the form 2; 4 if one has the form 3; 5 with fenced segments |
 //! | CRC-32C | 4 bytes | of everything behind it |
 //! | identity | 8 bytes | random, repeated in every log object |
 //! | generation | varint | rises with each put |
@@ -15,6 +15,7 @@
 //! | runs | varint count | each: gap to the end of the previous run, length, epoch, name, offset in the object, all varints |
 //! | pages | varint | length of the file of pages |
 //! | files | varint count | each: path as bytes, length, epoch and name of its object, all varints |
+//! | fenced | varint count | in version 5 only; each: epoch, number, blocks, all varints |
 //! | contents | bytes | the engine's manifest; empty before the first one |
 //!
 //! Integers of a fixed length are little-endian. Version 3 is that of a bucket of several, and has
@@ -29,7 +30,7 @@ use bytes::Bytes;
 pub const MANIFEST_NAME: &str = "manifest";
 pub(super) const MAGIC: [u8; 8] = *b"QNCHOBJS";
 /// The version of a body whose segments all have the forms of the first version, and of others.
-const VERSIONS: [u32; 3] = [1, 2, 4];
+const VERSIONS: [u32; 4] = [1, 2, 4, 5];
 /// The version of the manifest in a bucket of several.
 pub(super) const SEVERAL_VERSION: u32 = 3;
 /// The form of a segment of several buckets of which it is decided what counts.
@@ -206,6 +207,9 @@ pub struct Body {
     pub pages_len: u64,
     /// Small files, in order.
     pub files: Vec<FileEntry>,
+    /// In several buckets, the segments that a takeover has ended, and how many blocks of each may
+    /// count. Their fences stay, and a bucket that joins gets them, too (O23).
+    pub fenced: Vec<(ObjectId, u64)>,
     /// The engine's manifest.
     pub contents: Bytes,
 }
@@ -223,6 +227,7 @@ impl Body {
         let mut out = Vec::with_capacity(256 + self.runs.len() * 16 + self.contents.len());
         out.extend_from_slice(&MAGIC);
         let version = match &self.segments {
+            _ if !self.fenced.is_empty() => VERSIONS[3],
             segments if segments.iter().any(|segment| segment.accepted.is_some()) => VERSIONS[2],
             segments if segments.iter().any(|segment| segment.form == Form::Watched) => VERSIONS[1],
             _ => VERSIONS[0],
@@ -268,6 +273,12 @@ impl Body {
             put_varint(&mut out, file.object.epoch.0);
             put_varint(&mut out, file.object.number);
         }
+        if version == VERSIONS[3] {
+            put_varint(&mut out, self.fenced.len() as u64);
+            for (id, blocks) in &self.fenced {
+                [id.epoch.0, id.number, *blocks].iter().for_each(|field| put_varint(&mut out, *field));
+            }
+        }
         put_bytes(&mut out, &self.contents);
         let crc = checksum::crc(&out[HEADER_BYTES..]);
         out[PREFIX_BYTES..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -298,14 +309,14 @@ impl Body {
         if checksum::crc(&bytes[HEADER_BYTES..]) != crc {
             return Err(damaged("its checksum is wrong"));
         }
-        let body = Body::decode_fields(&mut reader).ok_or_else(|| damaged("a field is missing"))?;
+        let body = Body::decode_fields(&mut reader, version).ok_or_else(|| damaged("a field is missing"))?;
         if !reader.is_empty() {
             return Err(damaged("there are bytes behind its last field"));
         }
         Ok(body)
     }
 
-    fn decode_fields(reader: &mut Reader<'_>) -> Option<Body> {
+    fn decode_fields(reader: &mut Reader<'_>, version: u32) -> Option<Body> {
         let identity = reader.u64()?;
         let (generation, epoch) = (reader.varint()?, WriterEpoch(reader.varint()?));
         let nonce = Nonce(reader.take(16)?.try_into().ok()?);
@@ -348,8 +359,25 @@ impl Body {
             let (epoch, number) = (WriterEpoch(reader.varint()?), reader.varint()?);
             files.push(FileEntry { path, len, object: ObjectId { epoch, number } });
         }
+        let mut fenced = Vec::new();
+        for _ in 0..if version == VERSIONS[3] { reader.varint()? } else { 0 } {
+            let (epoch, number) = (WriterEpoch(reader.varint()?), reader.varint()?);
+            fenced.push((ObjectId { epoch, number }, reader.varint()?));
+        }
         let contents = Bytes::copy_from_slice(reader.bytes()?);
-        Some(Body { identity, generation, epoch, nonce, closed, segments, runs, pages_len, files, contents })
+        Some(Body {
+            identity,
+            generation,
+            epoch,
+            nonce,
+            closed,
+            segments,
+            runs,
+            pages_len,
+            files,
+            fenced,
+            contents,
+        })
     }
 }
 

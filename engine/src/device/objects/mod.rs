@@ -50,6 +50,7 @@ mod listing;
 mod access;
 mod counted;
 mod files;
+mod repair;
 mod session;
 mod small_file;
 mod storage;
@@ -68,7 +69,7 @@ pub use cloud::{CloudOptions, CloudStore};
 pub use directory::DirectoryStore;
 #[cfg(feature = "internals")]
 pub use open::connect;
-pub use open::{open_url, open_url_to_look};
+pub use open::{open_url, open_url_replacing, open_url_to_look};
 pub use options::Options;
 pub use page_cache::PageCache;
 #[cfg(feature = "internals")]

@@ -88,6 +88,21 @@ impl NumberedSegment {
         Arc::new(NumberedSegment { path: path.to_string(), id, form, writer, state, idle: Event::new() })
     }
 
+    /// Continues a segment of this writer, of which the object store has the first blocks.
+    pub(super) fn resume(
+        path: &str,
+        id: ObjectId,
+        writer: Arc<Writer>,
+        lens: Vec<u64>,
+    ) -> Arc<NumberedSegment> {
+        let segment = NumberedSegment::new(path, id, Form::Numbered, writer);
+        {
+            let mut state = segment.state.lock();
+            (state.next, state.lens) = (lens.len() as u64 + 1, lens);
+        }
+        segment
+    }
+
     fn begin(self: &Arc<Self>, write: Write) {
         let state = self.state.lock();
         if let Err(error) = admit(&self.path, state.is_registered, state.failure.as_ref()) {

@@ -66,7 +66,7 @@ fn cloud(url: &ObjectUrl, reads: Option<Duration>) -> Result<Arc<dyn ObjectStore
 pub fn open_url(url: &str, read_only: bool, options: Options) -> Result<ObjectStorage> {
     let urls = ObjectUrl::split(url);
     if urls.len() > 1 {
-        return open_several(&urls, read_only, options, None);
+        return open_several(&urls, None, read_only, options, None);
     }
     let store = connect(url)?;
     if read_only {
@@ -86,7 +86,7 @@ pub fn open_url_to_look(url: &str, most: Duration) -> Result<ObjectStorage> {
     let urls = ObjectUrl::split(url);
     if urls.len() > 1 {
         let options = Options { patience: most, ..Options::default() };
-        return open_several(&urls, true, options, Some(most / 2));
+        return open_several(&urls, None, true, options, Some(most / 2));
     }
     // A read that the client has given up is sent once more.
     let store = connect_within(url, Some(most / 2))?;
@@ -100,9 +100,40 @@ const BUCKETS_MAX: usize = 9;
 /// When a majority has passed the probe, the others have this time.
 const PROBE_GRACE: Duration = Duration::from_secs(2);
 
+/// Returns the storage of a database in several buckets, in which the bucket `new` is to take the
+/// place of `old`. `url` is the list with `new`.
+///
+/// # Errors
+/// `InvalidArgument` if the list does not name `new`, or names `old`; as [`open_url`].
+pub fn open_url_replacing(url: &str, (old, new): (&str, &str), options: Options) -> Result<ObjectStorage> {
+    let urls = ObjectUrl::split(url);
+    let mut names = Vec::new();
+    for url in &urls {
+        names.push(ObjectUrl::parse(url)?.to_string());
+    }
+    let replace = (ObjectUrl::parse(old)?.to_string(), ObjectUrl::parse(new)?.to_string());
+    let wrong = if replace.0 == replace.1 {
+        Some(
+            "a bucket takes the place of another one; one that was emptied is filled without a replacement"
+                .into(),
+        )
+    } else if !names.contains(&replace.1) {
+        Some(format!("the list of buckets does not name {}, which is to be one of them", replace.1))
+    } else if names.contains(&replace.0) {
+        Some(format!("the list of buckets names {}, which is to be replaced", replace.0))
+    } else {
+        None
+    };
+    match wrong {
+        Some(what) => Err(Error::invalid(what).with_advice("name the buckets as they are to be")),
+        None => open_several(&urls, Some(&replace), false, options, None),
+    }
+}
+
 /// Returns the storage of a database in several buckets.
 fn open_several(
     urls: &[&str],
+    replace: Option<&(String, String)>,
     read_only: bool,
     options: Options,
     reads: Option<Duration>,
@@ -123,7 +154,7 @@ fn open_several(
     if !read_only {
         probe_majority(&stores)?;
     }
-    Ok(ObjectStorage::several(stores, options.all_buckets, options, !read_only))
+    Ok(ObjectStorage::several(stores, replace, options, !read_only))
 }
 
 /// Probes all stores at the same time. Fails if one of them breaks a promise, or if a majority does

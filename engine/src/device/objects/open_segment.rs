@@ -60,6 +60,16 @@ pub(super) trait OpenSegment: Send + Sync + std::fmt::Debug {
 
     /// Waits until no write is in flight. Returns false if one has failed.
     fn wait_idle(&self) -> bool;
+
+    /// Of several buckets, gives one the durable blocks that it lacks. If that bucket counts, it
+    /// gets the next blocks, too.
+    ///
+    /// # Errors
+    /// I/O; the failure of the segment.
+    fn catch_up(&self, bucket: usize) -> Result<()> {
+        let _ = bucket;
+        Ok(())
+    }
 }
 
 /// Refuses a write to a segment that the register does not name yet (O10), or after a failure.

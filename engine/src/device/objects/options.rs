@@ -22,6 +22,8 @@ pub struct Options {
     pub extent_bytes: u64,
     /// In several buckets, what is acknowledged is in all of them; otherwise in a majority.
     pub all_buckets: bool,
+    /// In several buckets, how long the writer waits before it looks what a bucket lacks.
+    pub repair_pause: Duration,
     /// How long the pin of a reader keeps a checkpoint.
     pub pin_lifetime: Duration,
 }
@@ -36,6 +38,7 @@ impl Default for Options {
             fences_max: 16,
             extent_bytes: 4 << 20,
             all_buckets: false,
+            repair_pause: Duration::from_secs(1),
             pin_lifetime: Duration::from_secs(7 * 24 * 3600),
         }
     }

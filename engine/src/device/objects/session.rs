@@ -15,6 +15,7 @@ use super::options::Options;
 use super::page_cache::PageCache;
 use super::patience::{error_of, persist, place};
 use super::register::{Register, look_up};
+use super::repair::{Repair, Repaired};
 use super::request::{Condition, Request};
 use super::segment_reader::SegmentReader;
 use super::spread_segment::SpreadSegment;
@@ -45,6 +46,7 @@ pub(super) struct Session {
     collectors: Vec<Arc<Collector>>,
     /// Of a database in several buckets.
     acceptors: Option<Arc<Acceptors>>,
+    repair: Mutex<Option<Arc<Repair>>>,
     /// There are many fences that stay, so this writer looks at the manifest before it reports a
     /// block, and will leave none (O29).
     watches: bool,
@@ -60,12 +62,14 @@ struct Segments {
     ended: BTreeMap<u64, Ended>,
     /// Objects of segments that were removed since the last put.
     removed: Vec<String>,
+    /// Of several buckets, segments that this takeover has fenced.
+    fenced: Vec<(ObjectId, u64)>,
 }
 
 impl Segments {
     /// Begins with the segments of earlier writers.
-    fn of(Decided { entries, ended }: Decided) -> Segments {
-        Segments { earlier: entries, ended, ..Segments::default() }
+    fn of(Decided { entries, ended, fenced }: Decided) -> Segments {
+        Segments { earlier: entries, ended, fenced, ..Segments::default() }
     }
 
     /// Returns what the register says of all segments that were not removed, in their order.
@@ -126,7 +130,10 @@ impl Session {
         let segments = segments.map_err(|error| overtaken(&**store, &register, options, error))?;
         if buckets.is_some() {
             // From here on the log of earlier writers is as fixed as in one bucket (O33, O34).
-            register.update(|body| body.segments = segments.entries())?;
+            register.update(|body| {
+                body.segments = segments.entries();
+                body.fenced.extend_from_slice(&segments.fenced);
+            })?;
         }
         let body = register.body();
         let segments = Mutex::new(segments);
@@ -151,8 +158,8 @@ impl Session {
         };
         let collectors = collectors(store, buckets);
         collectors.iter().for_each(|collector| collector.collect_orphans(&body));
-        let store = store.clone();
-        Ok(Arc::new(Session {
+        let (store, repair) = (store.clone(), Mutex::default());
+        let session = Arc::new(Session {
             store,
             options,
             register,
@@ -163,8 +170,21 @@ impl Session {
             files,
             collectors,
             acceptors,
+            repair,
             watches,
-        }))
+        });
+        session.start_repair()?;
+        Ok(session)
+    }
+
+    /// Starts to repair buckets that lack something.
+    fn start_repair(self: &Arc<Self>) -> Result<()> {
+        let Some(acceptors) = &self.acceptors else { return Ok(()) };
+        let owner: Arc<dyn Repaired> = self.clone();
+        let Options { patience, repair_pause, .. } = self.options;
+        let repair = Repair::start(acceptors, &Arc::downgrade(&owner), patience, repair_pause)?;
+        *self.repair.lock() = Some(repair);
+        Ok(())
     }
 
     /// Puts a manifest that names the present segments and confirmed pages, and `contents` if there
@@ -321,14 +341,47 @@ impl Session {
     /// Ends the writer: waits until none of its requests is in flight, and says so in the manifest
     /// (O20). After a failure it does not, and the next writer fences what is left.
     pub(super) fn close(&self) {
+        let repair = self.repair.lock().take();
+        let is_repaired = repair.is_none_or(|repair| repair.end());
         let own: Vec<_> = self.segments.lock().own.values().cloned().collect();
         let are_whole = own.iter().filter(|segment| !segment.wait_idle()).count() == 0;
         let uploaded = self.extents.wait_idle();
-        if are_whole && uploaded {
+        if are_whole && uploaded && is_repaired {
             // After a failure the next writer fences what is left, or has done so already.
             let _ = self.register.update(|body| body.closed = true);
         }
         self.acceptors.iter().for_each(|acceptors| acceptors.end());
+    }
+}
+
+impl Repaired for Session {
+    fn body(&self) -> Body {
+        self.register.body()
+    }
+
+    fn own_segments(&self) -> Vec<Arc<dyn OpenSegment>> {
+        self.segments.lock().own.values().cloned().collect()
+    }
+
+    fn publish_body(&self) -> Result<()> {
+        self.publish(None)
+    }
+
+    fn shorten(&self, segment: u64, blocks: u64) -> Result<()> {
+        let Some(acceptors) = &self.acceptors else { return Ok(()) };
+        let Some(entry) = self.segments.lock().earlier.get(&segment).cloned() else { return Ok(()) };
+        let (epoch, numbers) = (self.register.epoch(), &self.next_number);
+        let next = || ObjectId { epoch, number: numbers.fetch_add(1, Ordering::Relaxed) };
+        let shorter = accepted::shorten(acceptors.buckets(), &entry, blocks, &next, self.options.patience)?;
+        {
+            let mut segments = self.segments.lock();
+            // It may have been removed, or another bucket's repair was faster.
+            if segments.earlier.get(&segment) == Some(&entry) {
+                segments.earlier.insert(segment, shorter.0);
+                segments.ended.insert(segment, shorter.1);
+            }
+        }
+        self.publish(None)
     }
 }
 

@@ -11,47 +11,67 @@
 //!    its first free number ends what it will ever confirm (O22).
 //! 2. A block is durable when enough buckets confirmed it (O30). Then so are all lower ones.
 //! 3. A bucket that fails, or for which too much waits, gets no more blocks of this segment. What
-//!    the bucket has confirmed counts. The next segment tries the bucket again.
+//!    the bucket has confirmed counts. The repair copies what the bucket lacks, under the same names,
+//!    as if the first requests were slow; then the bucket gets the next blocks, too (O36).
 //! 4. If too few buckets can still confirm a block, the write fails. Its outcome is unknown unless
 //!    every bucket has refused it for certain: a block that reached one bucket may be recovered.
 
 use super::body::{Form, ObjectId, SegmentEntry};
 use super::buckets::{Bucket, Buckets};
+use super::frame::is_fence;
 use super::numbered::{NumberedSegment, block_name};
 use super::open_segment::{OpenSegment, Write, Writer, admit};
-use super::patience::place;
+use super::patience::{error_of, persist, place, read_all};
+use super::request::Request;
 use super::segment_reader::Part;
+use super::waiting::wait_for_all;
 use crate::base::clock::{Clock, Nanos};
 use crate::base::{Error, ErrorKind, Result};
 use crate::device::WriteEnded;
 use crate::sync::{Event, Mutex};
-use std::collections::BTreeMap;
+use bytes::Bytes;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the end of a writer waits for buckets that do not answer.
 const IDLE_MAX: Duration = Duration::from_secs(1);
+/// Blocks that are copied to a bucket together.
+const COPIED_TOGETHER: u64 = 8;
+/// Most blocks that are sent and not known to be durable. So the number of a writer's next block is
+/// bounded by what may count: fences for so many numbers end the writer in a bucket of which nobody
+/// knows which blocks it had.
+pub(super) const BLOCKS_AHEAD_MAX: u64 = 16;
 
 /// The segment in one bucket.
 struct Copy {
-    bucket: Arc<Bucket>,
     segment: Arc<NumberedSegment>,
+    /// It gets the next blocks.
+    is_active: bool,
+    /// Something was sent of which the outcome may never be known.
+    is_unsettled: bool,
+    /// Rises when the bucket takes part again. Outcomes of before say nothing of what it has now.
+    turn: u32,
 }
 
 /// A block that is not known to be durable yet.
 struct Block {
+    body: Bytes,
     done: WriteEnded,
-    confirmed: usize,
-    /// Buckets that have not answered.
+    /// Buckets that have confirmed it, a bit each.
+    confirmed: u32,
+    /// Answers that are missing.
     left: usize,
     failures: Vec<Error>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Of each bucket, whether it still gets blocks.
-    is_active: Vec<bool>,
+    /// One for each bucket.
+    copies: Vec<Copy>,
     blocks: BTreeMap<u64, Block>,
+    /// Blocks that wait until fewer others are sent.
+    waiting: VecDeque<Write>,
     /// Lengths of the blocks by number, from 1, and whether each is durable.
     lens: Vec<(u64, bool)>,
     /// Outcomes that buckets owe, also for blocks that are durable.
@@ -60,11 +80,20 @@ struct State {
     failure: Option<Error>,
 }
 
+impl State {
+    /// Returns how many blocks are durable; all lower ones are, too.
+    fn durable(&self) -> u64 {
+        self.lens.iter().take_while(|(_, is_durable)| *is_durable).count() as u64
+    }
+}
+
 /// See the module's text.
 pub(super) struct SpreadSegment {
     path: String,
     id: ObjectId,
-    copies: Vec<Copy>,
+    buckets: Buckets,
+    /// One for each bucket.
+    writers: Vec<Arc<Writer>>,
     /// Copies that make a block durable.
     needed: usize,
     state: Mutex<State>,
@@ -78,6 +107,15 @@ impl std::fmt::Debug for SpreadSegment {
     }
 }
 
+/// A block that is sent to a bucket.
+struct Sent {
+    bucket: usize,
+    turn: u32,
+    number: u64,
+    body: Bytes,
+    segment: Arc<NumberedSegment>,
+}
+
 impl SpreadSegment {
     /// Creates a segment in the buckets that count.
     ///
@@ -89,84 +127,129 @@ impl SpreadSegment {
         writer: &Writer,
         buckets: &Buckets,
     ) -> Result<Arc<SpreadSegment>> {
-        let counted = buckets.all().iter().filter(|bucket| bucket.is_counted());
-        let copy = |bucket: &Arc<Bucket>| {
+        let (needed, all) = (buckets.durable(), buckets.all());
+        let counted = all.iter().filter(|bucket| bucket.is_counted()).count();
+        if counted < needed {
+            let what = format!("only {counted} of the buckets count, and the log needs {needed}");
+            return Err(Error::new(ErrorKind::Io, what).at(place(path, 0)));
+        }
+        all.iter().filter(|bucket| !bucket.is_counted()).for_each(|bucket| bucket.miss());
+        let own = |bucket: &Arc<Bucket>| {
             let store = bucket.store.clone();
             let facts = store.facts();
             let Writer { header, patience, lanes, ref watch, .. } = *writer;
-            let own = Arc::new(Writer { store, facts, header, patience, lanes, watch: watch.clone() });
-            Copy { bucket: bucket.clone(), segment: NumberedSegment::new(path, id, Form::Numbered, own) }
+            Arc::new(Writer { store, facts, header, patience, lanes, watch: watch.clone() })
         };
-        let copies: Vec<Copy> = counted.map(copy).collect();
-        let needed = buckets.durable();
-        if copies.len() < needed {
-            let what = format!("only {} of the buckets count, and the log needs {needed}", copies.len());
-            return Err(Error::new(ErrorKind::Io, what).at(place(path, 0)));
+        let writers: Vec<Arc<Writer>> = all.iter().map(own).collect();
+        let copy = |(bucket, writer): (&Arc<Bucket>, &Arc<Writer>)| Copy {
+            segment: NumberedSegment::new(path, id, Form::Numbered, writer.clone()),
+            is_active: bucket.is_counted(),
+            is_unsettled: false,
+            turn: 0,
+        };
+        let state = State { copies: all.iter().zip(&writers).map(copy).collect(), ..State::default() };
+        let (path, buckets, state) = (path.to_string(), buckets.clone(), Mutex::new(state));
+        Ok(Arc::new(SpreadSegment { path, id, buckets, writers, needed, state, idle: Event::new() }))
+    }
+
+    /// Chooses the buckets that get a block of so many bytes.
+    fn choose(&self, state: &mut State, bytes: u64) -> Vec<usize> {
+        let mut active = state.copies.iter().filter(|copy| copy.is_active).count();
+        let mut targets = Vec::new();
+        for (at, copy) in state.copies.iter_mut().enumerate().filter(|(_, copy)| copy.is_active) {
+            let bucket = &self.buckets.all()[at];
+            if bucket.is_counted() && bucket.admit(bytes, active <= self.needed) {
+                targets.push(at);
+            } else {
+                (copy.is_active, active) = (false, active - 1);
+                bucket.miss();
+            }
         }
-        let state = State { is_active: vec![true; copies.len()], ..State::default() };
-        let (path, state) = (path.to_string(), Mutex::new(state));
-        Ok(Arc::new(SpreadSegment { path, id, copies, needed, state, idle: Event::new() }))
+        targets
     }
 
     fn begin(self: &Arc<Self>, write: Write) {
+        self.state.lock().waiting.push_back(write);
+        self.start_waiting();
+    }
+
+    /// Sends blocks that wait, as far as not too many are sent.
+    fn start_waiting(self: &Arc<Self>) {
+        loop {
+            let write = {
+                let mut state = self.state.lock();
+                let is_free = (state.blocks.len() as u64) < BLOCKS_AHEAD_MAX || state.failure.is_some();
+                if is_free { state.waiting.pop_front() } else { None }
+            };
+            match write {
+                Some(write) => self.start(write),
+                None => return,
+            }
+        }
+    }
+
+    fn start(self: &Arc<Self>, write: Write) {
         let Write { body, done } = write;
         let bytes = body.len() as u64;
-        let (number, targets) = {
+        let sent: Vec<Sent> = {
             let mut state = self.state.lock();
             if let Err(error) = admit(&self.path, state.is_registered, state.failure.as_ref()) {
                 drop(state);
                 return done(Err(error));
             }
-            let mut active = state.is_active.iter().filter(|is_active| **is_active).count();
-            let mut targets = Vec::new();
-            for (copy, of_copy) in self.copies.iter().enumerate() {
-                if !state.is_active[copy] {
-                    continue;
-                }
-                if of_copy.bucket.is_counted() && of_copy.bucket.admit(bytes, active <= self.needed) {
-                    targets.push(copy);
-                } else {
-                    (state.is_active[copy], active) = (false, active - 1);
-                }
-            }
+            let targets = self.choose(&mut state, bytes);
             if targets.len() < self.needed {
                 let what = "too few buckets take blocks of the log";
                 let error = Error::new(ErrorKind::Io, what).at(place(&self.path, 0));
                 state.failure.get_or_insert(error.duplicate());
                 drop(state);
-                targets.into_iter().for_each(|copy| self.copies[copy].bucket.release(bytes));
+                targets.into_iter().for_each(|bucket| self.buckets.all()[bucket].release(bytes));
                 return done(Err(error));
             }
             state.lens.push((bytes, false));
             state.owed += targets.len();
             let number = state.lens.len() as u64;
-            let block = Block { done, confirmed: 0, left: targets.len(), failures: Vec::new() };
+            let block =
+                Block { body: body.clone(), done, confirmed: 0, left: targets.len(), failures: Vec::new() };
             state.blocks.insert(number, block);
-            (number, targets)
+            let sent = |bucket: usize| {
+                let Copy { segment, turn, .. } = &state.copies[bucket];
+                Sent { bucket, turn: *turn, number, body: body.clone(), segment: segment.clone() }
+            };
+            targets.into_iter().map(sent).collect()
         };
-        for copy in targets {
-            let this = self.clone();
-            let done = Box::new(move |result| this.ended(copy, number, bytes, result));
-            self.copies[copy].segment.begin_at(number, Write { body: body.clone(), done });
-        }
+        sent.into_iter().for_each(|sent| self.send(sent));
+    }
+
+    fn send(self: &Arc<Self>, sent: Sent) {
+        let Sent { bucket, turn, number, body, segment } = sent;
+        let (this, bytes) = (self.clone(), body.len() as u64);
+        let done = Box::new(move |result| this.ended((bucket, turn), number, bytes, result));
+        segment.begin_at(number, Write { body, done });
     }
 
     /// A bucket has confirmed a block, or failed.
-    fn ended(&self, copy: usize, number: u64, bytes: u64, result: Result<()>) {
-        self.copies[copy].bucket.release(bytes);
+    fn ended(self: &Arc<Self>, (bucket, turn): (usize, u32), number: u64, bytes: u64, result: Result<()>) {
+        self.buckets.all()[bucket].release(bytes);
         let (ended, is_idle) = {
             let mut state = self.state.lock();
-            let State { blocks, is_active, owed, .. } = &mut *state;
+            let State { blocks, waiting, copies, owed, .. } = &mut *state;
             *owed -= 1;
-            let is_idle = *owed == 0;
-            is_active[copy] &= result.is_ok();
+            let is_idle = *owed == 0 && waiting.is_empty();
+            let is_current = copies[bucket].turn == turn;
+            let copy = &mut copies[bucket];
+            if let Err(error) = &result {
+                copy.is_active &= !is_current;
+                copy.is_unsettled |= error.kind() != ErrorKind::Io;
+                self.buckets.all()[bucket].miss();
+            }
             let ended = blocks.get_mut(&number).and_then(|block| {
                 block.left -= 1;
                 match result {
-                    Ok(()) => block.confirmed += 1,
+                    Ok(()) => block.confirmed |= u32::from(is_current) << bucket,
                     Err(error) => block.failures.push(error),
                 }
-                match block.confirmed {
+                match self.confirmations(block) {
                     confirmed if confirmed >= self.needed => Some(Ok(())),
                     confirmed if confirmed + block.left < self.needed => Some(Err(self.failure_of(block))),
                     _ => None,
@@ -182,10 +265,19 @@ impl SpreadSegment {
         };
         if let Some((block, result)) = ended {
             (block.done)(result);
+            self.start_waiting();
         }
         if is_idle {
             self.idle.notify_all();
         }
+    }
+
+    /// Returns how many buckets have confirmed a block. One that was excluded since does not count,
+    /// so that its repair finds every durable block in the others.
+    fn confirmations(&self, block: &Block) -> usize {
+        let is_confirmed = |bucket: usize| block.confirmed & (1 << bucket) != 0;
+        let all = self.buckets.all().iter().enumerate();
+        all.filter(|(at, bucket)| is_confirmed(*at) && bucket.is_counted()).count()
     }
 
     /// Returns the error of a block that too few buckets can still confirm.
@@ -209,7 +301,7 @@ impl SpreadSegment {
     }
 
     /// Waits until each bucket has answered for each block, for at most about a second. Returns
-    /// whether all have confirmed everything.
+    /// whether no request is in flight, and each block durable.
     pub(super) fn wait_whole(&self) -> bool {
         let clock = Clock::real();
         let until = Nanos(clock.now().0 + IDLE_MAX.as_nanos() as u64);
@@ -217,13 +309,86 @@ impl SpreadSegment {
             let (ticket, now) = (self.idle.ticket(), clock.now());
             {
                 let state = self.state.lock();
-                if state.owed == 0 || now >= until {
-                    let are_active = state.is_active.iter().all(|is_active| *is_active);
-                    return state.owed == 0 && state.failure.is_none() && are_active;
+                let is_idle = state.owed == 0 && state.waiting.is_empty();
+                if is_idle || now >= until {
+                    let are_settled = state.copies.iter().all(|copy| !copy.is_unsettled);
+                    return is_idle && state.failure.is_none() && are_settled;
                 }
             }
             self.idle.wait(ticket, Some(until.since(now)));
         }
+    }
+
+    /// Returns whether a bucket needs blocks that it did not get, or has lost. What such a bucket has
+    /// confirmed of blocks that are not durable yet is forgotten: it may be lost, too.
+    fn begin_again(&self, bucket: usize) -> bool {
+        let mut state = self.state.lock();
+        let State { copies, blocks, .. } = &mut *state;
+        let copy = &mut copies[bucket];
+        if copy.is_active && self.buckets.all()[bucket].is_counted() {
+            return false;
+        }
+        (copy.is_active, copy.turn) = (false, copy.turn + 1);
+        blocks.values_mut().for_each(|block| block.confirmed &= !(1 << bucket));
+        true
+    }
+
+    /// Returns the blocks that a bucket has, without a gap.
+    fn prefix_in(&self, bucket: usize) -> Result<Vec<u64>> {
+        let (store, patience) = (&*self.buckets.all()[bucket].store, self.writers[bucket].patience);
+        let prefix = format!("{}/", self.id.log_name());
+        let listed = persist(store, &Request::List { prefix: prefix.clone() }, patience)
+            .map_err(|failure| error_of(&failure, "the blocks of a bucket cannot be listed", &prefix))?
+            .listed;
+        let lens: BTreeMap<String, u64> = listed.into_iter().map(|block| (block.name, block.len)).collect();
+        let of_number = |number| lens.get(&block_name(self.id, number)).copied();
+        Ok((1..).map_while(of_number).take_while(|len| !is_fence(*len)).collect())
+    }
+
+    /// Copies blocks to a bucket, from the others.
+    fn copy_blocks(&self, segment: &Arc<NumberedSegment>, bucket: usize, from: u64, to: u64) -> Result<()> {
+        let (patience, of_bucket) = (self.writers[bucket].patience, &self.buckets.all()[bucket]);
+        for first in (from..=to).step_by(COPIED_TOGETHER as usize) {
+            let numbers: Vec<u64> = (first..=to.min(first + COPIED_TOGETHER - 1)).collect();
+            let wanted: Vec<_> = numbers.iter().map(|number| (block_name(self.id, *number), None)).collect();
+            let mut bodies = Vec::new();
+            for ((name, _), reply) in wanted.iter().zip(read_all(&self.buckets, &wanted, patience)) {
+                let failed = |failure| error_of(&failure, "a log object cannot be read", name);
+                bodies.push(reply.map_err(failed)?.body);
+            }
+            let results = wait_for_all(numbers.len(), |at, done| {
+                segment.begin_at(numbers[at], Write { body: bodies[at].clone(), done });
+            });
+            results.into_iter().collect::<Result<Vec<()>>>()?;
+            of_bucket.progress(|progress| {
+                progress.copied += bodies.len() as u64;
+                progress.copied_bytes += bodies.iter().map(|body| body.len() as u64).sum::<u64>();
+            });
+        }
+        Ok(())
+    }
+
+    /// Lets a bucket take part again that has all durable blocks. Returns false if it lacks some of
+    /// them by now.
+    fn activate(self: &Arc<Self>, bucket: usize, segment: &Arc<NumberedSegment>, copied: u64) -> bool {
+        let sent: Vec<Sent> = {
+            let mut state = self.state.lock();
+            if state.durable() != copied {
+                return false;
+            }
+            let State { copies, blocks, owed, .. } = &mut *state;
+            let copy = &mut copies[bucket];
+            (copy.segment, copy.is_active, copy.turn) = (segment.clone(), true, copy.turn + 1);
+            let turn = copy.turn;
+            let send = |(number, block): (&u64, &mut Block)| {
+                (block.left, *owed) = (block.left + 1, *owed + 1);
+                self.buckets.all()[bucket].admit(block.body.len() as u64, true);
+                Sent { bucket, turn, number: *number, body: block.body.clone(), segment: segment.clone() }
+            };
+            blocks.iter_mut().map(send).collect()
+        };
+        sent.into_iter().for_each(|sent| self.send(sent));
+        true
     }
 }
 
@@ -252,7 +417,7 @@ impl OpenSegment for Arc<SpreadSegment> {
 
     fn parts(&self) -> Vec<Part> {
         let state = self.state.lock();
-        let durable = state.lens.iter().take_while(|(_, is_durable)| *is_durable);
+        let durable = state.lens.iter().take(state.durable() as usize);
         let part = |(at, (len, _)): (usize, &(u64, bool))| Part {
             name: block_name(self.id, at as u64 + 1),
             range: 0..*len,
@@ -262,5 +427,30 @@ impl OpenSegment for Arc<SpreadSegment> {
 
     fn wait_idle(&self) -> bool {
         self.wait_whole()
+    }
+
+    fn catch_up(&self, bucket: usize) -> Result<()> {
+        if !self.begin_again(bucket) {
+            return Ok(());
+        }
+        let lens = self.prefix_in(bucket)?;
+        let mut next = lens.len() as u64 + 1;
+        let writer = self.writers[bucket].clone();
+        let segment = NumberedSegment::resume(&self.path, self.id, writer, lens);
+        loop {
+            let durable = {
+                let state = self.state.lock();
+                if let Some(failure) = &state.failure {
+                    return Err(failure.duplicate());
+                }
+                state.durable()
+            };
+            self.copy_blocks(&segment, bucket, next, durable)?;
+            next = next.max(durable + 1);
+            // A bucket that is to join needs what was durable when its repair began.
+            if !self.buckets.all()[bucket].is_counted() || self.activate(bucket, &segment, next - 1) {
+                return Ok(());
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@
 //! next append or put. See [`Session`].
 
 use super::body::{Body, FileEntry, MANIFEST_NAME};
-use super::buckets::Buckets;
+use super::buckets::{BucketSet, Buckets};
 use super::callback_queue::CallbackQueue;
 use super::collect::remove_fences;
 use super::counted::CountedStore;
@@ -32,15 +32,19 @@ use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Error, ErrorKind, Location, Result, SegmentId};
 use crate::device::{
-    DeviceFacts, Directory, DurabilityMethod, File, FollowedLog, MANIFEST_PATH, ManifestStore, Names,
-    ObjectList, ObjectRequests, OpenMode, PAGES_PATH, Pin, Pins, ReadDone, ReadRequest, Register, Roles,
-    Segments, Storage, WriteQueue, check_new, path_of,
+    BucketStatistics, DeviceFacts, Directory, DurabilityMethod, File, FollowedLog, MANIFEST_PATH,
+    ManifestStore, Names, ObjectList, ObjectRequests, OpenMode, PAGES_PATH, Pin, Pins, ReadDone, ReadRequest,
+    Register, Roles, Segments, Storage, WriteQueue, check_new, path_of,
 };
-use crate::sync::Mutex;
+use crate::sync::{Mutex, thread};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How often, and after which pause, a look waits for buckets that have not answered.
+const LATE_ANSWERS: u32 = 100;
+const LATE_PAUSE: Duration = Duration::from_millis(20);
 
 /// See the module's text. Clones share it.
 #[derive(Clone, Debug)]
@@ -130,13 +134,13 @@ impl ObjectStorage {
         ObjectStorage { shared: Arc::new(shared) }
     }
 
-    /// Opens several stores of objects, each with its URL, that hold a database together. With
-    /// `all`, what is acknowledged is in all of them; otherwise in a majority. Reads and writes
-    /// nothing. `is_probed` says of all stores what a probe has found.
+    /// Opens several stores of objects, each with its URL, that hold a database together. `replace`
+    /// names a bucket of the database, and one of these stores that takes its place when it has
+    /// everything. Reads and writes nothing. `is_probed` says of all stores what a probe has found.
     #[must_use]
     pub fn several(
         stores: Vec<(String, Arc<dyn ObjectStore>)>,
-        all: bool,
+        replace: Option<&(String, String)>,
         options: Options,
         is_probed: bool,
     ) -> ObjectStorage {
@@ -145,7 +149,8 @@ impl ObjectStorage {
             let counted = CountedStore::new(store, Arc::clone(&requests), is_probed);
             (name, Arc::new(counted) as Arc<dyn ObjectStore>)
         };
-        let buckets = Buckets::new(stores.into_iter().map(count).collect(), all);
+        let set = BucketSet::new(stores.into_iter().map(count).collect(), options.all_buckets, replace);
+        let buckets = Buckets::new(set);
         let (facts, store) = (buckets.facts(), Arc::new(buckets.clone()));
         let (lock, cache, pinned, buckets) = (Mutex::default(), None, None, Some(buckets));
         let shared = Shared { store, requests, facts, options, lock, cache, pinned, buckets };
@@ -170,6 +175,25 @@ impl ObjectStorage {
     /// `NotFound` if there is no database; `Corruption` or `Unsupported` for its manifest; I/O.
     pub fn remove_fences(&self) -> Result<u64> {
         remove_fences(&*self.shared.store, self.shared.options.patience)
+    }
+
+    /// Looks at each of several buckets, and returns what is known of them. A bucket that does not
+    /// answer has a problem.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no database; I/O if too few of them answer.
+    pub fn look_at_buckets(&self) -> Result<Vec<BucketStatistics>> {
+        if self.shared.body()?.identity == 0 {
+            return Err(missing(MANIFEST_PATH));
+        }
+        // A majority has answered; the others may need a little longer.
+        for _ in 0..LATE_ANSWERS {
+            if self.buckets().iter().all(|bucket| bucket.is_counted || bucket.problem.is_some()) {
+                break;
+            }
+            thread::sleep(LATE_PAUSE);
+        }
+        Ok(self.buckets())
     }
 
     /// Returns all objects of the database. Claims and writes nothing, so a writer may work at the
@@ -466,6 +490,11 @@ impl Storage for ObjectStorage {
 
     fn requests(&self) -> Option<ObjectRequests> {
         Some(*self.shared.requests.lock())
+    }
+
+    fn buckets(&self) -> Vec<BucketStatistics> {
+        let all = self.shared.buckets.iter().flat_map(|buckets| buckets.all());
+        all.map(|bucket| bucket.statistics()).collect()
     }
 
     fn charge_to(&self, account: &Arc<Account>, memory_bytes: u64) {

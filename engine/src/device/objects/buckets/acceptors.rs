@@ -15,15 +15,19 @@
 //! 4. A body whose put has no reply is sent again after a look at the bucket: the look shows
 //!    whether a copy arrived. A body that reached a minority may be adopted by a later claim, so
 //!    after a failure this writer puts no other.
-//! 5. A bucket whose manifest is gone, or older than what the bucket confirmed, is not used any
-//!    more (O35).
+//! 5. A bucket whose manifest is gone, or older than what the bucket confirmed, does not count until
+//!    it joins under a new identity (O35). The manifest that says so is accepted by a majority
+//!    without that bucket, and only then the bucket gets a register. So a claim that reads this
+//!    register finds the others agreed.
 
 use super::super::body::{Body, MANIFEST_NAME};
 use super::super::patience::{Patience, error_of, may_end, place, read};
 use super::super::request::{Condition, Failure, FailureKind, Request, Version};
 use super::super::store::perform;
+use super::bucket::Standing;
+use super::joined::Buckets;
 use super::record::{Ballot, Member, Record, Turn};
-use super::set::{Buckets, Standing, most_frequent};
+use super::set::{Known, most_frequent};
 use crate::base::planted::{self, Bug};
 use crate::base::random::Random;
 use crate::base::{Error, ErrorKind, Result};
@@ -119,6 +123,8 @@ pub struct Acceptors {
     /// All buckets, as the newest body of a claim named them.
     members: Mutex<Vec<Member>>,
     patience: Duration,
+    /// Buckets join one after the other.
+    joining: Mutex<()>,
     /// The writer has ended.
     is_over: AtomicBool,
 }
@@ -140,8 +146,8 @@ fn lost(what: &str) -> Failure {
 impl Acceptors {
     pub fn new(buckets: Buckets, patience: Duration) -> Arc<Acceptors> {
         let slots = buckets.all().iter().map(|_| Mutex::default()).collect();
-        let (members, is_over) = (Mutex::default(), AtomicBool::new(false));
-        Arc::new(Acceptors { buckets, slots, members, patience, is_over })
+        let (members, joining, is_over) = (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Arc::new(Acceptors { buckets, slots, members, patience, joining, is_over })
     }
 
     pub fn buckets(&self) -> &Buckets {
@@ -154,10 +160,24 @@ impl Acceptors {
     }
 
     fn read(&self, bucket: usize) -> Result<(Record, Version), Failure> {
+        let (record, version) = self.read_any(bucket)?;
+        let known = self.buckets.known();
+        let members = Some(self.members_now()).filter(|members| !members.is_empty());
+        let known = Known { members: members.unwrap_or(known.members), ..known };
+        if let Err(misplaced) = self.buckets.check(bucket, &record, &known) {
+            if misplaced.may_join {
+                self.buckets.all()[bucket].exclude(&misplaced.what, true);
+            }
+            return Err(lost(&misplaced.what));
+        }
+        Ok((record, version))
+    }
+
+    /// Reads the record in a bucket, whatever database it is of.
+    fn read_any(&self, bucket: usize) -> Result<(Record, Version), Failure> {
         let store = &*self.buckets.all()[bucket].store;
         let reply = perform(store, Request::Get { name: MANIFEST_NAME.into(), range: None })?;
         let record = Record::decode(&reply.body).map_err(|error| lost(&error.to_string()))?;
-        self.buckets.check(bucket, &record).map_err(|what| lost(&what))?;
         let version = reply.version.ok_or_else(|| lost("the store names no version of the manifest"))?;
         Ok((record, version))
     }
@@ -218,7 +238,8 @@ impl Acceptors {
                     }
                 }
                 Err(failure) if failure.kind == FailureKind::Absent => {
-                    self.buckets.all()[bucket].exclude("it has no manifest: it is empty, or was emptied");
+                    let what = "it has no manifest: it is empty, or was emptied";
+                    self.buckets.all()[bucket].exclude(what, true);
                     return ended(failure, is_ambiguous);
                 }
                 Err(failure) => failure,
@@ -238,7 +259,7 @@ impl Acceptors {
             return Ok(());
         }
         let what = "its manifest is older than one that it has confirmed: it was restored";
-        self.buckets.all()[bucket].exclude(what);
+        self.buckets.all()[bucket].exclude(what, true);
         Err(Vote::No(lost(what)))
     }
 
@@ -293,7 +314,7 @@ impl Acceptors {
                     let there = read(store, MANIFEST_NAME, None, self.patience)
                         .map_err(|failure| failed(&failure))?;
                     let there = Record::decode(&there.body)?;
-                    self.buckets.check(bucket, &there).map_err(|what| failed(&lost(&what)))?;
+                    self.buckets.are_given(&there.members).map_err(|what| failed(&lost(&what)))?;
                     return Ok(there);
                 }
                 Err(failure) if may_end(failure.kind) && patience.pause() => {}
@@ -310,7 +331,7 @@ impl Acceptors {
         let count = self.slots.len();
         let round = Round::new(count);
         for bucket in 0..count {
-            if let Standing::Excluded(why) = self.buckets.all()[bucket].standing() {
+            if let Standing::Excluded { why, .. } = self.buckets.all()[bucket].standing() {
                 round.vote(bucket, Vote::No(lost(&why)));
                 continue;
             }
@@ -352,10 +373,16 @@ impl Acceptors {
                 is_ours(record) && member.is_some_and(|member| member.confirmed <= record.turn())
             };
             let is_kept = |one: &&(usize, &Record)| keeps(one) || planted::is(Bug::OldBucketCounted);
+            if let Err(what) = self.buckets.are_given(&newest.members) {
+                return Some(Err(error_of(&lost(&what), "it cannot be claimed", MANIFEST_NAME)));
+            }
             let (kept, old): (Vec<_>, Vec<_>) = all.iter().partition(is_kept);
-            for (bucket, _) in old {
-                let what = "its manifest is older than one that it has confirmed: it was restored";
-                self.buckets.all()[bucket].exclude(what);
+            for (bucket, record) in old {
+                let what = match is_ours(record) {
+                    true => "its manifest is older than one that it has confirmed: it was restored",
+                    false => "it holds another database",
+                };
+                self.buckets.all()[bucket].exclude(what, is_ours(record));
             }
             counted = kept.len();
             if counted >= quorum {
@@ -433,7 +460,7 @@ impl Acceptors {
 
     /// Has a bucket accept a proposal, after the one that is under way there.
     fn propose(self: &Arc<Self>, bucket: usize, proposal: Proposal) {
-        if let Standing::Excluded(why) = self.buckets.all()[bucket].standing() {
+        if let Standing::Excluded { why, .. } = self.buckets.all()[bucket].standing() {
             return proposal.round.vote(bucket, Vote::No(lost(&why)));
         }
         let mut slot = self.slots[bucket].lock();
@@ -454,6 +481,9 @@ impl Acceptors {
                 };
                 drop(slot);
                 let vote = this.accept_in(bucket, &proposal);
+                if !matches!(vote, Vote::Yes(_)) {
+                    this.buckets.all()[bucket].miss();
+                }
                 proposal.round.vote(bucket, vote);
             }
         };
@@ -472,7 +502,7 @@ impl Acceptors {
             let promised = record.promised;
             if record.body.identity != body.identity {
                 let what = "it holds another database";
-                self.buckets.all()[bucket].exclude(what);
+                self.buckets.all()[bucket].exclude(what, false);
                 return Err(Vote::No(lost(what)));
             }
             let is_later = promised.epoch > ballot.epoch
@@ -480,7 +510,9 @@ impl Acceptors {
             if is_later && !planted::is(Bug::PromiseNotChecked) {
                 return Err(Vote::Later(promised));
             }
-            if record.turn() == (body.epoch, body.generation) && record.body.nonce == body.nonce {
+            // It has this body, or a later one of the same writer.
+            let is_own = record.body.epoch == body.epoch && record.body.nonce == body.nonce;
+            if is_own && record.body.generation >= body.generation {
                 return Err(Vote::Yes(Box::new(record.clone())));
             }
             let own = record.own;
@@ -490,11 +522,137 @@ impl Acceptors {
         let vote = self.change(bucket, may_wait, change);
         if let Vote::Yes(record) = &vote {
             self.buckets.all()[bucket].count();
-            let mut members = self.members.lock();
-            let own = members.iter_mut().find(|member| member.id == record.own);
-            own.into_iter().for_each(|own| own.confirmed = own.confirmed.max(record.turn()));
+            self.confirm(record.own, record.turn());
         }
         vote
+    }
+
+    /// Notes the newest body that a member is known to have accepted.
+    fn confirm(&self, id: u64, turn: Turn) {
+        let mut members = self.members.lock();
+        let own = members.iter_mut().find(|member| member.id == id);
+        own.into_iter().for_each(|own| own.confirmed = own.confirmed.max(turn));
+    }
+
+    /// Has a bucket that counts accept the newest body of this writer, which a majority has
+    /// accepted. Returns whether the bucket has it.
+    pub fn refresh(self: &Arc<Self>, bucket: usize, body: Body) -> bool {
+        let ballot = Ballot { epoch: body.epoch, nonce: body.nonce };
+        let proposal = Proposal { ballot, body: Arc::new(body), round: Round::new(self.slots.len()) };
+        self.propose(bucket, proposal.clone());
+        let is_yes = |vote: &Vote| matches!(vote, Vote::Yes(_));
+        proposal.round.wait(|votes| votes[bucket].as_ref().map(is_yes))
+    }
+
+    /// Makes a bucket that has everything one of the database, under a new identity (O35). `publish`
+    /// puts a manifest, and `newest` returns the newest one.
+    ///
+    /// # Errors
+    /// As `publish`; `Io` if the bucket holds another database, or cannot be reached.
+    pub fn join(
+        &self,
+        bucket: usize,
+        publish: impl FnOnce() -> Result<()>,
+        newest: impl FnOnce() -> Body,
+    ) -> Result<()> {
+        let of_bucket = &self.buckets.all()[bucket];
+        let id = Random::from_entropy().next_u64();
+        {
+            let _one = self.joining.lock();
+            let Some(before) = self.change_member(bucket, id) else {
+                let what = format!("{} is in the place of no bucket of the database", of_bucket.name);
+                return Err(Error::new(ErrorKind::Io, what));
+            };
+            if let Err(error) = publish() {
+                if error.kind() == ErrorKind::Io {
+                    // Nothing was put.
+                    let mut members = self.members.lock();
+                    let own = members.iter_mut().find(|member| member.id == id);
+                    own.into_iter().for_each(|own| *own = before.clone());
+                }
+                return Err(error);
+            }
+        }
+        self.create_register(bucket, id, newest())?;
+        of_bucket.joined();
+        Ok(())
+    }
+
+    /// Returns why the writer must not fill a bucket: it holds something else.
+    ///
+    /// # Errors
+    /// The bucket cannot be read.
+    pub fn refuses(&self, bucket: usize) -> Result<Option<String>, Failure> {
+        let store = &*self.buckets.all()[bucket].store;
+        let reply = match perform(store, Request::Get { name: MANIFEST_NAME.into(), range: None }) {
+            Ok(reply) => reply,
+            Err(failure) if failure.kind == FailureKind::Absent => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        Ok(match Record::decode(&reply.body) {
+            Ok(record) => self.is_foreign(bucket, &record),
+            Err(error) => Some(error.to_string()),
+        })
+    }
+
+    /// Returns what a register is that a bucket which joins must not replace.
+    fn is_foreign(&self, bucket: usize, there: &Record) -> Option<String> {
+        if self.buckets.known().identity.is_some_and(|own| own != there.body.identity) {
+            return Some("it holds another database".into());
+        }
+        let (members, of_bucket) = (self.members.lock(), &self.buckets.all()[bucket]);
+        let is_own = |name: &String| *name == of_bucket.name || Some(name) == of_bucket.replaces.as_ref();
+        let same = members.iter().find(|member| member.id == there.own && !is_own(&member.name))?;
+        Some(format!("it is the bucket {}, or a copy of it", same.name))
+    }
+
+    /// Gives a bucket a new identity, in the place of a member. Returns that member.
+    fn change_member(&self, bucket: usize, id: u64) -> Option<Member> {
+        let of_bucket = &self.buckets.all()[bucket];
+        let mut members = self.members.lock();
+        let at = members.iter().position(|member| member.name == of_bucket.name);
+        let replaces = of_bucket.replaces.as_ref();
+        let at = at.or_else(|| members.iter().position(|member| Some(&member.name) == replaces))?;
+        let new = Member { id, name: of_bucket.name.clone(), confirmed: Turn::default() };
+        Some(std::mem::replace(&mut members[at], new))
+    }
+
+    /// Puts the register of a bucket that joins, in the place of what is left of an earlier one.
+    fn create_register(&self, bucket: usize, id: u64, body: Body) -> Result<()> {
+        let store = &*self.buckets.all()[bucket].store;
+        let promised = Ballot { epoch: body.epoch, nonce: body.nonce };
+        let record = Record { promised, own: id, members: self.members_now(), body };
+        let mut patience = Patience::new(self.patience);
+        loop {
+            let put = match self.read_any(bucket) {
+                Ok((there, _)) if there.own == id => Ok(None),
+                Ok((there, version)) => match self.is_foreign(bucket, &there) {
+                    Some(what) => Err(lost(&what)),
+                    None => Ok(Some(Condition::Unchanged(version))),
+                },
+                Err(failure) if failure.kind == FailureKind::Absent => Ok(Some(Condition::Absent)),
+                Err(failure) => Err(failure),
+            };
+            let put = put.and_then(|condition| match condition {
+                None => Ok(()),
+                Some(condition) => {
+                    let (name, body) = (MANIFEST_NAME.into(), record.encode());
+                    perform(store, Request::Put { name, body, condition }).map(|_| ())
+                }
+            });
+            let failure = match put {
+                Ok(()) => break,
+                Err(failure) => failure,
+            };
+            let may_end = may_end(failure.kind) || failure.kind == FailureKind::Refused;
+            if !may_end || self.is_over.load(Ordering::Relaxed) || !patience.pause() {
+                return Err(error_of(&failure, "the register of a bucket cannot be put", MANIFEST_NAME));
+            }
+        }
+        self.confirm(id, record.turn());
+        let mut slot = self.slots[bucket].lock();
+        (slot.newest, slot.confirmed) = (None, record.turn());
+        Ok(())
     }
 
     fn members_now(&self) -> Vec<Member> {

@@ -13,9 +13,15 @@
 //! `docs/internals/objects.md`.
 
 mod record;
+mod bucket;
 mod set;
+mod delays;
+mod reads;
+mod joined;
 mod acceptors;
 
 pub(super) use acceptors::{Acceptors, Claimed};
+pub(super) use bucket::{Bucket, CountedBucket, Standing};
+pub(super) use joined::Buckets;
 pub(super) use record::Ballot;
-pub(super) use set::{Bucket, Buckets, CountedBucket};
+pub(super) use set::BucketSet;

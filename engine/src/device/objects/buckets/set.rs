@@ -1,159 +1,28 @@
-//! Several buckets as one store: immutable objects in a majority, reads from whichever has them.
+//! The buckets of a database: what is asked of all of them, and what a majority answers.
 //!
 //! 1. A put goes to all buckets that count, and succeeds when enough of them confirmed it (O30).
 //!    Names are used once (O1), so each copy of a name has the same bytes, except fences, which are
 //!    no copies: see 3.
-//! 2. A read asks one bucket after the other, the fastest first. An object is absent if so many
-//!    buckets do not have it that it never was in a majority.
+//! 2. A read asks one bucket after the other: see `reads`.
 //! 3. A list is the union of a majority. Where one bucket has a block and another a fence of the
-//!    same name, the block is shown and read.
+//!    same name, the list has the block.
 //! 4. A read of `manifest` reads a majority and returns the newest body, with the last claim that
 //!    any of them has promised. A bucket that is older than what it once confirmed is not counted.
 //! 5. What waits for a slow bucket is bounded. Beyond that, an object is not sent there.
 
 use super::super::body::{Body, MANIFEST_NAME};
 use super::super::frame::is_fence;
-use super::super::request::{Condition, Failure, FailureKind, Listed, Reply, Request, Version};
-use super::super::store::{Done, ObjectStore, Outcome, StoreFacts};
-use super::record::Record;
-use crate::base::clock::Clock;
+use super::super::request::{Failure, FailureKind, Listed, Reply, Request, Version};
+use super::super::store::{Done, ObjectStore, Outcome};
+use super::bucket::Bucket;
+use super::record::{Member, Record};
 use crate::base::planted::{self, Bug};
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Most bytes that wait for a bucket. What comes then is not sent there if enough others take it.
-pub(in super::super) const WAITING_BYTES_MAX: u64 = 32 << 20;
-
-/// A bucket that failed is asked as late as one with this latency in microseconds.
-const FAILED_MICROS: u64 = 10_000_000;
-
-/// Whether a bucket counts.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
-    /// Its manifest was not read yet.
-    Unknown,
-    /// It has kept what it confirmed, as far as its manifest shows.
-    Counted,
-    /// It is not used until it is repaired.
-    Excluded(String),
-}
-
-/// One of several buckets.
-#[derive(Debug)]
-pub struct Bucket {
-    /// Its URL without secrets.
-    pub name: String,
-    /// Requests to it.
-    pub store: Arc<dyn ObjectStore>,
-    standing: Mutex<Standing>,
-    /// Bytes of objects and blocks whose outcome is not known yet.
-    waiting: AtomicU64,
-    /// How long its reads take, in microseconds: a moving average.
-    micros: AtomicU64,
-    clock: Clock,
-}
-
-impl Bucket {
-    fn new(name: String, store: Arc<dyn ObjectStore>) -> Arc<Bucket> {
-        let (standing, waiting, micros) =
-            (Mutex::new(Standing::Unknown), AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Bucket { name, store, standing, waiting, micros, clock: Clock::real() })
-    }
-
-    /// Returns whether it counts.
-    pub fn standing(&self) -> Standing {
-        self.standing.lock().clone()
-    }
-
-    /// Returns whether it counts.
-    pub fn is_counted(&self) -> bool {
-        *self.standing.lock() == Standing::Counted
-    }
-
-    /// Returns whether it is not used until it is repaired.
-    pub fn is_excluded(&self) -> bool {
-        matches!(*self.standing.lock(), Standing::Excluded(_))
-    }
-
-    /// Counts it, unless it is excluded.
-    pub fn count(&self) {
-        let mut standing = self.standing.lock();
-        if *standing == Standing::Unknown {
-            *standing = Standing::Counted;
-        }
-    }
-
-    /// Does not use it any more.
-    pub fn exclude(&self, why: &str) {
-        let before = std::mem::replace(&mut *self.standing.lock(), Standing::Excluded(why.into()));
-        if !matches!(before, Standing::Excluded(_)) {
-            tracing::warn!(bucket = %self.name, %why, "a bucket of the database is not used any more");
-        }
-    }
-
-    /// Takes `bytes` into account that wait for this bucket, unless they are too many. `must` takes
-    /// them in any case.
-    pub fn admit(&self, bytes: u64, must: bool) -> bool {
-        let before = self.waiting.fetch_add(bytes, Ordering::Relaxed);
-        if must || before == 0 || before + bytes <= WAITING_BYTES_MAX {
-            return true;
-        }
-        self.release(bytes);
-        false
-    }
-
-    /// The outcome of `bytes` is known.
-    pub fn release(&self, bytes: u64) {
-        let before = self.waiting.fetch_sub(bytes, Ordering::Relaxed);
-        debug_assert!(before >= bytes, "what waited was admitted");
-    }
-
-    /// Sends a request, and notes how long its reply takes.
-    fn send(self: &Arc<Self>, request: Request, done: Done) {
-        let (this, begun) = (self.clone(), self.clock.now());
-        let noted: Done = Box::new(move |outcome| {
-            let took = this.clock.now().since(begun).as_micros() as u64;
-            let is_answer = outcome.as_ref().err().is_none_or(|failure| failure.kind == FailureKind::Absent);
-            let sample = if is_answer { took } else { FAILED_MICROS };
-            let before = this.micros.load(Ordering::Relaxed);
-            // An answer after failures counts at once.
-            let after = if before >= FAILED_MICROS || sample >= FAILED_MICROS {
-                sample
-            } else {
-                (7 * before + sample) / 8
-            };
-            this.micros.store(after, Ordering::Relaxed);
-            done(outcome);
-        });
-        self.store.start(request, noted);
-    }
-}
-
-/// A bucket as a store that refuses everything while the bucket does not count: it may hold another
-/// database.
-#[derive(Debug)]
-pub struct CountedBucket(pub Arc<Bucket>);
-
-impl ObjectStore for CountedBucket {
-    fn start(&self, request: Request, done: Done) {
-        match self.0.is_counted() {
-            true => self.0.store.start(request, done),
-            false => {
-                let what = format!("the bucket {} does not count", self.0.name);
-                done(Err(Failure { kind: FailureKind::Denied, what }));
-            }
-        }
-    }
-
-    fn facts(&self) -> StoreFacts {
-        self.0.store.facts()
-    }
-}
-
-type Replies = Vec<(usize, Outcome)>;
+pub(super) type Replies = Vec<(usize, Outcome)>;
 /// Looks at the replies so far, with the number of those that are missing, and returns the outcome
 /// of the whole when it is known. Also called for later replies, with `true`.
 type Judge = Box<dyn FnMut(&Replies, usize, bool) -> Option<Outcome> + Send>;
@@ -176,14 +45,33 @@ impl Asked {
 
 /// See the module's text. Clones share the buckets.
 #[derive(Clone, Debug)]
-pub struct Buckets {
+pub struct BucketSet {
     all: Arc<Vec<Arc<Bucket>>>,
-    /// Copies that make an object or a block durable.
-    durable: usize,
+    /// What is acknowledged is in all of them.
+    needs_all: bool,
+    known: Arc<Mutex<Known>>,
+}
+
+/// The database in the buckets, as the newest manifest describes it that was found.
+#[derive(Clone, Default, Debug)]
+pub struct Known {
+    /// Identity of the database; none before a look.
+    pub identity: Option<u64>,
+    /// Its buckets.
+    pub members: Vec<Member>,
+}
+
+/// Why a manifest is not that of its bucket in this database.
+#[derive(Clone, Debug)]
+pub struct Misplaced {
+    /// For people.
+    pub what: String,
+    /// It was a bucket of this database, so the writer may fill it again.
+    pub may_join: bool,
 }
 
 /// Returns the failure that says most about a request to several buckets, or one with `what`.
-fn failure_of(replies: &Replies, what: &str) -> Failure {
+pub(super) fn failure_of(replies: &Replies, what: &str) -> Failure {
     let rank = |kind: FailureKind| match kind {
         FailureKind::Throttled | FailureKind::Unknown => 0,
         FailureKind::Again => 1,
@@ -201,14 +89,35 @@ fn successes(replies: &Replies) -> usize {
     replies.iter().filter(|(_, outcome)| outcome.is_ok()).count()
 }
 
-impl Buckets {
+/// Returns how many buckets have confirmed a put. One that was excluded since does not count, so
+/// that the repair of that bucket finds everything it is to have in the others.
+fn confirmations(all: &[Arc<Bucket>], replies: &Replies) -> usize {
+    replies.iter().filter(|(target, outcome)| outcome.is_ok() && all[*target].is_counted()).count()
+}
+
+impl BucketSet {
     /// Joins stores, each with its URL. `all` says whether each copy must be confirmed, or a
-    /// majority.
+    /// majority. `replace` names a bucket of the database, and the one of the list that takes its
+    /// place.
     #[must_use]
-    pub fn new(stores: Vec<(String, Arc<dyn ObjectStore>)>, all: bool) -> Buckets {
-        let buckets: Vec<_> = stores.into_iter().map(|(name, store)| Bucket::new(name, store)).collect();
-        let durable = if all { buckets.len() } else { buckets.len() / 2 + 1 };
-        Buckets { all: Arc::new(buckets), durable }
+    pub fn new(
+        stores: Vec<(String, Arc<dyn ObjectStore>)>,
+        all: bool,
+        replace: Option<&(String, String)>,
+    ) -> BucketSet {
+        let replaced = |name: &str| replace.filter(|(_, new)| new == name).map(|(old, _)| old.clone());
+        let bucket = |(name, store): (String, _)| {
+            let replaces = replaced(&name);
+            Bucket::new(name, store, replaces)
+        };
+        let buckets: Vec<_> = stores.into_iter().map(bucket).collect();
+        BucketSet { all: Arc::new(buckets), needs_all: all, known: Arc::default() }
+    }
+
+    /// Returns what the last look has found.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        self.known.lock().clone()
     }
 
     /// Returns the buckets.
@@ -226,10 +135,12 @@ impl Buckets {
     /// Returns how many copies make an object durable.
     #[must_use]
     pub fn durable(&self) -> usize {
-        match planted::is(Bug::OneBucketAcknowledges) {
-            true => 1,
-            false => self.durable,
+        if planted::is(Bug::OneBucketAcknowledges) {
+            return 1;
         }
+        // One that takes the place of another is none of them until it has everything.
+        let joining = self.all.iter().filter(|bucket| bucket.replaces.is_some() && !bucket.is_counted());
+        if self.needs_all { self.all.len() - joining.count() } else { self.quorum() }
     }
 
     fn ask(&self, targets: &[usize], request: &Request, judge: Judge, done: Done) {
@@ -258,7 +169,7 @@ impl Buckets {
         (0..self.all.len()).filter(|target| which(&self.all[*target])).collect()
     }
 
-    fn put(&self, request: &Request, bytes: u64, done: Done) {
+    pub(super) fn put(&self, request: &Request, bytes: u64, done: Done) {
         let counted = self.targets(Bucket::is_counted);
         let (needed, mut left) = (self.durable(), counted.len());
         let mut targets = Vec::new();
@@ -268,73 +179,31 @@ impl Buckets {
                 false => left -= 1,
             }
         }
+        let missed = (0..self.all.len()).filter(|target| !targets.contains(target));
+        missed.for_each(|target| self.all[target].miss());
         let (all, mut released) = (self.all.clone(), 0);
         let judge: Judge = Box::new(move |replies, left, is_over| {
-            replies[released..].iter().for_each(|(target, _)| all[*target].release(bytes));
+            for (target, outcome) in &replies[released..] {
+                all[*target].release(bytes);
+                if outcome.is_err() {
+                    all[*target].miss();
+                }
+            }
             released = replies.len();
             if is_over {
                 return None;
             }
-            if let (true, Some(reply)) = (successes(replies) >= needed, first_of(replies)) {
+            let confirmed = confirmations(&all, replies);
+            if let (true, Some(reply)) = (confirmed >= needed, first_of(replies)) {
                 return Some(Ok(reply));
             }
-            let is_hopeless = successes(replies) + left < needed;
+            let is_hopeless = confirmed + left < needed;
             is_hopeless.then(|| Err(failure_of(replies, "too few buckets have taken an object")))
         });
         self.ask(&targets, request, judge, done);
     }
 
-    /// Asks one bucket after the other, until one has the object.
-    fn read(self, mut order: Vec<usize>, request: Request, mut replies: Replies, done: Done) {
-        let Some(target) = order.pop() else {
-            let is_absent = |(target, outcome): &&(usize, Outcome)| {
-                let failure = outcome.as_ref().err();
-                failure.is_some_and(|failure| failure.kind == FailureKind::Absent)
-                    && !self.all[*target].is_excluded()
-            };
-            let absent = replies.iter().filter(is_absent).count();
-            let never = self.all.len() - self.quorum() + 1;
-            let what = format!("`{}` is in none of the buckets that answer", request.name());
-            let failure = match absent >= never {
-                true => Failure { kind: FailureKind::Absent, what },
-                false => {
-                    let mut failure = failure_of(&replies, &what);
-                    if failure.kind == FailureKind::Absent {
-                        failure.kind = FailureKind::Unknown;
-                    }
-                    failure
-                }
-            };
-            return done(Err(failure));
-        };
-        let (bucket, again) = (self.all[target].clone(), request.clone());
-        let replied = move |outcome: Outcome| match outcome {
-            Ok(reply) if !(again.name().starts_with("log/") && is_fence(reply.len)) => done(Ok(reply)),
-            Ok(_) => {
-                let failure = Failure { kind: FailureKind::Absent, what: "a fence is in its place".into() };
-                replies.push((target, Err(failure)));
-                self.read(order, again, replies, done);
-            }
-            Err(failure) => {
-                replies.push((target, Err(failure)));
-                self.read(order, again, replies, done);
-            }
-        };
-        bucket.send(request, Box::new(replied));
-    }
-
-    /// Returns all buckets, the best one last.
-    fn order(&self) -> Vec<usize> {
-        let mut order = self.targets(|_| true);
-        let rank = |target: &usize| {
-            let bucket = &self.all[*target];
-            (bucket.is_counted(), std::cmp::Reverse(bucket.micros.load(Ordering::Relaxed)))
-        };
-        order.sort_by_key(rank);
-        order
-    }
-
-    fn list(&self, request: &Request, done: Done) {
+    pub(super) fn list(&self, request: &Request, done: Done) {
         let counted = self.targets(Bucket::is_counted);
         // Before a manifest was read, what lies in any of them counts.
         let (targets, needed) = match counted.len() >= self.quorum() {
@@ -354,7 +223,7 @@ impl Buckets {
         self.ask(&targets, request, judge, done);
     }
 
-    fn delete(&self, request: &Request, done: Done) {
+    pub(super) fn delete(&self, request: &Request, done: Done) {
         let needed = self.quorum();
         let judge: Judge = Box::new(move |replies, left, _| {
             (left == 0).then(|| match successes(replies) >= needed {
@@ -365,13 +234,14 @@ impl Buckets {
         self.ask(&self.targets(Bucket::is_counted), request, judge, done);
     }
 
-    fn look(&self, range: Option<Range<u64>>, done: Done) {
+    pub(super) fn look(&self, range: Option<Range<u64>>, done: Done) {
         let this = self.clone();
         let judge: Judge = Box::new(move |replies, left, is_over| {
             let found = this.found(replies);
             // Fewer may be those of another database.
             if found.good.len() >= this.quorum() {
                 found.good.iter().for_each(|(target, _)| this.all[*target].count());
+                this.learn(&found.known);
             }
             if is_over {
                 return None;
@@ -393,51 +263,125 @@ impl Buckets {
             let reply = match outcome {
                 Ok(reply) => reply,
                 Err(failure) if failure.kind == FailureKind::Absent => {
+                    self.all[*target].note(Some("it has no manifest".into()));
                     found.absent.push(self.all[*target].name.clone());
                     if self.all[*target].is_counted() {
-                        self.all[*target].exclude("its manifest is gone: it was emptied");
+                        self.all[*target].exclude("its manifest is gone: it was emptied", true);
                     }
                     continue;
                 }
-                Err(_) => {
+                Err(failure) => {
+                    self.all[*target].note(Some(failure.what.clone()));
                     found.failed += 1;
                     continue;
                 }
             };
-            let record = Record::decode(&reply.body).map_err(|error| error.to_string());
-            match record.and_then(|record| self.check(*target, &record).map(|()| record)) {
+            match Record::decode(&reply.body) {
                 Ok(record) => found.good.push((*target, record)),
-                Err(what) => found.wrong.push(format!("{}: {what}", self.all[*target].name)),
+                Err(error) => found.refuse(&self.all[*target], &error.to_string()),
             }
         }
-        found.drop_old();
+        self.sift(&mut found);
         found
     }
 
-    /// Checks that a record is that of this bucket, in a database of exactly these buckets. Returns
-    /// what is wrong.
-    pub fn check(&self, target: usize, record: &Record) -> Result<(), String> {
-        let own = &self.all[target].name;
-        let (mut given, mut named): (Vec<&str>, Vec<&str>) = (
-            self.all.iter().map(|bucket| &bucket.name[..]).collect(),
-            record.members.iter().map(|member| &member.name[..]).collect(),
-        );
+    /// Leaves the manifests that are those of their buckets in one database of exactly these
+    /// buckets, and have kept what they confirmed.
+    fn sift(&self, found: &mut Found) {
+        let Some(identity) = most_frequent(found.good.iter().map(|(_, record)| record.body.identity)) else {
+            return;
+        };
+        let (ours, others): (Vec<_>, Vec<_>) =
+            found.good.drain(..).partition(|(_, record)| record.body.identity == identity);
+        for (target, _) in others {
+            self.all[target].note(Some("it holds another database".into()));
+            found.old += 1;
+        }
+        let newest = ours.iter().map(|(_, record)| record).max_by_key(|record| record.turn());
+        let members = newest.map(|newest| newest.members.clone()).unwrap_or_default();
+        found.known = Known { identity: Some(identity), members };
+        if let Err(what) = self.are_given(&found.known.members) {
+            found.wrong.push(what);
+            return;
+        }
+        for (target, record) in ours {
+            match self.check(target, &record, &found.known) {
+                Ok(member) if member.confirmed <= record.turn() || planted::is(Bug::OldBucketCounted) => {
+                    found.good.push((target, record));
+                }
+                Ok(_) => {
+                    let what = "its manifest is older than one that it has confirmed: it was restored";
+                    self.all[target].note(Some(what.into()));
+                    found.old += 1;
+                }
+                Err(Misplaced { what, may_join: true }) => {
+                    self.all[target].note(Some(what));
+                    found.old += 1;
+                }
+                Err(Misplaced { what, .. }) => found.refuse(&self.all[target], &what),
+            }
+        }
+    }
+
+    /// Notes what a look has found. A bucket that is to take the place of another waits for that.
+    fn learn(&self, known: &Known) {
+        *self.known.lock() = known.clone();
+        for bucket in self.all.iter() {
+            let is_member = known.members.iter().any(|member| member.name == bucket.name);
+            if let (Some(old), false) = (&bucket.replaces, is_member) {
+                bucket.exclude(&format!("it takes the place of {old} when it has everything"), true);
+            }
+        }
+    }
+
+    /// Checks that a database has exactly the buckets that were given, or the one in the place of
+    /// that which is to be replaced. Returns what is wrong.
+    pub fn are_given(&self, members: &[Member]) -> Result<(), String> {
+        let is_member = |name: &str| members.iter().any(|member| member.name == name);
+        let expected = |bucket: &'_ Arc<Bucket>| match &bucket.replaces {
+            Some(old) if !is_member(&bucket.name) => old.clone(),
+            _ => bucket.name.clone(),
+        };
+        let mut given: Vec<String> = self.all.iter().map(expected).collect();
+        let mut named: Vec<String> = members.iter().map(|member| member.name.clone()).collect();
         given.sort_unstable();
         named.sort_unstable();
-        if given != named {
-            let missing: Vec<_> = named.iter().filter(|name| !given.contains(name)).copied().collect();
-            let foreign: Vec<_> = given.iter().filter(|name| !named.contains(name)).copied().collect();
-            let list = |names: Vec<&str>| if names.is_empty() { "none".into() } else { names.join(", ") };
-            return Err(format!(
-                "the database has other buckets than were given: missing {}, not of the database {}",
-                list(missing),
-                list(foreign)
-            ));
+        if given == named {
+            return Ok(());
         }
-        match record.members.iter().find(|member| member.id == record.own) {
-            Some(member) if member.name == *own => Ok(()),
-            Some(member) => Err(format!("it is a copy of the bucket {}", member.name)),
-            None => Err("it was a bucket of the database, and was replaced".into()),
+        let missing: Vec<String> = named.iter().filter(|name| !given.contains(name)).cloned().collect();
+        let foreign: Vec<String> = given.iter().filter(|name| !named.contains(name)).cloned().collect();
+        let list = |names: Vec<String>| if names.is_empty() { "none".into() } else { names.join(", ") };
+        Err(format!(
+            "the database has other buckets than were given: missing {}, not of the database {}",
+            list(missing),
+            list(foreign)
+        ))
+    }
+
+    /// Returns the member that a record says its bucket is.
+    ///
+    /// # Errors
+    /// The record is that of another database or bucket.
+    pub fn check<'a>(
+        &self,
+        target: usize,
+        record: &Record,
+        known: &'a Known,
+    ) -> Result<&'a Member, Misplaced> {
+        if known.identity.is_some_and(|identity| identity != record.body.identity) {
+            return Err(Misplaced { what: "it holds another database".into(), may_join: false });
+        }
+        match known.members.iter().find(|member| member.id == record.own) {
+            Some(member) if member.name == self.all[target].name => Ok(member),
+            Some(member) => Err(Misplaced {
+                what: format!("it is a copy of the bucket {}", member.name),
+                may_join: false,
+            }),
+            None => {
+                let what = "it was a bucket of the database, and was replaced".into();
+                Err(Misplaced { what, may_join: true })
+            }
         }
     }
 }
@@ -476,23 +420,14 @@ struct Found {
     failed: usize,
     /// Records that are older than what their buckets once confirmed, or were read before that.
     old: usize,
+    /// What the newest record says.
+    known: Known,
 }
 
 impl Found {
-    fn drop_old(&mut self) {
-        let Some(identity) = most_frequent(self.good.iter().map(|(_, record)| record.body.identity)) else {
-            return;
-        };
-        let before = self.good.len();
-        self.good.retain(|(_, record)| record.body.identity == identity);
-        let newest = self.good.iter().map(|(_, record)| record).max_by_key(|record| record.turn());
-        let members = newest.map(|newest| newest.members.clone()).unwrap_or_default();
-        self.good.retain(|(_, record)| {
-            let member = members.iter().find(|member| member.id == record.own);
-            let keeps = member.is_some_and(|member| member.confirmed <= record.turn());
-            keeps || planted::is(Bug::OldBucketCounted)
-        });
-        self.old += before - self.good.len();
+    fn refuse(&mut self, bucket: &Bucket, what: &str) {
+        bucket.note(Some(what.into()));
+        self.wrong.push(format!("{}: {what}", bucket.name));
     }
 
     /// Returns the newest body, as a manifest with the last claim that any bucket has promised.
@@ -547,38 +482,5 @@ impl Found {
             self.absent.join(", ")
         );
         Failure { kind: FailureKind::Denied, what }
-    }
-}
-
-impl ObjectStore for Buckets {
-    fn start(&self, request: Request, done: Done) {
-        match &request {
-            Request::Get { name, range } if name == MANIFEST_NAME => self.look(range.clone(), done),
-            Request::Get { .. } | Request::Head { .. } => {
-                self.clone().read(self.order(), request, Vec::new(), done);
-            }
-            Request::Put { name, body, condition: Condition::Always } if name != MANIFEST_NAME => {
-                let bytes = body.len() as u64;
-                self.put(&request, bytes, done);
-            }
-            Request::List { .. } => self.list(&request, done),
-            Request::Delete { .. } => self.delete(&request, done),
-            Request::Put { .. } | Request::Create { .. } | Request::Append { .. } => {
-                let what = "several buckets take no conditional puts together".into();
-                done(Err(Failure { kind: FailureKind::Denied, what }));
-            }
-        }
-    }
-
-    /// A block is an object of its own.
-    fn facts(&self) -> StoreFacts {
-        let names: Vec<&str> = self.all.iter().map(|bucket| &bucket.name[..]).collect();
-        StoreFacts {
-            name: names.join(","),
-            endpoint: String::new(),
-            appends: false,
-            parts_max: 0,
-            appends_check_version: false,
-        }
     }
 }
