@@ -27,7 +27,7 @@ mod bench;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    DatabaseArgs, SourceArgs, backup, dump, follow, inspect, load, objects, pins, probe, rows_at, stat,
+    DatabaseArgs, SourceArgs, backup, buckets, dump, follow, inspect, load, objects, pins, probe, rows_at, stat,
     tables, verify,
 };
 use quench_bench::peers::NoPeers;
@@ -113,6 +113,8 @@ enum Command {
     Salvage(backup::SalvageArgs),
     /// List the readers of checkpoints in a store of objects, or remove what dead ones left
     Pins(pins::PinsArgs),
+    /// Show the buckets of a database in several, repair them, or replace one
+    Buckets(buckets::BucketsArgs),
     /// Follow the log of a database in a store of objects, and print how far a standby is behind
     Follow(follow::FollowArgs),
     /// List what lies in a store of objects, and why each object is there
@@ -169,6 +171,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
         Command::Restore(args) => backup::restore(&args, json),
         Command::Salvage(args) => backup::salvage(&args, json),
         Command::Pins(args) => pins::run(&args, json),
+        Command::Buckets(args) => buckets::run(&args, json),
         Command::Follow(args) => follow::run(&args, json),
         Command::Objects(args) => objects::run(&args, json),
         Command::Probe(args) => probe::run(&args, json),

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod buckets;
 mod copies;
 mod devices;
 mod emulator;

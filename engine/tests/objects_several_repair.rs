@@ -181,6 +181,35 @@ fn a_bucket_that_joins_has_what_it_confirmed_before() {
     }
 }
 
+/// O23: the fences of a writer lie in a majority of the buckets, which are emptied one by one.
+#[test]
+fn a_writer_that_was_ended_reports_nothing_after_repairs() {
+    let (zones, mut written) = (repaired_zones(3, 58), Written::default());
+    let first = zones.connect();
+    let db = first.open().expect("opens");
+    written.add_all(&db, "a", 5, "first");
+    let second = zones.connect();
+    let theirs = second.open().expect("takes over");
+    written.add_all(&theirs, "b", 5, "second");
+    for zone in 0..3 {
+        zones.restore(zone, &Vec::new());
+        theirs.checkpoint().expect("a majority is there");
+        wait_until_whole(&theirs, &format!("{zone} was emptied"));
+    }
+    let table = db.table("t").expect("is there");
+    let error = written.add(&db, &table, "zombie").expect_err("it was taken over");
+    assert!(error.to_string().contains("another process has opened the database"), "{error}");
+    written.unknown.remove("zombie");
+    second.kill();
+    first.kill();
+    drop((table, db, theirs));
+    for missing in 0..3 {
+        let zones = zones.fork(missing as u64);
+        let (_, db) = open_without(&zones, missing, "at the end");
+        written.check(&db, &format!("without {missing}"));
+    }
+}
+
 /// Connects to some of the buckets, of which one may take the place of another.
 fn connect_to(zones: &Zones, list: &[usize], replace: Option<(usize, usize)>) -> Arc<ObjectStorage> {
     let name = |zone: usize| format!("sim://zone{zone}");

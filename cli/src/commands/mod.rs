@@ -14,6 +14,7 @@ pub mod stat;
 pub mod objects;
 pub mod pins;
 pub mod follow;
+pub mod buckets;
 pub mod probe;
 pub mod rows_at;
 

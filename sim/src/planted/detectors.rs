@@ -138,6 +138,8 @@ detectors! {
     NothingPutAgain: tests("engine", "objects_several_rules::what_a_takeover_served_from_one_bucket_survives_it");
     AcceptedIgnored: tests("engine", "objects_several_rules::what_a_takeover_discarded_does_not_come_back");
     OldBucketCounted: tests("engine", "objects_several_rules::an_old_bucket_beside_a_missing_one_is_refused");
+    JoinedEmpty: tests("engine", "objects_several_repair::an_emptied_bucket_is_filled_and_counts_again");
+    FencesForgotten: tests("engine", "objects_several_repair::a_writer_that_was_ended_reports_nothing_after_repairs");
     PinIgnored: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
     PinNotChecked: tests("engine", "objects_readers::a_checkpoint_beside_each_request_of_an_opening_reader");
 
