@@ -128,6 +128,41 @@ fn torture_with_kills_of_both_sides_loses_nothing() {
     }
 }
 
+/// Three servers with a bucket each; a killed one comes back as it was, the last one empty.
+#[test]
+fn torture_over_three_servers_with_kills_of_each_loses_nothing() {
+    let dir = directory();
+    let zones = ["zone-a", "zone-b", "zone-c"];
+    let start = |zone: &str, listen: &str| {
+        let kept = dir.path().join(zone);
+        let place = if zone == "zone-c" { vec!["--memory"] } else { vec!["--directory", text(&kept)] };
+        let common = ["--bucket", zone, "--faults", FAULTS, "--listen", listen];
+        Server::start(&[&place[..], &common].concat())
+    };
+    let mut servers: Vec<Server> = zones.iter().map(|zone| start(zone, "127.0.0.1:0")).collect();
+    let url = zones.map(|zone| format!("s3://{zone}/db")).join(",");
+    let mut torture = servers[0].quench(&["torture", &url, "--seconds", "12", "--json"]);
+    for (zone, server) in zones.iter().zip(&servers) {
+        let variable = format!("QUENCH_S3_ENDPOINT_{}", zone.to_uppercase().replace('-', "_"));
+        torture.env(variable, format!("http://{}", server.address()));
+    }
+    let torture = torture.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    wait_for_races(&dir.path().join("zone-a"), "s3://zone-a/db");
+    // Each has time to be repaired before the next one is killed.
+    for zone in [0, 1, 2, 0, 1] {
+        std::thread::sleep(Duration::from_millis(2_000));
+        let address = servers[zone].address();
+        let server = servers.remove(zone);
+        drop(server);
+        servers.insert(zone, start(zones[zone], &address));
+    }
+    let output = torture.wait_with_output().expect("ends");
+    expect_code(&output, 0);
+    let report = json(&output);
+    assert!(number(&report, "kills") > 0.0 && number(&report, "acknowledged") > 0.0, "{report}");
+    assert_eq!((&report["lost"], &report["violations"]), (&Value::from(0), &Value::from(0)), "{report}");
+}
+
 #[test]
 fn rivals_that_take_over_lose_nothing() {
     for (bucket, preset) in some(&[(DIRECTORY_BUCKET, "auto"), ("quench", "pipelined")], 1) {

@@ -161,7 +161,7 @@ bugs! {
     AcceptedIgnored "accepted-ignored" "objects" "A takeover takes all that it finds of a writer that ended long ago." "O34";
     OldBucketCounted "old-bucket-counted" "objects" "A bucket that was restored from an old copy is counted." "O35";
     JoinedEmpty "joined-empty" "objects" "A bucket that was emptied joins before it has everything." "O35";
-    FencesForgotten "fences-forgotten" "objects" "A bucket that joins does not get the fences of ended writers." "O23";
+    FencesForgotten "fences-forgotten" "objects" "A bucket that joins does not get the fences of ended writers." "O37";
     PinIgnored "pin-ignored" "device" "A writer deletes extents that the pin of a reader keeps." "O27";
     PinNotChecked "pin-not-checked" "device" "A reader does not read the manifest again after it has put its pin." "O27";
 

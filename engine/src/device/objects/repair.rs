@@ -230,7 +230,7 @@ impl Repair {
         Ok(())
     }
 
-    /// Ends earlier writers in a bucket that were ended in others (O23). Their next blocks there
+    /// Ends earlier writers in a bucket that were ended in others (O37). Their next blocks there
     /// would have one of these numbers, whatever the bucket had before.
     fn fence(&self, bucket: &Bucket, owner: &dyn Repaired) -> Result<()> {
         let Body { identity, epoch, nonce, fenced, .. } = owner.body();

@@ -6,6 +6,7 @@ use super::failure::AMAZON;
 use super::operations::Operations;
 use super::options::S3Options;
 use crate::base::{Error, Result};
+use aws_config::profile::ProfileFileCredentialsProvider;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::ProvideCredentials;
@@ -38,9 +39,12 @@ pub(super) async fn connect(url: &ObjectUrl, options: &S3Options) -> Result<Oper
     if url.scheme != Scheme::S3 {
         return Err(Error::invalid(format!("{url} does not name a bucket of S3: write s3://bucket/prefix")));
     }
-    let named = options.endpoint.clone().or_else(endpoint_of_environment);
+    let named = options.endpoint.clone().or_else(|| of_bucket("QUENCH_S3_ENDPOINT", &url.bucket));
+    let profile = of_bucket("QUENCH_S3_PROFILE", &url.bucket);
+    // A profile has an endpoint of its own.
+    let named = if profile.is_some() { named } else { named.or_else(endpoint_of_environment) };
     let named = named.map(|text| Endpoint::parse(&text)).transpose()?;
-    let config = load(options, named.as_ref()).await;
+    let config = load(options, named.as_ref(), profile).await;
     let endpoint = match (named, config.endpoint_url()) {
         (Some(endpoint), _) => Some(endpoint),
         (None, Some(text)) => Some(Endpoint::parse(text)?),
@@ -66,13 +70,17 @@ pub(super) async fn connect(url: &ObjectUrl, options: &S3Options) -> Result<Oper
     Ok(Operations { client, place, prefix })
 }
 
-async fn load(options: &S3Options, endpoint: Option<&Endpoint>) -> SdkConfig {
+async fn load(options: &S3Options, endpoint: Option<&Endpoint>, profile: Option<String>) -> SdkConfig {
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
         .retry_config(RetryConfig::disabled())
         .http_client(encrypted_client());
+    if let Some(profile) = &profile {
+        let credentials = ProfileFileCredentialsProvider::builder().profile_name(profile).build();
+        loader = loader.profile_name(profile).credentials_provider(credentials);
+    }
     if let Some(region) = &options.region {
         loader = loader.region(Region::new(region.clone()));
-    } else if endpoint.is_some() && !names_a_region() {
+    } else if endpoint.is_some() && profile.is_none() && !names_a_region() {
         // Otherwise the SDK asks the machine's metadata service, which may be absent.
         loader = loader.region(Region::from_static(REGION_OF_NO_REGION));
     }
@@ -102,6 +110,15 @@ async fn check_credentials(config: &SdkConfig) -> Result<()> {
             "{what}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give the machine a role"
         ))
     })
+}
+
+/// Returns a variable of the environment for one bucket, whose name ends it in upper case, with `_`
+/// for other characters than letters and digits. So the buckets of a database may lie on several
+/// servers.
+fn of_bucket(variable: &str, bucket: &str) -> Option<String> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let name = format!("{variable}_{}", bucket.chars().map(plain).collect::<String>());
+    std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
 /// Returns whether the environment or a profile may name a region.
