@@ -15,6 +15,8 @@ pub struct ObjectsConfig {
     pub base: Config,
     pub store: StoreOptions,
     pub options: Options,
+    /// Buckets: one, or three.
+    pub zones: usize,
     /// Odds of each kind of fault, out of 1000 requests.
     pub odds: Vec<(FaultKind, u64)>,
 }
@@ -25,6 +27,8 @@ const OBJECTS: u64 = 0x0b1e_c750;
 impl ObjectsConfig {
     pub fn of(seed: u64, points: u64) -> ObjectsConfig {
         let mut random = Random::from_seed(seed ^ OBJECTS);
+        // Draws of its own: the others are those of one bucket.
+        let mut random_of_zones = Random::from_seed(seed ^ OBJECTS ^ 1);
         let mut base = Config::of(seed, points);
         let mut drawn = 0;
         base.settings = fitting(|| {
@@ -47,12 +51,14 @@ impl ObjectsConfig {
             lanes: 1 + random.below(3) as usize,
             watch: Duration::from_millis(1 + random.below(30)),
             extent_bytes: one_of(&mut random, &[32 << 10, 64 << 10, 128 << 10]),
+            repair_pause: Duration::from_micros(1 << random_of_zones.below(16)),
             ..Options::default()
         };
         let most = one_of(&mut random, &[0, 10, 60]);
         let kinds = FaultKind::ALL.into_iter().filter(|kind| *kind != FaultKind::Denied);
         let odds = kinds.map(|kind| (kind, random.below(most + 1))).collect();
-        ObjectsConfig { base, store, options, odds }
+        let zones = if seed >= super::SEVERAL_SEED { super::zones::ZONES } else { 1 };
+        ObjectsConfig { base, store, options, zones, odds }
     }
 
     /// The settings of a later run.

@@ -7,6 +7,7 @@
 //!
 //! Threads do not panic here: a panic inside the device may leave a write without an outcome.
 
+mod zones;
 mod config;
 mod run;
 
@@ -19,14 +20,17 @@ use crate::trace::Trace;
 use config::ObjectsConfig;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::SimulatedStore;
-pub use run::{FAULTS, TAKEOVERS};
+pub use run::{FAULTS, TAKEOVERS, TROUBLES};
 use run::{Takeover, execute};
 use std::ops::Range;
 
 /// Seeds from this one on run on a store of objects.
 pub const FIRST_SEED: u64 = 1_000_000_000;
-/// For this many seeds on a disk one runs on a store of objects.
+/// Seeds from this one on run in three buckets.
+pub const SEVERAL_SEED: u64 = 2_000_000_000;
+/// For this many seeds on a disk one runs on a store of objects, or in several buckets.
 const SEEDS_ON_A_DISK: u64 = 8;
+const SEEDS_IN_ONE: u64 = 32;
 /// The figure of crashes.
 pub const CRASHES: &str = "crashes of all machines of a store";
 /// Changes printed before and after a crash.
@@ -35,6 +39,11 @@ const SHOWN: usize = 6;
 /// Returns the seeds on a store of objects that go with seeds on a disk.
 pub fn seeds_beside(seeds: &Range<u64>) -> Range<u64> {
     FIRST_SEED + seeds.start / SEEDS_ON_A_DISK..FIRST_SEED + seeds.end / SEEDS_ON_A_DISK
+}
+
+/// Returns the seeds in several buckets that go with seeds on a disk.
+pub fn several_beside(seeds: &Range<u64>) -> Range<u64> {
+    SEVERAL_SEED + seeds.start / SEEDS_IN_ONE..SEVERAL_SEED + seeds.end / SEEDS_IN_ONE
 }
 
 /// Runs a seed, with `points` crashes of its first run.

@@ -1,6 +1,7 @@
 //! One run of a database in a store of objects, perhaps with a second machine that takes it over.
 
 use super::config::ObjectsConfig;
+use super::zones;
 use crate::config::PlannedFault;
 use crate::figures::Figures;
 use crate::known::Known;
@@ -12,7 +13,7 @@ use crate::support::{Content, content};
 use crate::work::work_together;
 use quenchdb::internals::base::random::Random;
 use quenchdb::internals::device::objects::simulated::{SimulatedClient, SimulatedStore};
-use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore, Options};
+use quenchdb::internals::device::objects::{ObjectStorage, ObjectStore};
 use quenchdb::internals::sync::simulation;
 use quenchdb::internals::sync::{Mutex, thread};
 use quenchdb::{Database, Result, Settings};
@@ -47,36 +48,67 @@ pub enum Stall {
 impl Stall {
     pub const ALL: [Stall; 4] = [Stall::None, Stall::BeforeRequests, Stall::BeforeReplies, Stall::Partition];
 
-    fn begin(self, client: &SimulatedClient) {
-        match self {
+    fn begin(self, clients: &[Arc<SimulatedClient>]) {
+        clients.iter().for_each(|client| match self {
             Stall::None => {}
             Stall::BeforeRequests => client.hold_requests(),
             Stall::BeforeReplies => client.hold_replies(),
             Stall::Partition => client.partition(),
-        }
+        });
     }
 
-    fn end(self, client: &SimulatedClient) {
-        match self {
+    fn end(self, clients: &[Arc<SimulatedClient>]) {
+        clients.iter().for_each(|client| match self {
             Stall::None => {}
             Stall::Partition => client.reconnect(),
             Stall::BeforeRequests | Stall::BeforeReplies => client.release(),
-        }
+        });
     }
 }
 
-/// A machine with its connection to the store.
+/// A machine with its connection to the store, or to each of three buckets.
 #[derive(Clone)]
 struct Machine {
-    client: Arc<SimulatedClient>,
+    clients: Vec<Arc<SimulatedClient>>,
     storage: Arc<ObjectStorage>,
 }
 
 impl Machine {
-    fn connect(store: &SimulatedStore, options: Options) -> Machine {
-        let client = store.client();
-        let storage = Arc::new(ObjectStorage::new(client.clone(), client.facts(), options));
-        Machine { client, storage }
+    fn connect(store: &SimulatedStore, config: &ObjectsConfig) -> Machine {
+        let clients: Vec<_> = (0..config.zones).map(|_| store.client()).collect();
+        let storage = match &clients[..] {
+            [client] => ObjectStorage::new(client.clone(), client.facts(), config.options),
+            several => zones::join(several, config.options),
+        };
+        Machine { clients, storage: Arc::new(storage) }
+    }
+
+    /// Lets one of several buckets have trouble for a while, by odds. One after the other, because
+    /// a majority must be there.
+    fn trouble(&self, seed: u64, figures: &mut Figures) {
+        if self.clients.len() < 2 {
+            return;
+        }
+        let mut random = Random::from_seed(seed ^ 0x2007_e5);
+        let troubles = (0..random.below(4)).map(|_| {
+            let zone = random.below(self.clients.len() as u64) as usize;
+            let time = |random: &mut Random| Duration::from_micros(1 << random.below(20));
+            (zone, crate::config::one_of(&mut random, &Stall::ALL), time(&mut random), time(&mut random))
+        });
+        let (troubles, clients) = (troubles.collect::<Vec<_>>(), self.clients.clone());
+        figures.passed(TROUBLES, troubles.len() as u64);
+        let run = move || {
+            for (zone, stall, before, long) in troubles {
+                let client = std::slice::from_ref(&clients[zone]);
+                thread::sleep(before);
+                stall.begin(client);
+                thread::sleep(long);
+                stall.end(client);
+            }
+        };
+        if let Err(error) = thread::spawn("trouble", run) {
+            panic!("no thread for the troubles of buckets: {error}");
+        }
     }
 
     fn open(&self, settings: &Settings) -> Result<Database> {
@@ -85,7 +117,7 @@ impl Machine {
 
     /// Ends the machine; its threads find out.
     fn stop(&self, db: Database) {
-        self.client.stop();
+        self.clients.iter().for_each(|client| client.stop());
         drop(db);
     }
 }
@@ -117,6 +149,8 @@ pub fn execute(
 
 /// The figure of requests that failed, were repeated, or took effect late.
 pub const FAULTS: &str = "faults of requests";
+/// The figure of troubles of one of several buckets.
+pub const TROUBLES: &str = "troubles of one of several buckets";
 /// The figure of takeovers while the earlier writer was alive.
 pub const TAKEOVERS: &str = "takeovers beside a live writer";
 
@@ -128,12 +162,13 @@ fn execute_simulated(
     figures: &mut Figures,
 ) -> Vec<RunRecord> {
     let medium: Arc<dyn Medium> = Arc::new(store.clone());
-    let machine = Machine::connect(store, config.options);
+    let machine = Machine::connect(store, config);
     let mut record = RunRecord { trace: script.trace.clone(), ..RunRecord::default() };
     let note = |what: &str| script.trace.note(&*medium, "main", what);
     let db = machine.open(&script.settings).unwrap_or_else(|error| panic!("{}: {error}", script.context));
     record.opened_at = Some(store.changes());
     note("the database is open");
+    machine.trouble(script.seed, figures);
     record.found = Some(script.known.judge(&db, &script.context));
     let successor = takeover.map(|takeover| Successor::start(store, config, &machine, takeover));
     let done = Tables::of(&db, script.tight)
@@ -173,8 +208,8 @@ impl Successor {
     ) -> Successor {
         let outcome = Arc::new(Mutex::new(None));
         let context = takeover.script.context.clone();
-        let (store, options, first, own) = (store.clone(), config.options, first.clone(), outcome.clone());
-        let run = move || *own.lock() = Some(take_over(&store, options, &first, &takeover));
+        let (store, config, first, own) = (store.clone(), config.clone(), first.clone(), outcome.clone());
+        let run = move || *own.lock() = Some(take_over(&store, &config, &first, &takeover));
         let thread = thread::spawn("worker-successor", run)
             .unwrap_or_else(|error| panic!("no thread for the second machine: {error}"));
         Successor { thread, outcome, context }
@@ -193,14 +228,19 @@ impl Successor {
     }
 }
 
-fn take_over(store: &SimulatedStore, options: Options, first: &Machine, takeover: &Takeover) -> Outcome {
+fn take_over(
+    store: &SimulatedStore,
+    config: &ObjectsConfig,
+    first: &Machine,
+    takeover: &Takeover,
+) -> Outcome {
     let Takeover { script, after, stall, ends_early } = takeover;
     let medium: Arc<dyn Medium> = Arc::new(store.clone());
     let mut record = RunRecord { trace: script.trace.clone(), ..RunRecord::default() };
     thread::sleep(*after);
     script.trace.note(&*medium, "successor", format_args!("claims the database; stall: {stall:?}"));
-    stall.begin(&first.client);
-    let machine = Machine::connect(store, options);
+    stall.begin(&first.clients);
+    let machine = Machine::connect(store, config);
     let db = machine.open(&script.settings).unwrap_or_else(|error| panic!("{}: {error}", script.context));
     record.opened_at = Some(store.changes());
     script.trace.note(&*medium, "successor", "the database is open");
@@ -210,14 +250,14 @@ fn take_over(store: &SimulatedStore, options: Options, first: &Machine, takeover
     let report = db.verify(None).unwrap_or_else(|error| panic!("{}: {error}", script.context));
     assert!(report.problems.is_empty(), "{}: {:?}", script.context, report.problems);
     if *ends_early {
-        stall.end(&first.client);
+        stall.end(&first.clients);
     }
     let done = Tables::of(&db, script.tight)
         .map(|tables| work_together(&db, &medium, script, None, tables, &mut figures))
         .unwrap_or_else(|error| panic!("{}: tables: {error}", script.context));
     count_paths(&db, &mut figures);
     record.end(db, done, &*medium, script, |db| machine.stop(db), &mut figures);
-    stall.end(&first.client);
+    stall.end(&first.clients);
     Outcome { record, content, tables, figures }
 }
 
