@@ -104,7 +104,9 @@ impl Builder {
     ///
     /// With the feature `object-storage`, `path` may be the URL of a store of objects, such as
     /// `file:///path`. There, opening for writing takes the database from any process that has
-    /// it: the next commit of that process fails with [`Fenced`](crate::ErrorKind::Fenced).
+    /// it: commits of that process fail, those in flight with
+    /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown) and later ones with
+    /// [`Fenced`](crate::ErrorKind::Fenced).
     ///
     /// # Errors
     /// `InvalidArgument` for settings that contradict each other, and for a directory with other
