@@ -27,8 +27,8 @@ mod bench;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use commands::{
-    DatabaseArgs, SourceArgs, backup, buckets, dump, follow, inspect, load, objects, pins, probe, rows_at, stat,
-    tables, verify,
+    DatabaseArgs, SourceArgs, backup, buckets, dump, follow, inspect, load, objects, pins, probe, rows_at,
+    stat, tables, verify,
 };
 use quench_bench::peers::NoPeers;
 use std::panic::AssertUnwindSafe;

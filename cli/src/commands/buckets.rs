@@ -38,7 +38,8 @@ pub struct BucketsArgs {
 fn replacement(text: &str) -> Result<(String, String), String> {
     // A URL may have an equals sign of its own, so the one before a scheme counts.
     let at = text.match_indices('=').find(|(at, _)| text[at + 1..].contains("://"));
-    let (old, new) = at.map(|(at, _)| (&text[..at], &text[at + 1..])).ok_or("this is not OLD=NEW, two URLs")?;
+    let (old, new) =
+        at.map(|(at, _)| (&text[..at], &text[at + 1..])).ok_or("this is not OLD=NEW, two URLs")?;
     match old.contains("://") && !old.is_empty() {
         true => Ok((old.into(), new.into())),
         false => Err("OLD is not a URL".into()),
@@ -58,7 +59,9 @@ fn replaced(list: &Path, (old, new): &(String, String)) -> Result<String> {
     Ok(names.iter().map(rename).collect::<Vec<String>>().join(","))
 }
 
-fn as_json(buckets: &[BucketStatistics], is_open: bool) -> Value {
+/// Returns the buckets as a list. `is_open` says that the database was open for writing, so that it
+/// is known what each lacks.
+pub fn as_json(buckets: &[BucketStatistics], is_open: bool) -> Value {
     let bucket = |bucket: &BucketStatistics| {
         json!({
             "name": bucket.name,
@@ -69,30 +72,30 @@ fn as_json(buckets: &[BucketStatistics], is_open: bool) -> Value {
             "copied_bytes": bucket.copied_bytes,
         })
     };
-    json!({"buckets": buckets.iter().map(bucket).collect::<Vec<_>>()})
+    buckets.iter().map(bucket).collect()
 }
 
-/// `is_open` says that the database was open for writing, so that it is known what each lacks.
-fn as_text(buckets: &[BucketStatistics], is_open: bool) -> String {
-    let mut text = String::new();
-    for bucket in buckets {
-        let state = match (bucket.is_counted, bucket.is_whole) {
-            (true, true) => "has everything",
-            (true, false) if is_open => "counts, and lacks something",
-            (true, false) => "counts",
-            (false, _) => "does not count",
-        };
-        let _ = write!(text, "{}\t{state}", bucket.name);
-        if let Some(problem) = &bucket.problem {
-            let _ = write!(text, ": {problem}");
-        }
-        if bucket.copied_objects > 0 {
-            let copied = (count(bucket.copied_objects), size(bucket.copied_bytes));
-            let _ = write!(text, "; {} objects copied, {}", copied.0, copied.1);
-        }
-        text.push('\n');
+/// Returns what is known of a bucket. `is_open` is as for [`as_json`].
+pub fn state_of(bucket: &BucketStatistics, is_open: bool) -> String {
+    let mut text = String::from(match (bucket.is_counted, bucket.is_whole) {
+        (true, true) => "has everything",
+        (true, false) if is_open => "counts, and lacks something",
+        (true, false) => "counts",
+        (false, _) => "does not count",
+    });
+    if let Some(problem) = &bucket.problem {
+        let _ = write!(text, ": {problem}");
+    }
+    if bucket.copied_objects > 0 {
+        let copied = (count(bucket.copied_objects), size(bucket.copied_bytes));
+        let _ = write!(text, "; {} objects copied, {}", copied.0, copied.1);
     }
     text
+}
+
+fn as_text(buckets: &[BucketStatistics], is_open: bool) -> String {
+    let line = |bucket: &BucketStatistics| format!("{}\t{}\n", bucket.name, state_of(bucket, is_open));
+    buckets.iter().map(line).collect()
 }
 
 /// Waits until all buckets have everything.
@@ -142,7 +145,7 @@ pub fn run(args: &BucketsArgs, json: bool) -> Result<Outcome> {
         (found.with_context(|| format!("cannot look at the buckets of {place}"))?, false)
     };
     match json {
-        true => print_json(&as_json(&buckets, is_open))?,
+        true => print_json(&json!({"buckets": as_json(&buckets, is_open)}))?,
         false => print_text(&as_text(&buckets, is_open))?,
     }
     Ok(Outcome::Done)

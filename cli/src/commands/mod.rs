@@ -10,11 +10,11 @@ pub mod dump;
 pub mod inspect;
 pub mod verify;
 mod stat_html;
+pub mod buckets;
 pub mod stat;
 pub mod objects;
 pub mod pins;
 pub mod follow;
-pub mod buckets;
 pub mod probe;
 pub mod rows_at;
 

@@ -1,5 +1,6 @@
 //! `stat`: what is known of a database, in sections.
 
+use super::buckets;
 use super::source::{SourceArgs, is_busy, is_url, refuse_inside, shown};
 use super::stat_html::{self, Section, TableFacts};
 use crate::output::{Outcome, pause, print_json, print_text};
@@ -7,7 +8,7 @@ use crate::top::figures::Answer;
 use crate::units::{count, size};
 use anyhow::{Context, Result};
 use quench_bench::requests::{Prices, RequestReport};
-use quenchdb::{Csn, Database, Statistics};
+use quenchdb::{BucketStatistics, Csn, Database, Statistics};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -261,6 +262,12 @@ fn device_section(s: &Statistics) -> Section {
     )
 }
 
+/// Of a database in several buckets.
+fn buckets_section(s: &Statistics) -> Section {
+    let line = |bucket: &BucketStatistics| line(&bucket.name, buckets::state_of(bucket, false));
+    Section("Buckets", s.buckets.iter().map(line).collect())
+}
+
 fn files_section(files: &[FileFacts]) -> Section {
     let text = |bytes: u64, allocated: u64| match (size(bytes), size(allocated)) {
         (length, on_disk) if length == on_disk => length,
@@ -310,10 +317,15 @@ fn tables_text(tables: &[TableFacts]) -> String {
 /// Returns the sections of `stat` without the files.
 pub fn stat_text(database: &Database) -> String {
     let s = database.statistics();
-    text_of(&[database_section(database, &s, None), space_section(&s), device_section(&s)])
+    text_of(&[
+        database_section(database, &s, None),
+        space_section(&s),
+        device_section(&s),
+        buckets_section(&s),
+    ])
 }
 
-fn sections(args: &StatArgs, database: &Database) -> [Section; 4] {
+fn sections(args: &StatArgs, database: &Database) -> [Section; 5] {
     let s = database.statistics();
     let directory = &*args.source.directory;
     let files = files(directory);
@@ -322,6 +334,7 @@ fn sections(args: &StatArgs, database: &Database) -> [Section; 4] {
         if files.is_empty() { Section("Files", Vec::new()) } else { files_section(&files) },
         space_section(&s),
         device_section(&s),
+        buckets_section(&s),
     ]
 }
 
@@ -352,6 +365,7 @@ fn print_json_of(args: &StatArgs, database: &Database) -> Result<()> {
     let (state, reasons) = health_of(directory, &s);
     object.insert("health".into(), json!(state));
     object.insert("health_reasons".into(), json!(reasons));
+    object.insert("buckets".into(), buckets::as_json(&s.buckets, false));
     object.insert("files".into(), files(directory).iter().map(file).collect());
     if args.all {
         let table = |TableFacts { name, rows, report, types }: &TableFacts| {
