@@ -1,6 +1,5 @@
 //! `quench buckets`: a database in three directories that behave like buckets.
 
-use crate::support::*;
 use serde_json::Value;
 use std::path::Path;
 
