@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-fn standby_in(storage: Arc<dyn Storage>, settings: &Settings) -> Result<Standby> {
+pub fn standby_in(storage: Arc<dyn Storage>, settings: &Settings) -> Result<Standby> {
     let settings = settings.clone().with(|s| s.memory_bytes = 2 << 20);
     Database::builder().settings(settings).storage(storage).open_standby("objects")
 }
 
-fn standby(store: &SimulatedStore, settings: &Settings) -> Standby {
+pub fn standby(store: &SimulatedStore, settings: &Settings) -> Standby {
     standby_in(connect(store).1, settings).expect("a database")
 }
 
@@ -38,26 +38,26 @@ fn content_of(snapshot: &StandbySnapshot) -> Content {
 }
 
 /// A database that is changed at random, and its content at each CSN.
-struct Primary {
-    db: Database,
-    model: Content,
+pub struct Primary {
+    pub db: Database,
+    pub model: Content,
     history: BTreeMap<Csn, Content>,
     random: Random,
 }
 
 impl Primary {
-    fn new(db: Database, seed: u64) -> Primary {
+    pub fn new(db: Database, seed: u64) -> Primary {
         let mut primary =
             Primary { db, model: Content::new(), history: BTreeMap::new(), random: Random::from_seed(seed) };
         primary.note();
         primary
     }
 
-    fn note(&mut self) {
+    pub fn note(&mut self) {
         self.history.insert(self.db.statistics().newest_csn, self.model.clone());
     }
 
-    fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         self.db.tables()
     }
 
@@ -76,7 +76,7 @@ impl Primary {
         self.note();
     }
 
-    fn create(&mut self) {
+    pub fn create(&mut self) {
         let name = format!("t{}", self.random.below(1000));
         if self.db.create_table(&name).is_ok() {
             self.model.insert((name, b"\0table".to_vec()), Vec::new());
@@ -103,7 +103,7 @@ impl Primary {
         }
     }
 
-    fn change_rows(&mut self, name: &str) {
+    pub fn change_rows(&mut self, name: &str) {
         let table = self.db.table(name).expect("listed");
         let rows = if self.random.below(20) == 0 { 400 } else { 1 + self.random.below(6) };
         let mut tx = self.db.begin().expect("free");
@@ -135,13 +135,13 @@ impl Primary {
     }
 
     /// Checks that a snapshot shows what was committed up to its CSN.
-    fn check(&self, snapshot: &StandbySnapshot, context: &str) {
+    pub fn check(&self, snapshot: &StandbySnapshot, context: &str) {
         let (csn, content) = (snapshot.csn(), content_of(snapshot));
         let (_, expected) = self.history.range(..=csn).next_back().expect("begins at the creation");
         assert!(content == *expected, "{context}: a snapshot at CSN {csn} shows something else");
     }
 
-    fn newest(&self) -> Csn {
+    pub fn newest(&self) -> Csn {
         *self.history.keys().next_back().expect("begins at the creation")
     }
 }
@@ -207,7 +207,7 @@ fn follow_a_random_primary(seed: u64, appends: bool, logs: usize) {
     promoted.close().expect("no fault");
 }
 
-fn without_marks(model: &Content) -> Content {
+pub fn without_marks(model: &Content) -> Content {
     model
         .iter()
         .filter(|((_, key), _)| key != b"\0table")

@@ -11,12 +11,12 @@ use crate::base::random::Random;
 use crate::base::settings::{Axes, Settings, Writer};
 use crate::base::{Charge, Csn, DatabaseId, Error, ErrorKind, Result};
 use crate::buffer::{Pool, ReadAheadThread};
-use crate::checkpoint::{self, Checkpointer, CheckpointerParts, Evictor, ReadCost, ReplayModel, StoredPages};
+use crate::checkpoint::{self, AdoptedPages, Checkpointer, CheckpointerParts, Evictor, ReadCost, ReplayModel, StoredPages};
 use crate::commit::{Commit, Hooks, Start, presets};
 use crate::device::topology::NumaNodes;
 use crate::device::{File, Names, Storage};
 use crate::feed::CountedEpochs;
-use crate::recovery::{CopiedLog, Recovery, RecoveryReport};
+use crate::recovery::{Applied, CopiedLog, Recovery, RecoveryReport};
 use crate::store::{Manifest, ManifestFile, PageStore};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Mutex, Ours};
@@ -42,12 +42,19 @@ pub(super) struct Request {
     pub(super) copied: Option<CopiedLog>,
     /// Open the newest durable checkpoint, beside a writer.
     pub(super) at_checkpoint: bool,
+    /// What a standby has applied, if that fits the newest manifest.
+    pub(super) handover: Option<Handover>,
 }
+
+/// Returns what a standby has applied over the checkpoint of a manifest, whose pages are those of
+/// the store; `None` if it has applied something else.
+pub(super) type Handover = Box<dyn FnOnce(&Manifest, &PageStore) -> Option<Applied> + Send>;
 
 impl Default for Request {
     fn default() -> Self {
         let settings = Settings::default();
-        Request { settings, progress: None, clock: Clock::real(), copied: None, at_checkpoint: false }
+        let clock = Clock::real();
+        Request { settings, progress: None, clock, copied: None, at_checkpoint: false, handover: None }
     }
 }
 
@@ -87,7 +94,7 @@ fn until_unchanged<T>(mut read: impl FnMut() -> Result<T>) -> Result<T> {
 }
 
 fn open_once(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Result<Arc<Owner>> {
-    let Request { mut settings, progress, clock, copied, at_checkpoint } = request;
+    let Request { mut settings, progress, clock, copied, at_checkpoint, handover } = request;
     if settings.log_memory.is_none() && Axes::of(&settings).writer.kind() == Writer::Memory {
         settings.log_memory = storage.own_memory();
     }
@@ -109,7 +116,10 @@ fn open_once(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Re
     };
     store.compress(settings.compression);
     let read_cost = Arc::new(ReadCost::default());
-    let (pool, system) = pages_and_transactions(&settings, &manifest, &store, &clock, &read_cost, logs)?;
+    let applied = handover.and_then(|handover| handover(&manifest, &store));
+    let adopted = applied.as_ref().map(|applied| applied.adopted.clone());
+    let (pool, system) =
+        pages_and_transactions(&settings, &manifest, &store, &clock, &read_cost, logs, adopted)?;
     let (always, recovery) = (pool.account().charge(always_bytes(&settings)), pool.account().charge(0));
     store.charge_to(pool.account());
     storage.charge_to(pool.account(), settings.memory_bytes);
@@ -131,6 +141,7 @@ fn open_once(mut storage: Arc<dyn Storage>, path: &Path, request: Request) -> Re
         memories,
         read_cost,
         copied,
+        applied,
         settings,
         clock,
         lock,
@@ -154,9 +165,10 @@ fn pages_and_transactions(
     clock: &Clock,
     read_cost: &Arc<ReadCost>,
     logs: usize,
+    adopted: Option<Arc<AdoptedPages>>,
 ) -> Result<(Arc<Pool>, Arc<TransactionSystem>)> {
     let page_bytes = manifest.page_bytes as usize;
-    let stored = StoredPages::open(store.clone(), clock.clone(), read_cost.clone());
+    let stored = StoredPages::open(store.clone(), clock.clone(), read_cost.clone(), adopted);
     let pool = Pool::with_scan_buffers(
         page_bytes,
         settings.memory_bytes,
@@ -248,6 +260,7 @@ struct Parts {
     memories: Memories,
     read_cost: Arc<ReadCost>,
     copied: Option<CopiedLog>,
+    applied: Option<Applied>,
     settings: Settings,
     clock: Clock,
     lock: Option<Box<dyn Send + Sync>>,
@@ -265,6 +278,7 @@ impl Parts {
             logs,
             reserved: &self.recovery,
             copied: self.copied.as_ref(),
+            applied: self.applied.as_ref(),
             memory: self.memories.old.found.as_ref(),
         }
     }
@@ -319,6 +333,7 @@ impl Parts {
             imager: self.evictor.imager(),
             replay: replay.clone(),
             clock: self.clock.clone(),
+            adopted: self.applied.as_ref().map(|applied| applied.adopted.clone()),
         };
         let checkpointer = Checkpointer::new(parts, file, recovered.manifest);
         let writing = Writing { checkpointer, segments: recovered.segments, replay, database, epochs };

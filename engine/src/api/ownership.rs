@@ -77,7 +77,7 @@ fn kind_of(directory: &dyn Directory, name: &str) -> Result<Option<EntryKind>> {
 
 /// Returns the error for a directory without a database.
 pub(super) fn no_database() -> Error {
-    let what = "this directory holds no database";
+    let what = "this place holds no database";
     Error::new(ErrorKind::NotFound, what).with_advice("check the path, or open it with `create`")
 }
 

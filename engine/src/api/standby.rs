@@ -11,7 +11,7 @@ use crate::base::{Csn, Error, ErrorKind, Location, Result};
 use crate::device::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Event, Mutex, Process, thread};
-use applier::{Applier, Progress, Served, Shared};
+use applier::{Applier, BASE_LOG_BYTES, Progress, Served, Shared};
 use copy::{Copy, CopyOptions, FollowingCopy};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use tables::View;
 
 mod tables;
 mod copy;
+mod handover;
 mod applier;
 
 /// What to follow, and how.
@@ -243,7 +244,8 @@ impl Standby {
     fn open(request: StandbyRequest) -> Result<Standby> {
         let StandbyRequest { place, path, storage, settings, scratch, clock } = request;
         settings.validate()?;
-        let options = CopyOptions { settings: settings.clone(), scratch, clock: clock.clone() };
+        let (base_log_bytes, copied) = (BASE_LOG_BYTES.min(settings.log_bytes_max / 16), settings.clone());
+        let options = CopyOptions { settings: copied, base_log_bytes, scratch, clock: clock.clone() };
         let following = FollowingCopy::open(&storage, &options)?;
         let (copy, view, csn) = (following.copy.clone(), following.view.clone(), following.csn);
         let newest = following.tail.newest();
@@ -251,6 +253,7 @@ impl Standby {
             served: Mutex::new(Served { copy, view, csn }),
             changed: Event::new(),
             progress: Mutex::new(Progress { newest, ..Progress::default() }),
+            left: Mutex::new(None),
             stopping: AtomicBool::new(false),
             wake: Event::new(),
         });
@@ -335,7 +338,7 @@ impl Standby {
         }
         let (csn, base_csn) = {
             let served = self.shared.served.lock();
-            (served.csn, served.copy.base)
+            (served.csn, served.copy.base.checkpoint)
         };
         let progress = self.shared.progress.lock();
         let newest_csn = progress.newest.max(csn);
@@ -368,21 +371,33 @@ impl Standby {
         self.process.check()?;
         self.stop();
         let shown = self.csn();
+        let left = self.shared.left.lock().take();
         let builder = Builder::default().settings(Settings { create: false, ..self.settings.clone() });
         let builder = builder.in_time_of(self.clock.clone());
-        let builder = match &self.place {
+        let mut builder = match &self.place {
             Place::Storage(storage) => builder.in_storage(storage.0.clone()),
             Place::Directory(_) | Place::Url(_) => builder,
         };
+        builder.request.handover = left.and_then(|left| handover::begin(left, &self.settings));
         let db = builder.open(&self.path)?;
         let recovered = db.begin_read()?.csn();
         if recovered < shown {
             let what = format!("the log ends at CSN {recovered}, and the standby has shown CSN {shown}");
             return Err(Error::corruption(what).at(Location::Transaction(recovered.next())));
         }
+        self.end_pin();
         // Closing the copy writes what nothing needs. Without a thread it ends here.
         let _ = thread::spawn("quench-end-copy", move || drop(self));
         Ok(db)
+    }
+
+    /// Removes the pin of the copy, unless a snapshot needs it. The checkpoint that it keeps is no
+    /// longer read.
+    fn end_pin(&self) {
+        let copy = &self.shared.served.lock().copy;
+        if Arc::strong_count(copy) == 1 {
+            copy.overlay.end_pin();
+        }
     }
 
     /// Ends the standby. Snapshots that are open can still be read.

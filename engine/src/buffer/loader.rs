@@ -1,13 +1,14 @@
 //! Bringing evicted pages into memory: one that is needed now, or many at once.
 
 use super::bytes::PageBytesMut;
-use super::frames::{Entry, STAMPED, STAMPED_IMAGE};
+use super::frames::{DIRTY, Entry, NEW, STAMPED, STAMPED_IMAGE};
 use super::latch::State;
 use super::memory::PageMemory;
 use super::source::PageSource;
 use crate::base::metrics::Counter;
 use crate::base::{PageId, Result};
 use crate::device::AlignedBuffer;
+use crate::store::ReservedFor;
 use crate::sync::Mutex;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -78,11 +79,20 @@ impl Loader {
         memory.take()?;
         claim.has_memory = true;
         let own_stamps = entry.flags() & STAMPED_IMAGE != 0;
+        self.reserve_adopted(page)?;
         self.read_image(memory, page, own_stamps)?;
         FAULTS.set(FAULTS.get() + 1);
         self.faults.add(1);
-        claim.succeed(own_stamps);
+        claim.succeed(own_stamps, self.source.take_adopted(page));
         Ok(())
+    }
+
+    /// Makes sure that a page which will be dirty once it is in memory finds space.
+    fn reserve_adopted(&self, page: PageId) -> Result<()> {
+        match self.source.is_adopted(page) {
+            true => self.source.reserve(ReservedFor::NewPage),
+            false => Ok(()),
+        }
     }
 
     /// Fills the memory of a page whose latch the caller has claimed.
@@ -121,7 +131,7 @@ impl Loader {
             claims.iter().map(|(page, claim)| (*page, claim.entry.flags() & STAMPED_IMAGE != 0)).collect();
         self.source.read_pages(&wanted, &mut |index, image| {
             let (page, claim) = &mut claims[index];
-            match image {
+            match image.and_then(|image| self.reserve_adopted(*page).map(|()| image)) {
                 Ok(image) => {
                     debug_assert_eq!(
                         image.len(),
@@ -129,7 +139,7 @@ impl Loader {
                         "an image is as long as a page"
                     );
                     PageBytesMut::new(memory.frames.words(*page)).copy_from(0, image);
-                    claim.succeed(wanted[index].1);
+                    claim.succeed(wanted[index].1, self.source.take_adopted(*page));
                 }
                 Err(error) => tracing::debug!(%error, %page, "not read ahead"),
             }
@@ -179,11 +189,18 @@ struct FaultClaim<'p> {
 }
 
 impl FaultClaim<'_> {
-    /// Notes that the page's memory is filled.
-    fn succeed(&mut self, own_stamps: bool) {
+    /// Notes that the page's memory is filled. `adopted`: from another store, and whether this store
+    /// has an older image.
+    fn succeed(&mut self, own_stamps: bool, adopted: Option<bool>) {
         debug_assert!(self.has_memory, "a page in memory is counted");
         debug_assert!(!self.entry.is_dirty(), "an evicted page equals its newest image");
-        self.memory.frames.set_flags(self.entry, if own_stamps { STAMPED | STAMPED_IMAGE } else { 0 });
+        let flags = match adopted {
+            None if own_stamps => STAMPED | STAMPED_IMAGE,
+            None => 0,
+            Some(true) => DIRTY,
+            Some(false) => DIRTY | NEW,
+        };
+        self.memory.frames.set_flags(self.entry, flags);
         self.outcome = State::Unlocked;
     }
 }

@@ -33,6 +33,21 @@ pub trait PageSource: Send + Sync {
         Ok(())
     }
 
+    /// Returns whether the newest image of `page` is in another store: then the page is dirty as
+    /// soon as it is in memory.
+    fn is_adopted(&self, page: PageId) -> bool {
+        let _ = page;
+        false
+    }
+
+    /// Notes that a page with an image in another store is in memory, so that image does not count
+    /// any more. Returns whether the page has an older image in this store; `None` if its newest
+    /// image is not in another store. The caller holds the page's latch.
+    fn take_adopted(&self, page: PageId) -> Option<bool> {
+        let _ = page;
+        None
+    }
+
     /// Forgets the image of a freed page, which was last imaged or created in `epoch`. Called with
     /// the page's latch held; does not fail or wait.
     fn freed(&self, page: PageId, epoch: u32) {

@@ -1,5 +1,6 @@
 //! The checkpointer: makes checkpoints, one at a time, and reports what they did.
 
+use super::adopted_pages::AdoptedPages;
 use super::image::Imager;
 use super::replay_model::ReplayModel;
 use crate::base::clock::Clock;
@@ -78,6 +79,7 @@ pub struct CheckpointerParts {
     pub imager: Arc<Imager>,
     pub replay: Arc<ReplayModel>,
     pub clock: Clock,
+    pub adopted: Option<Arc<AdoptedPages>>,
 }
 
 /// Makes checkpoints, one at a time.
@@ -87,6 +89,8 @@ pub struct Checkpointer {
     pub(super) store: Arc<PageStore>,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) clock: Clock,
+    /// Pages that the first checkpoint brings in.
+    pub(super) adopted: Option<Arc<AdoptedPages>>,
     pub(super) imager: Arc<Imager>,
     pub(super) replay: Arc<ReplayModel>,
     /// The published manifest and its file; locked for a whole checkpoint.
@@ -127,7 +131,7 @@ impl std::fmt::Debug for Checkpointer {
 impl Checkpointer {
     /// A checkpointer that continues from `manifest`. Registers itself for structure changes.
     pub fn new(parts: CheckpointerParts, file: ManifestFile, manifest: Manifest) -> Checkpointer {
-        let CheckpointerParts { system, pool, store, storage, imager, replay, clock } = parts;
+        let CheckpointerParts { system, pool, store, storage, imager, replay, clock, adopted } = parts;
         let hook = imager.clone();
         system.set_structure_hook(Box::new(move |participants| hook.hand_over(participants)));
         let csn = AtomicU64::new(manifest.checkpoint.0);
@@ -138,6 +142,7 @@ impl Checkpointer {
             store,
             storage,
             clock,
+            adopted,
             imager,
             replay,
             published: Mutex::new(Published { file, manifest, closed: false }),

@@ -36,6 +36,7 @@ mod catalog_blob;
 pub mod pace;
 pub mod space;
 mod replay_model;
+mod adopted_pages;
 mod stored_pages;
 mod image;
 mod evict;
@@ -46,6 +47,7 @@ mod write_pages;
 mod shorten;
 mod run;
 
+pub use adopted_pages::AdoptedPages;
 #[cfg(feature = "internals")]
 pub use catalog_blob::encode_catalog;
 pub use catalog_blob::{StoredCatalog, TableRecord, decode_catalog, decode_catalog_prefix};

@@ -21,6 +21,9 @@ use crate::store::{FinishedCheckpoint, HeldBlocks, Manifest, OpenCheckpoint};
 use crate::sync::atomic::Ordering;
 use crate::transaction::FreesPaused;
 
+/// Pages of another store that are brought in together.
+const ADOPTED_TOGETHER: usize = 64;
+
 /// How a checkpoint runs.
 #[derive(Clone, Copy, Default)]
 struct Mode<'a> {
@@ -88,6 +91,7 @@ impl Checkpointer {
         // closed.
         published.check_open()?;
         let (start, _running) = (self.clock.now(), Running::begin(&self.totals));
+        self.bring_in_adopted()?;
         // Garbage that is collected now is not in the images; the rest is listed in them.
         self.system.versions.collect_for_checkpoint();
         let frees_paused = self.system.large_values.pause_frees();
@@ -111,6 +115,26 @@ impl Checkpointer {
         self.totals.lock().add(report);
         tracing::info!(csn = csn.0, pages = counts.written, seconds = report.seconds, "checkpoint");
         Ok(report)
+    }
+
+    /// Brings in the pages whose images are in another store, so that they are imaged here: by this
+    /// checkpoint, or by the evictor before it.
+    fn bring_in_adopted(&self) -> Result<()> {
+        let Some(adopted) = &self.adopted else { return Ok(()) };
+        loop {
+            let pages = adopted.first(ADOPTED_TOGETHER);
+            if pages.is_empty() {
+                return Ok(());
+            }
+            self.pool.prefetch(pages.clone());
+            for page in pages.into_iter().filter(|page| adopted.has(*page)) {
+                match self.pool.shared(page) {
+                    Err(error) if adopted.has(page) => return Err(error),
+                    // It is in memory now, or was freed.
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// Stage 2, and its end: from then on images belong to the next checkpoint.

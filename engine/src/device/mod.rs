@@ -70,7 +70,7 @@ pub use space_refusal::SpaceRefusal;
 #[cfg(feature = "object-storage")]
 pub use storage::WriteEnded;
 pub use storage::{
-    Completion, Directory, EntryKind, File, FollowedLog, ManifestStore, Names, NewBytes, OpenMode, Pin,
+    Completion, Directory, EntryKind, File, FollowedLog, LogPosition, ManifestStore, Names, NewBytes, OpenMode, Pin,
     ReadAhead, ReadRequest, Roles, Storage, WriteQueue, WriteRequest,
 };
 #[cfg(any(feature = "internals", feature = "object-storage"))]

@@ -60,6 +60,20 @@ impl OverlayStorage {
     }
 }
 
+impl OverlayStorage {
+    /// Returns whether one of these bytes of the pages was written.
+    #[must_use]
+    pub fn is_written(&self, bytes: Range<u64>) -> bool {
+        let state = self.pages.state.lock();
+        (bytes.start / SECTOR..bytes.end.div_ceil(SECTOR)).any(|sector| state.is_scratch(sector))
+    }
+
+    /// Removes the pin that keeps the checkpoint: what was not written can no longer be read.
+    pub fn end_pin(&self) {
+        self.view.end_pin();
+    }
+}
+
 impl Roles for OverlayStorage {
     fn manifest(&self, _mode: OpenMode) -> Result<ManifestStore> {
         Ok(ManifestStore::Register(self.manifest.clone()))

@@ -125,6 +125,16 @@ pub trait Storage: Roles + Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// Leaves out what precedes these positions, of segments of earlier writers that are opened from
+    /// now on. A storage that cannot be followed does nothing.
+    fn leave_out(&self, read: &[LogPosition]) {
+        let _ = read;
+    }
+
+    /// Removes the pin that keeps this view, before the view is dropped. Reads of the view fail
+    /// from then on, as soon as something that they need is gone.
+    fn end_pin(&self) {}
+
     /// Listens on a socket in the directory, whose lock the caller has. `None` without a real
     /// directory.
     ///
@@ -382,11 +392,22 @@ pub trait Pins: Send + Sync {
     fn remove_pin(&self, name: &str) -> Result<()>;
 }
 
+/// How far a part of a log was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogPosition {
+    /// The name of the part.
+    pub part: String,
+    /// What precedes it was read, in a unit of the storage.
+    pub at: u64,
+}
+
 /// Bytes of a log that a reader has not seen before: whole blocks, and nothing else that counts.
 #[derive(Debug)]
 pub struct NewBytes {
     /// The segment that the bytes belong to.
     pub segment: SegmentId,
+    /// The position behind the bytes.
+    pub position: LogPosition,
     /// The bytes, from offset 0 to its end. They stay as they are for as long as the segment
     /// exists; then a read fails with `NotFound`.
     pub file: Arc<dyn File>,

@@ -85,6 +85,13 @@ impl Assembler {
         self.returned.max(Csn(first.0 - 1))
     }
 
+    /// Returns the CSN up to which no record is needed any more: no chunk or fragment of a
+    /// transaction that was not returned is there.
+    pub fn covered_csn(&self) -> Csn {
+        let unfinished = self.chunks.first().into_iter().chain(self.fragments_begin);
+        Csn(unfinished.fold(self.next, Csn::min).0 - 1)
+    }
+
     /// Adds blocks that were found.
     pub fn add(&mut self, blocks: Vec<FollowedBlock>) {
         self.merge.add(blocks);

@@ -25,8 +25,8 @@ mod transaction;
 mod selection;
 mod assembler;
 mod reader;
+mod applied;
 mod tail;
-
 pub use names::ChangedTable;
 pub use reader::{Changes, FeedStart};
 pub use selection::CountedEpochs;

@@ -17,12 +17,13 @@
 //!    not found after that, its segment is gone: the tail has fallen behind, and begins again at
 //!    that checkpoint.
 
+use super::applied::Applied;
 use super::assembler::Assembler;
 use super::selection::CountedEpochs;
 use super::transaction::CommittedTransaction;
 use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
 use crate::device::{FollowedLog, NewBytes};
-use crate::log::{FollowedBlock, Follower, LogView, Readable, Segment};
+use crate::log::{FollowedBlock, Follower, LogView, ReadLog, Readable, Segment};
 use crate::store::Manifest;
 use std::sync::Arc;
 
@@ -42,6 +43,9 @@ pub struct LogTail {
     is_new: bool,
     /// The highest CSN that was found.
     newest: Csn,
+    applied: Applied,
+    /// Bytes of blocks above the checkpoint of the manifest, about.
+    log_bytes: u64,
 }
 
 impl LogTail {
@@ -57,7 +61,9 @@ impl LogTail {
         let epochs = Arc::new(CountedEpochs::of(base));
         let assembler = Assembler::new(epochs, tables, base.checkpoint);
         let (manifest, newest) = (base.clone(), base.checkpoint);
-        let mut tail = LogTail { log, manifest, assembler, later: Vec::new(), is_new: true, newest };
+        let (later, applied) = (Vec::new(), Applied::default());
+        let mut tail =
+            LogTail { log, manifest, assembler, later, is_new: true, newest, applied, log_bytes: 0 };
         tail.refresh()?;
         Ok(tail)
     }
@@ -105,6 +111,9 @@ impl LogTail {
         if is_other {
             self.assembler.set_epochs(Arc::new(CountedEpochs::of(&manifest)));
             self.assembler.forget_chunks(manifest.covered, manifest.checkpoint);
+            if manifest.checkpoint > self.manifest.checkpoint {
+                self.log_bytes = 0;
+            }
             self.manifest = manifest;
             let later = std::mem::take(&mut self.later);
             self.add(later);
@@ -120,7 +129,8 @@ impl LogTail {
     pub fn look(&mut self, all: bool) -> Result<bool> {
         let new = self.log.poll(all || self.is_new)?;
         let (mut found, mut keep_bytes) = (Vec::new(), KEPT_BYTES);
-        for NewBytes { segment: id, file } in new {
+        self.applied.advance(self.assembler.covered_csn(), self.manifest.epoch);
+        for NewBytes { segment: id, position, file } in new {
             let len = file.len()?;
             let segment = Segment { id, file, len, uses: 0 };
             let readable = Readable { segment, part: 0, end: len, is_whole: true };
@@ -128,6 +138,7 @@ impl LogTail {
             // A reader of its own: these bytes come once.
             let mut follower = Follower::new(self.manifest.database);
             let new = follower.find(view, self.assembler.csn(), self.is_new, keep_bytes)?;
+            self.applied.note(id, position, self.assembler.csn(), &new);
             let kept = new.iter().filter(|found| found.loaded.is_some());
             keep_bytes -= kept.map(|found| found.block.device_bytes()).sum::<usize>();
             found.extend(new);
@@ -138,7 +149,21 @@ impl LogTail {
         Ok(are_there)
     }
 
+    /// Returns about how many bytes the log has above the newest checkpoint.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        self.log_bytes
+    }
+
+    /// Returns what a recovery need not read, because it was returned.
+    pub fn into_read_log(mut self) -> ReadLog {
+        let (csn, covered, epoch) = (self.csn(), self.assembler.covered_csn(), self.manifest.epoch);
+        self.applied.advance(covered, epoch);
+        self.applied.into_read_log(csn, covered, epoch)
+    }
+
     fn add(&mut self, found: Vec<FollowedBlock>) {
+        self.log_bytes += found.iter().map(|found| found.block.device_bytes() as u64).sum::<u64>();
         let epoch = self.manifest.epoch;
         let (known, later): (Vec<_>, Vec<_>) =
             found.into_iter().partition(|found| found.block.epoch() <= epoch);

@@ -42,6 +42,7 @@ mod chain;
 mod reader;
 mod check;
 mod follow;
+mod read_log;
 mod dump;
 mod medium;
 mod parking;
@@ -68,6 +69,7 @@ pub use follow::{FollowedBlock, Follower, LogView};
 pub use fragment::{FRAGMENTS_MAX, Fragment};
 pub use medium::Fenced;
 pub use part::{Part, RecordKind, counting_bytes};
+pub use read_log::ReadLog;
 pub use reader::{Scan, ScanOptions, ScannedSegment, scan, scan_what_is_readable};
 pub use record::{
     DependencyRule, LISTED_MAX, Operation, Pieces, RECORD_HEADER_BYTES, Record, RecordHeader,

@@ -1,6 +1,6 @@
 //! Running a recovery, and beginning the new epoch.
 
-use super::replay::Recovery;
+use super::replay::{Recovery, Scanned};
 use super::report::{ProgressFn, RecoveryReport};
 use super::segments::{append_again, move_to_segment, segment_files};
 use super::select::Decided;
@@ -61,7 +61,9 @@ impl Recovery<'_> {
             self.storage.flush_names(Names::Segments)?;
         }
         self.load_checkpoint(&manifest)?;
-        let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
+        let adopted_pages = self.applied.map_or(0, |applied| applied.adopted.len() as u64);
+        let mut report =
+            RecoveryReport { clean: manifest.clean, adopted_pages, ..RecoveryReport::default() };
         let recovered = if let Some(copied) = self.copied {
             let manifest = self.replay_copied(copied, manifest, &mut report, progress)?;
             self.begin_epoch_after_close(file, manifest)?
@@ -89,7 +91,7 @@ impl Recovery<'_> {
         let mut report = RecoveryReport { clean: manifest.clean, ..RecoveryReport::default() };
         let mut last = Csn(manifest.next_csn.0 - 1);
         if !manifest.clean {
-            let (scan, _) = self.scan(manifest, true, &mut report, progress)?;
+            let scan = self.scan(manifest, true, &mut report, progress)?.scan;
             last = self.select_and_redo(manifest, scan, &mut report, progress)?.0.last_csn;
         }
         report.seconds = self.clock.now().since(start).as_secs_f64();
@@ -189,14 +191,17 @@ impl Recovery<'_> {
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
-        let (mut scan, foreign) = self.scan(&manifest, false, report, progress)?;
-        let segments = self.segment_pool(&manifest, manifest.checkpoint)?;
+        let seen = self.applied.map_or_else(|| manifest.clone(), |applied| applied.seen_from(&manifest));
+        let Scanned { mut scan, own, foreign } = self.scan(&seen, false, report, progress)?;
+        let segments = self.segment_pool(&manifest, seen.checkpoint)?;
         foreign.iter().for_each(|id| segments.add_foreign(*id));
         // Taken, not copied: a removed file gives its space back when it is not open any more.
         for found in std::mem::take(&mut scan.segments) {
             // None is ever written to, not even one that looks empty: a write of the killed process
             // may still be on its way to it.
-            if found.lowest_epoch.is_none_or(|epoch| epoch > manifest.epoch) {
+            if let Some(found) = self.applied.and_then(|applied| applied.passed_over(&found, &own)) {
+                segments.add_recovered(found.segment, Some(found.max_csn));
+            } else if found.lowest_epoch.is_none_or(|epoch| epoch > manifest.epoch) {
                 // An interrupted recovery appended these records again; the originals are still
                 // there.
                 segments.add_stale(&found.segment);
@@ -234,9 +239,13 @@ impl Recovery<'_> {
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
     ) -> Result<Recovered> {
-        let (selection, copies) = self.select_and_redo(&manifest, scan, report, progress)?;
+        let seen = self.applied.map_or_else(|| manifest.clone(), |applied| applied.seen_from(&manifest));
+        let (selection, copies) = self.select_and_redo(&seen, scan, report, progress)?;
         progress("log segments prepared", 0, self.logs.min(SEGMENTS_AT_OPEN) as u64);
-        let entry = selection.entry(&Decided::of(&manifest));
+        let entry = match self.applied {
+            Some(applied) => applied.entry(&selection, &manifest),
+            None => selection.entry(&Decided::of(&manifest)),
+        };
         let epoch = Epoch(manifest.reserved_epoch.0.max(manifest.epoch.0) + 1);
         manifest.reserved_epoch = epoch;
         if !copies.is_empty() {

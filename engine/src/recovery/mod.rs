@@ -28,10 +28,12 @@ mod redo;
 mod memory;
 mod check;
 mod copied;
+mod applied;
 mod segments;
 mod replay;
 mod epoch;
 
+pub use applied::Applied;
 pub use check::{Running, check_log, unreadable_log};
 pub use copied::CopiedLog;
 pub use memory::replay_limits;

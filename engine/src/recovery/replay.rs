@@ -1,5 +1,6 @@
 //! Loading the checkpoint, reading the log, and replaying the transactions that were selected.
 
+use super::applied::Applied;
 use super::check::missing_log;
 use super::chunks::{ChunkIndex, Earlier};
 use super::copied::{CopiedLog, no_log};
@@ -43,17 +44,38 @@ pub struct Recovery<'a> {
     pub reserved: &'a Charge,
     /// The log to replay over the pages of a restored database.
     pub copied: Option<&'a CopiedLog>,
+    /// What a standby has applied, over the checkpoint.
+    pub applied: Option<&'a Applied>,
     /// The content of mapped memory, as a segment without a file.
     pub memory: Option<&'a Segment>,
+}
+
+/// What [`Recovery::scan`] found.
+pub(super) struct Scanned {
+    pub(super) scan: Scan,
+    /// All segments.
+    pub(super) own: Vec<Segment>,
+    /// The files of others that have names of segments.
+    pub(super) foreign: Vec<SegmentId>,
 }
 
 impl Recovery<'_> {
     /// Tables and pages of the checkpoint. Pages are read when they are first used.
     pub(super) fn load_checkpoint(&self, manifest: &Manifest) -> Result<()> {
         let blob = manifest.store.catalog.as_ref().map(|blob| self.store.read_blob(blob)).transpose()?;
-        let stored = blob.map_or(Ok(StoredCatalog::default()), |bytes| decode_catalog(&bytes))?;
+        let mut stored = blob.map_or(Ok(StoredCatalog::default()), |bytes| decode_catalog(&bytes))?;
+        if let Some(applied) = self.applied {
+            stored = applied.catalog(stored)?;
+        }
         let unfinished: HashSet<PageId> = stored.unfinished.into_iter().collect();
-        self.pool.restore(self.store.page_ids().filter(|page| !unfinished.contains(page)))?;
+        let is_finished = |page: &PageId| !unfinished.contains(page);
+        match self.applied {
+            Some(applied) => {
+                self.pool.restore(applied.pages.iter().copied().filter(is_finished))?;
+                applied.forget_freed(self.store);
+            }
+            None => self.pool.restore(self.store.page_ids().filter(is_finished))?,
+        }
         // No page before the next checkpoint is born in an earlier round.
         unfinished.into_iter().filter(|page| self.store.contains(*page)).for_each(|p| self.store.freed(p, 0));
         let mut catalog = self.system.catalog.lock();
@@ -70,14 +92,13 @@ impl Recovery<'_> {
     }
 
     /// Flushes and reads the log. What is only in a cache now could vanish after it was served.
-    /// Returns also the files of others that have names of segments.
     pub(super) fn scan(
         &self,
         manifest: &Manifest,
         read_only: bool,
         report: &mut RecoveryReport,
         progress: ProgressFn<'_>,
-    ) -> Result<(Scan, Vec<SegmentId>)> {
+    ) -> Result<Scanned> {
         let start = self.clock.now();
         let files = segment_files(&**self.storage, self.settings.read_only, manifest.database)?;
         let segments = files.own;
@@ -97,9 +118,12 @@ impl Recovery<'_> {
             piece_bytes: memory.piece_bytes,
             keep_bytes: memory.keep_bytes,
         };
-        let mut scan = crate::log::scan(self.storage, options, self.memory, &|done, total| {
+        self.storage.leave_out(self.applied.map_or(&[], |applied| &applied.log.positions));
+        let scan = crate::log::scan(self.storage, options, self.memory, &|done, total| {
             (progress.lock())("log bytes scanned", done, total);
-        })?;
+        });
+        self.storage.leave_out(&[]);
+        let mut scan = scan?;
         if self.memory.is_some() {
             // A write of the killed process may have landed since. Otherwise W is below it, and it
             // is appended again; but here W may have passed it, because it is in the memory, which
@@ -109,7 +133,7 @@ impl Recovery<'_> {
         scan.segments.retain(|found| !files.foreign.contains(&found.segment.id));
         report.log_file_bytes = scan.bytes;
         report.scan_seconds = self.clock.now().since(start).as_secs_f64();
-        Ok((scan, files.foreign))
+        Ok(Scanned { scan, own: segments, foreign: files.foreign })
     }
 
     pub(super) fn reserve(&self, kept_bytes: u64) {

@@ -3,11 +3,12 @@
 
 use super::copy::{Copy, CopyOptions, Failure, FollowingCopy, Published};
 use super::tables::View;
-use crate::base::clock::Nanos;
+use crate::base::clock::{Clock, Nanos};
 use crate::base::{Csn, Error, ErrorKind, Result};
 use crate::device::Storage;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Event, Mutex};
+use crate::sync::{Event, Mutex, thread};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ const CLOSE_EVERY: Duration = Duration::from_millis(200);
 const BASE_AGE: Duration = Duration::from_secs(3600);
 /// A gap that does not close for so long is reported.
 const GAP_MAX: Duration = Duration::from_secs(5);
+/// A new base is taken, too, when the log has so many bytes above the newest checkpoint: a promotion
+/// would have to replay them.
+pub(super) const BASE_LOG_BYTES: u64 = 64 << 20;
 /// The longest time that a new base may take to reach what the old one shows, without a find.
 const CATCH_UP_MAX: Duration = Duration::from_secs(10);
 
@@ -53,6 +57,8 @@ pub(super) struct Shared {
     /// Happens when `served` has changed.
     pub(super) changed: Event,
     pub(super) progress: Mutex<Progress>,
+    /// What the thread has left, if the copy is whole.
+    pub(super) left: Mutex<Option<FollowingCopy>>,
     pub(super) stopping: AtomicBool,
     /// Happens when the thread is to stop.
     pub(super) wake: Event,
@@ -101,6 +107,14 @@ pub(super) struct Applier {
     has_failed: bool,
     /// The copy may lack a part of a transaction: a new one is needed.
     is_torn: bool,
+    /// A new base that another thread makes.
+    coming: Option<Coming>,
+}
+
+/// A new base that is being made.
+struct Coming {
+    thread: thread::JoinHandle<()>,
+    made: Arc<Mutex<Option<Result<FollowingCopy>>>>,
 }
 
 impl Applier {
@@ -121,6 +135,7 @@ impl Applier {
             gap_since: None,
             has_failed: false,
             is_torn: false,
+            coming: None,
         }
     }
 
@@ -144,12 +159,19 @@ impl Applier {
             };
             self.shared.pause(pause);
         }
+        if let Some(coming) = self.coming.take() {
+            let _ = coming.thread.join();
+        }
+        if !self.is_torn {
+            *self.shared.left.lock() = Some(self.following);
+        }
     }
 
     /// Looks once, and applies what is there. Returns whether something came.
     fn step(&mut self) -> std::result::Result<bool, Failure> {
         if self.is_torn {
-            self.take_new_base().map_err(Failure::Copy)?;
+            let following = FollowingCopy::open(&self.storage, &self.options).map_err(Failure::Copy)?;
+            self.take_new_base(following).map_err(Failure::Copy)?;
             self.is_torn = false;
             return Ok(true);
         }
@@ -165,9 +187,7 @@ impl Applier {
         let applied = applied?;
         self.empty = if found || applied { 0 } else { self.empty.saturating_add(1) };
         self.check_gap(applied)?;
-        if self.is_base_due() {
-            self.take_new_base().map_err(Failure::Look)?;
-        }
+        self.renew_base().map_err(Failure::Look)?;
         Ok(found || applied)
     }
 
@@ -203,8 +223,45 @@ impl Applier {
     }
 
     fn is_base_due(&self) -> bool {
-        let (copy, manifest) = (&self.following.copy, self.following.tail.manifest());
-        manifest.checkpoint > copy.base && self.options.clock.now().since(copy.made) >= BASE_AGE
+        let (copy, tail) = (&self.following.copy, &self.following.tail);
+        let is_old = || self.options.clock.now().since(copy.made) >= BASE_AGE;
+        let is_newer = tail.manifest().checkpoint > copy.base.checkpoint;
+        is_newer && (tail.log_bytes() >= self.options.base_log_bytes || is_old())
+    }
+
+    /// Has a new base made in another thread when one is due, and shows it when it is there.
+    fn renew_base(&mut self) -> Result<()> {
+        let Some(coming) = &self.coming else {
+            if self.is_base_due() {
+                self.coming = Some(self.begin_base()?);
+            }
+            return Ok(());
+        };
+        let Some(made) = coming.made.lock().take() else { return Ok(()) };
+        if let Some(coming) = self.coming.take() {
+            let _ = coming.thread.join();
+        }
+        self.take_new_base(made?)
+    }
+
+    fn begin_base(&self) -> Result<Coming> {
+        let made = Arc::new(Mutex::new(None));
+        let (slot, shared) = (made.clone(), self.shared.clone());
+        let (storage, options) = (self.storage.clone(), self.options.clone());
+        let make = move || {
+            let base = || {
+                let mut following = FollowingCopy::open(&storage, &options)?;
+                let shown = shared.served.lock().csn;
+                catch_up(&mut following, shown, &shared, &options.clock)?;
+                Ok(following)
+            };
+            let panicked = || Err(Error::new(ErrorKind::Poisoned, "the thread of a new base panicked"));
+            let ended = catch_unwind(AssertUnwindSafe(base)).unwrap_or_else(|_| panicked());
+            *slot.lock() = Some(ended);
+        };
+        let thread = thread::spawn("quench-base", make)
+            .map_err(|error| Error::io("cannot start the thread of a new base", error))?;
+        Ok(Coming { thread, made })
     }
 
     fn note_failure(&mut self, failure: Failure) {
@@ -216,41 +273,20 @@ impl Applier {
         self.shared.progress.lock().failure = Some(error);
     }
 
-    /// Makes a copy of the newest checkpoint, and shows it when it has what the present one shows.
-    fn take_new_base(&mut self) -> Result<()> {
-        let mut following = FollowingCopy::open(&self.storage, &self.options)?;
-        let shown = self.following.csn;
-        let mut since = self.options.clock.now();
-        loop {
-            let publish = &mut |published: Published| {
-                published.transaction.map_or(Ok(()), |transaction| transaction.commit().map(drop))
-            };
-            let applied = match following.apply_found(publish) {
-                Ok(applied) => applied,
-                Err(Failure::Look(error) | Failure::Copy(error)) => return Err(error),
-            };
-            if following.csn >= shown && !applied {
-                break;
-            }
-            if self.shared.is_stopping() {
-                return Err(Error::new(ErrorKind::Busy, "the standby is being closed"));
-            }
-            if following.tail.look(true)? || following.tail.look_closely()? || applied {
-                since = self.options.clock.now();
-            } else if self.options.clock.now().since(since) > CATCH_UP_MAX {
-                let what = format!("the log does not reach CSN {shown}, which the standby has shown");
-                return Err(Error::corruption(what));
-            } else {
-                self.shared.pause(PAUSES[1]);
-            }
-        }
+    /// Shows a new copy when it has what the present one shows.
+    fn take_new_base(&mut self, mut following: FollowingCopy) -> Result<()> {
+        catch_up(&mut following, self.following.csn, &self.shared, &self.options.clock)?;
         following.transactions += self.following.transactions;
         let (copy, view, csn) = (following.copy.clone(), following.view.clone(), following.csn);
         let before = std::mem::replace(&mut *self.shared.served.lock(), Served { copy, view, csn });
         let old = std::mem::replace(&mut self.following, following);
         self.shared.progress.lock().bases += 1;
         self.shared.changed.notify_all();
-        drop((before, old));
+        if Arc::strong_count(&old.copy) == 2 {
+            old.copy.overlay.end_pin();
+        }
+        // Closing the old copy writes what nothing needs. Without a thread it ends here.
+        let _ = thread::spawn("quench-end-copy", move || drop((before, old)));
         Ok(())
     }
 
@@ -260,5 +296,33 @@ impl Applier {
         progress.behind_since = self.following.behind_since();
         progress.transactions = self.following.transactions;
         progress.failure = None;
+    }
+}
+
+/// Applies to a new copy what is there, until it has everything up to `shown`.
+fn catch_up(following: &mut FollowingCopy, shown: Csn, shared: &Shared, clock: &Clock) -> Result<()> {
+    let mut since = clock.now();
+    loop {
+        let publish = &mut |published: Published| {
+            published.transaction.map_or(Ok(()), |transaction| transaction.commit().map(drop))
+        };
+        let applied = match following.apply_found(publish) {
+            Ok(applied) => applied,
+            Err(Failure::Look(error) | Failure::Copy(error)) => return Err(error),
+        };
+        if following.csn >= shown && !applied {
+            return Ok(());
+        }
+        if shared.is_stopping() {
+            return Err(Error::new(ErrorKind::Busy, "the standby is being closed"));
+        }
+        if following.tail.look(true)? || following.tail.look_closely()? || applied {
+            since = clock.now();
+        } else if clock.now().since(since) > CATCH_UP_MAX {
+            let what = format!("the log does not reach CSN {shown}, which the standby has shown");
+            return Err(Error::corruption(what));
+        } else {
+            shared.pause(PAUSES[1]);
+        }
     }
 }

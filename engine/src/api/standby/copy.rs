@@ -35,9 +35,11 @@ const SEGMENT_BYTES: u64 = 16 << 20;
 const LOG_BYTES_MAX: u64 = 256 << 20;
 
 /// How to make copies.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct CopyOptions {
     pub(super) settings: Settings,
+    /// A newer checkpoint is taken when the log has so many bytes above it.
+    pub(super) base_log_bytes: u64,
     pub(super) scratch: PathBuf,
     pub(super) clock: Clock,
 }
@@ -46,8 +48,9 @@ pub(super) struct CopyOptions {
 #[derive(Debug)]
 pub(super) struct Copy {
     pub(super) db: Database,
-    /// The checkpoint from which it was made.
-    pub(super) base: Csn,
+    /// The manifest of the checkpoint from which it was made.
+    pub(super) base: Manifest,
+    pub(super) overlay: Arc<OverlayStorage>,
     /// When it was made.
     pub(super) made: Nanos,
 }
@@ -73,6 +76,8 @@ pub(super) struct FollowingCopy {
     /// Everything up to here is visible.
     pub(super) csn: Csn,
     pub(super) transactions: u64,
+    /// Tables are not those of the checkpoint.
+    pub(super) has_other_tables: bool,
     /// The newest CSN of each look that found something not applied yet, and when that was.
     arrived: VecDeque<(Csn, Nanos)>,
     clock: Clock,
@@ -116,22 +121,23 @@ impl FollowingCopy {
         let view = pins.hold().map_err(no_database)?;
         let (_, base) = ManifestFile::open(&*view, true).map_err(no_database)?;
         let manifest = as_closed(&base).encode()?;
-        let overlay = OverlayStorage::new(view, manifest, &options.scratch)?;
+        let overlay = Arc::new(OverlayStorage::new(view, manifest, &options.scratch)?);
         let builder =
-            Builder::default().settings(settings_of(&options.settings)).in_storage(Arc::new(overlay));
+            Builder::default().settings(settings_of(&options.settings)).in_storage(overlay.clone());
         let db = builder.in_time_of(options.clock.clone()).open(Path::new("standby"))?;
         let tables = db.inner.system.catalog.tables();
         let names = tables.into_iter().map(|table| (table.id, table.name.get()));
         let tail = LogTail::begin(log, &base, names)?;
         let mut tables = Tables::of(&db);
-        let (view, made) = (tables.view(), options.clock.now());
+        let (view, made, csn) = (tables.view(), options.clock.now(), base.checkpoint);
         Ok(FollowingCopy {
-            copy: Arc::new(Copy { db, base: base.checkpoint, made }),
+            copy: Arc::new(Copy { db, base, overlay, made }),
             tail,
             tables,
             view,
-            csn: base.checkpoint,
+            csn,
             transactions: 0,
+            has_other_tables: false,
             arrived: VecDeque::new(),
             clock: options.clock.clone(),
         })
@@ -250,6 +256,7 @@ impl FollowingCopy {
     }
 
     fn apply_table(&mut self, change: Change) -> Result<()> {
+        self.has_other_tables = true;
         let db = &self.copy.db;
         match change {
             Change::CreateTable { table } => self.tables.create(db, table.id(), table.name()),

@@ -19,7 +19,7 @@ use super::segment_reader::{Part, SegmentReader};
 use super::store::{ObjectStore, Outcome};
 use super::waiting::wait_for_all;
 use crate::base::{Error, ErrorKind, Result, SegmentId};
-use crate::device::{FollowedLog, NewBytes, path_of};
+use crate::device::{FollowedLog, LogPosition, NewBytes, path_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,8 +183,10 @@ impl ObjectLog {
                 }
             };
             let segment = SegmentId(reached.segment);
+            let position = LogPosition { part: id.log_name(), at: reached.at };
             let (store, path, patience) = (self.store.clone(), path_of(segment), self.patience);
-            new.push(NewBytes { segment, file: Arc::new(SegmentReader { store, path, parts, patience }) });
+            let file = Arc::new(SegmentReader { store, path, parts, patience });
+            new.push(NewBytes { segment, position, file });
         }
         new
     }

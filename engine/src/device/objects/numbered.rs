@@ -77,6 +77,11 @@ pub(super) fn block_name(id: ObjectId, number: u64) -> String {
     format!("{}/{number:08}", id.log_name())
 }
 
+/// Returns which object of `series` has this name, if one has.
+pub(super) fn number_of(series: &str, name: &str) -> Option<u64> {
+    name.strip_prefix(series)?.strip_prefix('/')?.parse().ok()
+}
+
 /// Returns the request for the first bytes of the manifest.
 fn look_at_owner() -> Request {
     Request::Get { name: MANIFEST_NAME.into(), range: Some(0..OWNER_BYTES) }

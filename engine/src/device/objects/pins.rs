@@ -186,11 +186,18 @@ impl PinnedBody {
     }
 }
 
-impl Drop for PinnedBody {
-    fn drop(&mut self) {
+impl PinnedBody {
+    /// Removes the pin.
+    pub(super) fn end(&self) {
         let request = Request::Delete { name: self.name.clone() };
         // Without a reply the pin ends by itself.
         let _ = wait_at_most(REMOVAL, |done| self.store.start(request, done));
+    }
+}
+
+impl Drop for PinnedBody {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

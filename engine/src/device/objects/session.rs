@@ -17,13 +17,14 @@ use super::patience::{error_of, persist, place};
 use super::register::{Register, look_up};
 use super::repair::{Repair, Repaired};
 use super::request::{Condition, Request};
-use super::segment_reader::SegmentReader;
+use super::numbered::number_of;
+use super::segment_reader::{Part, SegmentReader};
 use super::spread_segment::SpreadSegment;
 use super::store::{ObjectStore, StoreFacts};
 use super::watch::Watch;
 use crate::base::planted::{self, Bug};
 use crate::base::{Error, ErrorKind, Result};
-use crate::device::File;
+use crate::device::{File, LogPosition};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
@@ -64,6 +65,8 @@ struct Segments {
     removed: Vec<String>,
     /// Of several buckets, segments that this takeover has fenced.
     fenced: Vec<(ObjectId, u64)>,
+    /// What precedes these positions is left out of `ended`.
+    left_out: Vec<LogPosition>,
 }
 
 impl Segments {
@@ -247,11 +250,17 @@ impl Session {
         let segments = self.segments.lock();
         let parts = match segments.own.get(&number) {
             Some(own) => own.parts(),
-            None => segments.ended.get(&number)?.parts.clone(),
+            None => without(&segments.ended.get(&number)?.parts, &segments.left_out),
         };
         drop(segments);
         let (store, path, patience) = (self.store.clone(), path.to_string(), self.options.patience);
         Some(Arc::new(SegmentReader { store, path, parts, patience }))
+    }
+
+    /// Leaves out what precedes these positions, of segments of earlier writers that are opened from
+    /// now on.
+    pub(super) fn leave_out(&self, read: &[LogPosition]) {
+        self.segments.lock().left_out = read.to_vec();
     }
 
     /// Removes a segment from the next manifest that is put; its objects are deleted after that.
@@ -383,6 +392,22 @@ impl Repaired for Session {
         }
         self.publish(None)
     }
+}
+
+/// Returns the parts without what precedes the positions: bytes of a lane, or numbered blocks.
+fn without(parts: &[Part], read: &[LogPosition]) -> Vec<Part> {
+    let rest = |part: &Part| {
+        let lane = read.iter().find(|position| position.part == part.name);
+        if let Some(position) = lane {
+            let start = position.at.clamp(part.range.start, part.range.end);
+            return Some(Part { range: start..part.range.end, ..part.clone() });
+        }
+        let is_read = read.iter().any(|position| {
+            number_of(&position.part, &part.name).is_some_and(|number| number <= position.at)
+        });
+        (!is_read).then(|| part.clone())
+    };
+    parts.iter().filter_map(rest).collect()
 }
 
 /// Returns a collector of each bucket.

@@ -32,9 +32,7 @@ use super::store::{ObjectStore, StoreFacts};
 use crate::base::planted::{self, Bug};
 use crate::base::{Account, Error, ErrorKind, Location, Result, SegmentId};
 use crate::device::{
-    BucketStatistics, DeviceFacts, Directory, DurabilityMethod, File, FollowedLog, MANIFEST_PATH,
-    ManifestStore, Names, ObjectList, ObjectRequests, OpenMode, PAGES_PATH, Pin, Pins, ReadDone, ReadRequest,
-    Register, Roles, Segments, Storage, WriteQueue, check_new, path_of,
+    BucketStatistics, DeviceFacts, Directory, DurabilityMethod, File, FollowedLog, LogPosition, MANIFEST_PATH, ManifestStore, Names, ObjectList, ObjectRequests, OpenMode, PAGES_PATH, Pin, Pins, ReadDone, ReadRequest, Register, Roles, Segments, Storage, WriteQueue, check_new, path_of,
 };
 use crate::sync::{Mutex, thread};
 use bytes::Bytes;
@@ -514,6 +512,18 @@ impl Storage for ObjectStorage {
         let Shared { store, options, buckets, .. } = &*self.shared;
         let log = || Box::new(ObjectLog::new(store.clone(), options.patience)) as Box<dyn FollowedLog>;
         buckets.is_none().then(log)
+    }
+
+    fn leave_out(&self, read: &[LogPosition]) {
+        if let Some(session) = self.shared.session() {
+            session.leave_out(read);
+        }
+    }
+
+    fn end_pin(&self) {
+        if let Some(pinned) = &self.shared.pinned {
+            pinned.end();
+        }
     }
 
     fn write_queue(&self, depth: usize) -> Result<Box<dyn WriteQueue>> {
