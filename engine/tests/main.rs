@@ -70,6 +70,7 @@ mod scans;
 mod serializable;
 mod stamped_pages;
 mod standby;
+mod standby_directory;
 mod standby_promotion;
 mod stealing;
 mod table_types;

@@ -291,6 +291,7 @@ impl Parts {
     ) -> Result<Engine> {
         let logs = presets::log_count(&self.settings, cores());
         let recovered = self.recovery(logs).run(&file, manifest, &mut *or_ignore(progress))?;
+        self.storage.note_epoch(recovered.manifest.epoch.0);
         let in_progress = self.system.in_progress();
         let (pressed, stored) = (recovered.segments.clone(), self.store.clone());
         self.store.disk_space().keep_reserve(self.pool.frames().demand(), self.clock.clone());

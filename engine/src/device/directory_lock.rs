@@ -116,8 +116,9 @@ fn open_or_make(path: &Path, exclusive: bool) -> std::io::Result<Option<std::fs:
     }
 }
 
-/// Bytes of a lock file at most: the digits of a process and the end of the line.
-const HOLDER_BYTES_MAX: usize = 11;
+/// Bytes of a lock file at most: the digits of a process, perhaps those of an epoch, and the end of
+/// the line.
+const HOLDER_BYTES_MAX: usize = 22;
 /// How a note begins.
 const NOTE: &str = "durable";
 const NOTE_BYTES_MAX: usize = 120;
@@ -126,12 +127,28 @@ const NOTE_BYTES_MAX: usize = 120;
 /// note, or the zeros that a power cut leaves of it.
 pub(super) fn is_own(content: &[u8]) -> bool {
     let line = content.strip_suffix(b"\n").unwrap_or(content);
-    let is_number = content.len() <= HOLDER_BYTES_MAX && line.iter().all(u8::is_ascii_digit);
+    let are_numbers = line.split(|byte| *byte == b' ').count() <= 2
+        && line.first().is_some_and(u8::is_ascii_digit)
+        && line.iter().all(|byte| byte.is_ascii_digit() || *byte == b' ');
+    let is_holder = content.len() <= HOLDER_BYTES_MAX && are_numbers;
     let is_note = content.len() <= NOTE_BYTES_MAX
         && line
             .strip_prefix(NOTE.as_bytes())
             .is_some_and(|rest| rest.iter().all(|byte| byte.is_ascii_digit() || b" -".contains(byte)));
-    content.is_empty() || !line.is_empty() && is_number || is_note || content.iter().all(|byte| *byte == 0)
+    content.is_empty() || is_holder || is_note || content.iter().all(|byte| *byte == 0)
+}
+
+/// Returns the line of a holder that runs an epoch, for processes that follow its log.
+pub(super) fn holder_note(process: u32, epoch: u32) -> String {
+    format!("{process} {epoch}")
+}
+
+/// Returns the epoch that the holder runs, if it has noted one.
+pub(super) fn epoch_of(content: &[u8]) -> Option<u32> {
+    let line = std::str::from_utf8(content).ok()?.strip_suffix('\n')?;
+    let (process, epoch) = line.split_once(' ')?;
+    process.parse::<u32>().ok()?;
+    epoch.parse().ok()
 }
 
 fn read_short(file: &mut std::fs::File) -> std::io::Result<Vec<u8>> {
@@ -170,7 +187,7 @@ pub(super) fn leave_note(directory: &Path, note: &str) -> std::io::Result<()> {
 fn busy(directory: &Path, file: &mut std::fs::File) -> Error {
     let mut holder = String::new();
     let _ = file.rewind().and_then(|()| file.read_to_string(&mut holder));
-    let holder = match holder.trim() {
+    let holder = match holder.split_ascii_whitespace().next().unwrap_or_default() {
         "" => "another process".to_string(),
         pid if pid == std::process::id().to_string() => "this process".to_string(),
         pid if pid.bytes().all(|byte| byte.is_ascii_digit()) => format!("process {pid}"),

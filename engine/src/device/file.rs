@@ -9,7 +9,7 @@ use super::buffer::AlignedBuffer;
 use super::descriptors;
 use super::direct_probe::{is_direct, probe_direct};
 use super::directory::{MANIFEST_PATH, PAGES_DIRECTORY};
-use super::directory_lock::{DirectoryLock, leave_note, note_of};
+use super::directory_lock::{DirectoryLock, LOCK_PATH, epoch_of, holder_note, leave_note, note_of};
 use super::durability_method::DurabilityMethod;
 use super::facts::{self, DeviceFacts};
 use super::file_system;
@@ -288,6 +288,22 @@ impl Storage for FileStorage {
         let found = self.note_found.lock();
         note_of(&self.path_of(MANIFEST_PATH))
             .is_ok_and(|note| found.as_slice() == format!("{note}\n").as_bytes())
+    }
+
+    fn note_epoch(&self, epoch: u32) {
+        let note = holder_note(std::process::id(), epoch);
+        if let Err(error) = leave_note(&self.directory, &note) {
+            tracing::debug!(%error, "other processes cannot follow the log");
+        }
+    }
+
+    fn noted_epoch(&self) -> Result<Option<u32>> {
+        let read = std::fs::read(self.path_of(LOCK_PATH));
+        match read {
+            Ok(content) => Ok(epoch_of(&content)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.error("read a file", LOCK_PATH, error)),
+        }
     }
 
     fn monitor(&self) -> Result<Option<MonitorSocket>> {

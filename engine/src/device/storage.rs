@@ -58,6 +58,22 @@ pub trait Storage: Roles + Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// Notes a number for processes that follow the log, until there is another holder of the
+    /// exclusive lock, which the caller has. If the note cannot be made, nothing is wrong.
+    fn note_epoch(&self, epoch: u32) {
+        let _ = epoch;
+    }
+
+    /// Returns the number that the newest holder of the exclusive lock has noted. `None` if the
+    /// holder has noted none, or has left. A next holder removes the note before it does anything
+    /// else.
+    ///
+    /// # Errors
+    /// I/O.
+    fn noted_epoch(&self) -> Result<Option<u32>> {
+        Ok(None)
+    }
+
     /// Returns what is known of the device.
     fn facts(&self) -> DeviceFacts;
 

@@ -19,21 +19,31 @@
 
 use super::applied::Applied;
 use super::assembler::Assembler;
+use super::directory::DirectoryLog;
 use super::selection::CountedEpochs;
 use super::transaction::CommittedTransaction;
 use crate::base::{Csn, Error, ErrorKind, Location, Result, TableId};
 use crate::device::{FollowedLog, NewBytes};
-use crate::log::{FollowedBlock, Follower, LogView, ReadLog, Readable, Segment};
+use crate::log::{FollowedBlock, Follower, Look, LogView, ReadLog, Readable, Segment};
 use crate::store::Manifest;
 use std::sync::Arc;
 
 /// Bytes of new blocks that are kept in memory between finding and returning them.
 const KEPT_BYTES: usize = 4 << 20;
 
+/// Where the log of the other process is.
+#[derive(Debug)]
+pub enum TailLog {
+    /// In a store of objects.
+    Objects(Box<dyn FollowedLog>),
+    /// In a directory of this machine.
+    Directory(DirectoryLog),
+}
+
 /// See the module's text.
 #[derive(Debug)]
 pub struct LogTail {
-    log: Box<dyn FollowedLog>,
+    log: TailLog,
     /// The newest one that was read.
     manifest: Manifest,
     assembler: Assembler,
@@ -54,7 +64,7 @@ impl LogTail {
     /// # Errors
     /// As [`LogTail::refresh`].
     pub fn begin(
-        log: Box<dyn FollowedLog>,
+        log: TailLog,
         base: &Manifest,
         tables: impl IntoIterator<Item = (TableId, Arc<str>)>,
     ) -> Result<LogTail> {
@@ -90,7 +100,11 @@ impl LogTail {
     /// missing.
     #[must_use]
     pub fn has_gap(&self) -> bool {
-        self.newest > self.csn() || !self.later.is_empty()
+        let has_more = match &self.log {
+            TailLog::Objects(_) => false,
+            TailLog::Directory(log) => log.has_more(),
+        };
+        self.newest > self.csn() || !self.later.is_empty() || has_more
     }
 
     /// Reads the manifest again. Returns whether another one was published.
@@ -99,7 +113,10 @@ impl LogTail {
     /// `NotFound` if there is no database any more; `InvalidArgument` if another one has taken its
     /// place; `Corruption`, `Unsupported` for a damaged or newer manifest; I/O.
     pub fn refresh(&mut self) -> Result<bool> {
-        let manifest = Manifest::decode(&self.log.read_manifest()?)?;
+        let manifest = match &mut self.log {
+            TailLog::Objects(log) => Manifest::decode(&log.read_manifest()?)?,
+            TailLog::Directory(log) => log.read_manifest(self.manifest.database)?,
+        };
         if manifest.database != self.manifest.database {
             let what = format!(
                 "the database at this place is another one now ({}, not {})",
@@ -117,6 +134,10 @@ impl LogTail {
             self.manifest = manifest;
             let later = std::mem::take(&mut self.later);
             self.add(later);
+            if let TailLog::Directory(log) = &mut self.log {
+                let decided = log.decided(&self.manifest);
+                self.add(decided);
+            }
         }
         Ok(is_other)
     }
@@ -127,7 +148,18 @@ impl LogTail {
     /// # Errors
     /// I/O: then the next call finds what this one did not.
     pub fn look(&mut self, all: bool) -> Result<bool> {
-        let new = self.log.poll(all || self.is_new)?;
+        let (all, with_chunks, position) = (all || self.is_new, self.is_new, self.assembler.csn());
+        let log = match &mut self.log {
+            TailLog::Directory(log) => {
+                let look = Look { position, with_chunks, all, to_the_end: false, keep_bytes: KEPT_BYTES };
+                let (found, are_new) = log.look(look)?;
+                self.is_new = false;
+                self.add(found);
+                return Ok(are_new);
+            }
+            TailLog::Objects(log) => log,
+        };
+        let new = log.poll(all)?;
         let (mut found, mut keep_bytes) = (Vec::new(), KEPT_BYTES);
         self.applied.advance(self.assembler.covered_csn(), self.manifest.epoch);
         for NewBytes { segment: id, position, file } in new {

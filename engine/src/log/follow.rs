@@ -33,7 +33,7 @@ const PIECE_BYTES: usize = 256 << 10;
 type Place = (SegmentId, usize);
 
 /// No two blocks of a database have the same.
-type BlockName = (Epoch, LogId, u64);
+pub(super) type BlockName = (Epoch, LogId, u64);
 
 /// How far a segment was read.
 #[derive(Debug)]
@@ -186,18 +186,30 @@ impl Cursor {
 }
 
 /// What is looked for, and what was found.
-struct Search {
-    database: DatabaseId,
-    position: Csn,
-    with_chunks: bool,
-    keep_bytes: usize,
-    found: Vec<FollowedBlock>,
+pub(super) struct Search {
+    pub(super) database: DatabaseId,
+    pub(super) position: Csn,
+    pub(super) with_chunks: bool,
+    pub(super) keep_bytes: usize,
+    pub(super) found: Vec<FollowedBlock>,
 }
 
 impl Search {
-    fn wants(&self, header: &BlockHeader, bytes: &[u8]) -> bool {
+    pub(super) fn wants(&self, header: &BlockHeader, bytes: &[u8]) -> bool {
         let payload = || header.payload_in(bytes).unwrap_or_default();
         header.last_csn > self.position || self.with_chunks && has_chunk(payload())
+    }
+
+    /// As [`Search::note`], with the highest watermark in the records.
+    pub(super) fn note_with_watermark(
+        &mut self,
+        header: BlockHeader,
+        source: &Arc<Source>,
+        offset: u64,
+        bytes: &[u8],
+    ) {
+        let watermark = watermark_of(header.payload_in(bytes).unwrap_or_default());
+        self.note(ScannedBlock { header, watermark, source: source.clone(), offset }, bytes);
     }
 
     fn note(&mut self, block: ScannedBlock, bytes: &[u8]) {
@@ -209,6 +221,18 @@ impl Search {
         });
         self.found.push(FollowedBlock { block, loaded });
     }
+}
+
+/// Returns the highest watermark in the records of a block's payload that can be true.
+fn watermark_of(payload: &[u8]) -> Csn {
+    let (mut rest, mut highest) = (payload, Csn::ZERO);
+    while let Some(facts) = RecordFacts::of(rest) {
+        if facts.watermark <= facts.csn && facts.csn < Csn::LIMIT {
+            highest = highest.max(facts.watermark);
+        }
+        rest = &rest[facts.len..];
+    }
+    highest
 }
 
 /// Returns whether one of the records in a block's payload is a chunk.
@@ -224,7 +248,7 @@ fn has_chunk(payload: &[u8]) -> bool {
 }
 
 /// Returns the header of the whole block at `offset`, if there is one.
-fn block_at(
+pub(super) fn block_at(
     pieces: &mut Pieces,
     segment: &Segment,
     offset: usize,

@@ -42,6 +42,7 @@ mod chain;
 mod reader;
 mod check;
 mod follow;
+mod beside;
 mod read_log;
 mod dump;
 mod medium;
@@ -59,6 +60,7 @@ mod ahead_tests;
 pub use crate::device::{LOG_DIRECTORY as DIRECTORY, id_of as segment_id, next_id, path_of};
 #[cfg(feature = "internals")]
 pub use block::BLOCK_HEADER_BYTES;
+pub use beside::{Look, SegmentWatcher, in_memory};
 pub use block::{SegmentContent, content_of, database_of};
 pub use buffer_size::BufferSize;
 pub use chain::Chain;

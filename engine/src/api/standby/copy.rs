@@ -20,8 +20,8 @@ use crate::base::clock::{Clock, Nanos};
 use crate::base::settings::{DeviceTrust, Lab, Preset, Settings};
 use crate::base::{Csn, Error, ErrorKind, Location, Result};
 use crate::device::{OverlayStorage, Storage};
-use crate::feed::{Change, CommittedTransaction, LogTail};
-use crate::store::{Manifest, ManifestFile};
+use crate::feed::{Change, CommittedTransaction, DirectoryLog, LogTail, TailLog};
+use crate::store::{Manifest, ManifestFile, PageStore};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,6 +53,15 @@ pub(super) struct Copy {
     pub(super) overlay: Arc<OverlayStorage>,
     /// When it was made.
     pub(super) made: Nanos,
+    /// Keeps the checkpoint of a directory. Dropped after the database.
+    reader: Option<Arc<PageStore>>,
+}
+
+impl Copy {
+    /// Returns whether a pin in a store of objects keeps the checkpoint.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.reader.is_none()
+    }
 }
 
 /// What came of a step.
@@ -106,20 +115,24 @@ impl FollowingCopy {
     /// # Errors
     /// As [`Builder::open_standby`].
     pub(super) fn open(storage: &Arc<dyn Storage>, options: &CopyOptions) -> Result<FollowingCopy> {
-        let in_directory = || {
-            let what = "a database in a directory cannot be followed, only one in a store of objects";
-            Error::new(ErrorKind::Unsupported, what)
-                .with_advice("name the URL of a store (s3://, gs://, az://, file://)")
-        };
         // What one bucket has of the log may not be in a majority, and may still be lost.
         let in_several = || {
             let what = "a database in several buckets cannot be followed";
             Error::new(ErrorKind::Unsupported, what).with_advice("open its newest checkpoint for reading")
         };
-        let pins = storage.pins().ok_or_else(in_directory)?;
-        let log = storage.followed_log().ok_or_else(in_several)?;
-        let view = pins.hold().map_err(no_database)?;
-        let (_, base) = ManifestFile::open(&*view, true).map_err(no_database)?;
+        let (view, base, log, reader) = match storage.pins() {
+            Some(pins) => {
+                let log = storage.followed_log().ok_or_else(in_several)?;
+                let view = pins.hold().map_err(no_database)?;
+                let (_, base) = ManifestFile::open(&*view, true).map_err(no_database)?;
+                (view, base, TailLog::Objects(log), None)
+            }
+            None => {
+                let (base, reader) = PageStore::open_newest_checkpoint(storage).map_err(no_database)?;
+                let log = DirectoryLog::new(storage.clone(), &base)?;
+                (storage.clone(), base, TailLog::Directory(log), Some(reader))
+            }
+        };
         let manifest = as_closed(&base).encode()?;
         let overlay = Arc::new(OverlayStorage::new(view, manifest, &options.scratch)?);
         let builder =
@@ -131,7 +144,7 @@ impl FollowingCopy {
         let mut tables = Tables::of(&db);
         let (view, made, csn) = (tables.view(), options.clock.now(), base.checkpoint);
         Ok(FollowingCopy {
-            copy: Arc::new(Copy { db, base, overlay, made }),
+            copy: Arc::new(Copy { db, base, overlay, made, reader }),
             tail,
             tables,
             view,

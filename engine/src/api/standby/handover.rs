@@ -28,7 +28,9 @@ struct CopyPages {
 
 /// Begins to hand over a copy. `None` if nothing of it can be used.
 pub(super) fn begin(following: FollowingCopy, settings: &Settings) -> Option<Handover> {
-    if following.has_other_tables || settings.change_history_bytes > 0 {
+    // In a directory what was found may have to be appended again.
+    let is_in_store = following.copy.is_pinned();
+    if !is_in_store || following.has_other_tables || settings.change_history_bytes > 0 {
         return None;
     }
     let (copy, log) = (following.copy.clone(), following.tail.into_read_log());
