@@ -5,7 +5,7 @@
 
 use crate::standby::PATIENCE;
 use crate::support::processes::one_test;
-use crate::support::{await_that, in_time};
+use crate::support::in_time;
 use quenchdb::internals::base::depth::is_deep;
 use quenchdb::internals::base::random::Random;
 use quenchdb::{Csn, Database, ErrorKind, Preset, Snapshot, Standby, StandbySnapshot, Table};
@@ -201,7 +201,8 @@ fn kill_writers(logs: usize, rounds: u32) {
         }
         let before = shown.csn;
         if round % 3 == 0 {
-            await_that("the standby follows", || standby.csn() > before);
+            let reached = standby.wait_for(before.next(), PATIENCE).expect("follows");
+            assert!(reached, "{context}: {:?}", standby.statistics());
         }
         drop(writer);
         if random.below(2) == 0 {

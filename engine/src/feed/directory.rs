@@ -63,8 +63,10 @@ impl DirectoryLog {
         Ok(manifest)
     }
 
-    /// Returns the blocks that waited for the manifest of a later epoch, if `manifest` is one.
+    /// Notes a newer manifest. Returns the blocks that waited for one of a later epoch, if it is one.
     pub(super) fn decided(&mut self, manifest: &Manifest) -> Vec<FollowedBlock> {
+        // What a checkpoint covers is durable.
+        self.watermark = self.watermark.max(manifest.checkpoint.next());
         if manifest.epoch <= self.epoch {
             return Vec::new();
         }
@@ -80,7 +82,7 @@ impl DirectoryLog {
     /// I/O: then the next call returns what this one did not.
     pub(super) fn look(&mut self, look: Look) -> Result<(Vec<FollowedBlock>, bool)> {
         self.looks = if look.all { self.looks.saturating_add(1) } else { self.looks };
-        let to_the_end = look.with_chunks || look.all && self.looks.is_multiple_of(LOOKS_TO_THE_END);
+        let to_the_end = look.to_the_end || look.all && self.looks.is_multiple_of(LOOKS_TO_THE_END);
         let found = self.watcher.look(Look { to_the_end, ..look })?;
         let are_new = !found.is_empty();
         let watermark = found.iter().map(|found| found.block.watermark());

@@ -54,6 +54,8 @@ pub struct LogTail {
     /// The highest CSN that was found.
     newest: Csn,
     applied: Applied,
+    /// All blocks were looked at after the checkpoint at this CSN had been published.
+    all_read_up_to: Option<Csn>,
     /// Bytes of blocks above the checkpoint of the manifest, about.
     log_bytes: u64,
 }
@@ -72,8 +74,18 @@ impl LogTail {
         let assembler = Assembler::new(epochs, tables, base.checkpoint);
         let (manifest, newest) = (base.clone(), base.checkpoint);
         let (later, applied) = (Vec::new(), Applied::default());
-        let mut tail =
-            LogTail { log, manifest, assembler, later, is_new: true, newest, applied, log_bytes: 0 };
+        let (all_read_up_to, log_bytes, is_new) = (None, 0, true);
+        let mut tail = LogTail {
+            log,
+            manifest,
+            assembler,
+            later,
+            is_new,
+            newest,
+            applied,
+            all_read_up_to,
+            log_bytes,
+        };
         tail.refresh()?;
         Ok(tail)
     }
@@ -151,7 +163,9 @@ impl LogTail {
         let (all, with_chunks, position) = (all || self.is_new, self.is_new, self.assembler.csn());
         let log = match &mut self.log {
             TailLog::Directory(log) => {
-                let look = Look { position, with_chunks, all, to_the_end: false, keep_bytes: KEPT_BYTES };
+                let is_covered = self.assembler.next_csn() <= self.manifest.checkpoint;
+                let to_the_end = all && (with_chunks || is_covered);
+                let look = Look { position, with_chunks, all, to_the_end, keep_bytes: KEPT_BYTES };
                 let (found, are_new) = log.look(look)?;
                 self.is_new = false;
                 self.add(found);
@@ -211,24 +225,29 @@ impl LogTail {
     /// `FellBehind` if its segment is gone; `Corruption` for a damaged or contradictory record;
     /// I/O.
     pub fn next(&mut self) -> Result<Option<CommittedTransaction>> {
-        match self.assembler.next_without_gap() {
-            Ok(next) => Ok(next.map(|assembled| assembled.into_transaction(None))),
-            Err(error) => Err(self.explain(error)),
+        let next = match self.assembler.next_without_gap() {
+            Ok(next) => next,
+            Err(error) => return Err(self.explain(error)),
+        };
+        // Rule 2.
+        let checkpoint = if next.is_none() { self.all_read_up_to.take() } else { None };
+        if checkpoint.is_some_and(|checkpoint| self.assembler.next_csn() <= checkpoint) {
+            return Err(self.fell_behind());
         }
+        Ok(next.map(|assembled| assembled.into_transaction(None)))
     }
 
-    /// Looks everywhere, and says why the next transaction is not there. To be called when nothing
-    /// came for a while.
+    /// Looks everywhere. If the segment of the next transaction is gone, [`LogTail::next`] says so
+    /// after that. To be called now and then, and when nothing came for a while.
     ///
     /// # Errors
-    /// `FellBehind` if its segment is gone; as [`LogTail::refresh`] and [`LogTail::look`].
+    /// As [`LogTail::refresh`] and [`LogTail::look`].
     pub fn look_closely(&mut self) -> Result<bool> {
         // In this order: what a manifest covers was readable before it was published.
         let is_other = self.refresh()?;
+        let checkpoint = self.manifest.checkpoint;
         let are_there = self.look(true)?;
-        if !is_other && !are_there && self.assembler.next_csn() <= self.manifest.checkpoint {
-            return Err(self.fell_behind());
-        }
+        self.all_read_up_to = Some(checkpoint);
         Ok(are_there || is_other)
     }
 

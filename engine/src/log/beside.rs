@@ -67,13 +67,15 @@ pub struct SegmentWatcher {
     storage: Arc<dyn Storage>,
     database: DatabaseId,
     segments: BTreeMap<SegmentId, Watched>,
+    /// The newest block of each log in a segment of its own, and that segment.
+    tips: BTreeMap<LogId, (Epoch, u64, SegmentId)>,
 }
 
 impl SegmentWatcher {
     /// Returns one that knows no segment.
     #[must_use]
     pub fn new(storage: Arc<dyn Storage>, database: DatabaseId) -> SegmentWatcher {
-        SegmentWatcher { storage, database, segments: BTreeMap::new() }
+        SegmentWatcher { storage, database, segments: BTreeMap::new(), tips: BTreeMap::new() }
     }
 
     /// Returns wanted blocks that were not returned before, in any order.
@@ -88,18 +90,29 @@ impl SegmentWatcher {
         let Look { position, with_chunks, keep_bytes, .. } = look;
         let mut search =
             Search { database: self.database, position, with_chunks, keep_bytes, found: Vec::new() };
-        for watched in self.segments.values_mut().filter(|watched| all || watched.is_active()) {
+        let tips: BTreeSet<SegmentId> = self.tips.values().map(|(_, _, segment)| *segment).collect();
+        let is_active =
+            |id: &SegmentId, watched: &Watched| all || tips.contains(id) || watched.idle < IDLE_LOOKS;
+        for (_, watched) in self.segments.iter_mut().filter(|(id, watched)| is_active(id, watched)) {
             watched.look(&mut search, look.to_the_end)?;
         }
         if search.found.is_empty() && !all {
             // The writer may have gone on to another segment.
-            for watched in self.segments.values_mut().filter(|watched| !watched.is_active()) {
+            for (_, watched) in self.segments.iter_mut().filter(|(id, watched)| !is_active(id, watched)) {
                 if watched.is_used_again(self.database)? {
                     watched.look(&mut search, false)?;
                 }
             }
         }
+        self.note_tips(&search.found);
         Ok(search.found)
+    }
+
+    fn note_tips(&mut self, found: &[FollowedBlock]) {
+        for FollowedBlock { block, .. } in found.iter().filter(|found| found.block.carrier().is_none()) {
+            let tip = self.tips.entry(block.log()).or_insert((Epoch::default(), 0, block.segment()));
+            *tip = (*tip).max((block.epoch(), block.sequence(), block.segment()));
+        }
     }
 
     /// Makes what was written to these segments durable.
@@ -116,18 +129,12 @@ impl SegmentWatcher {
         self.segments.retain(|id, _| listed.contains(id));
         let mode = OpenMode { create: false, read_only: true, direct: true };
         for id in listed {
-            let known = self.segments.get(&id);
-            let file = match known {
-                Some(watched) => watched.source.segment.file.clone(),
-                None => match self.storage.segments().open(id, mode) {
-                    Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                    opened => opened?,
-                },
+            // Opened again each time: the number may have another file now.
+            let file = match self.storage.segments().open(id, mode) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                opened => opened?,
             };
             let len = file.len()?;
-            if known.is_some_and(|watched| watched.source.segment.len == len) {
-                continue;
-            }
             let source = Arc::new(Source { segment: Segment { id, file, len, uses: 0 }, kept: None });
             match self.segments.get_mut(&id) {
                 Some(watched) => watched.source = source,
@@ -145,10 +152,6 @@ fn name_of(header: &BlockHeader) -> BlockName {
 impl Watched {
     fn new(source: Arc<Source>) -> Watched {
         Watched { source, first: None, cursor: 0, last: None, known: BTreeMap::new(), idle: 0 }
-    }
-
-    fn is_active(&self) -> bool {
-        self.first.is_some() && self.idle < IDLE_LOOKS
     }
 
     fn whole(&self) -> usize {
